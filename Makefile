@@ -1,0 +1,108 @@
+# What a person types; everything else is cargo's. Each target does its own set-up.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Tools that cargo builds for us stay in the target folder.
+TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
+TOOLS := $(TARGET)/tools
+export PATH := $(TOOLS)/bin:$(PATH)
+
+# Seconds per fuzz target, schedules per shuttle test, cases per property test of a long run.
+FUZZ_SECONDS ?= 600
+SOAK_SCHEDULES ?= 1000000
+SOAK_CASES ?= 20000
+
+# Tests of interleavings live in tests/loom*.rs and tests/shuttle*.rs of their crate.
+LOOM_TESTS := $(wildcard crates/*/tests/loom*.rs)
+SHUTTLE_TESTS := $(wildcard crates/*/tests/shuttle*.rs)
+
+# $(call step,NAME,COMMAND): says what runs, and afterwards how long it took.
+define step
+	@printf '\n== %s\n' '$(1)'; start=$$(date +%s); $(2); \
+	printf '== %s: %s s\n' '$(1)' $$(( $$(date +%s) - start ))
+endef
+
+# $(call run_under,CFG,FILES): runs test files built with --cfg CFG, in a target folder of their own.
+define run_under
+	for file in $(2); do \
+		package=$$(basename "$$(dirname "$$(dirname "$$file")")"); \
+		CARGO_TARGET_DIR='$(TARGET)/$(1)' CARGO_PROFILE_DEV_OPT_LEVEL=2 RUSTFLAGS='--cfg $(1)' \
+			cargo test -p "$$package" --test "$$(basename "$$file" .rs)"; \
+	done
+endef
+
+.PHONY: help
+help: ## Lists the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+.PHONY: demo
+demo: toolchain ## Builds and starts the demo: a simulated plant, and this machine's own readings
+	@echo 'Building trunkline; the first time takes a few minutes.'
+	@cargo build --release --bin trunkline
+	@exec '$(TARGET)/release/trunkline' demo
+
+.PHONY: test
+test: toolchain ## Everything that must hold before a change goes in
+	$(call step,format,cargo fmt --all --check)
+	$(call step,layers,cargo xtask layers)
+	$(call step,tidy,cargo xtask tidy)
+	$(call step,behaviours,cargo xtask behaviours --check)
+	$(call step,clippy,cargo clippy --workspace --all-targets -- -D warnings)
+	$(call step,tests,cargo test --workspace --no-fail-fast)
+	$(call step,docs,cargo build --bin trunkline && cargo xtask docs --check --require-binary)
+	$(call step,loom,$(call run_under,loom,$(LOOM_TESTS)))
+	$(call step,shuttle,$(call run_under,shuttle,$(SHUTTLE_TESTS)))
+
+.PHONY: soak
+soak: toolchain ## Long runs: many more schedules and cases than `make test`
+	$(call step,loom,$(call run_under,loom,$(LOOM_TESTS)))
+	$(call step,shuttle,export SHUTTLE_SCHEDULES=$(SOAK_SCHEDULES); \
+		$(call run_under,shuttle,$(SHUTTLE_TESTS)))
+	$(call step,properties,PROPTEST_CASES=$(SOAK_CASES) cargo test --workspace --no-fail-fast)
+
+.PHONY: fuzz
+fuzz: toolchain nightly ## Every fuzz target for FUZZ_SECONDS (600)
+	@command -v cargo-fuzz >/dev/null || cargo install cargo-fuzz --locked --root '$(TOOLS)'
+	@for name in $$(cargo +nightly fuzz list); do \
+		printf '\n== %s, %s s\n' "$$name" '$(FUZZ_SECONDS)'; \
+		cargo +nightly fuzz run "$$name" -- -max_total_time=$(FUZZ_SECONDS); \
+	done
+
+.PHONY: bench
+bench: toolchain ## The measurements of bench/, each beside its limit
+	@bench/run
+
+.PHONY: docs
+docs: toolchain ## The book in docs/book and the Rust reference in the target folder
+	@command -v mdbook >/dev/null || cargo install mdbook --locked --root '$(TOOLS)'
+	@mdbook build docs
+	@RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps
+	@echo 'docs/book/index.html'
+
+.PHONY: fmt
+fmt: toolchain ## Formats the source and writes the generated pages
+	@cargo fmt --all
+	@cargo xtask behaviours
+	@cargo build --bin trunkline && cargo xtask docs --require-binary
+
+.PHONY: install
+install: toolchain ## Installs the commands trunkline and tl for the current user
+	@cargo install --path crates/trunkline-cli --locked
+
+# What the other targets need: Rust with its formatter and linter, and a linker.
+.PHONY: toolchain
+toolchain:
+	@command -v cargo >/dev/null || { \
+		echo 'Rust is not installed. Get it from https://rustup.rs, open a new terminal, try again.' >&2; \
+		exit 1; }
+	@command -v cc >/dev/null || { \
+		echo 'There is no C compiler, which Rust links with (Debian: apt install build-essential).' >&2; \
+		exit 1; }
+	@cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
+	@cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
+
+.PHONY: nightly
+nightly:
+	@rustup toolchain list | grep -q '^nightly' || rustup toolchain install nightly --profile minimal

@@ -1,0 +1,280 @@
+//! The reference page of the command line, from `trunkline help --json`.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command as Process;
+use std::time::SystemTime;
+
+use cargo_metadata::MetadataCommand;
+use serde::Deserialize;
+
+use super::Options;
+use crate::tree::Tree;
+
+/// The page written.
+pub(super) const PAGE: &str = "docs/reference/cli.md";
+
+/// What the binary says of itself, version 1.
+#[derive(Debug, Deserialize)]
+pub(super) struct Help {
+    /// Version of this structure.
+    pub v: u32,
+    /// Options every command takes.
+    #[serde(default)]
+    pub args: Vec<Arg>,
+    /// The commands, in the order of the page.
+    pub commands: Vec<Command>,
+    /// The sections of a configuration file, in the order of their page.
+    #[serde(default)]
+    pub configuration: Vec<Section>,
+}
+
+/// A section of a configuration file.
+#[derive(Debug, Deserialize)]
+pub(super) struct Section {
+    /// How it is written, such as `[engine]`.
+    pub section: String,
+    /// Its keys.
+    pub keys: Vec<Key>,
+}
+
+/// A key of a configuration file.
+#[derive(Debug, Deserialize)]
+pub(super) struct Key {
+    /// As it is written.
+    pub name: String,
+    /// What may be written behind it.
+    pub form: String,
+    /// What holds when it is absent; empty when it is required.
+    pub default: String,
+    /// What it does.
+    pub meaning: String,
+}
+
+/// One command.
+#[derive(Debug, Deserialize)]
+pub(super) struct Command {
+    /// The verb; `io ls` for one below another.
+    pub name: String,
+    /// What it does, one sentence or more.
+    pub about: String,
+    /// `ro`: changes nothing; `rw`: may change something.
+    pub tag: String,
+    /// Operands and options.
+    #[serde(default)]
+    pub args: Vec<Arg>,
+    /// Codes it may end with.
+    #[serde(default)]
+    pub exit_codes: Vec<u8>,
+}
+
+/// One operand or option.
+#[derive(Debug, Deserialize)]
+pub(super) struct Arg {
+    /// Name of an operand.
+    pub name: String,
+    /// Long option, without its hyphens.
+    pub long: Option<String>,
+    /// Short option, without its hyphen.
+    pub short: Option<String>,
+    /// What it does.
+    #[serde(default)]
+    pub help: Option<String>,
+    /// Name of the value it takes; none for a switch.
+    pub value: Option<String>,
+    /// Value when it is not given.
+    pub default: Option<String>,
+    /// Whether the command refuses to run without it.
+    #[serde(default)]
+    pub required: bool,
+}
+
+/// What asking the binary led to.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// It answered.
+    Help(Help),
+    /// There is none, and none was required.
+    NoBinary(String),
+}
+
+/// Asks the binary, when there is one.
+pub(super) fn ask(tree: &Tree, options: &Options) -> Result<Answer, String> {
+    let binary = match &options.binary {
+        Some(path) => path.clone(),
+        None => match newest_binary(tree)? {
+            Some(path) => path,
+            None => {
+                let why =
+                    "there is no trunkline binary; build it with `cargo build --bin trunkline`";
+                return match options.require_binary {
+                    true => Err(why.to_owned()),
+                    false => Ok(Answer::NoBinary(why.to_owned())),
+                };
+            }
+        },
+    };
+    let shown = binary.display();
+    let output = Process::new(&binary)
+        .args(["help", "--json"])
+        .output()
+        .map_err(|e| format!("cannot run {shown}: {e}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!(
+            "`{shown} help --json` failed ({}): {said}",
+            output.status
+        ));
+    }
+    parse(&output.stdout)
+        .map(Answer::Help)
+        .map_err(|e| format!("`{shown} help --json`: {e}"))
+}
+
+fn newest_binary(tree: &Tree) -> Result<Option<PathBuf>, String> {
+    let metadata = MetadataCommand::new()
+        .current_dir(tree.root())
+        .no_deps()
+        .exec()
+        .map_err(|e| format!("cargo metadata failed: {e}"))?;
+    let name = format!("trunkline{}", std::env::consts::EXE_SUFFIX);
+    let candidates = ["debug", "release"].into_iter().filter_map(|profile| {
+        let path = metadata
+            .target_directory
+            .join(profile)
+            .join(&name)
+            .into_std_path_buf();
+        let written: SystemTime = fs::metadata(&path).and_then(|m| m.modified()).ok()?;
+        Some((written, path))
+    });
+    Ok(candidates.max().map(|(_, path)| path))
+}
+
+/// Reads the answer.
+pub(super) fn parse(json: &[u8]) -> Result<Help, String> {
+    let help: Help = serde_json::from_slice(json).map_err(|e| e.to_string())?;
+    match help.v {
+        1 => Ok(help),
+        v => Err(format!(
+            "version {v} of the structure; xtask/src/docs/cli.rs reads version 1"
+        )),
+    }
+}
+
+/// The page as a whole.
+pub(super) fn write(help: &Help) -> String {
+    let mut page = "\
+# Command line
+
+<!-- Written by `cargo xtask docs` from `trunkline help --json`. Do not edit. -->
+
+`tl` is a shorter name for `trunkline`. What a command prints, and in which order of columns, is in
+[JSON output](json.md) and [Exit codes](exit-codes.md). A command marked `ro` changes nothing; one
+marked `rw` may.
+"
+    .to_owned();
+    if !help.args.is_empty() {
+        page.push_str("\n## Options of every command\n");
+        write_args(&mut page, &help.args);
+    }
+    for command in &help.commands {
+        let _ = write!(
+            page,
+            "\n## {}\n\n{} (`{}`)\n\n```text\n{}\n```\n",
+            command.name,
+            one_line(&command.about),
+            command.tag,
+            usage(command)
+        );
+        if !command.args.is_empty() {
+            write_args(&mut page, &command.args);
+        }
+        if !command.exit_codes.is_empty() {
+            let codes: Vec<String> = command.exit_codes.iter().map(u8::to_string).collect();
+            let _ = write!(page, "\nEnds with {}.\n", codes.join(", "));
+        }
+    }
+    page
+}
+
+/// The tables of the keys of a configuration file.
+pub(super) fn write_configuration(help: &Help) -> String {
+    let mut text = String::new();
+    for section in &help.configuration {
+        let _ = write!(
+            text,
+            "### {}\n\n| Key | Written | Default | Meaning |\n|---|---|---|---|\n",
+            one_line(&section.section)
+        );
+        for key in &section.keys {
+            let default = match key.default.as_str() {
+                "" => "required".to_owned(),
+                default => one_line(default),
+            };
+            let (form, meaning) = (one_line(&key.form), one_line(&key.meaning));
+            let _ = writeln!(text, "| `{}` | {form} | {default} | {meaning} |", key.name);
+        }
+        text.push('\n');
+    }
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    text
+}
+
+fn usage(command: &Command) -> String {
+    let mut usage = format!("trunkline {}", command.name);
+    if command.args.iter().any(Arg::is_option) {
+        usage.push_str(" [OPTIONS]");
+    }
+    for operand in command.args.iter().filter(|a| !a.is_option()) {
+        let value = operand.value.as_deref().unwrap_or(&operand.name);
+        let _ = match operand.required {
+            true => write!(usage, " {value}"),
+            false => write!(usage, " [{value}]"),
+        };
+    }
+    usage
+}
+
+fn write_args(page: &mut String, args: &[Arg]) {
+    page.push_str("\n| Argument | Meaning | Default |\n|---|---|---|\n");
+    for arg in args {
+        let default = arg
+            .default
+            .as_ref()
+            .map_or(String::new(), |d| format!("`{d}`"));
+        let help = one_line(arg.help.as_deref().unwrap_or_default());
+        let _ = writeln!(
+            page,
+            "| `{}` | {help} | {default} |",
+            arg.shown().replace('|', "\\|")
+        );
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .replace('|', "\\|")
+        .replace('<', "&lt;")
+}
+
+impl Arg {
+    fn is_option(&self) -> bool {
+        self.long.is_some() || self.short.is_some()
+    }
+
+    fn shown(&self) -> String {
+        let short = self.short.as_ref().map(|s| format!("-{s}"));
+        let long = self.long.as_ref().map(|l| format!("--{l}"));
+        let names: Vec<String> = short.into_iter().chain(long).collect();
+        match (names.as_slice(), &self.value) {
+            ([], Some(value)) => value.clone(),
+            ([], None) => self.name.clone(),
+            (names, None) => names.join(", "),
+            (names, Some(value)) => format!("{} {value}", names.join(", ")),
+        }
+    }
+}

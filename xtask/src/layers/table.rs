@@ -1,0 +1,167 @@
+//! The table of crates: which layer, why it is a crate, what it may depend on, where unsafe may be.
+//!
+//! Edges go only downward (or sideways within a layer where a row says so). Rows stand here before
+//! their crate exists; a crate that is not here is refused. A row is changed together with
+//! `docs/explanation/architecture.md`, section "Layers and crates", and a decision record.
+
+/// How far up a crate stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layer {
+    /// 0 is the ground; edges never go to a higher number.
+    Level(u8),
+    /// Drives and checks the others; nothing but tests depends on it.
+    Development,
+}
+
+/// Where unsafe code may stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unsafe {
+    /// The crate root says `#![forbid(unsafe_code)]`.
+    Forbid,
+    /// Little, and each block reviewed.
+    Reviewed,
+    /// Part of the crate's reason to exist.
+    Allowed,
+}
+
+/// What a crate may depend on in the workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum May {
+    /// The crates named, and no other.
+    Only(&'static [&'static str]),
+    /// Every crate on a lower layer.
+    AllBelow,
+    /// Every crate on a layer up to the number, except those named.
+    UpTo(u8, &'static [&'static str]),
+    /// Anything.
+    Any,
+}
+
+/// One row of the table.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// Name of the package.
+    pub name: &'static str,
+    /// Its layer.
+    pub layer: Layer,
+    /// What it may depend on.
+    pub may: May,
+    /// Its rule for unsafe code.
+    pub unsafe_code: Unsafe,
+    /// Which of the four reasons makes it a crate: its own unsafe policy, its own external
+    /// dependencies, independent use, or a boundary the compiler must hold.
+    pub reason: &'static str,
+}
+
+const fn row(
+    name: &'static str,
+    layer: u8,
+    may: May,
+    unsafe_code: Unsafe,
+    reason: &'static str,
+) -> Row {
+    Row {
+        name,
+        layer: Layer::Level(layer),
+        may,
+        unsafe_code,
+        reason,
+    }
+}
+
+const fn development(name: &'static str, may: May, reason: &'static str) -> Row {
+    Row {
+        name,
+        layer: Layer::Development,
+        may,
+        unsafe_code: Unsafe::Forbid,
+        reason,
+    }
+}
+
+use May::{AllBelow, Any, Only, UpTo};
+use Unsafe::{Allowed, Forbid, Reviewed};
+
+const TYPES: &str = "trunkline-types";
+const RING: &str = "trunkline-ring";
+const TDMS: &str = "trunkline-tdms";
+const PROTO: &str = "trunkline-proto";
+const ALARM: &str = "trunkline-alarm";
+const ENGINE: &str = "trunkline-engine";
+const NET: &str = "trunkline-net";
+const SERVE: &str = "trunkline-serve";
+const CLIENT: &str = "trunkline-client";
+const IO: &str = "trunkline-io";
+const FACADE: &str = "trunkline";
+
+/// The crate that tests of any crate may depend on.
+pub(crate) const SIMULATOR: &str = "trunkline-sim";
+
+/// Words that say nothing; no crate and no module is called so.
+pub(crate) const BANNED_NAMES: [&str; 8] = [
+    "common", "core", "util", "utils", "misc", "helpers", "shared", "base",
+];
+
+/// The table, from the ground up.
+#[rustfmt::skip]
+pub(crate) const TABLE: &[Row] = &[
+    row(TYPES, 0, Only(&[]), Forbid,
+        "boundary: the words every other crate speaks"),
+    row(RING, 0, Only(&[]), Allowed,
+        "unsafe: lock-free hand-off between threads"),
+    row(TDMS, 0, Only(&[TYPES]), Forbid,
+        "independent use: TDMS bytes without an engine"),
+    row(PROTO, 1, Only(&[TYPES]), Forbid,
+        "boundary: no socket, clock, thread or environment"),
+    row(ALARM, 1, Only(&[TYPES]), Forbid,
+        "boundary: samples and time in, state changes out"),
+    row(ENGINE, 2, Only(&[TYPES, RING, ALARM]), Forbid,
+        "boundary: starts no thread, reads no clock"),
+    row(NET, 2, Only(&[TYPES, RING, PROTO]), Reviewed,
+        "dependencies: sockets; knows no variables"),
+    row(SERVE, 3, Only(&[TYPES, RING, PROTO, ENGINE]), Forbid,
+        "boundary: sessions joined to variables"),
+    row(CLIENT, 3, Only(&[TYPES, RING, PROTO]), Forbid,
+        "boundary: the other end, without an engine"),
+    row("trunkline-stream", 3, Only(&[TYPES, RING, PROTO, NET]), Forbid,
+        "independent use: lossless streams"),
+    row("trunkline-config", 3, Only(&[TYPES]), Forbid,
+        "dependencies: TOML; calls no engine"),
+    row("trunkline-store", 3, Only(&[TYPES, ENGINE]), Forbid,
+        "dependencies: SQLite"),
+    row("trunkline-record", 3, Only(&[TYPES, RING, TDMS, ENGINE]), Allowed,
+        "unsafe: io_uring and memory regions"),
+    row("trunkline-history", 3, Only(&[TYPES, ENGINE]), Forbid,
+        "dependencies: columnar storage"),
+    row(IO, 3, Only(&[TYPES, RING, ENGINE]), Forbid,
+        "dependencies: reads of the machine; boundary for drivers"),
+    row("trunkline-io-net", 4, Only(&[IO, CLIENT, NET]), Reviewed,
+        "independent use: mirrors another engine"),
+    row("trunkline-io-modbus", 4, Only(&[IO]), Reviewed,
+        "dependencies: Modbus"),
+    row("trunkline-io-opcua", 4, Only(&[IO]), Reviewed,
+        "dependencies: OPC UA client"),
+    row("trunkline-io-mqtt", 4, Only(&[IO]), Reviewed,
+        "dependencies: MQTT"),
+    row("trunkline-opcua", 4, Only(&[TYPES, ENGINE]), Forbid,
+        "dependencies: OPC UA server"),
+    row("trunkline-web", 4, Only(&[TYPES, PROTO, ENGINE, SERVE]), Forbid,
+        "dependencies: HTTP and WebSocket"),
+    row(FACADE, 5, UpTo(3, &["trunkline-history"]), Forbid,
+        "independent use: the crate users add"),
+    row("trunkline-cli", 6, AllBelow, Forbid,
+        "boundary: the composition root"),
+    row("trunkline-py", 6, Only(&[FACADE]), Allowed,
+        "unsafe and dependencies: Python"),
+    row("trunkline-c", 6, Only(&[FACADE]), Allowed,
+        "unsafe: C"),
+    development(SIMULATOR, Any,
+        "boundary: seeded clock, network, disk and devices"),
+    development("xtask", Only(&[]),
+        "dependencies: checks of the tree"),
+];
+
+/// The row of a crate.
+pub(crate) fn find(name: &str) -> Option<&'static Row> {
+    TABLE.iter().find(|row| row.name == name)
+}

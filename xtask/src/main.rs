@@ -1,0 +1,68 @@
+//! Checks of the tree, run as `cargo xtask <command>`.
+//!
+//! # Layout
+//!
+//! - [`layers`]: which crate may depend on which, and where unsafe code may stand.
+//! - [`tidy`]: house style that a program can decide.
+//! - [`behaviours`]: which behaviour of the specification is checked by which test.
+//! - [`docs`]: reference pages made from the program, and facts the texts repeat.
+//!
+//! Below them: [`tree`] holds the files, [`rust_source`] tells code from comments and strings,
+//! [`markdown`] finds links and headings, [`finding`] is what a rule reports.
+#![forbid(unsafe_code)]
+// A command-line tool speaks on standard output and standard error.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod behaviours;
+mod docs;
+mod finding;
+mod layers;
+mod markdown;
+mod rust_source;
+mod tidy;
+mod tree;
+
+use std::process::ExitCode;
+
+use crate::finding::Outcome;
+use crate::tree::Tree;
+
+const USAGE: &str = "\
+cargo xtask <command>
+
+  layers                 every edge between crates stands in the table; unsafe code is where it may be
+  tidy                   house style: sizes, names, markers, links, licences
+  behaviours [--check]   write docs/reference/behaviours.md; --check: fail when it is stale
+  docs [--check]         write the generated reference pages and check the facts the texts repeat
+       --binary PATH     the trunkline binary to ask (default: the newest one under the target folder)
+       --require-binary  fail when there is no binary, instead of skipping the page made from it
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match run(&args) {
+        Ok(outcome) => outcome.report(),
+        Err(message) => {
+            eprintln!("error: {message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(args: &[String]) -> Result<Outcome, String> {
+    let Some((command, options)) = args.split_first() else {
+        return Err(format!("no command given\n\n{USAGE}"));
+    };
+    let refuse_options = || match options.first() {
+        Some(option) => Err(format!("`{command}` takes no option `{option}`\n\n{USAGE}")),
+        None => Ok(()),
+    };
+    let root = tree::workspace_root()?;
+    match command.as_str() {
+        "layers" => refuse_options().and_then(|()| layers::run(&root)),
+        "tidy" => refuse_options().and_then(|()| tidy::run(&Tree::load(&root)?)),
+        "behaviours" => behaviours::run(&Tree::load(&root)?, options),
+        "docs" => docs::run(&Tree::load(&root)?, options),
+        other => Err(format!("there is no command `{other}`\n\n{USAGE}")),
+    }
+}
