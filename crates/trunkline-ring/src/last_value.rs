@@ -1,0 +1,145 @@
+//! The last-value cell: one writer at a time, any number of readers.
+
+use crate::snapshot::{READ_ATTEMPTS_MAX, Snapshot, check_width, copy_in, copy_out};
+use crate::sync::{AtomicU64, Ordering, fence, zeroed_words};
+
+/// The last value of a variable, in words: written by one thread at a time, read by any.
+///
+/// Two complete slots and a published count. Write number *n* goes to slot *n* mod 2 while readers
+/// copy write *n* - 1 from the other, so a reader never waits for a writer, not even for one that
+/// has lost its processor in the middle of a write: it copies the last complete value. It copies
+/// again only when a write was *completed* while it was copying.
+///
+/// The cell itself is three words plus one allocation of two slots, because an engine has a
+/// million of them. Neighbours are not kept on cache lines of their own for the same reason.
+///
+/// # Writers
+///
+/// Callers see to it that one thread writes at a time; in the engine the variable's lock does.
+/// If two write at once, memory stays safe and counts still rise, but a reader may get words of
+/// both. Writers that cannot take a lock use [`RtCell`](crate::RtCell).
+///
+/// # Real-time
+///
+/// Only [`new`](Self::new) allocates. [`publish`](Self::publish), [`read`](Self::read) and
+/// [`count`](Self::count) are wait-free: no lock, no system call, a bounded number of steps.
+///
+/// ```
+/// use trunkline_ring::LastValue;
+///
+/// let cell = LastValue::new(2);
+/// assert_eq!(cell.publish(&[7, 8]), 1);
+///
+/// let mut words = [0; 2];
+/// let snapshot = cell.read(&mut words);
+/// assert!(snapshot.complete);
+/// assert_eq!((snapshot.count, words), (1, [7, 8]));
+/// ```
+#[derive(Debug)]
+pub struct LastValue {
+    /// Number of the last complete write; 0 before the first.
+    published: AtomicU64,
+    /// Slot 0, then slot 1.
+    slots: Box<[AtomicU64]>,
+}
+
+impl LastValue {
+    /// A cell for values of `words` words, all zero until the first write.
+    #[must_use]
+    pub fn new(words: usize) -> Self {
+        Self {
+            published: AtomicU64::new(0),
+            slots: zeroed_words(words * 2),
+        }
+    }
+
+    /// Width of a value, in words.
+    #[must_use]
+    #[inline]
+    pub fn words(&self) -> usize {
+        self.slots.len() / 2
+    }
+
+    /// Number of writes completed so far.
+    #[must_use]
+    #[inline]
+    pub fn count(&self) -> u64 {
+        self.published.load(Ordering::Acquire)
+    }
+
+    /// Makes `words` the value, and returns the number of this write: 1 for the first.
+    ///
+    /// # Panics
+    ///
+    /// When `words` does not have the declared width.
+    #[inline]
+    #[track_caller]
+    pub fn publish(&self, words: &[u64]) -> u64 {
+        check_width(words.len(), self.words());
+        // Only writers store the count, and there is one at a time; a lock that passes from one to
+        // the next carries the latest value along.
+        let count = self.published.load(Ordering::Relaxed) + 1;
+        // SYNC POINT, pairs with the acquire fence in `read`. The slot about to be overwritten
+        // holds write `count - 2`. A reader that sees any word stored below must afterwards see
+        // `count - 1` published, and so know that its copy is no longer that write's. The fence
+        // stands between the store of `count - 1`, in the previous call, and those words.
+        fence(Ordering::Release);
+        copy_in(self.slot(count, words.len()), words);
+        // SYNC POINT, pairs with the acquire load in `read`: the words are there before the count.
+        self.published.store(count, Ordering::Release);
+        count
+    }
+
+    /// Copies the last complete value into `out`.
+    ///
+    /// When the [`Snapshot`] says that it is not complete, the words in `out` are unspecified; a
+    /// [`Reader`](crate::Reader) keeps the previous ones for that case.
+    ///
+    /// # Panics
+    ///
+    /// When `out` does not have the declared width.
+    #[inline]
+    #[track_caller]
+    pub fn read(&self, out: &mut [u64]) -> Snapshot {
+        check_width(out.len(), self.words());
+        let mut count = self.published.load(Ordering::Acquire);
+        for _ in 0..READ_ATTEMPTS_MAX {
+            copy_out(self.slot(count, out.len()), out);
+            // SYNC POINT, pairs with the release fence in `publish`: if one of the words copied
+            // came from write `count + 2`, then the load below finds at least `count + 1`.
+            fence(Ordering::Acquire);
+            if self.published.load(Ordering::Relaxed) == count {
+                return Snapshot {
+                    count,
+                    complete: true,
+                };
+            }
+            count = self.published.load(Ordering::Acquire);
+        }
+        Snapshot {
+            count,
+            complete: false,
+        }
+    }
+
+    /// The slot of write number `count`; `width` is the declared width.
+    #[inline]
+    fn slot(&self, count: u64, width: usize) -> &[AtomicU64] {
+        let (even, odd) = self.slots.split_at(width);
+        if count.is_multiple_of(2) { even } else { odd }
+    }
+}
+
+impl crate::reader::WordCell for LastValue {
+    fn words(&self) -> usize {
+        self.words()
+    }
+
+    fn count(&self) -> u64 {
+        self.count()
+    }
+
+    fn read(&self, out: &mut [u64]) -> Snapshot {
+        self.read(out)
+    }
+}

@@ -1,0 +1,73 @@
+//! Real-time hand-off: how a value gets from one thread to another without either waiting.
+//!
+//! A time-critical thread must not allocate, take a lock, make a system call, or wait for a thread
+//! that may have lost its processor. What it can do is hand values over through one of these:
+//!
+//! | Type | Writers | Readers | What a reader gets |
+//! | --- | --- | --- | --- |
+//! | [`LastValue`] | one at a time | any | the last complete value |
+//! | [`RtCell`], [`TypedCell`] | several, no lock | any | the newest complete value, again and again |
+//! | [`Fifo`], [`TypedFifo`] | several, no lock | several | the elements in order, each to one reader |
+//! | [`SpscRing`] | one | one | the elements in order |
+//! | [`MarkSet`] | several | one | which indices were marked, each once |
+//!
+//! [`RtCell`] and [`TypedCell`] are the single-element, [`Fifo`] and [`TypedFifo`] the multi-element
+//! FIFO of a variable. The plain names move 64-bit words, of a width chosen when they are made; the
+//! `Typed` ones move values of one type, and [`SpscRing`] does too. [`Reader`], [`FifoReader`] and
+//! [`TypedFifoReader`] are one thread's end, with a memory of what it read last.
+//!
+//! # The real-time contract
+//!
+//! - All memory is allocated, and its pages touched, by the constructors (and by
+//!   [`MarkSet::ensure`]). The first access costs what later ones cost.
+//! - Every other operation ends after a bounded number of its own steps, or repeats a step only
+//!   because another thread's came first. The section "Progress" of a type says which. There is no
+//!   way to wait: full, empty and busy are results.
+//! - A thread that is interrupted anywhere, for however long, tears nothing and blocks nobody; what
+//!   it can delay is said under "Progress".
+//! - A slice of the wrong width is a mistake in the program and panics, like an index out of
+//!   bounds. The typed forms cannot make it.
+//!
+//! # Layout
+//!
+//! - [`LastValue`] in `last_value`; [`RtCell`] and [`TypedCell`] in `rt_cell` over the protocol in
+//!   `four_slots`; `snapshot` and `reader` are what their readers get; `words` encodes values.
+//! - [`Fifo`] in `fifo` and [`TypedFifo`] in `typed_fifo` over the protocol in `slot_ring`, which
+//!   counts in `position`; [`SpscRing`] in `spsc_ring`. Their elements lie in a `slab`.
+//! - [`MarkSet`] in `mark_set`.
+//! - `sync` is where atomics come from, so that loom can explore every interleaving of them.
+#![deny(unsafe_code)]
+
+mod fifo;
+mod four_slots;
+mod last_value;
+mod mark_set;
+mod padded;
+mod position;
+mod reader;
+mod rt_cell;
+// Elements of a ring belong to one thread at a time, which the compiler cannot see.
+#[allow(unsafe_code)]
+mod slab;
+#[allow(unsafe_code)]
+mod slot_memory;
+#[allow(unsafe_code)]
+mod slot_ring;
+mod snapshot;
+#[allow(unsafe_code)]
+mod spsc_ring;
+mod sync;
+mod typed_fifo;
+mod words;
+
+pub use self::fifo::{Fifo, FifoReader, FifoReading};
+pub use self::four_slots::CellBusy;
+pub use self::last_value::LastValue;
+pub use self::mark_set::{Cursor, Drain, IndexTooLarge, MarkSet, Taken};
+pub use self::reader::{Reader, Reading, WordCell};
+pub use self::rt_cell::{RtCell, TypedCell};
+pub use self::slot_ring::{Empty, Full, Overflow};
+pub use self::snapshot::{READ_ATTEMPTS_MAX, Snapshot};
+pub use self::spsc_ring::{Consumer, Producer, SpscRing};
+pub use self::typed_fifo::{TypedFifo, TypedFifoReader};
+pub use self::words::{Word, WordArray, Words};

@@ -1,0 +1,98 @@
+//! Positions in a ring of any capacity: how often around, and where.
+
+/// Converts between positions and slots of a ring.
+///
+/// A position is `lap << shift | index`, where the index has just enough bits for the capacity.
+/// Positions only grow and a `u64` of them does not run out, and neither going on by a few slots
+/// nor finding a slot needs a division, although the capacity is any number.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Track {
+    capacity: u64,
+    shift: u32,
+}
+
+impl Track {
+    /// A ring of `capacity` slots.
+    ///
+    /// # Panics
+    ///
+    /// When `capacity` is 0.
+    pub(crate) fn new(capacity: usize) -> Self {
+        assert!(
+            capacity > 0,
+            "a ring of 0 elements holds nothing: give it a capacity of 1 or more"
+        );
+        let capacity = capacity as u64;
+        Self {
+            capacity,
+            shift: u64::BITS - (capacity - 1).leading_zeros(),
+        }
+    }
+
+    /// The slot of a position.
+    #[inline]
+    pub(crate) fn index(self, position: u64) -> usize {
+        (position & self.index_mask()) as usize
+    }
+
+    /// How often the ring has been gone round before a position.
+    #[inline]
+    pub(crate) fn lap(self, position: u64) -> u64 {
+        position >> self.shift
+    }
+
+    /// The position `steps` further on; `steps` is at most the capacity.
+    #[inline]
+    pub(crate) fn advance(self, position: u64, steps: usize) -> u64 {
+        let index = (position & self.index_mask()) + steps as u64;
+        if index < self.capacity {
+            position + steps as u64
+        } else {
+            ((self.lap(position) + 1) << self.shift) | (index - self.capacity)
+        }
+    }
+
+    /// Number of slots from `from` up to `to`; 0 when `to` is behind.
+    #[inline]
+    pub(crate) fn distance(self, from: u64, to: u64) -> u64 {
+        self.ordinal(to).saturating_sub(self.ordinal(from))
+    }
+
+    /// Number of slots before a position since the beginning.
+    #[inline]
+    fn ordinal(self, position: u64) -> u64 {
+        self.lap(position) * self.capacity + (position & self.index_mask())
+    }
+
+    #[inline]
+    fn index_mask(self) -> u64 {
+        (1 << self.shift) - 1
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn position_is_an_ordinal_number_by_capacity(
+            capacity in 1_usize..70,
+            steps in prop::collection::vec(0_usize..70, 0..20),
+        ) {
+            let track = Track::new(capacity);
+            let (mut position, mut ordinal) = (0, 0);
+            for step in steps.into_iter().map(|s| s % (capacity + 1)) {
+                let before = position;
+                position = track.advance(position, step);
+                ordinal += step;
+                prop_assert_eq!(track.index(position), ordinal % capacity);
+                prop_assert_eq!(track.lap(position), (ordinal / capacity) as u64);
+                prop_assert_eq!(track.distance(before, position), step as u64);
+                prop_assert_eq!(track.distance(position + 1, before), 0);
+            }
+        }
+    }
+}

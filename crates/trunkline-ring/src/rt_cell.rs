@@ -1,0 +1,213 @@
+//! The single-element FIFO: several writers, several readers, the newest value again and again.
+
+use crate::four_slots::{BoxedSlots, CellBusy, FourSlots, SLOTS, Slots};
+use crate::snapshot::Snapshot;
+use crate::sync::AtomicU64;
+use crate::words::{WordArray, Words};
+
+/// The single-element FIFO of a variable, in words.
+///
+/// Any thread writes, any thread reads, none takes a lock. Every reader gets the newest complete
+/// value, the same as every other, until a newer one is complete; nothing over- or underflows.
+///
+/// Writes are numbered as they are claimed, 1, 2, 3 and on without a gap, and the newest claimed
+/// write wins: one that was interrupted and ends late never replaces a newer value. It still
+/// counts, so the numbers of two snapshots say how many writes were made between them.
+///
+/// # Progress
+///
+/// - A read is wait-free: up to [`READ_ATTEMPTS_MAX`](crate::READ_ATTEMPTS_MAX) copies, one unless
+///   two or more newer writes get done during the copy. It never waits for a writer.
+/// - A write is lock-free: it repeats its claim only when another writer's claim came first, and
+///   after the claim it takes a bounded number of steps. It never waits for a reader.
+/// - Four slots let three writers be in the middle of a write, running or not. A fourth one at the
+///   same instant looks for a slot for some microseconds and then returns [`CellBusy`], having
+///   written nothing and taken no number. With up to three writing threads that cannot happen.
+///
+/// # Real-time
+///
+/// Only [`new`](Self::new) allocates; nothing else allocates, locks or makes a system call.
+///
+/// ```
+/// use trunkline_ring::RtCell;
+///
+/// let cell = RtCell::new(1);
+/// assert_eq!(cell.write(&[42])?, 1);
+///
+/// let mut word = [0];
+/// assert!(cell.read(&mut word).complete);
+/// assert_eq!(word, [42]);
+/// # Ok::<(), trunkline_ring::CellBusy>(())
+/// ```
+#[derive(Debug)]
+pub struct RtCell {
+    cell: FourSlots<BoxedSlots>,
+}
+
+impl RtCell {
+    /// A cell for values of `words` words, all zero until the first write.
+    #[must_use]
+    pub fn new(words: usize) -> Self {
+        Self {
+            cell: FourSlots::new(BoxedSlots::new(words)),
+        }
+    }
+
+    /// Width of a value, in words.
+    #[must_use]
+    #[inline]
+    pub fn words(&self) -> usize {
+        self.cell.slots.width()
+    }
+
+    /// Number of the newest complete write; 0 before the first.
+    #[must_use]
+    #[inline]
+    pub fn count(&self) -> u64 {
+        self.cell.count()
+    }
+
+    /// Makes `words` the value unless a write claimed later is complete already, and returns the
+    /// number of this write.
+    ///
+    /// # Errors
+    ///
+    /// [`CellBusy`] when three other writers are in the middle of a write and stay there.
+    ///
+    /// # Panics
+    ///
+    /// When `words` does not have the declared width.
+    #[inline]
+    #[track_caller]
+    pub fn write(&self, words: &[u64]) -> Result<u64, CellBusy> {
+        self.cell.write(words)
+    }
+
+    /// Copies the newest complete value into `out`.
+    ///
+    /// When the [`Snapshot`] says that it is not complete, the words in `out` are unspecified; a
+    /// [`Reader`](crate::Reader) keeps the previous ones for that case.
+    ///
+    /// # Panics
+    ///
+    /// When `out` does not have the declared width.
+    #[inline]
+    #[track_caller]
+    pub fn read(&self, out: &mut [u64]) -> Snapshot {
+        self.cell.read(out)
+    }
+}
+
+/// The single-element FIFO of one type: an [`RtCell`] that needs no slices and lies where it is put.
+///
+/// Its slots are part of it, so it costs no allocation at all.
+///
+/// ```
+/// use trunkline_ring::TypedCell;
+///
+/// // A setpoint and its time in nanoseconds travel together, never torn.
+/// let setpoint = TypedCell::new((20.0_f64, 0_i64));
+/// setpoint.write((21.5, 1_000_000))?;
+/// assert_eq!(setpoint.read(), Some((21.5, 1_000_000)));
+/// # Ok::<(), trunkline_ring::CellBusy>(())
+/// ```
+#[derive(Debug)]
+pub struct TypedCell<T: Words> {
+    cell: FourSlots<InlineSlots<T>>,
+}
+
+impl<T: Words> TypedCell<T> {
+    /// A cell that holds `initial` until the first write.
+    #[must_use]
+    pub fn new(initial: T) -> Self {
+        let slot = |words: T::Array| (AtomicU64::new(0), words.into_atomics());
+        let zero = T::Array::ZERO;
+        let slots = [slot(initial.to_words()), slot(zero), slot(zero), slot(zero)];
+        Self {
+            cell: FourSlots::new(InlineSlots { slots }),
+        }
+    }
+
+    /// Number of the newest complete write; 0 before the first.
+    #[must_use]
+    #[inline]
+    pub fn count(&self) -> u64 {
+        self.cell.count()
+    }
+
+    /// Makes `value` the value unless a write claimed later is complete already, and returns the
+    /// number of this write.
+    ///
+    /// # Errors
+    ///
+    /// [`CellBusy`] when three other writers are in the middle of a write and stay there.
+    #[inline]
+    pub fn write(&self, value: T) -> Result<u64, CellBusy> {
+        self.cell.write(value.to_words().as_ref())
+    }
+
+    /// The newest complete value.
+    ///
+    /// `None` only when writers overtook this reader [`READ_ATTEMPTS_MAX`](crate::READ_ATTEMPTS_MAX)
+    /// times; keep what you read before, or let a [`Reader`](crate::Reader) keep it.
+    #[must_use]
+    #[inline]
+    pub fn read(&self) -> Option<T> {
+        let mut words = T::Array::ZERO;
+        self.cell
+            .read(words.as_mut())
+            .complete
+            .then(|| T::from_words(words))
+    }
+}
+
+/// Four slots side by side, of a width known to the compiler.
+#[derive(Debug)]
+struct InlineSlots<T: Words> {
+    slots: [(AtomicU64, <T::Array as WordArray>::Atomics); SLOTS],
+}
+
+impl<T: Words> Slots for InlineSlots<T> {
+    #[inline]
+    fn width(&self) -> usize {
+        T::Array::ZERO.as_ref().len()
+    }
+
+    #[inline]
+    fn stamp(&self, slot: usize) -> &AtomicU64 {
+        &self.slots[slot].0
+    }
+
+    #[inline]
+    fn words(&self, slot: usize) -> &[AtomicU64] {
+        self.slots[slot].1.as_ref()
+    }
+}
+
+impl crate::reader::WordCell for RtCell {
+    fn words(&self) -> usize {
+        self.words()
+    }
+
+    fn count(&self) -> u64 {
+        self.count()
+    }
+
+    fn read(&self, out: &mut [u64]) -> Snapshot {
+        self.read(out)
+    }
+}
+
+impl<T: Words> crate::reader::WordCell for TypedCell<T> {
+    fn words(&self) -> usize {
+        self.cell.slots.width()
+    }
+
+    fn count(&self) -> u64 {
+        self.count()
+    }
+
+    fn read(&self, out: &mut [u64]) -> Snapshot {
+        self.cell.read(out)
+    }
+}

@@ -1,0 +1,161 @@
+//! The memory of a ring: a fixed number of cells, written by whoever owns them at the moment.
+
+use std::mem::MaybeUninit;
+
+/// A fixed array of `T` that hands out no references, only copies in and out.
+///
+/// It does not know who may touch a cell; the ring around it does, and says so with its sequence
+/// stamps or indices. Hence every access is `unsafe`.
+pub(crate) struct Slab<T> {
+    #[cfg(not(loom))]
+    cells: Box<[std::cell::UnsafeCell<MaybeUninit<T>>]>,
+    #[cfg(loom)]
+    cells: Box<[loom::cell::UnsafeCell<MaybeUninit<T>>]>,
+}
+
+// SAFETY: a `Slab` gives access to its cells only through `unsafe` methods, whose contract is that
+// the caller has the cells for itself; what moves from thread to thread are values of `T: Send`.
+unsafe impl<T: Send> Sync for Slab<T> {}
+
+impl<T: Copy> Slab<T> {
+    /// Number of cells.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.cells.len()
+    }
+}
+
+#[cfg(not(loom))]
+impl<T: Copy> Slab<T> {
+    /// Allocates `len` cells and touches each page, so that no later access pays for it.
+    pub(crate) fn new(len: usize) -> Self {
+        /// No page of a supported system is smaller.
+        const PAGE_BYTES_MIN: usize = 4096;
+
+        let mut cells: Box<[_]> = (0..len)
+            .map(|_| std::cell::UnsafeCell::new(MaybeUninit::<T>::uninit()))
+            .collect();
+        let bytes = size_of_val(&*cells);
+        let start = cells.as_mut_ptr().cast::<u8>();
+        for offset in (0..bytes).step_by(PAGE_BYTES_MIN) {
+            // SAFETY: `offset` is below the size of the allocation, which nobody else knows yet,
+            // and a `MaybeUninit` may hold any byte.
+            unsafe { start.add(offset).write_volatile(0) };
+        }
+        Self { cells }
+    }
+
+    /// A pointer to cell `at`.
+    ///
+    /// # Safety
+    ///
+    /// `at` is at most `len`.
+    #[inline]
+    unsafe fn cell(&self, at: usize) -> *mut T {
+        // SAFETY: the caller vouches for the bound.
+        std::cell::UnsafeCell::raw_get(unsafe { self.cells.as_ptr().add(at) }).cast()
+    }
+
+    /// Copies `value` into cell `at`.
+    ///
+    /// # Safety
+    ///
+    /// `at` is below `len`, and no other thread accesses that cell during the call.
+    #[inline]
+    pub(crate) unsafe fn write(&self, at: usize, value: T) {
+        debug_assert!(at < self.len());
+        // SAFETY: the caller vouches for the bound and for being alone.
+        unsafe { self.cell(at).write(value) };
+    }
+
+    /// Copies the value out of cell `at`.
+    ///
+    /// # Safety
+    ///
+    /// `at` is below `len`, the cell has been written, and no other thread writes it during the
+    /// call.
+    #[inline]
+    pub(crate) unsafe fn read(&self, at: usize) -> T {
+        debug_assert!(at < self.len());
+        // SAFETY: the caller vouches for the bound, for the value and against writers.
+        unsafe { self.cell(at).read() }
+    }
+
+    /// Copies `values` into the cells from `at` on.
+    ///
+    /// # Safety
+    ///
+    /// `at + values.len()` is at most `len`, and no other thread accesses those cells during the
+    /// call.
+    #[inline]
+    pub(crate) unsafe fn write_slice(&self, at: usize, values: &[T]) {
+        debug_assert!(at + values.len() <= self.len());
+        // SAFETY: the caller vouches for the bound and for being alone; a slice of the caller's
+        // cannot overlap cells nobody has a reference to.
+        unsafe {
+            self.cell(at)
+                .copy_from_nonoverlapping(values.as_ptr(), values.len())
+        };
+    }
+
+    /// Copies the cells from `at` on into `values`.
+    ///
+    /// # Safety
+    ///
+    /// `at + values.len()` is at most `len`, the cells have been written, and no other thread
+    /// writes them during the call.
+    #[inline]
+    pub(crate) unsafe fn read_slice(&self, at: usize, values: &mut [T]) {
+        debug_assert!(at + values.len() <= self.len());
+        // SAFETY: the caller vouches for the bound, for the values and against writers; a slice
+        // of the caller's cannot overlap cells nobody has a reference to.
+        unsafe {
+            values
+                .as_mut_ptr()
+                .copy_from_nonoverlapping(self.cell(at), values.len())
+        };
+    }
+}
+
+/// The same under loom, cell by cell, so that loom sees every access and reports a race.
+#[cfg(loom)]
+impl<T: Copy> Slab<T> {
+    pub(crate) fn new(len: usize) -> Self {
+        let cell = |_| loom::cell::UnsafeCell::new(MaybeUninit::uninit());
+        Self {
+            cells: (0..len).map(cell).collect(),
+        }
+    }
+
+    pub(crate) unsafe fn write(&self, at: usize, value: T) {
+        // SAFETY: loom reports whoever breaks the contract of the caller.
+        self.cells[at].with_mut(|cell| unsafe { (*cell).write(value) });
+    }
+
+    pub(crate) unsafe fn read(&self, at: usize) -> T {
+        // SAFETY: as above; the caller vouches for the value having been written.
+        self.cells[at].with(|cell| unsafe { (*cell).assume_init() })
+    }
+
+    pub(crate) unsafe fn write_slice(&self, at: usize, values: &[T]) {
+        for (offset, value) in values.iter().enumerate() {
+            // SAFETY: the caller vouches for every cell of the range.
+            unsafe { self.write(at + offset, *value) };
+        }
+    }
+
+    pub(crate) unsafe fn read_slice(&self, at: usize, values: &mut [T]) {
+        for (offset, value) in values.iter_mut().enumerate() {
+            // SAFETY: the caller vouches for every cell of the range.
+            *value = unsafe { self.read(at + offset) };
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for Slab<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Slab")
+            .field("cells", &self.cells.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,340 @@
+//! The protocol of the multi-element FIFO: a bounded ring with a sequence stamp per slot.
+//!
+//! The scheme is Dmitry Vyukov's. `tail` is the position of the next push, `head` that of the next
+//! pop. A slot's stamp says whose turn it is in which lap: even, `2 * lap`, the pusher's; odd,
+//! `2 * lap + 1`, the popper's. Whoever finds its stamp claims the position by a compare-and-set of
+//! `tail` or `head`, has the element for itself until it stores the next stamp, and so copies it as
+//! plain memory. A run of several elements is claimed by one compare-and-set.
+//!
+//! Nobody waits: a stamp that is not there yet means full, or empty, now. That includes a slot that
+//! another thread has claimed and not finished with.
+//!
+//! # Why eight bits of stamp are enough
+//!
+//! A stamp is compared for equality with that of a position just loaded, and the claim succeeds
+//! only if the end is still at that position. At that moment the slot's stamp is the one looked
+//! for or the one before; an older one, that could look the same after 128 laps, cannot be loaded,
+//! because the position is loaded with acquire, stored with release, and whoever brought the end to
+//! this lap had loaded the stamp of the lap before.
+
+use crate::padded::Padded;
+use crate::position::Track;
+use crate::slot_memory::{SlotMemory, Stretch};
+use crate::sync::{AtomicU64, Ordering, spin_loop};
+
+/// How often [`SlotRing::push_overwriting`] tries before it refuses the element.
+const OVERWRITE_ATTEMPTS_MAX: u32 = if cfg!(loom) { 2 } else { 16 };
+
+/// The FIFO has no room: nothing was written.
+///
+/// The readers have not kept up with the writers, or one is just copying out the element whose slot
+/// is next. Try again in the next cycle, give the FIFO more elements, or overwrite the oldest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Full;
+
+impl std::fmt::Display for Full {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(
+            "the FIFO is full because its readers have not kept up: write again later, make it \
+             longer, or overwrite the oldest element",
+        )
+    }
+}
+
+impl std::error::Error for Full {}
+
+/// The FIFO has nothing to read.
+///
+/// Its writers have written nothing since the last read, or one is just copying in the element that
+/// is next. Read again in the next cycle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Empty;
+
+impl std::fmt::Display for Empty {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the FIFO is empty: nothing has been written since it was last read")
+    }
+}
+
+impl std::error::Error for Empty {}
+
+/// What an overwriting push did to make room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct Overflow {
+    /// Whether the new element is in the FIFO.
+    pub stored: bool,
+    /// Number of elements lost: the oldest ones taken out, and the new one if it was not stored.
+    pub dropped: u64,
+}
+
+impl Overflow {
+    /// Whether nothing was lost.
+    #[must_use]
+    pub fn is_none(self) -> bool {
+        self.dropped == 0
+    }
+}
+
+/// Whose turn a slot is looked at for.
+#[derive(Clone, Copy)]
+enum Turn {
+    Push,
+    Pop,
+}
+
+impl Turn {
+    /// The stamp that gives this turn in a lap. Truncated on purpose: see the module's page.
+    #[inline]
+    fn stamp(self, lap: u64) -> u8 {
+        match self {
+            Turn::Push => (lap * 2) as u8,
+            Turn::Pop => (lap * 2 + 1) as u8,
+        }
+    }
+
+    /// The stamp that ends this turn in a lap: the other side's next turn.
+    #[inline]
+    fn next_stamp(self, lap: u64) -> u8 {
+        self.stamp(lap).wrapping_add(1)
+    }
+}
+
+/// Slots in a row that one thread has for itself.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    lap: u64,
+    /// In lap `lap`.
+    first: Stretch,
+    /// From slot 0 on, in lap `lap + 1`.
+    wrapped: Stretch,
+}
+
+impl Run {
+    #[inline]
+    fn slots(self) -> usize {
+        self.first.slots() + self.wrapped.slots()
+    }
+}
+
+/// A ring of elements of `width` values of `T` each.
+#[derive(Debug)]
+pub(crate) struct SlotRing<T> {
+    tail: Padded<AtomicU64>,
+    head: Padded<AtomicU64>,
+    dropped: Padded<AtomicU64>,
+    track: Track,
+    memory: SlotMemory<T>,
+}
+
+impl<T: Copy> SlotRing<T> {
+    /// An empty ring.
+    ///
+    /// # Panics
+    ///
+    /// When `capacity` or `width` is 0, or the elements do not fit the address space.
+    pub(crate) fn new(capacity: usize, width: usize) -> Self {
+        assert!(
+            width > 0,
+            "an element of 0 words says nothing: declare 1 word or more"
+        );
+        let track = Track::new(capacity);
+        let Some(memory) = SlotMemory::new(capacity, width, Turn::Push.stamp(0)) else {
+            panic!("{capacity} elements of {width} words do not fit in memory: declare fewer");
+        };
+        Self {
+            tail: Padded(AtomicU64::new(0)),
+            head: Padded(AtomicU64::new(0)),
+            dropped: Padded(AtomicU64::new(0)),
+            track,
+            memory,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn capacity(&self) -> usize {
+        self.memory.capacity()
+    }
+
+    #[inline]
+    pub(crate) fn width(&self) -> usize {
+        self.memory.width()
+    }
+
+    /// Number of elements at some moment during the call, those being written or read included.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        // `head` first: it cannot pass the `tail` loaded after it.
+        let head = self.head.load(Ordering::Acquire);
+        let tail = self.tail.load(Ordering::Acquire);
+        (self.track.distance(head, tail) as usize).min(self.capacity())
+    }
+
+    /// Number of elements that overwriting pushes have dropped.
+    #[inline]
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn try_push(&self, element: &[T]) -> Result<(), Full> {
+        debug_assert_eq!(element.len(), self.width());
+        let run = self.claim(&self.tail, Turn::Push, 1).ok_or(Full)?;
+        // SAFETY: the one slot of the run is this thread's alone from the claim until it is given
+        // on.
+        unsafe { self.memory.write(run.first, element) };
+        self.give(run, Turn::Push);
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn try_pop(&self, element: &mut [T]) -> Result<(), Empty> {
+        debug_assert_eq!(element.len(), self.width());
+        let run = self.claim(&self.head, Turn::Pop, 1).ok_or(Empty)?;
+        // SAFETY: the one slot of the run is this thread's alone from the claim until it is given
+        // on, and was written before it came to the poppers.
+        unsafe { self.memory.read(run.first, element) };
+        self.give(run, Turn::Pop);
+        Ok(())
+    }
+
+    /// Pushes as many leading elements as have room, and returns how many.
+    #[inline]
+    pub(crate) fn try_push_slice(&self, elements: &[T]) -> usize {
+        let width = self.width();
+        let Some(run) = self.claim(&self.tail, Turn::Push, elements.len() / width) else {
+            return 0;
+        };
+        let (first, rest) = elements.split_at(run.first.slots() * width);
+        // SAFETY: as in `try_push`, for all slots of the run.
+        unsafe {
+            self.memory.write(run.first, first);
+            self.memory
+                .write(run.wrapped, &rest[..run.wrapped.slots() * width]);
+        }
+        self.give(run, Turn::Push);
+        run.slots()
+    }
+
+    /// Pops as many elements as there are and fit, and returns how many.
+    #[inline]
+    pub(crate) fn try_pop_slice(&self, elements: &mut [T]) -> usize {
+        let width = self.width();
+        let Some(run) = self.claim(&self.head, Turn::Pop, elements.len() / width) else {
+            return 0;
+        };
+        let (first, rest) = elements.split_at_mut(run.first.slots() * width);
+        // SAFETY: as in `try_pop`, for all slots of the run.
+        unsafe {
+            self.memory.read(run.first, first);
+            self.memory
+                .read(run.wrapped, &mut rest[..run.wrapped.slots() * width]);
+        }
+        self.give(run, Turn::Pop);
+        run.slots()
+    }
+
+    /// Pushes the element, dropping the oldest ones while there is no room.
+    #[inline]
+    pub(crate) fn push_overwriting(&self, element: &[T]) -> Overflow {
+        let mut outcome = Overflow {
+            stored: false,
+            dropped: 0,
+        };
+        for _ in 0..OVERWRITE_ATTEMPTS_MAX {
+            if self.try_push(element).is_ok() {
+                outcome.stored = true;
+                break;
+            }
+            if self.drop_oldest() {
+                outcome.dropped += 1;
+            } else {
+                spin_loop();
+            }
+        }
+        outcome.dropped += u64::from(!outcome.stored);
+        if outcome.dropped > 0 {
+            self.dropped.fetch_add(outcome.dropped, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    /// Takes the oldest element out, if its slot is the one that the next push needs.
+    ///
+    /// If it is not, the ring has room, or a reader is still copying out of the slot that is
+    /// needed; dropping others would lose them for nothing.
+    #[inline]
+    fn drop_oldest(&self) -> bool {
+        let head = self.head.load(Ordering::Acquire);
+        let tail = self.tail.load(Ordering::Acquire);
+        let run = self.ready(head, Turn::Pop, 1);
+        let is_needed = self.track.advance(head, self.capacity()) == tail;
+        if !is_needed || run.slots() == 0 {
+            return false;
+        }
+        let next = self.track.advance(head, 1);
+        let claim = self
+            .head
+            .compare_exchange(head, next, Ordering::Release, Ordering::Relaxed);
+        if claim.is_ok() {
+            self.give(run, Turn::Pop);
+        }
+        claim.is_ok()
+    }
+
+    /// Claims up to `wanted` slots in a row at `end`; `None` when not one has its turn.
+    #[inline]
+    fn claim(&self, end: &AtomicU64, turn: Turn, wanted: usize) -> Option<Run> {
+        let wanted = wanted.min(self.capacity());
+        let mut position = end.load(Ordering::Acquire);
+        loop {
+            let run = self.ready(position, turn, wanted);
+            if run.slots() == 0 {
+                // If another thread has claimed this position meanwhile, then its turn may be over
+                // and the stamp beyond; it is the next position that says whether there is room.
+                // The stamp was loaded with acquire, so a claim before it shows here.
+                let now = end.load(Ordering::Acquire);
+                if now == position || wanted == 0 {
+                    return None;
+                }
+                position = now;
+                continue;
+            }
+            let next = self.track.advance(position, run.slots());
+            // Released for the sake of the stamps that have been looked at: see the module's page.
+            let claim =
+                end.compare_exchange_weak(position, next, Ordering::Release, Ordering::Acquire);
+            match claim {
+                Ok(_) => return Some(run),
+                Err(now) => position = now,
+            }
+        }
+    }
+
+    /// The slots from `position` on, up to `wanted` of them, that have their turn.
+    #[inline]
+    fn ready(&self, position: u64, turn: Turn, wanted: usize) -> Run {
+        let (lap, index) = (self.track.lap(position), self.track.index(position));
+        let unwrapped = wanted.min(self.capacity() - index);
+        let first = self.memory.stretch(index, unwrapped);
+        let wrapped = self.memory.stretch(0, wanted - unwrapped);
+        let count = self.memory.count_stamped(first, turn.stamp(lap));
+        let count_wrapped = match count == unwrapped {
+            true => self.memory.count_stamped(wrapped, turn.stamp(lap + 1)),
+            false => 0,
+        };
+        Run {
+            lap,
+            first: first.shortened(count),
+            wrapped: wrapped.shortened(count_wrapped),
+        }
+    }
+
+    /// Gives the slots of a run to the other side, the first one last, so that it sees all or none.
+    #[inline]
+    fn give(&self, run: Run, turn: Turn) {
+        self.memory
+            .set_stamps(run.wrapped, turn.next_stamp(run.lap + 1));
+        self.memory.set_stamps(run.first, turn.next_stamp(run.lap));
+    }
+}

@@ -1,0 +1,50 @@
+//! What a reader of a cell gets: a copy, and whether it is one.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// How many times a reader that a writer has overtaken copies again before it gives up.
+///
+/// A cell bounds its reader with this, so that a read in a time-critical loop ends whatever the
+/// writers do. A reader is overtaken only when writes complete while it copies, so it takes a
+/// reader that is interrupted in each of its copies to get here.
+pub const READ_ATTEMPTS_MAX: usize = 8;
+
+/// What a read of a cell found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct Snapshot {
+    /// Number of the write that was read: 1 for the first, 0 when nothing has been written yet.
+    pub count: u64,
+    /// Whether the copy is one write's words. When `false`, writers overtook the reader
+    /// [`READ_ATTEMPTS_MAX`] times: the copy may mix words of several writes, and the caller keeps
+    /// what it read before.
+    pub complete: bool,
+}
+
+/// Checks that a caller's slice has the width of the cell.
+#[inline]
+#[track_caller]
+pub(crate) fn check_width(given: usize, declared: usize) {
+    assert!(
+        given == declared,
+        "the slice has {given} words and the element {declared}: pass a slice of the declared width"
+    );
+}
+
+/// Copies words out of a slot that a writer may be overwriting at the same time.
+///
+/// Every word is read whole; whether they belong together the caller finds out afterwards.
+#[inline]
+pub(crate) fn copy_out(slot: &[AtomicU64], out: &mut [u64]) {
+    for (target, source) in out.iter_mut().zip(slot) {
+        *target = source.load(Ordering::Relaxed);
+    }
+}
+
+/// Copies words into a slot that a reader may be copying at the same time.
+#[inline]
+pub(crate) fn copy_in(slot: &[AtomicU64], words: &[u64]) {
+    for (target, source) in slot.iter().zip(words) {
+        target.store(*source, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,204 @@
+//! Plain values as 64-bit words, without allocation.
+//!
+//! A cell's reader copies while a writer may be overwriting, so a cell stores atomic words and not
+//! values; these traits say which words a value is. A FIFO's element belongs to one thread at a
+//! time and needs none of this.
+
+use crate::sync::AtomicU64;
+
+/// A value that fits one word.
+///
+/// Implement it for a newtype or a field-less enum of your own to use it in a cell:
+///
+/// ```
+/// use trunkline_ring::{TypedCell, Word};
+///
+/// #[derive(Clone, Copy, Debug, PartialEq)]
+/// struct Celsius(f64);
+///
+/// impl Word for Celsius {
+///     fn to_word(self) -> u64 {
+///         self.0.to_word()
+///     }
+///     fn from_word(word: u64) -> Self {
+///         Celsius(f64::from_word(word))
+///     }
+/// }
+///
+/// let cell = TypedCell::new(Celsius(20.0));
+/// cell.write(Celsius(21.5))?;
+/// assert_eq!(cell.read(), Some(Celsius(21.5)));
+/// # Ok::<(), trunkline_ring::CellBusy>(())
+/// ```
+pub trait Word: Copy {
+    /// The word that stands for this value.
+    #[must_use]
+    fn to_word(self) -> u64;
+
+    /// The value a word stands for: the inverse of [`to_word`](Self::to_word).
+    ///
+    /// Every word gives some value. The word 0 gives the type's default, because that is what a
+    /// cell or FIFO holds before it is written.
+    #[must_use]
+    fn from_word(word: u64) -> Self;
+}
+
+macro_rules! word_by_cast {
+    ($($integer:ty),*) => {$(
+        impl Word for $integer {
+            #[inline]
+            fn to_word(self) -> u64 {
+                // Signed values keep their sign through the widening, and lose only copies of it
+                // on the way back.
+                self as u64
+            }
+
+            #[inline]
+            fn from_word(word: u64) -> Self {
+                word as Self
+            }
+        }
+    )*};
+}
+
+word_by_cast!(u8, u16, u32, u64, usize, i8, i16, i32, i64, isize);
+
+impl Word for f64 {
+    #[inline]
+    fn to_word(self) -> u64 {
+        self.to_bits()
+    }
+
+    #[inline]
+    fn from_word(word: u64) -> Self {
+        Self::from_bits(word)
+    }
+}
+
+impl Word for f32 {
+    #[inline]
+    fn to_word(self) -> u64 {
+        u64::from(self.to_bits())
+    }
+
+    #[inline]
+    fn from_word(word: u64) -> Self {
+        Self::from_bits(word as u32)
+    }
+}
+
+impl Word for bool {
+    #[inline]
+    fn to_word(self) -> u64 {
+        u64::from(self)
+    }
+
+    #[inline]
+    fn from_word(word: u64) -> Self {
+        word != 0
+    }
+}
+
+/// A value that is a fixed number of words: a [`Word`], an array of them, or a tuple of up to four.
+///
+/// ```
+/// use trunkline_ring::Words;
+///
+/// assert_eq!([1.0_f64, -1.0].to_words(), [0x3FF0_0000_0000_0000, 0xBFF0_0000_0000_0000]);
+/// assert_eq!(<(i16, bool)>::from_words([u64::MAX, 1]), (-1, true));
+/// ```
+pub trait Words: Copy {
+    /// The words of a value: `[u64; N]`.
+    type Array: WordArray;
+
+    /// The words that stand for this value.
+    #[must_use]
+    fn to_words(self) -> Self::Array;
+
+    /// The value that `words` stand for: the inverse of [`to_words`](Self::to_words).
+    #[must_use]
+    fn from_words(words: Self::Array) -> Self;
+}
+
+impl<W: Word> Words for W {
+    type Array = [u64; 1];
+
+    #[inline]
+    fn to_words(self) -> [u64; 1] {
+        [self.to_word()]
+    }
+
+    #[inline]
+    fn from_words([word]: [u64; 1]) -> Self {
+        Self::from_word(word)
+    }
+}
+
+impl<W: Word, const N: usize> Words for [W; N] {
+    type Array = [u64; N];
+
+    #[inline]
+    fn to_words(self) -> [u64; N] {
+        self.map(W::to_word)
+    }
+
+    #[inline]
+    fn from_words(words: [u64; N]) -> Self {
+        words.map(W::from_word)
+    }
+}
+
+macro_rules! words_of_tuple {
+    ($count:literal: $($part:ident $word:ident),+) => {
+        impl<$($part: Word),+> Words for ($($part,)+) {
+            type Array = [u64; $count];
+
+            #[inline]
+            fn to_words(self) -> [u64; $count] {
+                let ($($word,)+) = self;
+                [$($word.to_word()),+]
+            }
+
+            #[inline]
+            fn from_words([$($word),+]: [u64; $count]) -> Self {
+                ($($part::from_word($word),)+)
+            }
+        }
+    };
+}
+
+words_of_tuple!(2: A a, B b);
+words_of_tuple!(3: A a, B b, C c);
+words_of_tuple!(4: A a, B b, C c, D d);
+
+/// An array of words, `[u64; N]`; nothing else implements it.
+pub trait WordArray: Copy + std::fmt::Debug + AsRef<[u64]> + AsMut<[u64]> + sealed::Sealed {
+    /// All words zero.
+    const ZERO: Self;
+
+    /// The same words, shared between threads.
+    #[doc(hidden)]
+    type Atomics: AsRef<[AtomicU64]> + std::fmt::Debug;
+
+    /// Shares these words between threads.
+    #[doc(hidden)]
+    fn into_atomics(self) -> Self::Atomics;
+}
+
+impl<const N: usize> WordArray for [u64; N] {
+    const ZERO: Self = [0; N];
+
+    type Atomics = [AtomicU64; N];
+
+    fn into_atomics(self) -> Self::Atomics {
+        self.map(AtomicU64::new)
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl<const N: usize> Sealed for [u64; N] {}
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;
