@@ -1,0 +1,135 @@
+//! The thread that calls what is due.
+
+use std::fmt;
+use std::io;
+use std::thread::{self, JoinHandle};
+
+use trunkline_types::{Tick, Timestamp};
+
+use crate::Clock;
+use crate::sync::{Arc, Condvar, Mutex, lock, wait, wait_timeout};
+
+/// One thread that calls a closure whenever the closure said it is due, such as an engine's `poll`.
+///
+/// Dropping it ends the thread, after the closure if that is running.
+pub struct Housekeeper {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    woken: bool,
+    stopped: bool,
+}
+
+impl Housekeeper {
+    /// Calls `work` at once, then whenever the tick it returned has come, or after
+    /// [`wake`](Self::wake). `None` means not before it is woken.
+    ///
+    /// # Errors
+    /// The system starts no further thread.
+    pub fn start(
+        clock: Clock,
+        mut work: impl FnMut(Tick, Timestamp) -> Option<Tick> + Send + 'static,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let in_thread = shared.clone();
+        let body = move || {
+            while !in_thread.is_stopped() {
+                let due = work(clock.now(), clock.wall());
+                in_thread.sleep(clock, due);
+            }
+        };
+        let thread = thread::Builder::new().name("trunkline-tick".to_owned()).spawn(body)?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Has the closure called soon: something may be due earlier than it last said. Never waits.
+    pub fn wake(&self) {
+        lock(&self.shared.state).woken = true;
+        self.shared.changed.notify_one();
+    }
+}
+
+impl Shared {
+    fn is_stopped(&self) -> bool {
+        lock(&self.state).stopped
+    }
+
+    fn sleep(&self, clock: Clock, due: Option<Tick>) {
+        let mut state = lock(&self.state);
+        while !state.woken && !state.stopped {
+            match due.map(|due| due.since(clock.now())) {
+                None => state = wait(&self.changed, state),
+                Some(rest) if rest.is_zero() => break,
+                Some(rest) => state = wait_timeout(&self.state, &self.changed, state, rest),
+            }
+        }
+        state.woken = false;
+    }
+}
+
+impl Drop for Housekeeper {
+    fn drop(&mut self) {
+        lock(&self.shared.state).stopped = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != thread::current().id()
+        {
+            // A closure that panicked has ended the thread already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for Housekeeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Housekeeper").finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::*;
+
+    const CUT_OFF: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn work_is_called_when_it_said_it_is_due() {
+        let (sender, calls) = channel();
+        let work = move |now: Tick, _: Timestamp| {
+            sender.send(now).unwrap();
+            Some(now.saturating_add(Duration::from_millis(2)))
+        };
+        let sut = Housekeeper::start(Clock::new(), work).unwrap();
+        let first = calls.recv_timeout(CUT_OFF).unwrap();
+        let second = calls.recv_timeout(CUT_OFF).unwrap();
+        assert!(second >= first.saturating_add(Duration::from_millis(2)));
+        drop(sut);
+    }
+
+    #[test]
+    fn work_is_called_early_when_woken_and_not_before() {
+        let (sender, calls) = channel();
+        let work = move |now: Tick, _: Timestamp| {
+            sender.send(now).unwrap();
+            None
+        };
+        let sut = Housekeeper::start(Clock::new(), work).unwrap();
+        calls.recv_timeout(CUT_OFF).unwrap();
+        sut.wake();
+        calls.recv_timeout(CUT_OFF).unwrap();
+        drop(sut);
+        assert!(calls.try_recv().is_err(), "called only when woken");
+    }
+}

@@ -1,0 +1,48 @@
+//! Drives and waits on any Trunkline protocol endpoint over TCP and in-memory pipes.
+//!
+//! The endpoints (`trunkline_proto::Endpoint`) are state machines without a socket, a clock or a
+//! thread; this crate gives them all three, and knows nothing of what they say to each other.
+//!
+//! ```text
+//!   application threads and tasks                           writers of the engine
+//!      | with, wait_until, poll_until                          | Notifier::notify
+//!      v                                                       v
+//!   Link<E: Endpoint>                                       Server: connection threads, acceptor
+//!      | whoever waits drives; a background                    | each session: an Endpoint
+//!      | thread while nobody does                              |
+//!      v                                                       v
+//!   Transport { receive half, send half } ~~~~ TCP, pipe ~~~~ Transport { receive half, send half }
+//! ```
+//!
+//! # Layout
+//! - [`clock`]: the only place that reads clocks.
+//! - [`transport`], [`tcp`], [`pipe`](mod@pipe): connected byte streams in two halves.
+//! - [`link`]: the client's side; [`dial`]: how it reaches its engine.
+//! - [`server`]: the engine's side.
+//! - [`housekeeper`]: the thread that calls an engine's `poll`.
+
+#![forbid(unsafe_code)]
+
+pub mod clock;
+pub mod dial;
+pub mod housekeeper;
+pub mod link;
+mod outgoing;
+pub mod pipe;
+mod role;
+pub mod server;
+mod signal;
+mod sleeper;
+mod sync;
+pub mod tcp;
+pub mod transport;
+
+pub use clock::Clock;
+pub use dial::{DialLimits, Dialler};
+pub use housekeeper::Housekeeper;
+pub use link::{Link, LinkOptions, StartError};
+pub use pipe::pipe;
+pub use server::{
+    BindError, Notifier, Refusal, Server, ServerCounters, ServerOptions, SessionFactory,
+};
+pub use transport::{Peer, Transport};

@@ -1,0 +1,206 @@
+//! What a link's lock guards: the endpoint and the transport it has at the moment.
+
+use trunkline_proto::{Disconnect, Endpoint};
+use trunkline_types::{Tick, Timestamp};
+
+use crate::outgoing::{Flush, Outgoing};
+use crate::sleeper::Interest;
+use crate::transport::{ReceiveHalf, Source, Transport};
+
+/// Taken from the transport at once; also how long other threads may wait for the lock.
+const READ_BYTES: usize = 64 << 10;
+
+pub(super) struct Connection<E> {
+    pub(super) endpoint: E,
+    /// What the thread that drives sleeps for, while it does.
+    pub(super) sleeping: Option<Sleeping>,
+    wire: Option<Wire>,
+}
+
+struct Wire {
+    source: Source,
+    outgoing: Outgoing,
+    /// Why nothing can be sent any more. What arrived before may say more, so the end of the input is
+    /// read before the endpoint is told.
+    broken: Option<Disconnect>,
+    /// With the thread that drives during its turn.
+    incoming: Option<Incoming>,
+}
+
+/// The receive half, and what was read from it and not taken in yet.
+pub(super) struct Incoming {
+    half: Box<dyn ReceiveHalf>,
+    source: Source,
+    buffer: Box<[u8]>,
+    filled: usize,
+    /// A read may find something.
+    ready: bool,
+    ended: Option<Disconnect>,
+}
+
+/// What the thread that drives sleeps for.
+#[derive(Clone, Copy)]
+pub(super) struct Sleeping {
+    /// `None` while offline.
+    pub(super) interest: Option<Interest>,
+    pub(super) until: Option<Tick>,
+}
+
+/// What to sleep for before the next turn.
+pub(super) struct Plan {
+    pub(super) source: Source,
+    pub(super) interest: Interest,
+    /// There is something to do already.
+    pub(super) at_once: bool,
+}
+
+impl<E: Endpoint> Connection<E> {
+    pub(super) fn new(endpoint: E) -> Self {
+        Self { endpoint, sleeping: None, wire: None }
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        self.wire.is_some()
+    }
+
+    pub(super) fn connect(&mut self, transport: Transport, now: Tick, wall: Timestamp) {
+        let Transport { source, receive, send, .. } = transport;
+        let incoming = Incoming {
+            half: receive,
+            source: source.clone(),
+            buffer: vec![0; READ_BYTES].into_boxed_slice(),
+            filled: 0,
+            ready: false,
+            ended: None,
+        };
+        let outgoing = Outgoing::new(send);
+        self.wire = Some(Wire { source, outgoing, broken: None, incoming: Some(incoming) });
+        self.endpoint.handle_connected(now, wall);
+    }
+
+    pub(super) fn disconnect(&mut self, now: Tick, cause: Disconnect) {
+        if let Some(mut wire) = self.wire.take() {
+            wire.outgoing.finish();
+            self.endpoint.handle_disconnected(now, cause);
+        }
+    }
+
+    /// What a driver is to sleep for; `None` while there is nothing to drive.
+    pub(super) fn plan(&self) -> Option<Plan> {
+        let wire = self.wire.as_ref()?;
+        let incoming = wire.incoming.as_ref()?;
+        let wanted = self.endpoint.wants_input();
+        let found = incoming.ready || incoming.filled > 0;
+        let interest = Interest { read: wanted, write: wire.is_blocked() };
+        Some(Plan { source: wire.source.clone(), interest, at_once: wanted && found })
+    }
+
+    pub(super) fn take_incoming(&mut self) -> Option<Incoming> {
+        self.wire.as_mut()?.incoming.take()
+    }
+
+    /// The input of one turn; true when the endpoint took something in.
+    pub(super) fn take_in(&mut self, mut incoming: Incoming, now: Tick, wall: Timestamp) -> bool {
+        let Some(wire) = &mut self.wire else { return false };
+        let bytes = &incoming.buffer[..incoming.filled];
+        let taken = !bytes.is_empty() && self.endpoint.wants_input();
+        if taken {
+            self.endpoint.handle_input(now, wall, bytes);
+            incoming.filled = 0;
+        }
+        if incoming.filled > 0 || incoming.ended.is_none() {
+            wire.incoming = Some(incoming);
+            return taken;
+        }
+        // The endpoint's own reason says most, what failed first comes next.
+        let reasons = [self.endpoint.wants_close(), wire.broken.take(), incoming.ended.take()];
+        let cause = reasons.into_iter().flatten().next().unwrap_or(Disconnect::PeerClosed);
+        self.disconnect(now, cause);
+        true
+    }
+
+    /// Tells the endpoint when its time has come; true when it had.
+    pub(super) fn run_timeout(&mut self, now: Tick, wall: Timestamp) -> bool {
+        let due = self.endpoint.poll_timeout().is_some_and(|at| at <= now);
+        if due {
+            self.endpoint.handle_timeout(now, wall);
+        }
+        due
+    }
+
+    /// Sends what the endpoint has, and closes the transport when it wants that; true when it is gone.
+    pub(super) fn send(&mut self, now: Tick, wall: Timestamp) -> bool {
+        let Some(wire) = &mut self.wire else { return false };
+        let unsent = wire.broken.is_none() && {
+            match wire.outgoing.flush(&mut self.endpoint, now, wall, usize::MAX) {
+                Ok(flush) => flush != Flush::Done,
+                Err(error) => {
+                    wire.broken = Some(error.into());
+                    false
+                }
+            }
+        };
+        match self.endpoint.wants_close() {
+            Some(cause) if !unsent => {
+                self.disconnect(now, cause);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Everything handed to the endpoint so far is in the transport, or there is none.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.wire.as_ref().is_none_or(|wire| !wire.is_blocked())
+    }
+
+    /// True when the thread that drives sleeps past what is wanted now, `due` the earliest time of it.
+    pub(super) fn oversleeps(&self, due: Option<Tick>) -> bool {
+        let Some(sleeping) = self.sleeping else { return false };
+        let late = due.is_some_and(|due| sleeping.until.is_none_or(|until| due < until));
+        let deaf = match (&self.wire, sleeping.interest) {
+            (Some(wire), Some(interest)) => {
+                (self.endpoint.wants_input() && !interest.read)
+                    || (wire.is_blocked() && !interest.write)
+            }
+            (wire, interest) => wire.is_some() != interest.is_some(),
+        };
+        late || deaf
+    }
+}
+
+impl Wire {
+    /// The transport has to say that it has room before anything can be sent.
+    fn is_blocked(&self) -> bool {
+        self.outgoing.is_blocked() && self.broken.is_none()
+    }
+}
+
+impl Incoming {
+    /// The source said that a read may find something.
+    pub(super) fn set_ready(&mut self) {
+        self.source.acknowledge();
+        self.ready = true;
+    }
+
+    /// Reads once, unless what was read before is still there.
+    pub(super) fn fill(&mut self) {
+        if !self.ready || self.filled > 0 || self.ended.is_some() {
+            return;
+        }
+        match self.half.try_read(&mut self.buffer) {
+            Ok(Some(0)) => self.end(Disconnect::PeerClosed),
+            Ok(Some(count)) => {
+                self.filled = count;
+                self.ready = !self.source.is_drained(count, self.buffer.len());
+            }
+            Ok(None) => self.ready = false,
+            Err(error) => self.end(error.into()),
+        }
+    }
+
+    fn end(&mut self, cause: Disconnect) {
+        self.ready = false;
+        self.ended = Some(cause);
+    }
+}

@@ -1,0 +1,229 @@
+//! The turns of the thread that drives a link: sleep, read, hand over, send.
+
+use std::io;
+use std::time::Duration;
+
+use trunkline_proto::{Disconnect, Endpoint};
+use trunkline_types::{Tick, Timestamp};
+
+use crate::Clock;
+use crate::dial::{Dial, DialLimits, DialStep, Dialler};
+use crate::role::{self, DriverRole};
+use crate::sleeper::{Interest, Sleeper};
+use crate::sync::Arc;
+use crate::transport::Source;
+
+use super::LinkOptions;
+use super::connection::{Connection, Incoming, Sleeping};
+
+pub(super) type State<E> = role::State<Connection<E>>;
+type Guard<'a, E> = role::Guard<'a, Connection<E>>;
+
+/// A connection with everything its drivers need.
+pub(super) struct Driven<E> {
+    pub(super) role: DriverRole<Connection<E>>,
+    pub(super) clock: Clock,
+    /// Where the background thread sleeps. Apart from the waiters', so that one of them can take over
+    /// without waiting for it to wake up.
+    pub(super) background: Arc<Sleeper>,
+    waiter: Sleeper,
+    limits: DialLimits,
+}
+
+impl<E: Endpoint> Driven<E> {
+    pub(super) fn new(endpoint: E, options: LinkOptions) -> io::Result<Self> {
+        Ok(Self {
+            role: DriverRole::new(Connection::new(endpoint), options.idle),
+            clock: Clock::new(),
+            background: Arc::new(Sleeper::new()?),
+            waiter: Sleeper::new()?,
+            limits: options.dial,
+        })
+    }
+
+    pub(super) fn time(&self) -> (Tick, Timestamp) {
+        (self.clock.now(), self.clock.wall())
+    }
+
+    /// Ends the sleep of whoever drives.
+    pub(super) fn kick(&self, state: &State<E>) {
+        if state.is_driven_by_waiter() {
+            self.waiter.kick();
+        } else {
+            self.background.kick();
+        }
+    }
+
+    /// After a closure of the user ran on the endpoint: sends, and sees to it that whoever drives does
+    /// not sleep past what became due.
+    pub(super) fn after_call(&self, state: &mut State<E>, now: Tick, wall: Timestamp) {
+        if state.data.send(now, wall) {
+            state.set_offline(true);
+            self.role.changed(state);
+        }
+        if state.data.oversleeps(next_due(state, true)) {
+            self.kick(state);
+        }
+    }
+
+    /// A waiter's turn: it keeps the receive half while it sleeps, because nobody takes over from it.
+    pub(super) fn turn_of_waiter<'a>(
+        &'a self,
+        mut guard: Guard<'a, E>,
+        timeout: Option<Duration>,
+    ) -> Guard<'a, E> {
+        let Some(plan) = guard.data.plan() else { return self.without_transport(guard) };
+        let Some(mut incoming) = guard.data.take_incoming() else { return guard };
+        let rest = self.note_sleep(&mut guard, Some(plan.interest), true);
+        self.role.unlock(guard);
+        if !plan.at_once {
+            let timeout = [timeout, rest].into_iter().flatten().min();
+            if self.waiter.sleep(Some((&plan.source, plan.interest)), timeout) {
+                incoming.set_ready();
+            }
+        }
+        incoming.fill();
+        let mut guard = self.role.lock();
+        guard.data.sleeping = None;
+        self.settle(&mut guard, Some(incoming));
+        guard
+    }
+
+    /// The background thread's life.
+    pub(super) fn run_background(&self, mut dialler: Dialler) {
+        let mut dial = None;
+        self.role.background(
+            || self.clock.now(),
+            |guard| match guard.is_offline() {
+                true => self.turn_of_dialler(guard, &mut dialler, &mut dial),
+                false => self.turn_of_background(guard),
+            },
+        );
+    }
+
+    /// The background thread's turn while connected: it leaves the receive half behind while it sleeps,
+    /// for a waiter that takes over.
+    fn turn_of_background<'a>(&'a self, mut guard: Guard<'a, E>) -> Guard<'a, E> {
+        let Some(plan) = guard.data.plan() else { return self.without_transport(guard) };
+        let rest = self.note_sleep(&mut guard, Some(plan.interest), true);
+        guard.doze_off();
+        self.role.unlock(guard);
+        let ready =
+            !plan.at_once && self.background.sleep(Some((&plan.source, plan.interest)), rest);
+        let mut guard = self.role.lock();
+        if !guard.wake_up() {
+            return guard;
+        }
+        guard.data.sleeping = None;
+        let Some(mut incoming) = guard.data.take_incoming() else { return guard };
+        self.role.unlock(guard);
+        if ready {
+            incoming.set_ready();
+        }
+        incoming.fill();
+        let mut guard = self.role.lock();
+        self.settle(&mut guard, Some(incoming));
+        guard
+    }
+
+    /// The background thread's turn while there is no connection.
+    fn turn_of_dialler<'a>(
+        &'a self,
+        mut guard: Guard<'a, E>,
+        dialler: &mut Dialler,
+        dial: &mut Option<Dial>,
+    ) -> Guard<'a, E> {
+        self.settle(&mut guard, None);
+        let now = self.clock.now();
+        let due = guard.data.endpoint.poll_dial();
+        if due.is_none() {
+            *dial = None;
+        }
+        if dial.is_none() && due.is_none_or(|due| due > now) {
+            return self.sleep_offline(guard, None, Tick::MAX, true);
+        }
+        self.role.unlock(guard);
+        let dialling = dial
+            .get_or_insert_with(|| Dial::start(dialler, self.limits, now, &self.background));
+        let step = dialling.advance(now);
+        let mut guard = self.role.lock();
+        let (now, wall) = self.time();
+        match step {
+            DialStep::Wait(source, until) => {
+                return self.sleep_offline(guard, source, until, false);
+            }
+            DialStep::Connected(transport) => {
+                guard.data.connect(transport, now, wall);
+                guard.data.send(now, wall);
+                let connected = guard.data.is_connected();
+                guard.set_offline(!connected);
+            }
+            DialStep::Failed(cause) => guard.data.endpoint.handle_disconnected(now, cause),
+        }
+        *dial = None;
+        self.role.changed(&mut guard);
+        guard
+    }
+
+    /// Sleeps until the dial's next step at `until`, or what else is due.
+    fn sleep_offline<'a>(
+        &'a self,
+        mut guard: Guard<'a, E>,
+        source: Option<Source>,
+        until: Tick,
+        may_dial: bool,
+    ) -> Guard<'a, E> {
+        let rest = self.note_sleep(&mut guard, None, may_dial);
+        let until = (until != Tick::MAX).then(|| until.since(self.clock.now()));
+        let timeout = [rest, until].into_iter().flatten().min();
+        let interest = Interest { read: false, write: true };
+        self.role.unlock(guard);
+        self.background.sleep(source.as_ref().map(|source| (source, interest)), timeout);
+        let mut guard = self.role.lock();
+        guard.data.sleeping = None;
+        guard
+    }
+
+    /// Notes what the driver sleeps for; the time until something is due.
+    fn note_sleep(
+        &self,
+        state: &mut State<E>,
+        interest: Option<Interest>,
+        may_dial: bool,
+    ) -> Option<Duration> {
+        let until = next_due(state, may_dial);
+        state.data.sleeping = Some(Sleeping { interest, until });
+        until.map(|until| until.since(self.clock.now()))
+    }
+
+    /// Ends a turn: takes in what was read, runs what is due, sends, and tells those who wait.
+    fn settle(&self, state: &mut State<E>, incoming: Option<Incoming>) {
+        let (now, wall) = self.time();
+        let connection = &mut state.data;
+        let mut changed = incoming.is_some_and(|incoming| connection.take_in(incoming, now, wall));
+        changed |= connection.run_timeout(now, wall);
+        changed |= connection.send(now, wall);
+        let offline = !connection.is_connected();
+        state.set_offline(offline);
+        state.expire_tasks(now);
+        if changed {
+            self.role.changed(state);
+        }
+    }
+
+    /// A turn that found nothing to drive: the connection is gone, or a panic took the receive half.
+    fn without_transport<'a>(&'a self, mut guard: Guard<'a, E>) -> Guard<'a, E> {
+        let text = "a thread of this program panicked while it drove the connection".to_owned();
+        let cause = Disconnect::Io { kind: io::ErrorKind::Other, text };
+        guard.data.disconnect(self.clock.now(), cause);
+        self.settle(&mut guard, None);
+        guard
+    }
+}
+
+/// When the endpoint, a task or the dial wants something next.
+fn next_due<E: Endpoint>(state: &State<E>, may_dial: bool) -> Option<Tick> {
+    let endpoint = &state.data.endpoint;
+    let dial = (may_dial && state.is_offline()).then(|| endpoint.poll_dial()).flatten();
+    [endpoint.poll_timeout(), state.task_deadline(), dial].into_iter().flatten().min()
+}

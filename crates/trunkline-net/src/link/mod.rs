@@ -1,0 +1,246 @@
+//! The client's side of a connection: whoever waits drives it.
+//!
+//! ```text
+//!   with        any thread: runs the closure under the lock, sends what became due
+//!   wait_until  the caller's thread reads the socket while it waits; others that wait are parked, one
+//!               of them inherits the role
+//!   poll_until  a task: woken after every change; the background thread drives meanwhile
+//!   background  dials, and drives while nobody waits
+//! ```
+
+mod connection;
+mod drive;
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use trunkline_proto::{Disconnect, Endpoint};
+use trunkline_types::{Tick, Timestamp};
+
+use crate::Clock;
+use crate::dial::{DialLimits, Dialler};
+use crate::role::Check;
+use crate::sync::{Arc, Mutex, lock};
+
+use connection::Connection;
+use drive::Driven;
+
+/// A connection to one engine that comes back by itself, used by any number of threads and tasks.
+///
+/// The endpoint decides when to dial (`poll_dial`) and what to make of a lost connection; the link
+/// dials, sends, receives and keeps its timers.
+pub struct Link<E: Endpoint + 'static> {
+    driven: Arc<Driven<E>>,
+    background: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// How a link behaves.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct LinkOptions {
+    /// Bounds of each dial.
+    pub dial: DialLimits,
+    /// How long nobody must have waited before the background thread drives again. Until then what
+    /// arrives stays in the socket, so that calls which follow one another cost one wake-up each.
+    pub idle: Duration,
+}
+
+impl Default for LinkOptions {
+    fn default() -> Self {
+        Self { dial: DialLimits::default(), idle: Duration::from_millis(5) }
+    }
+}
+
+/// Why a link could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// No file descriptor is left.
+    #[error("no file descriptor is left for a connection ({0}); close some, or raise `ulimit -n`")]
+    Descriptors(#[source] io::Error),
+    /// No thread could be started.
+    #[error("the system starts no thread for a connection ({0}); too many run, or memory is short")]
+    Thread(#[source] io::Error),
+}
+
+impl<E: Endpoint + 'static> Link<E> {
+    /// Starts the background thread, which dials as soon as `endpoint` wants it. Takes two file
+    /// descriptors, and one or two more while connected.
+    ///
+    /// # Errors
+    /// The machine has no descriptor or thread left.
+    pub fn start(
+        dialler: Dialler,
+        endpoint: E,
+        options: LinkOptions,
+    ) -> Result<Arc<Link<E>>, StartError> {
+        let driven = Driven::new(endpoint, options).map_err(StartError::Descriptors)?;
+        let driven = Arc::new(driven);
+        let in_background = driven.clone();
+        let background = thread::Builder::new()
+            .name("trunkline-link".to_owned())
+            .spawn(move || in_background.run_background(dialler))
+            .map_err(StartError::Thread)?;
+        Ok(Arc::new(Self { driven, background: Mutex::new(Some(background)) }))
+    }
+
+    /// Runs `f` on the endpoint and sends what became due, on this thread. Never waits for the network.
+    ///
+    /// `f` runs under the link's lock: it must be short, and must not use the link. What it changes in
+    /// the endpoint is not told to threads and tasks that wait; see [`wake_waiters`](Self::wake_waiters).
+    pub fn with<R>(&self, f: impl FnOnce(&mut E, Tick, Timestamp) -> R) -> R {
+        let driven = &self.driven;
+        let mut guard = driven.role.lock();
+        let (now, wall) = driven.time();
+        let answer = f(&mut guard.data.endpoint, now, wall);
+        driven.after_call(&mut guard, now, wall);
+        driven.role.unlock(guard);
+        answer
+    }
+
+    /// Waits until `f` has an answer: at once, or after something arrived, was due or changed. `None`
+    /// when `deadline` has passed or the link is closed.
+    ///
+    /// While it waits the calling thread drives the connection, unless another one does already. `f`
+    /// runs under the link's lock: it must be short, and must not use the link.
+    pub fn wait_until<R>(
+        &self,
+        deadline: Option<Tick>,
+        mut f: impl FnMut(&mut E, Tick) -> Option<R>,
+    ) -> Option<R> {
+        self.wait_for(deadline, |connection, now| f(&mut connection.endpoint, now))
+    }
+
+    /// As [`wait_until`](Self::wait_until), for tasks: `Pending` registers the task, which is woken
+    /// after each change and at `deadline`. `Ready(None)` when `deadline` has passed or the link is
+    /// closed.
+    ///
+    /// # Cancel safety
+    /// A task that is dropped leaves a waker behind until the next change.
+    pub fn poll_until<R>(
+        &self,
+        context: &mut Context<'_>,
+        deadline: Option<Tick>,
+        mut f: impl FnMut(&mut E, Tick) -> Option<R>,
+    ) -> Poll<Option<R>> {
+        let driven = &self.driven;
+        let mut guard = driven.role.lock();
+        let (now, wall) = driven.time();
+        let answer = f(&mut guard.data.endpoint, now);
+        let over = guard.is_stopping() || deadline.is_some_and(|deadline| deadline <= now);
+        let poll = if answer.is_some() || over { Poll::Ready(answer) } else { Poll::Pending };
+        if poll.is_pending() {
+            driven.role.add_task(&mut guard, context.waker(), deadline);
+        }
+        driven.after_call(&mut guard, now, wall);
+        driven.role.unlock(guard);
+        poll
+    }
+
+    /// [`poll_until`](Self::poll_until) as a future.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped, except what `f` itself took.
+    pub async fn wait<R>(
+        &self,
+        deadline: Option<Tick>,
+        mut f: impl FnMut(&mut E, Tick) -> Option<R>,
+    ) -> Option<R> {
+        poll_fn(|context| self.poll_until(context, deadline, &mut f)).await
+    }
+
+    /// Makes everyone who waits look at the endpoint again: for a caller of [`with`](Self::with) that
+    /// changed something another one may wait for.
+    pub fn wake_waiters(&self) {
+        let driven = &self.driven;
+        let mut guard = driven.role.lock();
+        driven.role.changed(&mut guard);
+        driven.kick(&guard);
+        driven.role.unlock(guard);
+    }
+
+    /// Sends what the endpoint still has, until `deadline` at the latest, then closes the connection
+    /// and ends the background thread. Everyone who waits is told that it is over.
+    ///
+    /// An endpoint that wants to say goodbye is told so before, in [`with`](Self::with).
+    pub fn close(&self, deadline: Tick) {
+        self.wait_for(Some(deadline), |connection, _| connection.is_flushed().then_some(()));
+        let driven = &self.driven;
+        let mut guard = driven.role.lock();
+        driven.role.stop(&mut guard);
+        driven.kick(&guard);
+        driven.role.unlock(guard);
+        let background = lock(&self.background).take();
+        if let Some(background) = background
+            && background.thread().id() != thread::current().id()
+        {
+            // A background thread that panicked has nothing left to close.
+            let _ = background.join();
+        }
+        let mut guard = driven.role.lock();
+        guard.data.disconnect(driven.clock.now(), Disconnect::Local);
+        guard.set_offline(true);
+        driven.kick(&guard);
+        driven.role.unlock(guard);
+    }
+
+    /// True once [`close`](Self::close) was called.
+    pub fn is_closed(&self) -> bool {
+        self.driven.role.lock().is_stopping()
+    }
+
+    /// The clock that this link's ticks come from.
+    pub fn clock(&self) -> Clock {
+        self.driven.clock
+    }
+
+    fn wait_for<R>(
+        &self,
+        deadline: Option<Tick>,
+        mut f: impl FnMut(&mut Connection<E>, Tick) -> Option<R>,
+    ) -> Option<R> {
+        let driven = &*self.driven;
+        let check = |state: &mut _| driven.check(state, deadline, &mut f);
+        let turn = |guard, timeout| driven.turn_of_waiter(guard, timeout);
+        driven.role.wait(|| driven.clock.now(), check, turn, || driven.background.kick())
+    }
+}
+
+impl<E: Endpoint + 'static> Drop for Link<E> {
+    fn drop(&mut self) {
+        self.close(Tick::ZERO);
+    }
+}
+
+impl<E: Endpoint + 'static> fmt::Debug for Link<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("closed", &self.is_closed()).finish_non_exhaustive()
+    }
+}
+
+impl<E: Endpoint> Driven<E> {
+    /// One look at a waiter's condition, and what it made due.
+    fn check<R>(
+        &self,
+        state: &mut drive::State<E>,
+        deadline: Option<Tick>,
+        f: &mut impl FnMut(&mut Connection<E>, Tick) -> Option<R>,
+    ) -> Check<R> {
+        let (now, wall) = self.time();
+        let answer = f(&mut state.data, now);
+        self.after_call(state, now, wall);
+        match answer {
+            Some(answer) => Check::Done(answer),
+            None if state.is_stopping() => Check::GiveUp,
+            None => match deadline {
+                Some(deadline) if deadline <= now => Check::GiveUp,
+                Some(deadline) => Check::Wait(Some(deadline.since(now))),
+                None => Check::Wait(None),
+            },
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The send side of a connection: what its endpoint wants sent, on its way into the transport.
+
+use std::io;
+
+use trunkline_proto::Endpoint;
+use trunkline_types::{Tick, Timestamp};
+
+use crate::transport::SendHalf;
+
+/// The endpoint is asked for more only while less than this waits to be sent: a peer that stops
+/// reading costs this much, and one frame, in this crate. What else waits for it lies in the endpoint,
+/// under the endpoint's own bounds.
+pub(crate) const OUTPUT_MAX: usize = 64 << 10;
+
+/// A buffer that grew beyond this is given back once it is no longer filled.
+const RETAINED_MAX: usize = 16 << 10;
+
+/// A transport's send half and what it has not taken yet. Never blocks.
+///
+/// Everything that sends on a connection goes through here and through the endpoint, so the two lie
+/// behind the same lock wherever several threads send.
+pub(crate) struct Outgoing {
+    half: Box<dyn SendHalf>,
+    buffer: Vec<u8>,
+    sent: usize,
+    blocked: bool,
+}
+
+/// How far a flush came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Flush {
+    /// Everything the endpoint had is in the transport.
+    Done,
+    /// The transport has no room.
+    Blocked,
+    /// The quantum is used up; others come first.
+    More,
+}
+
+impl Outgoing {
+    pub(crate) fn new(half: Box<dyn SendHalf>) -> Self {
+        Self { half, buffer: Vec::new(), sent: 0, blocked: false }
+    }
+
+    /// Sends what waits and what `endpoint` has, until nothing is left, the transport is full or about
+    /// `quantum` bytes are sent.
+    ///
+    /// # Errors
+    /// What the system reports; the transport is of no further use then.
+    pub(crate) fn flush<E: Endpoint + ?Sized>(
+        &mut self,
+        endpoint: &mut E,
+        now: Tick,
+        wall: Timestamp,
+        quantum: usize,
+    ) -> io::Result<Flush> {
+        let mut written = 0;
+        loop {
+            let waiting = self.waiting();
+            let more = waiting < OUTPUT_MAX
+                && endpoint.poll_output(now, wall, OUTPUT_MAX - waiting, &mut self.buffer);
+            let batch = self.waiting();
+            if !self.write()? {
+                return Ok(Flush::Blocked);
+            }
+            written += batch;
+            if !more && waiting < OUTPUT_MAX {
+                self.trim(written);
+                return Ok(Flush::Done);
+            }
+            if written >= quantum || batch == 0 {
+                return Ok(Flush::More);
+            }
+        }
+    }
+
+    /// Puts `bytes` behind what waits already.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Writes until the buffer is empty (true) or the transport is full (false).
+    pub(crate) fn write(&mut self) -> io::Result<bool> {
+        while self.waiting() > 0 {
+            match self.half.try_write(&self.buffer[self.sent..])? {
+                Some(count) => self.sent += count,
+                None => {
+                    self.blocked = true;
+                    self.compact();
+                    return Ok(false);
+                }
+            }
+        }
+        self.blocked = false;
+        self.buffer.clear();
+        self.sent = 0;
+        Ok(true)
+    }
+
+    /// True while the transport has to say that it has room before anything can be sent.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// Tells the other end that nothing follows what was written.
+    pub(crate) fn finish(&mut self) {
+        self.half.finish();
+    }
+
+    fn waiting(&self) -> usize {
+        self.buffer.len() - self.sent
+    }
+
+    /// Moves the unsent rest to the front once more than half of the buffer is behind it.
+    fn compact(&mut self) {
+        if self.sent > self.buffer.len() / 2 {
+            self.buffer.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+
+    /// Gives a large buffer back after a flush that would not have needed it.
+    fn trim(&mut self, written: usize) {
+        if self.buffer.capacity() > RETAINED_MAX && written < RETAINED_MAX {
+            self.buffer = Vec::new();
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! A byte stream in memory with the manners of a socket: bounded, non-blocking, with two ends that may
+//! live in different threads.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+
+use crate::signal::Signal;
+use crate::sync::{Mutex, lock};
+use crate::transport::{Peer, ReceiveHalf, SendHalf, Source, SourceKind, Transport};
+
+/// Room for this many bytes in each direction unless the caller says otherwise.
+pub const PIPE_CAPACITY: usize = 64 << 10;
+
+/// A connected pair of transports, each with room for `capacity` bytes on their way to it (at least 1).
+///
+/// # Errors
+/// No file descriptor is left; a pipe takes two.
+pub fn pipe(capacity: usize) -> io::Result<(Transport, Transport)> {
+    let signals = [Arc::new(Signal::new()?), Arc::new(Signal::new()?)];
+    let [near, far] = &signals;
+    let outward = Lane::new(capacity, near, far);
+    let inward = Lane::new(capacity, far, near);
+    let near = end(near, outward.clone(), inward.clone());
+    let far = end(far, inward, outward);
+    Ok((near, far))
+}
+
+/// One direction. Each end's signal is raised when its incoming lane is no longer empty or ends, and
+/// when its outgoing lane, found full, has room again or lost its reader.
+struct Lane {
+    state: Mutex<LaneState>,
+    capacity: usize,
+    writer: Arc<Signal>,
+    reader: Arc<Signal>,
+}
+
+#[derive(Default)]
+struct LaneState {
+    bytes: VecDeque<u8>,
+    /// The writer found no room and waits to be told of some.
+    writer_waits: bool,
+    finished: bool,
+    abandoned: bool,
+}
+
+struct PipeReceive(Arc<Lane>);
+
+struct PipeSend(Arc<Lane>);
+
+fn end(signal: &Arc<Signal>, outgoing: Arc<Lane>, incoming: Arc<Lane>) -> Transport {
+    Transport {
+        peer: Peer::Memory,
+        source: Source::new(signal.clone(), SourceKind::Signal),
+        receive: Box::new(PipeReceive(incoming)),
+        send: Box::new(PipeSend(outgoing)),
+    }
+}
+
+impl Lane {
+    fn new(capacity: usize, writer: &Arc<Signal>, reader: &Arc<Signal>) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::default(),
+            capacity: capacity.max(1),
+            writer: writer.clone(),
+            reader: reader.clone(),
+        })
+    }
+}
+
+impl ReceiveHalf for PipeReceive {
+    fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        let mut state = lock(&self.0.state);
+        let count = buffer.len().min(state.bytes.len());
+        if count == 0 && !state.finished {
+            return Ok(None);
+        }
+        let (front, back) = state.bytes.as_slices();
+        let from_front = count.min(front.len());
+        buffer[..from_front].copy_from_slice(&front[..from_front]);
+        buffer[from_front..count].copy_from_slice(&back[..count - from_front]);
+        state.bytes.drain(..count);
+        if count > 0 && std::mem::take(&mut state.writer_waits) {
+            self.0.writer.raise();
+        }
+        Ok(Some(count))
+    }
+}
+
+impl Drop for PipeReceive {
+    fn drop(&mut self) {
+        let mut state = lock(&self.0.state);
+        state.abandoned = true;
+        state.bytes = VecDeque::new();
+        self.0.writer.raise();
+    }
+}
+
+impl SendHalf for PipeSend {
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        let mut state = lock(&self.0.state);
+        if state.abandoned || state.finished {
+            return Err(io::Error::from(ErrorKind::BrokenPipe));
+        }
+        let room = self.0.capacity - state.bytes.len();
+        let count = room.min(bytes.len());
+        if count == 0 {
+            state.writer_waits = true;
+            return Ok(None);
+        }
+        let was_empty = state.bytes.is_empty();
+        state.bytes.extend(&bytes[..count]);
+        if was_empty {
+            self.0.reader.raise();
+        }
+        Ok(Some(count))
+    }
+
+    fn finish(&mut self) {
+        lock(&self.0.state).finished = true;
+        self.0.reader.raise();
+    }
+}
+
+impl Drop for PipeSend {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests;

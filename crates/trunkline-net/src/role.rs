@@ -1,0 +1,377 @@
+//! Who drives a connection: whoever waits for it, and a background thread only while nobody waits.
+//!
+//! ```text
+//!              a waiter comes                        a waiter comes while the background thread
+//!        +--------------------------+                sleeps: takes over at once, the thread is kicked
+//!        |                          v                out of its sleep and finds that it was displaced
+//!     nobody <--- leaves ------- a waiter <------------------------------------+
+//!        |                          ^                                          |
+//!        |                          +--- hands over: somebody is parked ---+   |
+//!        |   nobody came for a while, a task waits, or offline             |   |
+//!        +-----------------------------------------------------------> background
+//! ```
+//!
+//! Every waiter that does not drive is *parked*; the driver wakes the parked ones after every change,
+//! and whoever leaves while the role is free passes it on. *Tasks* are waiters of asynchronous code:
+//! they cannot drive, so the background thread does while there are any and no thread waits. While the
+//! connection is *offline* there is nothing to wait on but the dial, which is the background thread's.
+//!
+//! When it has been displaced, the background thread does not come back between two calls of a program
+//! that makes one after the other: it dozes until nobody has waited for a whole interval.
+
+use std::task::Waker;
+use std::time::Duration;
+
+use trunkline_types::Tick;
+
+use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait, wait_timeout};
+
+/// The lock of a connection's state `T`, with the role of the one who drives it.
+pub(crate) struct DriverRole<T> {
+    state: Mutex<State<T>>,
+    waiters: Condvar,
+    background: Condvar,
+    /// How long nobody must have waited before the background thread takes the role.
+    idle: Duration,
+}
+
+pub(crate) type Guard<'a, T> = MutexGuard<'a, State<T>>;
+
+pub(crate) struct State<T> {
+    /// What the lock guards.
+    pub(crate) data: T,
+    holder: Holder,
+    offline: bool,
+    stopping: bool,
+    parked: usize,
+    tasks: Vec<Task>,
+    due: Vec<Waker>,
+    /// When a waiter last left the role free.
+    left: Tick,
+    /// Counts the times a waiter took the role.
+    tenures: u64,
+    /// The background thread sleeps without a time-out; whoever leaves the role free wakes it.
+    background_sleeps: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Holder {
+    Nobody,
+    Waiter,
+    /// May be displaced while it is asleep.
+    Background { asleep: bool },
+}
+
+/// What a waiter's condition says.
+pub(crate) enum Check<R> {
+    /// It is met.
+    Done(R),
+    /// The waiter's time is over.
+    GiveUp,
+    /// Not yet; the waiter has this long, or for ever.
+    Wait(Option<Duration>),
+}
+
+struct Task {
+    waker: Waker,
+    deadline: Option<Tick>,
+}
+
+impl<T> DriverRole<T> {
+    /// A role that nobody holds, of a connection that is offline.
+    pub(crate) fn new(data: T, idle: Duration) -> Self {
+        let state = State {
+            data,
+            holder: Holder::Nobody,
+            offline: true,
+            stopping: false,
+            parked: 0,
+            tasks: Vec::new(),
+            due: Vec::new(),
+            left: Tick::ZERO,
+            tenures: 0,
+            background_sleeps: false,
+        };
+        let (waiters, background) = (Condvar::new(), Condvar::new());
+        Self { state: Mutex::new(state), waiters, background, idle }
+    }
+
+    pub(crate) fn lock(&self) -> Guard<'_, T> {
+        lock(&self.state)
+    }
+
+    /// Unlocks, and then wakes the tasks that something changed for.
+    pub(crate) fn unlock(&self, mut guard: Guard<'_, T>) {
+        let due = std::mem::take(&mut guard.due);
+        drop(guard);
+        due.into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits until `check` is done or gives up. It runs under the lock, after every change.
+    ///
+    /// `turn` drives: it unlocks, sleeps until something happens or the time it is given is over, takes
+    /// in what arrived, and locks again. `kick` ends the sleep of a background thread just displaced.
+    pub(crate) fn wait<'a, R>(
+        &'a self,
+        now: impl Fn() -> Tick,
+        mut check: impl FnMut(&mut State<T>) -> Check<R>,
+        mut turn: impl FnMut(Guard<'a, T>, Option<Duration>) -> Guard<'a, T>,
+        kick: impl Fn(),
+    ) -> Option<R> {
+        let mut tenure = Tenure { role: self, now: &now, held: false };
+        let mut guard = self.lock();
+        loop {
+            let timeout = match check(&mut guard) {
+                Check::Done(answer) => {
+                    tenure.end(guard);
+                    return Some(answer);
+                }
+                Check::GiveUp => {
+                    tenure.end(guard);
+                    return None;
+                }
+                Check::Wait(timeout) => timeout,
+            };
+            if guard.offline {
+                tenure.give_back(&mut guard);
+            }
+            if !tenure.held {
+                match guard.take() {
+                    Taken::Free => tenure.held = true,
+                    Taken::FromBackground => {
+                        tenure.held = true;
+                        kick();
+                    }
+                    Taken::No => {
+                        guard = self.park(guard, timeout);
+                        continue;
+                    }
+                }
+            }
+            guard = turn(guard, timeout);
+        }
+    }
+
+    /// The background thread's life: drives while nobody waits, until [`stop`](Self::stop).
+    ///
+    /// `turn` drives once; around its sleep it calls [`doze_off`](State::doze_off) and
+    /// [`wake_up`](State::wake_up).
+    pub(crate) fn background<'a>(
+        &'a self,
+        now: impl Fn() -> Tick,
+        mut turn: impl FnMut(Guard<'a, T>) -> Guard<'a, T>,
+    ) {
+        let mut guard = self.lock();
+        loop {
+            guard = self.acquire(guard, &now);
+            while matches!(guard.holder, Holder::Background { .. }) {
+                if guard.stopping {
+                    guard.holder = Holder::Nobody;
+                } else if guard.parked > 0 && !guard.offline {
+                    guard.holder = Holder::Nobody;
+                    self.waiters.notify_one();
+                } else {
+                    guard = turn(guard);
+                }
+            }
+            if guard.stopping {
+                return self.unlock(guard);
+            }
+        }
+    }
+
+    /// Something changed: parked waiters look again, and so do tasks once the lock is free.
+    pub(crate) fn changed(&self, state: &mut State<T>) {
+        if state.parked > 0 {
+            self.waiters.notify_all();
+        }
+        state.due.extend(state.tasks.drain(..).map(|task| task.waker));
+    }
+
+    /// Adds a task that looks again at the next change, or at `deadline`.
+    pub(crate) fn add_task(&self, state: &mut State<T>, waker: &Waker, deadline: Option<Tick>) {
+        match state.tasks.iter_mut().find(|task| task.waker.will_wake(waker)) {
+            Some(task) => task.deadline = deadline,
+            None => state.tasks.push(Task { waker: waker.clone(), deadline }),
+        }
+        if state.holder == Holder::Nobody {
+            self.background.notify_one();
+        }
+    }
+
+    /// Ends every wait (whose checks ask [`is_stopping`](State::is_stopping)) and the background
+    /// thread. The caller kicks whoever sleeps.
+    pub(crate) fn stop(&self, state: &mut State<T>) {
+        state.stopping = true;
+        self.background.notify_one();
+        self.changed(state);
+    }
+
+    /// Sleeps until a change, the role is free, or the time is over.
+    fn park<'a>(&'a self, mut guard: Guard<'a, T>, timeout: Option<Duration>) -> Guard<'a, T> {
+        if !guard.due.is_empty() {
+            self.unlock(guard);
+            return self.lock();
+        }
+        guard.parked += 1;
+        let mut guard = match timeout {
+            Some(timeout) => wait_timeout(&self.state, &self.waiters, guard, timeout),
+            None => wait(&self.waiters, guard),
+        };
+        guard.parked -= 1;
+        guard
+    }
+
+    /// Whoever may have kept the role from others passes it on when it goes.
+    fn pass_on(&self, state: &mut State<T>, now: &impl Fn() -> Tick) {
+        if state.holder != Holder::Nobody {
+            return;
+        }
+        if state.offline {
+            self.background.notify_one();
+        } else if state.parked > 0 {
+            self.waiters.notify_one();
+        } else {
+            state.left = now();
+            if state.background_sleeps || !state.tasks.is_empty() {
+                self.background.notify_one();
+            }
+        }
+    }
+
+    /// Waits until the role is the background thread's, or it is told to stop.
+    fn acquire<'a>(&'a self, mut guard: Guard<'a, T>, now: &impl Fn() -> Tick) -> Guard<'a, T> {
+        while !guard.stopping {
+            if guard.holder == Holder::Nobody {
+                let unused = now().since(guard.left);
+                let wanted = !guard.tasks.is_empty() || unused >= self.idle;
+                if guard.offline || (guard.parked == 0 && wanted) {
+                    guard.holder = Holder::Background { asleep: false };
+                    return guard;
+                }
+                let rest = self.idle.saturating_sub(unused).max(Duration::from_millis(1));
+                guard = wait_timeout(&self.state, &self.background, guard, rest);
+                continue;
+            }
+            let tenures = guard.tenures;
+            guard = wait_timeout(&self.state, &self.background, guard, self.idle);
+            if guard.holder == Holder::Waiter && guard.tenures == tenures && !guard.stopping {
+                // The same waiter for a whole interval: it may be hours.
+                guard.background_sleeps = true;
+                guard = wait(&self.background, guard);
+                guard.background_sleeps = false;
+            }
+        }
+        guard
+    }
+}
+
+enum Taken {
+    Free,
+    FromBackground,
+    No,
+}
+
+impl<T> State<T> {
+    /// There is a connection to wait on, or (true) there is none.
+    pub(crate) fn set_offline(&mut self, offline: bool) {
+        self.offline = offline;
+    }
+
+    pub(crate) fn is_offline(&self) -> bool {
+        self.offline
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping
+    }
+
+    /// True while a waiter drives, false while the background thread or nobody does.
+    pub(crate) fn is_driven_by_waiter(&self) -> bool {
+        self.holder == Holder::Waiter
+    }
+
+    /// The background thread is about to sleep; while a connection is there it may be displaced.
+    pub(crate) fn doze_off(&mut self) {
+        self.holder = Holder::Background { asleep: !self.offline };
+    }
+
+    /// The background thread slept; true when the role is still its own.
+    pub(crate) fn wake_up(&mut self) -> bool {
+        let mine = matches!(self.holder, Holder::Background { .. });
+        if mine {
+            self.holder = Holder::Background { asleep: false };
+        }
+        mine
+    }
+
+    /// The earliest deadline of a task.
+    pub(crate) fn task_deadline(&self) -> Option<Tick> {
+        self.tasks.iter().filter_map(|task| task.deadline).min()
+    }
+
+    /// Tasks whose deadline has passed look again.
+    pub(crate) fn expire_tasks(&mut self, now: Tick) {
+        let due = &mut self.due;
+        self.tasks.retain(|task| {
+            let expired = task.deadline.is_some_and(|deadline| deadline <= now);
+            if expired {
+                due.push(task.waker.clone());
+            }
+            !expired
+        });
+    }
+
+    fn take(&mut self) -> Taken {
+        let taken = match self.holder {
+            _ if self.offline => Taken::No,
+            Holder::Nobody => Taken::Free,
+            Holder::Background { asleep: true } => Taken::FromBackground,
+            Holder::Background { asleep: false } | Holder::Waiter => Taken::No,
+        };
+        if !matches!(taken, Taken::No) {
+            self.holder = Holder::Waiter;
+            self.tenures += 1;
+        }
+        taken
+    }
+}
+
+/// One call of [`DriverRole::wait`]; passes the role on even when the caller's condition panics.
+struct Tenure<'a, T, N: Fn() -> Tick> {
+    role: &'a DriverRole<T>,
+    now: &'a N,
+    held: bool,
+}
+
+impl<'a, T, N: Fn() -> Tick> Tenure<'a, T, N> {
+    fn give_back(&mut self, state: &mut State<T>) {
+        if std::mem::take(&mut self.held) {
+            state.holder = Holder::Nobody;
+            self.role.pass_on(state, self.now);
+        }
+    }
+
+    fn end(mut self, mut guard: Guard<'a, T>) {
+        if self.held {
+            self.give_back(&mut guard);
+        } else {
+            // Perhaps this waiter was woken to take the role that it no longer needs.
+            self.role.pass_on(&mut guard, self.now);
+        }
+        self.role.unlock(guard);
+    }
+}
+
+impl<T, N: Fn() -> Tick> Drop for Tenure<'_, T, N> {
+    fn drop(&mut self) {
+        if self.held {
+            let mut guard = self.role.lock();
+            self.give_back(&mut guard);
+            self.role.unlock(guard);
+        }
+    }
+}
+
+#[cfg(all(test, shuttle))]
+mod tests;

@@ -1,0 +1,89 @@
+//! The sockets a server listens on.
+
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpListener};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 1024;
+
+/// Why a server could not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BindError {
+    /// The address is reachable from other machines.
+    #[error(
+        "{address} can be reached from other machines, and connections are not protected yet: listen \
+         on 127.0.0.1 or [::1], or set insecure = true in the configuration if everyone on that \
+         network may read and write every variable"
+    )]
+    NotLoopback {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// Another program listens there.
+    #[error(
+        "port {} of {} is in use by another program; stop it or choose another port with --listen",
+        address.port(), address.ip()
+    )]
+    Taken {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The system does not allow it.
+    #[error(
+        "this user may not listen on port {} of {}; choose a port above 1023 with --listen",
+        address.port(), address.ip()
+    )]
+    Denied {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The machine does not have the address.
+    #[error("this machine does not have the address {}; choose one it has with --listen", address.ip())]
+    NoSuchAddress {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The system reported something else.
+    #[error("listening on {address} failed: {source}")]
+    Io {
+        /// The address.
+        address: SocketAddr,
+        /// What the system reported.
+        source: io::Error,
+    },
+    /// No file descriptor is left.
+    #[error("no file descriptor is left for a server ({0}); close some, or raise `ulimit -n`")]
+    Descriptors(#[source] io::Error),
+    /// No thread could be started.
+    #[error("the system starts no thread for connections ({0}); too many run, or memory is short")]
+    Thread(#[source] io::Error),
+}
+
+/// Listens on `address`.
+pub(super) fn listen(address: SocketAddr, insecure: bool) -> Result<TcpListener, BindError> {
+    if !insecure && !address.ip().to_canonical().is_loopback() {
+        return Err(BindError::NotLoopback { address });
+    }
+    open(address).map_err(|source| match source.kind() {
+        ErrorKind::AddrInUse => BindError::Taken { address },
+        ErrorKind::PermissionDenied => BindError::Denied { address },
+        ErrorKind::AddrNotAvailable => BindError::NoSuchAddress { address },
+        _ => BindError::Io { address, source },
+    })
+}
+
+fn open(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // A restarted server takes its port over from connections that its predecessor left closing.
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}

@@ -1,0 +1,62 @@
+//! How other threads reach a connection thread.
+
+use crate::sync::{AtomicBool, Mutex, Ordering, lock};
+
+/// Messages for one thread, which is woken only when it sleeps: any number of messages between two
+/// sleeps cost one wake-up.
+pub(super) struct Mailbox<M, R> {
+    mail: Mutex<Vec<M>>,
+    asleep: AtomicBool,
+    ring: R,
+}
+
+/// Ends the sleep of the mailbox's thread.
+pub(super) trait Ring {
+    /// Ends its present sleep, or the next one.
+    fn ring(&self);
+}
+
+impl<M, R: Ring> Mailbox<M, R> {
+    pub(super) fn new(ring: R) -> Self {
+        Self { mail: Mutex::new(Vec::new()), asleep: AtomicBool::new(false), ring }
+    }
+
+    /// Posts a message from any thread, the mailbox's own included.
+    pub(super) fn post(&self, message: M) {
+        lock(&self.mail).push(message);
+        if self.asleep.swap(false, Ordering::SeqCst) {
+            self.ring.ring();
+        }
+    }
+
+    /// The thread is about to sleep. False when there is mail, and then it must not.
+    pub(super) fn fall_asleep(&self) -> bool {
+        // Said before looking: a message posted after the look finds the thread asleep and rings.
+        self.asleep.store(true, Ordering::SeqCst);
+        let empty = lock(&self.mail).is_empty();
+        if !empty {
+            self.wake_up();
+        }
+        empty
+    }
+
+    /// The thread is awake again.
+    pub(super) fn wake_up(&self) {
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+
+    /// Swaps the mail for `emptied`, whose storage the mailbox uses from now on.
+    pub(super) fn take(&self, emptied: &mut Vec<M>) {
+        std::mem::swap(&mut *lock(&self.mail), emptied);
+    }
+}
+
+impl Ring for mio::Waker {
+    fn ring(&self) {
+        // Fails only when the system is out of memory; the thread's timers wake it then.
+        let _ = self.wake();
+    }
+}
+
+#[cfg(all(test, shuttle))]
+mod tests;

@@ -1,0 +1,224 @@
+//! The engine's side of connections: accepts them and drives their sessions.
+//!
+//! ```text
+//!   acceptor           accepts, admits or turns away, hands to the connection threads in turn
+//!   connection thread  owns sessions: reads, hands to their endpoints, sends, keeps their timers
+//!   Notifier           from any thread: this session has something to send
+//! ```
+//!
+//! A session's receive half and send half are separate; at present both are used by its connection
+//! thread alone, in turns of bounded size, so that no session starves the others of its thread.
+
+mod acceptor;
+mod admission;
+mod listen;
+mod mailbox;
+mod notifier;
+mod session;
+mod worker;
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use mio::Poll;
+use rustix::process::{Resource, getrlimit};
+
+use crate::Clock;
+use crate::pipe::PIPE_CAPACITY;
+use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
+use crate::tcp::USER_TIMEOUT;
+use crate::transport::Transport;
+
+use acceptor::Acceptor;
+use admission::{Admission, Census};
+use mailbox::{Mailbox, Ring};
+use worker::{MAILBOX, Mail, Worker};
+
+pub use admission::{Refusal, ServerCounters, SessionFactory};
+pub use listen::BindError;
+pub use notifier::Notifier;
+
+/// Descriptors left for everything else in the process when sessions are limited by `ulimit -n`.
+const DESCRIPTORS_KEPT: usize = 32;
+
+/// How a server listens and what it bounds.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Where to listen. Port 0 takes any free one; none at all leaves pipes in memory.
+    pub listen: Vec<SocketAddr>,
+    /// Allows addresses that other machines can reach, although nothing is protected yet.
+    pub insecure: bool,
+    /// Connection threads; `None`: half the processors, 1 to 4.
+    pub threads: Option<usize>,
+    /// Sessions open at a time; also kept below what `ulimit -n` allows.
+    pub sessions_max: usize,
+    /// See [`tcp::USER_TIMEOUT`](crate::tcp::USER_TIMEOUT).
+    pub user_timeout: Duration,
+    /// Bytes in each direction of a pipe in memory.
+    pub pipe_capacity: usize,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            listen: Vec::new(),
+            insecure: false,
+            threads: None,
+            sessions_max: 1000,
+            user_timeout: USER_TIMEOUT,
+            pipe_capacity: PIPE_CAPACITY,
+        }
+    }
+}
+
+/// A running server. Dropping it shuts it down at once.
+pub struct Server {
+    local_addrs: Vec<SocketAddr>,
+    admission: Arc<Admission>,
+    mailboxes: Vec<Arc<Mailbox<Mail, mio::Waker>>>,
+    stop: Arc<AtomicBool>,
+    acceptor: mio::Waker,
+    threads: Mutex<Threads>,
+}
+
+#[derive(Default)]
+struct Threads {
+    acceptor: Option<JoinHandle<()>>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts listening. Every session gets its endpoint from `factory`.
+    ///
+    /// # Errors
+    /// An address cannot be listened on, or the machine has no descriptor or thread left.
+    pub fn bind(
+        options: ServerOptions,
+        factory: Arc<dyn SessionFactory>,
+    ) -> Result<Server, BindError> {
+        let listeners = options
+            .listen
+            .iter()
+            .map(|&address| listen::listen(address, options.insecure))
+            .collect::<Result<Vec<_>, _>>()?;
+        let local_addrs = listeners.iter().map(|listener| listener.local_addr());
+        let local_addrs = local_addrs.collect::<Result<_, _>>().map_err(BindError::Descriptors)?;
+
+        let mut polls = Vec::new();
+        let mut mailboxes = Vec::new();
+        for _ in 0..options.threads.unwrap_or_else(threads_default).max(1) {
+            let (poll, waker) = poll_and_waker().map_err(BindError::Descriptors)?;
+            polls.push(poll);
+            mailboxes.push(Arc::new(Mailbox::new(waker)));
+        }
+        let census = Arc::new(Census::new(sessions_max(options.sessions_max)));
+        let capacity = options.pipe_capacity;
+        let admission = Arc::new(Admission::new(factory, census, mailboxes.clone(), capacity));
+
+        let (poll, acceptor) = poll_and_waker().map_err(BindError::Descriptors)?;
+        let server = Self {
+            local_addrs,
+            admission: admission.clone(),
+            mailboxes: mailboxes.clone(),
+            stop: Arc::new(AtomicBool::new(false)),
+            acceptor,
+            threads: Mutex::default(),
+        };
+        for (poll, mailbox) in polls.into_iter().zip(mailboxes) {
+            let worker = Worker::new(poll, mailbox, admission.clone());
+            let thread = spawn("trunkline-conn", move || worker.run())?;
+            lock(&server.threads).workers.push(thread);
+        }
+        let stop = server.stop.clone();
+        let acceptor = Acceptor::new(poll, listeners, admission, stop, options.user_timeout)
+            .map_err(BindError::Descriptors)?;
+        let thread = spawn("trunkline-accept", move || acceptor.run())?;
+        lock(&server.threads).acceptor = Some(thread);
+        Ok(server)
+    }
+
+    /// Where the server listens, with the ports that the system chose.
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        &self.local_addrs
+    }
+
+    /// Sessions that may be open at a time: what the options say, or less where `ulimit -n` is lower.
+    pub fn sessions_max(&self) -> usize {
+        self.admission.census.sessions_max
+    }
+
+    /// What the server counts.
+    pub fn counters(&self) -> ServerCounters {
+        self.admission.census.counters()
+    }
+
+    /// Connects to this server through memory; the session is one like any other.
+    ///
+    /// # Errors
+    /// The server is shut down (connection refused), or no descriptor is left.
+    pub fn accept_pipe(&self) -> io::Result<Transport> {
+        self.admission.accept_pipe()
+    }
+
+    /// Stops accepting, lets every session send what it has ready, closes them, and ends the threads;
+    /// `grace` is the longest this takes. Endpoints that want to say goodbye are told so before.
+    pub fn shutdown(&self, grace: Duration) {
+        self.admission.close();
+        self.stop.store(true, Ordering::Release);
+        self.acceptor.ring();
+        // The acceptor first, so that nothing arrives behind the message that ends the others.
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        join(threads.acceptor);
+        let deadline = Clock::new().now().saturating_add(grace);
+        for mailbox in &self.mailboxes {
+            mailbox.post(Mail::Shutdown { deadline });
+        }
+        threads.workers.into_iter().for_each(|worker| join(Some(worker)));
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shutdown(Duration::ZERO);
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("local_addrs", &self.local_addrs).finish_non_exhaustive()
+    }
+}
+
+/// The limit of sessions that leaves descriptors for everything else in the process.
+fn sessions_max(wanted: usize) -> usize {
+    match getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok()) {
+        Some(limit) => wanted.min(limit.saturating_sub(DESCRIPTORS_KEPT)).max(1),
+        None => wanted,
+    }
+}
+
+fn threads_default() -> usize {
+    thread::available_parallelism().map_or(1, |processors| (processors.get() / 2).clamp(1, 4))
+}
+
+fn poll_and_waker() -> io::Result<(Poll, mio::Waker)> {
+    let poll = Poll::new()?;
+    let waker = mio::Waker::new(poll.registry(), MAILBOX)?;
+    Ok((poll, waker))
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, BindError> {
+    thread::Builder::new().name(name.to_owned()).spawn(body).map_err(BindError::Thread)
+}
+
+fn join(thread: Option<JoinHandle<()>>) {
+    if let Some(thread) = thread
+        && thread.thread().id() != thread::current().id()
+    {
+        // A thread that panicked has nothing left to end.
+        let _ = thread.join();
+    }
+}

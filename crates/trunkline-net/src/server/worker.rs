@@ -1,0 +1,325 @@
+//! A connection thread: the sessions it owns, their events, notifications and timers.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use trunkline_types::Tick;
+
+use crate::Clock;
+use crate::sync::{Arc, Ordering};
+use crate::transport::{SourceKind, Transport};
+
+use super::admission::{Admission, Seat};
+use super::mailbox::Mailbox;
+use super::notifier::Notifier;
+use super::session::{Moment, Session, Turn};
+
+/// Taken from a transport at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// Events taken from the system at once.
+const EVENTS_MAX: usize = 256;
+
+/// Connections that are being told why they are turned away, per thread. Beyond it they are closed
+/// without a word.
+const LINGERING_MAX: usize = 64;
+
+/// The token of the mailbox; no session reaches it.
+pub(super) const MAILBOX: Token = Token(usize::MAX);
+
+/// One session of one thread: which slot, and which of the sessions that the slot had one after the
+/// other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct SessionKey {
+    slot: u32,
+    generation: u32,
+}
+
+/// What other threads tell a connection thread.
+pub(super) enum Mail {
+    Notified(SessionKey),
+    Arrived(Transport, Seat),
+    Refused { transport: Transport, bytes: Vec<u8> },
+    /// Send what is ready, close, and end at the deadline at the latest.
+    Shutdown { deadline: Tick },
+}
+
+pub(super) struct Worker {
+    poll: Poll,
+    mailbox: Arc<Mailbox<Mail, mio::Waker>>,
+    admission: Arc<Admission>,
+    clock: Clock,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    lingering: usize,
+    turns: VecDeque<SessionKey>,
+    timers: BTreeSet<(Tick, SessionKey)>,
+    buffer: Box<[u8]>,
+    mail: Vec<Mail>,
+    shutdown: Option<Tick>,
+}
+
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    session: Option<Session>,
+}
+
+impl Worker {
+    pub(super) fn new(
+        poll: Poll,
+        mailbox: Arc<Mailbox<Mail, mio::Waker>>,
+        admission: Arc<Admission>,
+    ) -> Self {
+        Self {
+            poll,
+            mailbox,
+            admission,
+            clock: Clock::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            lingering: 0,
+            turns: VecDeque::new(),
+            timers: BTreeSet::new(),
+            buffer: vec![0; READ_BYTES].into_boxed_slice(),
+            mail: Vec::new(),
+            shutdown: None,
+        }
+    }
+
+    /// The thread's life.
+    pub(super) fn run(mut self) {
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        while !self.is_over() {
+            let asleep = self.turns.is_empty() && self.mailbox.fall_asleep();
+            let timeout = if asleep { self.until_next_timer() } else { Some(Duration::ZERO) };
+            // An error is a signal of the system, or want of memory; the loop comes back either way.
+            let polled = self.poll.poll(&mut events, timeout);
+            self.mailbox.wake_up();
+            if polled.is_ok() {
+                for event in &events {
+                    self.accept_event(event.token());
+                }
+            }
+            let mut moment = self.moment();
+            self.read_mail(moment);
+            self.fire_timers(moment.now);
+            self.run_turns(moment);
+            // What those turns marked goes out before the thread sleeps.
+            moment = self.moment();
+            self.read_mail(moment);
+            self.run_turns(moment);
+        }
+        let now = self.clock.now();
+        self.slots.iter_mut().filter_map(|slot| slot.session.as_mut()).for_each(|s| s.abandon(now));
+    }
+
+    fn is_over(&self) -> bool {
+        let Some(deadline) = self.shutdown else { return false };
+        self.free.len() == self.slots.len() || self.clock.now() >= deadline
+    }
+
+    fn moment(&self) -> Moment {
+        let closing = self.shutdown.is_some();
+        Moment { now: self.clock.now(), wall: self.clock.wall(), closing }
+    }
+
+    fn until_next_timer(&self) -> Option<Duration> {
+        let timer = self.timers.first().map(|(due, _)| *due);
+        let due = [timer, self.shutdown].into_iter().flatten().min()?;
+        Some(due.since(self.clock.now()))
+    }
+
+    fn accept_event(&mut self, token: Token) {
+        if token == MAILBOX {
+            return;
+        }
+        let key = SessionKey::from_token(token);
+        if let Some(session) = session(&mut self.slots, key) {
+            session.set_ready();
+            queue(&mut self.turns, session, key);
+        }
+    }
+
+    fn read_mail(&mut self, moment: Moment) {
+        let mut mail = std::mem::take(&mut self.mail);
+        self.mailbox.take(&mut mail);
+        for message in mail.drain(..) {
+            match message {
+                Mail::Notified(key) => {
+                    if let Some(session) = session(&mut self.slots, key) {
+                        queue(&mut self.turns, session, key);
+                    }
+                }
+                Mail::Arrived(transport, seat) => self.open(transport, seat, moment),
+                Mail::Refused { transport, bytes } => self.refuse(transport, &bytes, moment.now),
+                Mail::Shutdown { deadline } => self.shut_down(deadline),
+            }
+        }
+        self.mail = mail;
+    }
+
+    fn open(&mut self, transport: Transport, seat: Seat, moment: Moment) {
+        if self.shutdown.is_some() {
+            return;
+        }
+        let key = self.allocate();
+        let notifier = Notifier::new(key, self.mailbox.clone());
+        match self.admission.factory.open(transport.peer, notifier.clone()) {
+            Ok(endpoint) => {
+                self.admission.census.accepted.fetch_add(1, Ordering::Relaxed);
+                let mut session = Session::live(transport, endpoint, notifier, seat);
+                session.start(moment);
+                self.install(key, session);
+            }
+            Err(bytes) => {
+                self.free.push(key.slot);
+                drop(seat);
+                self.refuse(transport, &bytes, moment.now);
+            }
+        }
+    }
+
+    fn refuse(&mut self, transport: Transport, bytes: &[u8], now: Tick) {
+        self.admission.census.refused.fetch_add(1, Ordering::Relaxed);
+        if !bytes.is_empty() && self.lingering < LINGERING_MAX && self.shutdown.is_none() {
+            let key = self.allocate();
+            self.lingering += 1;
+            self.install(key, Session::refused(transport, bytes, now));
+        }
+    }
+
+    fn allocate(&mut self) -> SessionKey {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            // The limit of sessions is far below u32.
+            (self.slots.len() - 1) as u32
+        });
+        let entry = &mut self.slots[slot as usize];
+        entry.generation = entry.generation.wrapping_add(1);
+        SessionKey { slot, generation: entry.generation }
+    }
+
+    /// Registers a session and plans its first turn.
+    fn install(&mut self, key: SessionKey, session: Session) {
+        let registered = self.register(key, &session);
+        let session = self.slots[key.slot as usize].session.insert(session);
+        match registered {
+            Ok(()) => queue(&mut self.turns, session, key),
+            Err(_) => self.remove(key),
+        }
+    }
+
+    fn register(&self, key: SessionKey, session: &Session) -> io::Result<()> {
+        let interest = match session.source.kind() {
+            SourceKind::Socket => Interest::READABLE | Interest::WRITABLE,
+            SourceKind::Signal => Interest::READABLE,
+        };
+        let fd = session.source.as_fd().as_raw_fd();
+        self.poll.registry().register(&mut SourceFd(&fd), key.token(), interest)
+    }
+
+    fn shut_down(&mut self, deadline: Tick) {
+        self.shutdown = Some(deadline);
+        for (slot, entry) in self.slots.iter_mut().enumerate() {
+            if let Some(session) = &mut entry.session {
+                let key = SessionKey { slot: slot as u32, generation: entry.generation };
+                queue(&mut self.turns, session, key);
+            }
+        }
+    }
+
+    fn fire_timers(&mut self, now: Tick) {
+        while let Some(&(due, key)) = self.timers.first() {
+            if due > now {
+                return;
+            }
+            self.timers.pop_first();
+            if let Some(session) = session(&mut self.slots, key) {
+                session.timer = None;
+                queue(&mut self.turns, session, key);
+            }
+        }
+    }
+
+    /// One turn for each session that has one planned now; what they plan comes in the next round.
+    fn run_turns(&mut self, moment: Moment) {
+        for _ in 0..self.turns.len() {
+            let Some(key) = self.turns.pop_front() else { return };
+            let Some(session) = session(&mut self.slots, key) else { continue };
+            session.queued = false;
+            let was_lingering = session.is_lingering();
+            let buffer = &mut self.buffer;
+            // A panic is a defect of one session's endpoint; the other sessions go on.
+            let turn = catch_unwind(AssertUnwindSafe(|| session.turn(buffer, moment)));
+            let turn = turn.unwrap_or(Turn::Over);
+            if !was_lingering && session.is_lingering() {
+                self.lingering += 1;
+            }
+            match turn {
+                Turn::Over => {
+                    self.remove(key);
+                    continue;
+                }
+                Turn::Again => queue(&mut self.turns, session, key),
+                Turn::Wait => {}
+            }
+            set_timer(&mut self.timers, session, key);
+        }
+    }
+
+    fn remove(&mut self, key: SessionKey) {
+        let entry = &mut self.slots[key.slot as usize];
+        let Some(session) = entry.session.take() else { return };
+        if session.is_lingering() {
+            self.lingering -= 1;
+        }
+        if let Some(timer) = session.timer {
+            self.timers.remove(&(timer, key));
+        }
+        let fd = session.source.as_fd().as_raw_fd();
+        // Fails when it was never registered, and then there is nothing to undo.
+        let _ = self.poll.registry().deregister(&mut SourceFd(&fd));
+        self.free.push(key.slot);
+    }
+}
+
+/// Plans a turn, unless one is planned.
+fn queue(turns: &mut VecDeque<SessionKey>, session: &mut Session, key: SessionKey) {
+    if !std::mem::replace(&mut session.queued, true) {
+        turns.push_back(key);
+    }
+}
+
+/// Sees to it that a timer fires no later than the session's deadline. One that fires too early is
+/// cheaper than one that moves at every turn.
+fn set_timer(timers: &mut BTreeSet<(Tick, SessionKey)>, session: &mut Session, key: SessionKey) {
+    let Some(deadline) = session.deadline() else { return };
+    if session.timer.is_some_and(|timer| timer <= deadline) {
+        return;
+    }
+    if let Some(timer) = session.timer.replace(deadline) {
+        timers.remove(&(timer, key));
+    }
+    timers.insert((deadline, key));
+}
+
+fn session(slots: &mut [Slot], key: SessionKey) -> Option<&mut Session> {
+    let entry = slots.get_mut(key.slot as usize)?;
+    entry.session.as_mut().filter(|_| entry.generation == key.generation)
+}
+
+impl SessionKey {
+    fn token(self) -> Token {
+        Token((self.generation as usize) << 32 | self.slot as usize)
+    }
+
+    fn from_token(token: Token) -> Self {
+        Self { slot: token.0 as u32, generation: (token.0 >> 32) as u32 }
+    }
+}

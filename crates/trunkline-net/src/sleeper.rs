@@ -1,0 +1,79 @@
+//! Where the thread that drives a link sleeps.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::signal::Signal;
+use crate::transport::{Source, SourceKind};
+
+/// Sleeps until a transport may go on, the time is over, or another thread kicks it.
+///
+/// Level-triggered, and without any state about the transport: two threads may sleep on the same one
+/// with a sleeper each, so that one can take over from the other without waiting for it.
+pub(crate) struct Sleeper {
+    kicked: Signal,
+}
+
+/// What to sleep for.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Interest {
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+}
+
+impl Sleeper {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { kicked: Signal::new()? })
+    }
+
+    /// Ends the present sleep, or the next one.
+    pub(crate) fn kick(&self) {
+        self.kicked.raise();
+    }
+
+    /// Sleeps; true when the transport is what ended it. Signals of the system may end it early.
+    pub(crate) fn sleep(
+        &self,
+        source: Option<(&Source, Interest)>,
+        timeout: Option<Duration>,
+    ) -> bool {
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let kicked = PollFd::from_borrowed_fd(self.kicked.as_fd(), PollFlags::IN);
+        let source = source.and_then(|(source, interest)| {
+            let flags = flags(source.kind(), interest);
+            (!flags.is_empty()).then(|| PollFd::from_borrowed_fd(source.as_fd(), flags))
+        });
+        let (kicked, ready) = match source {
+            None => {
+                let mut fds = [kicked];
+                let _ = poll(&mut fds, timeout.as_ref());
+                (!fds[0].revents().is_empty(), false)
+            }
+            Some(source) => {
+                let mut fds = [source, kicked];
+                let _ = poll(&mut fds, timeout.as_ref());
+                (!fds[1].revents().is_empty(), !fds[0].revents().is_empty())
+            }
+        };
+        if kicked {
+            self.kicked.clear();
+        }
+        ready
+    }
+}
+
+fn flags(kind: SourceKind, interest: Interest) -> PollFlags {
+    match kind {
+        // A signal tells everything by being readable, and is lowered by whoever polled it.
+        SourceKind::Signal => PollFlags::IN,
+        SourceKind::Socket => {
+            let mut flags = PollFlags::empty();
+            flags.set(PollFlags::IN, interest.read);
+            flags.set(PollFlags::OUT, interest.write);
+            flags
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Every lock, condition variable and atomic of this crate: the standard library's, or shuttle's when
+//! a test explores schedules (`RUSTFLAGS="--cfg shuttle"`).
+//!
+//! Locks ignore poisoning: what they guard is whole between two statements, and a panic of user code
+//! must not take every other user of the connection with it.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+pub(crate) use std::sync::Arc;
+
+#[cfg(not(shuttle))]
+pub(crate) use std::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+};
+
+#[cfg(shuttle)]
+pub(crate) use shuttle::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+};
+
+/// Locks `mutex`.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits for a notification of `condvar`.
+pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits for a notification of `condvar`, for at most `timeout`. The caller looks at what it waited
+/// for and at its clock, so it is not told which of the two ended the wait.
+#[cfg(not(shuttle))]
+pub(crate) fn wait_timeout<'a, T>(
+    _mutex: &'a Mutex<T>,
+    condvar: &Condvar,
+    guard: MutexGuard<'a, T>,
+    timeout: Duration,
+) -> MutexGuard<'a, T> {
+    condvar.wait_timeout(guard, timeout).unwrap_or_else(PoisonError::into_inner).0
+}
+
+/// As above. Shuttle has no time: the schedule decides whether the time-out comes first.
+#[cfg(shuttle)]
+pub(crate) fn wait_timeout<'a, T>(
+    mutex: &'a Mutex<T>,
+    condvar: &Condvar,
+    guard: MutexGuard<'a, T>,
+    _timeout: Duration,
+) -> MutexGuard<'a, T> {
+    use shuttle::rand::{Rng, thread_rng};
+    if thread_rng().gen_bool(0.5) {
+        drop(guard);
+        shuttle::thread::yield_now();
+        return lock(mutex);
+    }
+    wait(condvar, guard)
+}

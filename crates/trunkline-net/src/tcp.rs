@@ -1,0 +1,112 @@
+//! TCP sockets as transports.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::transport::{Peer, ReceiveHalf, SendHalf, Source, SourceKind, Transport};
+
+/// How long sent data may stay unacknowledged, or the other end's window closed, before the system
+/// gives a connection up.
+///
+/// Dead peers are found by the endpoints' keep-alives, much earlier; this one ends what a closed
+/// connection leaves in the system, and peers that have not read anything for as long.
+pub const USER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Turns a connected socket into a transport: non-blocking, without Nagle's delay, and given up by the
+/// system after `user_timeout` without acknowledgement.
+///
+/// # Errors
+/// What the system reports when an option is set; the peer may be gone already.
+pub fn tcp_transport(
+    stream: impl Into<Arc<TcpStream>>,
+    peer: SocketAddr,
+    user_timeout: Duration,
+) -> io::Result<Transport> {
+    let stream = stream.into();
+    stream.set_nonblocking(true)?;
+    stream.set_nodelay(true)?;
+    let millis = u32::try_from(user_timeout.as_millis()).unwrap_or(u32::MAX);
+    rustix::net::sockopt::set_tcp_user_timeout(&*stream, millis)?;
+    Ok(Transport {
+        peer: Peer::Tcp(peer),
+        source: Source::new(stream.clone(), SourceKind::Socket),
+        receive: Box::new(TcpReceive { stream: stream.clone() }),
+        send: Box::new(TcpSend { stream }),
+    })
+}
+
+struct TcpReceive {
+    stream: Arc<TcpStream>,
+}
+
+struct TcpSend {
+    stream: Arc<TcpStream>,
+}
+
+impl ReceiveHalf for TcpReceive {
+    fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        not_blocked(|| (&*self.stream).read(buffer))
+    }
+}
+
+impl SendHalf for TcpSend {
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        not_blocked(|| (&*self.stream).write(bytes))
+    }
+
+    fn finish(&mut self) {
+        // Fails only when the connection is gone, which the other half reports.
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+}
+
+/// Starts a connection to `address`. The socket becomes writable when it is decided:
+/// [`take_connected`] tells how.
+///
+/// # Errors
+/// What the system reports at once, such as a refusal on this machine.
+pub(crate) fn start_connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    match socket.connect(&address.into()) {
+        Ok(()) => {}
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(socket.into())
+}
+
+/// How the connection that [`start_connect`] began ended: `Ok(None)` while it is undecided.
+///
+/// # Errors
+/// Why it failed.
+pub(crate) fn take_connected(stream: &TcpStream, address: SocketAddr) -> io::Result<Option<()>> {
+    if let Some(error) = stream.take_error()? {
+        return Err(error);
+    }
+    match stream.peer_addr() {
+        // A socket whose own port was chosen equal to the one it dials connects to itself.
+        Ok(peer) if stream.local_addr()? == peer => {
+            Err(io::Error::from(rustix::io::Errno::CONNREFUSED))
+        }
+        Ok(_) => Ok(Some(())),
+        Err(error) if error.kind() == ErrorKind::NotConnected => Ok(None),
+        Err(error) => Err(io::Error::new(error.kind(), format!("{address}: {error}"))),
+    }
+}
+
+/// Calls `operation` until no signal interrupts it; `None` when it would block.
+fn not_blocked(mut operation: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
+    loop {
+        match operation() {
+            Ok(count) => return Ok(Some(count)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What a connected byte stream is to the rest of this crate.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+/// One connected byte stream, already in the two halves that different threads use.
+///
+/// The receive half belongs to whichever thread drives the connection at the moment, the send half
+/// lies behind the lock of whoever encodes. Neither half ever blocks.
+pub struct Transport {
+    /// Who is at the other end.
+    pub peer: Peer,
+    /// What to poll to learn that a half may go on.
+    pub source: Source,
+    /// The receive half.
+    pub receive: Box<dyn ReceiveHalf>,
+    /// The send half.
+    pub send: Box<dyn SendHalf>,
+}
+
+/// The receiving half of a byte stream. Dropping it tells the other end that nothing is read any more.
+pub trait ReceiveHalf: Send {
+    /// Moves bytes that have arrived into `buffer`: `Some(0)` at the end of the stream, `None` when
+    /// nothing is there at the moment.
+    ///
+    /// # Errors
+    /// What the system reports; the stream is of no further use then.
+    fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>>;
+}
+
+/// The sending half of a byte stream.
+pub trait SendHalf: Send {
+    /// Hands as many of `bytes` (which are not empty) over as there is room for; `None` when there is
+    /// none at the moment.
+    ///
+    /// # Errors
+    /// What the system reports; the stream is of no further use then.
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>>;
+
+    /// Tells the other end that nothing follows. What was written before still arrives.
+    fn finish(&mut self);
+}
+
+/// What a thread polls to learn that a transport may go on; stays valid while anyone holds it.
+#[derive(Clone)]
+pub struct Source {
+    fd: Arc<dyn AsFd + Send + Sync>,
+    kind: SourceKind,
+}
+
+/// How a source tells what happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SourceKind {
+    /// A socket: readable, writable and closed are events of their own, and a read that returns less
+    /// than it could has taken everything.
+    Socket,
+    /// A signal: readable means that either half may go on. Whoever polled it acknowledges it, then
+    /// reads until there is nothing more and writes what waits.
+    Signal,
+}
+
+/// Who is at the other end of a transport.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Peer {
+    /// A socket of this address.
+    Tcp(SocketAddr),
+    /// This process, over a pipe in memory.
+    Memory,
+}
+
+impl Source {
+    /// A source that polls `fd`.
+    pub fn new(fd: Arc<dyn AsFd + Send + Sync>, kind: SourceKind) -> Self {
+        Self { fd, kind }
+    }
+
+    /// How it tells what happened.
+    pub fn kind(&self) -> SourceKind {
+        self.kind
+    }
+
+    /// Lowers a signal, before the halves are used; a socket needs nothing of the kind.
+    pub fn acknowledge(&self) {
+        if self.kind == SourceKind::Signal {
+            // The only error of a healthy signal is that it is lowered already.
+            let _ = rustix::io::read(self.as_fd(), &mut [0u8; 8]);
+        }
+    }
+
+    /// True when a read that returned `count` of `room` bytes has taken everything there was.
+    pub(crate) fn is_drained(&self, count: usize, room: usize) -> bool {
+        self.kind == SourceKind::Socket && count < room
+    }
+}
+
+impl AsFd for Source {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        (*self.fd).as_fd()
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("fd", &self.as_fd()).field("kind", &self.kind).finish()
+    }
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transport")
+            .field("peer", &self.peer)
+            .field("source", &self.source)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Peer::Tcp(address) => address.fmt(f),
+            Peer::Memory => f.write_str("this process"),
+        }
+    }
+}

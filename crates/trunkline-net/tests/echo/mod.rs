@@ -1,0 +1,297 @@
+//! Endpoints that speak no protocol worth mentioning: a server that sends back what it receives, and a
+//! client that sends messages of a length and its bytes.
+#![allow(dead_code, reason = "each test program uses its own part")]
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use trunkline_net::{
+    Clock, Dialler, Link, LinkOptions, Notifier, Peer, Server, ServerOptions, SessionFactory,
+};
+use trunkline_proto::{Disconnect, Endpoint};
+use trunkline_types::{Tick, Timestamp};
+
+/// Any free port of this machine.
+pub const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// A wait that takes this long has failed.
+pub const CUT_OFF: Duration = Duration::from_secs(60);
+
+/// The tick at which a wait that starts now has failed.
+pub fn cut_off() -> Option<Tick> {
+    Some(Clock::new().now().saturating_add(CUT_OFF))
+}
+
+/// Sends back what it receives; takes no more in while this much waits to go out.
+#[derive(Default)]
+pub struct Echo {
+    output: VecDeque<u8>,
+    closing: Option<Disconnect>,
+}
+
+impl Echo {
+    const OUTPUT_MAX: usize = 256 << 10;
+    /// A message that holds exactly this asks for the connection to be closed.
+    pub const CLOSE: &[u8] = b"please close";
+
+    pub fn factory() -> Arc<dyn SessionFactory> {
+        Arc::new(|_: Peer, _: Notifier| Ok(Box::new(Echo::default()) as Box<dyn Endpoint>))
+    }
+}
+
+impl Endpoint for Echo {
+    fn handle_connected(&mut self, _: Tick, _: Timestamp) {}
+
+    fn handle_input(&mut self, _: Tick, _: Timestamp, bytes: &[u8]) {
+        self.output.extend(bytes);
+        if bytes.ends_with(Self::CLOSE) {
+            self.closing = Some(Disconnect::Local);
+        }
+    }
+
+    fn wants_input(&self) -> bool {
+        self.output.len() < Self::OUTPUT_MAX
+    }
+
+    fn poll_output(&mut self, _: Tick, _: Timestamp, budget: usize, out: &mut Vec<u8>) -> bool {
+        let count = budget.min(self.output.len());
+        out.extend(self.output.drain(..count));
+        !self.output.is_empty()
+    }
+
+    fn poll_timeout(&self) -> Option<Tick> {
+        None
+    }
+
+    fn handle_timeout(&mut self, _: Tick, _: Timestamp) {}
+
+    fn handle_disconnected(&mut self, _: Tick, _: Disconnect) {}
+
+    fn wants_close(&self) -> Option<Disconnect> {
+        self.closing.clone()
+    }
+}
+
+/// Sends messages and keeps what comes back.
+pub struct Caller {
+    pub connected: bool,
+    pub connections: usize,
+    pub disconnects: Vec<Disconnect>,
+    pub received: VecDeque<Vec<u8>>,
+    /// Takes input only while this is set.
+    pub hungry: bool,
+    /// Dials again after a disconnect.
+    pub redials: bool,
+    pub closing: Option<Disconnect>,
+    pub timeout: Option<Tick>,
+    pub timeouts: usize,
+    output: VecDeque<u8>,
+    input: Vec<u8>,
+    dial: Option<Tick>,
+}
+
+impl Default for Caller {
+    fn default() -> Self {
+        Self {
+            connected: false,
+            connections: 0,
+            disconnects: Vec::new(),
+            received: VecDeque::new(),
+            hungry: true,
+            redials: false,
+            closing: None,
+            timeout: None,
+            timeouts: 0,
+            output: VecDeque::new(),
+            input: Vec::new(),
+            dial: Some(Tick::ZERO),
+        }
+    }
+}
+
+impl Caller {
+    pub fn redialling() -> Self {
+        Self { redials: true, ..Self::default() }
+    }
+
+    pub fn send(&mut self, message: &[u8]) {
+        self.output.extend((message.len() as u32).to_le_bytes());
+        self.output.extend(message);
+    }
+
+    fn next_message(&mut self) -> Option<Vec<u8>> {
+        let (length, rest) = self.input.split_first_chunk::<4>()?;
+        let length = u32::from_le_bytes(*length) as usize;
+        let message = rest.get(..length)?.to_vec();
+        self.input.drain(..4 + length);
+        Some(message)
+    }
+}
+
+impl Endpoint for Caller {
+    fn handle_connected(&mut self, _: Tick, _: Timestamp) {
+        self.connected = true;
+        self.connections += 1;
+        self.input.clear();
+    }
+
+    fn handle_input(&mut self, _: Tick, _: Timestamp, bytes: &[u8]) {
+        assert!(self.hungry, "input is handed over only while it is wanted");
+        self.input.extend(bytes);
+        while let Some(message) = self.next_message() {
+            self.received.push_back(message);
+        }
+    }
+
+    fn wants_input(&self) -> bool {
+        self.hungry
+    }
+
+    fn poll_output(&mut self, _: Tick, _: Timestamp, budget: usize, out: &mut Vec<u8>) -> bool {
+        let count = budget.min(self.output.len());
+        out.extend(self.output.drain(..count));
+        !self.output.is_empty()
+    }
+
+    fn poll_timeout(&self) -> Option<Tick> {
+        self.timeout
+    }
+
+    fn handle_timeout(&mut self, now: Tick, _: Timestamp) {
+        if self.timeout.take_if(|at| *at <= now).is_some() {
+            self.timeouts += 1;
+        }
+    }
+
+    fn handle_disconnected(&mut self, now: Tick, cause: Disconnect) {
+        self.connected = false;
+        self.closing = None;
+        self.disconnects.push(cause);
+        let pause = Duration::from_millis(1);
+        self.dial = self.redials.then_some(now.saturating_add(pause));
+    }
+
+    fn wants_close(&self) -> Option<Disconnect> {
+        self.closing.clone()
+    }
+
+    fn poll_dial(&self) -> Option<Tick> {
+        self.dial
+    }
+}
+
+/// A link of an echo client, with the waits that tests need.
+pub trait CallerLink {
+    fn wait_connected(&self);
+    fn send(&self, message: &[u8]);
+    fn receive(&self) -> Vec<u8>;
+    fn call(&self, message: &[u8]) -> Vec<u8>;
+    fn wait_disconnected(&self) -> Disconnect;
+}
+
+impl CallerLink for Link<Caller> {
+    fn wait_connected(&self) {
+        self.wait_until(cut_off(), |caller, _| caller.connected.then_some(())).expect("connected");
+    }
+
+    fn send(&self, message: &[u8]) {
+        self.with(|caller, _, _| caller.send(message));
+    }
+
+    fn receive(&self) -> Vec<u8> {
+        self.wait_until(cut_off(), |caller, _| caller.received.pop_front()).expect("a message")
+    }
+
+    fn call(&self, message: &[u8]) -> Vec<u8> {
+        self.send(message);
+        self.receive()
+    }
+
+    fn wait_disconnected(&self) -> Disconnect {
+        self.wait_until(cut_off(), |caller, _| caller.disconnects.pop()).expect("a disconnect")
+    }
+}
+
+/// What connects client and server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Over {
+    Tcp,
+    /// A pipe of this capacity.
+    Pipe(usize),
+}
+
+/// An echo server that can be replaced by another one at the same place.
+pub struct Rig {
+    pub over: Over,
+    server: Arc<Mutex<Option<Arc<Server>>>>,
+    address: SocketAddr,
+    factory: Arc<dyn SessionFactory>,
+}
+
+impl Rig {
+    pub fn new(over: Over) -> Self {
+        Self::serving(over, Echo::factory())
+    }
+
+    pub fn serving(over: Over, factory: Arc<dyn SessionFactory>) -> Self {
+        let server = Arc::default();
+        let mut rig = Self { over, server, address: LOOPBACK, factory };
+        rig.start();
+        rig
+    }
+
+    pub fn start(&mut self) {
+        let mut options = ServerOptions::default();
+        match self.over {
+            Over::Tcp => options.listen = vec![self.address],
+            Over::Pipe(capacity) => options.pipe_capacity = capacity,
+        }
+        let server = Server::bind(options, self.factory.clone()).expect("a server");
+        if let Some(address) = server.local_addrs().first() {
+            self.address = *address;
+        }
+        *self.server.lock().unwrap() = Some(Arc::new(server));
+    }
+
+    pub fn stop(&self) {
+        let server = self.server.lock().unwrap().take();
+        if let Some(server) = server {
+            server.shutdown(CUT_OFF);
+        }
+    }
+
+    pub fn server(&self) -> Arc<Server> {
+        self.server.lock().unwrap().clone().expect("a running server")
+    }
+
+    pub fn dialler(&self) -> Dialler {
+        match self.over {
+            Over::Tcp => Dialler::tcp(self.address.ip().to_string(), self.address.port()),
+            Over::Pipe(_) => {
+                let server = self.server.clone();
+                Dialler::pipe(move || {
+                    let server = server.lock().unwrap().clone();
+                    match server {
+                        Some(server) => server.accept_pipe(),
+                        None => Err(std::io::ErrorKind::ConnectionRefused.into()),
+                    }
+                })
+            }
+        }
+    }
+
+    pub fn link(&self) -> Arc<Link<Caller>> {
+        self.link_of(Caller::default())
+    }
+
+    pub fn link_of(&self, caller: Caller) -> Arc<Link<Caller>> {
+        Link::start(self.dialler(), caller, LinkOptions::default()).expect("a link")
+    }
+}
+
+/// Bytes that are not all alike.
+pub fn noise(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at ^ (at >> 8).wrapping_mul(7)) as u8).collect()
+}

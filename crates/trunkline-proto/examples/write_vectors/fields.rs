@@ -1,0 +1,437 @@
+//! What a frame says, as JSON: the expected result of decoding a golden frame.
+//!
+//! Numbers of up to 32 bits are numbers; 64-bit ones are strings of decimal digits, because JavaScript
+//! has no integers of that size. Values are their wire form in hexadecimal. Items keep their order.
+
+use serde_json::{Map, Value as Json, json};
+use trunkline_proto::frame::Frame;
+use trunkline_proto::message::closing::{Goodbye, Refused};
+use trunkline_proto::message::contract::SubscribeFlags;
+use trunkline_proto::message::ended::Ended;
+use trunkline_proto::message::engine::{EngineInfo, decode_engine_request};
+use trunkline_proto::message::fault::FaultMessage;
+use trunkline_proto::message::find::{Find, Names};
+use trunkline_proto::message::handles::{Handles, Unsubscribe};
+use trunkline_proto::message::hello::{Hello, Welcome};
+use trunkline_proto::message::info::{InfoAnswer, VariableInfo};
+use trunkline_proto::message::keepalive::{Ack, Keepalive};
+use trunkline_proto::message::lost::LostRecords;
+use trunkline_proto::message::open::{Open, OpenOptions, Opened, OpenedVariable};
+use trunkline_proto::message::outcome::WriteOutcome;
+use trunkline_proto::message::provider::{
+    Provide, ProviderAnswers, ProviderOutcome, decode_provided, decode_provider_request,
+};
+use trunkline_proto::message::read::Readings;
+use trunkline_proto::message::record::UpdateRecord;
+use trunkline_proto::message::results::Results;
+use trunkline_proto::message::subscribe::{Subscribe, SubscribeTerms};
+use trunkline_proto::message::updates::Updates;
+use trunkline_proto::message::why::{Why, WhyAnswer};
+use trunkline_proto::message::write::{WriteOptions, WriteRecord, Writes};
+use trunkline_proto::message::write_answers::WriteAnswers;
+use trunkline_proto::{DecodeError, FaultRef, FrameKind};
+use trunkline_types::{Access, Contract, Properties, Quality, Timestamp};
+
+/// The header and the payload of a frame.
+///
+/// # Errors
+/// [`DecodeError`] when the payload is not what the kind says.
+pub fn fields(frame: &Frame<'_>) -> Result<Json, DecodeError> {
+    let mut object = Map::new();
+    let name = frame.kind().map_or("unknown", FrameKind::name);
+    object.insert("kind".into(), json!(name));
+    object.insert("number".into(), json!(frame.header().kind));
+    object.insert("request".into(), json!(frame.request()));
+    object.insert("count".into(), json!(frame.count()));
+    object.insert("more".into(), json!(frame.has_more()));
+    if !frame.extension().is_empty() {
+        object.insert("extension".into(), json!(hex(frame.extension())));
+    }
+    if let Json::Object(payload) = payload(frame)? {
+        object.extend(payload);
+    }
+    Ok(Json::Object(object))
+}
+
+fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
+    let Some(kind) = frame.kind() else { return Ok(json!({})) };
+    Ok(match kind {
+        FrameKind::Hello => hello(&Hello::decode(frame)?),
+        FrameKind::Welcome => welcome(&Welcome::decode(frame)?),
+        FrameKind::Refused => {
+            let refused = Refused::decode(frame)?;
+            json!({
+                "code": refused.code.name(), "sentence": refused.sentence,
+                "version_min": refused.versions.min, "version_max": refused.versions.max,
+                "retry_after_ms": refused.retry_after.map_or(0, |after| after.as_millis() as u64),
+            })
+        }
+        FrameKind::Goodbye => {
+            let goodbye = Goodbye::decode(frame)?;
+            json!({
+                "code": goodbye.code.name(), "sentence": goodbye.sentence,
+                "retry_after_ms": goodbye.retry_after.map_or(0, |after| after.as_millis() as u64),
+            })
+        }
+        FrameKind::Keepalive => {
+            let keepalive = Keepalive::decode(frame)?;
+            json!({
+                "sent": keepalive.sent.to_string(), "echo": keepalive.echo.to_string(),
+                "echo_held_ns": keepalive.echo_held_ns.to_string(),
+                "records_received": keepalive.records_received.to_string(),
+                "digest": keepalive.digest.to_string(),
+            })
+        }
+        FrameKind::Ack => {
+            let ack = Ack::decode(frame)?;
+            json!({
+                "records_received": ack.records_received().to_string(),
+                "items": list(ack, |grant| json!({
+                    "subscription": grant.subscription, "more": grant.more.to_string(),
+                }))?,
+            })
+        }
+        FrameKind::Open => {
+            let open = Open::decode(frame)?;
+            let terms = open.terms();
+            json!({
+                "options": options(terms.options), "subscribe": terms.subscribe.map(subscribe_terms),
+                "items": list(open, |name| json!(String::from_utf8_lossy(name)))?,
+            })
+        }
+        FrameKind::Opened => opened(Opened::decode(frame)?)?,
+        FrameKind::Subscribe => {
+            let subscribe = Subscribe::decode(frame)?;
+            json!({
+                "terms": subscribe_terms(subscribe.terms()),
+                "resume_epoch": subscribe.resume_epoch().map(|epoch| epoch.to_string()),
+                "items": list(subscribe, |item| json!({
+                    "handle": item.handle, "last_sequence": item.last_sequence.to_string(),
+                }))?,
+            })
+        }
+        FrameKind::Subscribed | FrameKind::Closed | FrameKind::Requested => {
+            let results = Results::decode(frame)?;
+            json!({
+                "first_index": results.first_index(),
+                "exceptions": list(results, |(index, at)| {
+                    let mut item = fault(at);
+                    item["index"] = json!(index);
+                    item
+                })?,
+            })
+        }
+        FrameKind::Unsubscribe => {
+            let message = Unsubscribe::decode(frame)?;
+            json!({
+                "subscription": message.subscription,
+                "items": list(message.handles, |handle| json!(handle))?,
+            })
+        }
+        FrameKind::Read
+        | FrameKind::Close
+        | FrameKind::Info
+        | FrameKind::RequestValue
+        | FrameKind::Gone => json!({ "items": list(Handles::decode(frame)?, |at| json!(at))? }),
+        FrameKind::Readings => {
+            let readings = Readings::decode(frame)?;
+            json!({
+                "first_index": readings.first_index(),
+                "items": list(readings, |item| item.map_or_else(fault, |at| record(&at)))?,
+            })
+        }
+        FrameKind::Write | FrameKind::Publish | FrameKind::ProviderWrite => {
+            let writes = Writes::decode(frame)?;
+            json!({
+                "first_write": writes.first_write().to_string(), "items": list(writes, write)?,
+            })
+        }
+        FrameKind::WriteAnswers => {
+            let answers = WriteAnswers::decode(frame)?;
+            json!({
+                "first_write": answers.first_write().to_string(), "items": list(answers, answer)?,
+            })
+        }
+        FrameKind::Updates => json!({ "items": list(Updates::decode(frame)?, |at| record(&at))? }),
+        FrameKind::Lost => json!({
+            "items": list(LostRecords::decode(frame)?, |lost| json!({
+                "handle": lost.handle, "filtered": lost.filtered.to_string(),
+                "queue": lost.queue.to_string(), "overrun": lost.overrun.to_string(),
+                "disconnect": lost.disconnect.to_string(), "unknown": lost.unknown,
+            }))?,
+        }),
+        FrameKind::Ended => {
+            let ended = Ended::decode(frame)?;
+            let head = ended.head();
+            json!({
+                "reason": head.reason.number(), "epoch": head.epoch.to_string(),
+                "sentence": head.sentence,
+                "items": list(ended, |item| json!({
+                    "handle": item.handle, "last_sequence": item.last_sequence.to_string(),
+                    "lost": item.lost.to_string(),
+                }))?,
+            })
+        }
+        FrameKind::Find => {
+            let Find { cursor, limit, pattern } = Find::decode(frame)?;
+            json!({ "cursor": cursor.to_string(), "limit": limit, "pattern": pattern })
+        }
+        FrameKind::Names => {
+            let names = Names::decode(frame)?;
+            json!({
+                "next_cursor": names.next_cursor().unwrap_or(0).to_string(),
+                "items": list(names, |found| json!({
+                    "name": found.name, "type": found.data_type.to_string(),
+                    "access": access(found.access),
+                }))?,
+            })
+        }
+        FrameKind::InfoAnswer => {
+            let answer = InfoAnswer::decode(frame)?;
+            json!({
+                "first_index": answer.first_index(),
+                "items": list(answer, |item| item.map_or_else(fault, |at| info(&at)))?,
+            })
+        }
+        FrameKind::Why => json!({ "name": Why::decode(frame)?.name }),
+        FrameKind::WhyAnswer => json!({
+            "items": list(WhyAnswer::decode(frame)?, |step| json!({
+                "stage": step.stage.name(), "verdict": step.verdict.number(),
+                "sentence": step.sentence, "next": step.next,
+            }))?,
+        }),
+        FrameKind::Engine => {
+            decode_engine_request(frame)?;
+            json!({})
+        }
+        FrameKind::EngineAnswer => engine(&EngineInfo::decode(frame)?),
+        FrameKind::Fault => fault(FaultMessage::decode(frame)?.fault),
+        FrameKind::Provide => {
+            let provide = Provide::decode(frame)?;
+            json!({
+                "lease_ms": provide.lease().as_millis() as u64, "provider": provide.provider(),
+                "items": list(provide, |name| json!(String::from_utf8_lossy(name)))?,
+            })
+        }
+        FrameKind::Provided => {
+            let (lease, items) = decode_provided(frame)?;
+            let mut object = json!({ "lease_ms": lease.as_millis() as u64 });
+            if let (Json::Object(object), Json::Object(rest)) = (&mut object, opened(items)?) {
+                object.extend(rest);
+            }
+            object
+        }
+        FrameKind::ProviderRequest => {
+            let (first_ticket, handles) = decode_provider_request(frame)?;
+            json!({
+                "first_ticket": first_ticket.to_string(),
+                "items": list(handles, |handle| json!(handle))?,
+            })
+        }
+        FrameKind::ProviderAnswer => json!({
+            "items": list(ProviderAnswers::decode(frame)?, |answer| {
+                let mut item = match answer.outcome {
+                    ProviderOutcome::Applied(back) => json!({
+                        "outcome": "applied", "source_timestamp": back.source_timestamp.map(nanos),
+                        "quality": back.quality.map(Quality::to_bits), "value": back.value.map(hex),
+                    }),
+                    ProviderOutcome::Refused(at) => with("refused", fault(at)),
+                    ProviderOutcome::Unknown(at) => with("unknown", fault(at)),
+                };
+                item["ticket"] = json!(answer.ticket.to_string());
+                item
+            })?,
+        }),
+        _ => json!({ "payload": hex(frame.payload()) }),
+    })
+}
+
+fn list<T>(
+    items: impl Iterator<Item = Result<T, DecodeError>>,
+    to_json: impl Fn(T) -> Json,
+) -> Result<Vec<Json>, DecodeError> {
+    items.map(|item| item.map(&to_json)).collect()
+}
+
+fn hello(hello: &Hello) -> Json {
+    json!({
+        "version_min": hello.versions.min, "version_max": hello.versions.max,
+        "features": hello.features.to_bits().to_string(), "client_name": hello.client_name,
+        "program": hello.program, "user": hello.user, "pid": hello.pid,
+        "frame_max": hello.frame_max, "message_max": hello.message_max,
+        "window_records": hello.window_records, "window_bytes": hello.window_bytes,
+        "resume": hello.resume.map(|resume| json!({
+            "session": resume.session.to_string(), "epoch": resume.epoch.to_string(),
+        })),
+    })
+}
+
+fn welcome(welcome: &Welcome) -> Json {
+    json!({
+        "version": welcome.version, "features": welcome.features.to_bits().to_string(),
+        "epoch": welcome.epoch.to_string(), "engine_id": hex(&welcome.engine_id),
+        "session": welcome.session.to_string(), "resumed": welcome.resumed,
+        "frame_max": welcome.frame_max, "message_max": welcome.message_max,
+        "items_max": welcome.items_max, "write_credit_count": welcome.write_credit_count,
+        "write_credit_bytes": welcome.write_credit_bytes,
+        "keepalive_ms": welcome.keepalive.as_millis() as u64,
+        "deadline_ms": welcome.deadline.as_millis() as u64, "wall": nanos(welcome.wall),
+        "engine_name": welcome.engine_name, "engine_version": welcome.engine_version,
+    })
+}
+
+fn options(options: OpenOptions) -> Json {
+    json!({ "read": options.read, "describe": options.describe })
+}
+
+fn subscribe_terms(terms: SubscribeTerms) -> Json {
+    let SubscribeFlags { only_changes, own_suppressed, .. } = terms.flags;
+    let mut contract = json!({ "name": terms.contract.to_string() });
+    match terms.contract {
+        Contract::Last(elements) | Contract::First(elements) => {
+            contract["elements"] = json!(elements);
+        }
+        Contract::All { elements, bytes } => {
+            contract["elements"] = json!(elements);
+            contract["bytes"] = json!(bytes);
+        }
+        Contract::Sampled(period) => contract["period_ns"] = json!(period.as_nanos().to_string()),
+        _ => {}
+    }
+    json!({
+        "subscription": terms.subscription, "contract": contract, "only_changes": only_changes,
+        "own_suppressed": own_suppressed,
+    })
+}
+
+fn opened(items: Opened<'_>) -> Result<Json, DecodeError> {
+    Ok(json!({
+        "options": options(items.options()), "first_index": items.first_index(),
+        "items": list(items, |item| item.map_or_else(fault, |at| variable(&at)))?,
+    }))
+}
+
+fn variable(item: &OpenedVariable<'_>) -> Json {
+    json!({
+        "handle": item.handle, "type": item.data_type.to_string(), "access": access(item.access),
+        "reading": item.reading.as_ref().map(record),
+        "properties": item.properties.as_ref().map(properties),
+    })
+}
+
+fn record(record: &UpdateRecord<'_>) -> Json {
+    json!({
+        "handle": record.handle, "sequence": record.sequence.to_string(),
+        "engine_timestamp": nanos(record.engine_timestamp),
+        "source_timestamp": nanos(record.source_timestamp),
+        "quality": record.quality.to_bits(), "own": record.own, "value": record.value.map(hex),
+    })
+}
+
+fn write(write: WriteRecord<'_>) -> Json {
+    let WriteOptions { source_timestamp, quality, raw, cell_only, try_only, .. } = write.options;
+    json!({
+        "write": write.write.to_string(), "handle": write.handle,
+        "source_timestamp": source_timestamp.map(nanos), "quality": quality.map(Quality::to_bits),
+        "raw": raw, "cell_only": cell_only, "try_only": try_only, "value": hex(write.value),
+    })
+}
+
+fn answer((write, outcome): (u64, WriteOutcome<'_>)) -> Json {
+    let mut item = match outcome {
+        WriteOutcome::Applied { sequence } => {
+            json!({ "outcome": "applied", "sequence": sequence.to_string() })
+        }
+        WriteOutcome::Unchanged { sequence } => {
+            json!({ "outcome": "unchanged", "sequence": sequence.to_string() })
+        }
+        WriteOutcome::Superseded => json!({ "outcome": "superseded" }),
+        WriteOutcome::Refused(at) => with("refused", fault(at)),
+        WriteOutcome::WouldBlock => json!({ "outcome": "would-block" }),
+        WriteOutcome::Unknown(at) => with("unknown", fault(at)),
+    };
+    item["write"] = json!(write.to_string());
+    item
+}
+
+fn with(outcome: &str, mut item: Json) -> Json {
+    item["outcome"] = json!(outcome);
+    item
+}
+
+fn info(info: &VariableInfo) -> Json {
+    let upstream = &info.upstream;
+    let subscriptions = info.subscriptions.iter().map(|subscription| {
+        let ledger = &subscription.ledger;
+        json!({
+            "terms": subscribe_terms(subscription.terms), "written": ledger.written.to_string(),
+            "filtered": ledger.filtered.to_string(), "coalesced": ledger.coalesced.to_string(),
+            "dropped_queue": ledger.dropped_queue.to_string(),
+            "dropped_overrun": ledger.dropped_overrun.to_string(),
+            "dropped_disconnect": ledger.dropped_disconnect.to_string(),
+            "waiting": ledger.waiting.to_string(),
+            "sent_unconfirmed": ledger.sent_unconfirmed.to_string(),
+            "received": ledger.received.to_string(),
+        })
+    });
+    json!({
+        "name": info.name, "properties": properties(&info.properties),
+        "sequence": info.sequence.to_string(), "engine_timestamp": nanos(info.engine_timestamp),
+        "upstream": {
+            "offered": upstream.offered.to_string(), "written": upstream.written.to_string(),
+            "unchanged": upstream.unchanged.to_string(),
+            "superseded": upstream.superseded.to_string(), "refused": upstream.refused.to_string(),
+            "unknown": upstream.unknown.to_string(),
+            "fifo_overflow": upstream.fifo_overflow.to_string(),
+            "upstream_lost": upstream.upstream_lost.to_string(),
+        },
+        "subscribers": info.subscribers.to_string(), "last_writer": info.last_writer,
+        "source_state": info.source_state, "subscriptions": subscriptions.collect::<Vec<_>>(),
+    })
+}
+
+fn engine(info: &EngineInfo) -> Json {
+    let libraries = info.libraries.iter().map(|library| {
+        json!({
+            "name": library.name, "state": library.state,
+            "variables": library.variables.to_string(), "description": library.description,
+        })
+    });
+    json!({
+        "name": info.name, "version": info.version, "epoch": info.epoch.to_string(),
+        "uptime_ns": info.uptime.as_nanos().to_string(), "pid": info.pid,
+        "variables": info.variables.to_string(), "sessions": info.sessions.to_string(),
+        "host": info.host, "started": nanos(info.started),
+        "libraries": libraries.collect::<Vec<_>>(),
+    })
+}
+
+/// The properties by which a reader of the vectors can tell that the block was understood.
+fn properties(properties: &Properties) -> Json {
+    json!({
+        "type": properties.data_type.to_string(), "description": properties.description,
+        "units": properties.units, "range": properties.range.map(|(low, high)| [low, high]),
+        "access": access(properties.access),
+    })
+}
+
+fn fault(fault: FaultRef<'_>) -> Json {
+    json!({ "code": fault.code.name(), "sentence": fault.sentence })
+}
+
+fn access(access: Access) -> &'static str {
+    match access {
+        Access::ReadWrite => "read-write",
+        Access::ReadOnly => "read-only",
+        Access::WriteOnly => "write-only",
+    }
+}
+
+fn nanos(time: Timestamp) -> String {
+    time.as_nanos().to_string()
+}
+
+/// Bytes in lower-case hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

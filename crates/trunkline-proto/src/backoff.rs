@@ -1,0 +1,119 @@
+//! When to dial again after a connection failed.
+
+use std::time::Duration;
+
+use trunkline_types::time::duration_nanos;
+
+/// Exponential back-off with full jitter on every attempt, the first one included (F3): the wait is
+/// uniform between nothing and a ceiling that doubles from attempt to attempt.
+///
+/// Full jitter spreads the clients of a restarted engine over the whole interval, so that none of
+/// them arrives in a wave.
+#[derive(Clone, Debug)]
+pub struct Backoff {
+    base: Duration,
+    cap: Duration,
+    attempts: u32,
+}
+
+impl Backoff {
+    /// Ceiling of the first wait.
+    pub const BASE: Duration = Duration::from_millis(100);
+    /// Ceiling of any wait.
+    pub const CAP: Duration = Duration::from_secs(10);
+
+    /// A back-off whose first wait is below `base` and whose longest is below `cap`.
+    pub const fn new(base: Duration, cap: Duration) -> Self {
+        Self {
+            base,
+            cap,
+            attempts: 0,
+        }
+    }
+
+    /// How long to wait before the next attempt: `retry_after` as the engine asked, and the jitter
+    /// on top, so that clients told the same time do not return together. `random` is any uniformly
+    /// random number, from the caller because this crate has no source of its own.
+    pub fn next(&mut self, random: u64, retry_after: Option<Duration>) -> Duration {
+        let jitter = Duration::from_nanos(scale(random, duration_nanos(self.ceiling())));
+        self.attempts = self.attempts.saturating_add(1);
+        retry_after.unwrap_or(Duration::ZERO).saturating_add(jitter)
+    }
+
+    /// The connection is up: the next failure starts from the first ceiling again.
+    pub fn reset(&mut self) {
+        self.attempts = 0;
+    }
+
+    /// Attempts since the last [`reset`](Self::reset).
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// The ceiling of the next wait.
+    pub fn ceiling(&self) -> Duration {
+        let factor = 1u32.checked_shl(self.attempts).unwrap_or(u32::MAX);
+        self.base.saturating_mul(factor).min(self.cap)
+    }
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::new(Self::BASE, Self::CAP)
+    }
+}
+
+/// `random` of the whole u64 range, mapped to `0..ceiling` without a modulo's bias.
+fn scale(random: u64, ceiling: u64) -> u64 {
+    (u128::from(random).wrapping_mul(u128::from(ceiling)) >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_wait_is_jittered_the_first_one_included() {
+        let mut sut = Backoff::default();
+        assert_eq!(sut.next(0, None), Duration::ZERO);
+        let mut sut = Backoff::default();
+        assert!(sut.next(u64::MAX, None) < Backoff::BASE);
+        assert!(sut.next(u64::MAX / 2, None) <= Backoff::BASE);
+    }
+
+    #[test]
+    fn the_ceiling_doubles_up_to_the_cap() {
+        let mut sut = Backoff::default();
+        let mut ceilings = Vec::new();
+        for _ in 0..9 {
+            ceilings.push(sut.ceiling().as_millis());
+            sut.next(1, None);
+        }
+        assert_eq!(
+            ceilings,
+            [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]
+        );
+        for _ in 0..100 {
+            sut.next(1, None);
+        }
+        assert_eq!(sut.ceiling(), Backoff::CAP);
+    }
+
+    #[test]
+    fn the_engines_wish_is_waited_for_and_jittered() {
+        let mut sut = Backoff::default();
+        let asked = Duration::from_secs(2);
+        let wait = sut.next(u64::MAX, Some(asked));
+        assert!(wait >= asked && wait < asked + Backoff::BASE);
+    }
+
+    #[test]
+    fn a_connection_resets_it() {
+        let mut sut = Backoff::default();
+        sut.next(7, None);
+        sut.next(7, None);
+        assert_eq!(sut.attempts(), 2);
+        sut.reset();
+        assert_eq!(sut.ceiling(), Backoff::BASE);
+    }
+}

@@ -1,0 +1,234 @@
+//! What every decoder is made of: a checked cursor over a payload, and iterators over its items.
+//!
+//! Nothing here allocates. A list's `count` is held against the bytes present before its first item is
+//! read, and bytes that follow the last item are an error (F13, F16).
+
+use trunkline_types::wire::{self, Reader};
+
+use crate::limits::SENTENCE_BYTES_MAX;
+use crate::{FaultCode, FaultRef, Frame, FrameKind};
+
+/// A frame's payload is not what its kind says. The peer's program is at fault; the connection is closed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{kind} frame, {cause}")]
+pub struct DecodeError {
+    /// The kind of the frame.
+    pub kind: FrameKind,
+    /// What is wrong; offsets count from the start of the payload.
+    pub cause: wire::DecodeError,
+}
+
+/// A cursor over the payload of a frame. A failed read ends the decoding of the frame.
+#[derive(Clone, Debug)]
+pub struct Payload<'a> {
+    kind: FrameKind,
+    reader: Reader<'a>,
+}
+
+/// Iterates over the items of a payload: the part that all lists share.
+#[derive(Clone, Debug)]
+pub(crate) struct Items<'a> {
+    payload: Payload<'a>,
+    left: u32,
+    ended: bool,
+}
+
+/// Reads forwarded to the reader, with the kind of the frame added to the error.
+macro_rules! forward {
+    ($($name:ident -> $ty:ty),+) => {
+        $(#[inline]
+        pub(crate) fn $name(&mut self) -> Result<$ty, DecodeError> {
+            let kind = self.kind;
+            self.reader.$name().map_err(|cause| DecodeError { kind, cause })
+        })+
+    };
+}
+
+impl<'a> Payload<'a> {
+    /// The payload of a frame that must be of this kind.
+    pub(crate) fn of(frame: &Frame<'a>, kind: FrameKind) -> Result<Self, DecodeError> {
+        let payload = Self {
+            kind,
+            reader: Reader::new(frame.payload()),
+        };
+        if frame.header().kind == kind.number() {
+            Ok(payload)
+        } else {
+            Err(payload.unexpected("a frame of this kind", u64::from(frame.header().kind)))
+        }
+    }
+
+    /// The fields of a frame's extension block.
+    pub fn of_extension(frame: &Frame<'a>, kind: FrameKind) -> Self {
+        Self {
+            kind,
+            reader: Reader::new(frame.extension()),
+        }
+    }
+
+    forward!(u8 -> u8, u16 -> u16, u32 -> u32, u64 -> u64, i64 -> i64, varint -> u64, zigzag -> i64);
+
+    /// Runs a decoder of `trunkline-types` at this position.
+    pub(crate) fn read<T>(
+        &mut self,
+        read: impl FnOnce(&mut Reader<'a>) -> Result<T, wire::DecodeError>,
+    ) -> Result<T, DecodeError> {
+        let kind = self.kind;
+        read(&mut self.reader).map_err(|cause| DecodeError { kind, cause })
+    }
+
+    /// A varint that must fit u32.
+    pub(crate) fn varint_u32(&mut self, what: &'static str) -> Result<u32, DecodeError> {
+        let offset = self.reader.offset();
+        let length = self.varint()?;
+        u32::try_from(length).map_err(|_| {
+            let max = u64::from(u32::MAX);
+            self.error(wire::DecodeError::TooLong {
+                offset,
+                what,
+                length,
+                max,
+            })
+        })
+    }
+
+    /// A handle, coded as the difference to the one before.
+    #[inline]
+    pub(crate) fn handle(&mut self, previous: u32) -> Result<u32, DecodeError> {
+        let delta = self.zigzag()?;
+        i64::from(previous)
+            .checked_add(delta)
+            .and_then(|handle| u32::try_from(handle).ok())
+            .ok_or_else(|| self.unexpected("a handle within 32 bits", delta as u64))
+    }
+
+    /// A varint length and that many bytes.
+    #[inline]
+    pub(crate) fn prefixed(&mut self, what: &'static str) -> Result<&'a [u8], DecodeError> {
+        let kind = self.kind;
+        self.reader
+            .prefixed(what, usize::MAX)
+            .map_err(|cause| DecodeError { kind, cause })
+    }
+
+    /// Text of at most `max` bytes.
+    pub(crate) fn text(&mut self, max: usize) -> Result<&'a str, DecodeError> {
+        self.read(|reader| reader.str(max))
+    }
+
+    /// A fault's code and sentence; 0 is no fault.
+    pub(crate) fn fault(&mut self) -> Result<FaultRef<'a>, DecodeError> {
+        match self.status()? {
+            Some(code) => self.fault_sentence(code),
+            None => Err(self.unexpected("a fault code", 0)),
+        }
+    }
+
+    /// A status: `None` for success, else the code of the fault whose sentence follows.
+    pub(crate) fn status(&mut self) -> Result<Option<FaultCode>, DecodeError> {
+        let status = self.varint()?;
+        let Ok(number) = u16::try_from(status) else {
+            return Err(self.unexpected("a status within 16 bits", status));
+        };
+        Ok((number != 0).then(|| FaultCode::from_number(number)))
+    }
+
+    /// The sentence of a fault.
+    pub(crate) fn fault_sentence(&mut self, code: FaultCode) -> Result<FaultRef<'a>, DecodeError> {
+        Ok(FaultRef {
+            code,
+            sentence: self.text(SENTENCE_BYTES_MAX)?,
+        })
+    }
+
+    /// What is left, of which nothing is read yet.
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
+        self.reader.rest()
+    }
+
+    /// Whether everything was read.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.reader.is_empty()
+    }
+
+    /// A payload of the next `length` bytes.
+    pub(crate) fn sub(&mut self, length: usize) -> Result<Payload<'a>, DecodeError> {
+        let kind = self.kind;
+        self.read(|reader| reader.sub(length))
+            .map(|reader| Payload { kind, reader })
+    }
+
+    /// Checks that everything was read.
+    pub(crate) fn finish(&self) -> Result<(), DecodeError> {
+        self.reader.finish().map_err(|cause| self.error(cause))
+    }
+
+    /// The error that something else was found here.
+    #[cold]
+    pub(crate) fn unexpected(&self, expected: &'static str, found: u64) -> DecodeError {
+        let offset = self.reader.offset();
+        self.error(wire::DecodeError::Unexpected {
+            offset,
+            expected,
+            found,
+        })
+    }
+
+    #[cold]
+    pub(crate) fn error(&self, cause: wire::DecodeError) -> DecodeError {
+        DecodeError {
+            kind: self.kind,
+            cause,
+        }
+    }
+}
+
+impl<'a> Items<'a> {
+    /// The rest of `payload` as `count` items of at least `item_bytes` each.
+    pub(crate) fn new(
+        payload: Payload<'a>,
+        count: u32,
+        item_bytes: usize,
+    ) -> Result<Self, DecodeError> {
+        let needed = u64::from(count).saturating_mul(item_bytes as u64);
+        let present = payload.reader.remaining();
+        if needed > present as u64 {
+            let offset = payload.reader.offset();
+            return Err(payload.error(wire::DecodeError::Truncated {
+                offset,
+                needed,
+                present,
+            }));
+        }
+        Ok(Self {
+            payload,
+            left: count,
+            ended: false,
+        })
+    }
+
+    /// Items that were not read yet.
+    pub(crate) fn left(&self) -> u32 {
+        if self.ended { 0 } else { self.left }
+    }
+
+    /// Reads one item; after the last one checks that nothing follows. Ends after an error.
+    #[inline]
+    pub(crate) fn next_with<T>(
+        &mut self,
+        read: impl FnOnce(&mut Payload<'a>) -> Result<T, DecodeError>,
+    ) -> Option<Result<T, DecodeError>> {
+        if self.ended {
+            return None;
+        }
+        let result = if self.left == 0 {
+            self.ended = true;
+            self.payload.finish().err().map(Err)?
+        } else {
+            self.left = self.left.wrapping_sub(1);
+            read(&mut self.payload)
+        };
+        self.ended |= result.is_err();
+        Some(result)
+    }
+}

@@ -1,0 +1,187 @@
+//! Why a request, or one item of it, was refused.
+
+use std::fmt;
+
+macro_rules! fault_codes {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $number:literal, $name:literal;)+) => {
+        /// The number of a fault. Numbers that this version does not know are kept: the sentence
+        /// that comes with them still says what is wrong.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[non_exhaustive]
+        pub enum FaultCode {
+            $($(#[doc = $doc])+ $variant,)+
+            /// A number from a newer version.
+            Unknown(u16),
+        }
+
+        impl FaultCode {
+            /// Every code this version knows, in ascending order of its number.
+            pub const ALL: &[FaultCode] = &[$(FaultCode::$variant,)+];
+
+            /// The code with this number.
+            pub const fn from_number(number: u16) -> Self {
+                match number {
+                    $($number => FaultCode::$variant,)+
+                    other => FaultCode::Unknown(other),
+                }
+            }
+
+            /// The number on the wire; 0 is never a fault.
+            pub const fn number(self) -> u16 {
+                match self {
+                    $(FaultCode::$variant => $number,)+
+                    FaultCode::Unknown(number) => number,
+                }
+            }
+
+            /// The name that programs and scripts match on.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(FaultCode::$variant => $name,)+
+                    FaultCode::Unknown(_) => "unknown-fault",
+                }
+            }
+
+            /// What it means, who is at fault and what to do next: used where no sentence about
+            /// the very case came with it.
+            pub fn meaning(self) -> &'static str {
+                match self {
+                    $(FaultCode::$variant => concat!($($doc),+).trim_start(),)+
+                    FaultCode::Unknown(_) =>
+                        "The peer is newer and gave a reason this version has no words for; update this program.",
+                }
+            }
+        }
+    };
+}
+
+fault_codes! {
+    /// No variable has this name; check its spelling with `trunkline find`.
+    UnknownName = 1, "unknown-name";
+    /// The text is not a legal name; the sentence says which rule it breaks.
+    BadName = 2, "bad-name";
+    /// The text is not a legal pattern; the sentence says which rule it breaks.
+    BadPattern = 3, "bad-pattern";
+    /// The variable can only be written; its access type forbids reading.
+    NotReadable = 4, "not-readable";
+    /// The variable can only be read; its access type forbids writing, only its source writes it.
+    NotWritable = 5, "not-writable";
+    /// The caller has no right to do this; ask who administers the engine.
+    Denied = 6, "denied";
+    /// The value is not of the variable's type; the caller must send one that is.
+    WrongType = 7, "wrong-type";
+    /// The value is outside the variable's range; the caller must send one inside it.
+    OutOfRange = 8, "out-of-range";
+    /// The value's bytes are not a legal value of the variable's type; the caller is at fault.
+    InvalidValue = 9, "invalid-value";
+    /// The value or request is longer than a declared limit; the sentence names the limit.
+    TooLarge = 10, "too-large";
+    /// A limit of the engine or session is reached; close something or raise the limit.
+    LimitReached = 11, "limit-reached";
+    /// The variable's library is stopped; start it, then try again.
+    LibraryStopped = 12, "library-stopped";
+    /// The variable was removed, or replaced by one of another type; open it again by name.
+    Gone = 13, "gone";
+    /// The handle was never opened on this connection or is of an earlier epoch; open it by name.
+    UnknownHandle = 14, "unknown-handle";
+    /// No subscription of this session has this number; the client is at fault.
+    UnknownSubscription = 15, "unknown-subscription";
+    /// A newer value is there already: the sample was kept for history only.
+    Late = 16, "late";
+    /// The variable's provider is gone; nothing can be written until it is back.
+    ProviderGone = 17, "provider-gone";
+    /// The variable's provider refused; the sentence is the provider's.
+    ProviderRefused = 18, "provider-refused";
+    /// Nobody answered in time; whether the write was carried out is not known.
+    TimedOut = 19, "timed-out";
+    /// A subscriber's buffer is full and the owner lets writers wait; try again.
+    WouldBlock = 20, "would-block";
+    /// The variable is not at the position the writer expected; read it again, then decide.
+    Conflict = 21, "conflict";
+    /// Another writer holds the variable; the sentence names it.
+    Leased = 22, "leased";
+    /// The subscription's bound was reached before it was read; open it again from its position.
+    Overrun = 23, "overrun";
+    /// The position is of another epoch: the engine was restarted; start from the current value.
+    EpochChanged = 24, "epoch-changed";
+    /// The request makes no sense; the peer that sent it is at fault.
+    BadRequest = 25, "bad-request";
+    /// The engine cannot do this, or the feature was not agreed in the hello.
+    NotSupported = 26, "not-supported";
+    /// The versions of the two programs do not work together; update the older one.
+    VersionMismatch = 27, "version-mismatch";
+    /// The engine has no room for another connection now; come back after the time it names.
+    Overloaded = 28, "overloaded";
+    /// The engine is being stopped; it may be back soon.
+    ShuttingDown = 29, "shutting-down";
+    /// The peer was silent past the deadline: its machine, its program or the network stalled.
+    PeerSilent = 30, "peer-silent";
+    /// The peer sent bytes that are not the protocol; its program is at fault.
+    Malformed = 31, "malformed";
+    /// A fault of the engine's own; report it with the sentence.
+    Internal = 32, "internal";
+}
+
+/// A fault with the sentence about its very case.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{sentence}")]
+pub struct Fault {
+    /// What programs match on.
+    pub code: FaultCode,
+    /// What people read: who is at fault and what to do next.
+    pub sentence: String,
+}
+
+/// A fault as it stands in a received frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FaultRef<'a> {
+    /// What programs match on.
+    pub code: FaultCode,
+    /// What people read; may be empty, see [`FaultRef::to_fault`].
+    pub sentence: &'a str,
+}
+
+impl Fault {
+    /// A fault with its sentence.
+    pub fn new(code: FaultCode, sentence: impl Into<String>) -> Self {
+        Self {
+            code,
+            sentence: sentence.into(),
+        }
+    }
+
+    /// The borrowed form, for encoding.
+    pub fn as_ref(&self) -> FaultRef<'_> {
+        FaultRef {
+            code: self.code,
+            sentence: &self.sentence,
+        }
+    }
+}
+
+impl From<FaultCode> for Fault {
+    /// The fault with the code's general sentence.
+    fn from(code: FaultCode) -> Self {
+        Self::new(code, code.meaning())
+    }
+}
+
+impl FaultRef<'_> {
+    /// The owned form; an empty sentence becomes the code's general one.
+    pub fn to_fault(self) -> Fault {
+        if self.sentence.is_empty() {
+            self.code.into()
+        } else {
+            Fault::new(self.code, self.sentence)
+        }
+    }
+}
+
+impl fmt::Display for FaultCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FaultCode::Unknown(number) => write!(f, "fault-{number}"),
+            known => f.write_str(known.name()),
+        }
+    }
+}

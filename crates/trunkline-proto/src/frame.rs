@@ -1,0 +1,274 @@
+//! The header of every frame, a received frame, and writing one.
+//!
+//! ```text
+//!  0        4    5     6         8          12         16
+//! +--------+----+-----+---------+----------+----------+------------------+
+//! | length |kind|flags| reserved| request  | count    | payload ...      |
+//! |  u32   | u8 | u8  |   u16   |   u32    |   u32    | `length` bytes   |
+//! +--------+----+-----+---------+----------+----------+------------------+
+//!
+//! payload, with the flag EXT:
+//! +--------------------------------+-----------------------+------------------+
+//! | what the kind says             | extension: fields     | its length  u32  |
+//! +--------------------------------+-----------------------+------------------+
+//! ```
+//!
+//! All numbers are little-endian. `length` counts the bytes after the header. `request` joins an answer
+//! to its request; in UPDATES, LOST and ENDED it is the subscription. `count` is the number of items of
+//! a list, and 0 in frames that are none. Extension fields are `varint id, varint length, bytes`;
+//! unknown ones are skipped. Without EXT nothing may follow what the kind says.
+
+use crate::FrameKind;
+use crate::frame_buffer::FrameError;
+
+/// Bytes of the header.
+pub const HEADER_BYTES: usize = 16;
+const LENGTH: usize = 0;
+const KIND: usize = 4;
+const FLAGS: usize = 5;
+const REQUEST: usize = 8;
+const COUNT: usize = 12;
+
+/// Flag: further frames of this request or answer follow.
+pub const MORE: u8 = 1;
+/// Flag: the payload ends with an extension block.
+pub const EXT: u8 = 2;
+
+/// Bytes of the length at the end of an extension block.
+const EXT_LENGTH_BYTES: usize = 4;
+
+/// The fields of a frame header, as drawn in the [module](self).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FrameHeader {
+    /// Bytes after the header.
+    pub length: u32,
+    /// A [`FrameKind`]'s number, or one this version does not know.
+    pub kind: u8,
+    /// [`MORE`], [`EXT`]; other bits are ignored.
+    pub flags: u8,
+    /// The request, or the subscription.
+    pub request: u32,
+    /// Items in the payload.
+    pub count: u32,
+}
+
+/// A complete frame that was received; its bytes stand in the frame buffer or the input.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    header: FrameHeader,
+    payload: &'a [u8],
+    extension: &'a [u8],
+}
+
+impl FrameHeader {
+    /// The header in these bytes; every 16 bytes are one.
+    pub fn from_bytes(bytes: &[u8; HEADER_BYTES]) -> Self {
+        let [
+            l0,
+            l1,
+            l2,
+            l3,
+            kind,
+            flags,
+            _,
+            _,
+            r0,
+            r1,
+            r2,
+            r3,
+            c0,
+            c1,
+            c2,
+            c3,
+        ] = *bytes;
+        Self {
+            length: u32::from_le_bytes([l0, l1, l2, l3]),
+            kind,
+            flags,
+            request: u32::from_le_bytes([r0, r1, r2, r3]),
+            count: u32::from_le_bytes([c0, c1, c2, c3]),
+        }
+    }
+
+    /// The bytes of this header.
+    pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        let mut put = |offset: usize, field: &[u8]| {
+            for (slot, byte) in bytes.iter_mut().skip(offset).zip(field) {
+                *slot = *byte;
+            }
+        };
+        put(LENGTH, &self.length.to_le_bytes());
+        put(KIND, &[self.kind]);
+        put(FLAGS, &[self.flags]);
+        put(REQUEST, &self.request.to_le_bytes());
+        put(COUNT, &self.count.to_le_bytes());
+        bytes
+    }
+}
+
+impl<'a> Frame<'a> {
+    /// The frame of this header and payload.
+    ///
+    /// # Errors
+    /// [`FrameError::Extension`] when EXT is set but the payload does not end with a block.
+    pub fn new(header: FrameHeader, payload: &'a [u8]) -> Result<Self, FrameError> {
+        if header.flags & EXT == 0 {
+            return Ok(Self {
+                header,
+                payload,
+                extension: &[],
+            });
+        }
+        let error = FrameError::Extension { kind: header.kind };
+        let (rest, length) = payload
+            .split_last_chunk::<EXT_LENGTH_BYTES>()
+            .ok_or(error.clone())?;
+        let length = u32::from_le_bytes(*length) as usize;
+        let split = rest.len().checked_sub(length).ok_or(error.clone())?;
+        let (payload, extension) = rest.split_at_checked(split).ok_or(error)?;
+        Ok(Self {
+            header,
+            payload,
+            extension,
+        })
+    }
+
+    /// Takes the first frame off `bytes` without any limit: for tests and tools that hold whole frames.
+    /// Connections use a [`FrameBuffer`](crate::FrameBuffer). `None` when no complete frame is there.
+    ///
+    /// # Errors
+    /// As [`Frame::new`].
+    pub fn take_from(bytes: &mut &'a [u8]) -> Result<Option<Self>, FrameError> {
+        let Some((head, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
+            return Ok(None);
+        };
+        let header = FrameHeader::from_bytes(head);
+        let Some((payload, rest)) = rest.split_at_checked(header.length as usize) else {
+            return Ok(None);
+        };
+        *bytes = rest;
+        Frame::new(header, payload).map(Some)
+    }
+
+    /// What it is; `None` when this version does not know the kind: skip the frame (B-51).
+    pub fn kind(&self) -> Option<FrameKind> {
+        FrameKind::from_number(self.header.kind)
+    }
+
+    /// The request it belongs to; in UPDATES, LOST and ENDED the subscription.
+    pub fn request(&self) -> u32 {
+        self.header.request
+    }
+
+    /// Items in the payload, as the peer claims; decoders hold it against the bytes.
+    pub fn count(&self) -> u32 {
+        self.header.count
+    }
+
+    /// Whether further frames of this request or answer follow.
+    pub fn has_more(&self) -> bool {
+        self.header.flags & MORE != 0
+    }
+
+    /// The header.
+    pub fn header(&self) -> FrameHeader {
+        self.header
+    }
+
+    /// The payload without the extension.
+    pub fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
+    /// The fields of the extension; empty when there is none.
+    pub fn extension(&self) -> &'a [u8] {
+        self.extension
+    }
+}
+
+/// Writes one frame at the end of a buffer: the header is reserved first and filled in at the end.
+///
+/// The buffer's earlier content stays. One that is dropped without [`finish`](Self::finish) or
+/// [`abandon`](Self::abandon) leaves a frame of length 0 and garbage behind it.
+#[derive(Debug)]
+#[must_use = "a frame is complete only when it is finished"]
+pub struct FrameWriter<'a> {
+    out: &'a mut Vec<u8>,
+    start: usize,
+    kind: FrameKind,
+    request: u32,
+    count: u32,
+}
+
+impl<'a> FrameWriter<'a> {
+    /// Begins a frame at the end of `out`.
+    pub fn begin(out: &'a mut Vec<u8>, kind: FrameKind, request: u32) -> Self {
+        let start = out.len();
+        out.extend_from_slice(&[0; HEADER_BYTES]);
+        Self {
+            out,
+            start,
+            kind,
+            request,
+            count: 0,
+        }
+    }
+
+    /// Where the payload is appended.
+    pub fn payload(&mut self) -> &mut Vec<u8> {
+        self.out
+    }
+
+    /// Counts one item.
+    pub fn count_item(&mut self) {
+        self.count = self.count.saturating_add(1);
+    }
+
+    /// Items so far.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Bytes of the frame so far, header included.
+    pub fn len_bytes(&self) -> usize {
+        self.out.len().saturating_sub(self.start)
+    }
+
+    /// Completes the frame; `more`: further frames of the same request or answer follow. A frame is
+    /// below 4 GiB; one over the connection's `frame_max` is cut by
+    /// [`part::split_oversized`](crate::part::split_oversized).
+    pub fn finish(self, more: bool) {
+        let flags = if more { MORE } else { 0 };
+        self.fill_header(flags);
+    }
+
+    /// Completes the frame with an extension block of these fields.
+    pub fn finish_with_extension(self, more: bool, fields: &[u8]) {
+        self.out.extend_from_slice(fields);
+        let length = u32::try_from(fields.len()).unwrap_or(u32::MAX);
+        self.out.extend_from_slice(&length.to_le_bytes());
+        let flags = if more { MORE | EXT } else { EXT };
+        self.fill_header(flags);
+    }
+
+    /// Takes the frame back, as if it had not been begun.
+    pub fn abandon(self) {
+        self.out.truncate(self.start);
+    }
+
+    fn fill_header(self, flags: u8) {
+        let length = self.len_bytes().saturating_sub(HEADER_BYTES);
+        let header = FrameHeader {
+            length: u32::try_from(length).unwrap_or(u32::MAX),
+            kind: self.kind.number(),
+            flags,
+            request: self.request,
+            count: self.count,
+        };
+        let end = self.start.saturating_add(HEADER_BYTES);
+        if let Some(slot) = self.out.get_mut(self.start..end) {
+            slot.copy_from_slice(&header.to_bytes());
+        }
+    }
+}

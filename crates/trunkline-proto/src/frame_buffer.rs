@@ -1,0 +1,298 @@
+//! Bytes in, frames out, under limits that are checked before anything is buffered.
+
+use std::time::Duration;
+
+use trunkline_types::Tick;
+
+use crate::FrameKind;
+use crate::frame::{Frame, FrameHeader, HEADER_BYTES};
+use crate::limits::{
+    FRAME_DEADLINE, FRAME_MAX_DEFAULT, HELLO_DEADLINE, HELLO_FRAME_MAX, MESSAGE_MAX_DEFAULT,
+};
+
+/// What a frame buffer accepts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FrameLimits {
+    /// Longest payload of one frame.
+    pub frame_max: u32,
+    /// Longest payload of a message in parts, all parts together.
+    pub message_max: u32,
+    /// Time from the first byte of a frame to its last (slow-loris).
+    pub frame_deadline: Duration,
+    /// Before the hello is done: only its frames are accepted.
+    pub hello: bool,
+}
+
+/// The bytes are no frame that may come now. The connection is closed: nothing after them can be read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// The first bytes of the connection are not a hello.
+    #[error("the first bytes are no hello but \"{}\"", first_bytes.escape_ascii())]
+    NotTrunkline {
+        /// Those bytes.
+        first_bytes: [u8; HEADER_BYTES],
+    },
+    /// A frame is longer than agreed.
+    #[error("a frame of kind {kind} announces {length} bytes where at most {max} are agreed")]
+    TooLong {
+        /// The number of its kind.
+        kind: u8,
+        /// What its header says.
+        length: u32,
+        /// What is agreed.
+        max: u32,
+    },
+    /// The parts of a message are longer than agreed.
+    #[error("the parts of a message exceed {max} bytes")]
+    MessageTooLong {
+        /// What is agreed.
+        max: u32,
+    },
+    /// The flag EXT is set, but the payload does not end with an extension block.
+    #[error("a frame of kind {kind} announces an extension block that is not there")]
+    Extension {
+        /// The number of its kind.
+        kind: u8,
+    },
+    /// A frame did not arrive completely in time.
+    #[error("a frame was not complete within {} ms", deadline.as_millis())]
+    Slow {
+        /// The time it had.
+        deadline: Duration,
+    },
+}
+
+/// Cuts the incoming bytes into frames.
+///
+/// Frames that are whole in the input are handed out from there without a copy; only the incomplete
+/// rest is kept. Memory grows with the bytes that have arrived, never with what a header announces.
+///
+/// ```
+/// # use trunkline_proto::{FrameBuffer, FrameLimits, message::why::Why};
+/// # use trunkline_types::Tick;
+/// # let (now, mut bytes) = (Tick::ZERO, Vec::new());
+/// # Why { name: "plant/level" }.encode(7, &mut bytes);
+/// # Why { name: "plant/flow" }.encode(9, &mut bytes);
+/// let mut frames = FrameBuffer::new(FrameLimits::default());
+/// let mut input = bytes.as_slice();
+/// let mut received = Vec::new();
+/// while let Some(frame) = frames.next_frame(now, &mut input).unwrap() {
+///     received.push(frame.request());
+/// }
+/// assert_eq!(received, [7, 9]);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct FrameBuffer {
+    limits: FrameLimits,
+    /// An incomplete frame, header first; or the frame handed out last, when `spent`.
+    pending: Vec<u8>,
+    /// The parts of a message whose last frame has not come yet.
+    parts: Vec<u8>,
+    /// `pending` (and `parts`) hold what was handed out last.
+    spent: bool,
+    started_at: Option<Tick>,
+}
+
+/// Where the payload of a complete frame stands.
+enum Place<'i> {
+    Input(&'i [u8]),
+    Pending,
+}
+
+impl FrameLimits {
+    /// Before the hello is done.
+    pub const HELLO: FrameLimits = FrameLimits {
+        frame_max: HELLO_FRAME_MAX,
+        message_max: HELLO_FRAME_MAX,
+        frame_deadline: HELLO_DEADLINE,
+        hello: true,
+    };
+}
+
+impl Default for FrameLimits {
+    /// After the hello, when nothing else was agreed.
+    fn default() -> Self {
+        Self {
+            frame_max: FRAME_MAX_DEFAULT,
+            message_max: MESSAGE_MAX_DEFAULT,
+            frame_deadline: FRAME_DEADLINE,
+            hello: false,
+        }
+    }
+}
+
+impl FrameBuffer {
+    /// An empty buffer.
+    pub fn new(limits: FrameLimits) -> Self {
+        Self {
+            limits,
+            ..Self::default()
+        }
+    }
+
+    /// Changes the limits from the next frame on.
+    pub fn set_limits(&mut self, limits: FrameLimits) {
+        self.limits = limits;
+    }
+
+    /// Forgets everything, for the next connection.
+    pub fn reset(&mut self, limits: FrameLimits) {
+        *self = Self::new(limits);
+    }
+
+    /// The next complete frame; `None` when all of `input` is taken and none is complete. The parts of
+    /// a message are joined here: PART frames are never handed out.
+    ///
+    /// The limits may be changed between two calls: call until it returns `None`, with the same `input`.
+    ///
+    /// # Errors
+    /// [`FrameError`]; the connection is of no more use.
+    pub fn next_frame<'a, 'i: 'a>(
+        &'a mut self,
+        now: Tick,
+        input: &mut &'i [u8],
+    ) -> Result<Option<Frame<'a>>, FrameError> {
+        self.discard_spent();
+        loop {
+            let Some((header, place)) = self.complete_one(now, input)? else {
+                return Ok(None);
+            };
+            let is_part = header.kind == FrameKind::Part.number();
+            if is_part || !self.parts.is_empty() {
+                let bytes = match place {
+                    Place::Input(payload) => payload,
+                    Place::Pending => self.pending.get(HEADER_BYTES..).unwrap_or_default(),
+                };
+                let length = self.parts.len().saturating_add(bytes.len());
+                if length > self.limits.message_max as usize {
+                    return Err(FrameError::MessageTooLong {
+                        max: self.limits.message_max,
+                    });
+                }
+                self.parts.extend_from_slice(bytes);
+                empty(&mut self.pending);
+                if is_part {
+                    continue;
+                }
+                self.spent = true;
+                return Frame::new(header, &self.parts).map(Some);
+            }
+            return match place {
+                Place::Input(payload) => Frame::new(header, payload).map(Some),
+                Place::Pending => {
+                    self.spent = true;
+                    let payload = self.pending.get(HEADER_BYTES..).unwrap_or_default();
+                    Frame::new(header, payload).map(Some)
+                }
+            };
+        }
+    }
+
+    /// When the frame that is incomplete now began to arrive.
+    pub fn frame_started_at(&self) -> Option<Tick> {
+        self.started_at
+    }
+
+    /// When the incomplete frame must be complete.
+    pub fn poll_timeout(&self) -> Option<Tick> {
+        self.started_at
+            .map(|start| start.saturating_add(self.limits.frame_deadline))
+    }
+
+    /// Checks the deadline of the incomplete frame.
+    ///
+    /// # Errors
+    /// [`FrameError::Slow`] when it has passed; the connection is to be closed.
+    pub fn handle_timeout(&self, now: Tick) -> Result<(), FrameError> {
+        match self.poll_timeout() {
+            Some(due) if now >= due => Err(FrameError::Slow {
+                deadline: self.limits.frame_deadline,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes kept of incomplete frames and messages.
+    pub fn buffered_bytes(&self) -> usize {
+        if self.spent {
+            0
+        } else {
+            self.pending.len().saturating_add(self.parts.len())
+        }
+    }
+
+    fn discard_spent(&mut self) {
+        if self.spent {
+            self.spent = false;
+            empty(&mut self.pending);
+            empty(&mut self.parts);
+        }
+    }
+
+    /// Takes from `input` what completes one frame.
+    fn complete_one<'i>(
+        &mut self,
+        now: Tick,
+        input: &mut &'i [u8],
+    ) -> Result<Option<(FrameHeader, Place<'i>)>, FrameError> {
+        if self.pending.is_empty() {
+            if let Some((head, rest)) = input.split_first_chunk::<HEADER_BYTES>() {
+                let header = self.check(head)?;
+                if let Some((payload, rest)) = rest.split_at_checked(header.length as usize) {
+                    *input = rest;
+                    return Ok(Some((header, Place::Input(payload))));
+                }
+            }
+            if input.is_empty() {
+                return Ok(None);
+            }
+            self.started_at = Some(now);
+        }
+        self.take(input, HEADER_BYTES);
+        let Some(head) = self.pending.first_chunk::<HEADER_BYTES>() else {
+            return Ok(None);
+        };
+        let header = self.check(head)?;
+        let whole = HEADER_BYTES.saturating_add(header.length as usize);
+        self.take(input, whole);
+        if self.pending.len() < whole {
+            return Ok(None);
+        }
+        self.started_at = None;
+        Ok(Some((header, Place::Pending)))
+    }
+
+    /// Moves bytes from `input` until `pending` has `whole`, or the input is empty.
+    fn take(&mut self, input: &mut &[u8], whole: usize) {
+        let missing = whole.saturating_sub(self.pending.len()).min(input.len());
+        let (taken, rest) = input.split_at(missing);
+        self.pending.extend_from_slice(taken);
+        *input = rest;
+    }
+
+    fn check(&self, head: &[u8; HEADER_BYTES]) -> Result<FrameHeader, FrameError> {
+        let header = FrameHeader::from_bytes(head);
+        let FrameHeader { kind, length, .. } = header;
+        let max = self.limits.frame_max;
+        if self.limits.hello
+            && !(FrameKind::Hello.number()..=FrameKind::Goodbye.number()).contains(&kind)
+        {
+            return Err(FrameError::NotTrunkline { first_bytes: *head });
+        }
+        if length > max {
+            return Err(FrameError::TooLong { kind, length, max });
+        }
+        Ok(header)
+    }
+}
+
+/// Empties a buffer; one that a long frame has made large gives its memory back (F25).
+fn empty(buffer: &mut Vec<u8>) {
+    const KEPT_BYTES_MAX: usize = 128 << 10;
+    if buffer.capacity() > KEPT_BYTES_MAX {
+        *buffer = Vec::new();
+    } else {
+        buffer.clear();
+    }
+}

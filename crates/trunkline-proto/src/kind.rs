@@ -1,0 +1,154 @@
+//! The table of frame kinds.
+
+use std::fmt;
+
+/// Who may send a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sender {
+    /// The end that dialled.
+    Client,
+    /// The engine.
+    Engine,
+    /// Either end.
+    Both,
+}
+
+macro_rules! frame_kinds {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $number:literal, $name:literal, $sender:ident;)+) => {
+        /// What a frame is. Kinds that this version does not know are skipped (B-51).
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[non_exhaustive]
+        #[repr(u8)]
+        pub enum FrameKind {
+            $($(#[doc = $doc])+ $variant = $number,)+
+        }
+
+        impl FrameKind {
+            /// Every kind, in ascending order of its number.
+            pub const ALL: &[FrameKind] = &[$(FrameKind::$variant,)+];
+
+            /// The kind with this number, if this version knows it.
+            pub const fn from_number(number: u8) -> Option<Self> {
+                match number {
+                    $($number => Some(FrameKind::$variant),)+
+                    _ => None,
+                }
+            }
+
+            /// The name used in the protocol reference.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(FrameKind::$variant => $name,)+
+                }
+            }
+
+            /// Who sends it.
+            pub const fn sender(self) -> Sender {
+                match self {
+                    $(FrameKind::$variant => Sender::$sender,)+
+                }
+            }
+
+            /// What it is for, in a sentence.
+            pub fn purpose(self) -> &'static str {
+                match self {
+                    $(FrameKind::$variant => concat!($($doc),+).trim_start(),)+
+                }
+            }
+        }
+    };
+}
+
+frame_kinds! {
+    /// First frame of a connection: the versions, features and limits of the client.
+    Hello = 1, "HELLO", Client;
+    /// The hello is accepted: version, features, limits, epoch and session.
+    Welcome = 2, "WELCOME", Engine;
+    /// The hello is not accepted, and why; the connection is closed.
+    Refused = 3, "REFUSED", Engine;
+    /// The sender closes the connection in order, and says why.
+    Goodbye = 4, "GOODBYE", Both;
+    /// The sender is alive; carries the count of received records and the digest.
+    Keepalive = 5, "KEEPALIVE", Both;
+    /// Cumulative count of update records received.
+    Ack = 6, "ACK", Client;
+    /// A part of the payload of the next frame that is no PART: for messages longer than a frame.
+    Part = 7, "PART", Both;
+    /// Opens variables by name.
+    Open = 10, "OPEN", Client;
+    /// Handles, types and readings of opened variables, or why not.
+    Opened = 11, "OPENED", Engine;
+    /// Subscribes open variables under a contract.
+    Subscribe = 12, "SUBSCRIBE", Client;
+    /// The items of a subscribe request are subscribed, but for the exceptions listed.
+    Subscribed = 13, "SUBSCRIBED", Engine;
+    /// Ends a subscription, or some items of it.
+    Unsubscribe = 14, "UNSUBSCRIBE", Client;
+    /// Answers UNSUBSCRIBE and CLOSE: nothing more follows for these items.
+    Closed = 15, "CLOSED", Engine;
+    /// Asks for the current readings.
+    Read = 16, "READ", Client;
+    /// The readings asked for.
+    Readings = 17, "READINGS", Engine;
+    /// Writes values.
+    Write = 18, "WRITE", Client;
+    /// What became of the writes.
+    WriteAnswers = 19, "WRITE_ANSWERS", Engine;
+    /// Updates of a subscription: one self-contained run.
+    Updates = 20, "UPDATES", Engine;
+    /// Updates that a subscription did not get, by cause, ahead of the next one it gets.
+    Lost = 21, "LOST", Engine;
+    /// The engine has ended items of a subscription, and why.
+    Ended = 22, "ENDED", Engine;
+    /// Variables are gone: undeployed, or their library was removed.
+    Gone = 23, "GONE", Engine;
+    /// Asks for the names that match a pattern.
+    Find = 24, "FIND", Client;
+    /// A page of names.
+    Names = 25, "NAMES", Engine;
+    /// Asks for everything known about variables.
+    Info = 26, "INFO", Client;
+    /// Properties, state and ledger of variables.
+    InfoAnswer = 27, "INFO_ANSWER", Engine;
+    /// Asks why a variable does not deliver.
+    Why = 28, "WHY", Client;
+    /// The stages of the way to a variable, each with its verdict.
+    WhyAnswer = 29, "WHY_ANSWER", Engine;
+    /// Asks about the engine itself.
+    Engine = 30, "ENGINE", Client;
+    /// Name, version, epoch, age and size of the engine.
+    EngineAnswer = 31, "ENGINE_ANSWER", Engine;
+    /// The whole request of this number was refused.
+    Fault = 32, "FAULT", Both;
+    /// Asks the sources of variables for fresh values.
+    RequestValue = 33, "REQUEST_VALUE", Client;
+    /// The sources were asked, but for the exceptions listed.
+    Requested = 34, "REQUESTED", Engine;
+    /// Closes handles: their subscriptions end, and nothing more is said about them.
+    Close = 35, "CLOSE", Client;
+    /// Offers to provide variables, under a lease.
+    Provide = 40, "PROVIDE", Client;
+    /// Handles and types of the variables to provide, or why not.
+    Provided = 41, "PROVIDED", Engine;
+    /// Values from the provider; answered like WRITE.
+    Publish = 42, "PUBLISH", Client;
+    /// Values written by others, for the provider to carry out.
+    ProviderWrite = 43, "PROVIDER_WRITE", Engine;
+    /// Asks the provider for fresh values.
+    ProviderRequest = 44, "PROVIDER_REQUEST", Engine;
+    /// What became of PROVIDER_WRITE and PROVIDER_REQUEST.
+    ProviderAnswer = 45, "PROVIDER_ANSWER", Client;
+}
+
+impl FrameKind {
+    /// The number in the frame header.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+}
+
+impl fmt::Display for FrameKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,198 @@
+//! Keep-alive and dead peers, the same on both sides (B-13).
+
+use std::time::Duration;
+
+use trunkline_types::Tick;
+use trunkline_types::time::duration_nanos;
+
+use crate::limits::{KEEPALIVE_DEADLINE, KEEPALIVE_INTERVAL};
+use crate::message::keepalive::Keepalive;
+
+/// When to send a keep-alive, when to give up on the peer, and how long a round trip takes.
+///
+/// A keep-alive goes out once per interval whatever else is sent: it carries counts and the digest.
+/// Any bytes from the peer count as life. Read what has arrived before calling
+/// [`poll`](Self::poll), or a stall of one's own looks like the peer's.
+#[derive(Clone, Debug)]
+pub struct Liveness {
+    interval: Duration,
+    deadline: Duration,
+    last_received: Tick,
+    next_send: Tick,
+    /// Set once when this process itself was late: what the peer sent may not be read yet.
+    grace_until: Option<Tick>,
+    /// `sent` of the peer's last keep-alive and when it came, for the echo.
+    peer_sent: Option<(u64, Tick)>,
+    round_trip: Option<Duration>,
+}
+
+/// What is due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LivenessAction {
+    /// Nothing before [`Liveness::poll_timeout`].
+    Idle,
+    /// A keep-alive is to be sent now.
+    SendKeepalive,
+    /// The peer counts as dead.
+    Dead {
+        /// How long nothing came from it.
+        silent_for: Duration,
+    },
+}
+
+impl Liveness {
+    /// A connection that is up since `now`, with these intervals.
+    pub fn new(now: Tick, interval: Duration, deadline: Duration) -> Self {
+        Self {
+            interval,
+            deadline,
+            last_received: now,
+            next_send: now.saturating_add(interval),
+            grace_until: None,
+            peer_sent: None,
+            round_trip: None,
+        }
+    }
+
+    /// A connection that is up since `now`: a keep-alive each second, dead after three.
+    pub fn with_defaults(now: Tick) -> Self {
+        Self::new(now, KEEPALIVE_INTERVAL, KEEPALIVE_DEADLINE)
+    }
+
+    /// Bytes came from the peer.
+    pub fn handle_received(&mut self, now: Tick) {
+        self.last_received = now;
+        self.grace_until = None;
+    }
+
+    /// A keep-alive came from the peer.
+    pub fn handle_keepalive(&mut self, now: Tick, keepalive: &Keepalive) {
+        self.peer_sent = Some((keepalive.sent, now));
+        if keepalive.echo != 0 {
+            let away = now.since(Tick::from_nanos(keepalive.echo));
+            let held = Duration::from_nanos(keepalive.echo_held_ns);
+            self.round_trip = Some(away.saturating_sub(held));
+        }
+    }
+
+    /// The keep-alive to send at `now`.
+    pub fn keepalive(&self, now: Tick, records_received: u64, digest: u64) -> Keepalive {
+        let (echo, came) = self.peer_sent.unwrap_or((0, now));
+        Keepalive {
+            sent: now.as_nanos(),
+            echo,
+            echo_held_ns: duration_nanos(now.since(came)),
+            records_received,
+            digest,
+        }
+    }
+
+    /// When [`poll`](Self::poll) has something to say.
+    pub fn poll_timeout(&self) -> Tick {
+        self.next_send.min(self.dead_at())
+    }
+
+    /// What is due at `now`. `SendKeepalive` is said once per interval, never in bursts.
+    pub fn poll(&mut self, now: Tick) -> LivenessAction {
+        let dead_at = self.dead_at();
+        if now >= dead_at {
+            let late = now.since(dead_at);
+            if self.grace_until.is_some() || late.saturating_mul(4) <= self.interval {
+                return LivenessAction::Dead {
+                    silent_for: now.since(self.last_received),
+                };
+            }
+            // This process slept through the deadline (a stopped process, a suspended machine): the
+            // peer's bytes may be waiting unread. One interval to find out.
+            self.grace_until = Some(now.saturating_add(self.interval));
+        }
+        if now >= self.next_send {
+            self.next_send = now.saturating_add(self.interval);
+            return LivenessAction::SendKeepalive;
+        }
+        LivenessAction::Idle
+    }
+
+    /// How long nothing has come from the peer.
+    pub fn silent_for(&self, now: Tick) -> Duration {
+        now.since(self.last_received)
+    }
+
+    /// The last measured round trip, without the time the peer held the echo.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.round_trip
+    }
+
+    fn dead_at(&self) -> Tick {
+        self.grace_until
+            .unwrap_or_else(|| self.last_received.saturating_add(self.deadline))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Tick {
+        Tick::from_nanos(1).saturating_add(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn a_keepalive_is_due_every_interval() {
+        let mut sut = Liveness::with_defaults(at(0));
+        assert_eq!(sut.poll(at(999)), LivenessAction::Idle);
+        assert_eq!(sut.poll_timeout(), at(1000));
+        assert_eq!(sut.poll(at(1000)), LivenessAction::SendKeepalive);
+        assert_eq!(sut.poll(at(1000)), LivenessAction::Idle);
+        assert_eq!(sut.poll_timeout(), at(2000));
+    }
+
+    #[test]
+    fn a_silent_peer_is_dead_at_the_deadline() {
+        let mut sut = Liveness::with_defaults(at(0));
+        sut.handle_received(at(500));
+        sut.poll(at(3400));
+        assert_eq!(sut.poll_timeout(), at(3500));
+        let silent_for = Duration::from_secs(3);
+        assert_eq!(sut.poll(at(3500)), LivenessAction::Dead { silent_for });
+    }
+
+    #[test]
+    fn any_bytes_keep_the_peer_alive() {
+        let mut sut = Liveness::with_defaults(at(0));
+        for second in 1..100 {
+            sut.handle_received(at(second * 1000));
+            assert_eq!(sut.poll(at(second * 1000)), LivenessAction::SendKeepalive);
+        }
+    }
+
+    #[test]
+    fn a_stall_of_ones_own_is_not_the_peers_death() {
+        let mut sut = Liveness::with_defaults(at(0));
+        assert_eq!(sut.poll(at(60_000)), LivenessAction::SendKeepalive);
+        sut.handle_received(at(60_100));
+        assert_eq!(sut.poll(at(61_000)), LivenessAction::SendKeepalive);
+    }
+
+    #[test]
+    fn after_a_stall_of_ones_own_silence_counts_once_more() {
+        let mut sut = Liveness::with_defaults(at(0));
+        sut.poll(at(60_000));
+        assert!(matches!(sut.poll(at(61_000)), LivenessAction::Dead { .. }));
+    }
+
+    #[test]
+    fn the_echo_measures_the_round_trip_without_the_time_it_was_held() {
+        let (mut here, mut there) = (
+            Liveness::with_defaults(at(0)),
+            Liveness::with_defaults(at(0)),
+        );
+        let ours = here.keepalive(at(1000), 0, 0);
+        assert_eq!((ours.echo, ours.echo_held_ns), (0, 0));
+        there.handle_keepalive(at(1002), &ours);
+        let theirs = there.keepalive(at(1700), 0, 0);
+        here.handle_keepalive(at(1705), &theirs);
+        assert_eq!(here.round_trip(), Some(Duration::from_millis(7)));
+        assert_eq!(there.round_trip(), None);
+    }
+}

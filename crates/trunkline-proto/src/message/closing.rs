@@ -1,0 +1,122 @@
+//! REFUSED and GOODBYE: why a connection does not come to be, or ends in order.
+//!
+//! ```text
+//! REFUSED  code u16 | version_min u8 | version_max u8 | retry_after_ms u32 | sentence text
+//! GOODBYE  code u16 | retry_after_ms u32 | sentence text
+//! ```
+//!
+//! Both keep their form in every version. A `retry_after_ms` of 0 means that nothing is asked for.
+
+use std::time::Duration;
+
+use trunkline_types::wire::{put_u8, put_u16, put_u32};
+
+use super::fault::put_sentence;
+use super::hello::to_millis;
+use crate::decode::Payload;
+use crate::limits::SENTENCE_BYTES_MAX;
+use crate::{DecodeError, FaultCode, Frame, FrameKind, FrameWriter, VersionMismatch, VersionRange};
+
+/// The engine refuses the hello; it closes the connection after it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// Why.
+    pub code: FaultCode,
+    /// The versions the engine speaks.
+    pub versions: VersionRange,
+    /// When it asks to be dialled again; whole milliseconds.
+    pub retry_after: Option<Duration>,
+    /// Why, for people.
+    pub sentence: String,
+}
+
+/// The sender closes the connection in order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Goodbye {
+    /// Why.
+    pub code: FaultCode,
+    /// When it asks to be dialled again; whole milliseconds.
+    pub retry_after: Option<Duration>,
+    /// Why, for people.
+    pub sentence: String,
+}
+
+impl Refused {
+    /// Appends the frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut frame = FrameWriter::begin(out, FrameKind::Refused, 0);
+        let out = frame.payload();
+        put_u16(out, self.code.number());
+        put_u8(out, self.versions.min);
+        put_u8(out, self.versions.max);
+        put_u32(out, retry_millis(self.retry_after));
+        put_sentence(out, &self.sentence);
+        frame.finish(false);
+    }
+
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
+        let mut payload = Payload::of(frame, FrameKind::Refused)?;
+        let refused = Self {
+            code: FaultCode::from_number(payload.u16()?),
+            versions: VersionRange {
+                min: payload.u8()?,
+                max: payload.u8()?,
+            },
+            retry_after: retry_after(&mut payload)?,
+            sentence: payload.text(SENTENCE_BYTES_MAX)?.to_owned(),
+        };
+        payload.finish()?;
+        Ok(refused)
+    }
+}
+
+impl From<VersionMismatch> for Refused {
+    fn from(mismatch: VersionMismatch) -> Self {
+        Self {
+            code: FaultCode::VersionMismatch,
+            versions: mismatch.engine,
+            retry_after: None,
+            sentence: mismatch.to_string(),
+        }
+    }
+}
+
+impl Goodbye {
+    /// Appends the frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut frame = FrameWriter::begin(out, FrameKind::Goodbye, 0);
+        let out = frame.payload();
+        put_u16(out, self.code.number());
+        put_u32(out, retry_millis(self.retry_after));
+        put_sentence(out, &self.sentence);
+        frame.finish(false);
+    }
+
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
+        let mut payload = Payload::of(frame, FrameKind::Goodbye)?;
+        let goodbye = Self {
+            code: FaultCode::from_number(payload.u16()?),
+            retry_after: retry_after(&mut payload)?,
+            sentence: payload.text(SENTENCE_BYTES_MAX)?.to_owned(),
+        };
+        payload.finish()?;
+        Ok(goodbye)
+    }
+}
+
+fn retry_millis(retry_after: Option<Duration>) -> u32 {
+    retry_after.map_or(0, |after| to_millis(after).max(1))
+}
+
+fn retry_after(payload: &mut Payload<'_>) -> Result<Option<Duration>, DecodeError> {
+    let millis = payload.u32()?;
+    Ok((millis != 0).then(|| Duration::from_millis(u64::from(millis))))
+}

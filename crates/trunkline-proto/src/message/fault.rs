@@ -1,0 +1,64 @@
+//! FAULT: the whole request of this number was refused.
+//!
+//! ```text
+//! FAULT  code varint | sentence text
+//! ```
+
+use trunkline_types::wire::{put_str, put_varint};
+
+use crate::decode::Payload;
+use crate::limits::SENTENCE_BYTES_MAX;
+use crate::{DecodeError, FaultCode, FaultRef, Frame, FrameKind, FrameWriter};
+
+/// A request that was refused as a whole. Faults of single items stand in the answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FaultMessage<'a> {
+    /// The request.
+    pub request: u32,
+    /// Why.
+    pub fault: FaultRef<'a>,
+}
+
+impl<'a> FaultMessage<'a> {
+    /// Appends the frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut frame = FrameWriter::begin(out, FrameKind::Fault, self.request);
+        put_fault(frame.payload(), self.fault);
+        frame.finish(false);
+    }
+
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
+        let mut payload = Payload::of(frame, FrameKind::Fault)?;
+        let fault = payload.fault()?;
+        payload.finish()?;
+        Ok(Self {
+            request: frame.request(),
+            fault,
+        })
+    }
+}
+
+/// Appends a fault's code and sentence.
+pub(crate) fn put_fault(out: &mut Vec<u8>, fault: FaultRef<'_>) {
+    // 0 means success on the wire; a code that claims to be 0 came from a confused peer.
+    let number = match fault.code.number() {
+        0 => FaultCode::Internal.number(),
+        number => number,
+    };
+    put_varint(out, u64::from(number));
+    put_sentence(out, fault.sentence);
+}
+
+/// Appends a sentence, cut to its limit.
+pub(crate) fn put_sentence(out: &mut Vec<u8>, sentence: &str) {
+    put_str(out, cut_text(sentence, SENTENCE_BYTES_MAX));
+}
+
+/// The longest beginning of `text` of at most `max` bytes that does not split a character.
+pub(crate) fn cut_text(text: &str, max: usize) -> &str {
+    text.get(..text.floor_char_boundary(max)).unwrap_or(text)
+}

@@ -1,0 +1,310 @@
+//! HELLO and WELCOME: the first frame of either side.
+//!
+//! ```text
+//! HELLO    "TRNK" | version_min u8 | version_max u8 | fields
+//!            1 features varint     2 client_name text   3 program text      4 user text
+//!            5 pid varint          6 frame_max varint   7 message_max varint
+//!            8 window_records varint                    9 window_bytes varint
+//!           10 resume: session u64, epoch u64
+//!
+//! WELCOME  "TRNK" | version u8 | fields
+//!            1 features varint     2 epoch varint       3 engine_id 16 bytes
+//!            4 session varint      5 resumed (empty)    6 frame_max varint  7 message_max varint
+//!            8 items_max varint    9 write_credit_count varint             10 write_credit_bytes varint
+//!           11 keepalive_ms varint                     12 deadline_ms varint
+//!           13 wall i64           14 engine_name text  15 engine_version text
+//! ```
+//!
+//! The first six bytes of HELLO keep their form in every version.
+
+use std::time::Duration;
+
+use trunkline_types::Timestamp;
+use trunkline_types::wire::{put_u8, put_u64};
+
+use crate::decode::Payload;
+use crate::limits::{
+    FRAME_MAX_DEFAULT, HELLO_TEXT_BYTES_MAX, ITEMS_MAX_DEFAULT, KEEPALIVE_DEADLINE,
+    KEEPALIVE_INTERVAL, MESSAGE_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, WINDOW_RECORDS_DEFAULT,
+    WRITE_CREDIT_BYTES, WRITE_CREDIT_COUNT,
+};
+use crate::tlv::{put_field, put_fixed, put_nested, put_number, put_text, read_fields};
+use crate::{DecodeError, Features, Frame, FrameKind, FrameWriter, PROTOCOL_VERSION, VersionRange};
+
+/// The first bytes of either side's first payload.
+pub const MAGIC: [u8; 4] = *b"TRNK";
+
+/// What a client says first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hello {
+    /// The versions it speaks.
+    pub versions: VersionRange,
+    /// The features it has.
+    pub features: Features,
+    /// What it calls itself; shown to people. At most 256 bytes, as all text here.
+    pub client_name: String,
+    /// Its program and release.
+    pub program: String,
+    /// The user it runs as.
+    pub user: String,
+    /// Its process id; 0 when unknown.
+    pub pid: u32,
+    /// The longest frame payload it takes, in bytes.
+    pub frame_max: u32,
+    /// The longest payload in parts it takes, in bytes.
+    pub message_max: u32,
+    /// Update records it lets the engine send before they are acknowledged.
+    pub window_records: u32,
+    /// Bytes of those records.
+    pub window_bytes: u32,
+    /// The session it had before the connection broke.
+    pub resume: Option<Resume>,
+}
+
+/// A session to go on with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Resume {
+    /// Its number.
+    pub session: u64,
+    /// The epoch of its positions.
+    pub epoch: u64,
+}
+
+/// The engine's consent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Welcome {
+    /// The version both speak from here on.
+    pub version: u8,
+    /// The features both have.
+    pub features: Features,
+    /// The engine's epoch: the first half of every position on this connection.
+    pub epoch: u64,
+    /// The engine's identity, the same over restarts.
+    pub engine_id: [u8; 16],
+    /// The session's number.
+    pub session: u64,
+    /// Whether the session that was named in the hello goes on.
+    pub resumed: bool,
+    /// The longest frame payload, in bytes, for both directions.
+    pub frame_max: u32,
+    /// The longest payload in parts, in bytes, for both directions.
+    pub message_max: u32,
+    /// Items this session may have open.
+    pub items_max: u32,
+    /// Writes that may be without an answer.
+    pub write_credit_count: u32,
+    /// Bytes of the values of those writes.
+    pub write_credit_bytes: u32,
+    /// Interval of keep-alives, for both; whole milliseconds.
+    pub keepalive: Duration,
+    /// Silence after which either counts the other as dead; whole milliseconds.
+    pub deadline: Duration,
+    /// The engine's wall clock.
+    pub wall: Timestamp,
+    /// What the engine calls itself.
+    pub engine_name: String,
+    /// Its release.
+    pub engine_version: String,
+}
+
+impl Default for Hello {
+    /// This release, with its default limits, nobody in particular.
+    fn default() -> Self {
+        Self {
+            versions: VersionRange::OURS,
+            features: Features::OURS,
+            client_name: String::new(),
+            program: String::new(),
+            user: String::new(),
+            pid: 0,
+            frame_max: FRAME_MAX_DEFAULT,
+            message_max: MESSAGE_MAX_DEFAULT,
+            window_records: WINDOW_RECORDS_DEFAULT,
+            window_bytes: WINDOW_BYTES_DEFAULT,
+            resume: None,
+        }
+    }
+}
+
+impl Hello {
+    /// Appends the frame. Text beyond 256 bytes is cut.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut frame = FrameWriter::begin(out, FrameKind::Hello, 0);
+        let out = frame.payload();
+        out.extend_from_slice(&MAGIC);
+        put_u8(out, self.versions.min);
+        put_u8(out, self.versions.max);
+        put_number(out, 1, self.features.to_bits());
+        put_text(out, 2, cut(&self.client_name));
+        put_text(out, 3, cut(&self.program));
+        put_text(out, 4, cut(&self.user));
+        put_number(out, 5, u64::from(self.pid));
+        put_number(out, 6, u64::from(self.frame_max));
+        put_number(out, 7, u64::from(self.message_max));
+        put_number(out, 8, u64::from(self.window_records));
+        put_number(out, 9, u64::from(self.window_bytes));
+        if let Some(resume) = self.resume {
+            put_nested(out, 10, |out| {
+                put_u64(out, resume.session);
+                put_u64(out, resume.epoch);
+            });
+        }
+        frame.finish(false);
+    }
+
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
+        let mut payload = Payload::of(frame, FrameKind::Hello)?;
+        read_magic(&mut payload)?;
+        let versions = VersionRange {
+            min: payload.u8()?,
+            max: payload.u8()?,
+        };
+        let mut hello = Hello {
+            versions,
+            features: Features::NONE,
+            ..Hello::default()
+        };
+        read_fields(&mut payload, |id, field| {
+            match id {
+                1 => hello.features = Features::from_bits(field.varint()?),
+                2 => hello.client_name = text(field)?,
+                3 => hello.program = text(field)?,
+                4 => hello.user = text(field)?,
+                5 => hello.pid = field.varint_u32("a process id")?,
+                6 => hello.frame_max = field.varint_u32("a frame limit")?,
+                7 => hello.message_max = field.varint_u32("a message limit")?,
+                8 => hello.window_records = field.varint_u32("a window")?,
+                9 => hello.window_bytes = field.varint_u32("a window")?,
+                10 => {
+                    hello.resume = Some(Resume {
+                        session: field.u64()?,
+                        epoch: field.u64()?,
+                    });
+                }
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        Ok(hello)
+    }
+}
+
+impl Default for Welcome {
+    /// This release, with its default limits; epoch, session and identity are the engine's to fill in.
+    fn default() -> Self {
+        Self {
+            version: PROTOCOL_VERSION,
+            features: Features::NONE,
+            epoch: 0,
+            engine_id: [0; 16],
+            session: 0,
+            resumed: false,
+            frame_max: FRAME_MAX_DEFAULT,
+            message_max: MESSAGE_MAX_DEFAULT,
+            items_max: ITEMS_MAX_DEFAULT,
+            write_credit_count: WRITE_CREDIT_COUNT,
+            write_credit_bytes: WRITE_CREDIT_BYTES,
+            keepalive: KEEPALIVE_INTERVAL,
+            deadline: KEEPALIVE_DEADLINE,
+            wall: Timestamp::UNIX_EPOCH,
+            engine_name: String::new(),
+            engine_version: String::new(),
+        }
+    }
+}
+
+impl Welcome {
+    /// Appends the frame. Text beyond 256 bytes is cut.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut frame = FrameWriter::begin(out, FrameKind::Welcome, 0);
+        let out = frame.payload();
+        out.extend_from_slice(&MAGIC);
+        put_u8(out, self.version);
+        put_number(out, 1, self.features.to_bits());
+        put_number(out, 2, self.epoch);
+        put_field(out, 3, &self.engine_id);
+        put_number(out, 4, self.session);
+        if self.resumed {
+            put_field(out, 5, &[]);
+        }
+        put_number(out, 6, u64::from(self.frame_max));
+        put_number(out, 7, u64::from(self.message_max));
+        put_number(out, 8, u64::from(self.items_max));
+        put_number(out, 9, u64::from(self.write_credit_count));
+        put_number(out, 10, u64::from(self.write_credit_bytes));
+        put_number(out, 11, u64::from(to_millis(self.keepalive)));
+        put_number(out, 12, u64::from(to_millis(self.deadline)));
+        put_fixed(out, 13, self.wall.as_nanos());
+        put_text(out, 14, cut(&self.engine_name));
+        put_text(out, 15, cut(&self.engine_version));
+        frame.finish(false);
+    }
+
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
+        let mut payload = Payload::of(frame, FrameKind::Welcome)?;
+        read_magic(&mut payload)?;
+        let version = payload.u8()?;
+        let mut welcome = Welcome {
+            version,
+            ..Welcome::default()
+        };
+        read_fields(&mut payload, |id, field| {
+            match id {
+                1 => welcome.features = Features::from_bits(field.varint()?),
+                2 => welcome.epoch = field.varint()?,
+                3 => welcome.engine_id = field.read(|reader| reader.array())?,
+                4 => welcome.session = field.varint()?,
+                5 => welcome.resumed = true,
+                6 => welcome.frame_max = field.varint_u32("a frame limit")?,
+                7 => welcome.message_max = field.varint_u32("a message limit")?,
+                8 => welcome.items_max = field.varint_u32("an item limit")?,
+                9 => welcome.write_credit_count = field.varint_u32("a write credit")?,
+                10 => welcome.write_credit_bytes = field.varint_u32("a write credit")?,
+                11 => welcome.keepalive = millis(field)?,
+                12 => welcome.deadline = millis(field)?,
+                13 => welcome.wall = Timestamp::from_nanos(field.i64()?),
+                14 => welcome.engine_name = text(field)?,
+                15 => welcome.engine_version = text(field)?,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        Ok(welcome)
+    }
+}
+
+fn read_magic(payload: &mut Payload<'_>) -> Result<(), DecodeError> {
+    let found = payload.u32()?;
+    if found.to_le_bytes() == MAGIC {
+        return Ok(());
+    }
+    Err(payload.unexpected("the letters TRNK", u64::from(found)))
+}
+
+fn text(field: &mut Payload<'_>) -> Result<String, DecodeError> {
+    Ok(cut(field.whole_text()?).to_owned())
+}
+
+fn millis(field: &mut Payload<'_>) -> Result<Duration, DecodeError> {
+    Ok(Duration::from_millis(u64::from(
+        field.varint_u32("a time in ms")?,
+    )))
+}
+
+/// A duration as whole milliseconds, at most 49 days.
+pub(crate) fn to_millis(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
+}
+
+/// The longest beginning of `text` that fits and does not split a character.
+fn cut(text: &str) -> &str {
+    crate::message::fault::cut_text(text, HELLO_TEXT_BYTES_MAX)
+}

@@ -1,0 +1,372 @@
+//! OPEN and OPENED: names become handles.
+//!
+//! ```text
+//! OPEN    options u8 | [subscription u32 | contract | flags u8]     [..] with SUBSCRIBE
+//!         count x name text
+//!         options  1 READ  2 DESCRIBE  4 SUBSCRIBE
+//!
+//! OPENED  options u8 | first_index varint
+//!         count x item, in the order of the names
+//! item    0 varint | handle zigzag delta | type | access u8 | [update record] | [properties]
+//!                                                             with READ         with DESCRIBE
+//!         code varint | sentence text                         (refused)
+//! ```
+//!
+//! With READ the answer carries the current reading of each variable, with DESCRIBE its properties
+//! (varint length, then fields), and with SUBSCRIBE the variables are subscribed in the same round trip.
+//! The update records of a frame are one run; an item's handle is the record's, so its delta costs nothing.
+
+use trunkline_types::wire::{
+    decode_properties, encode_properties, put_str, put_u8, put_varint, put_zigzag,
+};
+use trunkline_types::{Access, DataType, Properties};
+
+use super::fault::put_fault;
+use super::record::{RunState, UpdateRecord};
+use super::subscribe::{SubscribeTerms, put_terms, read_terms};
+use super::typed::{TypeRun, put_access, read_access};
+use crate::decode::{Items, Payload};
+use crate::{DecodeError, FaultRef, Frame, FrameKind, FrameWriter};
+
+const READ: u8 = 1;
+const DESCRIBE: u8 = 2;
+const SUBSCRIBE: u8 = 4;
+
+/// What the answers to an OPEN carry beside handle and type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OpenOptions {
+    /// The current reading.
+    pub read: bool,
+    /// The properties.
+    pub describe: bool,
+}
+
+/// What all names of an OPEN share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OpenTerms {
+    /// What the answers carry.
+    pub options: OpenOptions,
+    /// The subscription that the variables join.
+    pub subscribe: Option<SubscribeTerms>,
+}
+
+/// A variable that was opened.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OpenedVariable<'a> {
+    /// Its handle: the engine's slot, the same for all connections of an epoch.
+    pub handle: u32,
+    /// The type of its values.
+    pub data_type: DataType,
+    /// What can be done with it at all.
+    pub access: Access,
+    /// Its current reading, if asked for.
+    pub reading: Option<UpdateRecord<'a>>,
+    /// What configuration says about it, if asked for.
+    pub properties: Option<Properties>,
+}
+
+/// Writes an OPEN frame.
+#[derive(Debug)]
+#[must_use = "a frame is complete only when it is finished"]
+pub struct OpenBuilder<'a> {
+    frame: FrameWriter<'a>,
+}
+
+impl<'a> OpenBuilder<'a> {
+    /// Begins a frame at the end of `out`.
+    pub fn begin(out: &'a mut Vec<u8>, request: u32, terms: &OpenTerms) -> Self {
+        let mut frame = FrameWriter::begin(out, FrameKind::Open, request);
+        let out = frame.payload();
+        let subscribe = if terms.subscribe.is_some() {
+            SUBSCRIBE
+        } else {
+            0
+        };
+        put_u8(out, terms.options.to_bits() | subscribe);
+        if let Some(terms) = &terms.subscribe {
+            put_terms(out, terms);
+        }
+        Self { frame }
+    }
+
+    /// Appends a name. Whether it is legal is for the engine to answer.
+    pub fn push(&mut self, name: &str) {
+        put_str(self.frame.payload(), name);
+        self.frame.count_item();
+    }
+
+    /// Names so far.
+    pub fn count(&self) -> u32 {
+        self.frame.count()
+    }
+
+    /// Bytes of the frame so far, header included.
+    pub fn len_bytes(&self) -> usize {
+        self.frame.len_bytes()
+    }
+
+    /// Completes the frame; `more`: further frames of this request follow.
+    pub fn finish(self, more: bool) {
+        self.frame.finish(more);
+    }
+}
+
+/// An OPEN frame; iterates over the names.
+///
+/// A name is bytes here, because one that is no UTF-8, or too long, is to be answered with a fault of its
+/// own and must not disturb the others.
+#[derive(Clone, Debug)]
+pub struct Open<'a> {
+    terms: OpenTerms,
+    items: Items<'a>,
+}
+
+impl<'a> Open<'a> {
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the head is not as drawn in the [module](self) or the frame cannot hold
+    /// `count` names; the rest shows in the iteration.
+    pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
+        let mut payload = Payload::of(frame, FrameKind::Open)?;
+        let bits = payload.u8()?;
+        let subscribe = if bits & SUBSCRIBE != 0 {
+            Some(read_terms(&mut payload)?)
+        } else {
+            None
+        };
+        let terms = OpenTerms {
+            options: OpenOptions::from_bits(bits),
+            subscribe,
+        };
+        Ok(Self {
+            terms,
+            items: Items::new(payload, frame.count(), 1)?,
+        })
+    }
+
+    /// What all names share.
+    pub fn terms(&self) -> OpenTerms {
+        self.terms
+    }
+
+    /// Names that were not read yet.
+    pub fn left(&self) -> u32 {
+        self.items.left()
+    }
+}
+
+impl<'a> Iterator for Open<'a> {
+    type Item = Result<&'a [u8], DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.items
+            .next_with(|payload| payload.prefixed("a name length in bytes"))
+    }
+}
+
+/// Writes an OPENED or PROVIDED frame.
+#[derive(Debug)]
+#[must_use = "a frame is complete only when it is finished"]
+pub struct OpenedBuilder<'a> {
+    frame: FrameWriter<'a>,
+    options: OpenOptions,
+    types: TypeRun,
+    run: RunState,
+    previous: u32,
+}
+
+impl<'a> OpenedBuilder<'a> {
+    /// Begins an OPENED frame at the end of `out`; its first item is number `first_index` of the request.
+    pub fn begin(
+        out: &'a mut Vec<u8>,
+        request: u32,
+        options: OpenOptions,
+        first_index: u32,
+    ) -> Self {
+        let frame = FrameWriter::begin(out, FrameKind::Opened, request);
+        Self::with_head(frame, options, first_index)
+    }
+
+    pub(crate) fn with_head(
+        mut frame: FrameWriter<'a>,
+        options: OpenOptions,
+        first_index: u32,
+    ) -> Self {
+        let out = frame.payload();
+        put_u8(out, options.to_bits());
+        put_varint(out, u64::from(first_index));
+        Self {
+            frame,
+            options,
+            types: TypeRun::default(),
+            run: RunState::START,
+            previous: 0,
+        }
+    }
+
+    /// The next name was opened. `reading` and `properties` are written if the options ask for them; a
+    /// reading that is missing then says that nothing was written yet, missing properties are those of a
+    /// plain variable.
+    pub fn push(
+        &mut self,
+        handle: u32,
+        data_type: &DataType,
+        access: Access,
+        reading: Option<&UpdateRecord<'_>>,
+        properties: Option<&Properties>,
+    ) {
+        let out = self.frame.payload();
+        put_u8(out, 0);
+        put_zigzag(
+            out,
+            i64::from(handle).wrapping_sub(i64::from(self.previous)),
+        );
+        self.previous = handle;
+        self.types.put(out, data_type);
+        put_access(out, access);
+        if self.options.read {
+            self.run.expect_handle(handle);
+            let nothing = UpdateRecord::nothing_yet(handle);
+            self.run.put(
+                out,
+                &UpdateRecord {
+                    handle,
+                    ..*reading.unwrap_or(&nothing)
+                },
+            );
+        }
+        if self.options.describe {
+            match properties {
+                Some(properties) => encode_properties(properties, out),
+                None => encode_properties(&Properties::new(data_type.clone()), out),
+            }
+        }
+        self.frame.count_item();
+    }
+
+    /// The next name could not be opened.
+    pub fn push_fault(&mut self, fault: FaultRef<'_>) {
+        put_fault(self.frame.payload(), fault);
+        self.frame.count_item();
+    }
+
+    /// Items so far.
+    pub fn count(&self) -> u32 {
+        self.frame.count()
+    }
+
+    /// Bytes of the frame so far, header included.
+    pub fn len_bytes(&self) -> usize {
+        self.frame.len_bytes()
+    }
+
+    /// Completes the frame; `more`: further frames of this answer follow.
+    pub fn finish(self, more: bool) {
+        self.frame.finish(more);
+    }
+}
+
+/// An OPENED frame; iterates over the items, each a variable or why it could not be opened.
+#[derive(Clone, Debug)]
+pub struct Opened<'a> {
+    options: OpenOptions,
+    first_index: u32,
+    items: Items<'a>,
+    types: TypeRun,
+    run: RunState,
+    previous: u32,
+}
+
+impl<'a> Opened<'a> {
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the head is not as drawn in the [module](self) or the frame cannot hold
+    /// `count` items; the rest shows in the iteration.
+    pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
+        Self::of(Payload::of(frame, FrameKind::Opened)?, frame.count())
+    }
+
+    pub(crate) fn of(mut payload: Payload<'a>, count: u32) -> Result<Self, DecodeError> {
+        Ok(Self {
+            options: OpenOptions::from_bits(payload.u8()?),
+            first_index: payload.varint_u32("an index")?,
+            items: Items::new(payload, count, 2)?,
+            types: TypeRun::default(),
+            run: RunState::START,
+            previous: 0,
+        })
+    }
+
+    /// What the items carry.
+    pub fn options(&self) -> OpenOptions {
+        self.options
+    }
+
+    /// Index within the whole request of the frame's first item.
+    pub fn first_index(&self) -> u32 {
+        self.first_index
+    }
+
+    /// Items that were not read yet.
+    pub fn left(&self) -> u32 {
+        self.items.left()
+    }
+}
+
+impl<'a> Iterator for Opened<'a> {
+    type Item = Result<Result<OpenedVariable<'a>, FaultRef<'a>>, DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let Self {
+            options,
+            types,
+            run,
+            previous,
+            ..
+        } = self;
+        self.items.next_with(|payload| {
+            if let Some(code) = payload.status()? {
+                return Ok(Err(payload.fault_sentence(code)?));
+            }
+            let handle = payload.handle(*previous)?;
+            *previous = handle;
+            let data_type = types.read(payload)?;
+            let access = read_access(payload)?;
+            let mut reading = None;
+            if options.read {
+                run.expect_handle(handle);
+                let record = run.read(payload)?;
+                if record.handle != handle {
+                    return Err(payload.unexpected("the item's handle", u64::from(record.handle)));
+                }
+                reading = Some(record);
+            }
+            let mut properties = None;
+            if options.describe {
+                properties = Some(payload.read(decode_properties)?);
+            }
+            Ok(Ok(OpenedVariable {
+                handle,
+                data_type,
+                access,
+                reading,
+                properties,
+            }))
+        })
+    }
+}
+
+impl OpenOptions {
+    const fn to_bits(self) -> u8 {
+        (if self.read { READ } else { 0 }) | (if self.describe { DESCRIBE } else { 0 })
+    }
+
+    const fn from_bits(bits: u8) -> Self {
+        Self {
+            read: bits & READ != 0,
+            describe: bits & DESCRIBE != 0,
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! READINGS: the current readings that READ asked for.
+//!
+//! ```text
+//! READINGS  first_index varint
+//!           count x ( 0 varint | update record )            the records are one run
+//!                   ( code varint | sentence text )         (refused)
+//! ```
+
+use trunkline_types::wire::{put_u8, put_varint};
+
+use super::fault::put_fault;
+use super::record::{RunState, UpdateRecord};
+use crate::decode::{Items, Payload};
+use crate::{DecodeError, FaultRef, Frame, FrameKind, FrameWriter};
+
+/// Writes a READINGS frame.
+#[derive(Debug)]
+#[must_use = "a frame is complete only when it is finished"]
+pub struct ReadingsBuilder<'a> {
+    frame: FrameWriter<'a>,
+    run: RunState,
+}
+
+impl<'a> ReadingsBuilder<'a> {
+    /// Begins a frame at the end of `out`; its first item is number `first_index` of the request.
+    pub fn begin(out: &'a mut Vec<u8>, request: u32, first_index: u32) -> Self {
+        let mut frame = FrameWriter::begin(out, FrameKind::Readings, request);
+        put_varint(frame.payload(), u64::from(first_index));
+        Self {
+            frame,
+            run: RunState::START,
+        }
+    }
+
+    /// The next handle's reading.
+    pub fn push(&mut self, record: &UpdateRecord<'_>) {
+        let out = self.frame.payload();
+        put_u8(out, 0);
+        self.run.put(out, record);
+        self.frame.count_item();
+    }
+
+    /// The next handle could not be read.
+    pub fn push_fault(&mut self, fault: FaultRef<'_>) {
+        put_fault(self.frame.payload(), fault);
+        self.frame.count_item();
+    }
+
+    /// Items so far.
+    pub fn count(&self) -> u32 {
+        self.frame.count()
+    }
+
+    /// Bytes of the frame so far, header included.
+    pub fn len_bytes(&self) -> usize {
+        self.frame.len_bytes()
+    }
+
+    /// Completes the frame; `more`: further frames of this answer follow.
+    pub fn finish(self, more: bool) {
+        self.frame.finish(more);
+    }
+}
+
+/// A READINGS frame; iterates over the items, each a reading or why there is none.
+#[derive(Clone, Debug)]
+pub struct Readings<'a> {
+    first_index: u32,
+    items: Items<'a>,
+    run: RunState,
+}
+
+impl<'a> Readings<'a> {
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the frame cannot hold `count` items; the rest shows in the iteration.
+    pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
+        let mut payload = Payload::of(frame, FrameKind::Readings)?;
+        let first_index = payload.varint_u32("an index")?;
+        Ok(Self {
+            first_index,
+            items: Items::new(payload, frame.count(), 2)?,
+            run: RunState::START,
+        })
+    }
+
+    /// Index within the whole request of the frame's first item.
+    pub fn first_index(&self) -> u32 {
+        self.first_index
+    }
+
+    /// Items that were not read yet.
+    pub fn left(&self) -> u32 {
+        self.items.left()
+    }
+}
+
+impl<'a> Iterator for Readings<'a> {
+    type Item = Result<Result<UpdateRecord<'a>, FaultRef<'a>>, DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let run = &mut self.run;
+        self.items.next_with(|payload| match payload.status()? {
+            None => Ok(Ok(run.read(payload)?)),
+            Some(code) => Ok(Err(payload.fault_sentence(code)?)),
+        })
+    }
+}

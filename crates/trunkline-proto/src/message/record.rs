@@ -1,0 +1,246 @@
+//! The update record: a reading on the wire, in UPDATES, OPENED and READINGS.
+//!
+//! ```text
+//! flags u8
+//!    1 HANDLE_NEXT   handle = the record's before + 1
+//!    2 SEQUENCE      a sequence delta follows; else the record's before
+//!    4 ENGINE_TIME   an engine time delta follows; else the record's before
+//!    8 SOURCE_TIME   source time - engine time follows; else they are equal
+//!   16 QUALITY       a quality follows; else the record's before
+//!   32 OWN           written by this session
+//!   64 NO_VALUE      nothing was written yet: no value follows
+//!  128 EXT           an extension follows, to be skipped
+//!
+//! | flags | handle      | sequence | engine ns | source ns | quality | ext         | value        |
+//! |  u8   | zigzag      | zigzag   | zigzag    | zigzag    |   u32   | varint,bytes| varint,bytes |
+//!           unless 1      if 2       if 4        if 8        if 16     if 128        unless 64
+//! ```
+//!
+//! A frame's records are one run: it starts at handle 0, sequence 0, engine time 0 and quality good, and
+//! each record is coded as the difference to the one before. So a run needs nothing from earlier frames,
+//! and can be written once and sent to many. Sequences and times wrap modulo 2^64.
+
+use trunkline_types::{Quality, Reason, Timestamp};
+
+use crate::DecodeError;
+use crate::decode::Payload;
+
+const HANDLE_NEXT: u8 = 1;
+const SEQUENCE: u8 = 2;
+const ENGINE_TIME: u8 = 4;
+const SOURCE_TIME: u8 = 8;
+const QUALITY: u8 = 16;
+const OWN: u8 = 32;
+const NO_VALUE: u8 = 64;
+const EXT: u8 = 128;
+
+/// Most bytes of a record beside its value: flags, handle, sequence, two times, quality, value length.
+pub const RECORD_HEAD_BYTES_MAX: usize = 50;
+
+/// A reading as it stands in a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UpdateRecord<'a> {
+    /// The variable.
+    pub handle: u32,
+    /// Its update's number within the epoch; 0 when nothing was written yet.
+    pub sequence: u64,
+    /// When the engine accepted it.
+    pub engine_timestamp: Timestamp,
+    /// When it was measured.
+    pub source_timestamp: Timestamp,
+    /// How far it can be trusted.
+    pub quality: Quality,
+    /// Whether this session wrote it. In runs that are shared by sessions the mark is not set; there the
+    /// client goes by the answers to its writes, which precede the updates.
+    pub own: bool,
+    /// The value in wire form; `None` when nothing was written yet.
+    pub value: Option<&'a [u8]>,
+}
+
+/// What the next record of a run is coded against, on either side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RunState {
+    handle: u32,
+    sequence: u64,
+    engine_ns: i64,
+    quality: Quality,
+}
+
+impl UpdateRecord<'_> {
+    /// The reading of a variable that nobody has written.
+    pub fn nothing_yet(handle: u32) -> Self {
+        Self {
+            handle,
+            sequence: 0,
+            engine_timestamp: Timestamp::UNIX_EPOCH,
+            source_timestamp: Timestamp::UNIX_EPOCH,
+            quality: Quality::bad(Reason::NoValue),
+            own: false,
+            value: None,
+        }
+    }
+}
+
+impl Default for RunState {
+    fn default() -> Self {
+        Self::START
+    }
+}
+
+impl RunState {
+    /// Before the first record.
+    pub const START: RunState = RunState {
+        handle: 0,
+        sequence: 0,
+        engine_ns: 0,
+        quality: Quality::GOOD,
+    };
+
+    /// Takes the handle of the next record from elsewhere: it then costs no bytes.
+    pub(crate) fn expect_handle(&mut self, handle: u32) {
+        self.handle = handle.wrapping_sub(1);
+    }
+
+    /// Appends a record.
+    ///
+    /// # Real-time
+    /// Allocates only where `out` has to grow, once per record.
+    #[inline]
+    pub fn put(&mut self, out: &mut Vec<u8>, record: &UpdateRecord<'_>) {
+        let mut flags = 0;
+        let mut head = Head::default();
+        if record.handle == self.handle.wrapping_add(1) {
+            flags |= HANDLE_NEXT;
+        } else {
+            head.zigzag(i64::from(record.handle).wrapping_sub(i64::from(self.handle)));
+        }
+        if record.sequence != self.sequence {
+            flags |= SEQUENCE;
+            head.zigzag(record.sequence.wrapping_sub(self.sequence) as i64);
+        }
+        let engine_ns = record.engine_timestamp.as_nanos();
+        if engine_ns != self.engine_ns {
+            flags |= ENGINE_TIME;
+            head.zigzag(engine_ns.wrapping_sub(self.engine_ns));
+        }
+        if record.source_timestamp != record.engine_timestamp {
+            flags |= SOURCE_TIME;
+            head.zigzag(record.source_timestamp.as_nanos().wrapping_sub(engine_ns));
+        }
+        if record.quality != self.quality {
+            flags |= QUALITY;
+            head.bytes(record.quality.to_bits().to_le_bytes());
+        }
+        if record.own {
+            flags |= OWN;
+        }
+        let value = record.value.unwrap_or_default();
+        match record.value {
+            Some(value) => head.varint(value.len() as u64),
+            None => flags |= NO_VALUE,
+        }
+        *self = Self {
+            handle: record.handle,
+            sequence: record.sequence,
+            engine_ns,
+            quality: record.quality,
+        };
+        out.reserve(RECORD_HEAD_BYTES_MAX.saturating_add(value.len()));
+        out.push(flags);
+        out.extend_from_slice(head.filled());
+        out.extend_from_slice(value);
+    }
+
+    /// Reads a record.
+    #[inline]
+    pub(crate) fn read<'a>(
+        &mut self,
+        payload: &mut Payload<'a>,
+    ) -> Result<UpdateRecord<'a>, DecodeError> {
+        let flags = payload.u8()?;
+        if flags & HANDLE_NEXT != 0 {
+            self.handle = self.handle.wrapping_add(1);
+        } else {
+            self.handle = payload.handle(self.handle)?;
+        }
+        if flags & SEQUENCE != 0 {
+            self.sequence = self.sequence.wrapping_add_signed(payload.zigzag()?);
+        }
+        if flags & ENGINE_TIME != 0 {
+            self.engine_ns = self.engine_ns.wrapping_add(payload.zigzag()?);
+        }
+        let mut source_ns = self.engine_ns;
+        if flags & SOURCE_TIME != 0 {
+            source_ns = source_ns.wrapping_add(payload.zigzag()?);
+        }
+        if flags & QUALITY != 0 {
+            self.quality = Quality::from_bits(payload.u32()?);
+        }
+        if flags & EXT != 0 {
+            payload.prefixed("a record extension")?;
+        }
+        let value = match flags & NO_VALUE {
+            0 => Some(payload.prefixed("a value")?),
+            _ => None,
+        };
+        Ok(UpdateRecord {
+            handle: self.handle,
+            sequence: self.sequence,
+            engine_timestamp: Timestamp::from_nanos(self.engine_ns),
+            source_timestamp: Timestamp::from_nanos(source_ns),
+            quality: self.quality,
+            own: flags & OWN != 0,
+            value,
+        })
+    }
+}
+
+/// The fields of a record between its flags and its value, gathered on the stack.
+struct Head {
+    bytes: [u8; RECORD_HEAD_BYTES_MAX],
+    len: usize,
+}
+
+impl Default for Head {
+    #[inline]
+    fn default() -> Self {
+        Self {
+            bytes: [0; RECORD_HEAD_BYTES_MAX],
+            len: 0,
+        }
+    }
+}
+
+impl Head {
+    #[inline]
+    fn push(&mut self, byte: u8) {
+        if let Some(slot) = self.bytes.get_mut(self.len) {
+            *slot = byte;
+            self.len = self.len.wrapping_add(1);
+        }
+    }
+
+    #[inline]
+    fn bytes(&mut self, bytes: [u8; 4]) {
+        bytes.into_iter().for_each(|byte| self.push(byte));
+    }
+
+    #[inline]
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.push(value as u8);
+    }
+
+    #[inline]
+    fn zigzag(&mut self, value: i64) {
+        self.varint(((value as u64) << 1) ^ ((value >> 63) as u64));
+    }
+
+    #[inline]
+    fn filled(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+}

@@ -1,0 +1,118 @@
+//! UPDATES: what a subscription delivers.
+//!
+//! ```text
+//! UPDATES  header.request = subscription
+//!          count x update record: one self-contained run, see `record`
+//! ```
+//!
+//! The epoch of the positions is the one in WELCOME.
+
+use super::record::{RunState, UpdateRecord};
+use crate::decode::{Items, Payload};
+use crate::frame::{FrameHeader, HEADER_BYTES};
+use crate::{DecodeError, Frame, FrameKind, FrameWriter};
+
+/// Writes an UPDATES frame.
+#[derive(Debug)]
+#[must_use = "a frame is complete only when it is finished"]
+pub struct UpdatesBuilder<'a> {
+    frame: FrameWriter<'a>,
+    state: RunState,
+}
+
+impl<'a> UpdatesBuilder<'a> {
+    /// Begins a frame for this subscription at the end of `out`.
+    pub fn begin(out: &'a mut Vec<u8>, subscription: u32) -> Self {
+        let frame = FrameWriter::begin(out, FrameKind::Updates, subscription);
+        Self {
+            frame,
+            state: RunState::START,
+        }
+    }
+
+    /// Appends a record.
+    ///
+    /// # Real-time
+    /// Allocates only where the buffer has to grow.
+    #[inline]
+    pub fn push(&mut self, record: &UpdateRecord<'_>) {
+        self.state.put(self.frame.payload(), record);
+        self.frame.count_item();
+    }
+
+    /// Records so far.
+    pub fn count(&self) -> u32 {
+        self.frame.count()
+    }
+
+    /// Bytes of the frame so far, header included.
+    pub fn len_bytes(&self) -> usize {
+        self.frame.len_bytes()
+    }
+
+    /// Completes the frame; one without records is taken back.
+    pub fn finish(self) {
+        if self.frame.count() == 0 {
+            self.frame.abandon();
+        } else {
+            self.frame.finish(false);
+        }
+    }
+}
+
+/// The header of an UPDATES frame around a run that exists already: for runs that are written once and
+/// sent to many. `run` has `count` records, written with one [`RunState`], and is below 4 GiB.
+pub fn run_header(subscription: u32, count: u32, run: &[u8]) -> [u8; HEADER_BYTES] {
+    let header = FrameHeader {
+        length: u32::try_from(run.len()).unwrap_or(u32::MAX),
+        kind: FrameKind::Updates.number(),
+        flags: 0,
+        request: subscription,
+        count,
+    };
+    header.to_bytes()
+}
+
+/// The records of an UPDATES frame.
+#[derive(Clone, Debug)]
+pub struct Updates<'a> {
+    subscription: u32,
+    items: Items<'a>,
+    state: RunState,
+}
+
+impl<'a> Updates<'a> {
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the frame cannot hold `count` records; the rest shows in the iteration.
+    pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
+        let payload = Payload::of(frame, FrameKind::Updates)?;
+        let items = Items::new(payload, frame.count(), 1)?;
+        Ok(Self {
+            subscription: frame.request(),
+            items,
+            state: RunState::START,
+        })
+    }
+
+    /// The subscription they belong to.
+    pub fn subscription(&self) -> u32 {
+        self.subscription
+    }
+
+    /// Records that were not read yet.
+    pub fn left(&self) -> u32 {
+        self.items.left()
+    }
+}
+
+impl<'a> Iterator for Updates<'a> {
+    type Item = Result<UpdateRecord<'a>, DecodeError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let state = &mut self.state;
+        self.items.next_with(|payload| state.read(payload))
+    }
+}

@@ -1,0 +1,245 @@
+//! WRITE, and what has the same form: PUBLISH and PROVIDER_WRITE.
+//!
+//! ```text
+//! WRITE PUBLISH PROVIDER_WRITE
+//!     first_write u64
+//!     count x ( handle zigzag delta | flags u8 | [source ns i64] | [quality u32] | [ext] | value )
+//!                                                if 1              if 2            if 128  varint,bytes
+//!     flags  1 SOURCE_TIME  2 QUALITY  4 RAW  8 CELL_ONLY  16 TRY  128 EXT
+//! ```
+//!
+//! The write at `index` of the frame has the id `first_write + index`; ids ascend through a session, and
+//! WRITE_ANSWERS refers to them. In PROVIDER_WRITE the id is the ticket that PROVIDER_ANSWER names.
+//! Without SOURCE_TIME the engine stamps the sample. Unknown flags mean nothing that must be understood:
+//! such a thing would be agreed as a feature first.
+
+use trunkline_types::wire::{encode_value, encoded_len, put_u64, put_varint, put_zigzag};
+use trunkline_types::{Quality, Timestamp, Value};
+
+use crate::decode::{Items, Payload};
+use crate::{DecodeError, Frame, FrameKind, FrameWriter};
+
+const SOURCE_TIME: u8 = 1;
+const QUALITY: u8 = 2;
+const RAW: u8 = 4;
+const CELL_ONLY: u8 = 8;
+const TRY: u8 = 16;
+const EXT: u8 = 128;
+
+/// Most bytes of a record beside its value: handle, flags, time, quality, value length.
+const HEAD_BYTES_MAX: usize = 28;
+
+/// What a write says beside its value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WriteOptions {
+    /// When it was measured; `None`: the engine stamps it.
+    pub source_timestamp: Option<Timestamp>,
+    /// How far it can be trusted; `None`: good.
+    pub quality: Option<Quality>,
+    /// The value is raw: the engine scales it.
+    pub raw: bool,
+    /// Changes the engine's cell and does not go to the variable's provider (`set`, not `put`).
+    pub cell_only: bool,
+    /// Answered with would-block instead of waiting where a subscriber's buffer is full.
+    pub try_only: bool,
+}
+
+/// One write as it stands in a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WriteRecord<'a> {
+    /// Its id; in PROVIDER_WRITE the ticket.
+    pub write: u64,
+    /// The variable.
+    pub handle: u32,
+    /// Time, quality and mode.
+    pub options: WriteOptions,
+    /// The value in wire form, not validated.
+    pub value: &'a [u8],
+}
+
+/// Writes a WRITE, PUBLISH or PROVIDER_WRITE frame.
+#[derive(Debug)]
+#[must_use = "a frame is complete only when it is finished"]
+pub struct WriteBuilder<'a> {
+    frame: FrameWriter<'a>,
+    first_write: u64,
+    previous: u32,
+}
+
+impl<'a> WriteBuilder<'a> {
+    /// Begins a WRITE frame at the end of `out`; `first_write` is the id of its first write.
+    pub fn begin(out: &'a mut Vec<u8>, first_write: u64) -> Self {
+        Self::begin_kind(out, FrameKind::Write, first_write)
+    }
+
+    /// Begins a PUBLISH frame.
+    pub fn begin_publish(out: &'a mut Vec<u8>, first_write: u64) -> Self {
+        Self::begin_kind(out, FrameKind::Publish, first_write)
+    }
+
+    /// Begins a PROVIDER_WRITE frame.
+    pub fn begin_provider_write(out: &'a mut Vec<u8>, first_ticket: u64) -> Self {
+        Self::begin_kind(out, FrameKind::ProviderWrite, first_ticket)
+    }
+
+    fn begin_kind(out: &'a mut Vec<u8>, kind: FrameKind, first_write: u64) -> Self {
+        let mut frame = FrameWriter::begin(out, kind, 0);
+        put_u64(frame.payload(), first_write);
+        Self {
+            frame,
+            first_write,
+            previous: 0,
+        }
+    }
+
+    /// Appends a write of a value in wire form; returns its id.
+    ///
+    /// # Real-time
+    /// Allocates only where the buffer has to grow, once per record.
+    #[inline]
+    pub fn push(&mut self, handle: u32, options: &WriteOptions, value: &[u8]) -> u64 {
+        self.put_head(handle, options, value.len());
+        self.frame.payload().extend_from_slice(value);
+        self.count_write()
+    }
+
+    /// Appends a write of a value, encoded in place; returns its id.
+    #[inline]
+    pub fn push_value(&mut self, handle: u32, options: &WriteOptions, value: &Value) -> u64 {
+        self.put_head(handle, options, encoded_len(value));
+        encode_value(value, self.frame.payload());
+        self.count_write()
+    }
+
+    #[inline]
+    fn put_head(&mut self, handle: u32, options: &WriteOptions, value_bytes: usize) {
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let flags = flag(options.source_timestamp.is_some(), SOURCE_TIME)
+            | flag(options.quality.is_some(), QUALITY)
+            | flag(options.raw, RAW)
+            | flag(options.cell_only, CELL_ONLY)
+            | flag(options.try_only, TRY);
+        let delta = i64::from(handle).wrapping_sub(i64::from(self.previous));
+        self.previous = handle;
+        let out = self.frame.payload();
+        out.reserve(HEAD_BYTES_MAX.saturating_add(value_bytes));
+        put_zigzag(out, delta);
+        out.push(flags);
+        if let Some(time) = options.source_timestamp {
+            out.extend_from_slice(&time.as_nanos().to_le_bytes());
+        }
+        if let Some(quality) = options.quality {
+            out.extend_from_slice(&quality.to_bits().to_le_bytes());
+        }
+        put_varint(out, value_bytes as u64);
+    }
+
+    fn count_write(&mut self) -> u64 {
+        let write = self.first_write.wrapping_add(u64::from(self.frame.count()));
+        self.frame.count_item();
+        write
+    }
+
+    /// Writes so far.
+    pub fn count(&self) -> u32 {
+        self.frame.count()
+    }
+
+    /// Bytes of the frame so far, header included.
+    pub fn len_bytes(&self) -> usize {
+        self.frame.len_bytes()
+    }
+
+    /// Completes the frame; one without writes is taken back.
+    pub fn finish(self) {
+        if self.frame.count() == 0 {
+            self.frame.abandon();
+        } else {
+            self.frame.finish(false);
+        }
+    }
+}
+
+/// A WRITE, PUBLISH or PROVIDER_WRITE frame; iterates over the writes.
+#[derive(Clone, Debug)]
+pub struct Writes<'a> {
+    items: Items<'a>,
+    first_write: u64,
+    next_write: u64,
+    previous: u32,
+}
+
+impl<'a> Writes<'a> {
+    /// Reads the frame, whose kind the caller has looked at.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when it is none of the three or cannot hold `count` writes; the rest shows in the
+    /// iteration.
+    pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
+        let kind = match frame.kind() {
+            Some(kind @ (FrameKind::Write | FrameKind::Publish | FrameKind::ProviderWrite)) => kind,
+            _ => FrameKind::Write,
+        };
+        let mut payload = Payload::of(frame, kind)?;
+        let first_write = payload.u64()?;
+        let items = Items::new(payload, frame.count(), 3)?;
+        Ok(Self {
+            items,
+            first_write,
+            next_write: first_write,
+            previous: 0,
+        })
+    }
+
+    /// The id of the frame's first write.
+    pub fn first_write(&self) -> u64 {
+        self.first_write
+    }
+
+    /// Writes that were not read yet.
+    pub fn left(&self) -> u32 {
+        self.items.left()
+    }
+}
+
+impl<'a> Iterator for Writes<'a> {
+    type Item = Result<WriteRecord<'a>, DecodeError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let Self {
+            next_write,
+            previous,
+            ..
+        } = self;
+        self.items.next_with(|payload| {
+            let handle = payload.handle(*previous)?;
+            *previous = handle;
+            let flags = payload.u8()?;
+            let mut options = WriteOptions {
+                raw: flags & RAW != 0,
+                cell_only: flags & CELL_ONLY != 0,
+                try_only: flags & TRY != 0,
+                ..WriteOptions::default()
+            };
+            if flags & SOURCE_TIME != 0 {
+                options.source_timestamp = Some(Timestamp::from_nanos(payload.i64()?));
+            }
+            if flags & QUALITY != 0 {
+                options.quality = Some(Quality::from_bits(payload.u32()?));
+            }
+            if flags & EXT != 0 {
+                payload.prefixed("a record extension")?;
+            }
+            let value = payload.prefixed("a value")?;
+            let write = *next_write;
+            *next_write = write.wrapping_add(1);
+            Ok(WriteRecord {
+                write,
+                handle,
+                options,
+                value,
+            })
+        })
+    }
+}

@@ -1,0 +1,84 @@
+//! Fields that an older version can skip: `varint id, varint length, bytes` (B-51).
+//!
+//! A field of a known id has exactly the form its message says; what a newer version adds comes under a
+//! new id. A field that is absent has its default; of a field that comes twice the last one counts,
+//! unless the message says that it repeats.
+
+use trunkline_types::wire::{put_bytes, put_i64, put_str, put_varint, varint_len};
+
+use crate::DecodeError;
+use crate::decode::Payload;
+
+/// Appends a field of these bytes.
+pub fn put_field(out: &mut Vec<u8>, id: u64, bytes: &[u8]) {
+    put_varint(out, id);
+    put_bytes(out, bytes);
+}
+
+/// Appends a field that holds a varint.
+pub fn put_number(out: &mut Vec<u8>, id: u64, number: u64) {
+    put_varint(out, id);
+    put_varint(out, varint_len(number) as u64);
+    put_varint(out, number);
+}
+
+/// Appends a field that holds 8 bytes.
+pub fn put_fixed(out: &mut Vec<u8>, id: u64, number: i64) {
+    put_varint(out, id);
+    put_varint(out, 8);
+    put_i64(out, number);
+}
+
+/// Appends a field that holds text, unless it is empty.
+pub fn put_text(out: &mut Vec<u8>, id: u64, text: &str) {
+    if !text.is_empty() {
+        put_varint(out, id);
+        put_str(out, text);
+    }
+}
+
+/// Appends a field whose content `encode` appends.
+pub fn put_nested(out: &mut Vec<u8>, id: u64, encode: impl FnOnce(&mut Vec<u8>)) {
+    let mut content = Vec::new();
+    encode(&mut content);
+    put_field(out, id, &content);
+}
+
+/// Calls `read` with the id and content of every field up to the end of `payload`. `read` says whether
+/// it knows the id; a known field must have been read to its end.
+pub(crate) fn read_fields<'a>(
+    payload: &mut Payload<'a>,
+    mut read: impl FnMut(u64, &mut Payload<'a>) -> Result<bool, DecodeError>,
+) -> Result<(), DecodeError> {
+    while !payload.is_empty() {
+        let id = payload.varint()?;
+        let length = payload.varint_u32("a field size in bytes")?;
+        let mut field = payload.sub(length as usize)?;
+        if read(id, &mut field)? {
+            field.finish()?;
+        }
+    }
+    Ok(())
+}
+
+impl<'a> Payload<'a> {
+    /// The whole field as text.
+    pub(crate) fn whole_text(&mut self) -> Result<&'a str, DecodeError> {
+        let bytes = self.rest();
+        std::str::from_utf8(bytes).map_err(|_| self.unexpected("text in UTF-8", 0))
+    }
+
+    /// Reads the fields of an extension block; see the [module](self). Unknown ids are skipped.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the block is not made of fields.
+    pub fn for_each_field(
+        mut self,
+        mut read: impl FnMut(u64, &'a [u8]),
+    ) -> Result<(), DecodeError> {
+        read_fields(&mut self, |id, field| {
+            read(id, field.rest());
+            Ok(true)
+        })
+    }
+}
