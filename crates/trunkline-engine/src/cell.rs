@@ -1,0 +1,144 @@
+//! The variable's newest update in a last-value cell: read without a lock.
+//!
+//! ```text
+//! word 0  source timestamp, ns      word 3..  fixed-size types: the value's wire form
+//! word 1  engine timestamp, ns                other types: word 3 its length in bytes
+//! word 2  quality (low 32 bits),                           word 4..7 the value, or nothing when it
+//!         writer's session (high)                          is longer than 24 bytes (then it is a
+//!                                                          counted buffer under the variable's lock)
+//! ```
+//!
+//! The cell's count of publications *is* the variable's sequence number: both rise by one per commit.
+
+use trunkline_ring::LastValue;
+use trunkline_types::{DataType, Quality, Timestamp};
+
+use crate::update::{Encoded, INLINE_BYTES, Update};
+
+const HEADER_WORDS: usize = 3;
+const LENGTH_WORDS: usize = 1;
+const INLINE_WORDS: usize = INLINE_BYTES / 8;
+/// Words of the largest cell.
+const WORDS_MAX: usize = HEADER_WORDS + LENGTH_WORDS + INLINE_WORDS;
+
+/// What a lock-free read of the cell found.
+pub(crate) enum CellRead {
+    /// The complete update.
+    Complete(Update),
+    /// The value is a counted buffer: read again under the variable's lock.
+    Shared,
+    /// The writer lapped this reader every time: its last reading stands.
+    Lapped,
+}
+
+/// The newest update of one variable.
+#[derive(Debug)]
+pub(crate) struct Cell {
+    last: LastValue,
+}
+
+impl Cell {
+    pub(crate) fn new(data_type: &DataType) -> Self {
+        Self { last: LastValue::new(words(data_type)) }
+    }
+
+    /// The number of the newest update; 0 when there is none.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.last.count()
+    }
+
+    /// Publishes the next update and returns its number. The caller holds the variable's lock.
+    pub(crate) fn publish(&self, data_type: &DataType, update: &Update) -> u64 {
+        let mut buffer = [0u64; WORDS_MAX];
+        buffer[0] = update.source_timestamp.as_nanos() as u64;
+        buffer[1] = update.engine_timestamp.as_nanos() as u64;
+        buffer[2] = u64::from(update.quality.to_bits()) | (u64::from(update.writer) << 32);
+        let bytes = update.value.as_slice();
+        let count = match data_type.fixed_size() {
+            Some(_) => {
+                buffer[HEADER_WORDS] = le_word(bytes);
+                HEADER_WORDS + 1
+            }
+            None => {
+                buffer[HEADER_WORDS] = bytes.len() as u64;
+                if bytes.len() <= INLINE_BYTES {
+                    let words = &mut buffer[HEADER_WORDS + LENGTH_WORDS..];
+                    for (word, chunk) in words.iter_mut().zip(bytes.chunks(8)) {
+                        *word = le_word(chunk);
+                    }
+                }
+                WORDS_MAX
+            }
+        };
+        self.last.publish(&buffer[..count])
+    }
+
+    /// Reads the newest update without a lock.
+    pub(crate) fn read(&self, data_type: &DataType) -> CellRead {
+        let mut buffer = [0u64; WORDS_MAX];
+        let fixed = data_type.fixed_size();
+        let count = if fixed.is_some() { HEADER_WORDS + 1 } else { WORDS_MAX };
+        let snapshot = self.last.read(&mut buffer[..count]);
+        if !snapshot.complete {
+            return CellRead::Lapped;
+        }
+        if snapshot.count == 0 {
+            return CellRead::Complete(Update {
+                sequence: 0,
+                source_timestamp: Timestamp::UNIX_EPOCH,
+                engine_timestamp: Timestamp::UNIX_EPOCH,
+                quality: Quality::bad(trunkline_types::Reason::NoValue),
+                writer: 0,
+                value: Encoded::EMPTY,
+            });
+        }
+        let mut inline = [0u8; INLINE_BYTES];
+        let len = match fixed {
+            Some(size) => {
+                inline[..8].copy_from_slice(&buffer[HEADER_WORDS].to_le_bytes());
+                size
+            }
+            None => {
+                let len = buffer[HEADER_WORDS] as usize;
+                if len > INLINE_BYTES {
+                    return CellRead::Shared;
+                }
+                let words = &buffer[HEADER_WORDS + LENGTH_WORDS..];
+                for (chunk, word) in inline.chunks_exact_mut(8).zip(words) {
+                    chunk.copy_from_slice(&word.to_le_bytes());
+                }
+                len
+            }
+        };
+        CellRead::Complete(header(&buffer, snapshot.count, Encoded::from_bytes(&inline[..len])))
+    }
+
+    /// Timestamps, quality and number of the newest update with a value that the caller brings.
+    pub(crate) fn read_with(&self, value: Encoded) -> Update {
+        let mut buffer = [0u64; WORDS_MAX];
+        let snapshot = self.last.read(&mut buffer[..]);
+        header(&buffer, snapshot.count, value)
+    }
+}
+
+fn header(buffer: &[u64; WORDS_MAX], sequence: u64, value: Encoded) -> Update {
+    Update {
+        sequence,
+        source_timestamp: Timestamp::from_nanos(buffer[0] as i64),
+        engine_timestamp: Timestamp::from_nanos(buffer[1] as i64),
+        quality: Quality::from_bits(buffer[2] as u32),
+        writer: (buffer[2] >> 32) as u32,
+        value,
+    }
+}
+
+fn words(data_type: &DataType) -> usize {
+    if data_type.fixed_size().is_some() { HEADER_WORDS + 1 } else { WORDS_MAX }
+}
+
+fn le_word(bytes: &[u8]) -> u64 {
+    let mut word = [0u8; 8];
+    let len = bytes.len().min(8);
+    word[..len].copy_from_slice(&bytes[..len]);
+    u64::from_le_bytes(word)
+}

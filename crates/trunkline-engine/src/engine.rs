@@ -1,0 +1,228 @@
+//! The engine: the variables of one process.
+
+use std::fmt;
+use std::time::Duration;
+
+use trunkline_types::name::NameError;
+use trunkline_types::{Name, Pattern, Tick, Timestamp};
+
+use crate::caller::Caller;
+use crate::outbox::Wakes;
+use crate::outcome::AccessError;
+use crate::provider::{PROVIDER_TIMEOUT_DEFAULT, Providers};
+use crate::realtime::Pump;
+use crate::registry::Registry;
+use crate::sync::{Arc, Mutex};
+use crate::variable::Variable;
+
+/// Items handled in one slice of [`Engine::poll`] before other work gets its turn.
+pub const SLICE: usize = 1000;
+
+/// How an engine is set up.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// The engine's name, for people.
+    pub name: String,
+    /// The epoch: different at every start. With a store its counter, without one the start time in ns.
+    pub epoch: u64,
+    /// How long a provider may take to answer a write.
+    pub provider_timeout: Duration,
+}
+
+impl EngineOptions {
+    /// An engine named `name` in epoch `epoch`, with default limits.
+    pub fn new(name: impl Into<String>, epoch: u64) -> Self {
+        Self { name: name.into(), epoch, provider_timeout: PROVIDER_TIMEOUT_DEFAULT }
+    }
+}
+
+/// The variables of one process. Cloning it clones the reference.
+///
+/// It starts no thread, reads no clock and never blocks: `now` and `wall` are arguments, and
+/// [`Engine::poll`] does what time brings.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    options: EngineOptions,
+    registry: Registry,
+    providers: Providers,
+    pump: Pump,
+    libraries: Mutex<Vec<Library>>,
+}
+
+/// A deployed library.
+#[derive(Clone, Debug)]
+pub struct Library {
+    /// Its name: the first segment of its variables' names.
+    pub name: String,
+    /// For people.
+    pub description: String,
+    /// Handles of its variables.
+    pub handles: Vec<u32>,
+}
+
+impl Engine {
+    /// An engine without variables.
+    pub fn new(options: EngineOptions) -> Self {
+        let providers = Providers::new(options.provider_timeout);
+        Self {
+            inner: Arc::new(Inner {
+                options,
+                registry: Registry::new(),
+                providers,
+                pump: Pump::new(),
+                libraries: Mutex::new(Vec::new()),
+            }),
+        }
+    }
+
+    /// The engine's name.
+    pub fn name(&self) -> &str {
+        &self.inner.options.name
+    }
+
+    /// The number of this engine start; positions of different epochs cannot be compared.
+    pub fn epoch(&self) -> u64 {
+        self.inner.options.epoch
+    }
+
+    /// The variable behind a handle, gone or not.
+    pub fn variable(&self, handle: u32) -> Option<&Arc<Variable>> {
+        self.inner.registry.get(handle)
+    }
+
+    /// The variable behind a handle, as far as `caller` can see it.
+    pub fn visible(&self, caller: &Caller, handle: u32) -> Option<&Arc<Variable>> {
+        self.variable(handle).filter(|variable| variable.is_visible_to(caller))
+    }
+
+    /// The variable of this full name.
+    ///
+    /// # Errors
+    /// [`AccessError::InvalidName`] by the rules of names, [`AccessError::UnknownName`] with the nearest
+    /// name there is.
+    pub fn resolve(&self, caller: &Caller, name: &str) -> Result<&Arc<Variable>, AccessError> {
+        if let Some(variable) = self.inner.registry.find(name)
+            && variable.is_visible_to(caller)
+        {
+            return Ok(variable);
+        }
+        // The slow way, for spellings that differ only in how they escape, and for the message.
+        let parsed = Name::parse(name).map_err(AccessError::InvalidName)?;
+        if let Some(variable) = self.inner.registry.find(parsed.without_field())
+            && parsed.field().is_none()
+            && variable.is_visible_to(caller)
+        {
+            return Ok(variable);
+        }
+        Err(AccessError::UnknownName {
+            name: parsed.as_str().to_owned(),
+            suggestion: self.suggest(caller, &parsed),
+        })
+    }
+
+    /// The nearest visible name, looked for within the first [`SUGGEST_MAX`] variables.
+    fn suggest(&self, caller: &Caller, name: &Name) -> Option<String> {
+        let candidates = (1..self.end().min(SUGGEST_MAX)).filter_map(|handle| {
+            let variable = self.visible(caller, handle)?;
+            Some(variable.name())
+        });
+        trunkline_types::name::suggest(name.without_field(), candidates)
+    }
+
+    /// Visits the visible, deployed variables whose names match, from handle `cursor` on, until `limit`
+    /// matched or `budget` names were looked at. Returns the cursor to go on from, `None` at the end.
+    pub fn find(
+        &self,
+        caller: &Caller,
+        pattern: &Pattern,
+        cursor: u32,
+        limit: usize,
+        budget: usize,
+        mut visit: impl FnMut(&Arc<Variable>),
+    ) -> Option<u32> {
+        let end = self.end();
+        let mut found = 0;
+        for (looked, handle) in (cursor.max(1)..end).enumerate() {
+            if found >= limit || looked >= budget {
+                return Some(handle);
+            }
+            if let Some(variable) = self.visible(caller, handle)
+                && pattern.matches(variable.name())
+                && !variable.is_gone()
+            {
+                found += 1;
+                visit(variable);
+            }
+        }
+        None
+    }
+
+    /// Number of variables deployed now.
+    pub fn variable_count(&self) -> usize {
+        self.inner.libraries.lock().iter().map(|library| library.handles.len()).sum()
+    }
+
+    /// The deployed libraries.
+    pub fn libraries(&self) -> Vec<Library> {
+        self.inner.libraries.lock().clone()
+    }
+
+    /// Does what is due: provider time-outs, in slices. Returns when it wants to be called again.
+    pub fn poll(&self, now: Tick, _wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
+        if self.expire_pending(now, SLICE, wakes) == SLICE {
+            return Some(now);
+        }
+        self.next_provider_deadline()
+    }
+
+    pub(crate) fn end(&self) -> u32 {
+        self.inner.registry.end()
+    }
+
+    pub(crate) fn for_each_variable(&self, mut visit: impl FnMut(&Arc<Variable>)) {
+        for handle in 1..self.end() {
+            if let Some(variable) = self.variable(handle) {
+                visit(variable);
+            }
+        }
+    }
+
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.inner.registry
+    }
+
+    pub(crate) fn providers(&self) -> &Providers {
+        &self.inner.providers
+    }
+
+    pub(crate) fn pump_state(&self) -> &Pump {
+        &self.inner.pump
+    }
+
+    pub(crate) fn libraries_lock(&self) -> crate::sync::MutexGuard<'_, Vec<Library>> {
+        self.inner.libraries.lock()
+    }
+}
+
+/// Names looked through for a suggestion: a misspelling in a large engine must not cost a full scan.
+const SUGGEST_MAX: u32 = 50_000;
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("name", &self.name())
+            .field("epoch", &self.epoch())
+            .field("variables", &self.variable_count())
+            .finish_non_exhaustive()
+    }
+}
+
+impl From<NameError> for AccessError {
+    fn from(error: NameError) -> Self {
+        AccessError::InvalidName(error)
+    }
+}

@@ -1,0 +1,57 @@
+//! Variables of one process: libraries, cells, contracts, the ledger, rights.
+//!
+//! Starts no thread, never sleeps, reads no clock, opens nothing: whoever composes a program brings
+//! threads and time. The way of a sample through it:
+//!
+//! ```text
+//! try_write --> check --> lock --> decide --> commit --> wakes          write, accept
+//!              caller     variable  scale,     cell, marks, feeds       cell, interest, feed
+//!              type                 deadband                                 |
+//!                                                                            v
+//!                                            Consumer::drain  <-- outbox (indices, not copies)
+//! ```
+//!
+//! # Layout
+//! - [`Engine`](engine), `deploy`, `registry`: libraries, names, handles.
+//! - [`Variable`], `cell`, `update`: one variable and its newest update.
+//! - `write`, `accept`, [`outcome`]: the write path and the five ends of a write.
+//! - `interest`, `outbox`, `feed`, `retained`: what a commit does for each contract.
+//! - [`Consumer`]: subscriptions, deliveries, their side of the ledger.
+//! - [`provider`]: values that somebody else owns.
+//! - [`realtime`]: cells and FIFOs for time-critical threads.
+//! - [`explain`]: why a variable does not update.
+
+#![forbid(unsafe_code)]
+
+mod accept;
+mod caller;
+mod cell;
+mod consumer;
+mod deploy;
+mod drain;
+pub mod engine;
+pub mod explain;
+mod feed;
+mod interest;
+mod outbox;
+pub mod outcome;
+pub mod provider;
+pub mod realtime;
+mod registry;
+mod retained;
+mod sync;
+mod update;
+mod variable;
+mod write;
+
+pub use caller::{Caller, Principal, Rights};
+pub use consumer::{Consumer, Delivery, EndedItem, ITEMS_MAX, Sink, SubscribeOptions};
+pub use deploy::{DeployError, UndeployError};
+pub use engine::{Engine, EngineOptions, Library};
+pub use outbox::{Wake, Wakes};
+pub use outcome::{AccessError, Attempt, Refusal, UnknownCause, WriteOutcome};
+pub use provider::{Answer, Provider, ProviderId, Ticket};
+pub use registry::VARIABLES_MAX;
+pub use update::{Encoded, Update};
+pub use variable::Variable;
+pub use write::{Completion, Origin, Write, WriteValue};

@@ -1,0 +1,85 @@
+//! What waits for one consumer, as indices instead of copies, and how it is told.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use trunkline_ring::MarkSet;
+
+use crate::outcome::WriteOutcome;
+use crate::sync::{Arc, Mutex};
+
+/// Told once when something begins to wait, on the writer's thread and outside every lock.
+///
+/// An implementation schedules and returns: it sets a flag, writes an eventfd, wakes a task. It never
+/// blocks and never runs user code.
+pub trait Wake: Send + Sync {
+    /// Something waits in the outbox that did not before.
+    fn wake(&self);
+}
+
+/// The writers' side of a consumer: each item is marked at most once, however often it changes.
+pub(crate) struct Outbox {
+    pub(crate) marks: MarkSet,
+    /// Outcomes of writes that a provider answered; bounded by the write credit of the session.
+    completions: Mutex<VecDeque<(u64, WriteOutcome)>>,
+    wake: Box<dyn Wake>,
+}
+
+impl fmt::Debug for Outbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outbox").field("empty", &self.marks.is_empty()).finish_non_exhaustive()
+    }
+}
+
+impl Outbox {
+    pub(crate) fn new(wake: Box<dyn Wake>) -> Self {
+        Self { marks: MarkSet::new(), completions: Mutex::new(VecDeque::new()), wake }
+    }
+
+    /// Notes the outcome of write `id`; the caller wakes the outbox once no lock is held.
+    pub(crate) fn complete(&self, id: u64, outcome: WriteOutcome) {
+        self.completions.lock().push_back((id, outcome));
+    }
+
+    pub(crate) fn take_completion(&self) -> Option<(u64, WriteOutcome)> {
+        self.completions.lock().pop_front()
+    }
+
+    pub(crate) fn has_completions(&self) -> bool {
+        !self.completions.lock().is_empty()
+    }
+}
+
+/// The outboxes that became non-empty while locks were held: step 5 of the write path.
+///
+/// Woken when dropped or by [`Wakes::flush`], each once. Pass the same list to all writes of a batch.
+#[derive(Debug, Default)]
+pub struct Wakes {
+    outboxes: Vec<Arc<Outbox>>,
+}
+
+impl Wakes {
+    /// An empty list.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn add(&mut self, outbox: &Arc<Outbox>) {
+        if !self.outboxes.iter().any(|known| Arc::ptr_eq(known, outbox)) {
+            self.outboxes.push(Arc::clone(outbox));
+        }
+    }
+
+    /// Wakes every outbox on the list and empties it. Call it holding no lock.
+    pub fn flush(&mut self) {
+        for outbox in self.outboxes.drain(..) {
+            outbox.wake.wake();
+        }
+    }
+}
+
+impl Drop for Wakes {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}

@@ -1,0 +1,189 @@
+//! How a write ends: the whole truth in five words, and why it was refused.
+
+use std::sync::Arc;
+
+use trunkline_types::scaling::ScalingError;
+use trunkline_types::wire::DecodeError;
+use trunkline_types::{Access, Tick, Timestamp};
+
+/// The end of a write. Every write has exactly one (B-20).
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum WriteOutcome {
+    /// It is the variable's update with this sequence number.
+    Applied {
+        /// Its number within the epoch.
+        sequence: u64,
+    },
+    /// It lies within the deadband of the current value, which has this sequence number.
+    Unchanged {
+        /// The number of the update it equals.
+        sequence: u64,
+    },
+    /// A newer value of the same writer took its place, under the `newest` write mode only.
+    Superseded {
+        /// The number of the update that took its place.
+        sequence: u64,
+    },
+    /// It changed nothing; the rule says why.
+    Refused(Refusal),
+    /// Nobody can say whether it took effect.
+    Unknown(UnknownCause),
+}
+
+/// The result of trying a write without ever waiting.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Attempt {
+    /// It has ended.
+    Done(WriteOutcome),
+    /// An `all` subscription is at its bound and the variable's owner lets writers wait for it. The
+    /// write has no number and is not counted; try again when woken, or at `until` at the latest.
+    WouldBlock {
+        /// When the subscription ends with `overrun` and the write goes on.
+        until: Tick,
+    },
+    /// The variable's provider was asked; the outcome comes through the consumer under the write's id.
+    Pending,
+}
+
+/// Why a write was refused: the rule, in the words of who has to act.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The access type forbids it.
+    #[error("the variable is read-only: only its source writes it; change `access` in its library")]
+    ReadOnly,
+    /// The caller's rights forbid it.
+    #[error("you may not write this variable; ask its administrator for the right to write")]
+    Denied,
+    /// Another type of value.
+    #[error("the variable is {expected}, the value is not; write a value of that type")]
+    WrongType {
+        /// The variable's type as text.
+        expected: String,
+    },
+    /// The bytes are not a value of the type.
+    #[error("the value cannot be read: {0}; the writing program is at fault")]
+    InvalidValue(DecodeError),
+    /// Outside the engineering range, and the variable does not coerce.
+    #[error("the value is outside the range {low} to {high}; write a value within it")]
+    OutOfRange {
+        /// Lowest value.
+        low: f64,
+        /// Highest value.
+        high: f64,
+    },
+    /// More bytes than a value may have.
+    #[error("the value has {bytes} bytes, more than the limit of {max}; write less at once")]
+    TooLarge {
+        /// Its size in wire form.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// Measured before the live value.
+    #[error("the sample is older than the live value ({live:?}): it cannot replace it")]
+    Late {
+        /// Source timestamp of the live value.
+        live: Timestamp,
+    },
+    /// The value cannot be scaled.
+    #[error("{0}")]
+    Scaling(ScalingError),
+    /// The variable was undeployed.
+    #[error("the variable is no longer deployed; open it again by its name")]
+    Gone,
+    /// The provider has too many writes to answer.
+    #[error("{provider} has not yet answered {pending} earlier writes; write less often or wait")]
+    ProviderBusy {
+        /// Name of the I/O server.
+        provider: Arc<str>,
+        /// Writes it has not answered.
+        pending: usize,
+    },
+    /// The provider said no.
+    #[error("{provider} refused: {reason}")]
+    Provider {
+        /// Name of the I/O server.
+        provider: Arc<str>,
+        /// What it said.
+        reason: String,
+    },
+    /// The provider is not running.
+    #[error("{provider}, which this variable is written through, is not running; start it")]
+    ProviderGone {
+        /// Name of the I/O server.
+        provider: Arc<str>,
+    },
+}
+
+/// Why the outcome of a write cannot be known.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnknownCause {
+    /// The provider did not answer in time.
+    #[error("{provider} did not answer within its time; read the variable to see what it holds")]
+    ProviderTimedOut {
+        /// Name of the I/O server.
+        provider: Arc<str>,
+    },
+    /// The provider went away before it answered.
+    #[error("{provider} stopped before it answered; read the variable to see what it holds")]
+    ProviderGone {
+        /// Name of the I/O server.
+        provider: Arc<str>,
+    },
+}
+
+/// Why a variable could not be opened, read or subscribed.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AccessError {
+    /// No such name.
+    #[error("{}", unknown_name(name, suggestion.as_deref()))]
+    UnknownName {
+        /// What was asked for.
+        name: String,
+        /// The nearest name there is.
+        suggestion: Option<String>,
+    },
+    /// The name breaks the rules of names.
+    #[error("{0}")]
+    InvalidName(trunkline_types::name::NameError),
+    /// The access type forbids reading.
+    #[error("the variable is write-only; change `access` in its library to read it")]
+    NotReadable,
+    /// The caller's rights forbid it.
+    #[error("you may not read this variable; ask its administrator for the right to read")]
+    Denied,
+    /// The variable was undeployed.
+    #[error("the variable is no longer deployed; open it again by its name")]
+    Gone,
+    /// A session or engine limit.
+    #[error("{what} is limited to {max}; {hint}")]
+    Limit {
+        /// What is limited.
+        what: &'static str,
+        /// The limit.
+        max: u64,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// The contract makes no sense.
+    #[error("{0}")]
+    Contract(&'static str),
+}
+
+fn unknown_name(name: &str, suggestion: Option<&str>) -> String {
+    match suggestion {
+        Some(suggestion) => format!("no variable is named {name}; did you mean {suggestion}?"),
+        None => format!("no variable is named {name}; `trunkline find` lists those there are"),
+    }
+}
+
+impl Refusal {
+    /// The refusal that an access type implies for a client's write.
+    pub(crate) fn by_access(access: Access) -> Option<Refusal> {
+        (access == Access::ReadOnly).then_some(Refusal::ReadOnly)
+    }
+}

@@ -1,0 +1,96 @@
+//! Names to handles, and handles to variables.
+//!
+//! Slots live in chunks that are allocated once and never move, so a handle is followed without a lock.
+//! The name index is behind a lock that only opening, deploying and browsing take.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+
+use hashbrown::HashTable;
+
+use crate::sync::{Arc, OnceLock, RwLock};
+use crate::variable::Variable;
+
+const CHUNK: usize = 4096;
+const CHUNKS: usize = 512;
+/// Most variables one engine has in one epoch, undeployed ones included.
+pub const VARIABLES_MAX: usize = CHUNK * CHUNKS;
+
+type Chunk = Box<[OnceLock<Arc<Variable>>]>;
+
+pub(crate) struct Registry {
+    chunks: Box<[OnceLock<Chunk>]>,
+    names: RwLock<Names>,
+    hash: RandomState,
+}
+
+#[derive(Default)]
+pub(crate) struct Names {
+    index: HashTable<u32>,
+    /// The next free slot; slot 0 is never used, so that 0 is no handle.
+    pub(crate) next: u32,
+}
+
+impl Registry {
+    pub(crate) fn new() -> Self {
+        Self {
+            chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
+            names: RwLock::new(Names { index: HashTable::new(), next: 1 }),
+            hash: RandomState::new(),
+        }
+    }
+
+    pub(crate) fn get(&self, handle: u32) -> Option<&Arc<Variable>> {
+        let handle = handle as usize;
+        self.chunks.get(handle / CHUNK)?.get()?.get(handle % CHUNK)?.get()
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<Variable>> {
+        let hash = self.hash.hash_one(name);
+        let names = self.names.read();
+        let slot = *names.index.find(hash, |slot| self.name_of(*slot) == Some(name))?;
+        self.get(slot)
+    }
+
+    /// One past the highest handle given out so far.
+    pub(crate) fn end(&self) -> u32 {
+        self.names.read().next
+    }
+
+    /// How many more variables fit.
+    pub(crate) fn room(&self) -> usize {
+        VARIABLES_MAX.saturating_sub(self.end() as usize)
+    }
+
+    /// Adds a variable made for the next slot. The caller has checked the name and the room.
+    pub(crate) fn insert(&self, make: impl FnOnce(u32) -> Variable) -> Option<Arc<Variable>> {
+        let mut names = self.names.write();
+        let slot = names.next;
+        let chunk = self
+            .chunks
+            .get(slot as usize / CHUNK)?
+            .get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
+        let variable = Arc::new(make(slot));
+        let hash = self.hash.hash_one(variable.name());
+        chunk.get(slot as usize % CHUNK)?.set(Arc::clone(&variable)).ok()?;
+        names.next += 1;
+        names.index.insert_unique(hash, slot, |slot| {
+            self.name_of(*slot).map_or(0, |name| self.hash.hash_one(name))
+        });
+        Some(variable)
+    }
+
+    /// Takes a name out of the index; the handle keeps answering that the variable is gone.
+    pub(crate) fn remove(&self, name: &str) -> Option<Arc<Variable>> {
+        let hash = self.hash.hash_one(name);
+        let mut names = self.names.write();
+        let entry =
+            names.index.find_entry(hash, |slot| self.name_of(*slot) == Some(name)).ok()?;
+        let (slot, _) = entry.remove();
+        self.get(slot).cloned()
+    }
+
+    fn name_of(&self, slot: u32) -> Option<&str> {
+        self.get(slot).map(|variable| variable.name())
+    }
+}

@@ -1,0 +1,51 @@
+//! The one place this crate takes locks and atomics from: parking_lot and std, or shuttle under
+//! `--cfg shuttle`, where every lock operation is a scheduling point.
+
+pub(crate) use std::sync::{Arc, OnceLock};
+
+#[cfg(not(shuttle))]
+pub(crate) use parking_lot::{Mutex, MutexGuard, RwLock};
+#[cfg(not(shuttle))]
+pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
+
+#[cfg(shuttle)]
+pub(crate) use instrumented::{Mutex, MutexGuard, RwLock};
+#[cfg(shuttle)]
+pub(crate) use shuttle::sync::atomic::{AtomicU32, Ordering};
+
+#[cfg(shuttle)]
+mod instrumented {
+    //! Shuttle's locks under parking_lot's interface: no poisoning.
+
+    pub(crate) type MutexGuard<'a, T> = shuttle::sync::MutexGuard<'a, T>;
+
+    #[derive(Debug, Default)]
+    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(shuttle::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        }
+    }
+
+    #[derive(Debug, Default)]
+    pub(crate) struct RwLock<T>(shuttle::sync::RwLock<T>);
+
+    impl<T> RwLock<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(shuttle::sync::RwLock::new(value))
+        }
+
+        pub(crate) fn read(&self) -> shuttle::sync::RwLockReadGuard<'_, T> {
+            self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+        }
+
+        pub(crate) fn write(&self) -> shuttle::sync::RwLockWriteGuard<'_, T> {
+            self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner())
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Finding, describing and explaining variables, and describing the engine.
+
+use trunkline_engine::explain::{Subject, Verdict};
+use trunkline_engine::Variable;
+use trunkline_proto::message::contract::SubscribeFlags;
+use trunkline_proto::message::engine::{EngineInfo, LibraryInfo, decode_engine_request};
+use trunkline_proto::message::find::{Find, NamesBuilder};
+use trunkline_proto::message::info::{InfoAnswerBuilder, SubscriptionInfo, VariableInfo};
+use trunkline_proto::message::subscribe::SubscribeTerms;
+use trunkline_proto::message::why::{Why, WhyAnswerBuilder, WhyStage, WhyStep, WhyVerdict};
+use trunkline_proto::message::fault::FaultMessage;
+use trunkline_proto::limits::{ENGINE_LIBRARIES_MAX, INFO_SUBSCRIPTIONS_MAX};
+use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
+use trunkline_types::{Pattern, Tick, Timestamp};
+
+use crate::fault::unknown_handle;
+use crate::session::{Session, malformed};
+use crate::work::{SLICE, Work};
+
+/// Names looked at before others get their turn, found or not.
+const FIND_BUDGET: usize = 50_000;
+
+impl Session {
+    pub(crate) fn handle_browse(
+        &mut self,
+        frame: &Frame<'_>,
+        kind: FrameKind,
+    ) -> Result<(), Disconnect> {
+        let request = frame.request();
+        let work = match kind {
+            FrameKind::Find => {
+                let find = Find::decode(frame).map_err(malformed)?;
+                let cursor = u32::try_from(find.cursor).unwrap_or(u32::MAX);
+                Work::Find { request, pattern: find.pattern.to_owned(), cursor, limit: find.limit }
+            }
+            FrameKind::Why => {
+                let why = Why::decode(frame).map_err(malformed)?;
+                Work::Why { request, name: why.name.to_owned() }
+            }
+            _ => {
+                decode_engine_request(frame).map_err(malformed)?;
+                Work::Engine { request }
+            }
+        };
+        self.queue(work);
+        Ok(())
+    }
+
+    /// One page of names. Returns whether the answer is complete.
+    pub(crate) fn run_find(
+        &mut self,
+        request: u32,
+        pattern: &str,
+        cursor: &mut u32,
+        limit: u32,
+    ) -> bool {
+        let pattern = match Pattern::parse(pattern) {
+            Ok(pattern) => pattern,
+            Err(error) => {
+                let fault = Fault::new(FaultCode::BadPattern, error.to_string());
+                FaultMessage { request, fault: fault.as_ref() }.encode(&mut self.answers);
+                return true;
+            }
+        };
+        let limit = match limit {
+            0 => SLICE,
+            limit => SLICE.min(limit as usize),
+        };
+        let mut answers = std::mem::take(&mut self.answers);
+        let before = answers.len();
+        let mut names = NamesBuilder::begin(&mut answers, request);
+        let next =
+            self.engine.find(&self.caller, &pattern, *cursor, limit, FIND_BUDGET, |variable| {
+                let properties = variable.properties();
+                names.push(variable.name(), &properties.data_type, properties.access);
+            });
+        let found = names.count();
+        names.finish(next.map_or(0, u64::from));
+        if let (0, Some(next)) = (found, next) {
+            // Nothing in this stretch: no page for it, the search goes on.
+            answers.truncate(before);
+            *cursor = next;
+            self.answers = answers;
+            return false;
+        }
+        self.answers = answers;
+        true
+    }
+
+    pub(crate) fn run_why(&mut self, request: u32, name: &str, wall: Timestamp) -> bool {
+        let steps = self.engine.explain(&self.caller, name, wall);
+        let mut answer = WhyAnswerBuilder::begin(&mut self.answers, request);
+        for step in &steps {
+            answer.push(&WhyStep {
+                stage: stage(step.subject),
+                verdict: match step.verdict {
+                    Verdict::Fine => WhyVerdict::Ok,
+                    Verdict::Note => WhyVerdict::Note,
+                    Verdict::Fault => WhyVerdict::Fault,
+                },
+                sentence: &step.sentence,
+                next: &step.next,
+            });
+        }
+        answer.finish();
+        true
+    }
+
+    pub(crate) fn run_engine(&mut self, request: u32, now: Tick, wall: Timestamp) -> bool {
+        let uptime = now.since(self.options.started);
+        let libraries = self.engine.libraries();
+        let info = EngineInfo {
+            name: self.engine.name().to_owned(),
+            version: self.options.version.clone(),
+            epoch: self.engine.epoch(),
+            uptime,
+            pid: self.options.pid,
+            variables: self.engine.variable_count() as u64,
+            sessions: self.options.facts.as_ref().map_or(1, |facts| facts.sessions()),
+            host: String::new(),
+            started: wall.saturating_add_nanos(
+                -i64::try_from(uptime.as_nanos()).unwrap_or(i64::MAX),
+            ),
+            libraries: libraries
+                .into_iter()
+                .take(ENGINE_LIBRARIES_MAX)
+                .map(|library| LibraryInfo {
+                    name: library.name,
+                    state: "running".to_owned(),
+                    variables: library.handles.len() as u64,
+                    description: library.description,
+                })
+                .collect(),
+        };
+        info.encode(request, &mut self.answers);
+        true
+    }
+
+    pub(crate) fn info(&mut self, request: u32, first_index: u32, handles: &[u32], more: bool) {
+        let mut answers = std::mem::take(&mut self.answers);
+        let mut frame = InfoAnswerBuilder::begin(&mut answers, request, first_index);
+        for handle in handles {
+            match self.engine.visible(&self.caller, *handle) {
+                None => frame.push_fault(unknown_handle(*handle).as_ref()),
+                Some(variable) => frame.push(&self.describe(variable)),
+            }
+        }
+        frame.finish(more);
+        self.answers = answers;
+    }
+
+    fn describe(&self, variable: &Variable) -> VariableInfo {
+        let update = variable.update();
+        let handle = variable.handle();
+        let subscriptions = self.consumer.subscriptions_of(handle);
+        let subscriptions = subscriptions
+            .into_iter()
+            .take(INFO_SUBSCRIPTIONS_MAX)
+            .filter_map(|(subscription, contract)| {
+                let ledger = self.consumer.ledger(subscription, handle)?;
+                let flags = SubscribeFlags::NONE;
+                Some(SubscriptionInfo {
+                    terms: SubscribeTerms { subscription, contract, flags },
+                    ledger,
+                })
+            })
+            .collect();
+        VariableInfo {
+            name: variable.name().to_owned(),
+            properties: (**variable.properties()).clone(),
+            sequence: update.sequence,
+            engine_timestamp: update.engine_timestamp,
+            upstream: variable.ledger(),
+            subscribers: variable.subscribers() as u64,
+            last_writer: match update.writer {
+                _ if update.sequence == 0 => String::new(),
+                0 => "engine".to_owned(),
+                session if session == self.caller.session => format!("session {session} (you)"),
+                session => format!("session {session}"),
+            },
+            source_state: self.engine.source_state(variable),
+            subscriptions,
+        }
+    }
+}
+
+fn stage(subject: Subject) -> WhyStage {
+    match subject {
+        Subject::Name => WhyStage::Resolution,
+        Subject::Library => WhyStage::Library,
+        Subject::Rights => WhyStage::Rights,
+        Subject::Source | Subject::Quality | Subject::Age => WhyStage::Source,
+        Subject::Filter => WhyStage::Filter,
+        _ => WhyStage::Buffer,
+    }
+}

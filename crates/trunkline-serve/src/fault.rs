@@ -1,0 +1,54 @@
+//! The engine's errors in the protocol's words.
+
+use trunkline_engine::{AccessError, Refusal, UnknownCause};
+use trunkline_proto::{Fault, FaultCode};
+
+/// Why a variable could not be opened, read or subscribed.
+pub(crate) fn of_access(error: &AccessError) -> Fault {
+    let code = match error {
+        AccessError::UnknownName { .. } => FaultCode::UnknownName,
+        AccessError::InvalidName(_) => FaultCode::BadName,
+        AccessError::NotReadable => FaultCode::NotReadable,
+        AccessError::Denied => FaultCode::Denied,
+        AccessError::Gone => FaultCode::Gone,
+        AccessError::Limit { .. } => FaultCode::LimitReached,
+        AccessError::Contract(_) => FaultCode::BadRequest,
+        _ => FaultCode::Internal,
+    };
+    Fault::new(code, error.to_string())
+}
+
+/// Why a write was refused.
+pub(crate) fn of_refusal(refusal: &Refusal) -> Fault {
+    let code = match refusal {
+        Refusal::ReadOnly => FaultCode::NotWritable,
+        Refusal::Denied => FaultCode::Denied,
+        Refusal::WrongType { .. } => FaultCode::WrongType,
+        Refusal::InvalidValue(_) => FaultCode::InvalidValue,
+        Refusal::OutOfRange { .. } | Refusal::Scaling(_) => FaultCode::OutOfRange,
+        Refusal::TooLarge { .. } => FaultCode::TooLarge,
+        Refusal::Late { .. } => FaultCode::Late,
+        Refusal::Gone => FaultCode::Gone,
+        Refusal::ProviderBusy { .. } => FaultCode::Overloaded,
+        Refusal::Provider { .. } => FaultCode::ProviderRefused,
+        Refusal::ProviderGone { .. } => FaultCode::ProviderGone,
+        _ => FaultCode::Internal,
+    };
+    Fault::new(code, refusal.to_string())
+}
+
+/// Why the outcome of a write is unknown.
+pub(crate) fn of_unknown(cause: &UnknownCause) -> Fault {
+    let code = match cause {
+        UnknownCause::ProviderTimedOut { .. } => FaultCode::TimedOut,
+        UnknownCause::ProviderGone { .. } => FaultCode::ProviderGone,
+        _ => FaultCode::Internal,
+    };
+    Fault::new(code, cause.to_string())
+}
+
+/// The handle is none of this engine's, or not one this caller can see.
+pub(crate) fn unknown_handle(handle: u32) -> Fault {
+    let sentence = format!("{handle} is no handle of this engine; open the variable by its name");
+    Fault::new(FaultCode::UnknownHandle, sentence)
+}

@@ -1,0 +1,75 @@
+//! What all sessions of one engine share.
+
+use std::fmt;
+use std::time::Duration;
+
+use trunkline_proto::Negotiation;
+use trunkline_proto::limits::{
+    HELLO_DEADLINE, ITEMS_MAX_DEFAULT, KEEPALIVE_DEADLINE, KEEPALIVE_INTERVAL, WRITE_CREDIT_BYTES,
+    WRITE_CREDIT_COUNT,
+};
+use trunkline_types::Tick;
+
+/// Facts about the running engine that only its host knows, for ENGINE frames.
+pub trait EngineFacts: Send + Sync {
+    /// Connections open now.
+    fn sessions(&self) -> u64;
+}
+
+/// How sessions are served.
+#[derive(Clone)]
+pub struct ServeOptions {
+    /// The program's version, for people.
+    pub version: String,
+    /// 128 random bits that tell engines apart, drawn at start.
+    pub engine_id: [u8; 16],
+    /// Process id.
+    pub pid: u32,
+    /// When the engine started.
+    pub started: Tick,
+    /// Versions, features and frame sizes.
+    pub negotiation: Negotiation,
+    /// How long a peer may take for its hello.
+    pub hello_deadline: Duration,
+    /// Interval of keep-alives.
+    pub keepalive: Duration,
+    /// Silence after which a peer counts as dead.
+    pub deadline: Duration,
+    /// Items one session may have.
+    pub items_max: u32,
+    /// Unanswered writes one session may have.
+    pub write_credit_count: u32,
+    /// Bytes of their values.
+    pub write_credit_bytes: u32,
+    /// What only the host knows.
+    pub facts: Option<std::sync::Arc<dyn EngineFacts>>,
+}
+
+impl Default for ServeOptions {
+    fn default() -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            engine_id: [0; 16],
+            pid: 0,
+            started: Tick::ZERO,
+            negotiation: Negotiation::OURS,
+            hello_deadline: HELLO_DEADLINE,
+            keepalive: KEEPALIVE_INTERVAL,
+            deadline: KEEPALIVE_DEADLINE,
+            items_max: ITEMS_MAX_DEFAULT,
+            write_credit_count: WRITE_CREDIT_COUNT,
+            write_credit_bytes: WRITE_CREDIT_BYTES,
+            facts: None,
+        }
+    }
+}
+
+impl fmt::Debug for ServeOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServeOptions")
+            .field("version", &self.version)
+            .field("negotiation", &self.negotiation)
+            .field("items_max", &self.items_max)
+            .finish_non_exhaustive()
+    }
+}
