@@ -1,0 +1,207 @@
+//! n-dimensional arrays of scalars, contiguous and row-major.
+
+use std::sync::Arc;
+
+use crate::{ArrayType, ElementType, Timestamp, Value};
+
+/// An array value: its shape and its elements, row-major (the last dimension varies fastest).
+#[derive(Clone, PartialEq, Debug)]
+pub struct Array {
+    shape: Vec<u32>,
+    elements: Elements,
+}
+
+/// The elements of an array or waveform in one contiguous buffer.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "each variant is the element type of its name")]
+pub enum Elements {
+    Bool(Vec<bool>),
+    I8(Vec<i8>),
+    I16(Vec<i16>),
+    I32(Vec<i32>),
+    I64(Vec<i64>),
+    U8(Vec<u8>),
+    U16(Vec<u16>),
+    U32(Vec<u32>),
+    U64(Vec<u64>),
+    F32(Vec<f32>),
+    F64(Vec<f64>),
+    String(Vec<Arc<str>>),
+    Timestamp(Vec<Timestamp>),
+}
+
+/// The product of a shape differs from the number of elements.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("shape {shape:?} needs {needed} elements, but {present} were given")]
+pub struct ShapeError {
+    /// The shape asked for.
+    pub shape: Vec<u32>,
+    /// Its product.
+    pub needed: u64,
+    /// Elements present.
+    pub present: usize,
+}
+
+impl Array {
+    /// An array of this shape.
+    ///
+    /// # Errors
+    /// [`ShapeError`] when the product of the shape is not the number of elements.
+    pub fn new(shape: Vec<u32>, elements: Elements) -> Result<Self, ShapeError> {
+        let needed = shape
+            .iter()
+            .fold(1u64, |product, n| product.saturating_mul(u64::from(*n)));
+        if needed != elements.len() as u64 || shape.is_empty() {
+            return Err(ShapeError {
+                shape,
+                needed,
+                present: elements.len(),
+            });
+        }
+        Ok(Self { shape, elements })
+    }
+
+    /// A one-dimensional array; at most `u32::MAX` elements are kept.
+    pub fn vector(mut elements: Elements) -> Self {
+        elements.truncate(u32::MAX as usize);
+        Self {
+            shape: vec![elements.len() as u32],
+            elements,
+        }
+    }
+
+    /// The array of zeros with the fixed lengths of `ty`; free dimensions are empty. Its size is bounded
+    /// for types that pass [`DataType::check`](crate::DataType::check).
+    pub fn default_of(ty: &ArrayType) -> Self {
+        let shape: Vec<u32> = ty.shape.iter().map(|length| length.unwrap_or(0)).collect();
+        let count = shape
+            .iter()
+            .fold(1usize, |n, length| n.saturating_mul(*length as usize));
+        Self {
+            shape,
+            elements: Elements::zeros(ty.element, count),
+        }
+    }
+
+    /// Length of each dimension, outermost first; never empty.
+    pub fn shape(&self) -> &[u32] {
+        &self.shape
+    }
+
+    /// The elements, row-major.
+    pub fn elements(&self) -> &Elements {
+        &self.elements
+    }
+
+    /// The elements, taken out.
+    pub fn into_elements(self) -> Elements {
+        self.elements
+    }
+
+    /// Whether element type, rank and fixed lengths are those of `ty`.
+    pub fn has_type(&self, ty: &ArrayType) -> bool {
+        self.elements.element_type() == ty.element
+            && self.shape.len() == ty.shape.len()
+            && self
+                .shape
+                .iter()
+                .zip(&ty.shape)
+                .all(|(n, fixed)| fixed.is_none_or(|f| f == *n))
+    }
+}
+
+/// Calls one expression for whichever vector is inside.
+macro_rules! each {
+    ($elements:expr, $v:ident => $body:expr) => {
+        match $elements {
+            Elements::Bool($v) => $body,
+            Elements::I8($v) => $body,
+            Elements::I16($v) => $body,
+            Elements::I32($v) => $body,
+            Elements::I64($v) => $body,
+            Elements::U8($v) => $body,
+            Elements::U16($v) => $body,
+            Elements::U32($v) => $body,
+            Elements::U64($v) => $body,
+            Elements::F32($v) => $body,
+            Elements::F64($v) => $body,
+            Elements::String($v) => $body,
+            Elements::Timestamp($v) => $body,
+        }
+    };
+}
+
+impl Elements {
+    /// `count` zeros, falses, empty strings or Unix epochs.
+    pub fn zeros(element: ElementType, count: usize) -> Self {
+        match element {
+            ElementType::Bool => Elements::Bool(vec![false; count]),
+            ElementType::I8 => Elements::I8(vec![0; count]),
+            ElementType::I16 => Elements::I16(vec![0; count]),
+            ElementType::I32 => Elements::I32(vec![0; count]),
+            ElementType::I64 => Elements::I64(vec![0; count]),
+            ElementType::U8 => Elements::U8(vec![0; count]),
+            ElementType::U16 => Elements::U16(vec![0; count]),
+            ElementType::U32 => Elements::U32(vec![0; count]),
+            ElementType::U64 => Elements::U64(vec![0; count]),
+            ElementType::F32 => Elements::F32(vec![0.0; count]),
+            ElementType::F64 => Elements::F64(vec![0.0; count]),
+            ElementType::String => Elements::String(vec!["".into(); count]),
+            ElementType::Timestamp => Elements::Timestamp(vec![Timestamp::UNIX_EPOCH; count]),
+        }
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        each!(self, v => v.len())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The element at `index` as a value of its own.
+    pub fn value_at(&self, index: usize) -> Option<Value> {
+        Some(match self {
+            Elements::Bool(v) => Value::Bool(*v.get(index)?),
+            Elements::I8(v) => Value::I8(*v.get(index)?),
+            Elements::I16(v) => Value::I16(*v.get(index)?),
+            Elements::I32(v) => Value::I32(*v.get(index)?),
+            Elements::I64(v) => Value::I64(*v.get(index)?),
+            Elements::U8(v) => Value::U8(*v.get(index)?),
+            Elements::U16(v) => Value::U16(*v.get(index)?),
+            Elements::U32(v) => Value::U32(*v.get(index)?),
+            Elements::U64(v) => Value::U64(*v.get(index)?),
+            Elements::F32(v) => Value::F32(*v.get(index)?),
+            Elements::F64(v) => Value::F64(*v.get(index)?),
+            Elements::String(v) => Value::String(Arc::clone(v.get(index)?)),
+            Elements::Timestamp(v) => Value::Timestamp(*v.get(index)?),
+        })
+    }
+
+    /// Drops the elements after the first `len`.
+    pub fn truncate(&mut self, len: usize) {
+        each!(self, v => v.truncate(len));
+    }
+
+    /// What they are.
+    pub fn element_type(&self) -> ElementType {
+        match self {
+            Elements::Bool(_) => ElementType::Bool,
+            Elements::I8(_) => ElementType::I8,
+            Elements::I16(_) => ElementType::I16,
+            Elements::I32(_) => ElementType::I32,
+            Elements::I64(_) => ElementType::I64,
+            Elements::U8(_) => ElementType::U8,
+            Elements::U16(_) => ElementType::U16,
+            Elements::U32(_) => ElementType::U32,
+            Elements::U64(_) => ElementType::U64,
+            Elements::F32(_) => ElementType::F32,
+            Elements::F64(_) => ElementType::F64,
+            Elements::String(_) => ElementType::String,
+            Elements::Timestamp(_) => ElementType::Timestamp,
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What a subscriber asks for: which of the updates it gets when it cannot have them all at once.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Elements an `all` subscription may have waiting when the subscriber names no bound.
+pub const ALL_ELEMENTS_DEFAULT: u32 = 65_536;
+/// Bytes an `all` subscription may have waiting when the subscriber names no bound.
+pub const ALL_BYTES_DEFAULT: u32 = 16 << 20;
+/// Most elements a `last:n` or `first:n` buffer may have.
+pub const BUFFER_ELEMENTS_MAX: u32 = 1_000_000;
+/// Shortest period of `sampled`.
+pub const SAMPLED_PERIOD_MIN: Duration = Duration::from_micros(100);
+
+/// The delivery contract of a subscription: stated by the subscriber, never guessed, never degraded.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Contract {
+    /// The newest value; older ones not yet sent are coalesced into it.
+    Latest,
+    /// A buffer of this many updates that drops the oldest when full, and counts it.
+    Last(u32),
+    /// A buffer of this many updates that drops the newest when full, and counts it.
+    First(u32),
+    /// Every update, or the end of the subscription told in band: at most so many elements and bytes
+    /// may wait for the subscriber.
+    All {
+        /// Updates that may wait.
+        elements: u32,
+        /// Bytes of their values in wire form that may wait.
+        bytes: u32,
+    },
+    /// The newest value, once per period and only if it changed.
+    Sampled(Duration),
+}
+
+impl Contract {
+    /// `all` with the default bounds.
+    pub const ALL: Contract = Contract::All {
+        elements: ALL_ELEMENTS_DEFAULT,
+        bytes: ALL_BYTES_DEFAULT,
+    };
+}
+
+/// The text is not a contract.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "\"{text}\" is not a contract; use latest, last:N, first:N, all, all:N or sampled:PERIOD \
+     (N from 1 to {BUFFER_ELEMENTS_MAX}, PERIOD such as 100ms or 1s, at least 100us)"
+)]
+pub struct ContractError {
+    /// What was given.
+    pub text: String,
+}
+
+impl fmt::Display for Contract {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Contract::Latest => f.write_str("latest"),
+            Contract::Last(n) => write!(f, "last:{n}"),
+            Contract::First(n) => write!(f, "first:{n}"),
+            Contract::All { elements, .. } if *elements == ALL_ELEMENTS_DEFAULT => {
+                f.write_str("all")
+            }
+            Contract::All { elements, .. } => write!(f, "all:{elements}"),
+            Contract::Sampled(period) => {
+                let (number, unit) = match period.as_nanos() {
+                    ns if ns.is_multiple_of(1_000_000_000) => (ns / 1_000_000_000, "s"),
+                    ns if ns.is_multiple_of(1_000_000) => (ns / 1_000_000, "ms"),
+                    ns if ns.is_multiple_of(1_000) => (ns / 1_000, "us"),
+                    ns => (ns, "ns"),
+                };
+                write!(f, "sampled:{number}{unit}")
+            }
+        }
+    }
+}
+
+impl FromStr for Contract {
+    type Err = ContractError;
+
+    fn from_str(text: &str) -> Result<Self, ContractError> {
+        let error = || ContractError {
+            text: text.to_owned(),
+        };
+        let (kind, argument) = match text.split_once(':') {
+            Some((kind, argument)) => (kind, Some(argument)),
+            None => (text, None),
+        };
+        let elements = || -> Result<u32, ContractError> {
+            let n: u32 = argument.and_then(|a| a.parse().ok()).ok_or_else(error)?;
+            (1..=BUFFER_ELEMENTS_MAX)
+                .contains(&n)
+                .then_some(n)
+                .ok_or_else(error)
+        };
+        match kind {
+            "latest" if argument.is_none() => Ok(Contract::Latest),
+            "last" => Ok(Contract::Last(elements()?)),
+            "first" => Ok(Contract::First(elements()?)),
+            "all" if argument.is_none() => Ok(Contract::ALL),
+            "all" => Ok(Contract::All {
+                elements: elements()?,
+                bytes: ALL_BYTES_DEFAULT,
+            }),
+            "sampled" => {
+                let period = argument.and_then(parse_duration).ok_or_else(error)?;
+                (period >= SAMPLED_PERIOD_MIN)
+                    .then_some(Contract::Sampled(period))
+                    .ok_or_else(error)
+            }
+            _ => Err(error()),
+        }
+    }
+}
+
+/// A duration as people write it: a number with `ns`, `us`, `ms`, `s`, `m` or `h`; a bare number is
+/// seconds. `None` when it is not one, is negative or does not fit.
+pub fn parse_duration(text: &str) -> Option<Duration> {
+    let split = text
+        .find(|c: char| c.is_ascii_alphabetic())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at_checked(split)?;
+    let seconds_per_unit = match unit {
+        "ns" => 1e-9,
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    let number: f64 = number.trim().parse().ok()?;
+    Duration::try_from_secs_f64(number * seconds_per_unit).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contracts_print_as_they_are_written() {
+        for text in [
+            "latest",
+            "last:1000",
+            "first:10",
+            "all",
+            "all:5000",
+            "sampled:100ms",
+        ] {
+            assert_eq!(text.parse::<Contract>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_the_forms_that_exist() {
+        for text in [
+            "",
+            "last",
+            "last:0",
+            "last:-1",
+            "all:x",
+            "sampled:1ns",
+            "newest",
+            "latest:1",
+        ] {
+            let error = text.parse::<Contract>().unwrap_err().to_string();
+            assert!(error.contains("latest, last:N"), "{error}");
+        }
+    }
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(parse_duration("100ms"), Some(Duration::from_millis(100)));
+        assert_eq!(parse_duration("1.5s"), Some(Duration::from_millis(1500)));
+        assert_eq!(parse_duration("2"), Some(Duration::from_secs(2)));
+        assert_eq!(parse_duration("-1s"), None);
+        assert_eq!(parse_duration("1 fortnight"), None);
+    }
+}

@@ -1,0 +1,157 @@
+//! What configuration says about a variable: the same words in files, in code and on the wire.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{DataType, Scaling, Value};
+
+/// A library: the unit that is deployed, with every variable in it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LibraryDefinition {
+    /// First segment of the full name of every variable in it.
+    pub name: String,
+    /// For people.
+    pub description: String,
+    /// Its variables.
+    pub variables: Vec<VariableDefinition>,
+}
+
+/// One variable of a library.
+#[derive(Clone, PartialEq, Debug)]
+pub struct VariableDefinition {
+    /// Name within the library, such as `pump/mode`; escaped as in a full name.
+    pub path: String,
+    /// Everything else; variables that agree share it.
+    pub properties: Arc<Properties>,
+}
+
+/// What variables made from the same template share.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Properties {
+    /// The type of its value.
+    pub data_type: DataType,
+    /// For people; may be empty.
+    pub description: String,
+    /// Engineering unit, such as `%` or `m3/h`; may be empty.
+    pub units: String,
+    /// Lowest and highest engineering value. Deadbands are a percentage of it; `coerce` uses it.
+    pub range: Option<(f64, f64)>,
+    /// Pull values from outside `range` to its nearest end instead of refusing them (H-04).
+    pub coerce: bool,
+    /// Digits after the point when shown to people.
+    pub precision: Option<u8>,
+    /// Who may read and write at all, whatever their rights.
+    pub access: Access,
+    /// Reachable over the network, or in its own process only.
+    pub scope: Scope,
+    /// Raw value of the source to engineering value and back (H-01..H-03).
+    pub scaling: Option<Scaling>,
+    /// Changes too small to be an update (H-05).
+    pub deadband: Deadband,
+    /// The real-time FIFO (SP-10).
+    pub fifo: Fifo,
+    /// Whether updates carry timestamps; off is faster within one process (SP-03).
+    pub timestamps: bool,
+    /// How long a writer waits for an `all` subscription at its bound; zero: never, the slow
+    /// subscription ends with `overrun`.
+    pub stall: Duration,
+    /// A reading older than this says `stale`.
+    pub max_age: Option<Duration>,
+    /// The value at start when the source has none yet (H-17).
+    pub initial: Option<Value>,
+    /// Where the value comes from: `io-server:item`, empty for none.
+    pub source: String,
+    /// Where it was configured, `file:line`; empty when made by a program.
+    pub origin: String,
+}
+
+/// Access type (H-20).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Access {
+    /// Reading and writing.
+    #[default]
+    ReadWrite,
+    /// Reading only; only its source writes it.
+    ReadOnly,
+    /// Writing only.
+    WriteOnly,
+}
+
+/// Where a variable can be reached.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Scope {
+    /// Hosted: within the process and through the network.
+    #[default]
+    Network,
+    /// Single-process: never seen by a connection.
+    Process,
+}
+
+/// Deadbands in percent of the engineering range (100 when no range is set); 0 passes everything.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Deadband {
+    /// For values that clients write, 0 to 100.
+    pub user_percent: f64,
+    /// For values that the source delivers, 0 to 100.
+    pub source_percent: f64,
+}
+
+/// The real-time FIFO of a variable.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Fifo {
+    /// None.
+    #[default]
+    Off,
+    /// One element: always the newest, never empty, never full (SP-14, SP-15).
+    Single {
+        /// Elements of an array or bytes of text that a value may have; 1 for scalars (SP-22).
+        length: u32,
+    },
+    /// Many elements, each taken once (SP-16..SP-19).
+    Multi {
+        /// Number of values it holds.
+        capacity: u32,
+        /// Elements of an array or bytes of text that a value may have; 1 for scalars (SP-22).
+        length: u32,
+    },
+}
+
+impl Properties {
+    /// The properties of a plain variable of this type: read-write, hosted, unscaled, everything passes.
+    pub fn new(data_type: DataType) -> Self {
+        Self {
+            data_type,
+            description: String::new(),
+            units: String::new(),
+            range: None,
+            coerce: false,
+            precision: None,
+            access: Access::ReadWrite,
+            scope: Scope::Network,
+            scaling: None,
+            deadband: Deadband::default(),
+            fifo: Fifo::Off,
+            timestamps: true,
+            stall: Duration::ZERO,
+            max_age: None,
+            initial: None,
+            source: String::new(),
+            origin: String::new(),
+        }
+    }
+
+    /// Width of the engineering range: 100 when none is set (H-05).
+    pub fn span(&self) -> f64 {
+        self.range.map_or(100.0, |(low, high)| high - low)
+    }
+}
+
+impl VariableDefinition {
+    /// A plain variable.
+    pub fn new(path: impl Into<String>, data_type: DataType) -> Self {
+        Self {
+            path: path.into(),
+            properties: Arc::new(Properties::new(data_type)),
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! From JSON to values, never changing what is written.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Map, Value as Json};
+
+use crate::data_type::LABEL_BYTES_MAX;
+use crate::text::{ConvertError, clip, parse_rfc3339, parse_type};
+use crate::wire::{VALUE_BYTES_MAX, encoded_len};
+use crate::{
+    Array, ArrayType, DataType, ElementType, Elements, EnumType, StructType, Timestamp, Value,
+    Waveform,
+};
+
+/// The value of type `ty` that `json` says: what [`to_json`](super::to_json) writes, and besides it whole
+/// numbers with a point for integers, integers as strings for `i64` and `u64` (browsers lose their last
+/// digits), the number of an enum's label, and waveforms without `t0`, `dt` or `attributes`.
+///
+/// # Errors
+/// [`ConvertError`] says where and what; a number that its type cannot hold as it is written is refused,
+/// except that decimals are rounded to the nearest `f64` or `f32`.
+pub fn from_json(json: &Json, ty: &DataType) -> Result<Value, ConvertError> {
+    let value = read(json, ty)?;
+    let bytes = encoded_len(&value);
+    if bytes > VALUE_BYTES_MAX {
+        return Err(ConvertError::TooLarge {
+            bytes,
+            max: VALUE_BYTES_MAX,
+        });
+    }
+    Ok(value)
+}
+
+fn read(json: &Json, ty: &DataType) -> Result<Value, ConvertError> {
+    Ok(match ty {
+        DataType::Bool => Value::Bool(bool_of(json)?),
+        DataType::I8 => Value::I8(integer(json, ty, i8::MIN, i8::MAX)?),
+        DataType::I16 => Value::I16(integer(json, ty, i16::MIN, i16::MAX)?),
+        DataType::I32 => Value::I32(integer(json, ty, i32::MIN, i32::MAX)?),
+        DataType::I64 => Value::I64(integer(json, ty, i64::MIN, i64::MAX)?),
+        DataType::U8 => Value::U8(integer(json, ty, u8::MIN, u8::MAX)?),
+        DataType::U16 => Value::U16(integer(json, ty, u16::MIN, u16::MAX)?),
+        DataType::U32 => Value::U32(integer(json, ty, u32::MIN, u32::MAX)?),
+        DataType::U64 => Value::U64(integer(json, ty, u64::MIN, u64::MAX)?),
+        DataType::F32 => Value::F32(f32_of(json)?),
+        DataType::F64 => Value::F64(f64_of(json)?),
+        DataType::String => Value::String(string_of(json)?),
+        DataType::Bytes => {
+            let text = json.as_str().ok_or_else(|| wrong(json, ty))?;
+            let bytes = BASE64
+                .decode(text)
+                .map_err(|_| wrong_text(text, "base64"))?;
+            Value::Bytes(bytes.into())
+        }
+        DataType::Timestamp => Value::Timestamp(timestamp_of(json)?),
+        DataType::Enum(ty) => Value::Enum(enum_of(json, ty)?),
+        DataType::Array(ty) => Value::Array(Arc::new(array_of(json, ty)?)),
+        DataType::Struct(fields) => struct_of(json, ty, fields)?,
+        DataType::Waveform(element) => Value::Waveform(Arc::new(waveform_of(json, ty, *element)?)),
+    })
+}
+
+fn bool_of(json: &Json) -> Result<bool, ConvertError> {
+    json.as_bool().ok_or_else(|| wrong(json, &DataType::Bool))
+}
+
+fn string_of(json: &Json) -> Result<Arc<str>, ConvertError> {
+    json.as_str()
+        .map(Arc::from)
+        .ok_or_else(|| wrong(json, &DataType::String))
+}
+
+fn timestamp_of(json: &Json) -> Result<Timestamp, ConvertError> {
+    parse_rfc3339(
+        json.as_str()
+            .ok_or_else(|| wrong(json, &DataType::Timestamp))?,
+    )
+}
+
+fn integer<T>(json: &Json, ty: &DataType, low: T, high: T) -> Result<T, ConvertError>
+where
+    T: TryFrom<i128> + std::fmt::Debug,
+{
+    let number = match json {
+        Json::Number(number) => match (number.as_i128(), number.as_f64()) {
+            (Some(whole), _) => whole,
+            (None, Some(float)) if float.fract() == 0.0 && float.abs() <= EXACT_MAX => {
+                float as i128
+            }
+            // Too long for 64 bits, or 1e300: either way no integer type holds it.
+            (None, Some(float)) if float.fract() == 0.0 && float.abs() >= 1.9e19 => i128::MAX,
+            (None, Some(float)) if float.fract() == 0.0 => {
+                return Err(ConvertError::inexact(&describe(json), ty));
+            }
+            _ => return Err(wrong(json, ty)),
+        },
+        Json::String(digits) if matches!(ty, DataType::I64 | DataType::U64) => {
+            digits.parse().map_err(|_| wrong(json, ty))?
+        }
+        _ => return Err(wrong(json, ty)),
+    };
+    T::try_from(number).map_err(|_| ConvertError::out_of_range(&describe(json), ty, low, high))
+}
+
+fn f64_of(json: &Json) -> Result<f64, ConvertError> {
+    let ty = DataType::F64;
+    if let Json::Number(number) = json {
+        if let Some(whole) = number.as_i128() {
+            let float = whole as f64;
+            return match float as i128 == whole {
+                true => Ok(float),
+                false => Err(ConvertError::inexact(&describe(json), &ty)),
+            };
+        }
+        return number.as_f64().ok_or_else(|| wrong(json, &ty));
+    }
+    special_of(json).ok_or_else(|| wrong(json, &ty))
+}
+
+fn f32_of(json: &Json) -> Result<f32, ConvertError> {
+    let ty = DataType::F32;
+    if let Json::Number(number) = json {
+        if let Some(whole) = number.as_i128() {
+            let float = whole as f32;
+            return match float as i128 == whole {
+                true => Ok(float),
+                false => Err(ConvertError::inexact(&describe(json), &ty)),
+            };
+        }
+        let wide = number.as_f64().ok_or_else(|| wrong(json, &ty))?;
+        let float = wide as f32;
+        if float.is_infinite() {
+            return Err(ConvertError::out_of_range(
+                &describe(json),
+                &ty,
+                f32::MIN,
+                f32::MAX,
+            ));
+        }
+        return Ok(float);
+    }
+    special_of(json)
+        .map(|number| number as f32)
+        .ok_or_else(|| wrong(json, &ty))
+}
+
+/// NaN and infinities, in both spellings that are written.
+fn special_of(json: &Json) -> Option<f64> {
+    match json.as_str()? {
+        "NaN" | "nan" => Some(f64::NAN),
+        "Infinity" | "inf" => Some(f64::INFINITY),
+        "-Infinity" | "-inf" => Some(f64::NEG_INFINITY),
+        _ => None,
+    }
+}
+
+fn enum_of(json: &Json, ty: &EnumType) -> Result<u32, ConvertError> {
+    let index = match json {
+        Json::String(label) => ty.labels.iter().position(|known| **known == **label),
+        Json::Number(number) => number.as_u64().map(|index| index as usize),
+        _ => None,
+    };
+    match index {
+        Some(index) if index < ty.labels.len() => Ok(index as u32),
+        _ => Err(ConvertError::not_a_label(
+            json.as_str().unwrap_or(&describe(json)),
+            ty,
+        )),
+    }
+}
+
+fn struct_of(json: &Json, ty: &DataType, fields: &StructType) -> Result<Value, ConvertError> {
+    let object = json.as_object().ok_or_else(|| wrong(json, ty))?;
+    let names = || fields.fields.iter().map(|(name, _)| &**name);
+    if object.len() > fields.fields.len() || !names().all(|name| object.contains_key(name)) {
+        check_fields(object, names())?;
+    }
+    let values = fields.fields.iter().map(|(name, ty)| {
+        let json = object.get(&**name);
+        let json = json.ok_or_else(|| ConvertError::MissingField { field: clip(name) })?;
+        read(json, ty).map_err(|error| error.within(&**name))
+    });
+    Ok(Value::Struct(
+        values.collect::<Result<Arc<[Value]>, ConvertError>>()?,
+    ))
+}
+
+fn waveform_of(json: &Json, ty: &DataType, element: ElementType) -> Result<Waveform, ConvertError> {
+    let object = json.as_object().ok_or_else(|| wrong(json, ty))?;
+    check_fields(object, ["t0", "dt", "samples", "attributes"].into_iter())?;
+    let mut waveform = Waveform::empty(element);
+    if let Some(t0) = object.get("t0") {
+        waveform.t0 = timestamp_of(t0).map_err(|error| error.within("t0"))?;
+    }
+    if let Some(dt) = object.get("dt") {
+        waveform.dt = f64_of(dt).map_err(|error| error.within("dt"))?;
+    }
+    let samples = object.get("samples");
+    let samples = samples.ok_or(ConvertError::MissingField {
+        field: "samples".to_owned(),
+    })?;
+    let list = ArrayType {
+        element,
+        shape: vec![None],
+    };
+    let samples = array_of(samples, &list).map_err(|error| error.within("samples"))?;
+    waveform.samples = samples.into_elements();
+    if let Some(attributes) = object.get("attributes") {
+        waveform.attributes =
+            attributes_of(attributes).map_err(|error| error.within("attributes"))?;
+    }
+    Ok(waveform)
+}
+
+fn attributes_of(json: &Json) -> Result<BTreeMap<Arc<str>, Value>, ConvertError> {
+    let object = json
+        .as_object()
+        .ok_or_else(|| wrong_text(&describe(json), "an object"))?;
+    let attributes = object.iter().map(|(name, json)| {
+        if name.len() > LABEL_BYTES_MAX {
+            return Err(wrong_text(name, "an attribute's name: it is too long"));
+        }
+        let value = attribute_of(json).map_err(|error| error.within(clip(name)))?;
+        Ok((Arc::from(name.as_str()), value))
+    });
+    attributes.collect()
+}
+
+fn attribute_of(json: &Json) -> Result<Value, ConvertError> {
+    match json {
+        Json::Bool(v) => Ok(Value::Bool(*v)),
+        Json::String(text) => Ok(Value::String(Arc::from(text.as_str()))),
+        Json::Number(number) => match number.as_i64() {
+            Some(whole) => Ok(Value::I64(whole)),
+            None => f64_of(json).map(Value::F64),
+        },
+        Json::Object(object) => {
+            check_fields(object, ["type", "value"].into_iter())?;
+            let missing = |field: &str| ConvertError::MissingField {
+                field: field.to_owned(),
+            };
+            let name = object
+                .get("type")
+                .and_then(Json::as_str)
+                .ok_or_else(|| missing("type"))?;
+            let value = object.get("value").ok_or_else(|| missing("value"))?;
+            match parse_type(name) {
+                Ok(ty) if is_plain(&ty) => read(value, &ty),
+                _ => Err(wrong_text(name, "the type of a plain scalar")),
+            }
+        }
+        Json::Null | Json::Array(_) => Err(wrong_text(&describe(json), "a plain scalar")),
+    }
+}
+
+fn is_plain(ty: &DataType) -> bool {
+    Value::default_of(ty).plain_type().is_some()
+}
+
+fn check_fields<'a>(
+    object: &Map<String, Json>,
+    names: impl Iterator<Item = &'a str> + Clone,
+) -> Result<(), ConvertError> {
+    // A struct may have 1,024 fields: the names are looked up, not searched for one by one.
+    let known: std::collections::HashSet<&str> = names.clone().collect();
+    match object.keys().find(|name| !known.contains(name.as_str())) {
+        Some(name) => {
+            let mut fields = names
+                .clone()
+                .take(12)
+                .map(clip)
+                .collect::<Vec<_>>()
+                .join(", ");
+            if known.len() > 12 {
+                fields.push_str(", …");
+            }
+            Err(ConvertError::UnknownField {
+                field: clip(name),
+                fields,
+            })
+        }
+        None => Ok(()),
+    }
+}
+
+fn array_of(json: &Json, ty: &ArrayType) -> Result<Array, ConvertError> {
+    let mut leaves = Vec::new();
+    let mut found = vec![None; ty.shape.len()];
+    gather(json, ty, 0, &mut found, &mut leaves)?;
+    let may_be_empty = ty
+        .shape
+        .iter()
+        .any(|length| length.is_none_or(|length| length == 0));
+    let empty = may_be_empty && found.first() == Some(&Some(0));
+    let mut shape = Vec::with_capacity(found.len());
+    for (index, (length, fixed)) in found.iter().zip(&ty.shape).enumerate() {
+        match (*length, *fixed) {
+            // `[]` stands for every array without elements that the type allows.
+            (_, fixed) if empty => shape.push(fixed.unwrap_or(0)),
+            (Some(found), Some(fixed)) if found != fixed as usize => {
+                return Err(ConvertError::FixedLength {
+                    dimension: index + 1,
+                    found,
+                    fixed,
+                });
+            }
+            (length, fixed) => shape.push(length.map_or(fixed.unwrap_or(0), |n| n as u32)),
+        }
+    }
+    let elements = elements_of(&leaves, ty.element)?;
+    // Every list was compared with its neighbours: the product is the number of leaves.
+    Array::new(shape, elements).map_err(|error| wrong_text(&error.to_string(), "an array"))
+}
+
+/// Collects the innermost values in order and the length of each dimension.
+fn gather<'a>(
+    json: &'a Json,
+    ty: &ArrayType,
+    depth: usize,
+    found: &mut [Option<usize>],
+    leaves: &mut Vec<&'a Json>,
+) -> Result<(), ConvertError> {
+    let Some(slot) = found.get_mut(depth) else {
+        leaves.push(json);
+        return Ok(());
+    };
+    let Json::Array(items) = json else {
+        let expected = format!(
+            "a list (array({}) has {} dimensions)",
+            ty.element,
+            ty.shape.len()
+        );
+        return Err(wrong_text(&describe(json), &expected));
+    };
+    match *slot {
+        None => *slot = Some(items.len()),
+        Some(before) if before != items.len() => {
+            let (dimension, found) = (depth + 1, items.len());
+            return Err(ConvertError::Ragged {
+                dimension,
+                found,
+                before,
+            });
+        }
+        Some(_) => {}
+    }
+    items
+        .iter()
+        .try_for_each(|item| gather(item, ty, depth + 1, found, leaves))
+}
+
+fn elements_of(leaves: &[&Json], element: ElementType) -> Result<Elements, ConvertError> {
+    let ty = element.data_type();
+    Ok(match element {
+        ElementType::Bool => Elements::Bool(each(leaves, bool_of)?),
+        ElementType::I8 => Elements::I8(each(leaves, |j| integer(j, &ty, i8::MIN, i8::MAX))?),
+        ElementType::I16 => Elements::I16(each(leaves, |j| integer(j, &ty, i16::MIN, i16::MAX))?),
+        ElementType::I32 => Elements::I32(each(leaves, |j| integer(j, &ty, i32::MIN, i32::MAX))?),
+        ElementType::I64 => Elements::I64(each(leaves, |j| integer(j, &ty, i64::MIN, i64::MAX))?),
+        ElementType::U8 => Elements::U8(each(leaves, |j| integer(j, &ty, u8::MIN, u8::MAX))?),
+        ElementType::U16 => Elements::U16(each(leaves, |j| integer(j, &ty, u16::MIN, u16::MAX))?),
+        ElementType::U32 => Elements::U32(each(leaves, |j| integer(j, &ty, u32::MIN, u32::MAX))?),
+        ElementType::U64 => Elements::U64(each(leaves, |j| integer(j, &ty, u64::MIN, u64::MAX))?),
+        ElementType::F32 => Elements::F32(each(leaves, f32_of)?),
+        ElementType::F64 => Elements::F64(each(leaves, f64_of)?),
+        ElementType::String => Elements::String(each(leaves, string_of)?),
+        ElementType::Timestamp => Elements::Timestamp(each(leaves, timestamp_of)?),
+    })
+}
+
+fn each<T>(
+    leaves: &[&Json],
+    convert: impl Fn(&Json) -> Result<T, ConvertError>,
+) -> Result<Vec<T>, ConvertError> {
+    let converted = leaves.iter().enumerate().map(|(index, json)| {
+        convert(json).map_err(|error| error.within(format!("element {index}")))
+    });
+    converted.collect()
+}
+
+fn wrong(json: &Json, ty: &DataType) -> ConvertError {
+    ConvertError::wrong_type(&describe(json), ty)
+}
+
+fn wrong_text(text: &str, expected: &str) -> ConvertError {
+    ConvertError::WrongType {
+        text: clip(text),
+        ty: expected.to_owned(),
+    }
+}
+
+/// A few words for what stands there, however large it is.
+fn describe(json: &Json) -> String {
+    match json {
+        Json::Null => "null".to_owned(),
+        Json::Bool(v) => v.to_string(),
+        Json::Number(number) => number.to_string(),
+        Json::String(text) => format!("{:?}", clip(text)),
+        Json::Array(items) => format!("a list of {}", items.len()),
+        Json::Object(_) => "an object".to_owned(),
+    }
+}
+
+/// Up to here every whole number is an `f64`.
+const EXACT_MAX: f64 = 9_007_199_254_740_992.0;

@@ -1,0 +1,185 @@
+//! From values to JSON.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Map, Value as Json};
+
+use crate::{DataType, Elements, Value, Waveform};
+
+/// A value as JSON, with what JSON cannot say about it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct JsonValue {
+    /// The value; `null` when it is a special number.
+    pub value: Json,
+    /// `nan`, `inf` or `-inf` when the value is that number.
+    pub special: Option<&'static str>,
+    /// `base64` when the value is bytes in that encoding.
+    pub enc: Option<&'static str>,
+}
+
+impl JsonValue {
+    /// The value alone, where nothing can stand beside it: special numbers become strings. What
+    /// [`from_json`](super::from_json) reads.
+    pub fn into_plain(self) -> Json {
+        match self.special {
+            Some(special) => Json::from(special),
+            None => self.value,
+        }
+    }
+}
+
+/// The value as JSON.
+///
+/// `data_type` names labels and fields; where it does not fit the value their numbers stand instead.
+pub fn to_json(value: &Value, data_type: &DataType) -> JsonValue {
+    let special = match value {
+        Value::F32(v) => special_word(f64::from(*v)),
+        Value::F64(v) => special_word(*v),
+        _ => None,
+    };
+    let enc = matches!(value, Value::Bytes(_)).then_some("base64");
+    let value = if special.is_some() {
+        Json::Null
+    } else {
+        inner(value, Some(data_type))
+    };
+    JsonValue {
+        value,
+        special,
+        enc,
+    }
+}
+
+/// How a special number is written inside a larger value; `None` for all others.
+pub(crate) fn special_text(number: f64) -> Option<&'static str> {
+    match number {
+        v if v.is_nan() => Some("NaN"),
+        f64::INFINITY => Some("Infinity"),
+        f64::NEG_INFINITY => Some("-Infinity"),
+        _ => None,
+    }
+}
+
+fn special_word(number: f64) -> Option<&'static str> {
+    match number {
+        v if v.is_nan() => Some("nan"),
+        f64::INFINITY => Some("inf"),
+        f64::NEG_INFINITY => Some("-inf"),
+        _ => None,
+    }
+}
+
+fn inner(value: &Value, ty: Option<&DataType>) -> Json {
+    match value {
+        Value::Bool(v) => Json::from(*v),
+        Value::I8(v) => Json::from(*v),
+        Value::I16(v) => Json::from(*v),
+        Value::I32(v) => Json::from(*v),
+        Value::I64(v) => Json::from(*v),
+        Value::U8(v) => Json::from(*v),
+        Value::U16(v) => Json::from(*v),
+        Value::U32(v) => Json::from(*v),
+        Value::U64(v) => Json::from(*v),
+        Value::F32(v) => float(shortest(*v)),
+        Value::F64(v) => float(*v),
+        Value::String(text) => Json::from(&**text),
+        Value::Bytes(bytes) => Json::from(BASE64.encode(bytes)),
+        Value::Timestamp(time) => Json::from(time.to_string()),
+        Value::Enum(index) => match ty {
+            Some(DataType::Enum(ty)) => match ty.labels.get(*index as usize) {
+                Some(label) => Json::from(&**label),
+                None => Json::from(*index),
+            },
+            _ => Json::from(*index),
+        },
+        Value::Array(array) => elements(array.elements(), array.shape()),
+        Value::Struct(values) => {
+            let fields = match ty {
+                Some(DataType::Struct(ty)) => ty.fields.as_slice(),
+                _ => &[],
+            };
+            let mut object = Map::with_capacity(values.len());
+            for (index, value) in values.iter().enumerate() {
+                let field = fields.get(index);
+                let name = field.map_or_else(|| index.to_string(), |(name, _)| name.to_string());
+                object.insert(name, inner(value, field.map(|(_, ty)| ty)));
+            }
+            Json::Object(object)
+        }
+        Value::Waveform(wave) => waveform(wave),
+    }
+}
+
+fn waveform(waveform: &Waveform) -> Json {
+    let mut object = Map::new();
+    object.insert("t0".to_owned(), Json::from(waveform.t0.to_string()));
+    object.insert("dt".to_owned(), float(waveform.dt));
+    let length = waveform.samples.len() as u32;
+    object.insert("samples".to_owned(), elements(&waveform.samples, &[length]));
+    let attributes = waveform.attributes.iter();
+    let attributes = attributes.map(|(name, value)| (name.to_string(), attribute(value)));
+    object.insert("attributes".to_owned(), Json::Object(attributes.collect()));
+    Json::Object(object)
+}
+
+/// An attribute, with its type where JSON alone would not say it.
+pub(crate) fn attribute(value: &Value) -> Json {
+    let says_its_type = match value {
+        Value::Bool(_) | Value::String(_) | Value::I64(_) => true,
+        Value::F64(v) => v.is_finite(),
+        _ => false,
+    };
+    let json = inner(value, None);
+    match value.plain_type() {
+        Some(ty) if !says_its_type => {
+            let entries = [("type", Json::from(ty.to_string())), ("value", json)];
+            Json::Object(
+                entries
+                    .into_iter()
+                    .map(|(key, json)| (key.to_owned(), json))
+                    .collect(),
+            )
+        }
+        _ => json,
+    }
+}
+
+fn elements(elements: &Elements, shape: &[u32]) -> Json {
+    // Without this a shape of many times nothing would cost more than its value.
+    if elements.is_empty() {
+        Json::Array(Vec::new())
+    } else {
+        nested(elements, shape, &mut 0)
+    }
+}
+
+/// One list per dimension; `next` is the element that comes next.
+fn nested(elements: &Elements, shape: &[u32], next: &mut usize) -> Json {
+    let Some((length, inner_shape)) = shape.split_first() else {
+        let element = elements
+            .value_at(*next)
+            .map_or(Json::Null, |value| inner(&value, None));
+        *next += 1;
+        return element;
+    };
+    Json::Array(
+        (0..*length)
+            .map(|_| nested(elements, inner_shape, next))
+            .collect(),
+    )
+}
+
+fn float(number: f64) -> Json {
+    match special_text(number) {
+        Some(special) => Json::from(special),
+        None => Json::from(number),
+    }
+}
+
+/// The `f64` with the fewest digits that is still this `f32`: 0.1, not 0.10000000149011612.
+fn shortest(number: f32) -> f64 {
+    match format!("{number:?}").parse::<f64>() {
+        Ok(short) if short as f32 == number => short,
+        _ => f64::from(number),
+    }
+}

@@ -1,0 +1,59 @@
+//! Names and URLs, data types, values, samples, timestamps, quality, units and scaling of Trunkline.
+//!
+//! Everything else stands on this crate: it says what a variable's value *is*, independent of where it
+//! lives. It opens nothing, starts nothing and reads no clock.
+//!
+//! ```text
+//! Name, Pattern, Url     where a variable is            name, pattern, url
+//! DataType, Value        what it holds                  data_type, value, array, waveform
+//! Sample, Reading        what a reader gets             sample, quality, time
+//! VariableDefinition     how it is configured           definition, scaling, deadband
+//! wire, json, text       its three outward forms        wire/, json, text
+//! ```
+//!
+//! # Layout
+//! - [`name`], [`pattern`], [`url`]: addressing (`library/path#field`, `*` and `**`, `tl://host/...`).
+//! - [`data_type`], [`value`], [`array`], [`waveform`]: the types and their values.
+//! - [`time`]: [`Timestamp`] (UTC nanoseconds) and [`Tick`] (monotonic nanoseconds).
+//! - [`quality`], [`sample`]: quality with its reason and clock; samples and readings.
+//! - [`scaling`], [`definition`]: what configuration says about a variable.
+//! - [`wire`]: the binary form shared by cells, frames and golden vectors.
+//! - [`json`], [`text`]: the forms people and scripts read and write.
+
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+mod arbitrary;
+pub mod array;
+pub mod contract;
+pub mod data_type;
+pub mod definition;
+pub mod json;
+pub mod ledger;
+pub mod name;
+pub mod pattern;
+pub mod quality;
+pub mod sample;
+pub mod scaling;
+pub mod text;
+pub mod time;
+pub mod url;
+pub mod value;
+pub mod waveform;
+pub mod wire;
+
+pub use array::{Array, Elements};
+pub use contract::Contract;
+pub use data_type::{ArrayType, DataType, ElementType, EnumType, StructType};
+pub use definition::{
+    Access, Deadband, Fifo, LibraryDefinition, Properties, Scope, VariableDefinition,
+};
+pub use name::Name;
+pub use pattern::Pattern;
+pub use quality::{Clock, ClockSync, Level, Quality, Reason};
+pub use sample::{Lost, Position, Reading, Sample};
+pub use scaling::Scaling;
+pub use time::{Tick, Timestamp};
+pub use url::Url;
+pub use value::Value;
+pub use waveform::Waveform;

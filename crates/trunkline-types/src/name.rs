@@ -1,0 +1,402 @@
+//! Full names: `library/path`, and `library/path#field` for a field of a variable.
+//!
+//! ```text
+//! rack1/ai/Tank 3 level#alarm.hi.limit
+//! -----                 library: the first segment
+//!       ---------------  path: one or more segments
+//!                        --------------  field, after the only '#'
+//! ```
+//!
+//! Every printable character is legal. Four have a meaning and are escaped where they are meant as
+//! themselves: `%2F` is `/`, `%23` is `#`, `%25` is `%`, `%2A` is `*`. Names are compared byte by byte
+//! in that escaped form; `.` and `..` are segments like any other and never resolved. Case counts.
+
+use std::borrow::{Borrow, Cow};
+use std::fmt;
+use std::str::FromStr;
+
+/// Longest full name in bytes, escapes and field included.
+pub const NAME_BYTES_MAX: usize = 1024;
+
+/// A full name that keeps all the rules, in canonical form: hexadecimal digits of escapes are upper case.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Box<str>);
+
+/// The text is not a name. Positions are bytes from 0.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NameError {
+    /// Nothing at all.
+    #[error("the name is empty: write library/path")]
+    Empty,
+    /// Longer than its limit.
+    #[error("the name has {bytes} bytes; {max} is the limit")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// One segment only.
+    #[error("{text:?} is not a full name: write library/path")]
+    NoPath {
+        /// The name.
+        text: String,
+    },
+    /// Two slashes in a row, or one at an end.
+    #[error(
+        "a segment is empty at byte {position}: write single slashes between segments, none at the ends"
+    )]
+    EmptySegment {
+        /// Where it should stand.
+        position: usize,
+    },
+    /// A character that cannot be seen or that reorders what is seen.
+    #[error("the character U+{:04X} at byte {position} is not printable", u32::from(*character))]
+    Unprintable {
+        /// Where it stands.
+        position: usize,
+        /// The character.
+        character: char,
+    },
+    /// A percent sign that begins no escape.
+    #[error(
+        "'%' at byte {position} begins none of %2F %23 %25 %2A: write %25 for a percent sign, other characters as they are"
+    )]
+    Escape {
+        /// Where it stands.
+        position: usize,
+    },
+    /// A star where no pattern is allowed.
+    #[error("'*' at byte {position} is a wildcard and a name has none: write %2A for a star")]
+    Wildcard {
+        /// Where it stands.
+        position: usize,
+    },
+    /// More than one `#`, or a slash after it.
+    #[error(
+        "{character:?} at byte {position} is inside the field: write {escape} for the character itself"
+    )]
+    InField {
+        /// Where it stands.
+        position: usize,
+        /// What stands there.
+        character: char,
+        /// How to write it.
+        escape: &'static str,
+    },
+    /// Nothing after the `#`.
+    #[error("the field after '#' is empty: write %23 for the character itself")]
+    EmptyField,
+    /// A library's or field's name where a single segment is needed, with a slash or hash in it.
+    #[error(
+        "{character:?} at byte {position} ends the segment, but one segment is needed: write {escape}"
+    )]
+    NotOneSegment {
+        /// Where it stands.
+        position: usize,
+        /// What stands there.
+        character: char,
+        /// How to write it.
+        escape: &'static str,
+    },
+}
+
+impl Name {
+    /// Checks a full name and brings it into canonical form.
+    ///
+    /// # Errors
+    /// [`NameError`] names the first rule that is broken and where.
+    pub fn parse(text: &str) -> Result<Self, NameError> {
+        let canonical = scan(text, NAME_BYTES_MAX, Stars::Refused)?;
+        let body = canonical.split('#').next().unwrap_or_default();
+        if !body.contains('/') {
+            return Err(NameError::NoPath {
+                text: canonical.into_owned(),
+            });
+        }
+        Ok(Self(canonical.into()))
+    }
+
+    /// The full name of the variable `path` of `library`; both escaped.
+    ///
+    /// # Errors
+    /// [`NameError`] as in [`Name::parse`], and when `library` is not a single segment.
+    pub fn join(library: &str, path: &str) -> Result<Self, NameError> {
+        check_segment(library)?;
+        Self::parse(&format!("{library}/{path}"))
+    }
+
+    /// The first segment, escaped.
+    pub fn library(&self) -> &str {
+        self.0
+            .split_once('/')
+            .map_or(&*self.0, |(library, _)| library)
+    }
+
+    /// What follows the library, without the field, escaped.
+    pub fn path(&self) -> &str {
+        self.without_field()
+            .split_once('/')
+            .map_or("", |(_, path)| path)
+    }
+
+    /// The field, such as `units` or `alarm.hi.limit`.
+    pub fn field(&self) -> Option<&str> {
+        self.0.split_once('#').map(|(_, field)| field)
+    }
+
+    /// The name of the variable itself.
+    pub fn without_field(&self) -> &str {
+        self.0.split_once('#').map_or(&*self.0, |(body, _)| body)
+    }
+
+    /// The segments, library first, without the field, escaped; at least two.
+    pub fn segments(&self) -> impl Iterator<Item = &str> {
+        self.without_field().split('/')
+    }
+
+    /// The whole name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Name {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl AsRef<str> for Name {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Name {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Checks a library's name, or any other single segment, in escaped form.
+///
+/// # Errors
+/// [`NameError`] names the rule that is broken.
+pub fn check_segment(text: &str) -> Result<(), NameError> {
+    for (position, character) in text.char_indices() {
+        if let Some(escape) = matches!(character, '/' | '#')
+            .then(|| escape_of(character))
+            .flatten()
+        {
+            return Err(NameError::NotOneSegment {
+                position,
+                character,
+                escape,
+            });
+        }
+    }
+    scan(text, NAME_BYTES_MAX, Stars::Refused).map(|_| ())
+}
+
+/// Any text as one segment of a name: `/`, `#`, `%` and `*` become escapes.
+pub fn escape_segment(text: &str) -> Cow<'_, str> {
+    if !text.contains(['/', '#', '%', '*']) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 8);
+    for character in text.chars() {
+        match escape_of(character) {
+            Some(escape) => escaped.push_str(escape),
+            None => escaped.push(character),
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+/// The text that [`escape_segment`] was given; escapes other than the four stay as they are.
+pub fn unescape_segment(text: &str) -> Cow<'_, str> {
+    if !text.contains('%') {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find('%') {
+        plain.push_str(&rest[..start]);
+        rest = &rest[start..];
+        let (character, length) = read_escape(rest).map_or(('%', 1), |(c, _)| (c, 3));
+        plain.push(character);
+        rest = &rest[length..];
+    }
+    plain.push_str(rest);
+    Cow::Owned(plain)
+}
+
+/// The candidate that `name` was probably meant to be: one that differs only in case, else the first of
+/// the nearest ones within a quarter of its length (at least one) in edits.
+///
+/// Looks at every candidate and compares those of similar length edit by edit: use it for single misses,
+/// not for each of 100,000 names. Names over 128 characters are compared by case only.
+pub fn suggest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
+    let length = name.chars().count();
+    let lower = name.to_lowercase();
+    let mut allowed = if length > SUGGEST_CHARS_MAX {
+        0
+    } else {
+        (length / 4).max(1)
+    };
+    let mut nearest = None;
+    for candidate in candidates {
+        if candidate == name {
+            continue;
+        }
+        if candidate.to_lowercase() == lower {
+            return Some(candidate.to_owned());
+        }
+        let similar_length = candidate.chars().count().abs_diff(length) <= allowed;
+        if allowed == 0 || !similar_length {
+            continue;
+        }
+        let distance = strsim::levenshtein(name, candidate);
+        if distance <= allowed && distance > 0 {
+            nearest = Some(candidate);
+            // Only a nearer one replaces it; at distance 1 none can, but one in another case still may.
+            allowed = distance - 1;
+        }
+    }
+    nearest.map(str::to_owned)
+}
+
+/// Whether stars may stand in what is scanned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stars {
+    Allowed,
+    Refused,
+}
+
+/// Checks everything that names, patterns and the name part of URLs have in common, in one pass, and
+/// brings escapes into upper case.
+pub(crate) fn scan(text: &str, bytes_max: usize, stars: Stars) -> Result<Cow<'_, str>, NameError> {
+    if text.is_empty() {
+        return Err(NameError::Empty);
+    }
+    if text.len() > bytes_max {
+        return Err(NameError::TooLong {
+            bytes: text.len(),
+            max: bytes_max,
+        });
+    }
+    let mut segment_start = 0;
+    let mut in_field = false;
+    let mut lower_escape = false;
+    for (position, character) in text.char_indices() {
+        match character {
+            '/' | '#' if in_field => {
+                let escape = escape_of(character).unwrap_or_default();
+                return Err(NameError::InField {
+                    position,
+                    character,
+                    escape,
+                });
+            }
+            '/' | '#' => {
+                if position == segment_start {
+                    return Err(NameError::EmptySegment { position });
+                }
+                segment_start = position + 1;
+                in_field = character == '#';
+            }
+            '*' if stars == Stars::Refused => return Err(NameError::Wildcard { position }),
+            '%' => match read_escape(&text[position..]) {
+                Some((_, upper)) => lower_escape |= !text[position..].starts_with(upper),
+                None => return Err(NameError::Escape { position }),
+            },
+            character if is_unprintable(character) => {
+                return Err(NameError::Unprintable {
+                    position,
+                    character,
+                });
+            }
+            _ => {}
+        }
+    }
+    if segment_start == text.len() {
+        return Err(if in_field {
+            NameError::EmptyField
+        } else {
+            NameError::EmptySegment {
+                position: segment_start,
+            }
+        });
+    }
+    Ok(if lower_escape {
+        Cow::Owned(upper_escapes(text))
+    } else {
+        Cow::Borrowed(text)
+    })
+}
+
+/// Every escape of a checked text in upper case.
+fn upper_escapes(text: &str) -> String {
+    let mut canonical = String::with_capacity(text.len());
+    for (index, piece) in text.split('%').enumerate() {
+        let (digits, rest) = piece.split_at(if index == 0 { 0 } else { 2 });
+        if index > 0 {
+            canonical.push('%');
+            canonical.push_str(&digits.to_ascii_uppercase());
+        }
+        canonical.push_str(rest);
+    }
+    canonical
+}
+
+fn escape_of(character: char) -> Option<&'static str> {
+    match character {
+        '/' => Some("%2F"),
+        '#' => Some("%23"),
+        '%' => Some("%25"),
+        '*' => Some("%2A"),
+        _ => None,
+    }
+}
+
+/// The character of the escape that `text` begins with, and its canonical spelling.
+fn read_escape(text: &str) -> Option<(char, &'static str)> {
+    let start = text.get(..3)?;
+    ['/', '#', '%', '*'].into_iter().find_map(|character| {
+        let escape = escape_of(character)?;
+        escape
+            .eq_ignore_ascii_case(start)
+            .then_some((character, escape))
+    })
+}
+
+/// Control characters, line separators, and marks that reorder or hide text: two names that look equal
+/// must be equal as far as a machine can tell.
+fn is_unprintable(character: char) -> bool {
+    character.is_control()
+        || matches!(character,
+            '\u{200B}' | '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'
+            | '\u{2066}'..='\u{2069}' | '\u{FEFF}')
+}
+
+/// Longest name for which similar ones are looked for.
+const SUGGEST_CHARS_MAX: usize = 128;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! Patterns over full names: `*` for a run of characters within one segment, `**` for any number of
+//! whole segments.
+//!
+//! ```text
+//! boiler/*          every variable directly in boiler
+//! boiler/pump*/on   *  may stand anywhere in a segment, also several times
+//! boiler/**         everything in boiler
+//! **/alarm          every variable called alarm; ** stands for no segment, too
+//! boiler/*#units    a field of each; without '#' no field matches
+//! ```
+//!
+//! The matcher never looks back further than the last wildcard of each kind, so its time is at most
+//! proportional to name length times pattern length, whatever the pattern (F22 of the reliability plan).
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::name::{NameError, Stars, scan};
+
+/// Longest pattern in bytes.
+pub const PATTERN_BYTES_MAX: usize = 256;
+/// Most wildcards in one pattern, `*` and `**` together.
+pub const WILDCARDS_MAX: usize = 16;
+
+/// A checked pattern.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Pattern {
+    text: Box<str>,
+}
+
+/// The text is not a pattern.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PatternError {
+    /// It breaks a rule that names have, too.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// Too many stars.
+    #[error("the pattern has {count} wildcards; {WILDCARDS_MAX} is the limit")]
+    TooManyWildcards {
+        /// How many there are.
+        count: usize,
+    },
+    /// `**` together with something else in a segment, or in a field.
+    #[error("'**' must be a whole segment, as in library/**; {segment:?} is not")]
+    DoubleStar {
+        /// The segment.
+        segment: String,
+    },
+}
+
+impl Pattern {
+    /// Checks a pattern and brings it into canonical form. A text without wildcards is a pattern that
+    /// matches itself.
+    ///
+    /// # Errors
+    /// [`PatternError`] names the rule that is broken.
+    pub fn parse(text: &str) -> Result<Self, PatternError> {
+        let canonical = scan(text, PATTERN_BYTES_MAX, Stars::Allowed)?;
+        let mut count = 0;
+        for (index, part) in canonical.split('#').enumerate() {
+            for segment in part.split('/') {
+                if segment == DEEP && index == 0 {
+                    count += 1;
+                } else if segment.contains(DEEP) {
+                    return Err(PatternError::DoubleStar {
+                        segment: segment.to_owned(),
+                    });
+                } else {
+                    count += segment.matches('*').count();
+                }
+            }
+        }
+        if count > WILDCARDS_MAX {
+            return Err(PatternError::TooManyWildcards { count });
+        }
+        Ok(Self {
+            text: canonical.into(),
+        })
+    }
+
+    /// Whether the whole of `name`, in canonical form, is matched.
+    pub fn matches(&self, name: &str) -> bool {
+        name.starts_with(self.literal_prefix()) && matches_counting(&self.text, name, &mut || ())
+    }
+
+    /// Whether it has no wildcard and so matches at most one name: itself.
+    pub fn is_literal(&self) -> bool {
+        !Self::has_wildcards(&self.text)
+    }
+
+    /// What every matching name starts with; for looking only at a part of a sorted list.
+    pub fn literal_prefix(&self) -> &str {
+        let Some(star) = self.text.find('*') else {
+            return &self.text;
+        };
+        let prefix = &self.text[..star];
+        // `a/**` matches `a` as well, as long as nothing but `**` follows.
+        let (rest, _) = split_field(&self.text[star..]);
+        let only_deep = rest.split('/').all(|segment| segment == DEEP);
+        if only_deep {
+            prefix.strip_suffix('/').unwrap_or(prefix)
+        } else {
+            prefix
+        }
+    }
+
+    /// Whether a text that should be a name or a pattern is a pattern.
+    pub fn has_wildcards(text: &str) -> bool {
+        text.contains('*')
+    }
+
+    /// The pattern as text.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = PatternError;
+
+    fn from_str(text: &str) -> Result<Self, PatternError> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.text, f)
+    }
+}
+
+/// The matcher; `step` is called once per comparison, so that tests can count them.
+fn matches_counting(pattern: &str, name: &str, step: &mut impl FnMut()) -> bool {
+    let (body, field) = split_field(name);
+    let (body_pattern, field_pattern) = split_field(pattern);
+    let field_matches = match (field_pattern, field) {
+        (None, None) => true,
+        (Some(pattern), Some(field)) => segment_matches(pattern, field, step),
+        _ => false,
+    };
+    field_matches && body_matches(body_pattern, body, step)
+}
+
+fn split_field(text: &str) -> (&str, Option<&str>) {
+    text.split_once('#')
+        .map_or((text, None), |(body, field)| (body, Some(field)))
+}
+
+/// Segments against segments. Once a later `**` is reached, what came before it never has to be tried
+/// again: the leftmost place where it fits leaves the most room.
+fn body_matches(pattern: &str, name: &str, step: &mut impl FnMut()) -> bool {
+    let mut wanted = pattern.split('/');
+    let mut found = name.split('/');
+    let mut restart = None;
+    loop {
+        let (mut next_wanted, mut next_found) = (wanted.clone(), found.clone());
+        match (next_wanted.next(), next_found.next()) {
+            (None, None) => return true,
+            (Some(DEEP), _) => {
+                restart = Some((next_wanted.clone(), found.clone()));
+                wanted = next_wanted;
+                continue;
+            }
+            (Some(pattern), Some(segment)) if segment_matches(pattern, segment, step) => {
+                wanted = next_wanted;
+                found = next_found;
+                continue;
+            }
+            _ => {}
+        }
+        // Give the last `**` one segment more.
+        let Some((after_deep, given)) = &mut restart else {
+            return false;
+        };
+        if given.next().is_none() {
+            return false;
+        }
+        wanted = after_deep.clone();
+        found = given.clone();
+    }
+}
+
+/// Characters against characters, the same way: only the last `*` is ever given more.
+fn segment_matches(pattern: &str, segment: &str, step: &mut impl FnMut()) -> bool {
+    let (pattern, segment) = (pattern.as_bytes(), segment.as_bytes());
+    let (mut wanted, mut found) = (0, 0);
+    let mut restart = None;
+    loop {
+        step();
+        match (pattern.get(wanted), segment.get(found)) {
+            (None, None) => return true,
+            (Some(b'*'), _) => {
+                wanted += 1;
+                restart = Some((wanted, found));
+                continue;
+            }
+            (Some(expected), Some(byte)) if expected == byte => {
+                wanted += 1;
+                found += 1;
+                continue;
+            }
+            _ => {}
+        }
+        let Some((after_star, given)) = &mut restart else {
+            return false;
+        };
+        if *given >= segment.len() {
+            return false;
+        }
+        *given += 1;
+        wanted = *after_star;
+        found = *given;
+    }
+}
+
+const DEEP: &str = "**";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,378 @@
+//! How far a sample can be trusted, why, and which clock stamped it.
+//!
+//! A quality is one packed `u32`, the same in memory, in cells and on the wire:
+//!
+//! ```text
+//!  31      23  22   21   20  19 18  17 16  15            2  1   0
+//! +----------+----+----+----+------+------+---------------+------+
+//! | reserved | co | si | fo | sync | clock|  reason code  | level|
+//! +----------+----+----+----+------+------+---------------+------+
+//!   co: coerced to the range   si: simulated   fo: forced
+//! ```
+
+use std::fmt;
+
+/// Level, reason and clock of a sample.
+///
+/// Any `u32` is a quality: codes that this version does not know are kept as they are, so that an
+/// older engine passes on what a newer one said.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Quality(u32);
+
+/// How far a value can be trusted; ordered from best to worst.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Level {
+    /// It is what it says.
+    #[default]
+    Good,
+    /// It may be old, clipped or estimated; the reason says which.
+    Uncertain,
+    /// It must not be used; the value is the last one known.
+    Bad,
+}
+
+/// Which clock made the source timestamp (B-40).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Clock {
+    /// Nobody said.
+    #[default]
+    Unknown,
+    /// The engine's: the source gave no timestamp, so both timestamps are the engine's.
+    Engine,
+    /// The source's: a device, an I/O server or a program.
+    Source,
+}
+
+/// Whether the clock of the source timestamp was synchronised (B-40, B-41).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum ClockSync {
+    /// Nobody said.
+    #[default]
+    Unknown,
+    /// It followed a reference (PTP, NTP, GPS).
+    Synchronised,
+    /// It ran free.
+    Free,
+    /// It had never been set: the source timestamp is not a time of day.
+    Unset,
+}
+
+impl Quality {
+    /// Good, stamped by the engine's clock, whose synchronisation is not known.
+    pub const GOOD: Quality = Quality::new(Level::Good, Reason::None);
+
+    /// This level and reason, stamped by the engine's clock.
+    pub const fn new(level: Level, reason: Reason) -> Self {
+        let bits = (level as u32) | ((reason.code() as u32 & REASON_MASK) << REASON_SHIFT);
+        Self(bits).with_clock(Clock::Engine, ClockSync::Unknown)
+    }
+
+    /// Same as [`Quality::GOOD`].
+    pub const fn good() -> Self {
+        Self::GOOD
+    }
+
+    /// Uncertain for this reason.
+    pub const fn uncertain(reason: Reason) -> Self {
+        Self::new(Level::Uncertain, reason)
+    }
+
+    /// Bad for this reason.
+    pub const fn bad(reason: Reason) -> Self {
+        Self::new(Level::Bad, reason)
+    }
+
+    /// The packed form. Every value is legal; a level this version does not know counts as bad.
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// The packed form, as drawn above.
+    pub const fn to_bits(self) -> u32 {
+        self.0
+    }
+
+    /// How far the value can be trusted.
+    pub const fn level(self) -> Level {
+        match self.0 & LEVEL_MASK {
+            0 => Level::Good,
+            1 => Level::Uncertain,
+            _ => Level::Bad,
+        }
+    }
+
+    /// Whether the level is [`Level::Good`].
+    pub const fn is_good(self) -> bool {
+        matches!(self.level(), Level::Good)
+    }
+
+    /// Whether the level is [`Level::Bad`].
+    pub const fn is_bad(self) -> bool {
+        matches!(self.level(), Level::Bad)
+    }
+
+    /// Why it is not good, or what else there is to say.
+    pub const fn reason(self) -> Reason {
+        Reason::from_code(((self.0 >> REASON_SHIFT) & REASON_MASK) as u16)
+    }
+
+    /// Whose clock made the source timestamp.
+    pub const fn clock(self) -> Clock {
+        match (self.0 >> CLOCK_SHIFT) & 3 {
+            1 => Clock::Engine,
+            2 => Clock::Source,
+            _ => Clock::Unknown,
+        }
+    }
+
+    /// Whether that clock was synchronised.
+    pub const fn clock_sync(self) -> ClockSync {
+        match (self.0 >> SYNC_SHIFT) & 3 {
+            1 => ClockSync::Synchronised,
+            2 => ClockSync::Free,
+            3 => ClockSync::Unset,
+            _ => ClockSync::Unknown,
+        }
+    }
+
+    /// Set by a person over the source's value.
+    pub const fn is_forced(self) -> bool {
+        self.0 & FORCED != 0
+    }
+
+    /// Made by a simulation, not measured.
+    pub const fn is_simulated(self) -> bool {
+        self.0 & SIMULATED != 0
+    }
+
+    /// Pulled to the end of the variable's range (H-04).
+    pub const fn is_coerced(self) -> bool {
+        self.0 & COERCED != 0
+    }
+
+    /// The same with this clock.
+    #[must_use]
+    pub const fn with_clock(self, clock: Clock, sync: ClockSync) -> Self {
+        let cleared = self.0 & !((3 << CLOCK_SHIFT) | (3 << SYNC_SHIFT));
+        Self(cleared | ((clock as u32) << CLOCK_SHIFT) | ((sync as u32) << SYNC_SHIFT))
+    }
+
+    /// The same, marked as forced or not.
+    #[must_use]
+    pub const fn with_forced(self, forced: bool) -> Self {
+        self.with_flag(FORCED, forced)
+    }
+
+    /// The same, marked as simulated or not.
+    #[must_use]
+    pub const fn with_simulated(self, simulated: bool) -> Self {
+        self.with_flag(SIMULATED, simulated)
+    }
+
+    /// The same, marked as coerced or not.
+    #[must_use]
+    pub const fn with_coerced(self, coerced: bool) -> Self {
+        self.with_flag(COERCED, coerced)
+    }
+
+    const fn with_flag(self, flag: u32, set: bool) -> Self {
+        Self(if set { self.0 | flag } else { self.0 & !flag })
+    }
+
+    /// The quality of a value made from two values: the worse level with its reason and clock (of
+    /// two equal levels the one with a reason, else `self`), and the marks of both.
+    #[must_use]
+    pub fn worst(self, other: Quality) -> Quality {
+        let takes_other = match self.level().cmp(&other.level()) {
+            std::cmp::Ordering::Less => true,
+            std::cmp::Ordering::Greater => false,
+            std::cmp::Ordering::Equal => {
+                self.reason() == Reason::None && other.reason() != Reason::None
+            }
+        };
+        let base = if takes_other { other } else { self };
+        Quality(base.0 | ((self.0 | other.0) & (FORCED | SIMULATED | COERCED)))
+    }
+}
+
+/// [`Quality::GOOD`].
+impl Default for Quality {
+    fn default() -> Self {
+        Self::GOOD
+    }
+}
+
+/// `good`, `uncertain: retained`, `bad: sensor-failure`; marks follow: `good (forced, coerced)`.
+impl fmt::Display for Quality {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.level())?;
+        if self.reason() != Reason::None {
+            write!(f, ": {}", self.reason())?;
+        }
+        let marks = [
+            (self.is_forced(), "forced"),
+            (self.is_simulated(), "simulated"),
+            (self.is_coerced(), "coerced"),
+        ];
+        let mut separator = " (";
+        for (_, mark) in marks.iter().filter(|(set, _)| *set) {
+            write!(f, "{separator}{mark}")?;
+            separator = ", ";
+        }
+        if separator == ", " {
+            f.write_str(")")
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl fmt::Debug for Quality {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Quality({self}; {:?} clock, {:?})",
+            self.clock(),
+            self.clock_sync()
+        )
+    }
+}
+
+/// `good`, `uncertain` or `bad`.
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Level::Good => "good",
+            Level::Uncertain => "uncertain",
+            Level::Bad => "bad",
+        })
+    }
+}
+
+/// The reason's name, such as `sensor-failure`, or `reason-123` for a code not known here.
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Unlisted(code) => write!(f, "reason-{code}"),
+            listed => f.write_str(listed.name()),
+        }
+    }
+}
+
+/// Declares the reasons once: code, name and sentence of each.
+macro_rules! reasons {
+    ($($variant:ident = $code:literal, $name:literal, $sentence:literal;)*) => {
+        /// Why a quality is what it is. Codes are part of the wire form and never reused; those below
+        /// 64 are used with `uncertain`, those from 64 with `bad`.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+        #[non_exhaustive]
+        pub enum Reason {
+            /// Nothing to say.
+            #[default]
+            None,
+            $(#[doc = $sentence] $variant,)*
+            /// A code that this version does not know, 1 to 16,383.
+            Unlisted(u16),
+        }
+
+        impl Reason {
+            /// Every reason that this version knows, in the order of their codes.
+            pub const ALL: &[Reason] = &[Reason::None, $(Reason::$variant,)*];
+
+            /// The number in the packed form, 14 bits.
+            pub const fn code(self) -> u16 {
+                match self {
+                    Reason::None => 0,
+                    $(Reason::$variant => $code,)*
+                    Reason::Unlisted(code) => code,
+                }
+            }
+
+            /// The reason with this code.
+            pub const fn from_code(code: u16) -> Self {
+                match code {
+                    0 => Reason::None,
+                    $($code => Reason::$variant,)*
+                    code => Reason::Unlisted(code),
+                }
+            }
+
+            /// The name shown to people and used by scripts; never changes.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    Reason::None => "none",
+                    $(Reason::$variant => $name,)*
+                    Reason::Unlisted(_) => "unlisted",
+                }
+            }
+
+            /// The reason with this name; `None` when there is none.
+            pub fn from_name(name: &str) -> Option<Self> {
+                match name {
+                    "none" => Some(Reason::None),
+                    $($name => Some(Reason::$variant),)*
+                    _ => None,
+                }
+            }
+
+            /// What it means, as a sentence.
+            pub const fn sentence(self) -> &'static str {
+                match self {
+                    Reason::None => "There is nothing to say about this value.",
+                    $(Reason::$variant => $sentence,)*
+                    Reason::Unlisted(_) => {
+                        "The reason comes from a newer version and is not known here."
+                    }
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    Retained = 1, "retained", "The value was kept from before the engine's last start.";
+    Initial = 2, "initial", "The value is the configured initial one; nothing was written yet.";
+    BufferEmpty = 3, "buffer-empty", "The buffer was empty; this is the last value again.";
+    WriteBufferNearlyFull = 4, "write-buffer-nearly-full",
+        "The write buffer is full; the next write may overflow it.";
+    WriteBufferOverflowed = 5, "write-buffer-overflowed",
+        "The write buffer overflowed; its oldest value was discarded.";
+    Stale = 6, "stale", "The value might not be the most current one.";
+    ClockUnset = 7, "clock-unset", "The source's clock had never been set.";
+    LimitsExceeded = 8, "limits-exceeded", "The value is outside the limits of its sensor.";
+    Estimated = 9, "estimated", "The value was computed or substituted, not measured.";
+    SensorFailure = 64, "sensor-failure", "The sensor reports a failure.";
+    DeviceFailure = 65, "device-failure", "The device reports a failure.";
+    NoValue = 66, "no-value", "There is no value yet.";
+    Inactive = 67, "inactive", "The source is switched off or not scanned.";
+    NotConnected = 68, "not-connected", "The connection to the source does not exist yet.";
+    NameLookupFailed = 69, "name-lookup-failed", "The source's host name could not be resolved.";
+    HostUnreachable = 70, "host-unreachable", "The source's host cannot be reached.";
+    ServiceLookupFailed = 71, "service-lookup-failed",
+        "The source's host is there, but its service was not found.";
+    ProcessMissing = 72, "process-missing", "The library of the source does not exist or is not running.";
+    VariableMissing = 73, "variable-missing", "The variable does not exist at the source.";
+    AccessDenied = 74, "access-denied", "The source refuses access.";
+    VersionMismatch = 75, "version-mismatch",
+        "The subscription was refused: the two ends speak different versions.";
+    BadUrl = 76, "bad-url", "The source's URL is not valid.";
+    BufferTooSmall = 77, "buffer-too-small", "The buffer size must be greater than 1.";
+    ProviderGone = 78, "provider-gone", "The provider of this variable has gone.";
+    NotSupported = 79, "not-supported", "The source cannot do what was asked for.";
+    ConfigurationError = 80, "configuration-error", "The configuration of this variable is wrong.";
+    OutOfRange = 81, "out-of-range", "The source's value cannot be represented in this variable.";
+    TimedOut = 82, "timed-out", "The source did not answer in time.";
+    ConnectionLost = 83, "connection-lost", "The connection to the source was lost.";
+}
+
+const LEVEL_MASK: u32 = 3;
+const REASON_SHIFT: u32 = 2;
+const REASON_MASK: u32 = 0x3fff;
+const CLOCK_SHIFT: u32 = 16;
+const SYNC_SHIFT: u32 = 18;
+const FORCED: u32 = 1 << 20;
+const SIMULATED: u32 = 1 << 21;
+const COERCED: u32 = 1 << 22;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+use proptest::prelude::*;
+
+use super::{Clock, ClockSync, Level, Quality, Reason};
+
+#[test]
+fn qualities_print_level_reason_and_marks() {
+    for (quality, text) in [
+        (Quality::good(), "good"),
+        (Quality::uncertain(Reason::Retained), "uncertain: retained"),
+        (Quality::bad(Reason::SensorFailure), "bad: sensor-failure"),
+        (Quality::bad(Reason::None), "bad"),
+        (Quality::bad(Reason::Unlisted(123)), "bad: reason-123"),
+        (Quality::GOOD.with_forced(true), "good (forced)"),
+        (
+            Quality::uncertain(Reason::Stale)
+                .with_simulated(true)
+                .with_coerced(true),
+            "uncertain: stale (simulated, coerced)",
+        ),
+    ] {
+        assert_eq!(quality.to_string(), text);
+    }
+}
+
+#[test]
+fn reasons_have_names_of_their_own_and_say_something() {
+    let mut names = std::collections::HashSet::new();
+    let mut codes = std::collections::HashSet::new();
+    for reason in Reason::ALL {
+        assert!(names.insert(reason.name()), "{reason}");
+        assert!(codes.insert(reason.code()), "{reason}");
+        assert_eq!(Reason::from_code(reason.code()), *reason);
+        assert_eq!(Reason::from_name(reason.name()), Some(*reason));
+        assert!(
+            reason
+                .name()
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c == '-')
+        );
+        assert!(reason.sentence().ends_with('.'));
+        assert!(reason.code() < 1 << 14);
+    }
+    assert_eq!(Reason::from_name("unlisted"), None);
+    assert_eq!(Reason::from_code(9999), Reason::Unlisted(9999));
+}
+
+/// Behaviour: H-29.
+#[test]
+fn every_status_of_the_source_system_has_its_reason() {
+    for (level, reason) in [
+        (Level::Uncertain, "buffer-empty"),
+        (Level::Uncertain, "write-buffer-nearly-full"),
+        (Level::Uncertain, "write-buffer-overflowed"),
+        (Level::Uncertain, "stale"),
+        (Level::Bad, "sensor-failure"),
+        (Level::Bad, "device-failure"),
+        (Level::Bad, "no-value"),
+        (Level::Bad, "inactive"),
+        (Level::Uncertain, "limits-exceeded"),
+        (Level::Bad, "not-connected"),
+        (Level::Bad, "name-lookup-failed"),
+        (Level::Bad, "host-unreachable"),
+        (Level::Bad, "service-lookup-failed"),
+        (Level::Bad, "process-missing"),
+        (Level::Bad, "variable-missing"),
+        (Level::Bad, "access-denied"),
+        (Level::Bad, "version-mismatch"),
+        (Level::Bad, "bad-url"),
+        (Level::Bad, "buffer-too-small"),
+    ] {
+        let found = Reason::from_name(reason).unwrap_or_else(|| panic!("no reason {reason}"));
+        assert_eq!(
+            found.code() >= 64,
+            level == Level::Bad,
+            "{reason} is among the wrong codes"
+        );
+        let quality = Quality::new(level, found);
+        assert_eq!(quality.to_string(), format!("{level}: {reason}"));
+        assert_eq!(Quality::from_bits(quality.to_bits()), quality);
+    }
+}
+
+/// Behaviour: B-40.
+///
+/// The part of it that belongs here: quality says which clock, and whether it was synchronised.
+#[test]
+fn quality_says_which_clock_and_whether_it_was_synchronised() {
+    assert_eq!(Quality::GOOD.clock(), Clock::Engine);
+    assert_eq!(Quality::GOOD.clock_sync(), ClockSync::Unknown);
+    for clock in [Clock::Unknown, Clock::Engine, Clock::Source] {
+        for sync in [
+            ClockSync::Unknown,
+            ClockSync::Synchronised,
+            ClockSync::Free,
+            ClockSync::Unset,
+        ] {
+            let quality = Quality::bad(Reason::DeviceFailure)
+                .with_forced(true)
+                .with_clock(Clock::Source, ClockSync::Unset)
+                .with_clock(clock, sync);
+            assert_eq!((quality.clock(), quality.clock_sync()), (clock, sync));
+            assert_eq!(quality.reason(), Reason::DeviceFailure);
+            assert!(quality.is_bad() && quality.is_forced());
+        }
+    }
+}
+
+#[test]
+fn the_bits_are_where_the_drawing_says() {
+    assert_eq!(Quality::GOOD.to_bits(), 1 << 16);
+    let bits = 2 | (64 << 2) | (2 << 16) | (3 << 18) | (1 << 20) | (1 << 21) | (1 << 22);
+    let quality = Quality::bad(Reason::SensorFailure)
+        .with_clock(Clock::Source, ClockSync::Unset)
+        .with_forced(true)
+        .with_simulated(true)
+        .with_coerced(true);
+    assert_eq!(quality.to_bits(), bits);
+    assert_eq!(quality.with_forced(false).to_bits(), bits & !(1 << 20));
+    assert_eq!(Quality::from_bits(3).level(), Level::Bad);
+    assert_eq!(Quality::from_bits(0).clock(), Clock::Unknown);
+}
+
+#[test]
+fn the_worst_of_two_keeps_its_reason_and_the_marks_of_both() {
+    let forced = Quality::GOOD.with_forced(true);
+    let stale = Quality::uncertain(Reason::Stale).with_clock(Clock::Source, ClockSync::Free);
+    let bad = Quality::bad(Reason::NotConnected);
+    assert_eq!(forced.worst(stale), stale.with_forced(true));
+    assert_eq!(stale.worst(forced), stale.with_forced(true));
+    assert_eq!(bad.worst(stale), bad);
+    assert_eq!(stale.worst(bad), bad);
+    let vague = Quality::bad(Reason::None);
+    assert_eq!(vague.worst(bad), bad);
+    assert_eq!(bad.worst(vague), bad);
+}
+
+proptest! {
+    #[test]
+    fn any_bits_are_a_quality_and_stay_what_they_are(bits in any::<u32>(), other in any::<u32>()) {
+        let quality = Quality::from_bits(bits);
+        prop_assert_eq!(quality.to_bits(), bits);
+        let text = quality.to_string();
+        prop_assert!(!text.is_empty());
+        let debug = format!("{quality:?}");
+        prop_assert!(debug.contains(&text));
+        let code = quality.reason().code();
+        prop_assert_eq!(u32::from(code), bits >> 2 & 0x3fff);
+        let worst = quality.worst(Quality::from_bits(other));
+        prop_assert!(worst.level() >= quality.level());
+        prop_assert!(worst.level() >= Quality::from_bits(other).level());
+    }
+}

@@ -1,0 +1,305 @@
+//! Between the raw value of a source and the engineering value of its variable (H-01 to H-03).
+//!
+//! Arithmetic is `f64`: integers of more than 53 bits lose their last digits on the way.
+
+use crate::{DataType, Value};
+
+/// How raw and engineering values belong together.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum Scaling {
+    /// `eng = eng[0] + (raw - raw[0]) * (eng[1] - eng[0]) / (raw[1] - raw[0])`.
+    Linear {
+        /// Raw zero and raw full; full is greater.
+        raw: [f64; 2],
+        /// Engineering values there, different; the second may be the smaller one.
+        eng: [f64; 2],
+    },
+    /// `eng = eng[0] + m * sqrt(raw - raw[0])` with `m = (eng[1] - eng[0]) / sqrt(raw[1] - raw[0])`:
+    /// flow from the pressure across an orifice.
+    SquareRoot {
+        /// Raw zero and raw full; full is greater.
+        raw: [f64; 2],
+        /// Engineering values there, different; the second may be the smaller one.
+        eng: [f64; 2],
+    },
+    /// True becomes false.
+    Invert,
+    /// `eng = (raw ^ invert) & select` for bit fields (`u32`). The way back is the same formula: bits
+    /// outside `select` are 0 in both, since nothing says what they were.
+    BitField {
+        /// Bits to turn over.
+        invert: u32,
+        /// Bits to keep.
+        select: u32,
+    },
+}
+
+/// The scaling does not fit, or a value cannot be scaled.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScalingError {
+    /// A kind of scaling for another kind of type.
+    #[error("{scaling} scaling needs {needed}, not {data_type}")]
+    WrongType {
+        /// The kind of scaling.
+        scaling: &'static str,
+        /// What it can be used with.
+        needed: &'static str,
+        /// The type given.
+        data_type: String,
+    },
+    /// Raw full is not greater than raw zero.
+    #[error("raw full ({full}) must be greater than raw zero ({zero}), and both finite")]
+    RawRange {
+        /// Raw zero.
+        zero: f64,
+        /// Raw full.
+        full: f64,
+    },
+    /// The engineering range has no width.
+    #[error(
+        "engineering full ({full}) must differ from engineering zero ({zero}), and both be finite"
+    )]
+    EngineeringRange {
+        /// Engineering zero.
+        zero: f64,
+        /// Engineering full.
+        full: f64,
+    },
+    /// A square root of a negative number, or its inverse.
+    #[error("{value} is on the wrong side of {zero}, where square root scaling begins")]
+    BelowZero {
+        /// The value.
+        value: f64,
+        /// Raw zero, or engineering zero on the way back.
+        zero: f64,
+    },
+    /// The result does not fit the type.
+    #[error("{value} scales to {result}, which {data_type} cannot hold")]
+    OutOfRange {
+        /// The value before.
+        value: f64,
+        /// The value after.
+        result: f64,
+        /// The type it should have had.
+        data_type: String,
+    },
+    /// The value has not the kind of type that this scaling works on.
+    #[error("{scaling} scaling cannot be applied to this value: it needs {needed}")]
+    WrongValue {
+        /// The kind of scaling.
+        scaling: &'static str,
+        /// What it can be used with.
+        needed: &'static str,
+    },
+}
+
+impl Scaling {
+    /// Checks that a variable of this type can be scaled so.
+    ///
+    /// # Errors
+    /// [`ScalingError::WrongType`], [`ScalingError::RawRange`], [`ScalingError::EngineeringRange`].
+    pub fn check(&self, data_type: &DataType) -> Result<(), ScalingError> {
+        let fits = match self {
+            Scaling::Linear { .. } | Scaling::SquareRoot { .. } => data_type.is_numeric(),
+            Scaling::Invert => *data_type == DataType::Bool,
+            Scaling::BitField { .. } => *data_type == DataType::U32,
+        };
+        if !fits {
+            return Err(ScalingError::WrongType {
+                scaling: self.kind(),
+                needed: self.needed(),
+                data_type: data_type.to_string(),
+            });
+        }
+        if let Scaling::Linear { raw, eng } | Scaling::SquareRoot { raw, eng } = *self {
+            if !(raw[1] > raw[0] && (raw[1] - raw[0]).is_finite()) {
+                return Err(ScalingError::RawRange {
+                    zero: raw[0],
+                    full: raw[1],
+                });
+            }
+            if eng[1] == eng[0] || !(eng[1] - eng[0]).is_finite() {
+                return Err(ScalingError::EngineeringRange {
+                    zero: eng[0],
+                    full: eng[1],
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The engineering value of a raw one, as a value of type `target`. Integers are rounded to the
+    /// nearest; NaN and infinities pass through to floating-point types.
+    ///
+    /// # Errors
+    /// [`ScalingError`] when the value has not the right kind of type, lies below the zero of a square
+    /// root, or its result does not fit `target`. Assumes that [`Scaling::check`] has passed.
+    pub fn to_engineering(&self, raw: &Value, target: &DataType) -> Result<Value, ScalingError> {
+        match (*self, raw) {
+            (
+                Scaling::Linear {
+                    raw: [r0, r1],
+                    eng: [e0, e1],
+                },
+                raw,
+            ) => self.number(raw, target, |raw| Ok(linear(raw, [r0, r1], [e0, e1]))),
+            (
+                Scaling::SquareRoot {
+                    raw: [r0, r1],
+                    eng: [e0, e1],
+                },
+                raw,
+            ) => {
+                self.number(raw, target, |raw| {
+                    // The formula with the quotient under one root: exact at both ends.
+                    let root = root_of((raw - r0) / (r1 - r0), raw, r0)?;
+                    Ok(e0 + (e1 - e0) * root)
+                })
+            }
+            _ => self.bits(raw, target),
+        }
+    }
+
+    /// The raw value of an engineering one, as a value of type `target`: for writing to the source.
+    /// Everything but the bits outside a `select` mask comes back, up to rounding.
+    ///
+    /// # Errors
+    /// As [`Scaling::to_engineering`].
+    pub fn to_raw(&self, eng: &Value, target: &DataType) -> Result<Value, ScalingError> {
+        match (*self, eng) {
+            (Scaling::Linear { raw, eng: range }, eng) => {
+                self.number(eng, target, |eng| Ok(linear(eng, range, raw)))
+            }
+            (
+                Scaling::SquareRoot {
+                    raw: [r0, r1],
+                    eng: [e0, e1],
+                },
+                eng,
+            ) => self.number(eng, target, |eng| {
+                let root = (eng - e0) / (e1 - e0);
+                if root < 0.0 {
+                    return Err(ScalingError::BelowZero {
+                        value: eng,
+                        zero: e0,
+                    });
+                }
+                Ok(r0 + (r1 - r0) * root * root)
+            }),
+            _ => self.bits(eng, target),
+        }
+    }
+
+    /// Inverting and bit fields: the same in both directions.
+    fn bits(&self, value: &Value, target: &DataType) -> Result<Value, ScalingError> {
+        match (*self, value) {
+            (Scaling::Invert, Value::Bool(on)) if *target == DataType::Bool => Ok(Value::Bool(!on)),
+            (Scaling::BitField { invert, select }, Value::U32(bits))
+                if *target == DataType::U32 =>
+            {
+                Ok(Value::U32((bits ^ invert) & select))
+            }
+            _ => Err(self.wrong_value()),
+        }
+    }
+
+    fn number(
+        &self,
+        value: &Value,
+        target: &DataType,
+        scale: impl FnOnce(f64) -> Result<f64, ScalingError>,
+    ) -> Result<Value, ScalingError> {
+        let value = value.as_f64().ok_or_else(|| self.wrong_value())?;
+        let result = scale(value)?;
+        let fits = result.is_finite() || !value.is_finite();
+        let scaled = if fits {
+            number_of(result, target)
+        } else {
+            None
+        };
+        scaled.ok_or_else(|| ScalingError::OutOfRange {
+            value,
+            result,
+            data_type: target.to_string(),
+        })
+    }
+
+    fn wrong_value(&self) -> ScalingError {
+        ScalingError::WrongValue {
+            scaling: self.kind(),
+            needed: self.needed(),
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        match self {
+            Scaling::Linear { .. } => "linear",
+            Scaling::SquareRoot { .. } => "square root",
+            Scaling::Invert => "inverting",
+            Scaling::BitField { .. } => "bit field",
+        }
+    }
+
+    fn needed(&self) -> &'static str {
+        match self {
+            Scaling::Linear { .. } | Scaling::SquareRoot { .. } => "a number type",
+            Scaling::Invert => "bool",
+            Scaling::BitField { .. } => "u32",
+        }
+    }
+}
+
+/// Multiplies before it divides, so that whole numbers in ranges of whole numbers stay exact, unless the
+/// product is too large.
+fn linear(value: f64, from: [f64; 2], to: [f64; 2]) -> f64 {
+    let (from_span, to_span) = (from[1] - from[0], to[1] - to[0]);
+    let product = (value - from[0]) * to_span;
+    if product.is_finite() {
+        to[0] + product / from_span
+    } else {
+        to[0] + (value - from[0]) / from_span * to_span
+    }
+}
+
+fn root_of(square: f64, value: f64, zero: f64) -> Result<f64, ScalingError> {
+    if square < 0.0 {
+        return Err(ScalingError::BelowZero { value, zero });
+    }
+    Ok(square.sqrt())
+}
+
+/// The number in this type, rounded to the nearest; `None` when it does not fit.
+fn number_of(number: f64, target: &DataType) -> Option<Value> {
+    let whole = number.round();
+    /// The limits of 64-bit types are not `f64` numbers, but one more than the upper one is.
+    macro_rules! integer {
+        ($variant:ident, $ty:ty) => {
+            (whole >= <$ty>::MIN as f64 && whole < <$ty>::MAX as f64 + 1.0)
+                .then(|| Value::$variant(whole as $ty))
+        };
+    }
+    match target {
+        DataType::I8 => integer!(I8, i8),
+        DataType::I16 => integer!(I16, i16),
+        DataType::I32 => integer!(I32, i32),
+        DataType::I64 => (whole >= i64::MIN as f64 && whole < i64::MAX as f64)
+            .then_some(Value::I64(whole as i64)),
+        DataType::U8 => integer!(U8, u8),
+        DataType::U16 => integer!(U16, u16),
+        DataType::U32 => integer!(U32, u32),
+        DataType::U64 => {
+            (whole >= 0.0 && whole < u64::MAX as f64).then_some(Value::U64(whole as u64))
+        }
+        DataType::F32 => {
+            let narrow = number as f32;
+            (narrow.is_finite() || !number.is_finite()).then_some(Value::F32(narrow))
+        }
+        DataType::F64 => Some(Value::F64(number)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

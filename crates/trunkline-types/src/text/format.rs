@@ -1,0 +1,237 @@
+//! Values as people read them.
+
+use std::fmt::Write;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+
+use crate::json::special_text;
+use crate::{DataType, Elements, Value, Waveform};
+
+use super::parse::unquote;
+
+/// How [`format_value`] writes. The default writes everything, as [`parse_value`](super::parse_value)
+/// reads it back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FormatOptions {
+    /// Digits after the point; `None`: as many as tell the number from its neighbours.
+    pub precision: Option<u8>,
+    /// Show only so many elements of an array, samples of a waveform or bytes, then how many there are.
+    pub elide: Option<usize>,
+    /// Integers in hexadecimal digits.
+    pub hex: bool,
+    /// Enums by number instead of label.
+    pub enum_number: bool,
+}
+
+/// The value as text: a number, a label, text as it is (in JSON quotes where it would not be read back or
+/// holds control characters), bytes as `0x00ff`, a time as RFC 3339; arrays, structs and waveforms as JSON.
+pub fn format_value(value: &Value, data_type: &DataType, options: &FormatOptions) -> String {
+    let mut out = String::new();
+    match (value, data_type) {
+        (Value::String(text), _) => plain_text(text, &mut out),
+        (Value::Bytes(bytes), _) => hex_bytes(bytes, options, &mut out),
+        (Value::Timestamp(time), _) => put(&mut out, format_args!("{time}")),
+        (Value::F32(v), _) if !v.is_finite() => put(&mut out, format_args!("{v}")),
+        (Value::F64(v), _) if !v.is_finite() => put(&mut out, format_args!("{v}")),
+        (Value::Enum(index), DataType::Enum(ty)) if !options.enum_number => {
+            match ty.labels.get(*index as usize) {
+                Some(label) => plain_text(label, &mut out),
+                None => put(&mut out, format_args!("{index}")),
+            }
+        }
+        _ => inner(value, Some(data_type), options, &mut out),
+    }
+    out
+}
+
+/// A value inside a larger one: JSON, except that `options` may shorten it.
+fn inner(value: &Value, ty: Option<&DataType>, options: &FormatOptions, out: &mut String) {
+    match value {
+        Value::Bool(v) => put(out, format_args!("{v}")),
+        Value::I8(v) => integer(i128::from(*v), options, out),
+        Value::I16(v) => integer(i128::from(*v), options, out),
+        Value::I32(v) => integer(i128::from(*v), options, out),
+        Value::I64(v) => integer(i128::from(*v), options, out),
+        Value::U8(v) => integer(i128::from(*v), options, out),
+        Value::U16(v) => integer(i128::from(*v), options, out),
+        Value::U32(v) => integer(i128::from(*v), options, out),
+        Value::U64(v) => integer(i128::from(*v), options, out),
+        Value::F32(v) => match (special_text(f64::from(*v)), options.precision) {
+            (Some(special), _) => quoted(special, out),
+            (None, Some(digits)) => put(out, format_args!("{v:.*}", usize::from(digits))),
+            (None, None) => put(out, format_args!("{v:?}")),
+        },
+        Value::F64(v) => float(*v, options, out),
+        Value::String(text) => quoted(text, out),
+        Value::Bytes(bytes) => quoted(&BASE64.encode(bytes), out),
+        Value::Timestamp(time) => put(out, format_args!("\"{time}\"")),
+        Value::Enum(index) => match ty {
+            Some(DataType::Enum(ty)) if !options.enum_number => {
+                match ty.labels.get(*index as usize) {
+                    Some(label) => quoted(label, out),
+                    None => put(out, format_args!("{index}")),
+                }
+            }
+            _ => put(out, format_args!("{index}")),
+        },
+        Value::Array(array) => elements(array.elements(), array.shape(), options, out),
+        Value::Struct(values) => {
+            let fields = match ty {
+                Some(DataType::Struct(ty)) => ty.fields.as_slice(),
+                _ => &[],
+            };
+            out.push('{');
+            for (index, value) in values.iter().enumerate() {
+                separate(index, out);
+                let field = fields.get(index);
+                let name = field.map_or_else(|| index.to_string(), |(name, _)| name.to_string());
+                quoted(&name, out);
+                out.push_str(": ");
+                inner(value, field.map(|(_, ty)| ty), options, out);
+            }
+            out.push('}');
+        }
+        Value::Waveform(wave) => waveform(wave, options, out),
+    }
+}
+
+fn waveform(waveform: &Waveform, options: &FormatOptions, out: &mut String) {
+    put(out, format_args!("{{\"t0\": \"{}\", \"dt\": ", waveform.t0));
+    // The interval is not the variable's quantity: its precision does not apply.
+    float(
+        waveform.dt,
+        &FormatOptions {
+            precision: None,
+            ..*options
+        },
+        out,
+    );
+    out.push_str(", \"samples\": ");
+    elements(
+        &waveform.samples,
+        &[waveform.samples.len() as u32],
+        options,
+        out,
+    );
+    if !waveform.attributes.is_empty() {
+        out.push_str(", \"attributes\": {");
+        for (index, (name, value)) in waveform.attributes.iter().enumerate() {
+            separate(index, out);
+            quoted(name, out);
+            put(out, format_args!(": {}", crate::json::attribute(value)));
+        }
+        out.push('}');
+    }
+    out.push('}');
+}
+
+fn elements(elements: &Elements, shape: &[u32], options: &FormatOptions, out: &mut String) {
+    let count = elements.len();
+    if let Some(shown) = options.elide.filter(|shown| *shown < count) {
+        out.push('[');
+        for index in 0..shown {
+            element(elements, index, options, out);
+            out.push_str(", ");
+        }
+        let lengths = shape
+            .iter()
+            .map(u32::to_string)
+            .collect::<Vec<_>>()
+            .join("x");
+        put(
+            out,
+            format_args!("… {lengths} {}]", elements.element_type()),
+        );
+    } else if count == 0 {
+        out.push_str("[]");
+    } else {
+        nested(elements, shape, &mut 0, options, out);
+    }
+}
+
+/// One list per dimension; `next` is the element that comes next.
+fn nested(
+    elements: &Elements,
+    shape: &[u32],
+    next: &mut usize,
+    options: &FormatOptions,
+    out: &mut String,
+) {
+    let Some((length, inner_shape)) = shape.split_first() else {
+        element(elements, *next, options, out);
+        *next += 1;
+        return;
+    };
+    out.push('[');
+    for index in 0..*length as usize {
+        separate(index, out);
+        nested(elements, inner_shape, next, options, out);
+    }
+    out.push(']');
+}
+
+fn element(elements: &Elements, index: usize, options: &FormatOptions, out: &mut String) {
+    if let Some(value) = elements.value_at(index) {
+        inner(&value, None, options, out);
+    }
+}
+
+fn integer(value: i128, options: &FormatOptions, out: &mut String) {
+    match options.hex {
+        true if value < 0 => put(out, format_args!("-{:#x}", value.unsigned_abs())),
+        true => put(out, format_args!("{value:#x}")),
+        false => put(out, format_args!("{value}")),
+    }
+}
+
+fn float(value: f64, options: &FormatOptions, out: &mut String) {
+    match (special_text(value), options.precision) {
+        (Some(special), _) => quoted(special, out),
+        (None, Some(digits)) => put(out, format_args!("{value:.*}", usize::from(digits))),
+        (None, None) => put(out, format_args!("{value:?}")),
+    }
+}
+
+/// Text as it is, unless that could be misread or upset a terminal.
+fn plain_text(text: &str, out: &mut String) {
+    if text.is_empty() || text.contains(char::is_control) || unquote(text).is_some() {
+        quoted(text, out);
+    } else {
+        out.push_str(text);
+    }
+}
+
+/// JSON quotes; further control characters, which JSON lets stand, are escaped as well.
+fn quoted(text: &str, out: &mut String) {
+    for character in serde_json::Value::from(text).to_string().chars() {
+        if character.is_control() {
+            put(out, format_args!("\\u{:04x}", u32::from(character)));
+        } else {
+            out.push(character);
+        }
+    }
+}
+
+fn hex_bytes(bytes: &[u8], options: &FormatOptions, out: &mut String) {
+    let shown = options.elide.unwrap_or(bytes.len()).min(bytes.len());
+    out.push_str("0x");
+    bytes
+        .iter()
+        .take(shown)
+        .for_each(|byte| put(out, format_args!("{byte:02x}")));
+    if shown < bytes.len() {
+        put(out, format_args!("… {} bytes", bytes.len()));
+    }
+}
+
+fn separate(index: usize, out: &mut String) {
+    if index > 0 {
+        out.push_str(", ");
+    }
+}
+
+fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
+    // Writing to a String cannot fail.
+    let _ = out.write_fmt(text);
+}

@@ -1,0 +1,26 @@
+//! The forms people type and read: types, values and times as text.
+//!
+//! What [`format_value`] writes without precision, elision, hexadecimal digits and enum numbers,
+//! [`parse_value`] reads back as the same value.
+//!
+//! # Layout
+//! - [`parse_type`]: the inverse of a [`DataType`](crate::DataType)'s `Display`.
+//! - [`parse_value`], [`format_value`]: values of a known type.
+//! - [`format_rfc3339`], [`format_wide`], [`parse_rfc3339`]: timestamps, always UTC.
+
+mod convert;
+mod data_type;
+mod format;
+mod parse;
+mod timestamp;
+
+#[cfg(test)]
+mod tests;
+
+pub use convert::ConvertError;
+pub use data_type::{ParseTypeError, parse_type};
+pub use format::{FormatOptions, format_value};
+pub use parse::parse_value;
+pub use timestamp::{format_rfc3339, format_wide, parse_rfc3339};
+
+pub(crate) use convert::clip;

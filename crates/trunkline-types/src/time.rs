@@ -1,0 +1,98 @@
+//! Two clocks that are never mixed: UTC for stamping data, a monotonic one for measuring time.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A point on the monotonic clock of one process, in nanoseconds since an arbitrary origin.
+///
+/// Timers, periods, ages and deadlines are computed with it, so a step of the system clock moves none
+/// of them. It means nothing in another process.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Tick(u64);
+
+impl Tick {
+    /// The origin.
+    pub const ZERO: Tick = Tick(0);
+    /// Later than every tick a clock returns; "never" as a deadline.
+    pub const MAX: Tick = Tick(u64::MAX);
+
+    /// The tick `nanos` nanoseconds after the origin.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the origin.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// This tick moved forward; stays at [`Tick::MAX`] instead of overflowing.
+    #[must_use]
+    pub const fn saturating_add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(duration_nanos(duration)))
+    }
+
+    /// Time since `earlier`; zero when `earlier` is later.
+    pub const fn since(self, earlier: Tick) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl fmt::Debug for Tick {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tick({} ns)", self.0)
+    }
+}
+
+/// A duration as nanoseconds, at most `u64::MAX` (584 years).
+pub const fn duration_nanos(duration: Duration) -> u64 {
+    let nanos = duration.as_nanos();
+    if nanos > u64::MAX as u128 {
+        u64::MAX
+    } else {
+        nanos as u64
+    }
+}
+
+/// Nanoseconds since 1970-01-01T00:00:00 UTC, leap seconds not counted. Covers the years 1677 to 2262.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// 1970-01-01T00:00:00Z, which is also what an unset clock says: see [`Timestamp::is_plausible`].
+    pub const UNIX_EPOCH: Timestamp = Timestamp(0);
+    /// The earliest time a set clock can say here: 2000-01-01T00:00:00Z.
+    pub const PLAUSIBLE_MIN: Timestamp = Timestamp(946_684_800_000_000_000);
+
+    /// The time `nanos` nanoseconds after 1970-01-01T00:00:00Z (before it when negative).
+    pub const fn from_nanos(nanos: i64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since 1970-01-01T00:00:00Z.
+    pub const fn as_nanos(self) -> i64 {
+        self.0
+    }
+
+    /// False for times before 2000: devices whose clock was never set report 1970, 1980 or 1904.
+    pub const fn is_plausible(self) -> bool {
+        self.0 >= Self::PLAUSIBLE_MIN.0
+    }
+
+    /// This time moved by `nanos`; stays at the end of the range instead of overflowing.
+    #[must_use]
+    pub const fn saturating_add_nanos(self, nanos: i64) -> Self {
+        Self(self.0.saturating_add(nanos))
+    }
+
+    /// Nanoseconds from `earlier` to this time, negative when `earlier` is later.
+    pub const fn nanos_since(self, earlier: Timestamp) -> i64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

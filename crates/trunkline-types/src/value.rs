@@ -1,0 +1,158 @@
+//! One value of any type.
+
+use std::sync::Arc;
+
+use crate::data_type::LABEL_BYTES_MAX;
+use crate::{Array, DataType, Timestamp, Waveform};
+
+/// A value. Cloning never copies more than 24 bytes: text, arrays, structs and waveforms are shared.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum Value {
+    /// See [`DataType::Bool`].
+    Bool(bool),
+    /// See [`DataType::I8`].
+    I8(i8),
+    /// See [`DataType::I16`].
+    I16(i16),
+    /// See [`DataType::I32`].
+    I32(i32),
+    /// See [`DataType::I64`].
+    I64(i64),
+    /// See [`DataType::U8`].
+    U8(u8),
+    /// See [`DataType::U16`].
+    U16(u16),
+    /// See [`DataType::U32`].
+    U32(u32),
+    /// See [`DataType::U64`].
+    U64(u64),
+    /// See [`DataType::F32`].
+    F32(f32),
+    /// See [`DataType::F64`].
+    F64(f64),
+    /// See [`DataType::String`].
+    String(Arc<str>),
+    /// See [`DataType::Bytes`].
+    Bytes(Arc<[u8]>),
+    /// See [`DataType::Timestamp`].
+    Timestamp(Timestamp),
+    /// The index of an enum's label.
+    Enum(u32),
+    /// See [`DataType::Array`].
+    Array(Arc<Array>),
+    /// The fields of a struct, in the order of its type.
+    Struct(Arc<[Value]>),
+    /// See [`DataType::Waveform`].
+    Waveform(Arc<Waveform>),
+}
+
+impl Value {
+    /// Whether this value is one of the type `data_type`: variant, shape, enum range, every field, and
+    /// attributes of a waveform that are plain scalars.
+    pub fn has_type(&self, data_type: &DataType) -> bool {
+        match (self, data_type) {
+            (Value::Bool(_), DataType::Bool)
+            | (Value::I8(_), DataType::I8)
+            | (Value::I16(_), DataType::I16)
+            | (Value::I32(_), DataType::I32)
+            | (Value::I64(_), DataType::I64)
+            | (Value::U8(_), DataType::U8)
+            | (Value::U16(_), DataType::U16)
+            | (Value::U32(_), DataType::U32)
+            | (Value::U64(_), DataType::U64)
+            | (Value::F32(_), DataType::F32)
+            | (Value::F64(_), DataType::F64)
+            | (Value::String(_), DataType::String)
+            | (Value::Bytes(_), DataType::Bytes)
+            | (Value::Timestamp(_), DataType::Timestamp) => true,
+            (Value::Enum(index), DataType::Enum(ty)) => (*index as usize) < ty.labels.len(),
+            (Value::Array(array), DataType::Array(ty)) => array.has_type(ty),
+            (Value::Struct(fields), DataType::Struct(ty)) => {
+                fields.len() == ty.fields.len()
+                    && fields
+                        .iter()
+                        .zip(&ty.fields)
+                        .all(|(field, (_, ty))| field.has_type(ty))
+            }
+            (Value::Waveform(waveform), DataType::Waveform(element)) => {
+                waveform.samples.element_type() == *element
+                    && waveform.attributes.iter().all(|(name, value)| {
+                        name.len() <= LABEL_BYTES_MAX && value.plain_type().is_some()
+                    })
+            }
+            _ => false,
+        }
+    }
+
+    /// The type, where the variant alone says it: booleans, numbers, text, bytes and timestamps, which
+    /// are what attributes of a waveform can be.
+    pub fn plain_type(&self) -> Option<DataType> {
+        Some(match self {
+            Value::Bool(_) => DataType::Bool,
+            Value::I8(_) => DataType::I8,
+            Value::I16(_) => DataType::I16,
+            Value::I32(_) => DataType::I32,
+            Value::I64(_) => DataType::I64,
+            Value::U8(_) => DataType::U8,
+            Value::U16(_) => DataType::U16,
+            Value::U32(_) => DataType::U32,
+            Value::U64(_) => DataType::U64,
+            Value::F32(_) => DataType::F32,
+            Value::F64(_) => DataType::F64,
+            Value::String(_) => DataType::String,
+            Value::Bytes(_) => DataType::Bytes,
+            Value::Timestamp(_) => DataType::Timestamp,
+            Value::Enum(_) | Value::Array(_) | Value::Struct(_) | Value::Waveform(_) => {
+                return None;
+            }
+        })
+    }
+
+    /// The value every variable of this type has before anything was written: zero, false, empty,
+    /// the first label; arrays have their fixed lengths filled with zero, free dimensions empty.
+    pub fn default_of(data_type: &DataType) -> Value {
+        match data_type {
+            DataType::Bool => Value::Bool(false),
+            DataType::I8 => Value::I8(0),
+            DataType::I16 => Value::I16(0),
+            DataType::I32 => Value::I32(0),
+            DataType::I64 => Value::I64(0),
+            DataType::U8 => Value::U8(0),
+            DataType::U16 => Value::U16(0),
+            DataType::U32 => Value::U32(0),
+            DataType::U64 => Value::U64(0),
+            DataType::F32 => Value::F32(0.0),
+            DataType::F64 => Value::F64(0.0),
+            DataType::String => Value::String("".into()),
+            DataType::Bytes => Value::Bytes(Arc::from([])),
+            DataType::Timestamp => Value::Timestamp(Timestamp::UNIX_EPOCH),
+            DataType::Enum(_) => Value::Enum(0),
+            DataType::Array(ty) => Value::Array(Arc::new(Array::default_of(ty))),
+            DataType::Struct(ty) => Value::Struct(
+                ty.fields
+                    .iter()
+                    .map(|(_, ty)| Value::default_of(ty))
+                    .collect(),
+            ),
+            DataType::Waveform(element) => Value::Waveform(Arc::new(Waveform::empty(*element))),
+        }
+    }
+
+    /// The value as `f64`, for numbers only (enums and booleans are not numbers).
+    pub fn as_f64(&self) -> Option<f64> {
+        Some(match self {
+            Value::I8(v) => f64::from(*v),
+            Value::I16(v) => f64::from(*v),
+            Value::I32(v) => f64::from(*v),
+            Value::I64(v) => *v as f64,
+            Value::U8(v) => f64::from(*v),
+            Value::U16(v) => f64::from(*v),
+            Value::U32(v) => f64::from(*v),
+            Value::U64(v) => *v as f64,
+            Value::F32(v) => f64::from(*v),
+            Value::F64(v) => *v,
+            _ => return None,
+        })
+    }
+}

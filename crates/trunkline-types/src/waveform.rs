@@ -1,0 +1,31 @@
+//! Equally spaced samples of one physical quantity.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::{ElementType, Elements, Timestamp, Value};
+
+/// A waveform value: `samples[i]` was taken at `t0 + i * dt`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Waveform {
+    /// When the first sample was taken.
+    pub t0: Timestamp,
+    /// Interval between samples in seconds (TDMS `wf_increment`); 0 when unknown.
+    pub dt: f64,
+    /// The samples.
+    pub samples: Elements,
+    /// Named scalars that travel with the waveform, such as the channel's unit.
+    pub attributes: BTreeMap<Arc<str>, Value>,
+}
+
+impl Waveform {
+    /// A waveform without samples.
+    pub fn empty(element: ElementType) -> Self {
+        Self {
+            t0: Timestamp::UNIX_EPOCH,
+            dt: 0.0,
+            samples: Elements::zeros(element, 0),
+            attributes: BTreeMap::new(),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Contiguous runs of scalars, copied in bulk.
+
+use std::sync::Arc;
+
+use crate::{ElementType, Elements, Timestamp};
+
+use super::reader::not_bool;
+use super::{DecodeError, Reader, VALUE_BYTES_MAX, put_str, varint_len};
+
+/// Appends one fixed-size run.
+macro_rules! put_run {
+    ($out:expr, $values:expr) => {
+        put_run($out, $values, |v| v.to_le_bytes())
+    };
+}
+
+/// Appends the elements without their count.
+pub(super) fn encode_elements(elements: &Elements, out: &mut Vec<u8>) {
+    match elements {
+        Elements::Bool(values) => put_run(out, values, |v| [u8::from(*v)]),
+        Elements::I8(values) => put_run!(out, values),
+        Elements::I16(values) => put_run!(out, values),
+        Elements::I32(values) => put_run!(out, values),
+        Elements::I64(values) => put_run!(out, values),
+        Elements::U8(values) => out.extend_from_slice(values),
+        Elements::U16(values) => put_run!(out, values),
+        Elements::U32(values) => put_run!(out, values),
+        Elements::U64(values) => put_run!(out, values),
+        Elements::F32(values) => put_run!(out, values),
+        Elements::F64(values) => put_run!(out, values),
+        Elements::String(values) => values.iter().for_each(|text| put_str(out, text)),
+        Elements::Timestamp(values) => put_run(out, values, |v| v.as_nanos().to_le_bytes()),
+    }
+}
+
+/// Grows `out` once and fills the new part: the compiler turns it into one copy.
+fn put_run<T, const N: usize>(out: &mut Vec<u8>, values: &[T], to_bytes: impl Fn(&T) -> [u8; N]) {
+    let start = out.len();
+    out.resize(start.saturating_add(values.len().saturating_mul(N)), 0);
+    let (_, room) = out.split_at_mut(start);
+    let (chunks, _) = room.as_chunks_mut::<N>();
+    for (chunk, value) in chunks.iter_mut().zip(values) {
+        *chunk = to_bytes(value);
+    }
+}
+
+/// Bytes that [`encode_elements`] appends.
+pub(super) fn elements_len(elements: &Elements) -> usize {
+    match elements {
+        Elements::String(values) => values.iter().fold(0_usize, |sum, text| {
+            sum.saturating_add(varint_len(text.len() as u64))
+                .saturating_add(text.len())
+        }),
+        fixed => fixed
+            .len()
+            .saturating_mul(fixed.element_type().fixed_size().unwrap_or(1)),
+    }
+}
+
+/// Reads `count` elements; `count` may come from outside, unchecked.
+pub(super) fn decode_elements(
+    element: ElementType,
+    count: u64,
+    reader: &mut Reader<'_>,
+) -> Result<Elements, DecodeError> {
+    if element == ElementType::String {
+        return decode_strings(count, reader);
+    }
+    let offset = reader.offset();
+    let bytes = fixed_run(element, count, reader)?;
+    Ok(match element {
+        ElementType::Bool => {
+            check_bools(bytes, offset)?;
+            Elements::Bool(bytes.iter().map(|byte| *byte == 1).collect())
+        }
+        ElementType::I8 => Elements::I8(run(bytes, i8::from_le_bytes)),
+        ElementType::I16 => Elements::I16(run(bytes, i16::from_le_bytes)),
+        ElementType::I32 => Elements::I32(run(bytes, i32::from_le_bytes)),
+        ElementType::I64 => Elements::I64(run(bytes, i64::from_le_bytes)),
+        // Strings were handled above.
+        ElementType::U8 | ElementType::String => Elements::U8(bytes.to_vec()),
+        ElementType::U16 => Elements::U16(run(bytes, u16::from_le_bytes)),
+        ElementType::U32 => Elements::U32(run(bytes, u32::from_le_bytes)),
+        ElementType::U64 => Elements::U64(run(bytes, u64::from_le_bytes)),
+        ElementType::F32 => Elements::F32(run(bytes, f32::from_le_bytes)),
+        ElementType::F64 => Elements::F64(run(bytes, f64::from_le_bytes)),
+        ElementType::Timestamp => Elements::Timestamp(run(bytes, |chunk| {
+            Timestamp::from_nanos(i64::from_le_bytes(chunk))
+        })),
+    })
+}
+
+fn run<T, const N: usize>(bytes: &[u8], from_bytes: impl Fn([u8; N]) -> T) -> Vec<T> {
+    let (chunks, _) = bytes.as_chunks::<N>();
+    chunks.iter().map(|chunk| from_bytes(*chunk)).collect()
+}
+
+fn decode_strings(count: u64, reader: &mut Reader<'_>) -> Result<Elements, DecodeError> {
+    let count = checked_count(count, 1, reader)?;
+    // An empty string is one byte here and an allocation there, unless all share one.
+    let empty: Arc<str> = Arc::from("");
+    let mut texts = Vec::with_capacity(count);
+    for _ in 0..count {
+        let text = reader.str(VALUE_BYTES_MAX)?;
+        texts.push(if text.is_empty() {
+            Arc::clone(&empty)
+        } else {
+            Arc::from(text)
+        });
+    }
+    Ok(Elements::String(texts))
+}
+
+/// Checks `count` elements and moves behind them.
+pub(super) fn skip_elements(
+    element: ElementType,
+    count: u64,
+    reader: &mut Reader<'_>,
+) -> Result<(), DecodeError> {
+    if element == ElementType::String {
+        for _ in 0..checked_count(count, 1, reader)? {
+            reader.str(VALUE_BYTES_MAX)?;
+        }
+        return Ok(());
+    }
+    let offset = reader.offset();
+    let bytes = fixed_run(element, count, reader)?;
+    if element == ElementType::Bool {
+        check_bools(bytes, offset)
+    } else {
+        Ok(())
+    }
+}
+
+fn fixed_run<'a>(
+    element: ElementType,
+    count: u64,
+    reader: &mut Reader<'a>,
+) -> Result<&'a [u8], DecodeError> {
+    let size = element.fixed_size().unwrap_or(1);
+    let count = checked_count(count, size, reader)?;
+    reader.bytes(count.saturating_mul(size))
+}
+
+/// The count, if so many elements of at least `size` bytes can be in the bytes left and in one value.
+fn checked_count(count: u64, size: usize, reader: &Reader<'_>) -> Result<usize, DecodeError> {
+    let offset = reader.offset();
+    let needed = count.saturating_mul(size as u64);
+    if needed > VALUE_BYTES_MAX as u64 {
+        let (what, max) = ("a value size in bytes", VALUE_BYTES_MAX as u64);
+        return Err(DecodeError::TooLong {
+            offset,
+            what,
+            length: needed,
+            max,
+        });
+    }
+    if needed > reader.remaining() as u64 {
+        return Err(DecodeError::Truncated {
+            offset,
+            needed,
+            present: reader.remaining(),
+        });
+    }
+    Ok(count as usize)
+}
+
+fn check_bools(bytes: &[u8], offset: usize) -> Result<(), DecodeError> {
+    // The first pass has no exit and is vectorised; the second names the culprit.
+    if bytes.iter().fold(0, |seen, byte| seen | byte) <= 1 {
+        return Ok(());
+    }
+    match bytes.iter().enumerate().find(|(_, byte)| **byte > 1) {
+        Some((index, byte)) => Err(not_bool(offset.saturating_add(index), *byte)),
+        None => Ok(()),
+    }
+}

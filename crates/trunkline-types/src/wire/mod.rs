@@ -1,0 +1,91 @@
+//! The binary form of values, types and definitions: one form for cells, frames and golden vectors.
+//!
+//! Everything is little-endian and untagged where both ends know the type:
+//!
+//! ```text
+//! bool                 1 byte, 0 or 1
+//! i8..i64 u8..u64      1, 2, 4 or 8 bytes
+//! f32 f64              4 or 8 bytes, every bit pattern kept
+//! timestamp            i64, nanoseconds since 1970-01-01T00:00:00Z
+//! enum                 u32, the index of the label
+//! string bytes         varint length, bytes
+//! array                rank x varint length, then the elements, row-major, contiguous
+//! struct               its fields in order
+//! waveform             t0 i64, dt f64, varint count, samples,
+//!                      varint attribute count, (varint length, name, type tag, scalar)*, by name
+//! ```
+//!
+//! A varint is LEB128 with at most ten bytes; a zigzag is a varint of `(v << 1) ^ (v >> 63)`.
+//!
+//! Decoders trust nothing: every count is compared with the bytes that are present before anything is
+//! allocated, nesting is limited by the type, and no input makes them panic. Encoders cannot fail.
+//!
+//! # Layout
+//! - [`Reader`], [`DecodeError`]: a checked cursor; `put_*`: its counterpart.
+//! - [`encode_value`], [`decode_value`], [`check_value`], [`encoded_len`]: values of a known type.
+//! - [`encode_type`], [`encode_tagged`]: types, and values that bring their type with them.
+//! - [`encode_properties`]: what configuration says about a variable, as fields that can be skipped.
+
+#![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
+
+mod check;
+mod data_type;
+mod definition;
+mod elements;
+mod reader;
+mod value;
+mod varint;
+
+#[cfg(test)]
+mod tests;
+
+pub use check::{check_value, skip_value};
+pub use data_type::{decode_tagged, decode_type, encode_tagged, encode_type};
+pub use definition::{decode_properties, encode_properties};
+pub use reader::{DecodeError, Reader};
+pub use value::{decode_value, encode_value, encoded_len};
+pub use varint::{put_varint, put_zigzag, varint_len};
+
+/// Most bytes of one value in wire form: 16 MiB. Larger data belongs into a stream.
+pub const VALUE_BYTES_MAX: usize = 16 << 20;
+
+/// Appends one byte.
+pub fn put_u8(out: &mut Vec<u8>, value: u8) {
+    out.push(value);
+}
+
+/// Appends 2 bytes.
+pub fn put_u16(out: &mut Vec<u8>, value: u16) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Appends 4 bytes.
+pub fn put_u32(out: &mut Vec<u8>, value: u32) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Appends 8 bytes.
+pub fn put_u64(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Appends 8 bytes, two's complement.
+pub fn put_i64(out: &mut Vec<u8>, value: i64) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Appends 8 bytes, IEEE 754, every bit kept.
+pub fn put_f64(out: &mut Vec<u8>, value: f64) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Appends a varint length and the bytes.
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Appends a varint length in bytes and the text as UTF-8.
+pub fn put_str(out: &mut Vec<u8>, text: &str) {
+    put_bytes(out, text.as_bytes());
+}

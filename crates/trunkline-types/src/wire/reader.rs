@@ -1,0 +1,368 @@
+//! A cursor over bytes from outside, and what it says when they are not what they should be.
+
+use crate::data_type::TypeError;
+
+use super::varint::{VARINT_BYTES_MAX, from_zigzag};
+
+/// Reads from the front of a slice; every read is checked. A failed read leaves the position where the
+/// bad item starts or within it: give up on the whole slice then.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    left: &'a [u8],
+    /// Offset of the end of `left` in what the caller began with.
+    end: usize,
+}
+
+/// The bytes are not the wire form of what was expected. Whoever sent them is at fault, or the two ends
+/// disagree about the type.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The bytes end too early.
+    #[error("at byte {offset}: {needed} more bytes are needed, but only {present} are there")]
+    Truncated {
+        /// Where the item starts.
+        offset: usize,
+        /// Bytes it needs, at least.
+        needed: u64,
+        /// Bytes left.
+        present: usize,
+    },
+    /// A length or count is over its limit.
+    #[error("at byte {offset}: {what} of {length} is over the limit of {max}")]
+    TooLong {
+        /// Where it stands.
+        offset: usize,
+        /// What is too long.
+        what: &'static str,
+        /// What was declared.
+        length: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// A number that means nothing here.
+    #[error("at byte {offset}: expected {expected}, found {found}")]
+    Unexpected {
+        /// Where it stands.
+        offset: usize,
+        /// What would be right.
+        expected: &'static str,
+        /// What is there.
+        found: u64,
+    },
+    /// A varint of more than ten bytes or 64 bits.
+    #[error("at byte {offset}: a variable-length number does not end within 64 bits")]
+    OverlongVarint {
+        /// Where it starts.
+        offset: usize,
+    },
+    /// Text that is not UTF-8.
+    #[error("at byte {offset}: the text is not valid UTF-8")]
+    InvalidUtf8 {
+        /// Where the text is wrong.
+        offset: usize,
+    },
+    /// An enum's number without a label.
+    #[error("at byte {offset}: number {index} is outside the enum's {labels} labels")]
+    EnumRange {
+        /// Where it stands.
+        offset: usize,
+        /// The number.
+        index: u32,
+        /// How many labels the enum has.
+        labels: usize,
+    },
+    /// An array's dimension differs from its type's.
+    #[error(
+        "at byte {offset}: the array has {found} elements in a dimension that is fixed to {fixed}"
+    )]
+    FixedLength {
+        /// Where the length stands.
+        offset: usize,
+        /// The length in the type.
+        fixed: u32,
+        /// The length found.
+        found: u64,
+    },
+    /// The bytes go on after the end of the item.
+    #[error("at byte {offset}: {extra} bytes follow where the end was expected")]
+    Trailing {
+        /// Where the end should be.
+        offset: usize,
+        /// How many follow.
+        extra: usize,
+    },
+    /// A type that no variable can have.
+    #[error("at byte {offset}: {source}")]
+    Type {
+        /// Where the type starts.
+        offset: usize,
+        /// What is wrong with it.
+        source: Box<TypeError>,
+    },
+}
+
+impl DecodeError {
+    /// The byte where the bad item stands, counted from the start of the outermost [`Reader`].
+    pub fn offset(&self) -> usize {
+        match self {
+            DecodeError::Truncated { offset, .. }
+            | DecodeError::TooLong { offset, .. }
+            | DecodeError::Unexpected { offset, .. }
+            | DecodeError::OverlongVarint { offset }
+            | DecodeError::InvalidUtf8 { offset }
+            | DecodeError::EnumRange { offset, .. }
+            | DecodeError::FixedLength { offset, .. }
+            | DecodeError::Trailing { offset, .. }
+            | DecodeError::Type { offset, .. } => *offset,
+        }
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// At the start of `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            left: bytes,
+            end: bytes.len(),
+        }
+    }
+
+    /// Bytes read so far, counted from the start of the outermost reader.
+    pub fn offset(&self) -> usize {
+        self.end.saturating_sub(self.left.len())
+    }
+
+    /// Bytes left.
+    pub fn remaining(&self) -> usize {
+        self.left.len()
+    }
+
+    /// Whether everything was read.
+    pub fn is_empty(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    /// Takes everything that is left.
+    pub fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.left)
+    }
+
+    /// A reader of the next `count` bytes only; this one goes on behind them.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`] when there are fewer.
+    pub fn sub(&mut self, count: usize) -> Result<Reader<'a>, DecodeError> {
+        let left = self.bytes(count)?;
+        Ok(Reader {
+            left,
+            end: self.offset(),
+        })
+    }
+
+    /// Checks that everything was read.
+    ///
+    /// # Errors
+    /// [`DecodeError::Trailing`] when something is left.
+    pub fn finish(&self) -> Result<(), DecodeError> {
+        if self.left.is_empty() {
+            return Ok(());
+        }
+        Err(DecodeError::Trailing {
+            offset: self.offset(),
+            extra: self.left.len(),
+        })
+    }
+
+    /// The next `count` bytes.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`] when there are fewer.
+    pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
+        match self.left.split_at_checked(count) {
+            Some((head, tail)) => {
+                self.left = tail;
+                Ok(head)
+            }
+            None => Err(self.truncated(count as u64)),
+        }
+    }
+
+    /// The next `N` bytes.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`] when there are fewer.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        match self.left.split_first_chunk::<N>() {
+            Some((head, tail)) => {
+                self.left = tail;
+                Ok(*head)
+            }
+            None => Err(self.truncated(N as u64)),
+        }
+    }
+
+    /// The next byte.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`], as in all the fixed-size reads below.
+    pub fn u8(&mut self) -> Result<u8, DecodeError> {
+        self.array::<1>().map(u8::from_le_bytes)
+    }
+
+    /// The next byte as a truth value.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`]; [`DecodeError::Unexpected`] when it is neither 0 nor 1.
+    pub fn bool(&mut self) -> Result<bool, DecodeError> {
+        let offset = self.offset();
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            found => Err(not_bool(offset, found)),
+        }
+    }
+
+    /// The next 2 bytes.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`].
+    pub fn u16(&mut self) -> Result<u16, DecodeError> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    /// The next 4 bytes.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`].
+    pub fn u32(&mut self) -> Result<u32, DecodeError> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    /// The next 8 bytes.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`].
+    pub fn u64(&mut self) -> Result<u64, DecodeError> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// The next 8 bytes, two's complement.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`].
+    pub fn i64(&mut self) -> Result<i64, DecodeError> {
+        self.array().map(i64::from_le_bytes)
+    }
+
+    /// The next 8 bytes, IEEE 754, every bit kept.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`].
+    pub fn f64(&mut self) -> Result<f64, DecodeError> {
+        self.array().map(f64::from_le_bytes)
+    }
+
+    /// A varint; a longer spelling than needed is accepted.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`]; [`DecodeError::OverlongVarint`] beyond ten bytes or 64 bits.
+    pub fn varint(&mut self) -> Result<u64, DecodeError> {
+        let mut value = 0_u64;
+        for (index, byte) in self.left.iter().take(VARINT_BYTES_MAX).enumerate() {
+            let shift = (index as u32).wrapping_mul(7);
+            if shift == 63 && *byte > 1 {
+                return Err(DecodeError::OverlongVarint {
+                    offset: self.offset(),
+                });
+            }
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                let (_, tail) = self.left.split_at(index.wrapping_add(1));
+                self.left = tail;
+                return Ok(value);
+            }
+        }
+        Err(self.truncated((self.left.len() as u64).saturating_add(1)))
+    }
+
+    /// A signed varint, see [`put_zigzag`](super::put_zigzag).
+    ///
+    /// # Errors
+    /// As [`Reader::varint`].
+    pub fn zigzag(&mut self) -> Result<i64, DecodeError> {
+        self.varint().map(from_zigzag)
+    }
+
+    /// A varint that counts items of at least `item_bytes` bytes each, which must all be present: the
+    /// only safe number to allocate by.
+    ///
+    /// # Errors
+    /// As [`Reader::varint`]; [`DecodeError::TooLong`] over `max`; [`DecodeError::Truncated`] when that
+    /// many items cannot be in the bytes left.
+    pub fn count(
+        &mut self,
+        what: &'static str,
+        max: usize,
+        item_bytes: usize,
+    ) -> Result<usize, DecodeError> {
+        let offset = self.offset();
+        let length = self.varint()?;
+        if length > max as u64 {
+            return Err(DecodeError::TooLong {
+                offset,
+                what,
+                length,
+                max: max as u64,
+            });
+        }
+        let needed = length.saturating_mul(item_bytes as u64);
+        if needed > self.left.len() as u64 {
+            return Err(DecodeError::Truncated {
+                offset,
+                needed,
+                present: self.left.len(),
+            });
+        }
+        Ok(length as usize)
+    }
+
+    /// A varint length and that many bytes, at most `max`.
+    ///
+    /// # Errors
+    /// As [`Reader::count`].
+    pub fn prefixed(&mut self, what: &'static str, max: usize) -> Result<&'a [u8], DecodeError> {
+        let length = self.count(what, max, 1)?;
+        self.bytes(length)
+    }
+
+    /// A varint length and that many bytes of UTF-8, at most `max`.
+    ///
+    /// # Errors
+    /// As [`Reader::count`]; [`DecodeError::InvalidUtf8`].
+    pub fn str(&mut self, max: usize) -> Result<&'a str, DecodeError> {
+        let bytes = self.prefixed("a text length in bytes", max)?;
+        std::str::from_utf8(bytes).map_err(|error| {
+            let start = self.offset().saturating_sub(bytes.len());
+            DecodeError::InvalidUtf8 {
+                offset: start.saturating_add(error.valid_up_to()),
+            }
+        })
+    }
+
+    fn truncated(&self, needed: u64) -> DecodeError {
+        DecodeError::Truncated {
+            offset: self.offset(),
+            needed,
+            present: self.left.len(),
+        }
+    }
+}
+
+pub(super) fn not_bool(offset: usize, found: u8) -> DecodeError {
+    DecodeError::Unexpected {
+        offset,
+        expected: "0 or 1",
+        found: u64::from(found),
+    }
+}

@@ -1,0 +1,90 @@
+use proptest::prelude::*;
+
+use crate::arbitrary::{bits, data_type, typed_value};
+use crate::wire::{
+    Reader, check_value, decode_tagged, decode_type, decode_value, encode_tagged, encode_type,
+    encode_value, encoded_len,
+};
+use crate::{DataType, Timestamp, Value};
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn values_come_back_bit_for_bit((ty, value) in typed_value()) {
+        prop_assert!(value.has_type(&ty));
+        let mut bytes = Vec::new();
+        encode_value(&value, &mut bytes);
+        prop_assert_eq!(bytes.len(), encoded_len(&value));
+        prop_assert_eq!(check_value(&ty, &bytes), Ok(()));
+        let mut reader = Reader::new(&bytes);
+        let decoded = decode_value(&ty, &mut reader).unwrap();
+        prop_assert!(reader.is_empty());
+        prop_assert!(decoded.has_type(&ty));
+        prop_assert_eq!(bits(&decoded), bytes);
+    }
+
+    #[test]
+    fn tagged_values_bring_their_type((ty, value) in typed_value()) {
+        let mut bytes = Vec::new();
+        encode_tagged(&ty, &value, &mut bytes);
+        let mut reader = Reader::new(&bytes);
+        let (decoded_type, decoded) = decode_tagged(&mut reader).unwrap();
+        prop_assert!(reader.is_empty());
+        prop_assert_eq!(&decoded_type, &ty);
+        prop_assert_eq!(bits(&decoded), bits(&value));
+    }
+
+    #[test]
+    fn types_come_back(ty in data_type()) {
+        prop_assert_eq!(ty.check(), Ok(()));
+        let mut bytes = Vec::new();
+        encode_type(&ty, &mut bytes);
+        let mut reader = Reader::new(&bytes);
+        prop_assert_eq!(decode_type(&mut reader), Ok(ty));
+        prop_assert!(reader.is_empty());
+    }
+
+    #[test]
+    fn values_stand_one_after_the_other((first, a) in typed_value(), (second, b) in typed_value()) {
+        let mut bytes = bits(&a);
+        encode_value(&b, &mut bytes);
+        let mut reader = Reader::new(&bytes);
+        prop_assert_eq!(bits(&decode_value(&first, &mut reader).unwrap()), bits(&a));
+        prop_assert_eq!(bits(&decode_value(&second, &mut reader).unwrap()), bits(&b));
+        prop_assert!(reader.is_empty());
+    }
+
+    #[test]
+    fn defaults_are_values_of_their_type(ty in data_type()) {
+        let value = Value::default_of(&ty);
+        prop_assert!(value.has_type(&ty));
+        prop_assert_eq!(check_value(&ty, &bits(&value)), Ok(()));
+    }
+}
+
+/// Behaviour: B-40.
+///
+/// The part of it that belongs here: timestamps are nanoseconds since 1970, whole and exact on the wire.
+#[test]
+fn timestamps_are_nanoseconds_since_1970_on_the_wire() {
+    for nanos in [i64::MIN, -1, 0, 1, 1_795_210_744_123_456_789, i64::MAX] {
+        let value = Value::Timestamp(Timestamp::from_nanos(nanos));
+        assert_eq!(bits(&value), nanos.to_le_bytes());
+        let bytes = nanos.to_le_bytes();
+        assert_eq!(
+            decode_value(&DataType::Timestamp, &mut Reader::new(&bytes)),
+            Ok(value)
+        );
+    }
+}
+
+#[test]
+fn every_bit_of_a_nan_is_kept() {
+    let odd = f64::from_bits(0x7ff8_dead_beef_0001);
+    let bytes = bits(&Value::F64(odd));
+    match decode_value(&DataType::F64, &mut Reader::new(&bytes)) {
+        Ok(Value::F64(back)) => assert_eq!(back.to_bits(), odd.to_bits()),
+        other => panic!("{other:?}"),
+    }
+}
