@@ -1,0 +1,325 @@
+//! Runs one I/O server: its scans, its orders, and what it publishes.
+//!
+//! Each has a thread of its own, so that a device that takes its time delays nobody else. Clients'
+//! writes and requests reach it through a queue; what it publishes goes through the write path.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use trunkline_engine::{Answer, Attempt, Caller, Engine, Origin, Provider, ProviderId};
+use trunkline_engine::{Ticket, Wakes, Write, WriteValue};
+use trunkline_io::{HealthState, IoServer, ItemId, Scan, ScanSchedule};
+use trunkline_net::{Clock, Housekeeper};
+use trunkline_types::{Quality, Tick, Timestamp, Value};
+
+/// Requests that may wait for one I/O server; the same variable waits once.
+const REQUESTS_MAX: usize = 65_536;
+/// Samples that may wait for a subscription whose variable's `stall` lets its source wait.
+const HELD_MAX: usize = 65_536;
+/// How long until a device that could not be opened is tried again, at first and at most.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(30);
+
+/// A running I/O server. Dropping it ends its thread.
+pub(crate) struct IoHost {
+    pub(crate) name: Arc<str>,
+    id: ProviderId,
+    thread: Arc<Housekeeper>,
+}
+
+/// What the engine knows of it: a queue, and how it is doing.
+struct Orders {
+    name: Arc<str>,
+    queue: Mutex<Queue>,
+    /// Set once, when the thread runs.
+    thread: OnceLock<Weak<Housekeeper>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    sends: VecDeque<(Ticket, u32, Value)>,
+    requests: VecDeque<u32>,
+    trouble: Option<String>,
+}
+
+impl Provider for Orders {
+    fn name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
+    }
+
+    fn send(&self, ticket: Ticket, handle: u32, raw: Value) {
+        // Bounded by the engine: a provider has at most so many unanswered writes.
+        lock(&self.queue).sends.push_back((ticket, handle, raw));
+        self.wake();
+    }
+
+    fn request(&self, handle: u32) {
+        let mut queue = lock(&self.queue);
+        if queue.requests.len() < REQUESTS_MAX && !queue.requests.contains(&handle) {
+            queue.requests.push_back(handle);
+        }
+        drop(queue);
+        self.wake();
+    }
+
+    fn trouble(&self) -> Option<String> {
+        lock(&self.queue).trouble.clone()
+    }
+}
+
+impl Orders {
+    fn wake(&self) {
+        if let Some(thread) = self.thread.get().and_then(Weak::upgrade) {
+            thread.wake();
+        }
+    }
+}
+
+/// What the I/O server's thread owns.
+struct Runner {
+    engine: Engine,
+    caller: Caller,
+    orders: Arc<Orders>,
+    server: Box<dyn IoServer>,
+    /// The variables fed by each item.
+    handles: HashMap<ItemId, Vec<u32>>,
+    items: HashMap<u32, ItemId>,
+    schedule: ScanSchedule,
+    scan: Scan,
+    is_open: bool,
+    retry: Duration,
+    retry_at: Tick,
+    id: Arc<OnceLock<ProviderId>>,
+    /// Samples whose subscriptions have no room yet, oldest first.
+    held: VecDeque<Sample>,
+}
+
+struct Sample {
+    handle: u32,
+    /// `None`: only what is known of its quality changes.
+    value: Option<Value>,
+    quality: Quality,
+    source_timestamp: Option<Timestamp>,
+}
+
+impl IoHost {
+    /// Starts `server` under `name`. `sources` are the variables whose `source` begins with that name,
+    /// as handle and item.
+    pub(crate) fn start(
+        engine: &Engine,
+        name: &str,
+        server: Box<dyn IoServer>,
+        period: Option<Duration>,
+        sources: &[(u32, ItemId)],
+    ) -> io::Result<Self> {
+        let name: Arc<str> = Arc::from(name);
+        let queue = Mutex::new(Queue::default());
+        let orders = Arc::new(Orders { name: Arc::clone(&name), queue, thread: OnceLock::new() });
+        let mut handles: HashMap<ItemId, Vec<u32>> = HashMap::new();
+        let mut items = HashMap::new();
+        for (handle, item) in sources {
+            handles.entry(*item).or_default().push(*handle);
+            items.insert(*handle, *item);
+        }
+        let clock = Clock::new();
+        let schedule = ScanSchedule::new(period.unwrap_or(server.period()), clock.now());
+        let id = Arc::new(OnceLock::new());
+        let mut runner = Runner {
+            engine: engine.clone(),
+            caller: Caller::engine(),
+            orders: Arc::clone(&orders),
+            server,
+            handles,
+            items,
+            schedule,
+            scan: Scan::new(),
+            is_open: false,
+            retry: RETRY_FIRST,
+            retry_at: Tick::ZERO,
+            id: Arc::clone(&id),
+            held: VecDeque::new(),
+        };
+        let sourced: Vec<u32> = sources.iter().map(|(handle, _)| *handle).collect();
+        let provider = engine.attach_provider(Arc::clone(&orders) as Arc<dyn Provider>, &sourced);
+        let _already = id.set(provider);
+        let thread = Housekeeper::start(clock, move |now, wall| Some(runner.turn(now, wall)))?;
+        let thread = Arc::new(thread);
+        let _already = orders.thread.set(Arc::downgrade(&thread));
+        Ok(Self { name, id: provider, thread })
+    }
+
+    /// Ends the thread; the variables turn bad with `reason`.
+    pub(crate) fn stop(self, engine: &Engine, reason: trunkline_types::Reason) {
+        drop(self.thread);
+        let clock = Clock::new();
+        let mut wakes = Wakes::new();
+        engine.detach_provider(self.id, reason, clock.now(), clock.wall(), &mut wakes);
+    }
+}
+
+impl Runner {
+    /// Does what is due and says when to come again.
+    fn turn(&mut self, now: Tick, wall: Timestamp) -> Tick {
+        let mut wakes = Wakes::new();
+        if !self.is_open && now >= self.retry_at {
+            self.open(now, wall, &mut wakes);
+        }
+        self.carry_out_orders(now, wall, &mut wakes);
+        if self.is_open && self.schedule.is_due(now) {
+            self.schedule.started(now);
+            self.scan.clear();
+            let result = self.server.scan(now, wall, &mut self.scan);
+            self.publish(now, wall, &mut wakes);
+            if let Err(error) = result {
+                self.is_open = false;
+                self.failed(&error, now, wall, &mut wakes);
+            }
+        }
+        let held_until = self.release_held(now, wall, &mut wakes);
+        self.report_health();
+        let due = if self.is_open { self.schedule.next_due() } else { self.retry_at };
+        held_until.map_or(due, |until| due.min(until))
+    }
+
+    fn open(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
+        match self.server.open(now, wall) {
+            Ok(()) => {
+                self.is_open = true;
+                self.retry = RETRY_FIRST;
+            }
+            Err(error) => self.failed(&error, now, wall, wakes),
+        }
+    }
+
+    /// Nothing could be had from the device: its variables say so until it is back.
+    fn failed(
+        &mut self,
+        error: &trunkline_io::IoError,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) {
+        self.retry_at = now.saturating_add(self.retry);
+        self.retry = (self.retry * 2).min(RETRY_MAX);
+        lock(&self.orders.queue).trouble = Some(error.to_string());
+        if let Some(id) = self.id.get() {
+            let quality = Quality::bad(error.reason());
+            self.engine.set_source_quality(*id, quality, now, wall, wakes);
+        }
+    }
+
+    fn carry_out_orders(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
+        loop {
+            let next = lock(&self.orders.queue).sends.pop_front();
+            let Some((ticket, handle, raw)) = next else { break };
+            let answer = match self.items.get(&handle) {
+                None => Answer::Refused("it has no such item".to_owned()),
+                Some(_) if !self.is_open => Answer::Refused("its device is not open".to_owned()),
+                Some(item) => match self.server.send(*item, &raw, now, wall) {
+                    Ok(read_back) => Answer::Applied(read_back),
+                    Err(refusal) => Answer::Refused(refusal.to_string()),
+                },
+            };
+            self.engine.answer(ticket, handle, answer, now, wall, wakes);
+        }
+        loop {
+            let next = lock(&self.orders.queue).requests.pop_front();
+            let Some(handle) = next else { break };
+            let Some(item) = self.items.get(&handle).copied() else { continue };
+            if !self.is_open {
+                continue;
+            }
+            self.scan.clear();
+            // What is wrong shows in the health, and in the next scan.
+            let _error = self.server.request(item, now, wall, &mut self.scan);
+            self.publish(now, wall, wakes);
+        }
+    }
+
+    /// Writes what the scan found to every variable that it feeds.
+    fn publish(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
+        let mut scan = std::mem::take(&mut self.scan);
+        for published in scan.drain() {
+            let Some(handles) = self.handles.get(&published.item) else { continue };
+            for handle in handles {
+                let sample = Sample {
+                    handle: *handle,
+                    value: published.value.clone(),
+                    quality: published.quality,
+                    source_timestamp: published.source_timestamp,
+                };
+                let waits = !self.held.is_empty()
+                    || write(&self.engine, &self.caller, &sample, now, wall, wakes).is_some();
+                if waits {
+                    hold(&mut self.held, &self.engine, sample);
+                }
+            }
+        }
+        self.scan = scan;
+    }
+
+    /// Writes what was held back, in order; returns when to try again if some still is.
+    fn release_held(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
+        while let Some(sample) = self.held.front() {
+            if let Some(until) = write(&self.engine, &self.caller, sample, now, wall, wakes) {
+                let soon = now.saturating_add(Duration::from_millis(1));
+                return Some(until.min(soon));
+            }
+            self.held.pop_front();
+        }
+        None
+    }
+
+    fn report_health(&self) {
+        let health = self.server.health();
+        if self.is_open {
+            let trouble = match health.state {
+                HealthState::Good => None,
+                _ => health.last_error,
+            };
+            lock(&self.orders.queue).trouble = trouble;
+        }
+    }
+}
+
+/// Writes one sample; returns until when it has to wait, if it has to.
+fn write(
+    engine: &Engine,
+    caller: &Caller,
+    sample: &Sample,
+    now: Tick,
+    wall: Timestamp,
+    wakes: &mut Wakes,
+) -> Option<Tick> {
+    let Some(value) = &sample.value else {
+        engine.set_quality(sample.handle, sample.quality, now, wall, wakes);
+        return None;
+    };
+    let variable = engine.variable(sample.handle)?;
+    let write = Write {
+        value: WriteValue::Value(value),
+        source_timestamp: sample.source_timestamp,
+        quality: Some(sample.quality),
+        origin: Origin::SourceRaw,
+        completion: None,
+    };
+    match engine.try_write(caller, now, wall, variable, &write, wakes) {
+        Attempt::WouldBlock { until } => Some(until),
+        Attempt::Done(_) | Attempt::Pending => None,
+    }
+}
+
+/// Keeps a sample for later; with too many kept it is lost, and the variable's ledger says so.
+fn hold(held: &mut VecDeque<Sample>, engine: &Engine, sample: Sample) {
+    if held.len() < HELD_MAX {
+        held.push_back(sample);
+    } else if let Some(variable) = engine.variable(sample.handle) {
+        variable.count_upstream_lost(1);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

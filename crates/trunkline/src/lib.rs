@@ -1,0 +1,38 @@
+//! Trunkline: a distributed real-time data system for measurement and control.
+//!
+//! This is the crate to add to a program: host variables in an [`Engine`], or reach those of any engine
+//! with a [`Client`]. Both can be used in the same program, and a client's verbs are the same whether
+//! the engine is in this process, on this machine or across the network.
+//!
+//! ```
+//! use trunkline::types::{Contract, DataType, LibraryDefinition, VariableDefinition};
+//! use trunkline::{Engine, EngineOptions};
+//!
+//! let engine = Engine::start(EngineOptions::default())?;
+//! engine.deploy(&LibraryDefinition {
+//!     name: "rig".into(),
+//!     description: String::new(),
+//!     variables: vec![VariableDefinition::new("pump1/pressure", DataType::F64)],
+//! })?;
+//! let pressure = engine.variable::<f64>("rig/pump1/pressure")?;
+//! pressure.write(2.41)?;
+//! assert_eq!(pressure.read()?.value, 2.41);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Layout
+//! - [`Engine`]: hosting; `sessions` makes an endpoint of each connection, `io_host` runs I/O servers.
+//! - [`local`]: variables and subscriptions of an engine in this process, without a connection.
+//! - [`Client`], [`aio`]: the client's verbs, blocking and async.
+//! - [`types`], [`config`], [`io`]: what the verbs speak of.
+
+#![forbid(unsafe_code)]
+
+pub mod engine;
+mod io_host;
+mod sessions;
+
+pub use engine::{Engine, EngineOptions, StartError};
+pub use trunkline_config as config;
+pub use trunkline_io as io;
+pub use trunkline_types as types;

@@ -1,0 +1,97 @@
+//! An endpoint for each connection, with the caller it speaks for.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use trunkline_engine::{Caller, Engine, Principal, Rights, Wake};
+use trunkline_net::server::{Refusal, Server, SessionFactory};
+use trunkline_net::{Notifier, Peer};
+use trunkline_proto::message::closing::Refused;
+use trunkline_proto::{Endpoint, FaultCode, Negotiation};
+use trunkline_serve::{EngineFacts, ServeOptions, Session};
+
+/// How long a client that was turned away is asked to wait before it comes again.
+const RETRY_AFTER: Duration = Duration::from_secs(2);
+
+/// Makes the sessions of one engine.
+pub(crate) struct Sessions {
+    pub(crate) engine: Engine,
+    pub(crate) options: Arc<ServeOptions>,
+    pub(crate) numbers: Arc<SessionNumbers>,
+    /// User id of this process.
+    pub(crate) uid: u32,
+}
+
+/// Numbers that are never given twice within an engine start; 0 is the engine itself.
+#[derive(Debug)]
+pub(crate) struct SessionNumbers(AtomicU32);
+
+impl SessionNumbers {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU32::new(1))
+    }
+
+    pub(crate) fn next(&self) -> u32 {
+        // Relaxed: only that no number is given twice.
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// What ENGINE frames say about the host of the engine.
+#[derive(Default)]
+pub(crate) struct Facts {
+    pub(crate) server: OnceLock<Weak<Server>>,
+}
+
+impl EngineFacts for Facts {
+    fn sessions(&self) -> u64 {
+        let server = self.server.get().and_then(Weak::upgrade);
+        server.map_or(0, |server| server.counters().sessions as u64)
+    }
+}
+
+/// Has a session's connection thread look at it.
+struct NotifyWake(Notifier);
+
+impl Wake for NotifyWake {
+    fn wake(&self) {
+        self.0.notify();
+    }
+}
+
+impl Sessions {
+    /// Until identities exist: this process is its own user, everything on loopback is loopback.
+    fn caller(&self, peer: Peer) -> Caller {
+        let session = self.numbers.next();
+        let (principal, origin, remote) = match peer {
+            Peer::Tcp(address) if address.ip().is_loopback() => {
+                (Principal::Loopback, address.to_string(), true)
+            }
+            Peer::Tcp(address) => (Principal::Unauthenticated, address.to_string(), true),
+            _ => (Principal::Local(self.uid), "this process".to_owned(), false),
+        };
+        Caller { session, principal, origin: Arc::from(origin), rights: Rights::ALL, remote }
+    }
+}
+
+impl SessionFactory for Sessions {
+    fn open(&self, peer: Peer, notifier: Notifier) -> Result<Box<dyn Endpoint>, Vec<u8>> {
+        let wake = Box::new(NotifyWake(notifier));
+        let options = Arc::clone(&self.options);
+        let session = Session::new(self.engine.clone(), options, self.caller(peer), wake);
+        Ok(Box::new(session))
+    }
+
+    fn refusal(&self, _peer: Peer, refusal: Refusal) -> Vec<u8> {
+        let refused = Refused {
+            code: FaultCode::Overloaded,
+            versions: Negotiation::OURS.versions,
+            retry_after: Some(RETRY_AFTER),
+            sentence: refusal.to_string(),
+        };
+        let mut bytes = Vec::new();
+        refused.encode(&mut bytes);
+        bytes
+    }
+}
