@@ -1,50 +1,78 @@
-//! Step 3 of a write: what the value becomes before it may be committed.
+//! Step 3 of a write, the part that needs no lock: what the value becomes before it is committed.
 
-use trunkline_types::{DataType, Properties, Quality, Reason, Timestamp, Value, wire};
+use trunkline_types::{
+    Clock, ClockSync, DataType, Properties, Quality, Reason, Timestamp, Value, wire,
+};
 
 use crate::outcome::Refusal;
 use crate::update::{Encoded, Update};
 use crate::write::{Origin, Write, WriteValue};
 
 /// A value that passed every rule that does not depend on the variable's present state.
+#[derive(Debug)]
 pub(crate) struct Accepted {
     pub(crate) value: Encoded,
-    /// Its number, for types that have a deadband.
+    /// Its number, where a deadband is to be looked at.
     pub(crate) number: Option<f64>,
     pub(crate) quality: Quality,
+    pub(crate) source_timestamp: Timestamp,
+    /// The source timestamp is a time that the writer gave, not that of its arrival.
+    pub(crate) is_stamped: bool,
 }
 
-/// Type, scaling (H-01..H-03), range and coercion (H-04).
+/// Timestamps (B-40, B-41), type, scaling (H-01..H-03), range and coercion (H-04).
 pub(crate) fn accept(
     properties: &Properties,
     write: &Write<'_>,
-    quality: Quality,
+    wall: Timestamp,
 ) -> Result<Accepted, Refusal> {
+    let Stamp {
+        source_timestamp,
+        quality,
+        is_stamped,
+    } = stamp(properties, write, wall);
+    let (value, number, quality) = accept_value(properties, write, quality)?;
+    Ok(Accepted {
+        value,
+        number,
+        quality,
+        source_timestamp,
+        is_stamped,
+    })
+}
+
+fn accept_value(
+    properties: &Properties,
+    write: &Write<'_>,
+    quality: Quality,
+) -> Result<(Encoded, Option<f64>, Quality), Refusal> {
     let data_type = &properties.data_type;
-    if let WriteValue::Wire(bytes) = write.value
-        && bytes.len() > wire::VALUE_BYTES_MAX
-    {
-        return Err(Refusal::TooLarge { bytes: bytes.len(), max: wire::VALUE_BYTES_MAX });
+    if let WriteValue::Wire(bytes) = write.value {
+        check_size(bytes.len())?;
     }
-    let scaling = properties.scaling.as_ref().filter(|_| write.origin == Origin::SourceRaw);
-    let by_number = scaling.is_some() || properties.range.is_some() || data_type.is_float();
-    if !by_number {
-        return Ok(Accepted { value: encode(data_type, &write.value)?, number: None, quality });
+    let scaling = properties
+        .scaling
+        .as_ref()
+        .filter(|_| write.origin == Origin::SourceRaw);
+    let range = properties.range.filter(|_| data_type.is_numeric());
+    let has_deadband = data_type.is_float() && deadband_percent(properties, write) > 0.0;
+    if scaling.is_none() && range.is_none() && !has_deadband {
+        return Ok((encode(data_type, &write.value)?, None, quality));
     }
     let mut value = decode(data_type, &write.value, scaling.is_some())?;
     if let Some(scaling) = scaling {
-        value = scaling.to_engineering(&value, data_type).map_err(Refusal::Scaling)?;
+        value = scaling
+            .to_engineering(&value, data_type)
+            .map_err(Refusal::Scaling)?;
     }
     let mut quality = quality;
-    let mut number = value.as_f64();
-    if let (Some((low, high)), Some(n)) = (properties.range, number)
-        && !(low..=high).contains(&n)
+    if let Some((low, high)) = range
+        && let Some(number) = value.as_f64()
+        && !(low..=high).contains(&number)
     {
         let from_source = write.origin != Origin::Client;
-        if properties.coerce && !n.is_nan() {
-            let coerced = n.clamp(low, high);
-            value = from_number(coerced, data_type);
-            number = Some(coerced);
+        if properties.coerce && !number.is_nan() {
+            value = coerced(number, low, high, data_type);
             quality = quality.with_coerced(true);
         } else if !from_source {
             return Err(Refusal::OutOfRange { low, high });
@@ -53,62 +81,115 @@ pub(crate) fn accept(
             quality = quality.worst(Quality::uncertain(Reason::LimitsExceeded));
         }
     }
-    let number = number.filter(|_| data_type.is_float());
-    Ok(Accepted { value: Encoded::from_value(&value), number, quality })
+    let number = value.as_f64().filter(|_| has_deadband);
+    Ok((Encoded::from_value(&value), number, quality))
 }
 
-/// Whether the change lies within the deadband of the current value (H-05). A change of quality never
-/// does, nor does the first value, nor does a step to or from NaN.
+fn deadband_percent(properties: &Properties, write: &Write<'_>) -> f64 {
+    match write.origin {
+        Origin::Client => properties.deadband.user_percent,
+        Origin::Source | Origin::SourceRaw => properties.deadband.source_percent,
+    }
+}
+
+/// Whether the change lies within the deadband of the current value (H-05). A change of quality
+/// never does, nor does the first value, nor does a step to or from NaN.
 pub(crate) fn within_deadband(
     properties: &Properties,
     write: &Write<'_>,
     accepted: &Accepted,
     current: &Update,
 ) -> bool {
-    let percent = match write.origin {
-        Origin::Client => properties.deadband.user_percent,
-        Origin::Source | Origin::SourceRaw => properties.deadband.source_percent,
+    let Some(number) = accepted.number else {
+        return false;
     };
-    let Some(number) = accepted.number.filter(|_| percent > 0.0) else { return false };
     if current.sequence == 0 || current.quality != accepted.quality {
         return false;
     }
-    let Some(before) = current.value.decode(&properties.data_type).as_f64() else { return false };
-    if number.is_nan() || before.is_nan() {
-        return number.is_nan() && before.is_nan();
+    let Some(before) = current.value.decode(&properties.data_type).as_f64() else {
+        return false;
+    };
+    if number == before || number.is_nan() || before.is_nan() {
+        return number == before || (number.is_nan() && before.is_nan());
     }
+    let percent = deadband_percent(properties, write);
     (number - before).abs() < percent / 100.0 * properties.span()
 }
 
-/// The timestamp a write is stored with and the quality that says which clock made it (B-40, B-41).
-pub(crate) fn stamp(write: &Write<'_>, wall: Timestamp) -> (Timestamp, Quality) {
+struct Stamp {
+    source_timestamp: Timestamp,
+    quality: Quality,
+    is_stamped: bool,
+}
+
+/// The timestamp a write is stored with, and the quality that says which clock made it (B-40,
+/// B-41).
+fn stamp(properties: &Properties, write: &Write<'_>, wall: Timestamp) -> Stamp {
     let quality = write.quality.unwrap_or(Quality::GOOD);
+    if !properties.timestamps {
+        let quality = quality.with_clock(Clock::Unknown, ClockSync::Unknown);
+        return Stamp {
+            source_timestamp: Timestamp::UNIX_EPOCH,
+            quality,
+            is_stamped: false,
+        };
+    }
+    let arrived = |quality| Stamp {
+        source_timestamp: wall,
+        quality,
+        is_stamped: false,
+    };
     match write.source_timestamp {
-        None => (wall, quality),
-        Some(stamp) if stamp.is_plausible() => (stamp, quality),
+        // Nobody measured when: both timestamps are the engine's, whatever the writer says of
+        // clocks.
+        None if quality.clock() == Clock::Engine => arrived(quality),
+        None => arrived(quality.with_clock(Clock::Engine, ClockSync::Unknown)),
+        Some(source_timestamp) if source_timestamp.is_plausible() => {
+            let quality = match quality.clock() {
+                Clock::Source => quality,
+                Clock::Engine | Clock::Unknown => {
+                    quality.with_clock(Clock::Source, ClockSync::Unknown)
+                }
+            };
+            Stamp {
+                source_timestamp,
+                quality,
+                is_stamped: true,
+            }
+        }
         // A clock that was never set says 1970: the sample is marked, and stamped on arrival.
-        Some(_) => (
-            wall,
+        Some(_) => arrived(
             quality
                 .worst(Quality::uncertain(Reason::ClockUnset))
-                .with_clock(trunkline_types::Clock::Source, trunkline_types::ClockSync::Unset),
+                .with_clock(Clock::Source, ClockSync::Unset),
         ),
     }
 }
 
 fn wrong_type(data_type: &DataType) -> Refusal {
-    Refusal::WrongType { expected: data_type.to_string() }
+    Refusal::WrongType {
+        expected: data_type.to_string(),
+    }
+}
+
+fn check_size(bytes: usize) -> Result<(), Refusal> {
+    if bytes > wire::VALUE_BYTES_MAX {
+        return Err(Refusal::TooLarge {
+            bytes,
+            max: wire::VALUE_BYTES_MAX,
+        });
+    }
+    Ok(())
 }
 
 fn encode(data_type: &DataType, value: &WriteValue<'_>) -> Result<Encoded, Refusal> {
     match value {
         WriteValue::Value(value) if value.has_type(data_type) => {
-            let encoded = Encoded::from_value(value);
-            let bytes = encoded.as_slice().len();
-            if bytes > wire::VALUE_BYTES_MAX {
-                return Err(Refusal::TooLarge { bytes, max: wire::VALUE_BYTES_MAX });
+            if data_type.fixed_size().is_none() {
+                // Before anything is allocated for it.
+                check_size(wire::encoded_len(value))?;
             }
-            Ok(encoded)
+            Ok(Encoded::from_value(value))
         }
         WriteValue::Value(_) => Err(wrong_type(data_type)),
         WriteValue::Wire(bytes) => {
@@ -125,25 +206,32 @@ fn decode(data_type: &DataType, value: &WriteValue<'_>, raw: bool) -> Result<Val
         WriteValue::Value(_) => Err(wrong_type(data_type)),
         WriteValue::Wire(bytes) => {
             let mut reader = wire::Reader::new(bytes);
-            let value =
-                wire::decode_value(data_type, &mut reader).map_err(Refusal::InvalidValue)?;
-            if reader.is_empty() { Ok(value) } else { Err(wrong_type(data_type)) }
+            let value = wire::decode_value(data_type, &mut reader);
+            value
+                .and_then(|value| reader.finish().map(|()| value))
+                .map_err(Refusal::InvalidValue)
         }
     }
 }
 
-/// `number` as a value of a numeric type; the caller has brought it into the type's range.
-fn from_number(number: f64, data_type: &DataType) -> Value {
+/// The end of the range that `number` lies beyond, as a value of a numeric type: whole numbers are
+/// rounded into the range.
+fn coerced(number: f64, low: f64, high: f64, data_type: &DataType) -> Value {
+    let (end, whole) = if number < low {
+        (low, low.ceil())
+    } else {
+        (high, high.floor())
+    };
     match data_type {
-        DataType::I8 => Value::I8(number as i8),
-        DataType::I16 => Value::I16(number as i16),
-        DataType::I32 => Value::I32(number as i32),
-        DataType::I64 => Value::I64(number as i64),
-        DataType::U8 => Value::U8(number as u8),
-        DataType::U16 => Value::U16(number as u16),
-        DataType::U32 => Value::U32(number as u32),
-        DataType::U64 => Value::U64(number as u64),
-        DataType::F32 => Value::F32(number as f32),
-        _ => Value::F64(number),
+        DataType::I8 => Value::I8(whole as i8),
+        DataType::I16 => Value::I16(whole as i16),
+        DataType::I32 => Value::I32(whole as i32),
+        DataType::I64 => Value::I64(whole as i64),
+        DataType::U8 => Value::U8(whole as u8),
+        DataType::U16 => Value::U16(whole as u16),
+        DataType::U32 => Value::U32(whole as u32),
+        DataType::U64 => Value::U64(whole as u64),
+        DataType::F32 => Value::F32(end as f32),
+        _ => Value::F64(end),
     }
 }

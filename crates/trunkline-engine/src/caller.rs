@@ -14,7 +14,8 @@ pub struct Caller {
     pub origin: Arc<str>,
     /// What it may do.
     pub rights: Rights,
-    /// Whether the request came through a connection; single-process variables are hidden from those.
+    /// Whether the request came through a connection; single-process variables are hidden from
+    /// those.
     pub remote: bool,
 }
 
@@ -43,9 +44,15 @@ pub struct Rights {
 
 impl Rights {
     /// Everything.
-    pub const ALL: Rights = Rights { read: true, write: true };
+    pub const ALL: Rights = Rights {
+        read: true,
+        write: true,
+    };
     /// Looking only.
-    pub const READ: Rights = Rights { read: true, write: false };
+    pub const READ: Rights = Rights {
+        read: true,
+        write: false,
+    };
 }
 
 impl Caller {

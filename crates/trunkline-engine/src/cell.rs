@@ -1,14 +1,16 @@
 //! The variable's newest update in a last-value cell: read without a lock.
 //!
 //! ```text
-//! word 0  source timestamp, ns      word 3..  fixed-size types: the value's wire form
-//! word 1  engine timestamp, ns                other types: word 3 its length in bytes
-//! word 2  quality (low 32 bits),                           word 4..7 the value, or nothing when it
-//!         writer's session (high)                          is longer than 24 bytes (then it is a
-//!                                                          counted buffer under the variable's lock)
+//! word 0  source timestamp, ns
+//! word 1  engine timestamp, ns
+//! word 2  quality (low 32 bits), writer's session (high)
+//! word 3  fixed-size types: the value's wire form; others: its length in bytes
+//! word 4..6  the value, or nothing when it is longer than 24 bytes: then it is a counted buffer
+//!            under the variable's lock
 //! ```
 //!
-//! The cell's count of publications *is* the variable's sequence number: both rise by one per commit.
+//! The cell's count of publications *is* the variable's sequence number: both rise by one per
+//! commit.
 
 use trunkline_ring::LastValue;
 use trunkline_types::{DataType, Quality, Timestamp};
@@ -39,7 +41,9 @@ pub(crate) struct Cell {
 
 impl Cell {
     pub(crate) fn new(data_type: &DataType) -> Self {
-        Self { last: LastValue::new(words(data_type)) }
+        Self {
+            last: LastValue::new(words(data_type)),
+        }
     }
 
     /// The number of the newest update; 0 when there is none.
@@ -77,7 +81,11 @@ impl Cell {
     pub(crate) fn read(&self, data_type: &DataType) -> CellRead {
         let mut buffer = [0u64; WORDS_MAX];
         let fixed = data_type.fixed_size();
-        let count = if fixed.is_some() { HEADER_WORDS + 1 } else { WORDS_MAX };
+        let count = if fixed.is_some() {
+            HEADER_WORDS + 1
+        } else {
+            WORDS_MAX
+        };
         let snapshot = self.last.read(&mut buffer[..count]);
         if !snapshot.complete {
             return CellRead::Lapped;
@@ -110,13 +118,19 @@ impl Cell {
                 len
             }
         };
-        CellRead::Complete(header(&buffer, snapshot.count, Encoded::from_bytes(&inline[..len])))
+        CellRead::Complete(header(
+            &buffer,
+            snapshot.count,
+            Encoded::from_bytes(&inline[..len]),
+        ))
     }
 
-    /// Timestamps, quality and number of the newest update with a value that the caller brings.
+    /// Timestamps, quality and number of the newest update with a value that the caller brings. The
+    /// caller holds the variable's lock, so nobody overtakes this.
     pub(crate) fn read_with(&self, value: Encoded) -> Update {
         let mut buffer = [0u64; WORDS_MAX];
-        let snapshot = self.last.read(&mut buffer[..]);
+        let width = self.last.words().min(WORDS_MAX);
+        let snapshot = self.last.read(&mut buffer[..width]);
         header(&buffer, snapshot.count, value)
     }
 }
@@ -133,7 +147,11 @@ fn header(buffer: &[u64; WORDS_MAX], sequence: u64, value: Encoded) -> Update {
 }
 
 fn words(data_type: &DataType) -> usize {
-    if data_type.fixed_size().is_some() { HEADER_WORDS + 1 } else { WORDS_MAX }
+    if data_type.fixed_size().is_some() {
+        HEADER_WORDS + 1
+    } else {
+        WORDS_MAX
+    }
 }
 
 fn le_word(bytes: &[u8]) -> u64 {

@@ -2,19 +2,22 @@
 
 use std::collections::HashSet;
 
+use trunkline_types::data_type::TypeError;
 use trunkline_types::scaling::ScalingError;
-use trunkline_types::{LibraryDefinition, Name, Properties, Tick, Timestamp, VariableDefinition};
+use trunkline_types::{
+    LibraryDefinition, Name, Properties, Quality, Reason, Tick, Timestamp, Value,
+    VariableDefinition,
+};
 
+use crate::accept::accept;
 use crate::caller::Caller;
 use crate::engine::{Engine, Library};
-use crate::interest::Kind;
 use crate::outbox::Wakes;
 use crate::outcome::{Attempt, WriteOutcome};
 use crate::registry::VARIABLES_MAX;
 use crate::sync::Arc;
 use crate::variable::Variable;
 use crate::write::{Origin, Write};
-use trunkline_types::{Quality, Reason};
 
 /// Why a library could not be deployed; nothing of it was.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -36,6 +39,12 @@ pub enum DeployError {
         /// The rule.
         error: trunkline_types::name::NameError,
     },
+    /// A variable named like a field of another.
+    #[error("{name} names a field; a variable's name has no `#`, write `%23` for the character")]
+    Field {
+        /// The full name.
+        name: String,
+    },
     /// Two variables of the same name.
     #[error("{name} is defined twice; rename one of them")]
     DuplicateName {
@@ -51,6 +60,32 @@ pub enum DeployError {
         room: usize,
         /// All places.
         max: usize,
+    },
+    /// No variable can have this type.
+    #[error("{name}: {error}")]
+    Type {
+        /// The full name.
+        name: String,
+        /// What is wrong.
+        error: TypeError,
+    },
+    /// The range is none.
+    #[error("{name}: the range {low} to {high} is none; give the lower number first, both finite")]
+    Range {
+        /// The full name.
+        name: String,
+        /// The lower end as given.
+        low: f64,
+        /// The upper end as given.
+        high: f64,
+    },
+    /// A deadband that is no percentage.
+    #[error("{name}: a deadband of {percent} % makes no sense; give 0 to 100")]
+    Deadband {
+        /// The full name.
+        name: String,
+        /// What was given.
+        percent: f64,
     },
     /// Scaling does not fit the type.
     #[error("{name}: {error}")]
@@ -68,7 +103,7 @@ pub enum DeployError {
         /// What is wrong and what to do.
         reason: String,
     },
-    /// The initial value is not one of the type.
+    /// The initial value is not one of the type, or the FIFO cannot hold it.
     #[error("{name}: the initial value is not {expected}; correct `initial` or `type`")]
     Initial {
         /// The full name.
@@ -99,20 +134,24 @@ impl Engine {
     ) -> Result<Vec<u32>, DeployError> {
         let mut libraries = self.libraries_lock();
         if libraries.iter().any(|known| known.name == library.name) {
-            return Err(DeployError::AlreadyDeployed { name: library.name.clone() });
+            return Err(DeployError::AlreadyDeployed {
+                name: library.name.clone(),
+            });
         }
         let names = self.check_library(library)?;
         let mut templates: Vec<Arc<Properties>> = Vec::new();
         let mut handles = Vec::with_capacity(names.len());
-        let mut wakes = Wakes::new();
         for (name, definition) in names.into_iter().zip(&library.variables) {
             let properties = intern(&mut templates, definition);
+            // Nobody finds the variable before it has its initial value, so nobody can have written
+            // it.
             let made = self.registry().insert(|slot| {
-                Variable::new(slot, name.as_str().into(), Arc::clone(&properties))
+                let variable = Variable::new(slot, name.as_str().into(), properties);
+                self.write_initial(&variable, now, wall);
+                variable
             });
-            let Some(variable) = made else { continue };
-            handles.push(variable.handle());
-            self.write_initial(&variable, now, wall, &mut wakes);
+            // There is room: it was counted under the lock that is still held.
+            handles.extend(made.map(|variable| variable.handle()));
         }
         libraries.push(Library {
             name: library.name.clone(),
@@ -131,21 +170,20 @@ impl Engine {
         let place = libraries
             .iter()
             .position(|library| library.name == name)
-            .ok_or_else(|| UndeployError { name: name.to_owned() })?;
+            .ok_or_else(|| UndeployError {
+                name: name.to_owned(),
+            })?;
         let library = libraries.remove(place);
-        for variable in library.handles.iter().filter_map(|handle| self.variable(*handle)) {
+        for variable in library
+            .handles
+            .iter()
+            .filter_map(|handle| self.variable(*handle))
+        {
             self.registry().remove(variable.name());
-            let mut state = variable.lock();
-            variable.set_gone(&mut state);
-            let Some(extra) = &state.extra else { continue };
-            for interest in &extra.interests {
-                let marked = match &interest.kind {
-                    Kind::Feed { mark, .. } => *mark,
-                    _ => interest.item,
-                };
-                interest.outbox.marks.mark(interest.item);
-                interest.outbox.marks.mark(marked);
-                wakes.add(&interest.outbox);
+            let state = variable.lock();
+            variable.set_gone(&state);
+            if let Some(interests) = state.interests() {
+                interests.announce_gone(wakes);
             }
         }
         Ok(library.handles.len())
@@ -156,63 +194,128 @@ impl Engine {
         let needed = library.variables.len();
         let room = self.registry().room();
         if needed > room {
-            return Err(DeployError::TooMany { needed, room, max: VARIABLES_MAX });
+            return Err(DeployError::TooMany {
+                needed,
+                room,
+                max: VARIABLES_MAX,
+            });
         }
+        // A library without variables has a name all the same.
+        full_name(library, "x")?;
         let mut names = Vec::with_capacity(needed);
-        let mut seen = HashSet::with_capacity(needed);
         for definition in &library.variables {
-            let name = Name::join(&library.name, &definition.path).map_err(|error| {
-                DeployError::InvalidName {
-                    library: library.name.clone(),
-                    path: definition.path.clone(),
-                    error,
-                }
-            })?;
-            if !seen.insert(name.as_str().to_owned()) {
-                return Err(DeployError::DuplicateName { name: name.as_str().to_owned() });
-            }
+            let name = full_name(library, &definition.path)?;
             check_properties(&name, &definition.properties)?;
             names.push(name);
+        }
+        let mut seen = HashSet::with_capacity(needed);
+        for name in names.iter().map(Name::as_str) {
+            if !seen.insert(name) || self.registry().find(name).is_some() {
+                return Err(DeployError::DuplicateName {
+                    name: name.to_owned(),
+                });
+            }
         }
         Ok(names)
     }
 
     /// The initial value is update number 1, `uncertain: initial` (H-17).
-    fn write_initial(&self, variable: &Variable, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
-        let Some(initial) = &variable.properties().initial else { return };
-        let mut write = Write::value(initial);
-        write.origin = Origin::Source;
-        write.quality = Some(Quality::uncertain(Reason::Initial));
-        let attempt = self.try_write(&Caller::engine(), now, wall, variable, &write, wakes);
-        debug_assert!(matches!(attempt, Attempt::Done(WriteOutcome::Applied { .. })));
+    fn write_initial(&self, variable: &Variable, now: Tick, wall: Timestamp) {
+        let Some(initial) = &variable.properties().initial else {
+            return;
+        };
+        let write = initial_write(initial);
+        let (caller, mut wakes) = (Caller::engine(), Wakes::new());
+        let attempt = self.try_write(&caller, now, wall, variable, &write, &mut wakes);
+        debug_assert!(matches!(
+            attempt,
+            Attempt::Done(WriteOutcome::Applied { sequence: 1 })
+        ));
+    }
+}
+
+fn initial_write(initial: &Value) -> Write<'_> {
+    let mut write = Write::value(initial);
+    write.origin = Origin::Source;
+    write.quality = Some(Quality::uncertain(Reason::Initial));
+    write
+}
+
+fn full_name(library: &LibraryDefinition, path: &str) -> Result<Name, DeployError> {
+    let name = Name::join(&library.name, path).map_err(|error| DeployError::InvalidName {
+        library: library.name.clone(),
+        path: path.to_owned(),
+        error,
+    })?;
+    match name.field() {
+        None => Ok(name),
+        Some(_) => Err(DeployError::Field {
+            name: name.as_str().to_owned(),
+        }),
     }
 }
 
 fn check_properties(name: &Name, properties: &Properties) -> Result<(), DeployError> {
     let name = || name.as_str().to_owned();
+    let data_type = &properties.data_type;
+    data_type.check().map_err(|error| DeployError::Type {
+        name: name(),
+        error,
+    })?;
+    if let Some((low, high)) = properties.range
+        && !(low < high && low.is_finite() && high.is_finite())
+    {
+        return Err(DeployError::Range {
+            name: name(),
+            low,
+            high,
+        });
+    }
+    let deadband = properties.deadband;
+    for percent in [deadband.user_percent, deadband.source_percent] {
+        if !(0.0..=100.0).contains(&percent) {
+            return Err(DeployError::Deadband {
+                name: name(),
+                percent,
+            });
+        }
+    }
     if let Some(scaling) = &properties.scaling {
         scaling
-            .check(&properties.data_type)
-            .map_err(|error| DeployError::Scaling { name: name(), error })?;
+            .check(data_type)
+            .map_err(|error| DeployError::Scaling {
+                name: name(),
+                error,
+            })?;
     }
-    crate::realtime::check(properties)
-        .map_err(|reason| DeployError::Fifo { name: name(), reason })?;
-    if let Some(initial) = &properties.initial
-        && !initial.has_type(&properties.data_type)
-    {
-        let expected = properties.data_type.to_string();
-        return Err(DeployError::Initial { name: name(), expected });
+    crate::realtime::check(properties).map_err(|reason| DeployError::Fifo {
+        name: name(),
+        reason,
+    })?;
+    if let Some(initial) = &properties.initial {
+        let accepted = accept(properties, &initial_write(initial), Timestamp::UNIX_EPOCH);
+        let fits = accepted
+            .and_then(|accepted| crate::realtime::check_length(properties, &accepted.value));
+        if fits.is_err() {
+            return Err(DeployError::Initial {
+                name: name(),
+                expected: data_type.to_string(),
+            });
+        }
     }
     Ok(())
 }
 
-/// The same properties once: looked for by address first, then among the latest few by value, so that
-/// a library of 100,000 equal variables keeps one and a library of different ones stays fast.
-fn intern(templates: &mut Vec<Arc<Properties>>, definition: &VariableDefinition) -> Arc<Properties> {
+/// The same properties once: looked for among the latest few only, so that a library of 100,000
+/// equal variables keeps one and a library of different ones stays fast.
+fn intern(
+    templates: &mut Vec<Arc<Properties>>,
+    definition: &VariableDefinition,
+) -> Arc<Properties> {
     const LOOK_BACK: usize = 16;
     let wanted = &definition.properties;
-    let recent = templates.iter().rev().take(LOOK_BACK);
-    if let Some(known) = recent.into_iter().find(|known| Arc::ptr_eq(known, wanted) || known == &wanted) {
+    let mut recent = templates.iter().rev().take(LOOK_BACK);
+    if let Some(known) = recent.find(|known| Arc::ptr_eq(known, wanted) || known == &wanted) {
         return Arc::clone(known);
     }
     templates.push(Arc::clone(wanted));

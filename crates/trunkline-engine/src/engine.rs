@@ -15,7 +15,8 @@ use crate::registry::Registry;
 use crate::sync::{Arc, Mutex};
 use crate::variable::Variable;
 
-/// Items handled in one slice of [`Engine::poll`] before other work gets its turn.
+/// Items handled in one slice of [`Engine::poll`] and of [`Consumer::poll`](crate::Consumer::poll)
+/// before other work gets its turn.
 pub const SLICE: usize = 1000;
 
 /// How an engine is set up.
@@ -23,7 +24,8 @@ pub const SLICE: usize = 1000;
 pub struct EngineOptions {
     /// The engine's name, for people.
     pub name: String,
-    /// The epoch: different at every start. With a store its counter, without one the start time in ns.
+    /// The epoch: different at every start. With a store its counter, without one the start time in
+    /// ns.
     pub epoch: u64,
     /// How long a provider may take to answer a write.
     pub provider_timeout: Duration,
@@ -32,7 +34,11 @@ pub struct EngineOptions {
 impl EngineOptions {
     /// An engine named `name` in epoch `epoch`, with default limits.
     pub fn new(name: impl Into<String>, epoch: u64) -> Self {
-        Self { name: name.into(), epoch, provider_timeout: PROVIDER_TIMEOUT_DEFAULT }
+        Self {
+            name: name.into(),
+            epoch,
+            provider_timeout: PROVIDER_TIMEOUT_DEFAULT,
+        }
     }
 }
 
@@ -96,14 +102,16 @@ impl Engine {
 
     /// The variable behind a handle, as far as `caller` can see it.
     pub fn visible(&self, caller: &Caller, handle: u32) -> Option<&Arc<Variable>> {
-        self.variable(handle).filter(|variable| variable.is_visible_to(caller))
+        self.variable(handle)
+            .filter(|variable| variable.is_visible_to(caller))
     }
 
     /// The variable of this full name.
     ///
     /// # Errors
-    /// [`AccessError::InvalidName`] by the rules of names, [`AccessError::UnknownName`] with the nearest
-    /// name there is.
+    /// [`AccessError::InvalidName`] by the rules of names, [`AccessError::UnknownName`] otherwise.
+    /// It does not look for the nearest name, so that a list of 100,000 unknown ones costs no more
+    /// than known ones do: ask [`Engine::suggest`] for a few of them.
     pub fn resolve(&self, caller: &Caller, name: &str) -> Result<&Arc<Variable>, AccessError> {
         if let Some(variable) = self.inner.registry.find(name)
             && variable.is_visible_to(caller)
@@ -112,29 +120,48 @@ impl Engine {
         }
         // The slow way, for spellings that differ only in how they escape, and for the message.
         let parsed = Name::parse(name).map_err(AccessError::InvalidName)?;
-        if let Some(variable) = self.inner.registry.find(parsed.without_field())
-            && parsed.field().is_none()
+        if let Some(variable) = self.inner.registry.find(parsed.as_str())
             && variable.is_visible_to(caller)
         {
             return Ok(variable);
         }
         Err(AccessError::UnknownName {
             name: parsed.as_str().to_owned(),
-            suggestion: self.suggest(caller, &parsed),
+            suggestion: None,
         })
     }
 
-    /// The nearest visible name, looked for within the first [`SUGGEST_MAX`] variables.
-    fn suggest(&self, caller: &Caller, name: &Name) -> Option<String> {
-        let candidates = (1..self.end().min(SUGGEST_MAX)).filter_map(|handle| {
-            let variable = self.visible(caller, handle)?;
-            Some(variable.name())
-        });
-        trunkline_types::name::suggest(name.without_field(), candidates)
+    /// [`Engine::resolve`] for a single name: an unknown one comes with the nearest there is.
+    pub(crate) fn resolve_one(
+        &self,
+        caller: &Caller,
+        name: &str,
+    ) -> Result<&Arc<Variable>, AccessError> {
+        self.resolve(caller, name).map_err(|error| match error {
+            AccessError::UnknownName { name, .. } => {
+                let suggestion = self.suggest(caller, &name);
+                AccessError::UnknownName { name, suggestion }
+            }
+            other => other,
+        })
     }
 
-    /// Visits the visible, deployed variables whose names match, from handle `cursor` on, until `limit`
-    /// matched or `budget` names were looked at. Returns the cursor to go on from, `None` at the end.
+    /// The nearest name that `caller` can see, looked for within the first [`SUGGEST_MAX`]
+    /// variables: some milliseconds of work, for single misses.
+    pub fn suggest(&self, caller: &Caller, name: &str) -> Option<String> {
+        let candidates = (1..self.end().min(SUGGEST_MAX)).filter_map(|handle| {
+            let variable = self
+                .visible(caller, handle)
+                .filter(|variable| !variable.is_gone())?;
+            Some(variable.name())
+        });
+        let body = name.split_once('#').map_or(name, |(body, _)| body);
+        trunkline_types::name::suggest(body, candidates)
+    }
+
+    /// Visits the visible, deployed variables whose names match, from handle `cursor` on, until
+    /// `limit` matched or `budget` names were looked at. Returns the cursor to go on from, `None`
+    /// at the end.
     pub fn find(
         &self,
         caller: &Caller,
@@ -163,7 +190,12 @@ impl Engine {
 
     /// Number of variables deployed now.
     pub fn variable_count(&self) -> usize {
-        self.inner.libraries.lock().iter().map(|library| library.handles.len()).sum()
+        self.inner
+            .libraries
+            .lock()
+            .iter()
+            .map(|library| library.handles.len())
+            .sum()
     }
 
     /// The deployed libraries.
@@ -208,8 +240,9 @@ impl Engine {
     }
 }
 
-/// Names looked through for a suggestion: a misspelling in a large engine must not cost a full scan.
-const SUGGEST_MAX: u32 = 50_000;
+/// Names looked through for a suggestion: a misspelling in a large engine must not cost a full
+/// scan.
+pub const SUGGEST_MAX: u32 = 50_000;
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

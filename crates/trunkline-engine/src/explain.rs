@@ -1,4 +1,5 @@
-//! Why a variable does not update, as far as its engine can see: a walk from its name to its source.
+//! Why a variable does not update, as far as its engine can see: a walk from its name to its
+//! source.
 
 use trunkline_types::{Access, Level, Timestamp};
 
@@ -54,16 +55,19 @@ pub enum Verdict {
 }
 
 impl Engine {
-    /// Walks from the name to the source and says at each step what it found. The first fault is the
-    /// cause; steps after a fault that hides them are left out.
+    /// Walks from the name to the source and says at each step what it found. The first fault is
+    /// the cause; steps after a fault that hides them are left out.
     pub fn explain(&self, caller: &Caller, name: &str, wall: Timestamp) -> Vec<Step> {
-        let variable = match self.resolve(caller, name) {
+        let variable = match self.resolve_one(caller, name) {
             Ok(variable) => variable,
             Err(error) => return vec![unresolved(&error)],
         };
         let library = variable.name().split('/').next().unwrap_or_default();
         let mut steps = vec![
-            fine(Subject::Name, format!("{} is variable {}", name, variable.handle())),
+            fine(
+                Subject::Name,
+                format!("{} is variable {}", name, variable.handle()),
+            ),
             fine(Subject::Library, format!("library {library} is deployed")),
             self.rights(caller, variable),
             self.source(variable),
@@ -74,7 +78,10 @@ impl Engine {
         steps.push(filter(variable));
         steps.push(fine(
             Subject::Buffer,
-            format!("{} subscriptions hear of its updates", variable.subscribers()),
+            format!(
+                "{} subscriptions hear of its updates",
+                variable.subscribers()
+            ),
         ));
         steps
     }
@@ -90,10 +97,14 @@ impl Engine {
     fn rights(&self, caller: &Caller, variable: &Variable) -> Step {
         match variable.check_readable(caller) {
             Ok(()) => match variable.properties().access {
-                Access::ReadOnly => {
-                    note(Subject::Rights, "it is read-only: only its source writes it".to_owned())
+                Access::ReadOnly => note(
+                    Subject::Rights,
+                    "it is read-only: only its source writes it".to_owned(),
+                ),
+                _ if caller.rights.write => {
+                    fine(Subject::Rights, "you may read and write it".to_owned())
                 }
-                _ => fine(Subject::Rights, "you may read and write it".to_owned()),
+                _ => note(Subject::Rights, "you may read it, not write it".to_owned()),
             },
             Err(error) => Step {
                 subject: Subject::Rights,
@@ -136,7 +147,10 @@ impl Engine {
                 sentence: format!("I/O server {name}: {trouble}"),
                 next: "repair what it names; it tries again by itself".to_owned(),
             },
-            None => fine(Subject::Source, format!("I/O server {name} runs without errors")),
+            None => fine(
+                Subject::Source,
+                format!("I/O server {name} runs without errors"),
+            ),
         }
     }
 }
@@ -159,10 +173,18 @@ fn quality(variable: &Variable, update: &crate::update::Update) -> Step {
         Level::Good => return fine(Subject::Quality, "its value is good".to_owned()),
         _ => format!("its value is {quality}: {}", quality.reason().sentence()),
     };
-    let verdict =
-        if quality.level() == Level::Bad { Verdict::Fault } else { Verdict::Note };
+    let verdict = if quality.level() == Level::Bad {
+        Verdict::Fault
+    } else {
+        Verdict::Note
+    };
     let next = "look at its source".to_owned();
-    Step { subject: Subject::Quality, verdict, sentence, next }
+    Step {
+        subject: Subject::Quality,
+        verdict,
+        sentence,
+        next,
+    }
 }
 
 fn age(variable: &Variable, update: &crate::update::Update, wall: Timestamp) -> Step {
@@ -172,7 +194,11 @@ fn age(variable: &Variable, update: &crate::update::Update, wall: Timestamp) -> 
     }
     let nanos = wall.nanos_since(update.engine_timestamp).max(0) as u64;
     let age = std::time::Duration::from_nanos(nanos);
-    let sentence = format!("update {} came {:.1} s ago", update.sequence, age.as_secs_f64());
+    let sentence = format!(
+        "update {} came {:.1} s ago",
+        update.sequence,
+        age.as_secs_f64()
+    );
     match properties.max_age {
         Some(max_age) if age > max_age => Step {
             subject: Subject::Age,
@@ -200,7 +226,12 @@ fn filter(variable: &Variable) -> Step {
             ),
             false => "write a value that its type, range and access allow".to_owned(),
         };
-        return Step { subject: Subject::Filter, verdict: Verdict::Fault, sentence, next };
+        return Step {
+            subject: Subject::Filter,
+            verdict: Verdict::Fault,
+            sentence,
+            next,
+        };
     }
     match held_back {
         0 => fine(Subject::Filter, sentence),
@@ -210,19 +241,37 @@ fn filter(variable: &Variable) -> Step {
 
 fn unresolved(error: &AccessError) -> Step {
     let next = match error {
-        AccessError::UnknownName { suggestion: Some(name), .. } => format!("try {name}"),
+        AccessError::UnknownName {
+            suggestion: Some(name),
+            ..
+        } => format!("try {name}"),
         AccessError::UnknownName { .. } => {
             "deploy the library it belongs to, or look for it with find".to_owned()
         }
         _ => "correct the name".to_owned(),
     };
-    Step { subject: Subject::Name, verdict: Verdict::Fault, sentence: error.to_string(), next }
+    Step {
+        subject: Subject::Name,
+        verdict: Verdict::Fault,
+        sentence: error.to_string(),
+        next,
+    }
 }
 
 fn fine(subject: Subject, sentence: String) -> Step {
-    Step { subject, verdict: Verdict::Fine, sentence, next: String::new() }
+    Step {
+        subject,
+        verdict: Verdict::Fine,
+        sentence,
+        next: String::new(),
+    }
 }
 
 fn note(subject: Subject, sentence: String) -> Step {
-    Step { subject, verdict: Verdict::Note, sentence, next: String::new() }
+    Step {
+        subject,
+        verdict: Verdict::Note,
+        sentence,
+        next: String::new(),
+    }
 }

@@ -1,9 +1,10 @@
 //! The bounded log behind an `all` subscription: every update of its variables in commit order.
 //!
-//! A write reserves room before it is numbered and fills it at commit, so commit cannot fail. Lock
-//! order: variable, then feed.
+//! A write reserves room before it is numbered and fills it at commit, so commit cannot fail. First
+//! readings and ends stand in the log too, where they belong in the order, but outside its bound.
+//! Lock order: variable, then feed.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use trunkline_types::Tick;
@@ -12,14 +13,27 @@ use crate::outbox::{Outbox, Wakes};
 use crate::sync::{Arc, Mutex};
 use crate::update::Update;
 
-/// One entry: which item of the consumer, and its update.
+/// One entry of the log.
 #[derive(Clone, Debug)]
 pub(crate) struct FeedEntry {
+    /// The item of the consumer.
     pub(crate) item: u32,
-    pub(crate) update: Update,
+    pub(crate) event: Event,
+}
+
+/// What an entry says.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    /// What the variable held when the item was subscribed; outside the bound.
+    First(Update),
+    /// An update; what the bound is about.
+    Next(Update),
+    /// The variable was undeployed; outside the bound.
+    Gone,
 }
 
 /// What reserving room came to.
+#[derive(Debug)]
 pub(crate) enum Reserve {
     /// The room is there; commit or release it.
     Reserved,
@@ -43,14 +57,40 @@ pub(crate) struct Feed {
 #[derive(Debug, Default)]
 struct Log {
     entries: VecDeque<FeedEntry>,
+    /// Entries within the bound, and the bytes of their values.
+    elements: usize,
     bytes: usize,
     reserved: usize,
     reserved_bytes: usize,
-    /// Since when writers have found it full.
+    /// Since when writers have found it full and the subscriber has taken nothing.
     full_since: Option<Tick>,
     ended: bool,
     /// Consumers whose writes wait for room here.
     parked: Vec<Arc<Outbox>>,
+}
+
+impl Log {
+    /// Room came: writers that waited try again.
+    fn make_way(&mut self, wakes: &mut Wakes) {
+        self.full_since = None;
+        self.wake_parked(wakes);
+    }
+
+    fn wake_parked(&mut self, wakes: &mut Wakes) {
+        for outbox in self.parked.drain(..) {
+            wakes.add(&outbox);
+        }
+    }
+
+    /// Takes an entry that has left the log out of its bound; says whether that made room.
+    fn forget(&mut self, entry: &FeedEntry) -> bool {
+        let Event::Next(update) = &entry.event else {
+            return false;
+        };
+        self.elements -= 1;
+        self.bytes -= update.value.as_slice().len();
+        true
+    }
 }
 
 impl Feed {
@@ -62,17 +102,36 @@ impl Feed {
         }
     }
 
-    /// Reserves room for one update of `bytes`. `stall` is how long the variable's owner lets writers
-    /// wait for a full feed.
-    pub(crate) fn reserve(&self, bytes: usize, now: Tick, stall: Duration) -> Reserve {
+    /// Whether an update of `bytes` would find room now.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        let log = self.log.lock();
+        !log.ended && self.fits(&log, bytes)
+    }
+
+    /// A feed without elements takes one of any length: otherwise it would never go over.
+    fn fits(&self, log: &Log, bytes: usize) -> bool {
+        let elements = log.elements + log.reserved;
+        let sum = log
+            .bytes
+            .saturating_add(log.reserved_bytes)
+            .saturating_add(bytes);
+        elements == 0 || (elements < self.elements_max && sum <= self.bytes_max)
+    }
+
+    /// Reserves room for one update of `bytes`. `stall` is how long the variable's owner lets
+    /// writers wait for a full feed.
+    pub(crate) fn reserve(
+        &self,
+        bytes: usize,
+        now: Tick,
+        stall: Duration,
+        wakes: &mut Wakes,
+    ) -> Reserve {
         let mut log = self.log.lock();
         if log.ended {
             return Reserve::Ended;
         }
-        let elements = log.entries.len() + log.reserved;
-        let full = elements >= self.elements_max
-            || (elements > 0 && log.bytes + log.reserved_bytes + bytes > self.bytes_max);
-        if !full {
+        if self.fits(&log, bytes) {
             log.reserved += 1;
             log.reserved_bytes += bytes;
             return Reserve::Reserved;
@@ -82,14 +141,16 @@ impl Feed {
             return Reserve::WouldBlock { until };
         }
         log.ended = true;
+        log.wake_parked(wakes);
         Reserve::Ended
     }
 
     /// Gives reserved room back: the write was not committed after all.
-    pub(crate) fn release(&self, bytes: usize) {
+    pub(crate) fn release(&self, bytes: usize, wakes: &mut Wakes) {
         let mut log = self.log.lock();
         log.reserved -= 1;
         log.reserved_bytes -= bytes;
+        log.make_way(wakes);
     }
 
     /// Fills reserved room.
@@ -98,30 +159,57 @@ impl Feed {
         let mut log = self.log.lock();
         log.reserved -= 1;
         log.reserved_bytes -= bytes;
+        log.elements += 1;
         log.bytes += bytes;
-        log.entries.push_back(FeedEntry { item, update: update.clone() });
+        log.entries.push_back(FeedEntry {
+            item,
+            event: Event::Next(update.clone()),
+        });
     }
 
-    /// Takes up to `limit` entries and wakes writers that waited for room. Returns whether more is left.
-    pub(crate) fn take(&self, limit: usize, out: &mut Vec<FeedEntry>, wakes: &mut Wakes) -> bool {
+    /// Adds an entry that the bound is not about.
+    pub(crate) fn push_unbounded(&self, item: u32, event: Event) {
+        self.log.lock().entries.push_back(FeedEntry { item, event });
+    }
+
+    /// Copies up to `limit` entries from the front to `out`; they stay where they are until
+    /// [`Feed::advance`].
+    pub(crate) fn peek(&self, limit: usize, out: &mut Vec<FeedEntry>) {
+        out.extend(self.log.lock().entries.iter().take(limit).cloned());
+    }
+
+    /// Takes out the first `count` entries and wakes writers that waited for room. Returns whether
+    /// any entry is left.
+    pub(crate) fn advance(&self, count: usize, wakes: &mut Wakes) -> bool {
         let mut log = self.log.lock();
-        let count = limit.min(log.entries.len());
-        let mut freed = 0;
-        for entry in log.entries.drain(..count) {
-            freed += entry.update.value.as_slice().len();
-            out.push(entry);
+        let mut made_room = false;
+        for _ in 0..count {
+            let Some(entry) = log.entries.pop_front() else {
+                break;
+            };
+            made_room |= log.forget(&entry);
         }
-        if count > 0 {
-            log.bytes -= freed;
-            log.full_since = None;
-            for outbox in log.parked.drain(..) {
-                wakes.add(&outbox);
-            }
+        if made_room {
+            log.make_way(wakes);
         }
         !log.entries.is_empty()
     }
 
-    /// Asks for `outbox` to be woken at the next room. False when there is room already.
+    /// Takes the entries of these items out, and lets every waiting writer try again.
+    pub(crate) fn remove_items(&self, items: &HashSet<u32>, wakes: &mut Wakes) {
+        let mut log = self.log.lock();
+        let (left, kept) = std::mem::take(&mut log.entries)
+            .into_iter()
+            .partition::<VecDeque<_>, _>(|entry| items.contains(&entry.item));
+        log.entries = kept;
+        for entry in &left {
+            log.forget(entry);
+        }
+        log.make_way(wakes);
+    }
+
+    /// Asks for `outbox` to be woken at the next room. False when there is room already, or will
+    /// never be any.
     pub(crate) fn park(&self, outbox: &Arc<Outbox>) -> bool {
         let mut log = self.log.lock();
         let full = log.full_since.is_some() && !log.ended;
@@ -131,9 +219,19 @@ impl Feed {
         full
     }
 
-    /// Entries of one item that wait.
+    /// Lets writers that wait for room try again: the variable has gone.
+    pub(crate) fn wake_parked(&self, wakes: &mut Wakes) {
+        self.log.lock().wake_parked(wakes);
+    }
+
+    /// Updates of one item that wait, its first reading included.
     pub(crate) fn waiting_of(&self, item: u32) -> u64 {
-        self.log.lock().entries.iter().filter(|entry| entry.item == item).count() as u64
+        let log = self.log.lock();
+        let waits = |entry: &&FeedEntry| match &entry.event {
+            Event::First(update) | Event::Next(update) => entry.item == item && update.sequence > 0,
+            Event::Gone => false,
+        };
+        log.entries.iter().filter(waits).count() as u64
     }
 
     /// Whether it ended with `overrun`; what was in it before is still to be taken.
@@ -145,10 +243,9 @@ impl Feed {
     pub(crate) fn close(&self, wakes: &mut Wakes) {
         let mut log = self.log.lock();
         log.ended = true;
-        log.entries.clear();
+        log.entries = VecDeque::new();
+        log.elements = 0;
         log.bytes = 0;
-        for outbox in log.parked.drain(..) {
-            wakes.add(&outbox);
-        }
+        log.wake_parked(wakes);
     }
 }

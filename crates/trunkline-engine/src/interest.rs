@@ -1,14 +1,15 @@
-//! What a variable knows of one subscription, and what a commit does for it.
+//! What a variable knows of its subscriptions, and what a commit does for each.
+
+use std::time::Duration;
 
 use trunkline_types::Tick;
 
-use crate::feed::{Feed, Reserve};
+use crate::feed::{Event, Feed, Reserve};
 use crate::outbox::{Outbox, Wakes};
 use crate::realtime::ReaderFifo;
-use crate::retained::FirstQueue;
-use crate::sync::Arc;
+use crate::retained::{FirstQueue, Ring, Rings};
+use crate::sync::{Arc, crossing};
 use crate::update::Update;
-use crate::variable::{Extra, Variable};
 
 /// One subscription of one variable, as its commits see it.
 #[derive(Debug)]
@@ -31,111 +32,278 @@ pub(crate) enum Kind {
     /// `sampled`: not even a mark; the consumer looks once per period.
     Sampled,
     /// `last:n`: the variable's ring keeps the updates.
-    Last,
+    Last(u32),
     /// `first:n`: its own queue.
     First(Box<FirstQueue>),
-    /// `all`: the consumer's feed; marks the feed's own item.
-    Feed {
-        /// Where the updates go.
-        feed: Arc<Feed>,
-        /// The index in the outbox that stands for the feed.
-        mark: u32,
-    },
+    /// `all`: the consumer's feed.
+    Feed(Box<Place>),
     /// A real-time reader's FIFO of its own (NV-03).
     Fifo(Arc<ReaderFifo>),
 }
 
+/// A variable's place in the feed of an `all` subscription.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) feed: Arc<Feed>,
+    /// The index in the outbox that stands for the feed.
+    pub(crate) mark: u32,
+    /// Room is reserved for the write that is going on.
+    reserved: bool,
+    /// Updates that came after the feed had ended.
+    pub(crate) missed: u64,
+}
+
+impl Place {
+    pub(crate) fn new(feed: Arc<Feed>, mark: u32) -> Self {
+        Self {
+            feed,
+            mark,
+            reserved: false,
+            missed: 0,
+        }
+    }
+}
+
+/// All subscriptions of one variable.
+#[derive(Debug, Default)]
+pub(crate) struct Interests {
+    list: Vec<Interest>,
+    /// How many of them are feeds.
+    feeds: u32,
+    /// How many of them want changes only.
+    filters: u32,
+    rings: Option<Box<Rings>>,
+}
+
+impl Interests {
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Interest> {
+        self.list.iter()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether anybody asks if an update differs from the one before.
+    pub(crate) fn wants_changes(&self) -> bool {
+        self.filters > 0
+    }
+
+    pub(crate) fn add(&mut self, interest: Interest) {
+        self.feeds += u32::from(matches!(interest.kind, Kind::Feed(_)));
+        self.filters += u32::from(interest.only_changes);
+        let is_last = matches!(interest.kind, Kind::Last(_));
+        let only_changes = interest.only_changes;
+        if self.list.len() < FEW {
+            // Most variables have one subscriber or two: the usual doubling would cost them more.
+            self.list.reserve_exact(1);
+        }
+        self.list.push(interest);
+        if is_last {
+            self.fit_ring(only_changes);
+        }
+    }
+
+    /// Takes one out, with the memory that nobody else needs.
+    pub(crate) fn remove(&mut self, outbox: &Arc<Outbox>, item: u32) -> Option<Interest> {
+        let place = self
+            .list
+            .iter()
+            .position(|interest| interest.is(outbox, item))?;
+        let interest = self.list.remove(place);
+        if self.list.is_empty() {
+            self.list = Vec::new();
+        }
+        self.feeds -= u32::from(matches!(interest.kind, Kind::Feed(_)));
+        self.filters -= u32::from(interest.only_changes);
+        if matches!(interest.kind, Kind::Last(_)) {
+            self.fit_ring(interest.only_changes);
+        }
+        Some(interest)
+    }
+
+    pub(crate) fn find(&self, outbox: &Arc<Outbox>, item: u32) -> Option<&Interest> {
+        self.list.iter().find(|interest| interest.is(outbox, item))
+    }
+
+    pub(crate) fn find_mut(&mut self, outbox: &Arc<Outbox>, item: u32) -> Option<&mut Interest> {
+        self.list
+            .iter_mut()
+            .find(|interest| interest.is(outbox, item))
+    }
+
+    /// The ring behind `last:n`.
+    pub(crate) fn ring(&self, only_changes: bool) -> Option<&Ring> {
+        self.rings.as_ref()?.of(only_changes)
+    }
+
+    /// Makes the ring as long as the longest buffer that uses it.
+    fn fit_ring(&mut self, only_changes: bool) {
+        let longest = self
+            .list
+            .iter()
+            .filter(|interest| interest.only_changes == only_changes);
+        let longest = longest.filter_map(|interest| match interest.kind {
+            Kind::Last(n) => Some(n as usize),
+            _ => None,
+        });
+        match longest.max() {
+            Some(n) => {
+                let rings = self.rings.get_or_insert_default();
+                rings
+                    .of_mut(only_changes)
+                    .get_or_insert_with(Ring::new)
+                    .resize(n);
+            }
+            None => {
+                if let Some(rings) = &mut self.rings {
+                    *rings.of_mut(only_changes) = None;
+                    if rings.all.is_none() && rings.changes.is_none() {
+                        self.rings = None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Step 3, last part: room for one update of `bytes` in every `all` feed, or none taken at all.
+    /// Returns until when a feed may be waited for if one is full.
+    ///
+    /// A subscription that ends here, because nobody may wait for it, is marked so that its
+    /// consumer hears of it at once.
+    pub(crate) fn reserve_room(
+        &mut self,
+        changed: bool,
+        bytes: usize,
+        now: Tick,
+        stall: Duration,
+        wakes: &mut Wakes,
+    ) -> Result<(), Tick> {
+        if self.feeds == 0 {
+            return Ok(());
+        }
+        // The full ones first: a write that one of them refuses takes no room from others, not even
+        // for a moment, in which their writers would find them full.
+        let mut blocked = self.reserve_where(changed, bytes, now, stall, wakes, self.feeds > 1);
+        if blocked.is_none() && self.feeds > 1 {
+            blocked = self.reserve_where(changed, bytes, now, stall, wakes, false);
+        }
+        let Some(until) = blocked else { return Ok(()) };
+        for interest in &mut self.list {
+            if let Kind::Feed(place) = &mut interest.kind
+                && std::mem::take(&mut place.reserved)
+            {
+                place.feed.release(bytes, wakes);
+            }
+        }
+        Err(until)
+    }
+
+    fn reserve_where(
+        &mut self,
+        changed: bool,
+        bytes: usize,
+        now: Tick,
+        stall: Duration,
+        wakes: &mut Wakes,
+        full_only: bool,
+    ) -> Option<Tick> {
+        for interest in &mut self.list {
+            let Kind::Feed(place) = &mut interest.kind else {
+                continue;
+            };
+            if (interest.only_changes && !changed)
+                || place.reserved
+                || (full_only && place.feed.has_room(bytes))
+            {
+                continue;
+            }
+            match place.feed.reserve(bytes, now, stall, wakes) {
+                Reserve::Reserved => place.reserved = true,
+                Reserve::Ended => interest.outbox.mark(place.mark, wakes),
+                Reserve::WouldBlock { until } => return Some(until),
+            }
+        }
+        None
+    }
+
+    /// Step 4, last part: hands a numbered update to every subscription.
+    pub(crate) fn announce(&mut self, update: &Update, changed: bool, wakes: &mut Wakes) {
+        if let Some(rings) = &mut self.rings {
+            if let Some(ring) = &mut rings.all {
+                ring.push(update.clone());
+            }
+            if changed && let Some(ring) = &mut rings.changes {
+                ring.push(update.clone());
+            }
+        }
+        for interest in &mut self.list {
+            if interest.only_changes && !changed {
+                interest.filtered += 1;
+                continue;
+            }
+            let marked = match &mut interest.kind {
+                Kind::Mark | Kind::Last(_) => Some(interest.item),
+                Kind::Sampled => None,
+                Kind::First(queue) => queue.push(update).then_some(interest.item),
+                Kind::Feed(place) => {
+                    if std::mem::take(&mut place.reserved) {
+                        place.feed.commit(interest.item, update);
+                        Some(place.mark)
+                    } else {
+                        place.missed += 1;
+                        None
+                    }
+                }
+                Kind::Fifo(fifo) => {
+                    fifo.deliver(update);
+                    None
+                }
+            };
+            if let Some(mark) = marked {
+                interest.outbox.mark(mark, wakes);
+            }
+        }
+    }
+
+    /// Tells every subscription that the variable was undeployed, behind its last update.
+    pub(crate) fn announce_gone(&self, wakes: &mut Wakes) {
+        for interest in &self.list {
+            match &interest.kind {
+                Kind::Feed(place) => {
+                    place.feed.push_unbounded(interest.item, Event::Gone);
+                    place.feed.wake_parked(wakes);
+                    interest.outbox.mark(place.mark, wakes);
+                }
+                // Its reader polls, and finds nothing new any more.
+                Kind::Fifo(_) => {}
+                Kind::Mark | Kind::Sampled | Kind::Last(_) | Kind::First(_) => {
+                    interest.outbox.mark(interest.item, wakes);
+                }
+            }
+        }
+    }
+}
+
 impl Interest {
-    pub(crate) fn is(&self, outbox: &Arc<Outbox>, item: u32) -> bool {
+    pub(crate) fn is_of(&self, outbox: &Arc<Outbox>) -> bool {
+        Arc::ptr_eq(&self.outbox, outbox)
+    }
+
+    fn is(&self, outbox: &Arc<Outbox>, item: u32) -> bool {
         self.item == item && Arc::ptr_eq(&self.outbox, outbox)
     }
 }
 
-/// Step 3, last part: room for one update of `bytes` in every `all` feed, or none taken at all.
-///
-/// A subscription that ends here, because nobody may wait for it, is marked so that its consumer hears
-/// of it at once.
-pub(crate) fn reserve_room(
-    extra: &Extra,
-    variable: &Variable,
-    changed: bool,
-    bytes: usize,
-    now: Tick,
-    wakes: &mut Wakes,
-) -> Result<Reservation, Tick> {
-    let stall = variable.properties().stall;
-    let mut reservation = Reservation { taken: Vec::new() };
-    for (index, interest) in extra.interests.iter().enumerate() {
-        let Kind::Feed { feed, mark } = &interest.kind else { continue };
-        if interest.only_changes && !changed {
-            continue;
-        }
-        match feed.reserve(bytes, now, stall) {
-            Reserve::Reserved => reservation.taken.push(index),
-            Reserve::Ended => {
-                if interest.outbox.marks.mark(*mark) {
-                    wakes.add(&interest.outbox);
-                }
-            }
-            Reserve::WouldBlock { until } => {
-                for index in reservation.taken {
-                    if let Some(Interest { kind: Kind::Feed { feed, .. }, .. }) =
-                        extra.interests.get(index)
-                    {
-                        feed.release(bytes);
-                    }
-                }
-                return Err(until);
-            }
+impl Outbox {
+    /// Marks an item, and notes that the consumer is to be woken if nothing waited before.
+    fn mark(self: &Arc<Self>, index: u32, wakes: &mut Wakes) {
+        crossing();
+        if self.marks.mark(index) {
+            wakes.add(self);
         }
     }
-    Ok(reservation)
 }
 
-/// The feeds in which a write has room, by index of their interest.
-#[derive(Debug, Default)]
-pub(crate) struct Reservation {
-    taken: Vec<usize>,
-}
-
-/// Step 4, last part: hands a numbered update to every subscription.
-pub(crate) fn announce(
-    extra: &mut Extra,
-    update: &Update,
-    changed: bool,
-    reservation: &Reservation,
-    wakes: &mut Wakes,
-) {
-    if let Some(ring) = &mut extra.ring_all {
-        ring.push(update.clone());
-    }
-    if changed && let Some(ring) = &mut extra.ring_changes {
-        ring.push(update.clone());
-    }
-    let mut reserved = reservation.taken.iter().peekable();
-    for (index, interest) in extra.interests.iter_mut().enumerate() {
-        let has_room = reserved.next_if_eq(&&index).is_some();
-        if interest.only_changes && !changed {
-            interest.filtered += 1;
-            continue;
-        }
-        let marked = match &mut interest.kind {
-            Kind::Mark | Kind::Last => Some(interest.item),
-            Kind::Sampled => None,
-            Kind::First(queue) => queue.push(update).then_some(interest.item),
-            Kind::Feed { feed, mark } => has_room.then(|| {
-                feed.commit(interest.item, update);
-                *mark
-            }),
-            Kind::Fifo(fifo) => {
-                fifo.deliver(update);
-                None
-            }
-        };
-        if let Some(item) = marked
-            && interest.outbox.marks.mark(item)
-        {
-            wakes.add(&interest.outbox);
-        }
-    }
-}
+/// Interests up to which a variable's list grows one by one.
+const FEW: usize = 4;

@@ -10,8 +10,8 @@ use crate::sync::{Arc, Mutex};
 
 /// Told once when something begins to wait, on the writer's thread and outside every lock.
 ///
-/// An implementation schedules and returns: it sets a flag, writes an eventfd, wakes a task. It never
-/// blocks and never runs user code.
+/// An implementation schedules and returns: it sets a flag, writes an eventfd, wakes a task. It
+/// never blocks and never runs user code.
 pub trait Wake: Send + Sync {
     /// Something waits in the outbox that did not before.
     fn wake(&self);
@@ -27,13 +27,19 @@ pub(crate) struct Outbox {
 
 impl fmt::Debug for Outbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outbox").field("empty", &self.marks.is_empty()).finish_non_exhaustive()
+        f.debug_struct("Outbox")
+            .field("empty", &self.marks.is_empty())
+            .finish_non_exhaustive()
     }
 }
 
 impl Outbox {
     pub(crate) fn new(wake: Box<dyn Wake>) -> Self {
-        Self { marks: MarkSet::new(), completions: Mutex::new(VecDeque::new()), wake }
+        Self {
+            marks: MarkSet::new(),
+            completions: Mutex::new(VecDeque::new()),
+            wake,
+        }
     }
 
     /// Notes the outcome of write `id`; the caller wakes the outbox once no lock is held.
@@ -52,7 +58,8 @@ impl Outbox {
 
 /// The outboxes that became non-empty while locks were held: step 5 of the write path.
 ///
-/// Woken when dropped or by [`Wakes::flush`], each once. Pass the same list to all writes of a batch.
+/// Woken when dropped or by [`Wakes::flush`], each once. Pass the same list to all writes of a
+/// batch.
 #[derive(Debug, Default)]
 pub struct Wakes {
     outboxes: Vec<Arc<Outbox>>,

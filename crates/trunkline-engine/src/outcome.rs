@@ -42,7 +42,8 @@ pub enum Attempt {
         /// When the subscription ends with `overrun` and the write goes on.
         until: Tick,
     },
-    /// The variable's provider was asked; the outcome comes through the consumer under the write's id.
+    /// The variable's provider was asked; the outcome comes through the consumer under the write's
+    /// id.
     Pending,
 }
 
@@ -65,6 +66,16 @@ pub enum Refusal {
     /// The bytes are not a value of the type.
     #[error("the value cannot be read: {0}; the writing program is at fault")]
     InvalidValue(DecodeError),
+    /// Another length than the real-time FIFO's elements have.
+    #[error(
+        "the value has {given} elements, the variable's FIFO takes {expected}; write {expected}"
+    )]
+    Length {
+        /// Elements that every value has to have.
+        expected: u64,
+        /// Elements it has.
+        given: u64,
+    },
     /// Outside the engineering range, and the variable does not coerce.
     #[error("the value is outside the range {low} to {high}; write a value within it")]
     OutOfRange {
@@ -133,6 +144,16 @@ pub enum UnknownCause {
         /// Name of the I/O server.
         provider: Arc<str>,
     },
+    /// The provider says it is done, but what it says the device holds cannot be shown.
+    #[error(
+        "{provider} took the value, but what it then read back is no value of the variable: {why}"
+    )]
+    ReadBack {
+        /// Name of the I/O server.
+        provider: Arc<str>,
+        /// The rule that the value read back breaks.
+        why: String,
+    },
 }
 
 /// Why a variable could not be opened, read or subscribed.
@@ -144,7 +165,7 @@ pub enum AccessError {
     UnknownName {
         /// What was asked for.
         name: String,
-        /// The nearest name there is.
+        /// The nearest name there is, when somebody has looked for it with `Engine::suggest`.
         suggestion: Option<String>,
     },
     /// The name breaks the rules of names.

@@ -1,14 +1,13 @@
 //! Names to handles, and handles to variables.
 //!
-//! Slots live in chunks that are allocated once and never move, so a handle is followed without a lock.
-//! The name index is behind a lock that only opening, deploying and browsing take.
+//! Slots live in chunks that are allocated once and never move, so a handle is followed without a
+//! lock. The name index is behind a lock that only opening, deploying and browsing take.
 
-use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
 
-use crate::sync::{Arc, OnceLock, RwLock};
+use crate::sync::{Arc, HashSeed, OnceLock, RwLock};
 use crate::variable::Variable;
 
 const CHUNK: usize = 4096;
@@ -21,7 +20,7 @@ type Chunk = Box<[OnceLock<Arc<Variable>>]>;
 pub(crate) struct Registry {
     chunks: Box<[OnceLock<Chunk>]>,
     names: RwLock<Names>,
-    hash: RandomState,
+    hash: HashSeed,
 }
 
 #[derive(Default)]
@@ -35,20 +34,29 @@ impl Registry {
     pub(crate) fn new() -> Self {
         Self {
             chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
-            names: RwLock::new(Names { index: HashTable::new(), next: 1 }),
-            hash: RandomState::new(),
+            names: RwLock::new(Names {
+                index: HashTable::new(),
+                next: 1,
+            }),
+            hash: HashSeed::default(),
         }
     }
 
     pub(crate) fn get(&self, handle: u32) -> Option<&Arc<Variable>> {
         let handle = handle as usize;
-        self.chunks.get(handle / CHUNK)?.get()?.get(handle % CHUNK)?.get()
+        self.chunks
+            .get(handle / CHUNK)?
+            .get()?
+            .get(handle % CHUNK)?
+            .get()
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<&Arc<Variable>> {
         let hash = self.hash.hash_one(name);
         let names = self.names.read();
-        let slot = *names.index.find(hash, |slot| self.name_of(*slot) == Some(name))?;
+        let slot = *names
+            .index
+            .find(hash, |slot| self.name_of(*slot) == Some(name))?;
         self.get(slot)
     }
 
@@ -62,7 +70,8 @@ impl Registry {
         VARIABLES_MAX.saturating_sub(self.end() as usize)
     }
 
-    /// Adds a variable made for the next slot. The caller has checked the name and the room.
+    /// Adds a variable made for the next slot. The caller has checked the name and the room; `make`
+    /// does not look for names.
     pub(crate) fn insert(&self, make: impl FnOnce(u32) -> Variable) -> Option<Arc<Variable>> {
         let mut names = self.names.write();
         let slot = names.next;
@@ -72,10 +81,14 @@ impl Registry {
             .get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
         let variable = Arc::new(make(slot));
         let hash = self.hash.hash_one(variable.name());
-        chunk.get(slot as usize % CHUNK)?.set(Arc::clone(&variable)).ok()?;
+        chunk
+            .get(slot as usize % CHUNK)?
+            .set(Arc::clone(&variable))
+            .ok()?;
         names.next += 1;
         names.index.insert_unique(hash, slot, |slot| {
-            self.name_of(*slot).map_or(0, |name| self.hash.hash_one(name))
+            self.name_of(*slot)
+                .map_or(0, |name| self.hash.hash_one(name))
         });
         Some(variable)
     }
@@ -84,8 +97,10 @@ impl Registry {
     pub(crate) fn remove(&self, name: &str) -> Option<Arc<Variable>> {
         let hash = self.hash.hash_one(name);
         let mut names = self.names.write();
-        let entry =
-            names.index.find_entry(hash, |slot| self.name_of(*slot) == Some(name)).ok()?;
+        let entry = names
+            .index
+            .find_entry(hash, |slot| self.name_of(*slot) == Some(name))
+            .ok()?;
         let (slot, _) = entry.remove();
         self.get(slot).cloned()
     }

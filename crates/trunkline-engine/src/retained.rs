@@ -4,42 +4,98 @@ use std::collections::VecDeque;
 
 use crate::update::Update;
 
-/// The newest updates of one variable, shared by all its `last:n` subscribers: each has a cursor, and
-/// what the ring has moved past is what that subscriber's buffer dropped.
+/// Bytes of values too long to be kept in place that one buffer holds at most, whatever its number
+/// of elements: 64 MiB. A buffer that reaches it drops as if it were full, and counts it.
+pub const BUFFER_BYTES_MAX: usize = 64 << 20;
+
+/// The rings of one variable: of all its updates, and of those that differ from the one before.
+#[derive(Debug, Default)]
+pub(crate) struct Rings {
+    pub(crate) all: Option<Ring>,
+    pub(crate) changes: Option<Ring>,
+}
+
+impl Rings {
+    pub(crate) fn of(&self, only_changes: bool) -> Option<&Ring> {
+        if only_changes {
+            self.changes.as_ref()
+        } else {
+            self.all.as_ref()
+        }
+    }
+
+    pub(crate) fn of_mut(&mut self, only_changes: bool) -> &mut Option<Ring> {
+        if only_changes {
+            &mut self.changes
+        } else {
+            &mut self.all
+        }
+    }
+}
+
+/// The newest updates of one variable, shared by all its `last:n` subscribers: each has a cursor,
+/// and what the ring has moved past is what that subscriber's buffer dropped.
 #[derive(Debug)]
 pub(crate) struct Ring {
+    /// The longest buffer of its subscribers.
     capacity: usize,
     /// Pushes before the first kept one; a cursor is a push number.
     start: u64,
     updates: VecDeque<Update>,
+    /// Bytes of the counted buffers in it.
+    bytes: usize,
 }
 
 /// What a cursor finds in a ring.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct RingRead {
     /// Updates dropped between the cursor and the first one kept for it.
     pub(crate) dropped: u64,
-    /// The cursor after reading.
-    pub(crate) cursor: u64,
-    /// More is kept for this cursor.
-    pub(crate) more: bool,
+    /// Push number of the first one kept for it.
+    pub(crate) first: u64,
+    /// How many are kept from there on.
+    pub(crate) kept: u64,
 }
 
 impl Ring {
-    pub(crate) fn new(capacity: usize) -> Self {
-        Self { capacity, start: 0, updates: VecDeque::new() }
+    pub(crate) fn new() -> Self {
+        Self {
+            capacity: 0,
+            start: 0,
+            updates: VecDeque::new(),
+            bytes: 0,
+        }
     }
 
-    /// Makes room for a subscriber with a longer buffer.
-    pub(crate) fn grow(&mut self, capacity: usize) {
-        self.capacity = self.capacity.max(capacity);
+    /// Makes room for the longest of its subscribers' buffers, or gives memory back.
+    pub(crate) fn resize(&mut self, capacity: usize) {
+        self.capacity = capacity;
+        while self.updates.len() > capacity {
+            self.drop_oldest();
+        }
+        if self.updates.capacity() > capacity.saturating_mul(2).max(8) {
+            self.updates.shrink_to(capacity);
+        }
     }
 
     pub(crate) fn push(&mut self, update: Update) {
-        if self.updates.len() >= self.capacity {
-            self.updates.pop_front();
-            self.start += 1;
+        let bytes = update.value.shared_bytes();
+        let is_full = |ring: &Self| {
+            let too_long = ring.bytes.saturating_add(bytes) > BUFFER_BYTES_MAX;
+            ring.updates.len() >= ring.capacity || (too_long && !ring.updates.is_empty())
+        };
+        while is_full(self) && !self.updates.is_empty() {
+            self.drop_oldest();
         }
+        self.bytes += bytes;
         self.updates.push_back(update);
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some(update) = self.updates.pop_front() {
+            self.start += 1;
+            self.bytes -= update.value.shared_bytes();
+        }
     }
 
     /// Number of pushes so far.
@@ -47,13 +103,18 @@ impl Ring {
         self.start + self.updates.len() as u64
     }
 
-    /// How many wait for a cursor whose subscriber keeps `n`, and how many it has lost so far.
-    pub(crate) fn pending(&self, cursor: u64, n: u32) -> (u64, u64) {
-        let from = self.first_kept(cursor, n);
-        (self.end() - from, from - cursor)
+    /// What waits behind `cursor` for a subscriber that keeps `n`.
+    pub(crate) fn pending(&self, cursor: u64, n: u32) -> RingRead {
+        let oldest = self.start.max(self.end().saturating_sub(u64::from(n)));
+        let first = cursor.max(oldest);
+        RingRead {
+            dropped: first - cursor,
+            first,
+            kept: self.end().saturating_sub(first),
+        }
     }
 
-    /// Appends up to `limit` updates from `cursor` on to `out`, for a subscriber that keeps `n`.
+    /// Like [`Ring::pending`], and appends up to `limit` of the updates to `out`.
     pub(crate) fn read(
         &self,
         cursor: u64,
@@ -61,16 +122,11 @@ impl Ring {
         limit: usize,
         out: &mut Vec<Update>,
     ) -> RingRead {
-        let from = self.first_kept(cursor, n);
-        let offset = (from - self.start) as usize;
-        let before = out.len();
+        let pending = self.pending(cursor, n);
+        // Not before `start` by its definition, and within memory like everything kept.
+        let offset = usize::try_from(pending.first - self.start).unwrap_or(usize::MAX);
         out.extend(self.updates.iter().skip(offset).take(limit).cloned());
-        let next = from + (out.len() - before) as u64;
-        RingRead { dropped: from - cursor, cursor: next, more: next < self.end() }
-    }
-
-    fn first_kept(&self, cursor: u64, n: u32) -> u64 {
-        cursor.max(self.start).max(self.end().saturating_sub(u64::from(n)))
+        pending
     }
 }
 
@@ -82,18 +138,28 @@ pub(crate) struct FirstQueue {
     updates: VecDeque<(u64, Update)>,
     /// Dropped after the newest one kept.
     dropped: u64,
+    /// Bytes of the counted buffers in it.
+    bytes: usize,
 }
 
 impl FirstQueue {
     pub(crate) fn new(capacity: u32) -> Self {
-        Self { capacity: capacity as usize, updates: VecDeque::new(), dropped: 0 }
+        Self {
+            capacity: capacity as usize,
+            updates: VecDeque::new(),
+            dropped: 0,
+            bytes: 0,
+        }
     }
 
     /// Keeps `update`, or counts it as dropped; says which.
     pub(crate) fn push(&mut self, update: &Update) -> bool {
-        let room = self.updates.len() < self.capacity;
+        let bytes = self.bytes.saturating_add(update.value.shared_bytes());
+        let room = self.updates.len() < self.capacity
+            && (bytes <= BUFFER_BYTES_MAX || self.updates.is_empty());
         if room {
             let dropped = std::mem::take(&mut self.dropped);
+            self.bytes = bytes;
             self.updates.push_back((dropped, update.clone()));
         } else {
             self.dropped += 1;
@@ -103,7 +169,9 @@ impl FirstQueue {
 
     /// The oldest update, and how many were dropped before it.
     pub(crate) fn pop(&mut self) -> Option<(u64, Update)> {
-        self.updates.pop_front()
+        let (dropped, update) = self.updates.pop_front()?;
+        self.bytes -= update.value.shared_bytes();
+        Some((dropped, update))
     }
 
     pub(crate) fn len(&self) -> usize {

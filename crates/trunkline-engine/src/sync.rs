@@ -1,10 +1,13 @@
-//! The one place this crate takes locks and atomics from: parking_lot and std, or shuttle under
-//! `--cfg shuttle`, where every lock operation is a scheduling point.
+//! The one place this crate takes locks, atomics and hash seeds from: parking_lot and std, or
+//! shuttle under `--cfg shuttle`, where every lock operation is a scheduling point and nothing is
+//! random.
 
-pub(crate) use std::sync::{Arc, OnceLock};
+pub(crate) use std::sync::{Arc, OnceLock, Weak};
 
 #[cfg(not(shuttle))]
 pub(crate) use parking_lot::{Mutex, MutexGuard, RwLock};
+#[cfg(not(shuttle))]
+pub(crate) use std::collections::hash_map::RandomState as HashSeed;
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,6 +15,16 @@ pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) use instrumented::{Mutex, MutexGuard, RwLock};
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::atomic::{AtomicU32, Ordering};
+#[cfg(shuttle)]
+pub(crate) type HashSeed = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
+
+/// A place where threads may overtake each other without a lock changing hands: nothing, except for
+/// shuttle, which may switch threads here. The atomics behind marks and cells are not shuttle's.
+#[inline(always)]
+pub(crate) fn crossing() {
+    #[cfg(shuttle)]
+    shuttle::thread::yield_now();
+}
 
 #[cfg(shuttle)]
 mod instrumented {
@@ -28,7 +41,9 @@ mod instrumented {
         }
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+            self.0
+                .lock()
+                .unwrap_or_else(|poisoned| poisoned.into_inner())
         }
     }
 
@@ -41,11 +56,15 @@ mod instrumented {
         }
 
         pub(crate) fn read(&self) -> shuttle::sync::RwLockReadGuard<'_, T> {
-            self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+            self.0
+                .read()
+                .unwrap_or_else(|poisoned| poisoned.into_inner())
         }
 
         pub(crate) fn write(&self) -> shuttle::sync::RwLockWriteGuard<'_, T> {
-            self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner())
+            self.0
+                .write()
+                .unwrap_or_else(|poisoned| poisoned.into_inner())
         }
     }
 }

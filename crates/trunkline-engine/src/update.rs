@@ -19,7 +19,10 @@ enum Form {
 
 impl Encoded {
     /// No value: nothing was written yet.
-    pub const EMPTY: Encoded = Encoded(Form::Inline { len: 0, bytes: [0; INLINE_BYTES] });
+    pub const EMPTY: Encoded = Encoded(Form::Inline {
+        len: 0,
+        bytes: [0; INLINE_BYTES],
+    });
 
     /// A copy of `bytes`, which are a value's wire form.
     pub fn from_bytes(bytes: &[u8]) -> Self {
@@ -27,7 +30,10 @@ impl Encoded {
         match inline.get_mut(..bytes.len()) {
             Some(place) => {
                 place.copy_from_slice(bytes);
-                Self(Form::Inline { len: bytes.len() as u8, bytes: inline })
+                Self(Form::Inline {
+                    len: bytes.len() as u8,
+                    bytes: inline,
+                })
             }
             None => Self(Form::Shared(Arc::from(bytes))),
         }
@@ -52,7 +58,7 @@ impl Encoded {
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
         match &self.0 {
-            Form::Inline { len, bytes } => &bytes[..usize::from(*len).min(INLINE_BYTES)],
+            Form::Inline { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or(bytes),
             Form::Shared(bytes) => bytes,
         }
     }
@@ -65,16 +71,20 @@ impl Encoded {
         }
     }
 
+    /// Bytes that it holds beside itself.
+    pub(crate) fn shared_bytes(&self) -> usize {
+        self.shared().map_or(0, |bytes| bytes.len())
+    }
+
     pub(crate) fn from_shared(bytes: Arc<[u8]>) -> Self {
         Self(Form::Shared(bytes))
     }
 
-    /// The value; the type's default when the bytes are not one of `data_type`, which the write path
-    /// excludes by checking every value before it commits it.
+    /// The value; the type's default when the bytes are not one of `data_type`, which the write
+    /// path excludes by checking every value before it commits it.
     pub fn decode(&self, data_type: &DataType) -> Value {
         let mut reader = wire::Reader::new(self.as_slice());
-        wire::decode_value(data_type, &mut reader)
-            .unwrap_or_else(|_| Value::default_of(data_type))
+        wire::decode_value(data_type, &mut reader).unwrap_or_else(|_| Value::default_of(data_type))
     }
 }
 

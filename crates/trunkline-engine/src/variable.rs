@@ -7,10 +7,9 @@ use trunkline_types::{Access, DataType, Properties, Quality, Reason, Sample, Sco
 
 use crate::caller::Caller;
 use crate::cell::{Cell, CellRead};
-use crate::interest::Interest;
+use crate::interest::Interests;
 use crate::outcome::AccessError;
 use crate::realtime::RealTime;
-use crate::retained::Ring;
 use crate::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering};
 use crate::update::{Encoded, Update};
 
@@ -40,10 +39,14 @@ pub(crate) struct State {
 /// The part of the state that most variables do not need.
 #[derive(Debug, Default)]
 pub(crate) struct Extra {
-    pub(crate) interests: Vec<Interest>,
-    /// The newest updates for `last:n` subscribers: all of them, and the changes only.
-    pub(crate) ring_all: Option<Ring>,
-    pub(crate) ring_changes: Option<Ring>,
+    pub(crate) interests: Interests,
+    /// Allocated with the first write that was not applied.
+    unapplied: Option<Box<Unapplied>>,
+}
+
+/// Writes that ended in another way than by being applied.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unapplied {
     pub(crate) unchanged: u64,
     pub(crate) superseded: u64,
     pub(crate) refused: u64,
@@ -53,8 +56,24 @@ pub(crate) struct Extra {
 }
 
 impl State {
-    pub(crate) fn extra(&mut self) -> &mut Extra {
-        self.extra.get_or_insert_default()
+    pub(crate) fn interests(&self) -> Option<&Interests> {
+        self.extra.as_ref().map(|extra| &extra.interests)
+    }
+
+    pub(crate) fn interests_mut(&mut self) -> Option<&mut Interests> {
+        self.extra.as_mut().map(|extra| &mut extra.interests)
+    }
+
+    /// The subscriptions; the place for them is made if there is none yet.
+    pub(crate) fn make_interests(&mut self) -> &mut Interests {
+        &mut self.extra.get_or_insert_default().interests
+    }
+
+    /// Enters `count` writes that ended without being applied, in the counter that `which` names.
+    pub(crate) fn count(&mut self, count: u64, which: impl FnOnce(&mut Unapplied) -> &mut u64) {
+        self.offered += count;
+        let extra = self.extra.get_or_insert_default();
+        *which(extra.unapplied.get_or_insert_default()) += count;
     }
 }
 
@@ -130,13 +149,14 @@ impl Variable {
     /// Whether `caller` may read it.
     ///
     /// # Errors
-    /// [`AccessError::NotReadable`] by its access type, [`AccessError::Denied`] by the caller's rights.
+    /// [`AccessError::Denied`] by the caller's rights or because it is hidden from the caller,
+    /// [`AccessError::NotReadable`] by its access type.
     pub fn check_readable(&self, caller: &Caller) -> Result<(), AccessError> {
+        if !caller.rights.read || !self.is_visible_to(caller) {
+            return Err(AccessError::Denied);
+        }
         if self.properties.access == Access::WriteOnly {
             return Err(AccessError::NotReadable);
-        }
-        if !caller.rights.read {
-            return Err(AccessError::Denied);
         }
         Ok(())
     }
@@ -149,35 +169,45 @@ impl Variable {
     /// What became of every write so far.
     pub fn ledger(&self) -> UpstreamLedger {
         let state = self.lock();
-        let mut ledger = UpstreamLedger {
+        let unapplied = state
+            .extra
+            .as_ref()
+            .and_then(|extra| extra.unapplied.as_deref());
+        let unapplied = unapplied.cloned().unwrap_or_default();
+        UpstreamLedger {
             offered: state.offered,
             written: self.sequence(),
-            ..UpstreamLedger::default()
-        };
-        if let Some(extra) = &state.extra {
-            ledger.unchanged = extra.unchanged;
-            ledger.superseded = extra.superseded;
-            ledger.refused = extra.refused;
-            ledger.unknown = extra.unknown;
-            ledger.fifo_overflow = extra.fifo_overflow;
-            ledger.upstream_lost = extra.upstream_lost;
+            unchanged: unapplied.unchanged,
+            superseded: unapplied.superseded,
+            refused: unapplied.refused,
+            unknown: unapplied.unknown,
+            fifo_overflow: unapplied.fifo_overflow,
+            upstream_lost: unapplied.upstream_lost,
         }
-        ledger
+    }
+
+    /// Enters writes that were lost before they reached the engine: in a mirrored source, or by an
+    /// I/O server that had to wait for too long.
+    pub fn count_upstream_lost(&self, count: u64) {
+        self.lock()
+            .count(count, |unapplied| &mut unapplied.upstream_lost);
     }
 
     /// Number of subscriptions.
     pub fn subscribers(&self) -> usize {
-        self.lock().extra.as_ref().map_or(0, |extra| extra.interests.len())
+        self.lock().interests().map_or(0, Interests::len)
     }
 
     /// Whether it was undeployed.
     pub fn is_gone(&self) -> bool {
-        // Acquire: pairs with the release in `set_gone`, so that what was published before it is seen.
+        // Acquire: pairs with the release in `set_gone`, so that what was published before it is
+        // seen.
         self.flags.load(Ordering::Acquire) & GONE != 0
     }
 
-    /// Marks it as undeployed. The caller holds the lock, so no write is between its check and commit.
-    pub(crate) fn set_gone(&self, _state: &mut State) {
+    /// Marks it as undeployed. The caller holds the lock, so no write is between its check and
+    /// commit.
+    pub(crate) fn set_gone(&self, _state: &State) {
         self.flags.fetch_or(GONE, Ordering::Release);
     }
 
@@ -210,15 +240,18 @@ impl Variable {
     }
 
     pub(crate) fn provider_index(&self) -> Option<usize> {
-        // Relaxed: a number that stands alone; what it names is found under the providers' own lock.
+        // Relaxed: a number that stands alone; what it names is found under the providers' own
+        // lock.
         ((self.flags.load(Ordering::Relaxed) & !GONE) as usize).checked_sub(1)
     }
 
     pub(crate) fn set_provider(&self, index: Option<usize>) {
         let stored = index.map_or(0, |index| index as u32 + 1);
-        let _previous = self.flags.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |flags| {
-            Some(flags & GONE | stored & !GONE)
-        });
+        let _previous = self
+            .flags
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |flags| {
+                Some(flags & GONE | stored & !GONE)
+            });
     }
 }
 

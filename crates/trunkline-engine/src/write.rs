@@ -1,20 +1,21 @@
 //! The write path: check, lock, decide, commit, and what is done after the lock is gone.
 //!
-//! It runs on the writer's thread. No engine thread, no global lock, nothing that blocks: a write that
-//! would have to wait says so before it has a number. Lock order: variable, then feed.
+//! It runs on the writer's thread. No engine thread, no global lock, nothing that blocks: a write
+//! that would have to wait says so before it has a number. Lock order: variable, then feed.
 
-use trunkline_types::{Clock, ClockSync, Level, Quality, Tick, Timestamp, Value};
+use std::time::Duration;
 
-use crate::accept::{Accepted, accept, stamp, within_deadband};
+use trunkline_types::{Clock, ClockSync, Level, Quality, Reason, Tick, Timestamp, Value};
+
+use crate::accept::{Accepted, accept, within_deadband};
 use crate::caller::Caller;
 use crate::engine::Engine;
-use crate::interest::{Reservation, announce, reserve_room};
 use crate::outbox::{Outbox, Wakes};
 use crate::outcome::{Attempt, Refusal, UnknownCause, WriteOutcome};
 use crate::provider::SendFailure;
 use crate::sync::Arc;
-use crate::update::Update;
-use crate::variable::{State, Variable};
+use crate::update::{Encoded, Update};
+use crate::variable::Variable;
 
 /// One value to be written.
 #[derive(Clone, Debug)]
@@ -61,24 +62,29 @@ pub struct Completion {
 impl<'a> Write<'a> {
     /// A client's write of `value`, stamped on arrival.
     pub fn value(value: &'a Value) -> Self {
+        Self::of(WriteValue::Value(value))
+    }
+
+    /// A client's write of a value in wire form, stamped on arrival.
+    pub fn wire(bytes: &'a [u8]) -> Self {
+        Self::of(WriteValue::Wire(bytes))
+    }
+
+    fn of(value: WriteValue<'a>) -> Self {
         Self {
-            value: WriteValue::Value(value),
+            value,
             source_timestamp: None,
             quality: None,
             origin: Origin::Client,
             completion: None,
         }
     }
-
-    /// A client's write of a value in wire form, stamped on arrival.
-    pub fn wire(bytes: &'a [u8]) -> Self {
-        Self { value: WriteValue::Wire(bytes), ..Self::value(&Value::Bool(false)) }
-    }
 }
 
 impl Engine {
-    /// Writes one value, or says at once why not. Never waits, and calls nobody's code while it holds a
-    /// lock. `wakes` collects the consumers to be woken; they are when it is flushed or dropped.
+    /// Writes one value, or says at once why not. Never waits, and calls nobody's code while it
+    /// holds a lock. `wakes` collects the consumers to be woken; they are when it is flushed or
+    /// dropped.
     pub fn try_write(
         &self,
         caller: &Caller,
@@ -88,44 +94,50 @@ impl Engine {
         write: &Write<'_>,
         wakes: &mut Wakes,
     ) -> Attempt {
-        if let Err(refusal) = self.check(caller, variable, write) {
-            return refused(variable, refusal);
-        }
-        let (source_timestamp, quality) = stamp(write, wall);
-        let accepted = match accept(variable.properties(), write, quality) {
-            Ok(accepted) => accepted,
-            Err(refusal) => return refused(variable, refusal),
+        let put = Put {
+            caller,
+            now,
+            wall,
+            stall: variable.properties().stall,
         };
+        self.put(put, variable, write, wakes)
+            .unwrap_or_else(|refusal| {
+                let outcome = count_refused(variable, refusal);
+                if write.origin == Origin::SourceRaw
+                    && matches!(outcome, WriteOutcome::Refused(Refusal::Scaling(_)))
+                {
+                    // What the source says now is not what the variable shows: it must not look
+                    // good.
+                    requalify(variable, Quality::bad(Reason::OutOfRange), now, wall, wakes);
+                }
+                Attempt::Done(outcome)
+            })
+    }
+
+    /// [`Engine::try_write`] without counting refusals.
+    pub(crate) fn put(
+        &self,
+        put: Put<'_>,
+        variable: &Variable,
+        write: &Write<'_>,
+        wakes: &mut Wakes,
+    ) -> Result<Attempt, Refusal> {
+        check(put.caller, variable, write)?;
+        let accepted = accept(variable.properties(), write, put.wall)?;
+        if let Some(realtime) = &variable.realtime {
+            realtime.check_length(accepted.value.as_slice())?;
+        }
         if write.origin == Origin::Client
             && let Some(index) = variable.provider_index()
         {
-            return self.ask_provider(index, now, variable, write, &accepted, wakes);
+            self.ask_provider(index, put.now, variable, write, &accepted)?;
+            return Ok(Attempt::Pending);
         }
-        let stamps = Stamps { source_timestamp, wall, explicit: write.source_timestamp.is_some() };
-        commit(caller, now, variable, write, accepted, stamps, wakes)
+        commit(put, variable, write, accepted, wakes)
     }
 
-    /// Step 1: everything that needs no lock.
-    fn check(
-        &self,
-        caller: &Caller,
-        variable: &Variable,
-        write: &Write<'_>,
-    ) -> Result<(), Refusal> {
-        if write.origin != Origin::Client {
-            return Ok(());
-        }
-        if let Some(refusal) = Refusal::by_access(variable.properties().access) {
-            return Err(refusal);
-        }
-        if !caller.rights.write || !variable.is_visible_to(caller) {
-            return Err(Refusal::Denied);
-        }
-        Ok(())
-    }
-
-    /// A write to a provided variable goes to the provider, outside every lock; the cell waits for what
-    /// the provider says it holds.
+    /// A write to a provided variable goes to the provider, outside every lock; the cell waits for
+    /// what the provider says it holds.
     fn ask_provider(
         &self,
         index: usize,
@@ -133,105 +145,122 @@ impl Engine {
         variable: &Variable,
         write: &Write<'_>,
         accepted: &Accepted,
-        wakes: &mut Wakes,
-    ) -> Attempt {
+    ) -> Result<(), Refusal> {
         if variable.is_gone() {
-            return refused(variable, Refusal::Gone);
+            return Err(Refusal::Gone);
         }
         let properties = variable.properties();
         let value = accepted.value.decode(&properties.data_type);
         let raw = match &properties.scaling {
-            Some(scaling) => match scaling.to_raw(&value, &properties.data_type) {
-                Ok(raw) => raw,
-                Err(error) => return refused(variable, Refusal::Scaling(error)),
-            },
+            Some(scaling) => scaling
+                .to_raw(&value, &properties.data_type)
+                .map_err(Refusal::Scaling)?,
             None => value,
         };
         let completion = write.completion.clone();
-        match self.providers().send(index, now, variable.handle(), raw, completion, wakes) {
-            Ok(()) => Attempt::Pending,
-            Err(SendFailure::Busy { provider, pending }) => {
-                refused(variable, Refusal::ProviderBusy { provider, pending })
-            }
-            Err(SendFailure::Gone { provider }) => {
-                refused(variable, Refusal::ProviderGone { provider })
-            }
-        }
+        let sent = self
+            .providers()
+            .send(index, now, variable.handle(), raw, completion);
+        sent.map_err(|failure| match failure {
+            SendFailure::Busy { provider, pending } => Refusal::ProviderBusy { provider, pending },
+            SendFailure::Gone { provider } => Refusal::ProviderGone { provider },
+        })
     }
 }
 
-/// The timestamps of one write.
-struct Stamps {
-    source_timestamp: Timestamp,
-    wall: Timestamp,
-    /// The writer gave the source timestamp itself.
-    explicit: bool,
+/// Who writes and when, and how long the writer may be asked to wait for a full feed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Put<'a> {
+    pub(crate) caller: &'a Caller,
+    pub(crate) now: Tick,
+    pub(crate) wall: Timestamp,
+    pub(crate) stall: Duration,
+}
+
+/// Step 1: everything that needs no lock. Rights come first: whoever may not write learns no more.
+fn check(caller: &Caller, variable: &Variable, write: &Write<'_>) -> Result<(), Refusal> {
+    if write.origin != Origin::Client {
+        return Ok(());
+    }
+    if !caller.rights.write || !variable.is_visible_to(caller) {
+        return Err(Refusal::Denied);
+    }
+    Refusal::by_access(variable.properties().access).map_or(Ok(()), Err)
 }
 
 /// Steps 2 to 4: lock, decide, commit.
 fn commit(
-    caller: &Caller,
-    now: Tick,
+    put: Put<'_>,
     variable: &Variable,
     write: &Write<'_>,
     accepted: Accepted,
-    stamps: Stamps,
     wakes: &mut Wakes,
-) -> Attempt {
+) -> Result<Attempt, Refusal> {
+    let Put {
+        caller,
+        now,
+        wall,
+        stall,
+    } = put;
     let properties = variable.properties();
     let mut guard = variable.lock();
     let state = &mut *guard;
     if variable.is_gone() {
-        return refuse_locked(state, Refusal::Gone);
+        return Err(Refusal::Gone);
     }
-    let needs_current = stamps.explicit
-        || accepted.number.is_some() && has_deadband(properties.deadband)
-        || state.extra.is_some();
+    let wants_changes = state
+        .interests()
+        .is_some_and(|interests| interests.wants_changes());
     let mut changed = true;
-    if needs_current {
+    if accepted.is_stamped || accepted.number.is_some() || wants_changes {
         let current = variable.update_locked(state);
-        if stamps.explicit && is_late(&current, stamps.source_timestamp) {
-            return refuse_locked(state, Refusal::Late { live: current.source_timestamp });
+        if accepted.is_stamped && is_late(&current, accepted.source_timestamp, wall) {
+            return Err(Refusal::Late {
+                live: current.source_timestamp,
+            });
         }
         if within_deadband(properties, write, &accepted, &current) {
-            state.offered += 1;
-            state.extra().unchanged += 1;
-            return Attempt::Done(WriteOutcome::Unchanged { sequence: current.sequence });
+            state.count(1, |unapplied| &mut unapplied.unchanged);
+            return Ok(Attempt::Done(WriteOutcome::Unchanged {
+                sequence: current.sequence,
+            }));
         }
         changed = current.sequence == 0
             || current.quality != accepted.quality
             || current.value.as_slice() != accepted.value.as_slice();
     }
-    let bytes = accepted.value.as_slice().len();
-    let reservation = match &state.extra {
-        None => Reservation::default(),
-        Some(extra) => match reserve_room(extra, variable, changed, bytes, now, wakes) {
-            Ok(reservation) => reservation,
-            Err(until) => return Attempt::WouldBlock { until },
-        },
-    };
-    let (source_timestamp, engine_timestamp) = if properties.timestamps {
-        (stamps.source_timestamp, stamps.wall)
-    } else {
-        (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH)
-    };
+    if let Some(interests) = state.interests_mut() {
+        let bytes = accepted.value.as_slice().len();
+        if let Err(until) = interests.reserve_room(changed, bytes, now, stall, wakes) {
+            return Ok(Attempt::WouldBlock { until });
+        }
+    }
     let mut update = Update {
         sequence: 0,
-        source_timestamp,
-        engine_timestamp,
+        source_timestamp: accepted.source_timestamp,
+        engine_timestamp: if properties.timestamps {
+            wall
+        } else {
+            Timestamp::UNIX_EPOCH
+        },
         quality: accepted.quality,
         writer: caller.session,
         value: accepted.value,
     };
     state.offered += 1;
     variable.publish(state, &mut update);
-    if let Some(extra) = &mut state.extra {
-        announce(extra, &update, changed, &reservation, wakes);
+    let sequence = update.sequence;
+    if let Some(interests) = state.interests_mut() {
+        interests.announce(&update, changed, wakes);
     }
-    Attempt::Done(WriteOutcome::Applied { sequence: update.sequence })
+    Ok(Attempt::Done(WriteOutcome::Applied { sequence }))
 }
 
-/// Publishes the current value again with another quality: what its source said about itself changed.
+/// Publishes the current value again with another quality: what its source said about itself
+/// changed.
+///
+/// Nobody can be asked to wait here, so a full `all` subscription ends, whatever the owner's
+/// `stall`.
 pub(crate) fn requalify(
     variable: &Variable,
     quality: Quality,
@@ -242,66 +271,69 @@ pub(crate) fn requalify(
     let mut guard = variable.lock();
     let state = &mut *guard;
     let current = variable.update_locked(state);
-    if variable.is_gone() || current.quality == quality {
+    let (stamp, quality) = match variable.properties().timestamps {
+        true => (wall, quality),
+        false => (
+            Timestamp::UNIX_EPOCH,
+            quality.with_clock(Clock::Unknown, ClockSync::Unknown),
+        ),
+    };
+    if variable.is_gone() || (current.sequence > 0 && current.quality == quality) {
         return;
     }
     let value = if current.sequence == 0 {
-        crate::update::Encoded::from_value(&Value::default_of(variable.data_type()))
+        Encoded::from_value(&Value::default_of(variable.data_type()))
     } else {
         current.value
     };
-    let bytes = value.as_slice().len();
-    let reservation = match &state.extra {
-        None => Reservation::default(),
-        // Nobody can be asked to wait here: the feed's own counts tell what it misses.
-        Some(extra) => {
-            reserve_room(extra, variable, true, bytes, now, wakes).unwrap_or_default()
-        }
-    };
+    if let Some(interests) = state.interests_mut() {
+        let bytes = value.as_slice().len();
+        let reserved = interests.reserve_room(true, bytes, now, Duration::ZERO, wakes);
+        debug_assert!(
+            reserved.is_ok(),
+            "without stall a full feed ends instead of blocking"
+        );
+    }
     let mut update = Update {
         sequence: 0,
-        source_timestamp: wall,
-        engine_timestamp: wall,
+        source_timestamp: stamp,
+        engine_timestamp: stamp,
         quality,
         writer: 0,
         value,
     };
     state.offered += 1;
     variable.publish(state, &mut update);
-    if let Some(extra) = &mut state.extra {
-        announce(extra, &update, true, &reservation, wakes);
+    if let Some(interests) = state.interests_mut() {
+        interests.announce(&update, true, wakes);
     }
 }
 
 /// Counts a write whose outcome nobody knows.
 pub(crate) fn count_unknown(variable: &Variable, cause: UnknownCause) -> WriteOutcome {
-    let mut state = variable.lock();
-    state.offered += 1;
-    state.extra().unknown += 1;
+    variable.lock().count(1, |unapplied| &mut unapplied.unknown);
     WriteOutcome::Unknown(cause)
 }
 
-/// Counts a refusal and returns it.
-pub(crate) fn refused(variable: &Variable, refusal: Refusal) -> Attempt {
-    refuse_locked(&mut variable.lock(), refusal)
+/// Counts a refusal and returns it as the write's end.
+pub(crate) fn count_refused(variable: &Variable, refusal: Refusal) -> WriteOutcome {
+    variable.lock().count(1, |unapplied| &mut unapplied.refused);
+    WriteOutcome::Refused(refusal)
 }
 
-fn refuse_locked(state: &mut State, refusal: Refusal) -> Attempt {
-    state.offered += 1;
-    state.extra().refused += 1;
-    Attempt::Done(WriteOutcome::Refused(refusal))
+/// A sample is late when it was measured before the live value and both clocks were set: it does
+/// not overwrite the newer one (B-41). What replaces every live value that is no measurement
+/// (initial, retained, bad), and one whose own clock was unset or runs more than a day ahead, is
+/// not late.
+fn is_late(current: &Update, source_timestamp: Timestamp, wall: Timestamp) -> bool {
+    let quality = current.quality;
+    let is_measured = current.sequence > 0
+        && quality.level() != Level::Bad
+        && !matches!(quality.reason(), Reason::Initial | Reason::Retained);
+    let is_timed = quality.clock_sync() != ClockSync::Unset
+        && current.source_timestamp <= wall.saturating_add_nanos(CLOCK_AHEAD_NANOS_MAX);
+    is_measured && is_timed && source_timestamp < current.source_timestamp
 }
 
-fn has_deadband(deadband: trunkline_types::Deadband) -> bool {
-    deadband.user_percent > 0.0 || deadband.source_percent > 0.0
-}
-
-/// A sample is late when it was measured before the live value and both clocks were set: it does not
-/// overwrite the newer one (B-41). A live value without a trustworthy timestamp is replaced.
-fn is_late(current: &Update, source_timestamp: Timestamp) -> bool {
-    let trusted = current.sequence > 0
-        && current.quality.level() != Level::Bad
-        && !(current.quality.clock() == Clock::Source
-            && current.quality.clock_sync() == ClockSync::Unset);
-    trusted && source_timestamp < current.source_timestamp
-}
+/// How far a source's clock may run ahead of the engine's and still be believed: one day.
+const CLOCK_AHEAD_NANOS_MAX: i64 = 86_400_000_000_000;

@@ -14,7 +14,10 @@ pub struct Clock;
 
 /// Tick 0. A second before the first use, so that "an interval ago" does not end at the origin.
 static ORIGIN: LazyLock<Instant> = LazyLock::new(|| {
-    #[allow(clippy::disallowed_methods, reason = "this module is where clocks are read")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "this module is where clocks are read"
+    )]
     let now = Instant::now();
     now.checked_sub(Duration::from_secs(1)).unwrap_or(now)
 });
@@ -27,14 +30,20 @@ impl Clock {
 
     /// The monotonic clock. Never goes backwards, and is not moved by steps of the system clock.
     pub fn now(&self) -> Tick {
-        #[allow(clippy::disallowed_methods, reason = "this module is where clocks are read")]
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "this module is where clocks are read"
+        )]
         let now = Instant::now();
         Tick::from_nanos(duration_nanos(now.saturating_duration_since(*ORIGIN)))
     }
 
     /// UTC. May step in either direction when somebody sets the system clock.
     pub fn wall(&self) -> Timestamp {
-        #[allow(clippy::disallowed_methods, reason = "this module is where clocks are read")]
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "this module is where clocks are read"
+        )]
         let now = SystemTime::now();
         match now.duration_since(UNIX_EPOCH) {
             Ok(after) => Timestamp::from_nanos(nanos(after)),
@@ -48,7 +57,8 @@ fn nanos(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
-#[cfg(all(test, not(shuttle)))]
+#[cfg(test)]
+#[cfg(not(shuttle))]
 mod tests {
     use super::*;
 

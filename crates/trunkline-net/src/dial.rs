@@ -1,4 +1,5 @@
-//! How a client reaches its engine: the name looked up, every address tried in turn, each cause kept.
+//! How a client reaches its engine: the name looked up, every address tried in turn, each cause
+//! kept.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,7 +20,8 @@ use crate::transport::{Source, SourceKind, Transport};
 /// Where a link connects to.
 #[non_exhaustive]
 pub enum Dialler {
-    /// A TCP port of a host. The name is looked up at every dial, and every address it has is tried.
+    /// A TCP port of a host. The name is looked up at every dial, and every address it has is
+    /// tried.
     Tcp {
         /// Name or address.
         host: String,
@@ -55,7 +57,10 @@ impl Default for DialLimits {
 impl Dialler {
     /// Connects to a TCP port of a host.
     pub fn tcp(host: impl Into<String>, port: u16) -> Self {
-        Dialler::Tcp { host: host.into(), port }
+        Dialler::Tcp {
+            host: host.into(),
+            port,
+        }
     }
 
     /// Connects through `connect`, such as [`Server::accept_pipe`](crate::Server::accept_pipe).
@@ -81,8 +86,15 @@ pub(crate) struct Dial {
 }
 
 enum Stage {
-    Lookup { host: String, answer: Receiver<io::Result<Vec<SocketAddr>>>, until: Tick },
-    Addresses { rest: VecDeque<SocketAddr>, current: Option<Attempt> },
+    Lookup {
+        host: String,
+        answer: Receiver<io::Result<Vec<SocketAddr>>>,
+        until: Tick,
+    },
+    Addresses {
+        rest: VecDeque<SocketAddr>,
+        current: Option<Attempt>,
+    },
     /// Decided when the dial began.
     Ended(Option<Result<Transport, Disconnect>>),
 }
@@ -116,14 +128,22 @@ impl Dial {
                 Err(_) => Stage::lookup(host, *port, now.saturating_add(limits.lookup), sleeper),
             },
         };
-        Self { limits, stage, failures: Vec::new() }
+        Self {
+            limits,
+            stage,
+            failures: Vec::new(),
+        }
     }
 
     /// Goes as far as it can without waiting.
     pub(crate) fn advance(&mut self, now: Tick) -> DialStep {
         loop {
             match &mut self.stage {
-                Stage::Lookup { host, answer, until } => match answer.try_recv() {
+                Stage::Lookup {
+                    host,
+                    answer,
+                    until,
+                } => match answer.try_recv() {
                     Ok(Ok(addresses)) => self.stage = Stage::addresses(addresses),
                     Ok(Err(error)) => return no_address(host, &error.to_string()),
                     Err(TryRecvError::Empty) if now < *until => {
@@ -141,31 +161,42 @@ impl Dial {
                         None => DialStep::Failed(Disconnect::Local),
                     };
                 }
-                Stage::Addresses { rest, current: None } => match rest.pop_front() {
+                Stage::Addresses {
+                    rest,
+                    current: None,
+                } => match rest.pop_front() {
                     None => return DialStep::Failed(none_answers(&self.failures)),
                     Some(address) => match start_connect(address) {
                         Ok(stream) => {
                             let until = now.saturating_add(self.limits.connect);
-                            let attempt = Attempt { address, stream: Arc::new(stream), until };
+                            let attempt = Attempt {
+                                address,
+                                stream: Arc::new(stream),
+                                until,
+                            };
                             let rest = std::mem::take(rest);
-                            self.stage = Stage::Addresses { rest, current: Some(attempt) };
+                            self.stage = Stage::Addresses {
+                                rest,
+                                current: Some(attempt),
+                            };
                         }
                         Err(error) => self.failures.push((address, error)),
                     },
                 },
-                Stage::Addresses { current: Some(attempt), .. } => {
-                    match attempt.advance(now, self.limits.user_timeout) {
-                        Ok(None) => {
-                            let source = Source::new(attempt.stream.clone(), SourceKind::Socket);
-                            return DialStep::Wait(Some(source), attempt.until);
-                        }
-                        Ok(Some(transport)) => return DialStep::Connected(transport),
-                        Err(error) => {
-                            self.failures.push((attempt.address, error));
-                            self.next_address();
-                        }
+                Stage::Addresses {
+                    current: Some(attempt),
+                    ..
+                } => match attempt.advance(now, self.limits.user_timeout) {
+                    Ok(None) => {
+                        let source = Source::new(attempt.stream.clone(), SourceKind::Socket);
+                        return DialStep::Wait(Some(source), attempt.until);
                     }
-                }
+                    Ok(Some(transport)) => return DialStep::Connected(transport),
+                    Err(error) => {
+                        self.failures.push((attempt.address, error));
+                        self.next_address();
+                    }
+                },
             }
         }
     }
@@ -179,32 +210,41 @@ impl Dial {
 
 impl Stage {
     fn addresses(addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
-        Stage::Addresses { rest: addresses.into_iter().collect(), current: None }
+        Stage::Addresses {
+            rest: addresses.into_iter().collect(),
+            current: None,
+        }
     }
 
-    /// Looks `host` up in a thread of its own, because the system's resolver blocks for as long as it
-    /// likes. The thread ends when it does; the dial does not wait for it.
+    /// Looks `host` up in a thread of its own, because the system's resolver blocks for as long as
+    /// it likes. The thread ends when it does; the dial does not wait for it.
     fn lookup(host: &str, port: u16, until: Tick, sleeper: &Arc<Sleeper>) -> Self {
         let (sender, answer) = sync_channel(1);
         let (name, sleeper) = (host.to_owned(), sleeper.clone());
         let lookup = move || {
-            let found = (name.as_str(), port).to_socket_addrs().map(Iterator::collect);
+            let found = (name.as_str(), port)
+                .to_socket_addrs()
+                .map(Iterator::collect);
             // Nobody listens any more when the look-up took too long.
             let _ = sender.send(found);
             sleeper.kick();
         };
         // Where no thread can be started the sender is dropped, which `advance` reports.
-        let _ = thread::Builder::new().name("trunkline-lookup".to_owned()).spawn(lookup);
-        Stage::Lookup { host: host.to_owned(), answer, until }
+        let _ = thread::Builder::new()
+            .name("trunkline-lookup".to_owned())
+            .spawn(lookup);
+        Stage::Lookup {
+            host: host.to_owned(),
+            answer,
+            until,
+        }
     }
 }
 
 impl Attempt {
     fn advance(&mut self, now: Tick, user_timeout: Duration) -> io::Result<Option<Transport>> {
         match take_connected(&self.stream, self.address)? {
-            Some(()) => {
-                tcp_transport(self.stream.clone(), self.address, user_timeout).map(Some)
-            }
+            Some(()) => tcp_transport(self.stream.clone(), self.address, user_timeout).map(Some),
             None if now >= self.until => Err(ErrorKind::TimedOut.into()),
             None => Ok(None),
         }
@@ -212,15 +252,24 @@ impl Attempt {
 }
 
 fn no_address(host: &str, text: &str) -> DialStep {
-    DialStep::Failed(Disconnect::NameLookup { host: host.to_owned(), text: text.to_owned() })
+    DialStep::Failed(Disconnect::NameLookup {
+        host: host.to_owned(),
+        text: text.to_owned(),
+    })
 }
 
 /// One cause for all addresses: the kind of the first that says most, the words of every one.
 fn none_answers(failures: &[(SocketAddr, io::Error)]) -> Disconnect {
     // A machine that refuses is there; that tells more than one that does not answer.
-    let telling = failures.iter().find(|(_, error)| error.kind() == ErrorKind::ConnectionRefused);
-    let kind = telling.or(failures.first()).map_or(ErrorKind::NotFound, |(_, error)| error.kind());
-    let texts = failures.iter().map(|(address, error)| format!("{address}: {}", words(error)));
+    let telling = failures
+        .iter()
+        .find(|(_, error)| error.kind() == ErrorKind::ConnectionRefused);
+    let kind = telling
+        .or(failures.first())
+        .map_or(ErrorKind::NotFound, |(_, error)| error.kind());
+    let texts = failures
+        .iter()
+        .map(|(address, error)| format!("{address}: {}", words(error)));
     let text = match failures {
         [] => "the host's name stands for no address".to_owned(),
         _ => texts.collect::<Vec<_>>().join("; "),
@@ -236,5 +285,6 @@ fn words(error: &io::Error) -> String {
     }
 }
 
-#[cfg(all(test, not(shuttle)))]
+#[cfg(test)]
+#[cfg(not(shuttle))]
 mod tests;

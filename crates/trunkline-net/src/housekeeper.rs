@@ -47,8 +47,13 @@ impl Housekeeper {
                 in_thread.sleep(clock, due);
             }
         };
-        let thread = thread::Builder::new().name("trunkline-tick".to_owned()).spawn(body)?;
-        Ok(Self { shared, thread: Some(thread) })
+        let thread = thread::Builder::new()
+            .name("trunkline-tick".to_owned())
+            .spawn(body)?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
     }
 
     /// Has the closure called soon: something may be due earlier than it last said. Never waits.
@@ -95,7 +100,8 @@ impl fmt::Debug for Housekeeper {
     }
 }
 
-#[cfg(all(test, not(shuttle)))]
+#[cfg(test)]
+#[cfg(not(shuttle))]
 mod tests {
     use std::sync::mpsc::channel;
     use std::time::Duration;

@@ -4,7 +4,7 @@
 //! thread; this crate gives them all three, and knows nothing of what they say to each other.
 //!
 //! ```text
-//!   application threads and tasks                           writers of the engine
+//!   application threads and tasks                          writers of the engine
 //!      | with, wait_until, poll_until                          | Notifier::notify
 //!      v                                                       v
 //!   Link<E: Endpoint>                                       Server: connection threads, acceptor

@@ -8,8 +8,8 @@ use trunkline_types::{Tick, Timestamp};
 use crate::transport::SendHalf;
 
 /// The endpoint is asked for more only while less than this waits to be sent: a peer that stops
-/// reading costs this much, and one frame, in this crate. What else waits for it lies in the endpoint,
-/// under the endpoint's own bounds.
+/// reading costs this much, and one frame, in this crate. What else waits for it lies in the
+/// endpoint, under the endpoint's own bounds.
 pub(crate) const OUTPUT_MAX: usize = 64 << 10;
 
 /// A buffer that grew beyond this is given back once it is no longer filled.
@@ -39,11 +39,16 @@ pub(crate) enum Flush {
 
 impl Outgoing {
     pub(crate) fn new(half: Box<dyn SendHalf>) -> Self {
-        Self { half, buffer: Vec::new(), sent: 0, blocked: false }
+        Self {
+            half,
+            buffer: Vec::new(),
+            sent: 0,
+            blocked: false,
+        }
     }
 
-    /// Sends what waits and what `endpoint` has, until nothing is left, the transport is full or about
-    /// `quantum` bytes are sent.
+    /// Sends what waits and what `endpoint` has, until nothing is left, the transport is full or
+    /// about `quantum` bytes are sent.
     ///
     /// # Errors
     /// What the system reports; the transport is of no further use then.

@@ -1,5 +1,5 @@
-//! A byte stream in memory with the manners of a socket: bounded, non-blocking, with two ends that may
-//! live in different threads.
+//! A byte stream in memory with the manners of a socket: bounded, non-blocking, with two ends that
+//! may live in different threads.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -12,7 +12,8 @@ use crate::transport::{Peer, ReceiveHalf, SendHalf, Source, SourceKind, Transpor
 /// Room for this many bytes in each direction unless the caller says otherwise.
 pub const PIPE_CAPACITY: usize = 64 << 10;
 
-/// A connected pair of transports, each with room for `capacity` bytes on their way to it (at least 1).
+/// A connected pair of transports, each with room for `capacity` bytes on their way to it (at least
+/// 1).
 ///
 /// # Errors
 /// No file descriptor is left; a pipe takes two.
@@ -26,8 +27,8 @@ pub fn pipe(capacity: usize) -> io::Result<(Transport, Transport)> {
     Ok((near, far))
 }
 
-/// One direction. Each end's signal is raised when its incoming lane is no longer empty or ends, and
-/// when its outgoing lane, found full, has room again or lost its reader.
+/// One direction. Each end's signal is raised when its incoming lane is no longer empty or ends,
+/// and when its outgoing lane, found full, has room again or lost its reader.
 struct Lane {
     state: Mutex<LaneState>,
     capacity: usize,
@@ -128,5 +129,6 @@ impl Drop for PipeSend {
     }
 }
 
-#[cfg(all(test, not(shuttle)))]
+#[cfg(test)]
+#[cfg(not(shuttle))]
 mod tests;

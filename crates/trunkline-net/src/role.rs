@@ -1,28 +1,29 @@
 //! Who drives a connection: whoever waits for it, and a background thread only while nobody waits.
 //!
 //! ```text
-//!              a waiter comes                        a waiter comes while the background thread
-//!        +--------------------------+                sleeps: takes over at once, the thread is kicked
-//!        |                          v                out of its sleep and finds that it was displaced
-//!     nobody <--- leaves ------- a waiter <------------------------------------+
-//!        |                          ^                                          |
-//!        |                          +--- hands over: somebody is parked ---+   |
-//!        |   nobody came for a while, a task waits, or offline             |   |
-//!        +-----------------------------------------------------------> background
+//!                a waiter comes
+//!        +---------------------------+     a waiter comes while the background thread sleeps:
+//!        |                           v     takes over at once, and kicks the thread out of its
+//!     nobody <----- leaves ----- a waiter <---- sleep, where it finds that it was displaced ---+
+//!        |                           |                                                         |
+//!        |                           +--> hands over to another that is parked                 |
+//!        |                                                                                     |
+//!        +--- nobody came for a while, a task waits, or offline ------------------------> background
 //! ```
 //!
-//! Every waiter that does not drive is *parked*; the driver wakes the parked ones after every change,
-//! and whoever leaves while the role is free passes it on. *Tasks* are waiters of asynchronous code:
-//! they cannot drive, so the background thread does while there are any and no thread waits. While the
-//! connection is *offline* there is nothing to wait on but the dial, which is the background thread's.
+//! Every waiter that does not drive is *parked*; the driver wakes the parked ones after every
+//! change, and whoever leaves while the role is free passes it on. *Tasks* are waiters of
+//! asynchronous code: they cannot drive, so the background thread does while there are any and no
+//! thread waits. While the connection is *offline* there is nothing to wait on but the dial, which
+//! is the background thread's.
 //!
-//! When it has been displaced, the background thread does not come back between two calls of a program
-//! that makes one after the other: it dozes until nobody has waited for a whole interval.
+//! When it has been displaced, the background thread does not come back between two calls of a
+//! program that makes one after the other: it dozes until nobody has waited for a whole interval.
 
 use std::task::Waker;
 use std::time::Duration;
 
-use trunkline_types::Tick;
+use trunkline_types::{Tick, Timestamp};
 
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait, wait_timeout};
 
@@ -35,11 +36,18 @@ pub(crate) struct DriverRole<T> {
     idle: Duration,
 }
 
+/// What the two clocks say.
+pub(crate) type Moment = (Tick, Timestamp);
+
 pub(crate) type Guard<'a, T> = MutexGuard<'a, State<T>>;
 
 pub(crate) struct State<T> {
     /// What the lock guards.
     pub(crate) data: T,
+    clock: fn() -> Moment,
+    /// The time since the lock was taken last: one look at the clocks serves for as long as it is
+    /// held.
+    moment: Option<Moment>,
     holder: Holder,
     offline: bool,
     stopping: bool,
@@ -59,7 +67,9 @@ enum Holder {
     Nobody,
     Waiter,
     /// May be displaced while it is asleep.
-    Background { asleep: bool },
+    Background {
+        asleep: bool,
+    },
 }
 
 /// What a waiter's condition says.
@@ -79,9 +89,11 @@ struct Task {
 
 impl<T> DriverRole<T> {
     /// A role that nobody holds, of a connection that is offline.
-    pub(crate) fn new(data: T, idle: Duration) -> Self {
+    pub(crate) fn new(data: T, idle: Duration, clock: fn() -> Moment) -> Self {
         let state = State {
             data,
+            clock,
+            moment: None,
             holder: Holder::Nobody,
             offline: true,
             stopping: false,
@@ -93,7 +105,12 @@ impl<T> DriverRole<T> {
             background_sleeps: false,
         };
         let (waiters, background) = (Condvar::new(), Condvar::new());
-        Self { state: Mutex::new(state), waiters, background, idle }
+        Self {
+            state: Mutex::new(state),
+            waiters,
+            background,
+            idle,
+        }
     }
 
     pub(crate) fn lock(&self) -> Guard<'_, T> {
@@ -103,22 +120,26 @@ impl<T> DriverRole<T> {
     /// Unlocks, and then wakes the tasks that something changed for.
     pub(crate) fn unlock(&self, mut guard: Guard<'_, T>) {
         let due = std::mem::take(&mut guard.due);
+        guard.moment = None;
         drop(guard);
         due.into_iter().for_each(Waker::wake);
     }
 
     /// Waits until `check` is done or gives up. It runs under the lock, after every change.
     ///
-    /// `turn` drives: it unlocks, sleeps until something happens or the time it is given is over, takes
-    /// in what arrived, and locks again. `kick` ends the sleep of a background thread just displaced.
+    /// `turn` drives: it unlocks, sleeps until something happens or the time it is given is over,
+    /// takes in what arrived, and locks again. `kick` ends the sleep of a background thread just
+    /// displaced.
     pub(crate) fn wait<'a, R>(
         &'a self,
-        now: impl Fn() -> Tick,
         mut check: impl FnMut(&mut State<T>) -> Check<R>,
         mut turn: impl FnMut(Guard<'a, T>, Option<Duration>) -> Guard<'a, T>,
         kick: impl Fn(),
     ) -> Option<R> {
-        let mut tenure = Tenure { role: self, now: &now, held: false };
+        let mut tenure = Tenure {
+            role: self,
+            held: false,
+        };
         let mut guard = self.lock();
         loop {
             let timeout = match check(&mut guard) {
@@ -156,14 +177,10 @@ impl<T> DriverRole<T> {
     ///
     /// `turn` drives once; around its sleep it calls [`doze_off`](State::doze_off) and
     /// [`wake_up`](State::wake_up).
-    pub(crate) fn background<'a>(
-        &'a self,
-        now: impl Fn() -> Tick,
-        mut turn: impl FnMut(Guard<'a, T>) -> Guard<'a, T>,
-    ) {
+    pub(crate) fn background<'a>(&'a self, mut turn: impl FnMut(Guard<'a, T>) -> Guard<'a, T>) {
         let mut guard = self.lock();
         loop {
-            guard = self.acquire(guard, &now);
+            guard = self.acquire(guard);
             while matches!(guard.holder, Holder::Background { .. }) {
                 if guard.stopping {
                     guard.holder = Holder::Nobody;
@@ -185,14 +202,23 @@ impl<T> DriverRole<T> {
         if state.parked > 0 {
             self.waiters.notify_all();
         }
-        state.due.extend(state.tasks.drain(..).map(|task| task.waker));
+        state
+            .due
+            .extend(state.tasks.drain(..).map(|task| task.waker));
     }
 
     /// Adds a task that looks again at the next change, or at `deadline`.
     pub(crate) fn add_task(&self, state: &mut State<T>, waker: &Waker, deadline: Option<Tick>) {
-        match state.tasks.iter_mut().find(|task| task.waker.will_wake(waker)) {
+        match state
+            .tasks
+            .iter_mut()
+            .find(|task| task.waker.will_wake(waker))
+        {
             Some(task) => task.deadline = deadline,
-            None => state.tasks.push(Task { waker: waker.clone(), deadline }),
+            None => state.tasks.push(Task {
+                waker: waker.clone(),
+                deadline,
+            }),
         }
         if state.holder == Holder::Nobody {
             self.background.notify_one();
@@ -214,6 +240,7 @@ impl<T> DriverRole<T> {
             return self.lock();
         }
         guard.parked += 1;
+        guard.moment = None;
         let mut guard = match timeout {
             Some(timeout) => wait_timeout(&self.state, &self.waiters, guard, timeout),
             None => wait(&self.waiters, guard),
@@ -223,7 +250,7 @@ impl<T> DriverRole<T> {
     }
 
     /// Whoever may have kept the role from others passes it on when it goes.
-    fn pass_on(&self, state: &mut State<T>, now: &impl Fn() -> Tick) {
+    fn pass_on(&self, state: &mut State<T>) {
         if state.holder != Holder::Nobody {
             return;
         }
@@ -232,7 +259,7 @@ impl<T> DriverRole<T> {
         } else if state.parked > 0 {
             self.waiters.notify_one();
         } else {
-            state.left = now();
+            state.left = state.time().0;
             if state.background_sleeps || !state.tasks.is_empty() {
                 self.background.notify_one();
             }
@@ -240,20 +267,25 @@ impl<T> DriverRole<T> {
     }
 
     /// Waits until the role is the background thread's, or it is told to stop.
-    fn acquire<'a>(&'a self, mut guard: Guard<'a, T>, now: &impl Fn() -> Tick) -> Guard<'a, T> {
+    fn acquire<'a>(&'a self, mut guard: Guard<'a, T>) -> Guard<'a, T> {
         while !guard.stopping {
             if guard.holder == Holder::Nobody {
-                let unused = now().since(guard.left);
+                let unused = guard.time().0.since(guard.left);
                 let wanted = !guard.tasks.is_empty() || unused >= self.idle;
                 if guard.offline || (guard.parked == 0 && wanted) {
                     guard.holder = Holder::Background { asleep: false };
                     return guard;
                 }
-                let rest = self.idle.saturating_sub(unused).max(Duration::from_millis(1));
+                let rest = self
+                    .idle
+                    .saturating_sub(unused)
+                    .max(Duration::from_millis(1));
+                guard.moment = None;
                 guard = wait_timeout(&self.state, &self.background, guard, rest);
                 continue;
             }
             let tenures = guard.tenures;
+            guard.moment = None;
             guard = wait_timeout(&self.state, &self.background, guard, self.idle);
             if guard.holder == Holder::Waiter && guard.tenures == tenures && !guard.stopping {
                 // The same waiter for a whole interval: it may be hours.
@@ -273,6 +305,11 @@ enum Taken {
 }
 
 impl<T> State<T> {
+    /// The time since the lock was taken.
+    pub(crate) fn time(&mut self) -> Moment {
+        *self.moment.get_or_insert_with(self.clock)
+    }
+
     /// There is a connection to wait on, or (true) there is none.
     pub(crate) fn set_offline(&mut self, offline: bool) {
         self.offline = offline;
@@ -293,7 +330,9 @@ impl<T> State<T> {
 
     /// The background thread is about to sleep; while a connection is there it may be displaced.
     pub(crate) fn doze_off(&mut self) {
-        self.holder = Holder::Background { asleep: !self.offline };
+        self.holder = Holder::Background {
+            asleep: !self.offline,
+        };
     }
 
     /// The background thread slept; true when the role is still its own.
@@ -338,17 +377,16 @@ impl<T> State<T> {
 }
 
 /// One call of [`DriverRole::wait`]; passes the role on even when the caller's condition panics.
-struct Tenure<'a, T, N: Fn() -> Tick> {
+struct Tenure<'a, T> {
     role: &'a DriverRole<T>,
-    now: &'a N,
     held: bool,
 }
 
-impl<'a, T, N: Fn() -> Tick> Tenure<'a, T, N> {
+impl<'a, T> Tenure<'a, T> {
     fn give_back(&mut self, state: &mut State<T>) {
         if std::mem::take(&mut self.held) {
             state.holder = Holder::Nobody;
-            self.role.pass_on(state, self.now);
+            self.role.pass_on(state);
         }
     }
 
@@ -357,13 +395,13 @@ impl<'a, T, N: Fn() -> Tick> Tenure<'a, T, N> {
             self.give_back(&mut guard);
         } else {
             // Perhaps this waiter was woken to take the role that it no longer needs.
-            self.role.pass_on(&mut guard, self.now);
+            self.role.pass_on(&mut guard);
         }
         self.role.unlock(guard);
     }
 }
 
-impl<T, N: Fn() -> Tick> Drop for Tenure<'_, T, N> {
+impl<T> Drop for Tenure<'_, T> {
     fn drop(&mut self) {
         if self.held {
             let mut guard = self.role.lock();
@@ -373,5 +411,6 @@ impl<T, N: Fn() -> Tick> Drop for Tenure<'_, T, N> {
     }
 }
 
-#[cfg(all(test, shuttle))]
+#[cfg(test)]
+#[cfg(shuttle)]
 mod tests;

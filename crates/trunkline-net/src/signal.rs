@@ -17,7 +17,9 @@ pub(crate) struct Signal {
 impl Signal {
     /// A lowered signal. Takes one file descriptor.
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { fd: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)? })
+        Ok(Self {
+            fd: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
+        })
     }
 
     /// Makes the descriptor readable.

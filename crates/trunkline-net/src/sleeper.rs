@@ -11,8 +11,8 @@ use crate::transport::{Source, SourceKind};
 
 /// Sleeps until a transport may go on, the time is over, or another thread kicks it.
 ///
-/// Level-triggered, and without any state about the transport: two threads may sleep on the same one
-/// with a sleeper each, so that one can take over from the other without waiting for it.
+/// Level-triggered, and without any state about the transport: two threads may sleep on the same
+/// one with a sleeper each, so that one can take over from the other without waiting for it.
 pub(crate) struct Sleeper {
     kicked: Signal,
 }
@@ -26,7 +26,9 @@ pub(crate) struct Interest {
 
 impl Sleeper {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { kicked: Signal::new()? })
+        Ok(Self {
+            kicked: Signal::new()?,
+        })
     }
 
     /// Ends the present sleep, or the next one.

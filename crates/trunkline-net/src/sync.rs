@@ -1,8 +1,8 @@
-//! Every lock, condition variable and atomic of this crate: the standard library's, or shuttle's when
-//! a test explores schedules (`RUSTFLAGS="--cfg shuttle"`).
+//! Every lock, condition variable and atomic of this crate: the standard library's, or shuttle's
+//! when a test explores schedules (`RUSTFLAGS="--cfg shuttle"`).
 //!
-//! Locks ignore poisoning: what they guard is whole between two statements, and a panic of user code
-//! must not take every other user of the connection with it.
+//! Locks ignore poisoning: what they guard is whole between two statements, and a panic of user
+//! code must not take every other user of the connection with it.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -40,7 +40,10 @@ pub(crate) fn wait_timeout<'a, T>(
     guard: MutexGuard<'a, T>,
     timeout: Duration,
 ) -> MutexGuard<'a, T> {
-    condvar.wait_timeout(guard, timeout).unwrap_or_else(PoisonError::into_inner).0
+    condvar
+        .wait_timeout(guard, timeout)
+        .unwrap_or_else(PoisonError::into_inner)
+        .0
 }
 
 /// As above. Shuttle has no time: the schedule decides whether the time-out comes first.

@@ -16,8 +16,8 @@ use crate::transport::{Peer, ReceiveHalf, SendHalf, Source, SourceKind, Transpor
 /// connection leaves in the system, and peers that have not read anything for as long.
 pub const USER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Turns a connected socket into a transport: non-blocking, without Nagle's delay, and given up by the
-/// system after `user_timeout` without acknowledgement.
+/// Turns a connected socket into a transport: non-blocking, without Nagle's delay, and given up by
+/// the system after `user_timeout` without acknowledgement.
 ///
 /// # Errors
 /// What the system reports when an option is set; the peer may be gone already.
@@ -34,7 +34,9 @@ pub fn tcp_transport(
     Ok(Transport {
         peer: Peer::Tcp(peer),
         source: Source::new(stream.clone(), SourceKind::Socket),
-        receive: Box::new(TcpReceive { stream: stream.clone() }),
+        receive: Box::new(TcpReceive {
+            stream: stream.clone(),
+        }),
         send: Box::new(TcpSend { stream }),
     })
 }
@@ -70,11 +72,16 @@ impl SendHalf for TcpSend {
 /// # Errors
 /// What the system reports at once, such as a refusal on this machine.
 pub(crate) fn start_connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     socket.set_nonblocking(true)?;
     match socket.connect(&address.into()) {
         Ok(()) => {}
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {}
+        Err(error)
+            if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {}
         Err(error) => return Err(error),
     }
     Ok(socket.into())

@@ -21,7 +21,8 @@ pub struct Transport {
     pub send: Box<dyn SendHalf>,
 }
 
-/// The receiving half of a byte stream. Dropping it tells the other end that nothing is read any more.
+/// The receiving half of a byte stream. Dropping it tells the other end that nothing is read any
+/// more.
 pub trait ReceiveHalf: Send {
     /// Moves bytes that have arrived into `buffer`: `Some(0)` at the end of the stream, `None` when
     /// nothing is there at the moment.
@@ -33,8 +34,8 @@ pub trait ReceiveHalf: Send {
 
 /// The sending half of a byte stream.
 pub trait SendHalf: Send {
-    /// Hands as many of `bytes` (which are not empty) over as there is room for; `None` when there is
-    /// none at the moment.
+    /// Hands as many of `bytes` (which are not empty) over as there is room for; `None` when there
+    /// is none at the moment.
     ///
     /// # Errors
     /// What the system reports; the stream is of no further use then.
@@ -54,8 +55,8 @@ pub struct Source {
 /// How a source tells what happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SourceKind {
-    /// A socket: readable, writable and closed are events of their own, and a read that returns less
-    /// than it could has taken everything.
+    /// A socket: readable, writable and closed are events of their own, and a read that returns
+    /// less than it could has taken everything.
     Socket,
     /// A signal: readable means that either half may go on. Whoever polled it acknowledges it, then
     /// reads until there is nothing more and writes what waits.
@@ -105,7 +106,10 @@ impl AsFd for Source {
 
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Source").field("fd", &self.as_fd()).field("kind", &self.kind).finish()
+        f.debug_struct("Source")
+            .field("fd", &self.as_fd())
+            .field("kind", &self.kind)
+            .finish()
     }
 }
 

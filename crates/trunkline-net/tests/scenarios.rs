@@ -1,5 +1,6 @@
 //! One table of scenarios over every transport.
 #![cfg(not(shuttle))]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 mod echo;
 
@@ -115,7 +116,12 @@ fn a_client_that_closes_sends_what_it_has_first(over: Over) {
     sut.send(&message);
     sut.close(cut_off().unwrap());
     let bytes = received.recv_timeout(CUT_OFF).unwrap();
-    assert!(bytes[4..] == message, "{} bytes of {}", bytes.len(), message.len() + 4);
+    assert!(
+        bytes[4..] == message,
+        "{} bytes of {}",
+        bytes.len(),
+        message.len() + 4
+    );
 }
 
 fn a_lost_server_is_told_with_its_cause(over: Over) {
@@ -135,7 +141,10 @@ fn a_restarted_server_is_dialled_again(over: Over) {
     assert_eq!(sut.wait_disconnected(), Disconnect::PeerClosed);
     // It is refused at least once.
     let cause = sut.wait_disconnected();
-    assert!(cause.to_string().contains("no program listens there"), "{cause}");
+    assert!(
+        cause.to_string().contains("no program listens there"),
+        "{cause}"
+    );
     rig.start();
     sut.wait_connected();
     assert_eq!(sut.call(b"after"), b"after");
@@ -172,7 +181,10 @@ fn threads_that_wait_on_one_link_all_get_theirs(over: Over) {
     let sut = rig.link();
     let take = |sut: &Link<Caller>, wanted: &[u8]| {
         sut.wait_until(cut_off(), |caller, _| {
-            let at = caller.received.iter().position(|message| message == wanted)?;
+            let at = caller
+                .received
+                .iter()
+                .position(|message| message == wanted)?;
             caller.received.remove(at)
         })
         .expect("this thread's message")
@@ -195,31 +207,24 @@ fn a_closed_link_ends_every_wait(over: Over) {
     let rig = Rig::new(over);
     let sut = rig.link();
     sut.wait_connected();
+    let (sender, looked) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
-        let waiting = Arc::new(std::sync::Barrier::new(4));
         for _ in 0..3 {
-            let (sut, waiting) = (&sut, waiting.clone());
+            let (sut, sender) = (&sut, sender.clone());
             scope.spawn(move || {
-                let mut looks = 0;
                 let answer: Option<()> = sut.wait_until(None, |_, _| {
-                    looks += 1;
-                    if looks == 1 {
-                        waiting.wait();
-                    }
+                    sender.send(()).unwrap();
                     None
                 });
                 assert_eq!(answer, None);
             });
-            // One after the other: the look is under the link's lock.
         }
-        waiting_or_looked(&waiting, &sut);
+        for _ in 0..3 {
+            looked.recv_timeout(CUT_OFF).unwrap();
+        }
+        sut.close(Clock::new().now());
     });
     assert!(sut.is_closed());
-}
-
-/// Lets the first looks pass and closes the link.
-fn waiting_or_looked(_: &std::sync::Barrier, sut: &Link<Caller>) {
-    sut.close(Clock::new().now());
 }
 
 fn a_wait_ends_at_its_deadline(over: Over) {
@@ -239,7 +244,11 @@ fn a_timeout_of_the_endpoint_comes_while_nobody_waits(over: Over) {
     sut.with(|caller, now, _| caller.timeout = Some(now.saturating_add(Duration::from_millis(5))));
     let looked = std::iter::repeat_with(|| sut.with(|caller, _, _| caller.timeouts));
     let deadline = cut_off().unwrap();
-    assert!(looked.take_while(|_| Clock::new().now() < deadline).any(|timeouts| timeouts == 1));
+    assert!(
+        looked
+            .take_while(|_| Clock::new().now() < deadline)
+            .any(|timeouts| timeouts == 1)
+    );
 }
 
 fn an_earlier_timeout_wakes_whoever_drives(over: Over) {
@@ -247,9 +256,8 @@ fn an_earlier_timeout_wakes_whoever_drives(over: Over) {
     let sut = rig.link();
     sut.wait_connected();
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| {
-            sut.wait_until(cut_off(), |caller, _| (caller.timeouts == 1).then_some(()))
-        });
+        let waiter = scope
+            .spawn(|| sut.wait_until(cut_off(), |caller, _| (caller.timeouts == 1).then_some(())));
         sut.with(|caller, now, _| caller.timeout = Some(now));
         assert_eq!(waiter.join().unwrap(), Some(()));
     });

@@ -1,14 +1,15 @@
 //! What every decoder is made of: a checked cursor over a payload, and iterators over its items.
 //!
-//! Nothing here allocates. A list's `count` is held against the bytes present before its first item is
-//! read, and bytes that follow the last item are an error (F13, F16).
+//! Nothing here allocates. A list's `count` is held against the bytes present before its first item
+//! is read, and bytes that follow the last item are an error (F13, F16).
 
 use trunkline_types::wire::{self, Reader};
 
 use crate::limits::SENTENCE_BYTES_MAX;
 use crate::{FaultCode, FaultRef, Frame, FrameKind};
 
-/// A frame's payload is not what its kind says. The peer's program is at fault; the connection is closed.
+/// A frame's payload is not what its kind says. The peer's program is at fault; the connection is
+/// closed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{kind} frame, {cause}")]
 pub struct DecodeError {
@@ -66,7 +67,8 @@ impl<'a> Payload<'a> {
         }
     }
 
-    forward!(u8 -> u8, u16 -> u16, u32 -> u32, u64 -> u64, i64 -> i64, varint -> u64, zigzag -> i64);
+    forward!(u8 -> u8, u16 -> u16, u32 -> u32, u64 -> u64, i64 -> i64);
+    forward!(varint -> u64, zigzag -> i64);
 
     /// Runs a decoder of `trunkline-types` at this position.
     pub(crate) fn read<T>(

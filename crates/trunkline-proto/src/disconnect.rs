@@ -9,8 +9,8 @@ use crate::frame_buffer::FrameError;
 use crate::message::closing::{Goodbye, Refused};
 use crate::{FaultCode, VersionMismatch, VersionRange};
 
-/// Why a connection ended, or never came to be. Shown to people as it is: the sentence says who is at
-/// fault and what to do next.
+/// Why a connection ended, or never came to be. Shown to people as it is: the sentence says who is
+/// at fault and what to do next.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Disconnect {
@@ -130,11 +130,7 @@ impl Disconnect {
                 kind: ErrorKind::ConnectionRefused,
                 ..
             } => Reason::ProcessMissing,
-            Disconnect::Io {
-                kind:
-                    ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::TimedOut,
-                ..
-            } => Reason::HostUnreachable,
+            Disconnect::Io { kind, .. } if is_unreachable(*kind) => Reason::HostUnreachable,
             Disconnect::Refused {
                 code: FaultCode::Denied,
                 ..
@@ -144,9 +140,7 @@ impl Disconnect {
                 ..
             } => Reason::AccessDenied,
             Disconnect::VersionMismatch(_) => Reason::VersionMismatch,
-            Disconnect::Refused { .. } | Disconnect::Io { .. } | Disconnect::Local => {
-                Reason::NotConnected
-            }
+            Disconnect::Refused { .. } | Disconnect::Local => Reason::NotConnected,
             _ => Reason::ConnectionLost,
         }
     }
@@ -243,6 +237,11 @@ impl From<std::io::Error> for Disconnect {
     }
 }
 
+fn is_unreachable(kind: ErrorKind) -> bool {
+    use ErrorKind::{HostUnreachable, NetworkUnreachable, TimedOut};
+    matches!(kind, HostUnreachable | NetworkUnreachable | TimedOut)
+}
+
 fn io_sentence(kind: ErrorKind, text: &str) -> String {
     let advice = match kind {
         ErrorKind::ConnectionRefused => {
@@ -251,7 +250,7 @@ fn io_sentence(kind: ErrorKind, text: &str) -> String {
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted => {
             "the other end was stopped or killed, or something between cut the connection"
         }
-        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::TimedOut => {
+        kind if is_unreachable(kind) => {
             "the machine does not answer: is it on, and does the network reach it?"
         }
         ErrorKind::PermissionDenied => "this machine does not allow the connection",

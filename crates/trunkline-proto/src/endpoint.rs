@@ -14,9 +14,9 @@ use crate::Disconnect;
 ///        +---------------------- client only, at poll_dial ---------------------+
 /// ```
 ///
-/// After every `handle_*` call the driver asks `poll_output` until nothing is ready or the transport
-/// is full, then `wants_close`, then `poll_timeout`. `now` never goes backwards. No call blocks,
-/// sleeps or reads a clock.
+/// After every `handle_*` call the driver asks `poll_output` until nothing is ready or the
+/// transport is full, then `wants_close`, then `poll_timeout`. `now` never goes backwards. No call
+/// blocks, sleeps or reads a clock.
 pub trait Endpoint: Send {
     /// A transport is up (client: dialled; server: accepted). Output may be produced at once.
     fn handle_connected(&mut self, now: Tick, wall: Timestamp);
@@ -24,8 +24,8 @@ pub trait Endpoint: Send {
     /// Bytes arrived, in order. Never called while [`wants_input`](Self::wants_input) is false.
     fn handle_input(&mut self, now: Tick, wall: Timestamp, bytes: &[u8]);
 
-    /// False while this end cannot take more input: the driver leaves the bytes in the transport, so
-    /// that the peer is slowed by its own send buffer. Asked again after every other call.
+    /// False while this end cannot take more input: the driver leaves the bytes in the transport,
+    /// so that the peer is slowed by its own send buffer. Asked again after every other call.
     fn wants_input(&self) -> bool {
         true
     }
@@ -39,8 +39,8 @@ pub trait Endpoint: Send {
     /// deadlines); `None` for never.
     fn poll_timeout(&self) -> Option<Tick>;
 
-    /// The time that [`poll_timeout`](Self::poll_timeout) named has passed. Called too early, it does
-    /// nothing.
+    /// The time that [`poll_timeout`](Self::poll_timeout) named has passed. Called too early, it
+    /// does nothing.
     fn handle_timeout(&mut self, now: Tick, wall: Timestamp);
 
     /// The transport is gone: the peer closed it, it failed, or this end wanted it closed. A client

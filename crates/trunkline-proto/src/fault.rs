@@ -48,7 +48,8 @@ macro_rules! fault_codes {
                 match self {
                     $(FaultCode::$variant => concat!($($doc),+).trim_start(),)+
                     FaultCode::Unknown(_) =>
-                        "The peer is newer and gave a reason this version has no words for; update this program.",
+                        "The peer is newer and gives a reason this version does not know; \
+                         update this program.",
                 }
             }
         }

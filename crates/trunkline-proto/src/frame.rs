@@ -13,10 +13,11 @@
 //! +--------------------------------+-----------------------+------------------+
 //! ```
 //!
-//! All numbers are little-endian. `length` counts the bytes after the header. `request` joins an answer
-//! to its request; in UPDATES, LOST and ENDED it is the subscription. `count` is the number of items of
-//! a list, and 0 in frames that are none. Extension fields are `varint id, varint length, bytes`;
-//! unknown ones are skipped. Without EXT nothing may follow what the kind says.
+//! All numbers are little-endian. `length` counts the bytes after the header. `request` joins an
+//! answer to its request; in UPDATES, LOST and ENDED it is the subscription. `count` is the number
+//! of items of a list, and 0 in frames that are none. Extension fields are
+//! `varint id, varint length, bytes`; unknown ones are skipped. Without EXT nothing may follow what
+//! the kind says.
 
 use crate::FrameKind;
 use crate::frame_buffer::FrameError;
@@ -134,8 +135,9 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Takes the first frame off `bytes` without any limit: for tests and tools that hold whole frames.
-    /// Connections use a [`FrameBuffer`](crate::FrameBuffer). `None` when no complete frame is there.
+    /// Takes the first frame off `bytes` without any limit: for tests and tools that hold whole
+    /// frames. Connections use a [`FrameBuffer`](crate::FrameBuffer). `None` when no complete frame
+    /// is there.
     ///
     /// # Errors
     /// As [`Frame::new`].

@@ -23,7 +23,8 @@ pub struct FrameLimits {
     pub hello: bool,
 }
 
-/// The bytes are no frame that may come now. The connection is closed: nothing after them can be read.
+/// The bytes are no frame that may come now. The connection is closed: nothing after them can be
+/// read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
@@ -141,10 +142,11 @@ impl FrameBuffer {
         *self = Self::new(limits);
     }
 
-    /// The next complete frame; `None` when all of `input` is taken and none is complete. The parts of
-    /// a message are joined here: PART frames are never handed out.
+    /// The next complete frame; `None` when all of `input` is taken and none is complete. The parts
+    /// of a message are joined here: PART frames are never handed out.
     ///
-    /// The limits may be changed between two calls: call until it returns `None`, with the same `input`.
+    /// The limits may be changed between two calls: call until it returns `None`, with the same
+    /// `input`.
     ///
     /// # Errors
     /// [`FrameError`]; the connection is of no more use.

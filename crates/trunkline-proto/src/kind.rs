@@ -14,7 +14,10 @@ pub enum Sender {
 }
 
 macro_rules! frame_kinds {
-    ($($(#[doc = $doc:literal])+ $variant:ident = $number:literal, $name:literal, $sender:ident;)+) => {
+    ($(
+        $(#[doc = $doc:literal])+
+        $variant:ident = $number:literal, $name:literal, $sender:ident;
+    )+) => {
         /// What a frame is. Kinds that this version does not know are skipped (B-51).
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[non_exhaustive]

@@ -1,9 +1,9 @@
 //! Trunkline's network protocol as state machines: no socket, clock, thread or environment.
 //!
-//! Bytes and the time come in, bytes and the time of the next call go out. `trunkline-net` drives any
-//! [`Endpoint`]; `trunkline-serve` and `trunkline-client` are the two ends that exist. What both need
-//! is here: how bytes become frames, what each frame holds, how two versions agree, when a peer
-//! counts as dead and when to dial again.
+//! Bytes and the time come in, bytes and the time of the next call go out. `trunkline-net` drives
+//! any [`Endpoint`]; `trunkline-serve` and `trunkline-client` are the two ends that exist. What
+//! both need is here: how bytes become frames, what each frame holds, how two versions agree, when
+//! a peer counts as dead and when to dial again.
 //!
 //! ```text
 //!        bytes in                                             bytes out

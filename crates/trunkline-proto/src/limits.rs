@@ -22,11 +22,11 @@ pub const FRAME_DEADLINE: Duration = Duration::from_secs(5);
 pub const ITEMS_MAX_DEFAULT: u32 = 2_000_000;
 /// Writes that may be on their way or parked without an answer.
 pub const WRITE_CREDIT_COUNT: u32 = 4096;
-/// Bytes of the values of those writes.
+/// Bytes of the values of those writes; a single write that is larger may be on its way alone.
 pub const WRITE_CREDIT_BYTES: u32 = 1 << 20;
 /// Update records a client lets the engine send before they are acknowledged.
 pub const WINDOW_RECORDS_DEFAULT: u32 = 65_536;
-/// Bytes of those records.
+/// Bytes of those records; a single record that is larger may be on its way alone.
 pub const WINDOW_BYTES_DEFAULT: u32 = 4 << 20;
 /// Interval between keep-alives of either side.
 pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);

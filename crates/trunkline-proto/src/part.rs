@@ -6,17 +6,18 @@
 //! +------------------+------------------+ ... +---------------------------------+
 //! ```
 //!
-//! The payloads of the PART frames are prepended to the payload of the next frame that is no PART; the
-//! receiver's [`FrameBuffer`](crate::FrameBuffer) joins them, so no decoder knows of it. Nothing may come
-//! between the parts of one message. Every part has the deadline of a frame of its own.
+//! The payloads of the PART frames are prepended to the payload of the next frame that is no PART;
+//! the receiver's [`FrameBuffer`](crate::FrameBuffer) joins them, so no decoder knows of it.
+//! Nothing may come between the parts of one message. Every part has the deadline of a frame of its
+//! own.
 
 use crate::FrameKind;
 use crate::frame::{FrameHeader, HEADER_BYTES};
 
 /// Cuts the frames in `out` from `start` on that are longer than `frame_max` into parts.
 ///
-/// `out[start..]` must hold whole frames, as encoders write them. Costs one look per frame; only when
-/// there is something to cut is anything copied.
+/// `out[start..]` must hold whole frames, as encoders write them. Costs one look per frame; only
+/// when there is something to cut is anything copied.
 pub fn split_oversized(out: &mut Vec<u8>, start: usize, frame_max: u32) {
     let mut rest = out.get(start..).unwrap_or_default();
     let mut offset = start;

@@ -1,8 +1,8 @@
 //! Fields that an older version can skip: `varint id, varint length, bytes` (B-51).
 //!
-//! A field of a known id has exactly the form its message says; what a newer version adds comes under a
-//! new id. A field that is absent has its default; of a field that comes twice the last one counts,
-//! unless the message says that it repeats.
+//! A field of a known id has exactly the form its message says; what a newer version adds comes
+//! under a new id. A field that is absent has its default; of a field that comes twice the last one
+//! counts, unless the message says that it repeats.
 
 use trunkline_types::wire::{put_bytes, put_i64, put_str, put_varint, varint_len};
 
@@ -44,8 +44,8 @@ pub fn put_nested(out: &mut Vec<u8>, id: u64, encode: impl FnOnce(&mut Vec<u8>))
     put_field(out, id, &content);
 }
 
-/// Calls `read` with the id and content of every field up to the end of `payload`. `read` says whether
-/// it knows the id; a known field must have been read to its end.
+/// Calls `read` with the id and content of every field up to the end of `payload`. `read` says
+/// whether it knows the id; a known field must have been read to its end.
 pub(crate) fn read_fields<'a>(
     payload: &mut Payload<'a>,
     mut read: impl FnMut(u64, &mut Payload<'a>) -> Result<bool, DecodeError>,

@@ -34,6 +34,7 @@ use crate::snapshot::{READ_ATTEMPTS_MAX, Snapshot, check_width, copy_in, copy_ou
 use crate::sync::{AtomicU64, Ordering, fence, spin_loop, zeroed_words};
 
 pub(crate) const SLOTS: usize = 4;
+/// Bits below the number, in a stamp and in `published`.
 const SLOT_BITS: u32 = 2;
 const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
 
@@ -61,56 +62,16 @@ impl std::fmt::Display for CellBusy {
 
 impl std::error::Error for CellBusy {}
 
-/// Where the four slots lie.
-pub(crate) trait Slots {
-    /// Width of a value, in words.
-    fn width(&self) -> usize;
-    /// The stamp of a slot; `slot` is below [`SLOTS`].
-    fn stamp(&self, slot: usize) -> &AtomicU64;
-    /// The words of a slot; `slot` is below [`SLOTS`].
-    fn words(&self, slot: usize) -> &[AtomicU64];
-}
-
-/// Slots of a width chosen at run time, in one allocation: stamp and words of each in turn.
-#[derive(Debug)]
-pub(crate) struct BoxedSlots {
-    memory: Box<[AtomicU64]>,
-}
-
-impl BoxedSlots {
-    pub(crate) fn new(width: usize) -> Self {
-        Self {
-            memory: zeroed_words(SLOTS * (1 + width)),
-        }
-    }
-}
-
-impl Slots for BoxedSlots {
-    #[inline]
-    fn width(&self) -> usize {
-        self.memory.len() / SLOTS - 1
-    }
-
-    #[inline]
-    fn stamp(&self, slot: usize) -> &AtomicU64 {
-        &self.memory[slot * (self.memory.len() / SLOTS)]
-    }
-
-    #[inline]
-    fn words(&self, slot: usize) -> &[AtomicU64] {
-        let stride = self.memory.len() / SLOTS;
-        &self.memory[slot * stride + 1..(slot + 1) * stride]
-    }
-}
-
-/// The cell itself, wherever its slots lie.
+/// The cell itself. `S` holds the words of its slots, one slot after the other.
 #[derive(Debug)]
 pub(crate) struct FourSlots<S> {
     /// `number << SLOTS | parities`.
     claims: AtomicU64,
     /// `number << SLOT_BITS | slot`.
     published: AtomicU64,
-    pub(crate) slots: S,
+    /// `number << SLOT_BITS | parity`.
+    stamps: [AtomicU64; SLOTS],
+    words: S,
 }
 
 /// A slot that one writer has for itself.
@@ -119,16 +80,32 @@ struct Claim {
     slot: usize,
     /// Parity bit that gives the slot back.
     parity: u64,
+    /// What was published when the slot was claimed.
+    published: u64,
 }
 
-impl<S: Slots> FourSlots<S> {
-    /// A cell whose value number 0 is what slot 0 holds.
-    pub(crate) fn new(slots: S) -> Self {
+impl FourSlots<Box<[AtomicU64]>> {
+    /// A cell for values of `width` words, zero until the first write.
+    pub(crate) fn zeroed(width: usize) -> Self {
+        Self::new(zeroed_words(SLOTS * width))
+    }
+}
+
+impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
+    /// A cell whose value, until the first write, is what slot 0 holds.
+    pub(crate) fn new(words: S) -> Self {
         Self {
             claims: AtomicU64::new(0),
             published: AtomicU64::new(0),
-            slots,
+            stamps: std::array::from_fn(|_| AtomicU64::new(0)),
+            words,
         }
+    }
+
+    /// Width of a value, in words.
+    #[inline]
+    pub(crate) fn width(&self) -> usize {
+        self.words.as_ref().len() / SLOTS
     }
 
     /// Number of the newest complete write; 0 before the first.
@@ -140,51 +117,77 @@ impl<S: Slots> FourSlots<S> {
     #[inline]
     #[track_caller]
     pub(crate) fn write(&self, words: &[u64]) -> Result<u64, CellBusy> {
-        check_width(words.len(), self.slots.width());
+        check_width(words.len(), self.width());
+        let slots = self.words.as_ref();
         let Claim {
             number,
             slot,
             parity,
+            mut published,
         } = self.claim()?;
-        let stamp = self.slots.stamp(slot);
-        stamp.store(number << 1 | (parity ^ 1), Ordering::Relaxed);
-        // SYNC POINT, pairs with the acquire fence in `read`: a reader that sees one of the words
+        let stamp = &self.stamps[slot];
+        stamp.store(number << SLOT_BITS | (parity ^ 1), Ordering::Relaxed);
+        // SYNC POINT, pairs with the acquire fence in `try_read`: a reader that sees one of the words
         // stored below also sees the stamp above, and knows the slot is no longer what it copied.
         fence(Ordering::Release);
-        copy_in(self.slots.words(slot), words);
-        // SYNC POINT, pairs with the acquire load in `read`: words and stamp before the number. A
-        // newer write that is there already stays: this one has been superseded.
-        self.published
-            .fetch_max(number << SLOT_BITS | slot as u64, Ordering::Release);
-        // SYNC POINT, pairs with the acquire load in `is_free`: the next writer of this slot comes
-        // after everything above.
-        stamp.store(number << 1 | parity, Ordering::Release);
+        copy_in(words_of(slots, slot, words.len()), words);
+        // SYNC POINT, pairs with the acquire load in `try_read`: words and stamp before the number.
+        // The loop ends when a newer write is there, which then stays: this one is superseded. It
+        // repeats only for each of the older writes, at most two, that get done meanwhile.
+        let this = number << SLOT_BITS | slot as u64;
+        while published < this {
+            match self.published.compare_exchange_weak(
+                published,
+                this,
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => break,
+                Err(newer) => published = newer,
+            }
+        }
+        // SYNC POINT, pairs with the acquire load in `free_slot`: the next writer of this slot
+        // comes after everything above.
+        stamp.store(number << SLOT_BITS | parity, Ordering::Release);
         Ok(number)
     }
 
     #[inline]
     #[track_caller]
     pub(crate) fn read(&self, out: &mut [u64]) -> Snapshot {
-        check_width(out.len(), self.slots.width());
-        let mut published = self.published.load(Ordering::Acquire);
-        for _ in 0..READ_ATTEMPTS_MAX {
-            let count = published >> SLOT_BITS;
-            let slot = (published & SLOT_MASK) as usize;
-            copy_out(self.slots.words(slot), out);
-            // SYNC POINT, pairs with the release fence in `write`.
-            fence(Ordering::Acquire);
-            if self.slots.stamp(slot).load(Ordering::Relaxed) >> 1 == count {
-                return Snapshot {
-                    count,
-                    complete: true,
-                };
-            }
-            published = self.published.load(Ordering::Acquire);
-        }
-        Snapshot {
+        check_width(out.len(), self.width());
+        self.try_read(out).unwrap_or_else(|| self.read_again(out))
+    }
+
+    /// One attempt; `None` when writers overtook it. `out` has the declared width.
+    #[inline]
+    pub(crate) fn try_read(&self, out: &mut [u64]) -> Option<Snapshot> {
+        let words = self.words.as_ref();
+        let published = self.published.load(Ordering::Acquire);
+        let slot = (published & SLOT_MASK) as usize;
+        copy_out(words_of(words, slot, out.len()), out);
+        // SYNC POINT, pairs with the release fence in `write`.
+        fence(Ordering::Acquire);
+        let stamp = self.stamps[slot].load(Ordering::Relaxed);
+        let is_same_write = (stamp ^ published) >> SLOT_BITS == 0;
+        is_same_write.then_some(Snapshot {
             count: published >> SLOT_BITS,
+            complete: true,
+        })
+    }
+
+    /// The attempts after the first.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn read_again(&self, out: &mut [u64]) -> Snapshot {
+        let attempt = |_| self.try_read(out);
+        let overtaken = || Snapshot {
+            count: self.count(),
             complete: false,
-        }
+        };
+        (1..READ_ATTEMPTS_MAX)
+            .find_map(attempt)
+            .unwrap_or_else(overtaken)
     }
 
     /// Takes the next number, and a slot that is neither published nor taken.
@@ -194,21 +197,22 @@ impl<S: Slots> FourSlots<S> {
             let mut claims = self.claims.load(Ordering::Acquire);
             // A failed attempt means that another writer has claimed, so the loop goes on only
             // while writers get ahead.
-            while let Some(slot) = self.free_slot(claims) {
+            while let Some((slot, published)) = self.free_slot(claims) {
                 let number = (claims >> SLOTS) + 1;
                 let parities = (claims ^ 1 << slot) & ((1 << SLOTS) - 1);
-                let next = number << SLOTS | parities;
                 match self.claims.compare_exchange_weak(
                     claims,
-                    next,
+                    number << SLOTS | parities,
                     Ordering::AcqRel,
                     Ordering::Acquire,
                 ) {
                     Ok(_) => {
+                        let parity = parities >> slot & 1;
                         return Ok(Claim {
                             number,
                             slot,
-                            parity: parities >> slot & 1,
+                            parity,
+                            published,
                         });
                     }
                     Err(newer) => claims = newer,
@@ -219,22 +223,27 @@ impl<S: Slots> FourSlots<S> {
         Err(CellBusy)
     }
 
-    /// A slot that could be claimed if `claims` is still as given.
+    /// A slot that can be claimed if `claims` is still as given, and what was published meanwhile.
     #[inline]
-    fn free_slot(&self, claims: u64) -> Option<usize> {
+    fn free_slot(&self, claims: u64) -> Option<(usize, u64)> {
         // Begin behind the last claim: while writers come one by one, the first slot looked at is
         // the one that readers left longest ago.
         let first = (claims >> SLOTS) as usize + 1;
-        (0..SLOTS)
-            .map(|offset| (first + offset) % SLOTS)
-            .find(|&slot| self.is_free(slot, claims))
+        for slot in (first..first + SLOTS).map(|slot| slot % SLOTS) {
+            // First the stamp, then `published`: see "Why a claimed slot belongs to one writer".
+            let parity = self.stamps[slot].load(Ordering::Acquire) & 1;
+            let published = self.published.load(Ordering::Relaxed);
+            let is_taken = parity != claims >> slot & 1;
+            if !is_taken && published & SLOT_MASK != slot as u64 {
+                return Some((slot, published));
+            }
+        }
+        None
     }
+}
 
-    #[inline]
-    fn is_free(&self, slot: usize, claims: u64) -> bool {
-        // First the stamp, then `published`: see "Why a claimed slot belongs to one writer".
-        let parity = self.slots.stamp(slot).load(Ordering::Acquire) & 1;
-        let is_taken = parity != claims >> slot & 1;
-        !is_taken && self.published.load(Ordering::Relaxed) & SLOT_MASK != slot as u64
-    }
+/// The words of a slot; `width` is the declared width.
+#[inline]
+fn words_of(words: &[AtomicU64], slot: usize, width: usize) -> &[AtomicU64] {
+    &words[slot * width..][..width]
 }

@@ -76,16 +76,17 @@ impl LastValue {
     #[track_caller]
     pub fn publish(&self, words: &[u64]) -> u64 {
         check_width(words.len(), self.words());
+        let slots = &*self.slots;
         // Only writers store the count, and there is one at a time; a lock that passes from one to
         // the next carries the latest value along.
         let count = self.published.load(Ordering::Relaxed) + 1;
-        // SYNC POINT, pairs with the acquire fence in `read`. The slot about to be overwritten
+        // SYNC POINT, pairs with the acquire fence in `try_read`. The slot about to be overwritten
         // holds write `count - 2`. A reader that sees any word stored below must afterwards see
         // `count - 1` published, and so know that its copy is no longer that write's. The fence
         // stands between the store of `count - 1`, in the previous call, and those words.
         fence(Ordering::Release);
-        copy_in(self.slot(count, words.len()), words);
-        // SYNC POINT, pairs with the acquire load in `read`: the words are there before the count.
+        copy_in(slot(slots, count, words.len()), words);
+        // SYNC POINT, pairs with the acquire load in `try_read`: the words are there before the count.
         self.published.store(count, Ordering::Release);
         count
     }
@@ -102,32 +103,45 @@ impl LastValue {
     #[track_caller]
     pub fn read(&self, out: &mut [u64]) -> Snapshot {
         check_width(out.len(), self.words());
-        let mut count = self.published.load(Ordering::Acquire);
-        for _ in 0..READ_ATTEMPTS_MAX {
-            copy_out(self.slot(count, out.len()), out);
-            // SYNC POINT, pairs with the release fence in `publish`: if one of the words copied
-            // came from write `count + 2`, then the load below finds at least `count + 1`.
-            fence(Ordering::Acquire);
-            if self.published.load(Ordering::Relaxed) == count {
-                return Snapshot {
-                    count,
-                    complete: true,
-                };
-            }
-            count = self.published.load(Ordering::Acquire);
-        }
-        Snapshot {
-            count,
-            complete: false,
-        }
+        self.try_read(out).unwrap_or_else(|| self.read_again(out))
     }
 
-    /// The slot of write number `count`; `width` is the declared width.
+    /// One attempt; `None` when a writer overtook it. `out` has the declared width.
     #[inline]
-    fn slot(&self, count: u64, width: usize) -> &[AtomicU64] {
-        let (even, odd) = self.slots.split_at(width);
-        if count.is_multiple_of(2) { even } else { odd }
+    fn try_read(&self, out: &mut [u64]) -> Option<Snapshot> {
+        let slots = &*self.slots;
+        let count = self.published.load(Ordering::Acquire);
+        copy_out(slot(slots, count, out.len()), out);
+        // SYNC POINT, pairs with the release fence in `publish`: if one of the words copied came
+        // from write `count + 2`, then the load below finds at least `count + 1`.
+        fence(Ordering::Acquire);
+        let is_last_still = self.published.load(Ordering::Relaxed) == count;
+        is_last_still.then_some(Snapshot {
+            count,
+            complete: true,
+        })
     }
+
+    /// The attempts after the first.
+    #[cold]
+    #[inline(never)]
+    fn read_again(&self, out: &mut [u64]) -> Snapshot {
+        let attempt = |_| self.try_read(out);
+        let overtaken = || Snapshot {
+            count: self.count(),
+            complete: false,
+        };
+        (1..READ_ATTEMPTS_MAX)
+            .find_map(attempt)
+            .unwrap_or_else(overtaken)
+    }
+}
+
+/// The slot of write number `count`; `width` is the declared width.
+#[inline]
+fn slot(slots: &[AtomicU64], count: u64, width: usize) -> &[AtomicU64] {
+    let first = if count.is_multiple_of(2) { 0 } else { width };
+    &slots[first..][..width]
 }
 
 impl crate::reader::WordCell for LastValue {

@@ -57,6 +57,7 @@ mod snapshot;
 #[allow(unsafe_code)]
 mod spsc_ring;
 mod sync;
+#[allow(unsafe_code)]
 mod typed_fifo;
 mod words;
 

@@ -9,6 +9,7 @@
 pub(crate) struct Track {
     capacity: u64,
     shift: u32,
+    index_mask: u64,
 }
 
 impl Track {
@@ -23,16 +24,18 @@ impl Track {
             "a ring of 0 elements holds nothing: give it a capacity of 1 or more"
         );
         let capacity = capacity as u64;
+        let shift = u64::BITS - (capacity - 1).leading_zeros();
         Self {
             capacity,
-            shift: u64::BITS - (capacity - 1).leading_zeros(),
+            shift,
+            index_mask: (1 << shift) - 1,
         }
     }
 
     /// The slot of a position.
     #[inline]
     pub(crate) fn index(self, position: u64) -> usize {
-        (position & self.index_mask()) as usize
+        (position & self.index_mask) as usize
     }
 
     /// How often the ring has been gone round before a position.
@@ -44,7 +47,7 @@ impl Track {
     /// The position `steps` further on; `steps` is at most the capacity.
     #[inline]
     pub(crate) fn advance(self, position: u64, steps: usize) -> u64 {
-        let index = (position & self.index_mask()) + steps as u64;
+        let index = (position & self.index_mask) + steps as u64;
         if index < self.capacity {
             position + steps as u64
         } else {
@@ -61,12 +64,7 @@ impl Track {
     /// Number of slots before a position since the beginning.
     #[inline]
     fn ordinal(self, position: u64) -> u64 {
-        self.lap(position) * self.capacity + (position & self.index_mask())
-    }
-
-    #[inline]
-    fn index_mask(self) -> u64 {
-        (1 << self.shift) - 1
+        self.lap(position) * self.capacity + (position & self.index_mask)
     }
 }
 

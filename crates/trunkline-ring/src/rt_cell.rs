@@ -1,6 +1,6 @@
 //! The single-element FIFO: several writers, several readers, the newest value again and again.
 
-use crate::four_slots::{BoxedSlots, CellBusy, FourSlots, SLOTS, Slots};
+use crate::four_slots::{CellBusy, FourSlots, SLOTS};
 use crate::snapshot::Snapshot;
 use crate::sync::AtomicU64;
 use crate::words::{WordArray, Words};
@@ -41,7 +41,7 @@ use crate::words::{WordArray, Words};
 /// ```
 #[derive(Debug)]
 pub struct RtCell {
-    cell: FourSlots<BoxedSlots>,
+    cell: FourSlots<Box<[AtomicU64]>>,
 }
 
 impl RtCell {
@@ -49,7 +49,7 @@ impl RtCell {
     #[must_use]
     pub fn new(words: usize) -> Self {
         Self {
-            cell: FourSlots::new(BoxedSlots::new(words)),
+            cell: FourSlots::zeroed(words),
         }
     }
 
@@ -57,7 +57,7 @@ impl RtCell {
     #[must_use]
     #[inline]
     pub fn words(&self) -> usize {
-        self.cell.slots.width()
+        self.cell.width()
     }
 
     /// Number of the newest complete write; 0 before the first.
@@ -113,18 +113,17 @@ impl RtCell {
 /// ```
 #[derive(Debug)]
 pub struct TypedCell<T: Words> {
-    cell: FourSlots<InlineSlots<T>>,
+    cell: FourSlots<InlineWords<T>>,
 }
 
 impl<T: Words> TypedCell<T> {
     /// A cell that holds `initial` until the first write.
     #[must_use]
     pub fn new(initial: T) -> Self {
-        let slot = |words: T::Array| (AtomicU64::new(0), words.into_atomics());
-        let zero = T::Array::ZERO;
-        let slots = [slot(initial.to_words()), slot(zero), slot(zero), slot(zero)];
+        let rest = || T::Array::ZERO.into_atomics();
+        let words = [initial.to_words().into_atomics(), rest(), rest(), rest()];
         Self {
-            cell: FourSlots::new(InlineSlots { slots }),
+            cell: FourSlots::new(InlineWords { words }),
         }
     }
 
@@ -154,33 +153,33 @@ impl<T: Words> TypedCell<T> {
     #[inline]
     pub fn read(&self) -> Option<T> {
         let mut words = T::Array::ZERO;
-        self.cell
-            .read(words.as_mut())
-            .complete
-            .then(|| T::from_words(words))
+        match self.cell.try_read(words.as_mut()) {
+            Some(_) => Some(T::from_words(words)),
+            None => self.read_again(),
+        }
+    }
+
+    /// The attempts after the first, with words of their own: those of the first can then stay in
+    /// registers.
+    #[cold]
+    #[inline(never)]
+    fn read_again(&self) -> Option<T> {
+        let mut words = T::Array::ZERO;
+        let snapshot = self.cell.read_again(words.as_mut());
+        snapshot.complete.then(|| T::from_words(words))
     }
 }
 
-/// Four slots side by side, of a width known to the compiler.
+/// The words of four slots side by side, of a width known to the compiler.
 #[derive(Debug)]
-struct InlineSlots<T: Words> {
-    slots: [(AtomicU64, <T::Array as WordArray>::Atomics); SLOTS],
+struct InlineWords<T: Words> {
+    words: [<T::Array as WordArray>::Atomics; SLOTS],
 }
 
-impl<T: Words> Slots for InlineSlots<T> {
+impl<T: Words> AsRef<[AtomicU64]> for InlineWords<T> {
     #[inline]
-    fn width(&self) -> usize {
-        T::Array::ZERO.as_ref().len()
-    }
-
-    #[inline]
-    fn stamp(&self, slot: usize) -> &AtomicU64 {
-        &self.slots[slot].0
-    }
-
-    #[inline]
-    fn words(&self, slot: usize) -> &[AtomicU64] {
-        self.slots[slot].1.as_ref()
+    fn as_ref(&self) -> &[AtomicU64] {
+        T::Array::flatten(&self.words)
     }
 }
 
@@ -200,7 +199,7 @@ impl crate::reader::WordCell for RtCell {
 
 impl<T: Words> crate::reader::WordCell for TypedCell<T> {
     fn words(&self) -> usize {
-        self.cell.slots.width()
+        self.cell.width()
     }
 
     fn count(&self) -> u64 {

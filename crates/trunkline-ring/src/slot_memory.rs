@@ -22,6 +22,6 @@ mod lines;
 mod modelled;
 
 #[cfg(not(loom))]
-pub(crate) use self::lines::{SlotMemory, Stretch};
+pub(crate) use self::lines::{SlotMemory, Spot, Stretch};
 #[cfg(loom)]
-pub(crate) use self::modelled::{SlotMemory, Stretch};
+pub(crate) use self::modelled::{SlotMemory, Spot, Stretch};

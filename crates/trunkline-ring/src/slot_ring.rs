@@ -19,7 +19,7 @@
 
 use crate::padded::Padded;
 use crate::position::Track;
-use crate::slot_memory::{SlotMemory, Stretch};
+use crate::slot_memory::{SlotMemory, Spot, Stretch};
 use crate::sync::{AtomicU64, Ordering, spin_loop};
 
 /// How often [`SlotRing::push_overwriting`] tries before it refuses the element.
@@ -84,7 +84,8 @@ enum Turn {
 }
 
 impl Turn {
-    /// The stamp that gives this turn in a lap. Truncated on purpose: see the module's page.
+    /// The stamp that gives this turn in a lap; the next number gives it to the other side.
+    /// Truncated on purpose: see the module's page.
     #[inline]
     fn stamp(self, lap: u64) -> u8 {
         match self {
@@ -92,29 +93,22 @@ impl Turn {
             Turn::Pop => (lap * 2 + 1) as u8,
         }
     }
+}
 
-    /// The stamp that ends this turn in a lap: the other side's next turn.
-    #[inline]
-    fn next_stamp(self, lap: u64) -> u8 {
-        self.stamp(lap).wrapping_add(1)
-    }
+/// A slot that one thread has for itself.
+struct Claimed {
+    spot: Spot,
+    /// The stamp that gives it to the other side.
+    next_stamp: u8,
 }
 
 /// Slots in a row that one thread has for itself.
-#[derive(Debug, Clone, Copy)]
-struct Run {
-    lap: u64,
-    /// In lap `lap`.
+struct ClaimedRun {
     first: Stretch,
-    /// From slot 0 on, in lap `lap + 1`.
+    next_stamp: u8,
+    /// From slot 0 on, in the next lap.
     wrapped: Stretch,
-}
-
-impl Run {
-    #[inline]
-    fn slots(self) -> usize {
-        self.first.slots() + self.wrapped.slots()
-    }
+    wrapped_next_stamp: u8,
 }
 
 /// A ring of elements of `width` values of `T` each.
@@ -179,59 +173,73 @@ impl<T: Copy> SlotRing<T> {
     #[inline]
     pub(crate) fn try_push(&self, element: &[T]) -> Result<(), Full> {
         debug_assert_eq!(element.len(), self.width());
-        let run = self.claim(&self.tail, Turn::Push, 1).ok_or(Full)?;
-        // SAFETY: the one slot of the run is this thread's alone from the claim until it is given
-        // on.
-        unsafe { self.memory.write(run.first, element) };
-        self.give(run, Turn::Push);
+        let slot = self
+            .claim(&self.tail, |tail| self.ready(tail, Turn::Push))
+            .ok_or(Full)?;
+        // SAFETY: the slot is this thread's alone from the claim until it is given on.
+        unsafe { self.memory.write(slot.spot, element) };
+        self.memory.set_stamp(slot.spot, slot.next_stamp);
         Ok(())
     }
 
     #[inline]
     pub(crate) fn try_pop(&self, element: &mut [T]) -> Result<(), Empty> {
         debug_assert_eq!(element.len(), self.width());
-        let run = self.claim(&self.head, Turn::Pop, 1).ok_or(Empty)?;
-        // SAFETY: the one slot of the run is this thread's alone from the claim until it is given
-        // on, and was written before it came to the poppers.
-        unsafe { self.memory.read(run.first, element) };
-        self.give(run, Turn::Pop);
+        // SAFETY: `element` has room for one element.
+        unsafe { self.try_pop_to(element.as_mut_ptr()) }
+    }
+
+    /// Pops an element to where `target` points; when there is none, nothing is written.
+    ///
+    /// # Safety
+    ///
+    /// `target` has room for one element.
+    #[inline]
+    pub(crate) unsafe fn try_pop_to(&self, target: *mut T) -> Result<(), Empty> {
+        let slot = self
+            .claim(&self.head, |head| self.ready(head, Turn::Pop))
+            .ok_or(Empty)?;
+        // SAFETY: the slot is this thread's alone from the claim until it is given on, and was
+        // written before it came to the poppers; the caller vouches for `target`.
+        unsafe { self.memory.read(slot.spot, target) };
+        self.memory.set_stamp(slot.spot, slot.next_stamp);
         Ok(())
     }
 
     /// Pushes as many leading elements as have room, and returns how many.
-    #[inline]
     pub(crate) fn try_push_slice(&self, elements: &[T]) -> usize {
         let width = self.width();
-        let Some(run) = self.claim(&self.tail, Turn::Push, elements.len() / width) else {
+        let wanted = (elements.len() / width).min(self.capacity());
+        let ready = |tail| self.ready_run(tail, Turn::Push, wanted);
+        let Some(run) = self.claim(&self.tail, ready) else {
             return 0;
         };
         let (first, rest) = elements.split_at(run.first.slots() * width);
         // SAFETY: as in `try_push`, for all slots of the run.
         unsafe {
-            self.memory.write(run.first, first);
+            self.memory.write_all(run.first, first);
             self.memory
-                .write(run.wrapped, &rest[..run.wrapped.slots() * width]);
+                .write_all(run.wrapped, &rest[..run.wrapped.slots() * width]);
         }
-        self.give(run, Turn::Push);
-        run.slots()
+        self.give(&run)
     }
 
     /// Pops as many elements as there are and fit, and returns how many.
-    #[inline]
     pub(crate) fn try_pop_slice(&self, elements: &mut [T]) -> usize {
         let width = self.width();
-        let Some(run) = self.claim(&self.head, Turn::Pop, elements.len() / width) else {
+        let wanted = (elements.len() / width).min(self.capacity());
+        let ready = |head| self.ready_run(head, Turn::Pop, wanted);
+        let Some(run) = self.claim(&self.head, ready) else {
             return 0;
         };
         let (first, rest) = elements.split_at_mut(run.first.slots() * width);
-        // SAFETY: as in `try_pop`, for all slots of the run.
+        // SAFETY: as in `try_pop_to`, for all slots of the run.
         unsafe {
-            self.memory.read(run.first, first);
+            self.memory.read_all(run.first, first);
             self.memory
-                .read(run.wrapped, &mut rest[..run.wrapped.slots() * width]);
+                .read_all(run.wrapped, &mut rest[..run.wrapped.slots() * width]);
         }
-        self.give(run, Turn::Pop);
-        run.slots()
+        self.give(&run)
     }
 
     /// Pushes the element, dropping the oldest ones while there is no room.
@@ -267,74 +275,93 @@ impl<T: Copy> SlotRing<T> {
     fn drop_oldest(&self) -> bool {
         let head = self.head.load(Ordering::Acquire);
         let tail = self.tail.load(Ordering::Acquire);
-        let run = self.ready(head, Turn::Pop, 1);
-        let is_needed = self.track.advance(head, self.capacity()) == tail;
-        if !is_needed || run.slots() == 0 {
+        if self.track.advance(head, self.capacity()) != tail {
             return false;
         }
-        let next = self.track.advance(head, 1);
+        let Some((slot, next)) = self.ready(head, Turn::Pop) else {
+            return false;
+        };
         let claim = self
             .head
             .compare_exchange(head, next, Ordering::Release, Ordering::Relaxed);
         if claim.is_ok() {
-            self.give(run, Turn::Pop);
+            self.memory.set_stamp(slot.spot, slot.next_stamp);
         }
         claim.is_ok()
     }
 
-    /// Claims up to `wanted` slots in a row at `end`; `None` when not one has its turn.
+    /// Claims what is `ready` at `end`; `None` when nothing is.
+    ///
+    /// `ready` says, for a position, what can be claimed there and which position comes next.
     #[inline]
-    fn claim(&self, end: &AtomicU64, turn: Turn, wanted: usize) -> Option<Run> {
-        let wanted = wanted.min(self.capacity());
+    fn claim<C>(&self, end: &AtomicU64, ready: impl Fn(u64) -> Option<(C, u64)>) -> Option<C> {
         let mut position = end.load(Ordering::Acquire);
         loop {
-            let run = self.ready(position, turn, wanted);
-            if run.slots() == 0 {
+            let Some((claimed, next)) = ready(position) else {
                 // If another thread has claimed this position meanwhile, then its turn may be over
                 // and the stamp beyond; it is the next position that says whether there is room.
                 // The stamp was loaded with acquire, so a claim before it shows here.
                 let now = end.load(Ordering::Acquire);
-                if now == position || wanted == 0 {
+                if now == position {
                     return None;
                 }
                 position = now;
                 continue;
-            }
-            let next = self.track.advance(position, run.slots());
+            };
             // Released for the sake of the stamps that have been looked at: see the module's page.
-            let claim =
+            let swap =
                 end.compare_exchange_weak(position, next, Ordering::Release, Ordering::Acquire);
-            match claim {
-                Ok(_) => return Some(run),
+            match swap {
+                Ok(_) => return Some(claimed),
                 Err(now) => position = now,
             }
         }
     }
 
-    /// The slots from `position` on, up to `wanted` of them, that have their turn.
+    /// The slot at `position`, if it has its turn.
     #[inline]
-    fn ready(&self, position: u64, turn: Turn, wanted: usize) -> Run {
-        let (lap, index) = (self.track.lap(position), self.track.index(position));
-        let unwrapped = wanted.min(self.capacity() - index);
-        let first = self.memory.stretch(index, unwrapped);
-        let wrapped = self.memory.stretch(0, wanted - unwrapped);
-        let count = self.memory.count_stamped(first, turn.stamp(lap));
-        let count_wrapped = match count == unwrapped {
-            true => self.memory.count_stamped(wrapped, turn.stamp(lap + 1)),
-            false => 0,
+    fn ready(&self, position: u64, turn: Turn) -> Option<(Claimed, u64)> {
+        let spot = self.memory.spot(self.track.index(position));
+        let stamp = turn.stamp(self.track.lap(position));
+        let claimed = Claimed {
+            spot,
+            next_stamp: stamp.wrapping_add(1),
         };
-        Run {
-            lap,
-            first: first.shortened(count),
-            wrapped: wrapped.shortened(count_wrapped),
-        }
+        self.memory
+            .is_stamped(spot, stamp)
+            .then(|| (claimed, self.track.advance(position, 1)))
     }
 
-    /// Gives the slots of a run to the other side, the first one last, so that it sees all or none.
-    #[inline]
-    fn give(&self, run: Run, turn: Turn) {
-        self.memory
-            .set_stamps(run.wrapped, turn.next_stamp(run.lap + 1));
-        self.memory.set_stamps(run.first, turn.next_stamp(run.lap));
+    /// The slots from `position` on that have their turn, up to `wanted` of them; `None` when not
+    /// one has. `wanted` is at most the capacity.
+    fn ready_run(&self, position: u64, turn: Turn, wanted: usize) -> Option<(ClaimedRun, u64)> {
+        let (lap, index) = (self.track.lap(position), self.track.index(position));
+        let (stamp, wrapped_stamp) = (turn.stamp(lap), turn.stamp(lap + 1));
+        let unwrapped = wanted.min(self.capacity() - index);
+        let first = self.memory.stretch(index, unwrapped);
+        let first = first.shortened(self.memory.count_stamped(first, stamp));
+        let room = if first.slots() == unwrapped {
+            wanted - unwrapped
+        } else {
+            0
+        };
+        let wrapped = self.memory.stretch(0, room);
+        let wrapped = wrapped.shortened(self.memory.count_stamped(wrapped, wrapped_stamp));
+        let slots = first.slots() + wrapped.slots();
+        let run = ClaimedRun {
+            first,
+            next_stamp: stamp.wrapping_add(1),
+            wrapped,
+            wrapped_next_stamp: wrapped_stamp.wrapping_add(1),
+        };
+        (slots > 0).then(|| (run, self.track.advance(position, slots)))
+    }
+
+    /// Gives the slots of a run to the other side, the first one last, so that it sees all or none;
+    /// and returns how many.
+    fn give(&self, run: &ClaimedRun) -> usize {
+        self.memory.set_stamps(run.wrapped, run.wrapped_next_stamp);
+        self.memory.set_stamps(run.first, run.next_stamp);
+        run.first.slots() + run.wrapped.slots()
     }
 }

@@ -21,12 +21,21 @@ pub struct Snapshot {
     pub complete: bool,
 }
 
-/// Checks that a caller's slice has the width of the cell.
+/// Checks that a caller's slice has the width of the cell or element.
 #[inline]
 #[track_caller]
 pub(crate) fn check_width(given: usize, declared: usize) {
-    assert!(
-        given == declared,
+    if given != declared {
+        wrong_width(given, declared);
+    }
+}
+
+// Apart from the check, so that a read pays for a comparison and not for a message.
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn wrong_width(given: usize, declared: usize) -> ! {
+    panic!(
         "the slice has {given} words and the element {declared}: pass a slice of the declared width"
     );
 }

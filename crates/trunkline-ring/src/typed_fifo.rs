@@ -1,5 +1,7 @@
 //! The multi-element FIFO of one type.
 
+use std::mem::MaybeUninit;
+
 use crate::slot_ring::{Empty, Full, Overflow, SlotRing};
 
 /// The multi-element FIFO of one type: a [`Fifo`](crate::Fifo) that needs no words.
@@ -82,6 +84,20 @@ impl<T: Copy + Send> TypedFifo<T> {
         self.ring.push_overwriting(&[element])
     }
 
+    /// Takes the oldest element out.
+    ///
+    /// # Errors
+    ///
+    /// [`Empty`] when the next element is not there.
+    #[inline]
+    pub fn try_pop(&self) -> Result<T, Empty> {
+        let mut element = MaybeUninit::uninit();
+        // SAFETY: there is room for one element, of one value.
+        unsafe { self.ring.try_pop_to(element.as_mut_ptr())? };
+        // SAFETY: the pop succeeded, so it has written the element.
+        Ok(unsafe { element.assume_init() })
+    }
+
     /// Appends as many of the elements, first to last, as there is room for, and returns how many.
     #[inline]
     pub fn try_push_slice(&self, elements: &[T]) -> usize {
@@ -93,21 +109,6 @@ impl<T: Copy + Send> TypedFifo<T> {
     #[inline]
     pub fn try_pop_slice(&self, elements: &mut [T]) -> usize {
         self.ring.try_pop_slice(elements)
-    }
-}
-
-impl<T: Copy + Send + Default> TypedFifo<T> {
-    /// Takes the oldest element out.
-    ///
-    /// # Errors
-    ///
-    /// [`Empty`] when the next element is not there.
-    #[inline]
-    pub fn try_pop(&self) -> Result<T, Empty> {
-        let mut element = [T::default()];
-        self.ring.try_pop(&mut element)?;
-        let [element] = element;
-        Ok(element)
     }
 }
 

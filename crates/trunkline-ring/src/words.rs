@@ -178,11 +178,15 @@ pub trait WordArray: Copy + std::fmt::Debug + AsRef<[u64]> + AsMut<[u64]> + seal
 
     /// The same words, shared between threads.
     #[doc(hidden)]
-    type Atomics: AsRef<[AtomicU64]> + std::fmt::Debug;
+    type Atomics: std::fmt::Debug;
 
     /// Shares these words between threads.
     #[doc(hidden)]
     fn into_atomics(self) -> Self::Atomics;
+
+    /// Arrays that lie side by side, as one slice.
+    #[doc(hidden)]
+    fn flatten(arrays: &[Self::Atomics]) -> &[AtomicU64];
 }
 
 impl<const N: usize> WordArray for [u64; N] {
@@ -192,6 +196,11 @@ impl<const N: usize> WordArray for [u64; N] {
 
     fn into_atomics(self) -> Self::Atomics {
         self.map(AtomicU64::new)
+    }
+
+    #[inline]
+    fn flatten(arrays: &[Self::Atomics]) -> &[AtomicU64] {
+        arrays.as_flattened()
     }
 }
 

@@ -6,15 +6,20 @@ use trunkline_engine::{AccessError, SubscribeOptions, Variable, Wakes};
 use trunkline_proto::message::handles::{Handles, Unsubscribe};
 use trunkline_proto::message::open::{Open, OpenedBuilder};
 use trunkline_proto::message::read::ReadingsBuilder;
+use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::results::ResultsBuilder;
 use trunkline_proto::message::subscribe::{Subscribe, SubscribeTerms};
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
-use trunkline_types::{Contract, Position, Tick};
+use trunkline_types::name::NameError;
+use trunkline_types::{Contract, Position, Quality, Reason, Tick};
 
 use crate::fault::{of_access, unknown_handle};
 use crate::session::{Session, malformed};
 use crate::updates::record;
 use crate::work::{HandlesVerb, HandlesWork, Names, OpenWork, SLICE, SubscribeWork, Work};
+
+/// Misses of one request for which the nearest name is looked for.
+const SUGGESTIONS_MAX: u32 = 8;
 
 impl Session {
     pub(crate) fn handle_open(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
@@ -26,7 +31,7 @@ impl Session {
         }
         let base = self.page(frame)?;
         let (request, more) = (frame.request(), frame.has_more());
-        self.queue(Work::Open(OpenWork { request, terms, names, base, next: 0, more }));
+        self.queue(Work::Open(OpenWork { request, terms, names, base, next: 0, misses: 0, more }));
         Ok(())
     }
 
@@ -89,11 +94,20 @@ impl Session {
             let name = work.names.get(index).unwrap_or_default();
             let opened = self.open_one(&engine, name, work.terms.subscribe.as_ref(), now);
             match opened {
-                Err(fault) => frame.push_fault(fault.as_ref()),
+                Err(error) => {
+                    let error = self.suggest(error, &mut work.misses);
+                    frame.push_fault(of_access(&error).as_ref());
+                }
                 Ok(variable) => {
+                    let readable = variable.check_readable(&self.caller).is_ok();
                     let update = options.read.then(|| variable.update());
-                    let reading =
-                        update.as_ref().map(|u| record(variable.handle(), u, self.caller.session));
+                    let reading = update.as_ref().map(|update| match readable {
+                        true => record(variable.handle(), update, self.caller.session),
+                        false => UpdateRecord {
+                            quality: Quality::bad(Reason::AccessDenied),
+                            ..UpdateRecord::nothing_yet(variable.handle())
+                        },
+                    });
                     let properties = variable.properties();
                     frame.push(
                         variable.handle(),
@@ -117,15 +131,26 @@ impl Session {
         name: &[u8],
         terms: Option<&SubscribeTerms>,
         now: Tick,
-    ) -> Result<&'e Arc<Variable>, Fault> {
-        let name = std::str::from_utf8(name).map_err(|_| {
-            Fault::new(FaultCode::BadName, "the name is not UTF-8; the client program is at fault")
-        })?;
-        let variable = engine.resolve(&self.caller, name).map_err(|error| of_access(&error))?;
+    ) -> Result<&'e Arc<Variable>, AccessError> {
+        let name = std::str::from_utf8(name)
+            .map_err(|_| AccessError::InvalidName(NameError::NotUtf8))?;
+        let variable = engine.resolve(&self.caller, name)?;
         if let Some(terms) = terms {
-            self.subscribe_one(variable, terms, None, now).map_err(|error| of_access(&error))?;
+            self.subscribe_one(variable, terms, None, now)?;
         }
         Ok(variable)
+    }
+
+    /// The nearest name there is, for the first few misses of a request: looking for it reads through
+    /// tens of thousands of names.
+    fn suggest(&self, error: AccessError, misses: &mut u32) -> AccessError {
+        let AccessError::UnknownName { name, suggestion: None } = error else { return error };
+        *misses += 1;
+        let suggestion = match *misses <= SUGGESTIONS_MAX {
+            true => self.engine.suggest(&self.caller, &name),
+            false => None,
+        };
+        AccessError::UnknownName { name, suggestion }
     }
 
     fn subscribe_one(

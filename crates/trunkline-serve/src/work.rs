@@ -39,6 +39,8 @@ pub(crate) struct OpenWork {
     pub(crate) request: u32,
     pub(crate) terms: OpenTerms,
     pub(crate) names: Names,
+    /// Names that were not found so far.
+    pub(crate) misses: u32,
     /// Number of the first of these names within the request.
     pub(crate) base: u32,
     pub(crate) next: usize,

@@ -1,8 +1,8 @@
 //! The loss ledger: what became of every update, counted exactly, with its cause.
 //!
-//! The same counters are kept by the engine and the client, sent by the protocol and shown to people. All
-//! are cumulative; what was lost between two readings is a difference of two. Each ledger has an identity
-//! that holds at any moment at which its owner is not just changing it.
+//! The same counters are kept by the engine and the client, sent by the protocol and shown to
+//! people. All are cumulative; what was lost between two readings is a difference of two. Each
+//! ledger has an identity that holds at any moment at which its owner is not just changing it.
 
 /// What became of the writes offered to a variable.
 ///
@@ -27,11 +27,13 @@ pub struct UpstreamLedger {
     pub upstream_lost: u64,
 }
 
-/// What became of the updates of a variable on their way to one subscription, from the sequence at which
-/// it opened.
+/// What became of the updates of a variable on their way to one subscription, from the sequence at
+/// which it opened.
 ///
-/// `written = filtered + coalesced + dropped_queue + dropped_overrun + dropped_disconnect + waiting +
-/// sent_unconfirmed + received`
+/// ```text
+/// written = filtered + coalesced + dropped_queue + dropped_overrun + dropped_disconnect
+///         + waiting + sent_unconfirmed + received
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SubscriptionLedger {
     /// Updates numbered since the subscription opened.

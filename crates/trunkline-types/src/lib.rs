@@ -13,7 +13,7 @@
 //!
 //! # Layout
 //! - [`name`], [`pattern`], [`url`]: addressing (`library/path#field`, `*` and `**`, `tl://host/...`).
-//! - [`data_type`], [`value`], [`array`], [`waveform`]: the types and their values.
+//! - [`data_type`], [`value`], [`mod@array`], [`waveform`]: the types and their values.
 //! - [`time`]: [`Timestamp`] (UTC nanoseconds) and [`Tick`] (monotonic nanoseconds).
 //! - [`quality`], [`sample`]: quality with its reason and clock; samples and readings.
 //! - [`scaling`], [`definition`]: what configuration says about a variable.

@@ -29,6 +29,9 @@ pub enum NameError {
     /// Nothing at all.
     #[error("the name is empty: write library/path")]
     Empty,
+    /// Not UTF-8: a connection brought other bytes.
+    #[error("the name is not UTF-8; the program that sent it is at fault")]
+    NotUtf8,
     /// Longer than its limit.
     #[error("the name has {bytes} bytes; {max} is the limit")]
     TooLong {

@@ -96,3 +96,6 @@ impl fmt::Debug for Timestamp {
         fmt::Display::fmt(self, f)
     }
 }
+
+#[cfg(test)]
+mod tests;

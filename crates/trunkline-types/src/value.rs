@@ -156,3 +156,6 @@ impl Value {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -28,11 +28,31 @@
 
 #![forbid(unsafe_code)]
 
+pub mod client;
 pub mod engine;
 mod io_host;
+pub mod local;
 mod sessions;
 
+pub use client::{CallError, Client, ConnectError, ConnectOptions, Subscription};
 pub use engine::{Engine, EngineOptions, StartError};
+pub use trunkline_client::{
+    ConnectionState, Event, Found, FromValue, IntoValue, Item, OpenOptions, Opened, Step,
+    SubscribeOptions, Typed, VariableRef, Write, WriteCounts, WriteOutcome,
+};
 pub use trunkline_config as config;
 pub use trunkline_io as io;
 pub use trunkline_types as types;
+
+/// The client for tasks: the verbs of [`Client`] with `async fn`, on any executor.
+pub mod aio {
+    pub use crate::client::tasks::{Client, Subscription};
+}
+
+/// What the protocol says in its own words: faults, why a connection ended, what `info` and `why` tell.
+pub mod proto {
+    pub use trunkline_proto::message::engine::{EngineInfo, LibraryInfo};
+    pub use trunkline_proto::message::info::{SubscriptionInfo, VariableInfo};
+    pub use trunkline_proto::message::why::{WhyStage, WhyVerdict};
+    pub use trunkline_proto::{Disconnect, Fault, FaultCode, VersionMismatch};
+}

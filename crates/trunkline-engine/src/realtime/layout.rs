@@ -9,6 +9,7 @@
 
 use trunkline_types::{DataType, ElementType, Fifo, Properties, Timestamp, wire};
 
+use crate::outcome::Refusal;
 use crate::update::{Encoded, Update};
 
 /// How the values of one variable lie in words.
@@ -41,11 +42,17 @@ impl Layout {
     pub(crate) fn new(properties: &Properties) -> Result<Option<Self>, String> {
         let length = match properties.fifo {
             Fifo::Off => return Ok(None),
-            Fifo::Single { length } | Fifo::Multi { length, .. } => length.max(1) as usize,
+            Fifo::Single { length: 0 } | Fifo::Multi { length: 0, .. } => {
+                return Err("an element of the FIFO is never empty; set `fifo.length`".to_owned());
+            }
+            Fifo::Single { length } | Fifo::Multi { length, .. } => length as usize,
         };
         let (shape, length, element) = match &properties.data_type {
             data_type if super::is_slot_type(data_type) => (Shape::Scalar, 1, None),
             DataType::Array(ty) => match ty.shape.as_slice() {
+                [Some(0)] => {
+                    return Err("an array of length 0 has nothing for a FIFO to hold".to_owned());
+                }
                 [Some(fixed)] => (Shape::Array, *fixed as usize, Some(ty.element)),
                 [None] => (Shape::Array, length, Some(ty.element)),
                 _ => {
@@ -66,85 +73,130 @@ impl Layout {
             Some(ElementType::String) => {
                 return Err("a real-time FIFO cannot hold text; its length is not fixed".to_owned());
             }
-            Some(element) => (element.fixed_size().unwrap_or(8), is_signed(&element.data_type())),
+            Some(element) => (
+                element.fixed_size().unwrap_or(8),
+                is_signed(&element.data_type()),
+            ),
             None => (
                 properties.data_type.fixed_size().unwrap_or(8),
                 is_signed(&properties.data_type),
             ),
         };
-        Ok(Some(Self { shape, length, size, signed, stamped: properties.timestamps }))
+        Ok(Some(Self {
+            shape,
+            length,
+            size,
+            signed,
+            stamped: properties.timestamps,
+        }))
     }
 
     /// Words of one element, timestamp included.
     pub(crate) fn words(&self) -> usize {
-        let head = if self.shape == Shape::Waveform { WAVEFORM_WORDS } else { 0 };
+        let head = if self.shape == Shape::Waveform {
+            WAVEFORM_WORDS
+        } else {
+            0
+        };
         head + self.length + usize::from(self.stamped)
     }
 
-    /// Writes an update's value and timestamp into `words`. False when its length is not the declared.
+    /// Whether a value in wire form has the declared number of elements. Attributes of a waveform
+    /// do not travel through a FIFO and do not count.
+    pub(crate) fn check_length(&self, bytes: &[u8]) -> Result<(), Refusal> {
+        let expected = self.length as u64;
+        match self.head(&mut wire::Reader::new(bytes)) {
+            Some(head) if head.length == expected => Ok(()),
+            head => Err(Refusal::Length {
+                expected,
+                given: head.map_or(0, |head| head.length),
+            }),
+        }
+    }
+
+    /// What stands before the elements of a value in wire form.
+    fn head(&self, reader: &mut wire::Reader<'_>) -> Option<Head> {
+        match self.shape {
+            Shape::Scalar => Some(Head {
+                waveform: None,
+                length: 1,
+            }),
+            Shape::Array => Some(Head {
+                waveform: None,
+                length: reader.varint().ok()?,
+            }),
+            Shape::Waveform => {
+                let (t0, dt) = (reader.u64().ok()?, reader.u64().ok()?);
+                Some(Head {
+                    waveform: Some([t0, dt]),
+                    length: reader.varint().ok()?,
+                })
+            }
+        }
+    }
+
+    /// Writes an update's value and timestamp into `words`. False when its length is not the
+    /// declared.
     pub(crate) fn to_words(&self, update: &Update, words: &mut [u64]) -> bool {
         let mut reader = wire::Reader::new(update.value.as_slice());
-        let head = match self.shape {
-            Shape::Scalar => 0,
-            Shape::Array => match reader.varint() {
-                Ok(length) if length == self.length as u64 => 0,
-                _ => return false,
-            },
-            Shape::Waveform => {
-                let (Ok(t0), Ok(dt), Ok(length)) = (reader.i64(), reader.u64(), reader.varint())
-                else {
-                    return false;
-                };
-                if length != self.length as u64 {
-                    return false;
-                }
-                words[0] = t0 as u64;
-                words[1] = dt;
-                WAVEFORM_WORDS
-            }
+        let Some(head) = self
+            .head(&mut reader)
+            .filter(|head| head.length == self.length as u64)
+        else {
+            return false;
         };
-        for word in &mut words[head..head + self.length] {
-            let Ok(bytes) = reader.bytes(self.size) else { return false };
+        let mut words = words.iter_mut();
+        for (word, value) in words.by_ref().zip(head.waveform.into_iter().flatten()) {
+            *word = value;
+        }
+        for word in words.by_ref().take(self.length) {
+            let Ok(bytes) = reader.bytes(self.size) else {
+                return false;
+            };
             *word = self.extend(bytes);
         }
-        if self.stamped {
-            words[head + self.length] = update.source_timestamp.as_nanos() as u64;
+        if self.stamped
+            && let Some(word) = words.next()
+        {
+            *word = update.source_timestamp.as_nanos() as u64;
         }
         true
     }
 
     /// The value in wire form and its timestamp, if it carries one.
-    pub(crate) fn from_words(&self, words: &[u64]) -> (Encoded, Option<Timestamp>) {
-        let mut bytes = Vec::with_capacity(16 + self.length * self.size);
-        let head = match self.shape {
-            Shape::Scalar => 0,
-            Shape::Array => {
-                wire::put_varint(&mut bytes, self.length as u64);
-                0
+    pub(crate) fn wire_form(&self, words: &[u64]) -> (Encoded, Option<Timestamp>) {
+        let mut words = words.iter();
+        let mut bytes = Vec::with_capacity(WIRE_HEAD_MAX + self.length * self.size);
+        if self.shape == Shape::Waveform {
+            for word in words.by_ref().take(WAVEFORM_WORDS) {
+                bytes.extend_from_slice(&word.to_le_bytes());
             }
-            Shape::Waveform => {
-                bytes.extend_from_slice(&words[0].to_le_bytes());
-                bytes.extend_from_slice(&words[1].to_le_bytes());
-                wire::put_varint(&mut bytes, self.length as u64);
-                WAVEFORM_WORDS
-            }
-        };
-        for word in &words[head..head + self.length] {
-            bytes.extend_from_slice(&word.to_le_bytes()[..self.size]);
+        }
+        if self.shape != Shape::Scalar {
+            wire::put_varint(&mut bytes, self.length as u64);
+        }
+        for word in words.by_ref().take(self.length) {
+            bytes.extend(word.to_le_bytes().into_iter().take(self.size));
         }
         if self.shape == Shape::Waveform {
+            // No attributes.
             wire::put_varint(&mut bytes, 0);
         }
-        let stamp =
-            self.stamped.then(|| Timestamp::from_nanos(words[head + self.length] as i64));
-        (Encoded::from_bytes(&bytes), stamp)
+        let stamp = words.next().filter(|_| self.stamped);
+        (
+            Encoded::from_bytes(&bytes),
+            stamp.map(|word| Timestamp::from_nanos(*word as i64)),
+        )
     }
 
+    /// Up to eight bytes of an element as a word, with its sign.
     fn extend(&self, bytes: &[u8]) -> u64 {
         let mut word = [0u8; 8];
-        word[..bytes.len()].copy_from_slice(bytes);
+        for (place, byte) in word.iter_mut().zip(bytes) {
+            *place = *byte;
+        }
         let value = u64::from_le_bytes(word);
-        if !self.signed || self.size == 8 {
+        if !self.signed || self.size >= 8 {
             return value;
         }
         let shift = 64 - 8 * self.size as u32;
@@ -152,6 +204,19 @@ impl Layout {
     }
 }
 
+/// What stands before the elements of a value.
+struct Head {
+    /// Start time and interval, as words.
+    waveform: Option<[u64; WAVEFORM_WORDS]>,
+    length: u64,
+}
+
+/// Bytes of the longest head and end of a value in wire form.
+const WIRE_HEAD_MAX: usize = 32;
+
 fn is_signed(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::I8 | DataType::I16 | DataType::I32 | DataType::I64)
+    matches!(
+        data_type,
+        DataType::I8 | DataType::I16 | DataType::I32 | DataType::I64
+    )
 }

@@ -3,41 +3,49 @@
 //!
 //! A single-process variable has exactly one FIFO that all its writers and readers share (SP-11). A
 //! hosted variable has one per writer and one per reader (NV-03, NV-04): writers' FIFOs are drained
-//! into the write path by [`Engine::pump`], readers' are filled at commit. Everything is made when the
-//! endpoint is, before the program's loop runs (SP-20).
+//! into the write path by [`Engine::pump`](crate::Engine::pump), readers' are filled at commit.
+//! Everything is made when the endpoint is, before the program's loop runs (SP-20).
 //!
 //! # Layout
-//! - [`RtWriter`], [`RtReader`]: what a time-critical thread holds.
+//! - [`RtWriter`], [`RtReader`] in `endpoint`: what a time-critical thread holds.
 //! - `layout`: an element's words, and the value's wire form from them and back.
 //! - `pump`: from writers' FIFOs into the write path, on an ordinary thread.
 
+mod endpoint;
 mod layout;
 mod pump;
 
-use trunkline_ring::{Fifo as Ring, FifoReader, MarkSet, Reader, RtCell, WordArray, Words};
-use trunkline_types::{DataType, Fifo, Properties, Scope, Timestamp};
+use trunkline_ring::{Fifo as Ring, FifoReader, Reader, RtCell};
+use trunkline_types::{DataType, Fifo, Properties, Scope};
 
-use crate::caller::Caller;
-use crate::engine::Engine;
-use crate::interest::{Interest, Kind};
-use crate::outbox::{Outbox, Wake};
-use crate::outcome::{AccessError, Refusal};
-use crate::sync::{Arc, Mutex};
-use crate::update::Update;
-use crate::variable::Variable;
+use crate::outcome::Refusal;
+use crate::sync::{Arc, OnceLock};
+use crate::update::Encoded;
+use endpoint::ReadSide;
+pub(crate) use endpoint::ReaderFifo;
+pub use endpoint::{RtError, RtRead, RtReader, RtReading, RtWrite, RtWriter};
 use layout::Layout;
 pub(crate) use pump::Pump;
-use pump::Source;
 
 /// The most words that one element may have: values beyond belong in streams or recordings.
 pub const ELEMENT_WORDS_MAX: usize = 1 << 20;
+/// The most words that one FIFO may have: 512 MiB, all taken when it is made.
+pub const FIFO_WORDS_MAX: usize = 1 << 26;
 
 /// The real-time part of a FIFO-enabled variable.
 #[derive(Debug)]
 pub(crate) struct RealTime {
     layout: Layout,
     /// The one FIFO of a single-process variable; hosted variables have theirs at the endpoints.
-    own: Option<Target>,
+    own: Option<Own>,
+}
+
+/// The FIFO that all endpoints of a single-process variable share.
+#[derive(Debug)]
+struct Own {
+    target: Target,
+    /// The pump's place for it, taken by the first writer: several would publish one value twice.
+    mark: OnceLock<u32>,
 }
 
 /// Where elements go to and come from.
@@ -47,96 +55,58 @@ enum Target {
     /// The FIFO, and the element written last for those who only look.
     Multi(Arc<Ring>, Arc<RtCell>),
 }
-
-/// What became of a real-time write.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RtWrite {
-    /// It is in the FIFO.
-    Written,
-    /// It is in the FIFO, which was full: the oldest element was discarded, and counted.
-    Overflowed,
-    /// It is nowhere: three other writers of a single-element FIFO are stuck in the middle of a write.
-    Busy,
-}
-
-/// Whether a real-time read gave something new.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RtRead {
-    /// An element this reader has not had before; of a single-element FIFO, always.
-    Fresh,
-    /// The FIFO was empty: the last element this reader had, or the type's default.
-    Underflow,
-    /// Writers overtook the reader every time it tried: its previous reading.
-    Overtaken,
-}
-
-/// A real-time reading: what was read and whether it is new.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct RtReading<T> {
-    /// The value.
-    pub value: T,
-    /// When it was measured; `None` when the variable carries no timestamps.
-    pub timestamp: Option<Timestamp>,
-    /// Whether it is new.
-    pub status: RtRead,
-}
-
-/// Why a real-time endpoint could not be made.
-#[derive(Clone, PartialEq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RtError {
-    /// The variable cannot be opened.
-    #[error("{0}")]
-    Access(AccessError),
-    /// The variable may not be written.
-    #[error("{0}")]
-    Refused(Refusal),
-    /// More writers than an engine has places for.
-    #[error("this engine has no place for another real-time writer; reuse those you have")]
-    TooMany,
-    /// No FIFO is configured.
-    #[error("{name} has no real-time FIFO; set `fifo` in its library")]
-    NoFifo {
-        /// The variable.
-        name: String,
-    },
-    /// The program's type and the variable's differ in width.
-    #[error("{name} is {expected} ({words} words per element); the program uses {given}")]
-    Width {
-        /// The variable.
-        name: String,
-        /// Its type.
-        expected: String,
-        /// Words of a value.
-        words: usize,
-        /// Words the program's type has.
-        given: usize,
-    },
-}
-
 impl RealTime {
     pub(crate) fn new(properties: &Properties) -> Option<Box<Self>> {
         let layout = Layout::new(properties).ok()??;
-        let own =
-            (properties.scope == Scope::Process).then(|| Target::new(properties.fifo, &layout));
+        let own = (properties.scope == Scope::Process).then(|| Own {
+            target: Target::new(properties.fifo, &layout),
+            mark: OnceLock::new(),
+        });
         Some(Box::new(Self { layout, own }))
+    }
+
+    /// Whether a value in wire form has as many elements as the FIFO's have (SP-22).
+    pub(crate) fn check_length(&self, bytes: &[u8]) -> Result<(), Refusal> {
+        self.layout.check_length(bytes)
+    }
+}
+
+/// Whether a value in wire form fits the FIFO that `properties` ask for, if they do.
+pub(crate) fn check_length(properties: &Properties, value: &Encoded) -> Result<(), Refusal> {
+    match Layout::new(properties) {
+        Ok(Some(layout)) => layout.check_length(value.as_slice()),
+        _ => Ok(()),
     }
 }
 
 /// Whether the FIFO that `properties` ask for can be made; the reason if not (SP-08, SP-09, SP-22).
 pub(crate) fn check(properties: &Properties) -> Result<(), String> {
-    let layout = Layout::new(properties)?;
-    match (properties.fifo, layout) {
-        (Fifo::Multi { capacity: 0, .. }, _) => {
-            Err("a multi-element FIFO has at least one element; set `fifo.capacity`".to_owned())
+    let Some(layout) = Layout::new(properties)? else {
+        return Ok(());
+    };
+    let capacity = match properties.fifo {
+        Fifo::Multi { capacity: 0, .. } => {
+            return Err(
+                "a multi-element FIFO has at least one element; set `fifo.capacity`".into(),
+            );
         }
-        (_, Some(layout)) if layout.words() > ELEMENT_WORDS_MAX => Err(format!(
-            "an element of the FIFO may have {ELEMENT_WORDS_MAX} words, not {}; \
-             use a stream or a recording for larger blocks",
-            layout.words()
-        )),
-        _ => Ok(()),
+        Fifo::Multi { capacity, .. } => capacity as usize,
+        Fifo::Single { .. } | Fifo::Off => 1,
+    };
+    let words = layout.words();
+    if words > ELEMENT_WORDS_MAX {
+        return Err(format!(
+            "an element of the FIFO may have {ELEMENT_WORDS_MAX} words, not {words}; \
+             use a stream or a recording for larger blocks"
+        ));
     }
+    if words.saturating_mul(capacity) > FIFO_WORDS_MAX {
+        return Err(format!(
+            "{capacity} elements of {words} words are more than the {FIFO_WORDS_MAX} words that a \
+             FIFO may have; make it shorter"
+        ));
+    }
+    Ok(())
 }
 
 impl Target {
@@ -168,211 +138,6 @@ impl Target {
         }
     }
 }
-
-/// A writing endpoint for a time-critical thread.
-///
-/// # Real-time
-/// Making it allocates; [`RtWriter::write`] does not, takes no lock and makes no system call.
-#[derive(Debug)]
-pub struct RtWriter {
-    target: Target,
-    marks: Arc<MarkSet>,
-    mark: u32,
-    stamped: bool,
-    element: Box<[u64]>,
-}
-
-impl RtWriter {
-    /// Writes one value, stamped `at` if the variable carries timestamps. Arrays are one word per
-    /// element; a waveform is its start time, its interval and its samples.
-    ///
-    /// # Panics
-    /// When `T` has another width than the one the endpoint was made for.
-    pub fn write<T: Words>(&mut self, value: T, at: Timestamp) -> RtWrite {
-        self.write_words(value.to_words().as_ref(), at)
-    }
-
-    /// Writes one value given as words.
-    ///
-    /// # Panics
-    /// When the width is not the variable's.
-    pub fn write_words(&mut self, words: &[u64], at: Timestamp) -> RtWrite {
-        let width = self.element.len() - usize::from(self.stamped);
-        self.element[..width].copy_from_slice(words);
-        if self.stamped {
-            self.element[width] = at.as_nanos() as u64;
-        }
-        let written = self.target.write(&self.element);
-        // The pump looks by itself every few milliseconds: no wake-up here.
-        self.marks.mark(self.mark);
-        written
-    }
-}
-
-/// A reading endpoint for a time-critical thread.
-///
-/// # Real-time
-/// Making it allocates; [`RtReader::read`] does not, takes no lock and makes no system call.
-#[derive(Debug)]
-pub struct RtReader {
-    side: ReadSide,
-    stamped: bool,
-    /// Set when the reader has a FIFO of its own, which the variable is to forget with it.
-    hosted: Option<(Arc<Variable>, Arc<Outbox>)>,
-}
-
-#[derive(Debug)]
-enum ReadSide {
-    Single(Reader<Arc<RtCell>>),
-    Multi(FifoReader<Arc<Ring>>),
-}
-
-impl RtReader {
-    /// The value: of a single-element FIFO the newest, of a multi-element FIFO the next one.
-    ///
-    /// # Panics
-    /// When `T` has another width than the one the endpoint was made for.
-    pub fn read<T: Words>(&mut self) -> RtReading<T> {
-        let stamped = self.stamped;
-        let (words, status) = self.read_words();
-        let width = words.len() - usize::from(stamped);
-        let mut array = T::Array::ZERO;
-        array.as_mut().copy_from_slice(&words[..width]);
-        let timestamp = stamped.then(|| Timestamp::from_nanos(words[width] as i64));
-        RtReading { value: T::from_words(array), timestamp, status }
-    }
-
-    /// The value as words, followed by its timestamp if the variable carries one.
-    pub fn read_words(&mut self) -> (&[u64], RtRead) {
-        match &mut self.side {
-            ReadSide::Single(reader) => {
-                let reading = reader.read();
-                let status =
-                    if reading.stale_read { RtRead::Overtaken } else { RtRead::Fresh };
-                (reading.words, status)
-            }
-            ReadSide::Multi(reader) => {
-                let reading = reader.read();
-                let status = if reading.underflow { RtRead::Underflow } else { RtRead::Fresh };
-                (reading.words, status)
-            }
-        }
-    }
-
-    /// Elements discarded because this reader's FIFO was full when they came.
-    pub fn overflows(&self) -> u64 {
-        match &self.side {
-            ReadSide::Single(_) => 0,
-            ReadSide::Multi(reader) => reader.fifo().overflows(),
-        }
-    }
-}
-
-impl Drop for RtReader {
-    fn drop(&mut self) {
-        if let Some((variable, outbox)) = &self.hosted {
-            crate::consumer::forget(variable, outbox, 0);
-        }
-    }
-}
-
-/// The FIFO of one real-time reader of a hosted variable, as the variable's commits see it.
-#[derive(Debug)]
-pub(crate) struct ReaderFifo {
-    layout: Layout,
-    target: Target,
-    /// Commits come one at a time, under the variable's lock; this only keeps the buffer.
-    element: Mutex<Box<[u64]>>,
-}
-
-impl ReaderFifo {
-    /// Puts an update into the reader's FIFO; a full one discards its oldest element and counts it
-    /// (NV-12). A value of another length than declared does not fit and is left out.
-    pub(crate) fn deliver(&self, update: &Update) {
-        let mut element = self.element.lock();
-        if self.layout.to_words(update, &mut element) {
-            self.target.write(&element);
-        }
-    }
-}
-
-/// Real-time endpoints wake nobody: their readers poll.
-struct NoWake;
-
-impl Wake for NoWake {
-    fn wake(&self) {}
-}
-
-impl Engine {
-    /// A writing endpoint of a FIFO-enabled variable. All memory is taken here (SP-20).
-    ///
-    /// # Errors
-    /// [`RtError`]: no such variable, no right to write it, no FIFO.
-    pub fn rt_writer(&self, caller: &Caller, name: &str) -> Result<RtWriter, RtError> {
-        let variable = self.resolve(caller, name).map_err(RtError::Access)?;
-        if let Some(refusal) = Refusal::by_access(variable.properties().access) {
-            return Err(RtError::Refused(refusal));
-        }
-        let realtime = realtime(variable)?;
-        let properties = variable.properties();
-        let (target, source) = match &realtime.own {
-            Some(own) => (own.clone(), Source::watch(variable, own)),
-            None => {
-                let target = Target::new(properties.fifo, &realtime.layout);
-                let source = Source::drain(variable, &target);
-                (target, source)
-            }
-        };
-        let (marks, mark) = self.pump_state().register(source).ok_or(RtError::TooMany)?;
-        let element = vec![0; realtime.layout.words()].into();
-        Ok(RtWriter { target, marks, mark, stamped: properties.timestamps, element })
-    }
-
-    /// A reading endpoint of a FIFO-enabled variable. All memory is taken here (SP-20).
-    ///
-    /// # Errors
-    /// [`RtError`]: no such variable, no right to read it, no FIFO.
-    pub fn rt_reader(&self, caller: &Caller, name: &str) -> Result<RtReader, RtError> {
-        let variable = self.resolve(caller, name).map_err(RtError::Access)?;
-        variable.check_readable(caller).map_err(RtError::Access)?;
-        let realtime = realtime(variable)?;
-        let stamped = variable.properties().timestamps;
-        if let Some(own) = &realtime.own {
-            return Ok(RtReader { side: own.reader(), stamped, hosted: None });
-        }
-        let layout = realtime.layout.clone();
-        let target = Target::new(variable.properties().fifo, &layout);
-        let side = target.reader();
-        let element = Mutex::new(vec![0; layout.words()].into());
-        let fifo = Arc::new(ReaderFifo { layout, target, element });
-        let outbox = Arc::new(Outbox::new(Box::new(NoWake)));
-        let mut state = variable.lock();
-        let current = variable.update_locked(&state);
-        if current.sequence > 0 {
-            fifo.deliver(&current);
-        }
-        state.extra().interests.push(Interest {
-            outbox: Arc::clone(&outbox),
-            item: 0,
-            only_changes: false,
-            filtered: 0,
-            kind: Kind::Fifo(fifo),
-        });
-        drop(state);
-        Ok(RtReader { side, stamped, hosted: Some((Arc::clone(variable), outbox)) })
-    }
-
-    /// Words of one value of a FIFO-enabled variable, without its timestamp.
-    ///
-    /// # Errors
-    /// [`RtError`]: no such variable, no FIFO.
-    pub fn rt_words(&self, caller: &Caller, name: &str) -> Result<usize, RtError> {
-        let variable = self.resolve(caller, name).map_err(RtError::Access)?;
-        let stamp = usize::from(variable.properties().timestamps);
-        Ok(realtime(variable)?.layout.words() - stamp)
-    }
-}
-
 impl Target {
     fn reader(&self) -> ReadSide {
         match self {
@@ -381,14 +146,6 @@ impl Target {
         }
     }
 }
-
-fn realtime(variable: &Variable) -> Result<&RealTime, RtError> {
-    variable
-        .realtime
-        .as_deref()
-        .ok_or_else(|| RtError::NoFifo { name: variable.name().to_owned() })
-}
-
 /// Whether the type can live in slots of a fixed number of words.
 fn is_slot_type(data_type: &DataType) -> bool {
     data_type.fixed_size().is_some()

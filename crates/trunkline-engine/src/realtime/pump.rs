@@ -11,9 +11,9 @@ use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::outbox::Wakes;
 use crate::outcome::Attempt;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, OnceLock, Weak};
 use crate::variable::Variable;
-use crate::write::{Origin, Write, WriteValue};
+use crate::write::{Origin, Write};
 
 /// Elements moved from one FIFO before the others get their turn.
 const TURN: usize = 1024;
@@ -27,8 +27,11 @@ pub(crate) struct Pump {
 
 #[derive(Debug, Default)]
 struct PumpState {
-    sources: Vec<Source>,
+    sources: Vec<Option<Source>>,
+    free: Vec<u32>,
     cursor: Cursor,
+    /// Kept between calls for its memory.
+    marked: Vec<u32>,
 }
 
 /// Where the pump finds the elements of one writer.
@@ -41,36 +44,67 @@ pub(super) struct Source {
     /// An element that found an `all` feed full, to be tried again.
     held: bool,
     element: Box<[u64]>,
+    /// The writer; `None` for a FIFO that its variable keeps.
+    writer: Option<Weak<()>>,
 }
 
 #[derive(Debug)]
 enum From {
     /// Looks at the newest element and leaves it where it is.
-    Watch(Arc<RtCell>, u64),
+    Watch {
+        cell: Arc<RtCell>,
+        /// Number of the write that was looked at last.
+        seen: u64,
+    },
     /// Takes every element out.
     Drain(Arc<Ring>),
 }
 
 impl Source {
     /// The one FIFO of a single-process variable belongs to its readers: the pump only looks.
-    pub(super) fn watch(variable: &Arc<Variable>, target: &Target) -> Self {
+    pub(super) fn watch(
+        variable: &Arc<Variable>,
+        target: &Target,
+        writer: Option<Weak<()>>,
+    ) -> Self {
         let (Target::Single(cell) | Target::Multi(_, cell)) = target;
-        Self::new(variable, From::Watch(Arc::clone(cell), cell.count()), cell.words())
+        let from = From::Watch {
+            cell: Arc::clone(cell),
+            seen: cell.count(),
+        };
+        Self::new(variable, from, cell.words(), writer)
     }
 
     /// A hosted variable's writer: everything it writes is published.
-    pub(super) fn drain(variable: &Arc<Variable>, target: &Target) -> Self {
+    pub(super) fn drain(variable: &Arc<Variable>, target: &Target, writer: &Arc<()>) -> Self {
+        let writer = Some(Arc::downgrade(writer));
         match target {
-            Target::Single(_) => Self::watch(variable, target),
-            Target::Multi(ring, _) => {
-                Self::new(variable, From::Drain(Arc::clone(ring)), ring.words())
-            }
+            Target::Single(_) => Self::watch(variable, target, writer),
+            Target::Multi(ring, _) => Self::new(
+                variable,
+                From::Drain(Arc::clone(ring)),
+                ring.words(),
+                writer,
+            ),
         }
     }
 
-    fn new(variable: &Arc<Variable>, from: From, words: usize) -> Self {
+    fn new(variable: &Arc<Variable>, from: From, words: usize, writer: Option<Weak<()>>) -> Self {
         let element = vec![0; words].into();
-        Self { variable: Arc::clone(variable), from, overflows: 0, held: false, element }
+        Self {
+            variable: Arc::clone(variable),
+            from,
+            overflows: 0,
+            held: false,
+            element,
+            writer,
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.writer
+            .as_ref()
+            .is_some_and(|writer| writer.strong_count() == 0)
     }
 
     /// The next element, in `self.element`. False when there is none.
@@ -79,15 +113,23 @@ impl Source {
             return true;
         }
         match &mut self.from {
-            From::Watch(cell, seen) => {
+            From::Watch { cell, seen } => {
                 if cell.count() == *seen {
                     return false;
                 }
                 let snapshot = cell.read(&mut self.element);
-                if snapshot.complete {
-                    *seen = snapshot.count;
+                if !snapshot.complete {
+                    return false;
                 }
-                snapshot.complete
+                // Writes between two looks were replaced by newer ones before they had a number.
+                let replaced = snapshot.count.saturating_sub(*seen).saturating_sub(1);
+                *seen = snapshot.count;
+                if replaced > 0 {
+                    self.variable
+                        .lock()
+                        .count(replaced, |unapplied| &mut unapplied.superseded);
+                }
+                true
             }
             From::Drain(ring) => ring.try_pop(&mut self.element).is_ok(),
         }
@@ -95,30 +137,73 @@ impl Source {
 
     /// Enters what the writer's FIFO discarded in the variable's ledger.
     fn count_overflows(&mut self) {
-        let From::Drain(ring) = &self.from else { return };
+        let From::Drain(ring) = &self.from else {
+            return;
+        };
         let overflows = ring.overflows();
-        let new = overflows - self.overflows;
+        let new = overflows.saturating_sub(self.overflows);
         if new > 0 {
             self.overflows = overflows;
-            let mut state = self.variable.lock();
-            state.offered += new;
-            state.extra().fifo_overflow += new;
+            self.variable
+                .lock()
+                .count(new, |unapplied| &mut unapplied.fifo_overflow);
         }
     }
 }
 
 impl Pump {
     pub(crate) fn new() -> Self {
-        Self { marks: Arc::new(MarkSet::new()), state: Mutex::new(PumpState::default()) }
+        Self {
+            marks: Arc::new(MarkSet::new()),
+            state: Mutex::new(PumpState::default()),
+        }
+    }
+
+    pub(super) fn marks(&self) -> Arc<MarkSet> {
+        Arc::clone(&self.marks)
     }
 
     /// Adds a writer; `None` when there are as many as the bitmap has places.
-    pub(super) fn register(&self, source: Source) -> Option<(Arc<MarkSet>, u32)> {
+    pub(super) fn register(&self, source: Source) -> Option<u32> {
+        self.state.lock().add(source, &self.marks)
+    }
+
+    /// The place of a FIFO that several writers share, taken by the first.
+    pub(super) fn register_shared(
+        &self,
+        place: &OnceLock<u32>,
+        source: impl FnOnce() -> Source,
+    ) -> Option<u32> {
+        // Under the lock: of two writers that come at once, one is first.
         let mut state = self.state.lock();
-        let index = state.sources.len() as u32;
-        self.marks.ensure(index).ok()?;
-        state.sources.push(source);
-        Some((Arc::clone(&self.marks), index))
+        if let Some(known) = place.get() {
+            return Some(*known);
+        }
+        let index = state.add(source(), &self.marks)?;
+        Some(*place.get_or_init(|| index))
+    }
+}
+
+impl PumpState {
+    fn add(&mut self, source: Source, marks: &MarkSet) -> Option<u32> {
+        if let Some(index) = self.free.pop() {
+            if let Some(place) = self.sources.get_mut(index as usize) {
+                *place = Some(source);
+            }
+            return Some(index);
+        }
+        let index = u32::try_from(self.sources.len()).ok()?;
+        marks.ensure(index).ok()?;
+        self.sources.push(Some(source));
+        Some(index)
+    }
+
+    fn remove(&mut self, index: u32) {
+        if let Some(place) = self.sources.get_mut(index as usize)
+            && place.take().is_some()
+        {
+            self.free.push(index);
+        }
     }
 }
 
@@ -127,17 +212,29 @@ impl Engine {
     /// moved: then come again in 1 ms, otherwise in 10 ms.
     pub fn pump(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> bool {
         let pump = self.pump_state();
-        let mut state = pump.state.lock();
-        let state = &mut *state;
-        let mut marked = Vec::new();
-        let _taken = pump.marks.take(&mut state.cursor, usize::MAX, &mut |index| marked.push(index));
-        let moved = !marked.is_empty();
-        for index in marked {
-            let Some(source) = state.sources.get_mut(index as usize) else { continue };
+        let mut guard = pump.state.lock();
+        let state = &mut *guard;
+        let mut marked = std::mem::take(&mut state.marked);
+        marked.clear();
+        let _taken = pump
+            .marks
+            .take(&mut state.cursor, usize::MAX, &mut |index| {
+                marked.push(index)
+            });
+        for index in &marked {
+            let Some(Some(source)) = state.sources.get_mut(*index as usize) else {
+                continue;
+            };
+            // Asked before the elements are moved: nothing comes after it.
+            let closed = source.is_closed();
             if !self.move_elements(source, now, wall, wakes) {
-                pump.marks.mark(index);
+                pump.marks.mark(*index);
+            } else if closed {
+                state.remove(*index);
             }
         }
+        let moved = !marked.is_empty();
+        state.marked = marked;
         moved
     }
 
@@ -150,22 +247,19 @@ impl Engine {
         wakes: &mut Wakes,
     ) -> bool {
         source.count_overflows();
+        let caller = Caller::engine();
         for _ in 0..TURN {
             if !source.next() {
                 return true;
             }
-            let Some(realtime) = &source.variable.realtime else { return true };
-            let (value, stamp) = realtime.layout.from_words(&source.element);
-            let write = Write {
-                value: WriteValue::Wire(value.as_slice()),
-                source_timestamp: stamp,
-                quality: None,
-                origin: Origin::Source,
-                completion: None,
+            let Some(realtime) = &source.variable.realtime else {
+                return true;
             };
-            let variable = &source.variable;
-            let attempt =
-                self.try_write(&Caller::engine(), now, wall, variable, &write, wakes);
+            let (value, stamp) = realtime.layout.wire_form(&source.element);
+            let mut write = Write::wire(value.as_slice());
+            write.source_timestamp = stamp;
+            write.origin = Origin::Source;
+            let attempt = self.try_write(&caller, now, wall, &source.variable, &write, wakes);
             if let Attempt::WouldBlock { .. } = attempt {
                 source.held = true;
                 return false;

@@ -1,0 +1,185 @@
+//! A dial by itself, with the time as the test says.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::mpsc::SyncSender;
+
+use socket2::{Domain, Socket, Type};
+
+use super::*;
+use crate::sleeper::Interest;
+
+fn start(dialler: &mut Dialler) -> Dial {
+    let sleeper = Arc::new(Sleeper::new().unwrap());
+    Dial::start(dialler, DialLimits::default(), Tick::ZERO, &sleeper)
+}
+
+fn to_addresses(addresses: impl IntoIterator<Item = SocketAddr>) -> Dial {
+    let stage = Stage::addresses(addresses);
+    Dial {
+        limits: DialLimits::default(),
+        stage,
+        failures: Vec::new(),
+    }
+}
+
+/// Goes on until the dial is decided, at one and the same time.
+fn decide(sut: &mut Dial, sleeper: &Sleeper) -> Result<Transport, Disconnect> {
+    loop {
+        match sut.advance(Tick::ZERO) {
+            DialStep::Connected(transport) => return Ok(transport),
+            DialStep::Failed(cause) => return Err(cause),
+            DialStep::Wait(source, _) => {
+                let interest = Interest {
+                    read: false,
+                    write: true,
+                };
+                let source = source.as_ref().map(|source| (source, interest));
+                sleeper.sleep(source, Some(Duration::from_secs(60)));
+            }
+        }
+    }
+}
+
+fn decided(mut sut: Dial) -> Result<Transport, Disconnect> {
+    decide(&mut sut, &Sleeper::new().unwrap())
+}
+
+fn listener() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// A port that nobody listens on.
+fn refusing() -> SocketAddr {
+    listener().1
+}
+
+#[test]
+fn a_listening_port_is_reached() {
+    let (_listener, address) = listener();
+    let mut dialler = Dialler::tcp(address.ip().to_string(), address.port());
+    let transport = decided(start(&mut dialler)).unwrap();
+    assert_eq!(transport.peer, crate::Peer::Tcp(address));
+}
+
+#[test]
+fn a_refused_port_says_what_to_check() {
+    let address = refusing();
+    let mut dialler = Dialler::tcp(address.ip().to_string(), address.port());
+    let cause = decided(start(&mut dialler)).unwrap_err();
+    assert_eq!(
+        cause.to_string(),
+        format!(
+            "the connection failed ({address}: connection refused); no program listens there: is \
+             the engine running, and is the port right?"
+        )
+    );
+}
+
+#[test]
+fn every_address_is_tried_in_turn() {
+    let (_listener, address) = listener();
+    let transport = decided(to_addresses([refusing(), refusing(), address])).unwrap();
+    assert_eq!(transport.peer, crate::Peer::Tcp(address));
+}
+
+#[test]
+fn the_cause_of_every_attempt_is_kept() {
+    let addresses = [refusing(), refusing()];
+    let cause = decided(to_addresses(addresses)).unwrap_err().to_string();
+    for address in addresses {
+        assert!(
+            cause.contains(&format!("{address}: connection refused")),
+            "{cause}"
+        );
+    }
+}
+
+#[test]
+fn an_address_that_does_not_answer_is_given_up() {
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    listener
+        .bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())
+        .unwrap();
+    listener.listen(0).unwrap();
+    let address = listener.local_addr().unwrap().as_socket().unwrap();
+    // Once its queue is full the system leaves a caller without an answer.
+    let mut queued = Vec::new();
+    let mut sut = loop {
+        let mut sut = to_addresses([address]);
+        match sut.advance(Tick::ZERO) {
+            DialStep::Wait(..) => break sut,
+            DialStep::Connected(transport) => queued.push(transport),
+            DialStep::Failed(cause) => panic!("{cause}"),
+        }
+    };
+    let late = Tick::ZERO.saturating_add(DialLimits::default().connect);
+    let DialStep::Failed(cause) = sut.advance(late) else {
+        panic!("it is still tried")
+    };
+    assert_eq!(
+        cause.to_string(),
+        format!(
+            "the connection failed ({address}: no answer in time); the machine does not answer: is \
+             it on, and does the network reach it?"
+        )
+    );
+}
+
+#[test]
+fn a_name_is_looked_up() {
+    let (_listener, address) = listener();
+    let sleeper = Arc::new(Sleeper::new().unwrap());
+    let mut dialler = Dialler::tcp("localhost", address.port());
+    let mut sut = Dial::start(&mut dialler, DialLimits::default(), Tick::ZERO, &sleeper);
+    let transport = decide(&mut sut, &sleeper).unwrap();
+    assert_eq!(transport.peer, crate::Peer::Tcp(address));
+}
+
+#[test]
+fn a_name_without_an_address_says_what_to_check() {
+    let sleeper = Arc::new(Sleeper::new().unwrap());
+    let mut dialler = Dialler::tcp("no..such.host", 5850);
+    let mut sut = Dial::start(&mut dialler, DialLimits::default(), Tick::ZERO, &sleeper);
+    let cause = decide(&mut sut, &sleeper).err().unwrap().to_string();
+    assert!(
+        cause.starts_with("the host name \"no..such.host\" has no address"),
+        "{cause}"
+    );
+    assert!(cause.ends_with("check its spelling and the DNS"), "{cause}");
+}
+
+#[test]
+fn a_resolver_that_does_not_answer_is_given_up() {
+    let (_sender, answer): (SyncSender<_>, _) = sync_channel(1);
+    let until = Tick::from_nanos(10);
+    let stage = Stage::Lookup {
+        host: "engine".to_owned(),
+        answer,
+        until,
+    };
+    let mut sut = Dial {
+        limits: DialLimits::default(),
+        stage,
+        failures: Vec::new(),
+    };
+    assert!(matches!(sut.advance(Tick::ZERO), DialStep::Wait(None, at) if at == until));
+    let DialStep::Failed(cause) = sut.advance(until) else {
+        panic!("it still waits")
+    };
+    assert!(cause.to_string().contains("(no answer in time)"), "{cause}");
+}
+
+#[test]
+fn what_the_closure_of_a_pipe_reports_is_the_cause() {
+    let mut dialler = Dialler::pipe(|| Err(ErrorKind::ConnectionRefused.into()));
+    let cause = decided(start(&mut dialler)).unwrap_err();
+    assert!(matches!(
+        cause,
+        Disconnect::Io {
+            kind: ErrorKind::ConnectionRefused,
+            ..
+        }
+    ));
+}

@@ -20,8 +20,8 @@ pub(super) struct Connection<E> {
 struct Wire {
     source: Source,
     outgoing: Outgoing,
-    /// Why nothing can be sent any more. What arrived before may say more, so the end of the input is
-    /// read before the endpoint is told.
+    /// Why nothing can be sent any more. What arrived before may say more, so the end of the input
+    /// is read before the endpoint is told.
     broken: Option<Disconnect>,
     /// With the thread that drives during its turn.
     incoming: Option<Incoming>,
@@ -56,7 +56,11 @@ pub(super) struct Plan {
 
 impl<E: Endpoint> Connection<E> {
     pub(super) fn new(endpoint: E) -> Self {
-        Self { endpoint, sleeping: None, wire: None }
+        Self {
+            endpoint,
+            sleeping: None,
+            wire: None,
+        }
     }
 
     pub(super) fn is_connected(&self) -> bool {
@@ -64,7 +68,12 @@ impl<E: Endpoint> Connection<E> {
     }
 
     pub(super) fn connect(&mut self, transport: Transport, now: Tick, wall: Timestamp) {
-        let Transport { source, receive, send, .. } = transport;
+        let Transport {
+            source,
+            receive,
+            send,
+            ..
+        } = transport;
         let incoming = Incoming {
             half: receive,
             source: source.clone(),
@@ -74,7 +83,12 @@ impl<E: Endpoint> Connection<E> {
             ended: None,
         };
         let outgoing = Outgoing::new(send);
-        self.wire = Some(Wire { source, outgoing, broken: None, incoming: Some(incoming) });
+        self.wire = Some(Wire {
+            source,
+            outgoing,
+            broken: None,
+            incoming: Some(incoming),
+        });
         self.endpoint.handle_connected(now, wall);
     }
 
@@ -91,8 +105,15 @@ impl<E: Endpoint> Connection<E> {
         let incoming = wire.incoming.as_ref()?;
         let wanted = self.endpoint.wants_input();
         let found = incoming.ready || incoming.filled > 0;
-        let interest = Interest { read: wanted, write: wire.is_blocked() };
-        Some(Plan { source: wire.source.clone(), interest, at_once: wanted && found })
+        let interest = Interest {
+            read: wanted,
+            write: wire.is_blocked(),
+        };
+        Some(Plan {
+            source: wire.source.clone(),
+            interest,
+            at_once: wanted && found,
+        })
     }
 
     pub(super) fn take_incoming(&mut self) -> Option<Incoming> {
@@ -101,7 +122,9 @@ impl<E: Endpoint> Connection<E> {
 
     /// The input of one turn; true when the endpoint took something in.
     pub(super) fn take_in(&mut self, mut incoming: Incoming, now: Tick, wall: Timestamp) -> bool {
-        let Some(wire) = &mut self.wire else { return false };
+        let Some(wire) = &mut self.wire else {
+            return false;
+        };
         let bytes = &incoming.buffer[..incoming.filled];
         let taken = !bytes.is_empty() && self.endpoint.wants_input();
         if taken {
@@ -113,8 +136,16 @@ impl<E: Endpoint> Connection<E> {
             return taken;
         }
         // The endpoint's own reason says most, what failed first comes next.
-        let reasons = [self.endpoint.wants_close(), wire.broken.take(), incoming.ended.take()];
-        let cause = reasons.into_iter().flatten().next().unwrap_or(Disconnect::PeerClosed);
+        let reasons = [
+            self.endpoint.wants_close(),
+            wire.broken.take(),
+            incoming.ended.take(),
+        ];
+        let cause = reasons
+            .into_iter()
+            .flatten()
+            .next()
+            .unwrap_or(Disconnect::PeerClosed);
         self.disconnect(now, cause);
         true
     }
@@ -128,11 +159,17 @@ impl<E: Endpoint> Connection<E> {
         due
     }
 
-    /// Sends what the endpoint has, and closes the transport when it wants that; true when it is gone.
+    /// Sends what the endpoint has, and closes the transport when it wants that; true when it is
+    /// gone.
     pub(super) fn send(&mut self, now: Tick, wall: Timestamp) -> bool {
-        let Some(wire) = &mut self.wire else { return false };
+        let Some(wire) = &mut self.wire else {
+            return false;
+        };
         let unsent = wire.broken.is_none() && {
-            match wire.outgoing.flush(&mut self.endpoint, now, wall, usize::MAX) {
+            match wire
+                .outgoing
+                .flush(&mut self.endpoint, now, wall, usize::MAX)
+            {
                 Ok(flush) => flush != Flush::Done,
                 Err(error) => {
                     wire.broken = Some(error.into());
@@ -154,9 +191,12 @@ impl<E: Endpoint> Connection<E> {
         self.wire.as_ref().is_none_or(|wire| !wire.is_blocked())
     }
 
-    /// True when the thread that drives sleeps past what is wanted now, `due` the earliest time of it.
+    /// True when the thread that drives sleeps past what is wanted now, `due` the earliest time of
+    /// it.
     pub(super) fn oversleeps(&self, due: Option<Tick>) -> bool {
-        let Some(sleeping) = self.sleeping else { return false };
+        let Some(sleeping) = self.sleeping else {
+            return false;
+        };
         let late = due.is_some_and(|due| sleeping.until.is_none_or(|until| due < until));
         let deaf = match (&self.wire, sleeping.interest) {
             (Some(wire), Some(interest)) => {
@@ -181,6 +221,13 @@ impl Incoming {
     pub(super) fn set_ready(&mut self) {
         self.source.acknowledge();
         self.ready = true;
+    }
+
+    /// Reads once without being told that there is something; true when there was.
+    pub(super) fn look(&mut self) -> bool {
+        self.ready = true;
+        self.fill();
+        self.filled > 0 || self.ended.is_some()
     }
 
     /// Reads once, unless what was read before is still there.

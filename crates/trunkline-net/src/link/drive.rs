@@ -4,11 +4,11 @@ use std::io;
 use std::time::Duration;
 
 use trunkline_proto::{Disconnect, Endpoint};
-use trunkline_types::{Tick, Timestamp};
+use trunkline_types::Tick;
 
 use crate::Clock;
 use crate::dial::{Dial, DialLimits, DialStep, Dialler};
-use crate::role::{self, DriverRole};
+use crate::role::{self, DriverRole, Moment};
 use crate::sleeper::{Interest, Sleeper};
 use crate::sync::Arc;
 use crate::transport::Source;
@@ -22,9 +22,8 @@ type Guard<'a, E> = role::Guard<'a, Connection<E>>;
 /// A connection with everything its drivers need.
 pub(super) struct Driven<E> {
     pub(super) role: DriverRole<Connection<E>>,
-    pub(super) clock: Clock,
-    /// Where the background thread sleeps. Apart from the waiters', so that one of them can take over
-    /// without waiting for it to wake up.
+    /// Where the background thread sleeps. Apart from the waiters', so that one of them can take
+    /// over without waiting for it to wake up.
     pub(super) background: Arc<Sleeper>,
     waiter: Sleeper,
     limits: DialLimits,
@@ -33,16 +32,11 @@ pub(super) struct Driven<E> {
 impl<E: Endpoint> Driven<E> {
     pub(super) fn new(endpoint: E, options: LinkOptions) -> io::Result<Self> {
         Ok(Self {
-            role: DriverRole::new(Connection::new(endpoint), options.idle),
-            clock: Clock::new(),
+            role: DriverRole::new(Connection::new(endpoint), options.idle, read_clocks),
             background: Arc::new(Sleeper::new()?),
             waiter: Sleeper::new()?,
             limits: options.dial,
         })
-    }
-
-    pub(super) fn time(&self) -> (Tick, Timestamp) {
-        (self.clock.now(), self.clock.wall())
     }
 
     /// Ends the sleep of whoever drives.
@@ -54,9 +48,10 @@ impl<E: Endpoint> Driven<E> {
         }
     }
 
-    /// After a closure of the user ran on the endpoint: sends, and sees to it that whoever drives does
-    /// not sleep past what became due.
-    pub(super) fn after_call(&self, state: &mut State<E>, now: Tick, wall: Timestamp) {
+    /// After a closure of the user ran on the endpoint: sends, and sees to it that whoever drives
+    /// does not sleep past what became due.
+    pub(super) fn after_call(&self, state: &mut State<E>) {
+        let (now, wall) = state.time();
         if state.data.send(now, wall) {
             state.set_offline(true);
             self.role.changed(state);
@@ -66,19 +61,30 @@ impl<E: Endpoint> Driven<E> {
         }
     }
 
-    /// A waiter's turn: it keeps the receive half while it sleeps, because nobody takes over from it.
+    /// A waiter's turn: it keeps the receive half while it sleeps, because nobody takes over from
+    /// it.
     pub(super) fn turn_of_waiter<'a>(
         &'a self,
         mut guard: Guard<'a, E>,
         timeout: Option<Duration>,
     ) -> Guard<'a, E> {
-        let Some(plan) = guard.data.plan() else { return self.without_transport(guard) };
-        let Some(mut incoming) = guard.data.take_incoming() else { return guard };
+        let Some(plan) = guard.data.plan() else {
+            return self.without_transport(guard);
+        };
+        let Some(mut incoming) = guard.data.take_incoming() else {
+            return guard;
+        };
         let rest = self.note_sleep(&mut guard, Some(plan.interest), true);
         self.role.unlock(guard);
-        if !plan.at_once {
+        // The answer may be there already, when the peer runs on this processor: a look costs less
+        // than the sleep that would find it.
+        let found = plan.at_once || (plan.interest.read && incoming.look());
+        if !found {
             let timeout = [timeout, rest].into_iter().flatten().min();
-            if self.waiter.sleep(Some((&plan.source, plan.interest)), timeout) {
+            if self
+                .waiter
+                .sleep(Some((&plan.source, plan.interest)), timeout)
+            {
                 incoming.set_ready();
             }
         }
@@ -92,30 +98,33 @@ impl<E: Endpoint> Driven<E> {
     /// The background thread's life.
     pub(super) fn run_background(&self, mut dialler: Dialler) {
         let mut dial = None;
-        self.role.background(
-            || self.clock.now(),
-            |guard| match guard.is_offline() {
-                true => self.turn_of_dialler(guard, &mut dialler, &mut dial),
-                false => self.turn_of_background(guard),
-            },
-        );
+        self.role.background(|guard| match guard.is_offline() {
+            true => self.turn_of_dialler(guard, &mut dialler, &mut dial),
+            false => self.turn_of_background(guard),
+        });
     }
 
-    /// The background thread's turn while connected: it leaves the receive half behind while it sleeps,
-    /// for a waiter that takes over.
+    /// The background thread's turn while connected: it leaves the receive half behind while it
+    /// sleeps, for a waiter that takes over.
     fn turn_of_background<'a>(&'a self, mut guard: Guard<'a, E>) -> Guard<'a, E> {
-        let Some(plan) = guard.data.plan() else { return self.without_transport(guard) };
+        let Some(plan) = guard.data.plan() else {
+            return self.without_transport(guard);
+        };
         let rest = self.note_sleep(&mut guard, Some(plan.interest), true);
         guard.doze_off();
         self.role.unlock(guard);
-        let ready =
-            !plan.at_once && self.background.sleep(Some((&plan.source, plan.interest)), rest);
+        let ready = !plan.at_once
+            && self
+                .background
+                .sleep(Some((&plan.source, plan.interest)), rest);
         let mut guard = self.role.lock();
         if !guard.wake_up() {
             return guard;
         }
         guard.data.sleeping = None;
-        let Some(mut incoming) = guard.data.take_incoming() else { return guard };
+        let Some(mut incoming) = guard.data.take_incoming() else {
+            return guard;
+        };
         self.role.unlock(guard);
         if ready {
             incoming.set_ready();
@@ -134,7 +143,7 @@ impl<E: Endpoint> Driven<E> {
         dial: &mut Option<Dial>,
     ) -> Guard<'a, E> {
         self.settle(&mut guard, None);
-        let now = self.clock.now();
+        let (now, _) = guard.time();
         let due = guard.data.endpoint.poll_dial();
         if due.is_none() {
             *dial = None;
@@ -143,11 +152,11 @@ impl<E: Endpoint> Driven<E> {
             return self.sleep_offline(guard, None, Tick::MAX, true);
         }
         self.role.unlock(guard);
-        let dialling = dial
-            .get_or_insert_with(|| Dial::start(dialler, self.limits, now, &self.background));
+        let dialling =
+            dial.get_or_insert_with(|| Dial::start(dialler, self.limits, now, &self.background));
         let step = dialling.advance(now);
         let mut guard = self.role.lock();
-        let (now, wall) = self.time();
+        let (now, wall) = guard.time();
         match step {
             DialStep::Wait(source, until) => {
                 return self.sleep_offline(guard, source, until, false);
@@ -174,11 +183,15 @@ impl<E: Endpoint> Driven<E> {
         may_dial: bool,
     ) -> Guard<'a, E> {
         let rest = self.note_sleep(&mut guard, None, may_dial);
-        let until = (until != Tick::MAX).then(|| until.since(self.clock.now()));
+        let until = (until != Tick::MAX).then(|| until.since(guard.time().0));
         let timeout = [rest, until].into_iter().flatten().min();
-        let interest = Interest { read: false, write: true };
+        let interest = Interest {
+            read: false,
+            write: true,
+        };
         self.role.unlock(guard);
-        self.background.sleep(source.as_ref().map(|source| (source, interest)), timeout);
+        self.background
+            .sleep(source.as_ref().map(|source| (source, interest)), timeout);
         let mut guard = self.role.lock();
         guard.data.sleeping = None;
         guard
@@ -193,12 +206,12 @@ impl<E: Endpoint> Driven<E> {
     ) -> Option<Duration> {
         let until = next_due(state, may_dial);
         state.data.sleeping = Some(Sleeping { interest, until });
-        until.map(|until| until.since(self.clock.now()))
+        until.map(|until| until.since(state.time().0))
     }
 
     /// Ends a turn: takes in what was read, runs what is due, sends, and tells those who wait.
     fn settle(&self, state: &mut State<E>, incoming: Option<Incoming>) {
-        let (now, wall) = self.time();
+        let (now, wall) = state.time();
         let connection = &mut state.data;
         let mut changed = incoming.is_some_and(|incoming| connection.take_in(incoming, now, wall));
         changed |= connection.run_timeout(now, wall);
@@ -211,19 +224,34 @@ impl<E: Endpoint> Driven<E> {
         }
     }
 
-    /// A turn that found nothing to drive: the connection is gone, or a panic took the receive half.
+    /// A turn that found nothing to drive: the connection is gone, or a panic took the receive
+    /// half.
     fn without_transport<'a>(&'a self, mut guard: Guard<'a, E>) -> Guard<'a, E> {
         let text = "a thread of this program panicked while it drove the connection".to_owned();
-        let cause = Disconnect::Io { kind: io::ErrorKind::Other, text };
-        guard.data.disconnect(self.clock.now(), cause);
+        let cause = Disconnect::Io {
+            kind: io::ErrorKind::Other,
+            text,
+        };
+        let (now, _) = guard.time();
+        guard.data.disconnect(now, cause);
         self.settle(&mut guard, None);
         guard
     }
 }
 
+fn read_clocks() -> Moment {
+    let clock = Clock::new();
+    (clock.now(), clock.wall())
+}
+
 /// When the endpoint, a task or the dial wants something next.
 fn next_due<E: Endpoint>(state: &State<E>, may_dial: bool) -> Option<Tick> {
     let endpoint = &state.data.endpoint;
-    let dial = (may_dial && state.is_offline()).then(|| endpoint.poll_dial()).flatten();
-    [endpoint.poll_timeout(), state.task_deadline(), dial].into_iter().flatten().min()
+    let dial = (may_dial && state.is_offline())
+        .then(|| endpoint.poll_dial())
+        .flatten();
+    [endpoint.poll_timeout(), state.task_deadline(), dial]
+        .into_iter()
+        .flatten()
+        .min()
 }

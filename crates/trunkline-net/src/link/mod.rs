@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   with        any thread: runs the closure under the lock, sends what became due
-//!   wait_until  the caller's thread reads the socket while it waits; others that wait are parked, one
-//!               of them inherits the role
+//!   wait_until  the caller's thread reads the socket while it waits; others that wait are parked,
+//!               one of them inherits the role
 //!   poll_until  a task: woken after every change; the background thread drives meanwhile
 //!   background  dials, and drives while nobody waits
 //! ```
@@ -21,7 +21,6 @@ use std::time::Duration;
 use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
 
-use crate::Clock;
 use crate::dial::{DialLimits, Dialler};
 use crate::role::Check;
 use crate::sync::{Arc, Mutex, lock};
@@ -51,7 +50,10 @@ pub struct LinkOptions {
 
 impl Default for LinkOptions {
     fn default() -> Self {
-        Self { dial: DialLimits::default(), idle: Duration::from_millis(5) }
+        Self {
+            dial: DialLimits::default(),
+            idle: Duration::from_millis(5),
+        }
     }
 }
 
@@ -85,28 +87,33 @@ impl<E: Endpoint + 'static> Link<E> {
             .name("trunkline-link".to_owned())
             .spawn(move || in_background.run_background(dialler))
             .map_err(StartError::Thread)?;
-        Ok(Arc::new(Self { driven, background: Mutex::new(Some(background)) }))
+        Ok(Arc::new(Self {
+            driven,
+            background: Mutex::new(Some(background)),
+        }))
     }
 
-    /// Runs `f` on the endpoint and sends what became due, on this thread. Never waits for the network.
+    /// Runs `f` on the endpoint and sends what became due, on this thread. Never waits for the
+    /// network.
     ///
-    /// `f` runs under the link's lock: it must be short, and must not use the link. What it changes in
-    /// the endpoint is not told to threads and tasks that wait; see [`wake_waiters`](Self::wake_waiters).
+    /// `f` runs under the link's lock: it must be short, and must not use the link. What it changes
+    /// in the endpoint is not told to threads and tasks that wait; see
+    /// [`wake_waiters`](Self::wake_waiters).
     pub fn with<R>(&self, f: impl FnOnce(&mut E, Tick, Timestamp) -> R) -> R {
         let driven = &self.driven;
         let mut guard = driven.role.lock();
-        let (now, wall) = driven.time();
+        let (now, wall) = guard.time();
         let answer = f(&mut guard.data.endpoint, now, wall);
-        driven.after_call(&mut guard, now, wall);
+        driven.after_call(&mut guard);
         driven.role.unlock(guard);
         answer
     }
 
-    /// Waits until `f` has an answer: at once, or after something arrived, was due or changed. `None`
-    /// when `deadline` has passed or the link is closed.
+    /// Waits until `f` has an answer: at once, or after something arrived, was due or changed.
+    /// `None` when `deadline` has passed or the link is closed.
     ///
-    /// While it waits the calling thread drives the connection, unless another one does already. `f`
-    /// runs under the link's lock: it must be short, and must not use the link.
+    /// While it waits the calling thread drives the connection, unless another one does already.
+    /// `f` runs under the link's lock: it must be short, and must not use the link.
     pub fn wait_until<R>(
         &self,
         deadline: Option<Tick>,
@@ -129,14 +136,18 @@ impl<E: Endpoint + 'static> Link<E> {
     ) -> Poll<Option<R>> {
         let driven = &self.driven;
         let mut guard = driven.role.lock();
-        let (now, wall) = driven.time();
+        let (now, _) = guard.time();
         let answer = f(&mut guard.data.endpoint, now);
         let over = guard.is_stopping() || deadline.is_some_and(|deadline| deadline <= now);
-        let poll = if answer.is_some() || over { Poll::Ready(answer) } else { Poll::Pending };
+        let poll = if answer.is_some() || over {
+            Poll::Ready(answer)
+        } else {
+            Poll::Pending
+        };
         if poll.is_pending() {
             driven.role.add_task(&mut guard, context.waker(), deadline);
         }
-        driven.after_call(&mut guard, now, wall);
+        driven.after_call(&mut guard);
         driven.role.unlock(guard);
         poll
     }
@@ -153,8 +164,8 @@ impl<E: Endpoint + 'static> Link<E> {
         poll_fn(|context| self.poll_until(context, deadline, &mut f)).await
     }
 
-    /// Makes everyone who waits look at the endpoint again: for a caller of [`with`](Self::with) that
-    /// changed something another one may wait for.
+    /// Makes everyone who waits look at the endpoint again: for a caller of [`with`](Self::with)
+    /// that changed something another one may wait for.
     pub fn wake_waiters(&self) {
         let driven = &self.driven;
         let mut guard = driven.role.lock();
@@ -163,12 +174,14 @@ impl<E: Endpoint + 'static> Link<E> {
         driven.role.unlock(guard);
     }
 
-    /// Sends what the endpoint still has, until `deadline` at the latest, then closes the connection
-    /// and ends the background thread. Everyone who waits is told that it is over.
+    /// Sends what the endpoint still has, until `deadline` at the latest, then closes the
+    /// connection and ends the background thread. Everyone who waits is told that it is over.
     ///
     /// An endpoint that wants to say goodbye is told so before, in [`with`](Self::with).
     pub fn close(&self, deadline: Tick) {
-        self.wait_for(Some(deadline), |connection, _| connection.is_flushed().then_some(()));
+        self.wait_for(Some(deadline), |connection, _| {
+            connection.is_flushed().then_some(())
+        });
         let driven = &self.driven;
         let mut guard = driven.role.lock();
         driven.role.stop(&mut guard);
@@ -182,7 +195,8 @@ impl<E: Endpoint + 'static> Link<E> {
             let _ = background.join();
         }
         let mut guard = driven.role.lock();
-        guard.data.disconnect(driven.clock.now(), Disconnect::Local);
+        let (now, _) = guard.time();
+        guard.data.disconnect(now, Disconnect::Local);
         guard.set_offline(true);
         driven.kick(&guard);
         driven.role.unlock(guard);
@@ -193,11 +207,6 @@ impl<E: Endpoint + 'static> Link<E> {
         self.driven.role.lock().is_stopping()
     }
 
-    /// The clock that this link's ticks come from.
-    pub fn clock(&self) -> Clock {
-        self.driven.clock
-    }
-
     fn wait_for<R>(
         &self,
         deadline: Option<Tick>,
@@ -206,7 +215,7 @@ impl<E: Endpoint + 'static> Link<E> {
         let driven = &*self.driven;
         let check = |state: &mut _| driven.check(state, deadline, &mut f);
         let turn = |guard, timeout| driven.turn_of_waiter(guard, timeout);
-        driven.role.wait(|| driven.clock.now(), check, turn, || driven.background.kick())
+        driven.role.wait(check, turn, || driven.background.kick())
     }
 }
 
@@ -218,7 +227,9 @@ impl<E: Endpoint + 'static> Drop for Link<E> {
 
 impl<E: Endpoint + 'static> fmt::Debug for Link<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("closed", &self.is_closed()).finish_non_exhaustive()
+        f.debug_struct("Link")
+            .field("closed", &self.is_closed())
+            .finish_non_exhaustive()
     }
 }
 
@@ -230,9 +241,9 @@ impl<E: Endpoint> Driven<E> {
         deadline: Option<Tick>,
         f: &mut impl FnMut(&mut Connection<E>, Tick) -> Option<R>,
     ) -> Check<R> {
-        let (now, wall) = self.time();
+        let (now, _) = state.time();
         let answer = f(&mut state.data, now);
-        self.after_call(state, now, wall);
+        self.after_call(state);
         match answer {
             Some(answer) => Check::Done(answer),
             None if state.is_stopping() => Check::GiveUp,

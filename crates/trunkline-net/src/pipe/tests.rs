@@ -8,8 +8,19 @@ use super::*;
 
 /// Whether the end's signal was raised since it was last asked.
 fn told(transport: &Transport) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(transport.source.as_fd(), PollFlags::IN)];
-    let told = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1;
+    let mut fds = [PollFd::from_borrowed_fd(
+        transport.source.as_fd(),
+        PollFlags::IN,
+    )];
+    let told = poll(
+        &mut fds,
+        Some(&Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        }),
+    )
+    .unwrap()
+        == 1;
     transport.source.acknowledge();
     told
 }
@@ -37,7 +48,10 @@ fn a_reader_that_found_nothing_is_told_of_the_next_byte() {
     let mut one = [0];
     assert_eq!(far.receive.try_read(&mut one).unwrap(), Some(1));
     near.send.try_write(b"c").unwrap();
-    assert!(!told(&far), "it has not found the end of what it was told of");
+    assert!(
+        !told(&far),
+        "it has not found the end of what it was told of"
+    );
     assert_eq!(far.receive.try_read(&mut [0; 8]).unwrap(), Some(2));
     assert_eq!(far.receive.try_read(&mut one).unwrap(), None);
     near.send.try_write(b"d").unwrap();
@@ -88,6 +102,9 @@ fn writing_to_a_dropped_end_fails_and_reading_from_it_ends() {
     let (mut near, far) = pipe(64).unwrap();
     drop(far);
     assert!(told(&near));
-    assert_eq!(near.send.try_write(b"a").unwrap_err().kind(), ErrorKind::BrokenPipe);
+    assert_eq!(
+        near.send.try_write(b"a").unwrap_err().kind(),
+        ErrorKind::BrokenPipe
+    );
     assert_eq!(near.receive.try_read(&mut [0]).unwrap(), Some(0));
 }

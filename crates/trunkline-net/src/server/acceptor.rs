@@ -19,8 +19,8 @@ use crate::transport::Peer;
 use super::admission::{Admission, Refusal};
 use super::worker::MAILBOX;
 
-/// First and longest pause after the system could not accept a connection. The next attempt succeeds at
-/// most this long after a descriptor became free.
+/// First and longest pause after the system could not accept a connection. The next attempt
+/// succeeds at most this long after a descriptor became free.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
@@ -64,9 +64,13 @@ impl Acceptor {
     ) -> io::Result<Self> {
         for (index, listener) in listeners.iter().enumerate() {
             let fd = listener.as_raw_fd();
-            poll.registry().register(&mut SourceFd(&fd), Token(index), Interest::READABLE)?;
+            poll.registry()
+                .register(&mut SourceFd(&fd), Token(index), Interest::READABLE)?;
         }
-        let ready = |socket| Listener { socket, ready: true };
+        let ready = |socket| Listener {
+            socket,
+            ready: true,
+        };
         Ok(Self {
             poll,
             listeners: listeners.into_iter().map(ready).collect(),
@@ -89,9 +93,13 @@ impl Acceptor {
                 self.accept_waiting();
             }
             let pause = self.pause.map(|pause| pause.until.since(self.clock.now()));
-            // An error is a signal of the system, or want of memory; the loop comes back either way.
+            // An error is a signal of the system, or want of memory; the loop comes back either
+            // way.
             let polled = self.poll.poll(&mut events, pause);
-            for event in events.iter().filter(|event| polled.is_ok() && event.token() != MAILBOX) {
+            for event in events
+                .iter()
+                .filter(|event| polled.is_ok() && event.token() != MAILBOX)
+            {
                 if let Some(listener) = self.listeners.get_mut(event.token().0) {
                     listener.ready = true;
                 }
@@ -130,13 +138,19 @@ impl Acceptor {
     /// The system has no descriptor or memory for a connection: asking at once would only burn the
     /// processor. After a shortage that lasts, those who wait are told.
     fn pause_accepting(&mut self) {
-        self.admission.census.accept_failures.fetch_add(1, Ordering::Relaxed);
+        self.admission
+            .census
+            .accept_failures
+            .fetch_add(1, Ordering::Relaxed);
         let last = self.pause.map(|pause| pause.length);
         if last == Some(PAUSE_MAX) {
             self.turn_away();
         }
         let length = last.map_or(PAUSE_MIN, |last| (last * 2).min(PAUSE_MAX));
-        self.pause = Some(Pause { until: self.clock.now().saturating_add(length), length });
+        self.pause = Some(Pause {
+            until: self.clock.now().saturating_add(length),
+            length,
+        });
     }
 
     /// Accepts connections with the spare descriptor, one after the other, only to say why not.
@@ -146,12 +160,19 @@ impl Acceptor {
         }
         for listener in &self.listeners {
             for _ in 0..TURNED_AWAY_MAX {
-                let Ok((mut stream, peer)) = listener.socket.accept() else { break };
-                self.admission.census.refused.fetch_add(1, Ordering::Relaxed);
+                let Ok((mut stream, peer)) = listener.socket.accept() else {
+                    break;
+                };
+                self.admission
+                    .census
+                    .refused
+                    .fetch_add(1, Ordering::Relaxed);
                 let factory = &self.admission.factory;
                 let bytes = factory.refusal(Peer::Tcp(peer), Refusal::Descriptors);
                 // What a fresh socket does not take at once is not worth waiting for.
-                let _ = stream.set_nonblocking(true).and_then(|()| stream.write_all(&bytes));
+                let _ = stream
+                    .set_nonblocking(true)
+                    .and_then(|()| stream.write_all(&bytes));
             }
         }
         self.spare = spare();

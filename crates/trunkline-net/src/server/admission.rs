@@ -12,12 +12,14 @@ use super::mailbox::Mailbox;
 use super::notifier::Notifier;
 use super::worker::Mail;
 
-/// Makes the endpoint of each session. Called on the connection thread that the session will live on.
+/// Makes the endpoint of each session. Called on the connection thread that the session will live
+/// on.
 pub trait SessionFactory: Send + Sync {
     /// The endpoint of a new session of `peer`; `notifier` reaches it from other threads.
     ///
     /// # Errors
-    /// The bytes that tell the peer why it is turned away; they are sent, then the connection closes.
+    /// The bytes that tell the peer why it is turned away; they are sent, then the connection
+    /// closes.
     fn open(&self, peer: Peer, notifier: Notifier) -> Result<Box<dyn Endpoint>, Vec<u8>>;
 
     /// The bytes that tell a peer why there is no session for it; empty: close without a word.
@@ -96,7 +98,14 @@ impl Admission {
         pipe_capacity: usize,
     ) -> Self {
         let (next, closed) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Self { factory, census, threads, next, closed, pipe_capacity }
+        Self {
+            factory,
+            census,
+            threads,
+            next,
+            closed,
+            pipe_capacity,
+        }
     }
 
     /// Gives `transport` to a connection thread, or has one turn it away.
@@ -105,8 +114,13 @@ impl Admission {
         let mail = match seat {
             Some(seat) => Mail::Arrived(transport, seat),
             None => {
-                let limit = Refusal::SessionsMax { sessions_max: self.census.sessions_max };
-                Mail::Refused { bytes: self.factory.refusal(transport.peer, limit), transport }
+                let limit = Refusal::SessionsMax {
+                    sessions_max: self.census.sessions_max,
+                };
+                Mail::Refused {
+                    bytes: self.factory.refusal(transport.peer, limit),
+                    transport,
+                }
             }
         };
         let turn = self.next.fetch_add(1, Ordering::Relaxed);

@@ -76,7 +76,11 @@ pub(super) fn listen(address: SocketAddr, insecure: bool) -> Result<TcpListener,
 }
 
 fn open(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     // A restarted server takes its port over from connections that its predecessor left closing.
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {

@@ -18,7 +18,11 @@ pub(super) trait Ring {
 
 impl<M, R: Ring> Mailbox<M, R> {
     pub(super) fn new(ring: R) -> Self {
-        Self { mail: Mutex::new(Vec::new()), asleep: AtomicBool::new(false), ring }
+        Self {
+            mail: Mutex::new(Vec::new()),
+            asleep: AtomicBool::new(false),
+            ring,
+        }
     }
 
     /// Posts a message from any thread, the mailbox's own included.
@@ -58,5 +62,6 @@ impl Ring for mio::Waker {
     }
 }
 
-#[cfg(all(test, shuttle))]
+#[cfg(test)]
+#[cfg(shuttle)]
 mod tests;

@@ -105,7 +105,9 @@ impl Server {
             .map(|&address| listen::listen(address, options.insecure))
             .collect::<Result<Vec<_>, _>>()?;
         let local_addrs = listeners.iter().map(|listener| listener.local_addr());
-        let local_addrs = local_addrs.collect::<Result<_, _>>().map_err(BindError::Descriptors)?;
+        let local_addrs = local_addrs
+            .collect::<Result<_, _>>()
+            .map_err(BindError::Descriptors)?;
 
         let mut polls = Vec::new();
         let mut mailboxes = Vec::new();
@@ -145,7 +147,8 @@ impl Server {
         &self.local_addrs
     }
 
-    /// Sessions that may be open at a time: what the options say, or less where `ulimit -n` is lower.
+    /// Sessions that may be open at a time: what the options say, or less where `ulimit -n` is
+    /// lower.
     pub fn sessions_max(&self) -> usize {
         self.admission.census.sessions_max
     }
@@ -163,8 +166,9 @@ impl Server {
         self.admission.accept_pipe()
     }
 
-    /// Stops accepting, lets every session send what it has ready, closes them, and ends the threads;
-    /// `grace` is the longest this takes. Endpoints that want to say goodbye are told so before.
+    /// Stops accepting, lets every session send what it has ready, closes them, and ends the
+    /// threads; `grace` is the longest this takes. Endpoints that want to say goodbye are told so
+    /// before.
     pub fn shutdown(&self, grace: Duration) {
         self.admission.close();
         self.stop.store(true, Ordering::Release);
@@ -176,7 +180,10 @@ impl Server {
         for mailbox in &self.mailboxes {
             mailbox.post(Mail::Shutdown { deadline });
         }
-        threads.workers.into_iter().for_each(|worker| join(Some(worker)));
+        threads
+            .workers
+            .into_iter()
+            .for_each(|worker| join(Some(worker)));
     }
 }
 
@@ -188,13 +195,18 @@ impl Drop for Server {
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("local_addrs", &self.local_addrs).finish_non_exhaustive()
+        f.debug_struct("Server")
+            .field("local_addrs", &self.local_addrs)
+            .finish_non_exhaustive()
     }
 }
 
 /// The limit of sessions that leaves descriptors for everything else in the process.
 fn sessions_max(wanted: usize) -> usize {
-    match getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok()) {
+    match getrlimit(Resource::Nofile)
+        .current
+        .and_then(|limit| usize::try_from(limit).ok())
+    {
         Some(limit) => wanted.min(limit.saturating_sub(DESCRIPTORS_KEPT)).max(1),
         None => wanted,
     }
@@ -211,7 +223,10 @@ fn poll_and_waker() -> io::Result<(Poll, mio::Waker)> {
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, BindError> {
-    thread::Builder::new().name(name.to_owned()).spawn(body).map_err(BindError::Thread)
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(body)
+        .map_err(BindError::Thread)
 }
 
 fn join(thread: Option<JoinHandle<()>>) {

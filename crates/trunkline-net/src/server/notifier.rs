@@ -7,7 +7,8 @@ use crate::sync::{Arc, AtomicBool, Ordering};
 use super::mailbox::Mailbox;
 use super::worker::{Mail, SessionKey};
 
-/// Tells a session's connection thread, from any thread, that the session has output or a new time-out.
+/// Tells a session's connection thread, from any thread, that the session has output, another
+/// time-out or wants input again.
 ///
 /// Cheap, and once is enough: notifying a session that was notified and not yet asked does nothing.
 /// What is to be sent must be in the endpoint's reach before.
@@ -24,7 +25,13 @@ struct Target {
 
 impl Notifier {
     pub(super) fn new(session: SessionKey, thread: Arc<Mailbox<Mail, mio::Waker>>) -> Self {
-        Self { target: Arc::new(Target { notified: AtomicBool::new(false), session, thread }) }
+        Self {
+            target: Arc::new(Target {
+                notified: AtomicBool::new(false),
+                session,
+                thread,
+            }),
+        }
     }
 
     /// Has the session asked for output soon. Never waits; does nothing once the session has ended.
@@ -43,6 +50,8 @@ impl Notifier {
 
 impl fmt::Debug for Notifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Notifier").field("session", &self.target.session).finish_non_exhaustive()
+        f.debug_struct("Notifier")
+            .field("session", &self.target.session)
+            .finish_non_exhaustive()
     }
 }

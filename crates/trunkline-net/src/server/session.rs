@@ -14,7 +14,8 @@ use super::notifier::Notifier;
 /// Bytes read, and bytes sent, in one turn: then the other sessions of the thread come first.
 const QUANTUM: usize = 256 << 10;
 
-/// How long a connection that is being closed may take over its last bytes, and over closing its side.
+/// How long a connection that is being closed may take over its last bytes, and over closing its
+/// side.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
 pub(super) struct Session {
@@ -27,6 +28,8 @@ pub(super) struct Session {
     outgoing: Outgoing,
     /// A read may find something.
     ready: bool,
+    /// An event said that the end of the stream is there, behind what can be read.
+    hung_up: bool,
     /// The other end sends nothing more, for this reason.
     ended: Option<Disconnect>,
     /// Set once the session is closing.
@@ -35,9 +38,13 @@ pub(super) struct Session {
 }
 
 enum Life {
-    Live { endpoint: Box<dyn Endpoint>, notifier: Notifier, _seat: Seat },
-    /// Everything is sent. What still arrives is thrown away until the other end has closed too: closing
-    /// a socket with unread input would make the system discard what was sent last.
+    Live {
+        endpoint: Box<dyn Endpoint>,
+        notifier: Notifier,
+        _seat: Seat,
+    },
+    /// Everything is sent. What still arrives is thrown away until the other end has closed too:
+    /// closing a socket with unread input would make the system discard what was sent last.
     Lingering,
 }
 
@@ -68,7 +75,14 @@ impl Session {
         notifier: Notifier,
         seat: Seat,
     ) -> Self {
-        Self::new(transport, Life::Live { endpoint, notifier, _seat: seat })
+        Self::new(
+            transport,
+            Life::Live {
+                endpoint,
+                notifier,
+                _seat: seat,
+            },
+        )
     }
 
     /// A connection that is told `bytes` and then closed.
@@ -80,7 +94,12 @@ impl Session {
     }
 
     fn new(transport: Transport, life: Life) -> Self {
-        let Transport { source, receive, send, .. } = transport;
+        let Transport {
+            source,
+            receive,
+            send,
+            ..
+        } = transport;
         Self {
             source,
             queued: false,
@@ -88,6 +107,7 @@ impl Session {
             receive,
             outgoing: Outgoing::new(send),
             ready: false,
+            hung_up: false,
             ended: None,
             close_by: None,
             life,
@@ -101,9 +121,11 @@ impl Session {
         }
     }
 
-    /// An event of the transport.
-    pub(super) fn set_ready(&mut self) {
+    /// An event of the transport. There is no other one for what it told, so the end that came with
+    /// the last bytes is to be read for behind them.
+    pub(super) fn set_ready(&mut self, hung_up: bool) {
         self.ready = true;
+        self.hung_up |= hung_up;
     }
 
     pub(super) fn is_lingering(&self) -> bool {
@@ -135,7 +157,12 @@ impl Session {
     }
 
     fn turn_live(&mut self, buffer: &mut [u8], moment: Moment) -> Turn {
-        let Life::Live { endpoint, notifier, .. } = &mut self.life else { return Turn::Over };
+        let Life::Live {
+            endpoint, notifier, ..
+        } = &mut self.life
+        else {
+            return Turn::Over;
+        };
         let Moment { now, wall, closing } = moment;
         notifier.accept();
         let mut read = 0;
@@ -144,7 +171,7 @@ impl Session {
                 Ok(Some(0)) => self.ended = Some(Disconnect::PeerClosed),
                 Ok(Some(count)) => {
                     endpoint.handle_input(now, wall, &buffer[..count]);
-                    self.ready = !self.source.is_drained(count, buffer.len());
+                    self.ready = self.hung_up || !self.source.is_drained(count, buffer.len());
                     read += count;
                 }
                 Ok(None) => self.ready = false,
@@ -164,11 +191,19 @@ impl Session {
         let ending = endpoint.wants_close().or_else(|| self.ended.clone());
         let Some(cause) = ending.or(closing.then_some(Disconnect::Local)) else {
             let more = self.ready && endpoint.wants_input();
-            return if more || flush == Flush::More { Turn::Again } else { Turn::Wait };
+            return if more || flush == Flush::More {
+                Turn::Again
+            } else {
+                Turn::Wait
+            };
         };
         let close_by = *self.close_by.get_or_insert(now.saturating_add(CLOSE_LIMIT));
         if flush != Flush::Done && now < close_by {
-            return if flush == Flush::More { Turn::Again } else { Turn::Wait };
+            return if flush == Flush::More {
+                Turn::Again
+            } else {
+                Turn::Wait
+            };
         }
         endpoint.handle_disconnected(now, cause);
         if self.ended.is_some() || flush != Flush::Done {
@@ -194,7 +229,7 @@ impl Session {
             match self.receive.try_read(buffer) {
                 Ok(Some(0)) | Err(_) => return Turn::Over,
                 Ok(Some(count)) => {
-                    self.ready = !self.source.is_drained(count, buffer.len());
+                    self.ready = self.hung_up || !self.source.is_drained(count, buffer.len());
                     read += count;
                 }
                 Ok(None) => self.ready = false,

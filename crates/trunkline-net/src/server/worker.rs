@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use trunkline_types::Tick;
@@ -44,9 +45,14 @@ pub(super) struct SessionKey {
 pub(super) enum Mail {
     Notified(SessionKey),
     Arrived(Transport, Seat),
-    Refused { transport: Transport, bytes: Vec<u8> },
+    Refused {
+        transport: Transport,
+        bytes: Vec<u8>,
+    },
     /// Send what is ready, close, and end at the deadline at the latest.
-    Shutdown { deadline: Tick },
+    Shutdown {
+        deadline: Tick,
+    },
 }
 
 pub(super) struct Worker {
@@ -95,53 +101,65 @@ impl Worker {
     /// The thread's life.
     pub(super) fn run(mut self) {
         let mut events = Events::with_capacity(EVENTS_MAX);
+        let mut moment = self.moment();
         while !self.is_over() {
             let asleep = self.turns.is_empty() && self.mailbox.fall_asleep();
-            let timeout = if asleep { self.until_next_timer() } else { Some(Duration::ZERO) };
-            // An error is a signal of the system, or want of memory; the loop comes back either way.
+            let timeout = match asleep {
+                true => self.next_timer().map(|due| due.since(moment.now)),
+                false => Some(Duration::ZERO),
+            };
+            // An error is a signal of the system, or want of memory; the loop comes back either
+            // way.
             let polled = self.poll.poll(&mut events, timeout);
             self.mailbox.wake_up();
             if polled.is_ok() {
                 for event in &events {
-                    self.accept_event(event.token());
+                    self.accept_event(event);
                 }
             }
-            let mut moment = self.moment();
+            moment = self.moment();
             self.read_mail(moment);
             self.fire_timers(moment.now);
             self.run_turns(moment);
             // What those turns marked goes out before the thread sleeps.
-            moment = self.moment();
             self.read_mail(moment);
             self.run_turns(moment);
         }
         let now = self.clock.now();
-        self.slots.iter_mut().filter_map(|slot| slot.session.as_mut()).for_each(|s| s.abandon(now));
+        self.slots
+            .iter_mut()
+            .filter_map(|slot| slot.session.as_mut())
+            .for_each(|s| s.abandon(now));
     }
 
     fn is_over(&self) -> bool {
-        let Some(deadline) = self.shutdown else { return false };
+        let Some(deadline) = self.shutdown else {
+            return false;
+        };
         self.free.len() == self.slots.len() || self.clock.now() >= deadline
     }
 
     fn moment(&self) -> Moment {
         let closing = self.shutdown.is_some();
-        Moment { now: self.clock.now(), wall: self.clock.wall(), closing }
+        Moment {
+            now: self.clock.now(),
+            wall: self.clock.wall(),
+            closing,
+        }
     }
 
-    fn until_next_timer(&self) -> Option<Duration> {
+    fn next_timer(&self) -> Option<Tick> {
         let timer = self.timers.first().map(|(due, _)| *due);
-        let due = [timer, self.shutdown].into_iter().flatten().min()?;
-        Some(due.since(self.clock.now()))
+        [timer, self.shutdown].into_iter().flatten().min()
     }
 
-    fn accept_event(&mut self, token: Token) {
-        if token == MAILBOX {
+    fn accept_event(&mut self, event: &Event) {
+        if event.token() == MAILBOX {
             return;
         }
-        let key = SessionKey::from_token(token);
+        let key = SessionKey::from_token(event.token());
         if let Some(session) = session(&mut self.slots, key) {
-            session.set_ready();
+            session.set_ready(event.is_read_closed() || event.is_error());
             queue(&mut self.turns, session, key);
         }
     }
@@ -170,9 +188,16 @@ impl Worker {
         }
         let key = self.allocate();
         let notifier = Notifier::new(key, self.mailbox.clone());
-        match self.admission.factory.open(transport.peer, notifier.clone()) {
+        match self
+            .admission
+            .factory
+            .open(transport.peer, notifier.clone())
+        {
             Ok(endpoint) => {
-                self.admission.census.accepted.fetch_add(1, Ordering::Relaxed);
+                self.admission
+                    .census
+                    .accepted
+                    .fetch_add(1, Ordering::Relaxed);
                 let mut session = Session::live(transport, endpoint, notifier, seat);
                 session.start(moment);
                 self.install(key, session);
@@ -186,7 +211,10 @@ impl Worker {
     }
 
     fn refuse(&mut self, transport: Transport, bytes: &[u8], now: Tick) {
-        self.admission.census.refused.fetch_add(1, Ordering::Relaxed);
+        self.admission
+            .census
+            .refused
+            .fetch_add(1, Ordering::Relaxed);
         if !bytes.is_empty() && self.lingering < LINGERING_MAX && self.shutdown.is_none() {
             let key = self.allocate();
             self.lingering += 1;
@@ -202,7 +230,10 @@ impl Worker {
         });
         let entry = &mut self.slots[slot as usize];
         entry.generation = entry.generation.wrapping_add(1);
-        SessionKey { slot, generation: entry.generation }
+        SessionKey {
+            slot,
+            generation: entry.generation,
+        }
     }
 
     /// Registers a session and plans its first turn.
@@ -221,14 +252,19 @@ impl Worker {
             SourceKind::Signal => Interest::READABLE,
         };
         let fd = session.source.as_fd().as_raw_fd();
-        self.poll.registry().register(&mut SourceFd(&fd), key.token(), interest)
+        self.poll
+            .registry()
+            .register(&mut SourceFd(&fd), key.token(), interest)
     }
 
     fn shut_down(&mut self, deadline: Tick) {
         self.shutdown = Some(deadline);
         for (slot, entry) in self.slots.iter_mut().enumerate() {
             if let Some(session) = &mut entry.session {
-                let key = SessionKey { slot: slot as u32, generation: entry.generation };
+                let key = SessionKey {
+                    slot: slot as u32,
+                    generation: entry.generation,
+                };
                 queue(&mut self.turns, session, key);
             }
         }
@@ -249,9 +285,17 @@ impl Worker {
 
     /// One turn for each session that has one planned now; what they plan comes in the next round.
     fn run_turns(&mut self, moment: Moment) {
+        let moment = Moment {
+            closing: self.shutdown.is_some(),
+            ..moment
+        };
         for _ in 0..self.turns.len() {
-            let Some(key) = self.turns.pop_front() else { return };
-            let Some(session) = session(&mut self.slots, key) else { continue };
+            let Some(key) = self.turns.pop_front() else {
+                return;
+            };
+            let Some(session) = session(&mut self.slots, key) else {
+                continue;
+            };
             session.queued = false;
             let was_lingering = session.is_lingering();
             let buffer = &mut self.buffer;
@@ -275,7 +319,9 @@ impl Worker {
 
     fn remove(&mut self, key: SessionKey) {
         let entry = &mut self.slots[key.slot as usize];
-        let Some(session) = entry.session.take() else { return };
+        let Some(session) = entry.session.take() else {
+            return;
+        };
         if session.is_lingering() {
             self.lingering -= 1;
         }
@@ -299,7 +345,9 @@ fn queue(turns: &mut VecDeque<SessionKey>, session: &mut Session, key: SessionKe
 /// Sees to it that a timer fires no later than the session's deadline. One that fires too early is
 /// cheaper than one that moves at every turn.
 fn set_timer(timers: &mut BTreeSet<(Tick, SessionKey)>, session: &mut Session, key: SessionKey) {
-    let Some(deadline) = session.deadline() else { return };
+    let Some(deadline) = session.deadline() else {
+        return;
+    };
     if session.timer.is_some_and(|timer| timer <= deadline) {
         return;
     }
@@ -311,7 +359,10 @@ fn set_timer(timers: &mut BTreeSet<(Tick, SessionKey)>, session: &mut Session, k
 
 fn session(slots: &mut [Slot], key: SessionKey) -> Option<&mut Session> {
     let entry = slots.get_mut(key.slot as usize)?;
-    entry.session.as_mut().filter(|_| entry.generation == key.generation)
+    entry
+        .session
+        .as_mut()
+        .filter(|_| entry.generation == key.generation)
 }
 
 impl SessionKey {
@@ -320,6 +371,9 @@ impl SessionKey {
     }
 
     fn from_token(token: Token) -> Self {
-        Self { slot: token.0 as u32, generation: (token.0 >> 32) as u32 }
+        Self {
+            slot: token.0 as u32,
+            generation: (token.0 >> 32) as u32,
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! Endpoints that speak no protocol worth mentioning: a server that sends back what it receives, and a
-//! client that sends messages of a length and its bytes.
+//! Endpoints that speak no protocol worth mentioning: a server that sends back what it receives,
+//! and a client that sends messages of a length and its bytes.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
 use std::collections::VecDeque;
@@ -113,7 +113,10 @@ impl Default for Caller {
 
 impl Caller {
     pub fn redialling() -> Self {
-        Self { redials: true, ..Self::default() }
+        Self {
+            redials: true,
+            ..Self::default()
+        }
     }
 
     pub fn send(&mut self, message: &[u8]) {
@@ -193,7 +196,8 @@ pub trait CallerLink {
 
 impl CallerLink for Link<Caller> {
     fn wait_connected(&self) {
-        self.wait_until(cut_off(), |caller, _| caller.connected.then_some(())).expect("connected");
+        self.wait_until(cut_off(), |caller, _| caller.connected.then_some(()))
+            .expect("connected");
     }
 
     fn send(&self, message: &[u8]) {
@@ -201,7 +205,8 @@ impl CallerLink for Link<Caller> {
     }
 
     fn receive(&self) -> Vec<u8> {
-        self.wait_until(cut_off(), |caller, _| caller.received.pop_front()).expect("a message")
+        self.wait_until(cut_off(), |caller, _| caller.received.pop_front())
+            .expect("a message")
     }
 
     fn call(&self, message: &[u8]) -> Vec<u8> {
@@ -210,7 +215,8 @@ impl CallerLink for Link<Caller> {
     }
 
     fn wait_disconnected(&self) -> Disconnect {
-        self.wait_until(cut_off(), |caller, _| caller.disconnects.pop()).expect("a disconnect")
+        self.wait_until(cut_off(), |caller, _| caller.disconnects.pop())
+            .expect("a disconnect")
     }
 }
 
@@ -237,7 +243,12 @@ impl Rig {
 
     pub fn serving(over: Over, factory: Arc<dyn SessionFactory>) -> Self {
         let server = Arc::default();
-        let mut rig = Self { over, server, address: LOOPBACK, factory };
+        let mut rig = Self {
+            over,
+            server,
+            address: LOOPBACK,
+            factory,
+        };
         rig.start();
         rig
     }
@@ -263,7 +274,11 @@ impl Rig {
     }
 
     pub fn server(&self) -> Arc<Server> {
-        self.server.lock().unwrap().clone().expect("a running server")
+        self.server
+            .lock()
+            .unwrap()
+            .clone()
+            .expect("a running server")
     }
 
     pub fn dialler(&self) -> Dialler {
@@ -293,5 +308,7 @@ impl Rig {
 
 /// Bytes that are not all alike.
 pub fn noise(length: usize) -> Vec<u8> {
-    (0..length).map(|at| (at ^ (at >> 8).wrapping_mul(7)) as u8).collect()
+    (0..length)
+        .map(|at| (at ^ (at >> 8).wrapping_mul(7)) as u8)
+        .collect()
 }

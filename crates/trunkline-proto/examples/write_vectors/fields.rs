@@ -1,7 +1,8 @@
 //! What a frame says, as JSON: the expected result of decoding a golden frame.
 //!
-//! Numbers of up to 32 bits are numbers; 64-bit ones are strings of decimal digits, because JavaScript
-//! has no integers of that size. Values are their wire form in hexadecimal. Items keep their order.
+//! Numbers of up to 32 bits are numbers; 64-bit ones are strings of decimal digits, because
+//! JavaScript has no integers of that size. Values are their wire form in hexadecimal. Items keep
+//! their order.
 
 use serde_json::{Map, Value as Json, json};
 use trunkline_proto::frame::Frame;
@@ -54,7 +55,9 @@ pub fn fields(frame: &Frame<'_>) -> Result<Json, DecodeError> {
 }
 
 fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
-    let Some(kind) = frame.kind() else { return Ok(json!({})) };
+    let Some(kind) = frame.kind() else {
+        return Ok(json!({}));
+    };
     Ok(match kind {
         FrameKind::Hello => hello(&Hello::decode(frame)?),
         FrameKind::Welcome => welcome(&Welcome::decode(frame)?),
@@ -95,7 +98,8 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
             let open = Open::decode(frame)?;
             let terms = open.terms();
             json!({
-                "options": options(terms.options), "subscribe": terms.subscribe.map(subscribe_terms),
+                "options": options(terms.options),
+                "subscribe": terms.subscribe.map(subscribe_terms),
                 "items": list(open, |name| json!(String::from_utf8_lossy(name)))?,
             })
         }
@@ -173,7 +177,11 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
             })
         }
         FrameKind::Find => {
-            let Find { cursor, limit, pattern } = Find::decode(frame)?;
+            let Find {
+                cursor,
+                limit,
+                pattern,
+            } = Find::decode(frame)?;
             json!({ "cursor": cursor.to_string(), "limit": limit, "pattern": pattern })
         }
         FrameKind::Names => {
@@ -285,7 +293,11 @@ fn options(options: OpenOptions) -> Json {
 }
 
 fn subscribe_terms(terms: SubscribeTerms) -> Json {
-    let SubscribeFlags { only_changes, own_suppressed, .. } = terms.flags;
+    let SubscribeFlags {
+        only_changes,
+        own_suppressed,
+        ..
+    } = terms.flags;
     let mut contract = json!({ "name": terms.contract.to_string() });
     match terms.contract {
         Contract::Last(elements) | Contract::First(elements) => {
@@ -329,7 +341,14 @@ fn record(record: &UpdateRecord<'_>) -> Json {
 }
 
 fn write(write: WriteRecord<'_>) -> Json {
-    let WriteOptions { source_timestamp, quality, raw, cell_only, try_only, .. } = write.options;
+    let WriteOptions {
+        source_timestamp,
+        quality,
+        raw,
+        cell_only,
+        try_only,
+        ..
+    } = write.options;
     json!({
         "write": write.write.to_string(), "handle": write.handle,
         "source_timestamp": source_timestamp.map(nanos), "quality": quality.map(Quality::to_bits),

@@ -73,7 +73,8 @@ pub(crate) fn put_contract(out: &mut Vec<u8>, contract: &Contract) {
     }
 }
 
-/// Reads a contract. Whether its numbers are within bounds is for the engine to answer with a fault.
+/// Reads a contract. Whether its numbers are within bounds is for the engine to answer with a
+/// fault.
 pub(crate) fn read_contract(payload: &mut Payload<'_>) -> Result<Contract, DecodeError> {
     let tag = payload.u8()?;
     Ok(match tag {

@@ -7,8 +7,8 @@
 //!        reason  1 overrun  2 gone  3 denied
 //! ```
 //!
-//! `last_sequence` is the last update that was delivered, `lost` the exact number that were not: a client
-//! that subscribes again from that position gets what the engine still has.
+//! `last_sequence` is the last update that was delivered, `lost` the exact number that were not: a
+//! client that subscribes again from that position gets what the engine still has.
 
 use trunkline_types::wire::{put_u8, put_u64, put_varint, put_zigzag};
 

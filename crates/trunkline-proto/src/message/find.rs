@@ -6,8 +6,8 @@
 //!        count x ( name text | type | access u8 )
 //! ```
 //!
-//! The first FIND has cursor 0; a `next_cursor` other than 0 is the cursor of the FIND for the next page.
-//! Cursors mean something to the engine only.
+//! The first FIND has cursor 0; a `next_cursor` other than 0 is the cursor of the FIND for the next
+//! page. Cursors mean something to the engine only.
 
 use trunkline_types::wire::{put_str, put_u32, put_u64};
 use trunkline_types::{Access, DataType};

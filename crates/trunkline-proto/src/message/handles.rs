@@ -98,8 +98,8 @@ impl<'a> Handles<'a> {
     /// Reads a READ, CLOSE, INFO, REQUEST_VALUE or GONE frame, whose kind the caller has looked at.
     ///
     /// # Errors
-    /// [`DecodeError`] when it is none of these or cannot hold `count` handles; the rest shows in the
-    /// iteration.
+    /// [`DecodeError`] when it is none of these or cannot hold `count` handles; the rest shows in
+    /// the iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         use FrameKind::{Close, Gone, Info, Read, RequestValue};
         let kind = match frame.kind() {

@@ -10,8 +10,9 @@
 //! WELCOME  "TRNK" | version u8 | fields
 //!            1 features varint     2 epoch varint       3 engine_id 16 bytes
 //!            4 session varint      5 resumed (empty)    6 frame_max varint  7 message_max varint
-//!            8 items_max varint    9 write_credit_count varint             10 write_credit_bytes varint
-//!           11 keepalive_ms varint                     12 deadline_ms varint
+//!            8 items_max varint    9 write_credit_count varint
+//!           10 write_credit_bytes varint               11 keepalive_ms varint
+//!           12 deadline_ms varint
 //!           13 wall i64           14 engine_name text  15 engine_version text
 //! ```
 //!
@@ -194,7 +195,8 @@ impl Hello {
 }
 
 impl Default for Welcome {
-    /// This release, with its default limits; epoch, session and identity are the engine's to fill in.
+    /// This release, with its default limits; epoch, session and identity are the engine's to fill
+    /// in.
     fn default() -> Self {
         Self {
             version: PROTOCOL_VERSION,

@@ -6,9 +6,9 @@
 //!       flags  1 filtered  2 queue  4 overrun  8 disconnect  16 UNKNOWN  32 64 128 causes to come
 //! ```
 //!
-//! The counts are increments, to be added to what the item has lost before its *next* update; the frame
-//! precedes that update. Coalesced updates are not in it: they are what remains of the gap between two
-//! sequences. A cause that this version does not know is read as UNKNOWN.
+//! The counts are increments, to be added to what the item has lost before its *next* update; the
+//! frame precedes that update. Coalesced updates are not in it: they are what remains of the gap
+//! between two sequences. A cause that this version does not know is read as UNKNOWN.
 
 use trunkline_types::wire::{put_u8, put_varint, put_zigzag};
 

@@ -2,17 +2,18 @@
 //!
 //! Two shapes recur:
 //!
-//! - A message that is one thing ([`hello::Hello`], [`keepalive::Keepalive`], [`fault::FaultMessage`]) is
-//!   a struct with `encode(.., out)` and `decode(&frame)`.
-//! - A message that is a list has a builder, `begin(out, ..)`, `push(..)` per item, `finish(more)`, and a
-//!   decoder that checks the head at once and borrows its items from the frame: an iterator of
-//!   `Result<item, DecodeError>` that allocates nothing per item. An error ends the iteration and is to
-//!   end the connection; what came before it was valid.
+//! - A message that is one thing ([`hello::Hello`], [`keepalive::Keepalive`],
+//!   [`fault::FaultMessage`]) is a struct with `encode(.., out)` and `decode(&frame)`.
+//! - A message that is a list has a builder, `begin(out, ..)`, `push(..)` per item, `finish(more)`,
+//!   and a decoder that checks the head at once and borrows its items from the frame: an iterator
+//!   of `Result<item, DecodeError>` that allocates nothing per item. An error ends the iteration
+//!   and is to end the connection; what came before it was valid.
 //!
-//! A request or answer of many items is a run of frames with the same request number, all but the last
-//! with the flag MORE. Every frame of a run can be read by itself; answers say with `first_index` where
-//! their items stand in the whole request. Builders do not cut by themselves: their caller looks at
-//! `len_bytes()` and begins the next frame at about [`PAGE_BYTES`](crate::limits::PAGE_BYTES).
+//! A request or answer of many items is a run of frames with the same request number, all but the
+//! last with the flag MORE. Every frame of a run can be read by itself; answers say with
+//! `first_index` where their items stand in the whole request. Builders do not cut by themselves:
+//! their caller looks at `len_bytes()` and begins the next frame at about
+//! [`PAGE_BYTES`](crate::limits::PAGE_BYTES).
 
 pub mod closing;
 pub mod contract;
@@ -30,6 +31,7 @@ pub mod outcome;
 pub mod provider;
 pub mod read;
 pub mod record;
+mod record_head;
 pub mod results;
 pub mod subscribe;
 pub mod typed;

@@ -13,8 +13,9 @@
 //! ```
 //!
 //! With READ the answer carries the current reading of each variable, with DESCRIBE its properties
-//! (varint length, then fields), and with SUBSCRIBE the variables are subscribed in the same round trip.
-//! The update records of a frame are one run; an item's handle is the record's, so its delta costs nothing.
+//! (varint length, then fields), and with SUBSCRIBE the variables are subscribed in the same round
+//! trip. The update records of a frame are one run; an item's handle is the record's, so its delta
+//! costs nothing.
 
 use trunkline_types::wire::{
     decode_properties, encode_properties, put_str, put_u8, put_varint, put_zigzag,
@@ -113,8 +114,8 @@ impl<'a> OpenBuilder<'a> {
 
 /// An OPEN frame; iterates over the names.
 ///
-/// A name is bytes here, because one that is no UTF-8, or too long, is to be answered with a fault of its
-/// own and must not disturb the others.
+/// A name is bytes here, because one that is no UTF-8, or too long, is to be answered with a fault
+/// of its own and must not disturb the others.
 #[derive(Clone, Debug)]
 pub struct Open<'a> {
     terms: OpenTerms,
@@ -177,7 +178,8 @@ pub struct OpenedBuilder<'a> {
 }
 
 impl<'a> OpenedBuilder<'a> {
-    /// Begins an OPENED frame at the end of `out`; its first item is number `first_index` of the request.
+    /// Begins an OPENED frame at the end of `out`; its first item is number `first_index` of the
+    /// request.
     pub fn begin(
         out: &'a mut Vec<u8>,
         request: u32,
@@ -205,9 +207,9 @@ impl<'a> OpenedBuilder<'a> {
         }
     }
 
-    /// The next name was opened. `reading` and `properties` are written if the options ask for them; a
-    /// reading that is missing then says that nothing was written yet, missing properties are those of a
-    /// plain variable.
+    /// The next name was opened. `reading` and `properties` are written if the options ask for
+    /// them; a reading that is missing then says that nothing was written yet, missing properties
+    /// are those of a plain variable.
     pub fn push(
         &mut self,
         handle: u32,

@@ -12,8 +12,8 @@
 //!                  3 refused, 5 unknown: code varint | sentence text
 //! ```
 //!
-//! A provider holds a lease: when nothing has come from it for that long, its variables turn bad with the
-//! cause and the time. Used only where both ends have the feature PROVIDER.
+//! A provider holds a lease: when nothing has come from it for that long, its variables turn bad
+//! with the cause and the time. Used only where both ends have the feature PROVIDER.
 
 use std::time::Duration;
 

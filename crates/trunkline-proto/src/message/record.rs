@@ -11,17 +11,19 @@
 //!   64 NO_VALUE      nothing was written yet: no value follows
 //!  128 EXT           an extension follows, to be skipped
 //!
-//! | flags | handle      | sequence | engine ns | source ns | quality | ext         | value        |
-//! |  u8   | zigzag      | zigzag   | zigzag    | zigzag    |   u32   | varint,bytes| varint,bytes |
-//!           unless 1      if 2       if 4        if 8        if 16     if 128        unless 64
+//! | flags | handle   | sequence | engine ns | source ns | quality | ext    | value     |
+//! |  u8   | zigzag   | zigzag   | zigzag    | zigzag    |   u32   | length,| length,   |
+//! |       |          |          |           |           |         | bytes  | bytes     |
+//!           unless 1   if 2       if 4        if 8        if 16     if 128   unless 64
 //! ```
 //!
-//! A frame's records are one run: it starts at handle 0, sequence 0, engine time 0 and quality good, and
-//! each record is coded as the difference to the one before. So a run needs nothing from earlier frames,
-//! and can be written once and sent to many. Sequences and times wrap modulo 2^64.
+//! A frame's records are one run: it starts at handle 0, sequence 0, engine time 0 and quality
+//! good, and each record is coded as the difference to the one before. So a run needs nothing from
+//! earlier frames, and can be written once and sent to many. Sequences and times wrap modulo 2^64.
 
 use trunkline_types::{Quality, Reason, Timestamp};
 
+use super::record_head::RecordHead;
 use crate::DecodeError;
 use crate::decode::Payload;
 
@@ -34,7 +36,8 @@ const OWN: u8 = 32;
 const NO_VALUE: u8 = 64;
 const EXT: u8 = 128;
 
-/// Most bytes of a record beside its value: flags, handle, sequence, two times, quality, value length.
+/// Most bytes of a record beside its value: flags, handle, sequence, two times, quality, value
+/// length.
 pub const RECORD_HEAD_BYTES_MAX: usize = 50;
 
 /// A reading as it stands in a frame.
@@ -50,8 +53,8 @@ pub struct UpdateRecord<'a> {
     pub source_timestamp: Timestamp,
     /// How far it can be trusted.
     pub quality: Quality,
-    /// Whether this session wrote it. In runs that are shared by sessions the mark is not set; there the
-    /// client goes by the answers to its writes, which precede the updates.
+    /// Whether this session wrote it. In runs that are shared by sessions the mark is not set;
+    /// there the client goes by the answers to its writes, which precede the updates.
     pub own: bool,
     /// The value in wire form; `None` when nothing was written yet.
     pub value: Option<&'a [u8]>,
@@ -107,8 +110,10 @@ impl RunState {
     /// Allocates only where `out` has to grow, once per record.
     #[inline]
     pub fn put(&mut self, out: &mut Vec<u8>, record: &UpdateRecord<'_>) {
+        let value = record.value.unwrap_or_default();
+        let mut head = RecordHead::<RECORD_HEAD_BYTES_MAX>::begin(out, value.len());
+        head.flags_here();
         let mut flags = 0;
-        let mut head = Head::default();
         if record.handle == self.handle.wrapping_add(1) {
             flags |= HANDLE_NEXT;
         } else {
@@ -129,26 +134,22 @@ impl RunState {
         }
         if record.quality != self.quality {
             flags |= QUALITY;
-            head.bytes(record.quality.to_bits().to_le_bytes());
+            head.fixed(record.quality.to_bits().to_le_bytes());
         }
         if record.own {
             flags |= OWN;
         }
-        let value = record.value.unwrap_or_default();
         match record.value {
             Some(value) => head.varint(value.len() as u64),
             None => flags |= NO_VALUE,
         }
+        head.finish(flags, value);
         *self = Self {
             handle: record.handle,
             sequence: record.sequence,
             engine_ns,
             quality: record.quality,
         };
-        out.reserve(RECORD_HEAD_BYTES_MAX.saturating_add(value.len()));
-        out.push(flags);
-        out.extend_from_slice(head.filled());
-        out.extend_from_slice(value);
     }
 
     /// Reads a record.
@@ -192,55 +193,5 @@ impl RunState {
             own: flags & OWN != 0,
             value,
         })
-    }
-}
-
-/// The fields of a record between its flags and its value, gathered on the stack.
-struct Head {
-    bytes: [u8; RECORD_HEAD_BYTES_MAX],
-    len: usize,
-}
-
-impl Default for Head {
-    #[inline]
-    fn default() -> Self {
-        Self {
-            bytes: [0; RECORD_HEAD_BYTES_MAX],
-            len: 0,
-        }
-    }
-}
-
-impl Head {
-    #[inline]
-    fn push(&mut self, byte: u8) {
-        if let Some(slot) = self.bytes.get_mut(self.len) {
-            *slot = byte;
-            self.len = self.len.wrapping_add(1);
-        }
-    }
-
-    #[inline]
-    fn bytes(&mut self, bytes: [u8; 4]) {
-        bytes.into_iter().for_each(|byte| self.push(byte));
-    }
-
-    #[inline]
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.push(value as u8);
-    }
-
-    #[inline]
-    fn zigzag(&mut self, value: i64) {
-        self.varint(((value as u64) << 1) ^ ((value >> 63) as u64));
-    }
-
-    #[inline]
-    fn filled(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
     }
 }

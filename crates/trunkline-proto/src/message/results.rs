@@ -6,8 +6,8 @@
 //! exception                     index varint | code varint | sentence text
 //! ```
 //!
-//! Items succeed unless they are listed. `index` counts from the frame's first item and ascends; the
-//! frame's first item is number `first_index` of the whole request.
+//! Items succeed unless they are listed. `index` counts from the frame's first item and ascends;
+//! the frame's first item is number `first_index` of the whole request.
 
 use trunkline_types::wire::put_varint;
 
@@ -112,7 +112,7 @@ impl<'a> Results<'a> {
     }
 
     /// Items that the frame answers, exceptions included.
-    pub fn count(&self) -> u32 {
+    pub fn answered(&self) -> u32 {
         self.count
     }
 

@@ -6,9 +6,10 @@
 //!            [..] only if resume is 1
 //! ```
 //!
-//! The client chooses the number of the subscription, unique in its session; a run of frames with the
-//! same number, or a later request, adds items to it. With `resume` each item names the last update that
-//! the client has: delivery goes on behind it as far as the engine can, and what is missing is counted.
+//! The client chooses the number of the subscription, unique in its session; a run of frames with
+//! the same number, or a later request, adds items to it. With `resume` each item names the last
+//! update that the client has: delivery goes on behind it as far as the engine can, and what is
+//! missing is counted.
 
 use trunkline_types::Contract;
 use trunkline_types::wire::{put_u8, put_u32, put_u64, put_varint, put_zigzag};
@@ -56,7 +57,8 @@ pub struct Subscribe<'a> {
 }
 
 impl<'a> SubscribeBuilder<'a> {
-    /// Begins a frame at the end of `out`. With `resume_epoch` the items name positions of that epoch.
+    /// Begins a frame at the end of `out`. With `resume_epoch` the items name positions of that
+    /// epoch.
     pub fn begin(
         out: &'a mut Vec<u8>,
         request: u32,

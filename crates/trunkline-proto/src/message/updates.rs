@@ -60,8 +60,8 @@ impl<'a> UpdatesBuilder<'a> {
     }
 }
 
-/// The header of an UPDATES frame around a run that exists already: for runs that are written once and
-/// sent to many. `run` has `count` records, written with one [`RunState`], and is below 4 GiB.
+/// The header of an UPDATES frame around a run that exists already: for runs that are written once
+/// and sent to many. `run` has `count` records, written with one [`RunState`], and is below 4 GiB.
 pub fn run_header(subscription: u32, count: u32, run: &[u8]) -> [u8; HEADER_BYTES] {
     let header = FrameHeader {
         length: u32::try_from(run.len()).unwrap_or(u32::MAX),

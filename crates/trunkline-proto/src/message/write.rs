@@ -3,19 +3,20 @@
 //! ```text
 //! WRITE PUBLISH PROVIDER_WRITE
 //!     first_write u64
-//!     count x ( handle zigzag delta | flags u8 | [source ns i64] | [quality u32] | [ext] | value )
-//!                                                if 1              if 2            if 128  varint,bytes
+//!     count x ( handle zigzag | flags u8 | source ns i64 | quality u32 | ext    | value )
+//!                                          if 1            if 2          if 128
 //!     flags  1 SOURCE_TIME  2 QUALITY  4 RAW  8 CELL_ONLY  16 TRY  128 EXT
 //! ```
 //!
-//! The write at `index` of the frame has the id `first_write + index`; ids ascend through a session, and
-//! WRITE_ANSWERS refers to them. In PROVIDER_WRITE the id is the ticket that PROVIDER_ANSWER names.
-//! Without SOURCE_TIME the engine stamps the sample. Unknown flags mean nothing that must be understood:
-//! such a thing would be agreed as a feature first.
+//! The write at `index` of the frame has the id `first_write + index`; ids ascend through a
+//! session, and WRITE_ANSWERS refers to them. In PROVIDER_WRITE the id is the ticket that
+//! PROVIDER_ANSWER names. Without SOURCE_TIME the engine stamps the sample. Unknown flags mean
+//! nothing that must be understood: such a thing would be agreed as a feature first.
 
-use trunkline_types::wire::{encode_value, encoded_len, put_u64, put_varint, put_zigzag};
+use trunkline_types::wire::{encode_value, encoded_len, put_u64};
 use trunkline_types::{Quality, Timestamp, Value};
 
+use super::record_head::RecordHead;
 use crate::decode::{Items, Payload};
 use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 
@@ -98,40 +99,44 @@ impl<'a> WriteBuilder<'a> {
     /// Allocates only where the buffer has to grow, once per record.
     #[inline]
     pub fn push(&mut self, handle: u32, options: &WriteOptions, value: &[u8]) -> u64 {
-        self.put_head(handle, options, value.len());
-        self.frame.payload().extend_from_slice(value);
+        self.put_head(handle, options, value.len())
+            .extend_from_slice(value);
         self.count_write()
     }
 
     /// Appends a write of a value, encoded in place; returns its id.
     #[inline]
     pub fn push_value(&mut self, handle: u32, options: &WriteOptions, value: &Value) -> u64 {
-        self.put_head(handle, options, encoded_len(value));
-        encode_value(value, self.frame.payload());
+        encode_value(value, self.put_head(handle, options, encoded_len(value)));
         self.count_write()
     }
 
     #[inline]
-    fn put_head(&mut self, handle: u32, options: &WriteOptions, value_bytes: usize) {
+    fn put_head(
+        &mut self,
+        handle: u32,
+        options: &WriteOptions,
+        value_bytes: usize,
+    ) -> &mut Vec<u8> {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
-        let flags = flag(options.source_timestamp.is_some(), SOURCE_TIME)
-            | flag(options.quality.is_some(), QUALITY)
-            | flag(options.raw, RAW)
+        let mut flags = flag(options.raw, RAW)
             | flag(options.cell_only, CELL_ONLY)
             | flag(options.try_only, TRY);
-        let delta = i64::from(handle).wrapping_sub(i64::from(self.previous));
-        self.previous = handle;
         let out = self.frame.payload();
-        out.reserve(HEAD_BYTES_MAX.saturating_add(value_bytes));
-        put_zigzag(out, delta);
-        out.push(flags);
+        let mut head = RecordHead::<HEAD_BYTES_MAX>::begin(out, value_bytes);
+        head.zigzag(i64::from(handle).wrapping_sub(i64::from(self.previous)));
+        self.previous = handle;
+        head.flags_here();
         if let Some(time) = options.source_timestamp {
-            out.extend_from_slice(&time.as_nanos().to_le_bytes());
+            flags |= SOURCE_TIME;
+            head.fixed(time.as_nanos().to_le_bytes());
         }
         if let Some(quality) = options.quality {
-            out.extend_from_slice(&quality.to_bits().to_le_bytes());
+            flags |= QUALITY;
+            head.fixed(quality.to_bits().to_le_bytes());
         }
-        put_varint(out, value_bytes as u64);
+        head.varint(value_bytes as u64);
+        head.finish_head(flags)
     }
 
     fn count_write(&mut self) -> u64 {
@@ -173,8 +178,8 @@ impl<'a> Writes<'a> {
     /// Reads the frame, whose kind the caller has looked at.
     ///
     /// # Errors
-    /// [`DecodeError`] when it is none of the three or cannot hold `count` writes; the rest shows in the
-    /// iteration.
+    /// [`DecodeError`] when it is none of the three or cannot hold `count` writes; the rest shows
+    /// in the iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let kind = match frame.kind() {
             Some(kind @ (FrameKind::Write | FrameKind::Publish | FrameKind::ProviderWrite)) => kind,

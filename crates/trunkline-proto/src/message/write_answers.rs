@@ -13,8 +13,8 @@
 //!                    5 unknown      code varint | sentence text
 //! ```
 //!
-//! Sequences are coded as the difference to the one before in the frame, the first against 0, modulo
-//! 2^64. The usual answer, applied at the next sequence, is one byte.
+//! Sequences are coded as the difference to the one before in the frame, the first against 0,
+//! modulo 2^64. The usual answer, applied at the next sequence, is one byte.
 
 use trunkline_types::wire::{put_u64, put_varint, put_zigzag};
 

@@ -38,20 +38,20 @@ fn alone<const N: usize>(calls: u64) {
         .with("LastValue", move || {
             let mut out = [0; N];
             nanoseconds_per_call(calls, |_| {
-                let _ = black_box(last.read(&mut out));
+                assert!(last.read(&mut out).complete);
                 black_box(&out);
             })
         })
         .with("RtCell", move || {
             let mut out = [0; N];
             nanoseconds_per_call(calls, |_| {
-                let _ = black_box(cell.read(&mut out));
+                assert!(cell.read(&mut out).complete);
                 black_box(&out);
             })
         })
         .with("TypedCell", move || {
             nanoseconds_per_call(calls, |_| {
-                black_box(typed.read());
+                black_box(&typed.read());
             })
         })
         .with("mutex", move || {

@@ -17,6 +17,8 @@ struct Line(UnsafeCell<[MaybeUninit<u8>; LINE_BYTES]>);
 #[derive(Debug, Clone, Copy)]
 struct Shape {
     lanes: usize,
+    /// 2^64 / `lanes`, rounded up; 0 when there is one lane.
+    per_lane: u64,
     group_bytes: usize,
     values_at: usize,
     element_bytes: usize,
@@ -35,12 +37,31 @@ impl Shape {
         let lanes = room.unwrap_or(STAMP_BYTES).clamp(1, STAMP_BYTES);
         let bytes = element_bytes.checked_mul(lanes)?.checked_add(values_at)?;
         let group_bytes = bytes.checked_next_multiple_of(LINE_BYTES)?;
+        let per_lane = match lanes {
+            1 => 0,
+            lanes => u64::MAX / lanes as u64 + 1,
+        };
         Some(Self {
             lanes,
+            per_lane,
             group_bytes,
             values_at,
             element_bytes,
         })
+    }
+
+    /// The group of a slot: `slot / lanes`, by a multiplication, because every access needs it and a
+    /// division takes several times as long.
+    ///
+    /// Rounding `per_lane` up makes it too large by less than 1, the product by less than `slot`,
+    /// and the quotient by less than `slot / 2^64`; no memory has the 2^61 slots it would take to
+    /// reach the next group.
+    #[inline]
+    fn group_of(&self, slot: usize) -> usize {
+        match self.per_lane {
+            0 => slot,
+            per_lane => ((slot as u128 * u128::from(per_lane)) >> 64) as usize,
+        }
     }
 }
 
@@ -59,13 +80,19 @@ unsafe impl<T: Send> Send for SlotMemory<T> {}
 // SAFETY: as for `Send`.
 unsafe impl<T: Send> Sync for SlotMemory<T> {}
 
+/// One slot; made by [`SlotMemory::spot`], and inside the memory that made it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spot {
+    /// Offset of the slot's group, in bytes.
+    group: usize,
+    /// The slot's place in its group.
+    lane: usize,
+}
+
 /// Slots in a row; made by [`SlotMemory::stretch`], and inside the memory that made it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stretch {
-    /// Offset of the first slot's group, in bytes.
-    group: usize,
-    /// The first slot's place in its group.
-    lane: usize,
+    first: Spot,
     slots: usize,
 }
 
@@ -131,30 +158,59 @@ impl<T: Copy> SlotMemory<T> {
         self.width
     }
 
-    /// The `slots` slots from `first` on.
+    /// Slot number `index`.
+    #[inline]
+    pub(crate) fn spot(&self, index: usize) -> Spot {
+        assert!(
+            index < self.capacity,
+            "the slot asked for is inside the ring"
+        );
+        let group = self.shape.group_of(index);
+        Spot {
+            group: group * self.shape.group_bytes,
+            lane: index - group * self.shape.lanes,
+        }
+    }
+
+    /// The `slots` slots from slot number `first` on.
     #[inline]
     pub(crate) fn stretch(&self, first: usize, slots: usize) -> Stretch {
         assert!(
-            first < self.capacity && slots <= self.capacity - first,
-            "a stretch has an end"
+            slots <= self.capacity - first,
+            "the slots asked for are inside the ring"
         );
-        let group = first / self.shape.lanes;
         Stretch {
-            group: group * self.shape.group_bytes,
-            lane: first - group * self.shape.lanes,
+            first: self.spot(first),
             slots,
         }
     }
 
-    /// How many slots have this stamp, up to the first that has another.
+    /// Whether a slot has this stamp.
     ///
-    /// SYNC POINT, pairs with `set_stamps`: what was done before a slot got its stamp has happened.
+    /// SYNC POINT, pairs with `set_stamp`: what was done before the slot got the stamp has happened.
     #[inline]
+    pub(crate) fn is_stamped(&self, spot: Spot, stamp: u8) -> bool {
+        self.stamp(spot).load(Ordering::Acquire) == stamp
+    }
+
+    /// Stamps a slot.
+    ///
+    /// SYNC POINT, pairs with `is_stamped`: what this thread did before is done.
+    #[inline]
+    pub(crate) fn set_stamp(&self, spot: Spot, stamp: u8) {
+        self.stamp(spot).store(stamp, Ordering::Release);
+    }
+
+    /// How many slots have this stamp, up to the first that has another.
     pub(crate) fn count_stamped(&self, stretch: Stretch, stamp: u8) -> usize {
         let mut count = 0;
-        for part in self.parts(stretch) {
-            for lane in part.lane..part.lane + part.slots {
-                if self.stamp(part.group, lane).load(Ordering::Acquire) != stamp {
+        for Stretch {
+            first: Spot { group, lane },
+            slots,
+        } in self.parts(stretch)
+        {
+            for lane in lane..lane + slots {
+                if !self.is_stamped(Spot { group, lane }, stamp) {
                     return count;
                 }
                 count += 1;
@@ -164,22 +220,58 @@ impl<T: Copy> SlotMemory<T> {
     }
 
     /// Stamps the slots, the first one last: whoever looks from there on finds all or none.
-    ///
-    /// SYNC POINT, pairs with `count_stamped`: what this thread did before is done.
-    #[inline]
     pub(crate) fn set_stamps(&self, stretch: Stretch, stamp: u8) {
-        if stretch.slots == 0 {
-            return;
-        }
-        let mut is_first = true;
-        for part in self.parts(stretch) {
-            for lane in part.lane + usize::from(is_first)..part.lane + part.slots {
-                self.stamp(part.group, lane).store(stamp, Ordering::Release);
+        for Stretch {
+            first: Spot { group, lane },
+            slots,
+        } in self.parts(stretch)
+        {
+            let is_first = group == stretch.first.group;
+            for lane in lane + usize::from(is_first)..lane + slots {
+                self.set_stamp(Spot { group, lane }, stamp);
             }
-            is_first = false;
         }
-        self.stamp(stretch.group, stretch.lane)
-            .store(stamp, Ordering::Release);
+        if stretch.slots > 0 {
+            self.set_stamp(stretch.first, stamp);
+        }
+    }
+
+    /// Copies an element into a slot.
+    ///
+    /// # Safety
+    ///
+    /// `element` has the width of the memory, and no other thread accesses the values of the slot
+    /// during the call.
+    #[inline]
+    pub(crate) unsafe fn write(&self, spot: Spot, element: &[T]) {
+        debug_assert_eq!(element.len(), self.width);
+        let target = self.values(spot);
+        // SAFETY: the slot has room for an element, and is the caller's alone.
+        unsafe {
+            match element {
+                // A call to copy memory costs more than one value.
+                [value] => target.write(*value),
+                values => target.copy_from_nonoverlapping(values.as_ptr(), values.len()),
+            }
+        }
+    }
+
+    /// Copies an element out of a slot.
+    ///
+    /// # Safety
+    ///
+    /// `target` has room for an element, the slot has been written, and no other thread writes its
+    /// values during the call.
+    #[inline]
+    pub(crate) unsafe fn read(&self, spot: Spot, target: *mut T) {
+        let source = self.values(spot);
+        // SAFETY: the slot has an element, which nobody is writing, and `target` has room for it.
+        unsafe {
+            match self.width {
+                1 => target.write(source.read()),
+                width => target.copy_from_nonoverlapping(source, width),
+            }
+        }
     }
 
     /// Copies elements into the slots.
@@ -188,21 +280,16 @@ impl<T: Copy> SlotMemory<T> {
     ///
     /// `elements` has as many elements as the stretch has slots, and no other thread accesses the
     /// values of those slots during the call.
-    #[inline]
-    pub(crate) unsafe fn write(&self, stretch: Stretch, elements: &[T]) {
+    pub(crate) unsafe fn write_all(&self, stretch: Stretch, elements: &[T]) {
         debug_assert_eq!(elements.len(), stretch.slots * self.width);
         let mut source = elements.as_ptr();
         for part in self.parts(stretch) {
             let count = part.slots * self.width;
-            // SAFETY: the values of the part lie inside the memory and are the caller's alone;
-            // `source` has `count` values left, since the parts add up to the elements.
+            // SAFETY: elements of one group lie side by side; those of the part are the caller's
+            // alone, and `source` has as many left, since the parts add up to the stretch.
             unsafe {
-                let target = self.values(part);
-                match count {
-                    // A call to copy memory costs more than one value.
-                    1 => target.write(source.read()),
-                    _ => target.copy_from_nonoverlapping(source, count),
-                }
+                self.values(part.first)
+                    .copy_from_nonoverlapping(source, count);
                 source = source.add(count);
             }
         }
@@ -214,21 +301,15 @@ impl<T: Copy> SlotMemory<T> {
     ///
     /// `elements` has room for as many elements as the stretch has slots, those slots have been
     /// written, and no other thread writes their values during the call.
-    #[inline]
-    pub(crate) unsafe fn read(&self, stretch: Stretch, elements: &mut [T]) {
+    pub(crate) unsafe fn read_all(&self, stretch: Stretch, elements: &mut [T]) {
         debug_assert_eq!(elements.len(), stretch.slots * self.width);
         let mut target = elements.as_mut_ptr();
         for part in self.parts(stretch) {
             let count = part.slots * self.width;
-            // SAFETY: the values of the part lie inside the memory, have been written, and nobody
-            // writes them; `target` has room for `count` values, since the parts add up to the
-            // elements.
+            // SAFETY: elements of one group lie side by side; nobody writes those of the part, and
+            // `target` has room for them, since the parts add up to the stretch.
             unsafe {
-                let source = self.values(part);
-                match count {
-                    1 => target.write(source.read()),
-                    _ => target.copy_from_nonoverlapping(source, count),
-                }
+                target.copy_from_nonoverlapping(self.values(part.first), count);
                 target = target.add(count);
             }
         }
@@ -241,34 +322,32 @@ impl<T: Copy> SlotMemory<T> {
             lanes, group_bytes, ..
         } = self.shape;
         std::iter::from_fn(move || {
-            let part = rest.shortened(lanes - rest.lane);
-            rest = Stretch {
-                group: rest.group + group_bytes,
+            let part = rest.shortened(lanes - rest.first.lane);
+            let next = Spot {
+                group: rest.first.group + group_bytes,
                 lane: 0,
+            };
+            rest = Stretch {
+                first: next,
                 slots: rest.slots - part.slots,
             };
             (part.slots > 0).then_some(part)
         })
     }
 
-    /// The stamp of a slot; `group` and `lane` come from a stretch of this memory.
     #[inline]
-    fn stamp(&self, group: usize, lane: usize) -> &AtomicU8 {
-        // SAFETY: a stretch lies inside the memory, a group begins with its stamps, `new` has
-        // written them, and they are accessed in no other way while the memory is shared.
-        unsafe { AtomicU8::from_ptr(self.at(group + lane)) }
+    fn stamp(&self, spot: Spot) -> &AtomicU8 {
+        // SAFETY: a slot lies inside the memory, a group begins with its stamps, `new` has written
+        // them, and they are accessed in no other way while the memory is shared.
+        unsafe { AtomicU8::from_ptr(self.at(spot.group + spot.lane)) }
     }
 
-    /// Where the values of a part begin.
-    ///
-    /// # Safety
-    ///
-    /// The part has at least one slot, and its stretch is of this memory.
+    /// Where the values of a slot begin.
     #[inline]
-    unsafe fn values(&self, part: Stretch) -> *mut T {
-        let offset = self.shape.values_at + part.lane * self.shape.element_bytes;
-        // SAFETY: the slot lies inside the memory.
-        let start = unsafe { self.at(part.group + offset) };
+    fn values(&self, spot: Spot) -> *mut T {
+        let offset = spot.group + self.shape.values_at + spot.lane * self.shape.element_bytes;
+        // SAFETY: a slot lies inside the memory.
+        let start = unsafe { self.at(offset) };
         // Aligned, since groups and `values_at` are and an element is whole values.
         start.cast()
     }

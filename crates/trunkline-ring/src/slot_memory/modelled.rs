@@ -11,7 +11,11 @@ pub(crate) struct SlotMemory<T> {
     width: usize,
 }
 
-/// Slots in a row; made by [`SlotMemory::stretch`], and inside the memory that made it.
+/// One slot.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spot(usize);
+
+/// Slots in a row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stretch {
     first: usize,
@@ -19,12 +23,10 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
-    /// Number of slots.
     pub(crate) fn slots(self) -> usize {
         self.slots
     }
 
-    /// The first `slots` slots of this stretch, or all if it has fewer.
     pub(crate) fn shortened(self, slots: usize) -> Self {
         Self {
             slots: self.slots.min(slots),
@@ -34,7 +36,6 @@ impl Stretch {
 }
 
 impl<T: Copy> SlotMemory<T> {
-    /// Allocates the slots, all stamped `stamp`.
     pub(crate) fn new(capacity: usize, width: usize, stamp: u8) -> Option<Self> {
         let stamps = (0..capacity).map(|_| AtomicU8::new(stamp)).collect();
         Some(Self {
@@ -44,45 +45,74 @@ impl<T: Copy> SlotMemory<T> {
         })
     }
 
-    /// Number of slots.
     pub(crate) fn capacity(&self) -> usize {
         self.stamps.len()
     }
 
-    /// Number of values of an element.
     pub(crate) fn width(&self) -> usize {
         self.width
     }
 
-    /// The `slots` slots from `first` on.
+    pub(crate) fn spot(&self, index: usize) -> Spot {
+        assert!(index < self.capacity());
+        Spot(index)
+    }
+
     pub(crate) fn stretch(&self, first: usize, slots: usize) -> Stretch {
         assert!(first < self.capacity() && slots <= self.capacity() - first);
         Stretch { first, slots }
     }
 
-    /// How many slots have this stamp, up to the first that has another.
+    pub(crate) fn is_stamped(&self, spot: Spot, stamp: u8) -> bool {
+        self.stamps[spot.0].load(Ordering::Acquire) == stamp
+    }
+
+    pub(crate) fn set_stamp(&self, spot: Spot, stamp: u8) {
+        self.stamps[spot.0].store(stamp, Ordering::Release);
+    }
+
     pub(crate) fn count_stamped(&self, stretch: Stretch, stamp: u8) -> usize {
-        let stamps = &self.stamps[stretch.first..stretch.first + stretch.slots];
-        stamps
-            .iter()
-            .take_while(|s| s.load(Ordering::Acquire) == stamp)
+        let slots = stretch.first..stretch.first + stretch.slots;
+        slots
+            .take_while(|slot| self.is_stamped(Spot(*slot), stamp))
             .count()
     }
 
-    /// Stamps the slots, the first one last.
     pub(crate) fn set_stamps(&self, stretch: Stretch, stamp: u8) {
-        if let [first, rest @ ..] = &self.stamps[stretch.first..stretch.first + stretch.slots] {
-            rest.iter().for_each(|s| s.store(stamp, Ordering::Release));
-            first.store(stamp, Ordering::Release);
+        for slot in stretch.first + 1..stretch.first + stretch.slots {
+            self.set_stamp(Spot(slot), stamp);
+        }
+        if stretch.slots > 0 {
+            self.set_stamp(Spot(stretch.first), stamp);
         }
     }
 
-    /// Copies elements into the slots.
-    ///
     /// # Safety
     ///
     /// As for the real one; loom reports whoever breaks it.
-    pub(crate) unsafe fn write(&self, stretch: Stretch, elements: &[T]) {
+    pub(crate) unsafe fn write(&self, spot: Spot, element: &[T]) {
+        // SAFETY: the caller vouches for being alone.
+        unsafe { self.values.write_slice(spot.0 * self.width, element) };
+    }
+
+    /// # Safety
+    ///
+    /// As for the real one; loom reports whoever breaks it.
+    pub(crate) unsafe fn read(&self, spot: Spot, target: *mut T) {
+        for offset in 0..self.width {
+            // SAFETY: the caller vouches for the values, for the room and against writers.
+            unsafe {
+                target
+                    .add(offset)
+                    .write(self.values.read(spot.0 * self.width + offset))
+            };
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for the real one; loom reports whoever breaks it.
+    pub(crate) unsafe fn write_all(&self, stretch: Stretch, elements: &[T]) {
         // SAFETY: the caller vouches for being alone.
         unsafe {
             self.values
@@ -90,12 +120,10 @@ impl<T: Copy> SlotMemory<T> {
         };
     }
 
-    /// Copies elements out of the slots.
-    ///
     /// # Safety
     ///
     /// As for the real one; loom reports whoever breaks it.
-    pub(crate) unsafe fn read(&self, stretch: Stretch, elements: &mut [T]) {
+    pub(crate) unsafe fn read_all(&self, stretch: Stretch, elements: &mut [T]) {
         // SAFETY: the caller vouches for the values and against writers.
         unsafe { self.values.read_slice(stretch.first * self.width, elements) };
     }

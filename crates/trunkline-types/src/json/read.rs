@@ -87,13 +87,12 @@ where
     let number = match json {
         Json::Number(number) => match (number.as_i128(), number.as_f64()) {
             (Some(whole), _) => whole,
-            (None, Some(float)) if float.fract() == 0.0 && float.abs() <= EXACT_MAX => {
-                float as i128
-            }
-            // Too long for 64 bits, or 1e300: either way no integer type holds it.
-            (None, Some(float)) if float.fract() == 0.0 && float.abs() >= 1.9e19 => i128::MAX,
             (None, Some(float)) if float.fract() == 0.0 => {
-                return Err(ConvertError::inexact(&describe(json), ty));
+                let whole = float as i128;
+                if float.abs() > EXACT_MAX && T::try_from(whole).is_ok() {
+                    return Err(ConvertError::inexact(&describe(json), ty));
+                }
+                whole
             }
             _ => return Err(wrong(json, ty)),
         },

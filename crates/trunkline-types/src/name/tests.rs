@@ -62,9 +62,9 @@ fn names_of_other_systems_are_legal_as_they_are() {
     }
 }
 
-/// Behaviour: DP-15.
-///
 /// The rules of names: reserved characters are escaped, `/` as %2F; here case counts.
+///
+/// Behaviour: DP-15.
 #[test]
 fn reserved_characters_are_escaped_and_case_counts() {
     let name = parse("opc/Objects%2FBoiler %231 100%25 %2A");

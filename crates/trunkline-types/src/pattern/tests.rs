@@ -239,7 +239,7 @@ fn pair() -> impl Strategy<Value = (String, String)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20_000))]
+    #![proptest_config(ProptestConfig::with_cases(5_000))]
 
     #[test]
     fn the_matcher_equals_the_slow_reference((pattern, name) in pair()) {

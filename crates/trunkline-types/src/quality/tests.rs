@@ -80,9 +80,9 @@ fn every_status_of_the_source_system_has_its_reason() {
     }
 }
 
-/// Behaviour: B-40.
-///
 /// The part of it that belongs here: quality says which clock, and whether it was synchronised.
+///
+/// Behaviour: B-40.
 #[test]
 fn quality_says_which_clock_and_whether_it_was_synchronised() {
     assert_eq!(Quality::GOOD.clock(), Clock::Engine);

@@ -30,9 +30,9 @@ fn down(scaling: Scaling, eng: f64) -> f64 {
     }
 }
 
-/// Behaviour: H-01.
-///
 /// `eng = ez + (raw - rz) * (ef - ez) / (rf - rz)`, by hand.
+///
+/// Behaviour: H-01.
 #[test]
 fn linear_scaling_maps_raw_zero_and_full_to_engineering_zero_and_full() {
     for (scaling, raw, eng) in [
@@ -124,9 +124,9 @@ fn raw_full_must_be_greater_than_raw_zero() {
     assert_eq!(LINEAR.check(&DataType::I16), Ok(()));
 }
 
-/// Behaviour: H-02.
-///
 /// `eng = b + m * sqrt(raw - o)` with b = 10, m = (90 - 10) / sqrt(20 - 4) = 20, o = 4.
+///
+/// Behaviour: H-02.
 #[test]
 fn square_root_scaling_follows_its_formula() {
     for (raw, eng) in [
@@ -189,9 +189,9 @@ fn booleans_are_inverted() {
     assert!(Scaling::Invert.check(&DataType::U32).is_err());
 }
 
-/// Behaviour: H-03.
-///
 /// First XOR with the invert mask, then AND with the select mask.
+///
+/// Behaviour: H-03.
 #[test]
 fn bit_fields_are_inverted_then_selected() {
     let scaling = Scaling::BitField {

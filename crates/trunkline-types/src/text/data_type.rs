@@ -125,6 +125,9 @@ impl Parser<'_> {
         match named.map(|(_, ty)| ElementType::of(ty)) {
             Some(Some(element)) => Ok(element),
             Some(None) => Err(self.expected("an element type; arrays of bytes do not exist")),
+            None if COMPOSED.contains(&word.as_str()) => {
+                Err(self.expected("a scalar; more dimensions are more lengths: array(f64, 3, 4)"))
+            }
             None if word.is_empty() => Err(self.expected("an element type such as f64")),
             None => Err(unknown(&word)),
         }
@@ -235,7 +238,7 @@ fn hint(word: &str) -> String {
         "list" | "vector" => "array",
         other => {
             let names = SCALARS.iter().map(|(name, _)| *name);
-            let near = names.chain(["enum", "array", "struct", "waveform"]);
+            let near = names.chain(COMPOSED);
             let near = near
                 .map(|name| (strsim::levenshtein(other, name), name))
                 .min();
@@ -250,6 +253,8 @@ fn hint(word: &str) -> String {
 
 const LIST: &str = "bool, i8 to i64, u8 to u64, f32, f64, string, bytes, timestamp, enum(...), \
                     array(...), struct(...), waveform(...)";
+
+const COMPOSED: [&str; 4] = ["enum", "array", "struct", "waveform"];
 
 const SCALARS: [(&str, DataType); 14] = [
     ("bool", DataType::Bool),

@@ -96,10 +96,11 @@ where
         // `5.0` and `1e3` are whole as well; from 2^53 on their digits are no longer certain.
         None => match text.parse::<f64>() {
             Ok(number) if is_decimal(text) && number.fract() == 0.0 => {
-                if number.abs() > EXACT_MAX {
+                let whole = number as i128;
+                if number.abs() > EXACT_MAX && T::try_from(whole).is_ok() {
                     return Err(ConvertError::inexact(text, ty));
                 }
-                number as i128
+                whole
             }
             _ if !text.is_empty() && is_digits(text) => i128::MAX,
             _ => return Err(ConvertError::wrong_type(text, ty)),

@@ -78,9 +78,9 @@ fn the_engine_part_is_optional_and_not_case_sensitive() {
     assert_eq!(Url::parse("tl:///a/b"), Url::parse("a/b"));
 }
 
-/// Behaviour: API-01.
-///
 /// The part of it that belongs here: the URL is built at run time, from any texts.
+///
+/// Behaviour: API-01.
 #[test]
 fn a_url_is_built_at_run_time() {
     for device in ["Pump 3", "50 % open?", "a/b#c*d", "ns=2;s=Tag"] {

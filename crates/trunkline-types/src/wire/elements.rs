@@ -33,14 +33,17 @@ pub(super) fn encode_elements(elements: &Elements, out: &mut Vec<u8>) {
     }
 }
 
-/// Grows `out` once and fills the new part: the compiler turns it into one copy.
+/// Fills a block that stays in the first-level cache and appends it: one pass over the memory of `out`,
+/// where growing it first would be two.
 fn put_run<T, const N: usize>(out: &mut Vec<u8>, values: &[T], to_bytes: impl Fn(&T) -> [u8; N]) {
-    let start = out.len();
-    out.resize(start.saturating_add(values.len().saturating_mul(N)), 0);
-    let (_, room) = out.split_at_mut(start);
-    let (chunks, _) = room.as_chunks_mut::<N>();
-    for (chunk, value) in chunks.iter_mut().zip(values) {
-        *chunk = to_bytes(value);
+    out.reserve(values.len().saturating_mul(N));
+    let mut block = [[0_u8; N]; BLOCK_VALUES];
+    for run in values.chunks(BLOCK_VALUES) {
+        for (bytes, value) in block.iter_mut().zip(run) {
+            *bytes = to_bytes(value);
+        }
+        let (filled, _) = block.split_at(run.len());
+        out.extend_from_slice(filled.as_flattened());
     }
 }
 
@@ -175,3 +178,6 @@ fn check_bools(bytes: &[u8], offset: usize) -> Result<(), DecodeError> {
         None => Ok(()),
     }
 }
+
+/// Values converted at a time: at most 4 KiB.
+const BLOCK_VALUES: usize = 512;

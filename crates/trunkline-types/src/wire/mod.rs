@@ -37,6 +37,11 @@ mod value;
 mod varint;
 
 #[cfg(test)]
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
 mod tests;
 
 pub use check::{check_value, skip_value};
@@ -50,42 +55,50 @@ pub use varint::{put_varint, put_zigzag, varint_len};
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
 
 /// Appends one byte.
+#[inline]
 pub fn put_u8(out: &mut Vec<u8>, value: u8) {
     out.push(value);
 }
 
 /// Appends 2 bytes.
+#[inline]
 pub fn put_u16(out: &mut Vec<u8>, value: u16) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
 /// Appends 4 bytes.
+#[inline]
 pub fn put_u32(out: &mut Vec<u8>, value: u32) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
 /// Appends 8 bytes.
+#[inline]
 pub fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
 /// Appends 8 bytes, two's complement.
+#[inline]
 pub fn put_i64(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
 /// Appends 8 bytes, IEEE 754, every bit kept.
+#[inline]
 pub fn put_f64(out: &mut Vec<u8>, value: f64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
 /// Appends a varint length and the bytes.
+#[inline]
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
 /// Appends a varint length in bytes and the text as UTF-8.
+#[inline]
 pub fn put_str(out: &mut Vec<u8>, text: &str) {
     put_bytes(out, text.as_bytes());
 }

@@ -104,6 +104,7 @@ pub enum DecodeError {
 
 impl DecodeError {
     /// The byte where the bad item stands, counted from the start of the outermost [`Reader`].
+    #[inline]
     pub fn offset(&self) -> usize {
         match self {
             DecodeError::Truncated { offset, .. }
@@ -134,11 +135,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Bytes left.
+    #[inline]
     pub fn remaining(&self) -> usize {
         self.left.len()
     }
 
     /// Whether everything was read.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.left.is_empty()
     }
@@ -178,6 +181,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`DecodeError::Truncated`] when there are fewer.
+    #[inline]
     pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
         match self.left.split_at_checked(count) {
             Some((head, tail)) => {
@@ -192,6 +196,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`DecodeError::Truncated`] when there are fewer.
+    #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         match self.left.split_first_chunk::<N>() {
             Some((head, tail)) => {
@@ -206,6 +211,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`DecodeError::Truncated`], as in all the fixed-size reads below.
+    #[inline]
     pub fn u8(&mut self) -> Result<u8, DecodeError> {
         self.array::<1>().map(u8::from_le_bytes)
     }
@@ -214,6 +220,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`DecodeError::Truncated`]; [`DecodeError::Unexpected`] when it is neither 0 nor 1.
+    #[inline]
     pub fn bool(&mut self) -> Result<bool, DecodeError> {
         let offset = self.offset();
         match self.u8()? {
@@ -227,6 +234,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`DecodeError::Truncated`].
+    #[inline]
     pub fn u16(&mut self) -> Result<u16, DecodeError> {
         self.array().map(u16::from_le_bytes)
     }
@@ -235,6 +243,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`DecodeError::Truncated`].
+    #[inline]
     pub fn u32(&mut self) -> Result<u32, DecodeError> {
         self.array().map(u32::from_le_bytes)
     }
@@ -243,6 +252,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`DecodeError::Truncated`].
+    #[inline]
     pub fn u64(&mut self) -> Result<u64, DecodeError> {
         self.array().map(u64::from_le_bytes)
     }
@@ -251,6 +261,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`DecodeError::Truncated`].
+    #[inline]
     pub fn i64(&mut self) -> Result<i64, DecodeError> {
         self.array().map(i64::from_le_bytes)
     }
@@ -259,6 +270,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`DecodeError::Truncated`].
+    #[inline]
     pub fn f64(&mut self) -> Result<f64, DecodeError> {
         self.array().map(f64::from_le_bytes)
     }
@@ -267,7 +279,18 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`DecodeError::Truncated`]; [`DecodeError::OverlongVarint`] beyond ten bytes or 64 bits.
+    #[inline]
     pub fn varint(&mut self) -> Result<u64, DecodeError> {
+        match self.left.split_first() {
+            Some((byte, tail)) if byte & 0x80 == 0 => {
+                self.left = tail;
+                Ok(u64::from(*byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64, DecodeError> {
         let mut value = 0_u64;
         for (index, byte) in self.left.iter().take(VARINT_BYTES_MAX).enumerate() {
             let shift = (index as u32).wrapping_mul(7);
@@ -290,6 +313,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// As [`Reader::varint`].
+    #[inline]
     pub fn zigzag(&mut self) -> Result<i64, DecodeError> {
         self.varint().map(from_zigzag)
     }
@@ -350,6 +374,7 @@ impl<'a> Reader<'a> {
         })
     }
 
+    #[cold]
     fn truncated(&self, needed: u64) -> DecodeError {
         DecodeError::Truncated {
             offset: self.offset(),

@@ -113,6 +113,9 @@ pub fn encoded_len(value: &Value) -> usize {
 /// [`DecodeError`] when the bytes are not one: too few, over [`VALUE_BYTES_MAX`], text that is not
 /// UTF-8, a truth value other than 0 and 1, an enum's number without a label, another shape.
 pub fn decode_value(ty: &DataType, reader: &mut Reader<'_>) -> Result<Value, DecodeError> {
+    if ty.fixed_size().is_some() {
+        return decode(ty, reader);
+    }
     let (offset, before) = (reader.offset(), reader.remaining());
     let value = decode(ty, reader)?;
     check_size(offset, before, reader)?;

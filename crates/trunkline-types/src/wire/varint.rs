@@ -4,6 +4,7 @@
 pub(super) const VARINT_BYTES_MAX: usize = 10;
 
 /// Appends `value` in one to ten bytes.
+#[inline]
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value as u8) | 0x80);
@@ -13,11 +14,13 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends a signed number so that small magnitudes stay short.
+#[inline]
 pub fn put_zigzag(out: &mut Vec<u8>, value: i64) {
     put_varint(out, ((value as u64) << 1) ^ ((value >> 63) as u64));
 }
 
 /// Bytes that [`put_varint`] appends.
+#[inline]
 pub fn varint_len(value: u64) -> usize {
     let bits = 64_u32.saturating_sub(value.leading_zeros()).max(1);
     bits.div_ceil(7) as usize

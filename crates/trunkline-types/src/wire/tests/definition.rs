@@ -106,9 +106,9 @@ fn a_plain_variable_takes_four_bytes() {
     assert_eq!(decode(&[3, 1, 1, 11]), Ok(properties));
 }
 
-/// Behaviour: B-51.
-///
 /// The part of it that belongs here: fields of a definition.
+///
+/// Behaviour: B-51.
 #[test]
 fn fields_of_a_newer_version_are_skipped() {
     let bytes = with_fields(&[

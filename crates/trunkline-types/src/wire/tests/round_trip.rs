@@ -63,9 +63,9 @@ proptest! {
     }
 }
 
-/// Behaviour: B-40.
-///
 /// The part of it that belongs here: timestamps are nanoseconds since 1970, whole and exact on the wire.
+///
+/// Behaviour: B-40.
 #[test]
 fn timestamps_are_nanoseconds_since_1970_on_the_wire() {
     for nanos in [i64::MIN, -1, 0, 1, 1_795_210_744_123_456_789, i64::MAX] {

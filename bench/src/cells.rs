@@ -1,0 +1,139 @@
+//! Cells and roles: what a process of this program does, by name.
+
+use crate::Outcome;
+use crate::hosting;
+use crate::placement::{End, pin};
+use crate::record::Row;
+use crate::role::{Role, end_with_parent};
+use crate::settings::Settings;
+use crate::w1::{self, Grid, Registers};
+use crate::w2::{self, Operation, Variables};
+use crate::w5::{self, Stream};
+
+/// The systems of every scenario.
+pub const RAW: &str = "raw-tcp";
+/// See [`RAW`].
+pub const TRUNKLINE: &str = "trunkline";
+/// Trunkline with many updates per call.
+pub const TRUNKLINE_BATCHED: &str = "trunkline-batched";
+
+/// Does the part of the far end, until the near end has had enough.
+///
+/// # Errors
+/// There is no such role, or it cannot do its part.
+pub fn run_role(name: &str, settings: &Settings) -> Outcome<()> {
+    pin(End::Far)?;
+    if name == "engine" {
+        return hosting::serve(settings);
+    }
+    end_with_parent();
+    match name {
+        "w1-raw" => w1::raw::echo(),
+        "w2-raw" => w2::raw::serve(),
+        "w5-raw" => w5::raw::take_all(Stream::read(settings)?),
+        "w5-trunkline" => {
+            let url: String = settings.value("url")?;
+            w5::trunkline::take_all(Stream::read(settings)?, &url)
+        }
+        _ => Err(format!("there is no role {name}").into()),
+    }
+}
+
+/// Measures a cell with one system: its near end is this process.
+///
+/// # Errors
+/// There is no such scenario or system, or an end of it failed.
+pub fn run_cell(scenario: &str, system: &str, settings: &Settings) -> Outcome<Vec<Row>> {
+    let placement = pin(End::Near)?;
+    match scenario {
+        w1::SCENARIO => w1_cells(system, settings, placement),
+        w2::SCENARIO => w2_cells(system, settings, placement),
+        w5::SCENARIO => {
+            let stream = Stream::read(settings)?;
+            let case = format!("vars={}", stream.variables);
+            let mut row = Row::new(scenario, system, case, placement);
+            match system {
+                RAW => w5::raw::write_all(stream, &mut row)?,
+                TRUNKLINE => w5::trunkline::write_all(stream, false, &mut row)?,
+                TRUNKLINE_BATCHED => w5::trunkline::write_all(stream, true, &mut row)?,
+                _ => return Err(no_system(system)),
+            }
+            Ok(vec![row])
+        }
+        _ => Err(format!("there is no scenario {scenario}").into()),
+    }
+}
+
+fn no_system(system: &str) -> Box<dyn std::error::Error> {
+    format!("there is no system {system}").into()
+}
+
+/// The far end of W1 or W2, and where it listens.
+fn far_end(system: &str, raw: &str, variables: usize, kind: &str) -> Outcome<(Role, String)> {
+    let settings = Settings::default().with("n", variables).with("type", kind);
+    let role = match system {
+        RAW => raw,
+        TRUNKLINE => "engine",
+        _ => return Err(no_system(system)),
+    };
+    let mut far = Role::start(role, &settings)?;
+    let address = far.expect("LISTENING")?;
+    Ok((far, address))
+}
+
+/// All periods of one number and type of variables, on one connection. `periods` is a list of
+/// `period:ticks`.
+fn w1_cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<Row>> {
+    let periods: String = settings.value("periods")?;
+    let mut rows = Vec::new();
+    let mut first_tick = 0;
+    let mut ends: Option<(Role, Box<dyn Registers>)> = None;
+    for period in periods.split(',') {
+        let (period, ticks) = period
+            .split_once(':')
+            .ok_or("write periods as period:ticks")?;
+        let grid = Grid::read(&settings.clone().with("t", period).with("ticks", ticks))?;
+        let (far, registers) = match &mut ends {
+            Some(ends) => ends,
+            None => {
+                let kind = grid.kind.name();
+                let (far, address) = far_end(system, "w1-raw", grid.variables, kind)?;
+                let registers: Box<dyn Registers> = match system {
+                    RAW => Box::new(w1::raw::Near::connect(&address, grid)?),
+                    _ => Box::new(w1::trunkline::Near::connect(&address, grid)?),
+                };
+                ends.insert((far, registers))
+            }
+        };
+        let case = format!("n={} t={period} type={}", grid.variables, grid.kind.name());
+        let mut row = Row::new(w1::SCENARIO, system, case, placement);
+        w1::cell::run(&grid, first_tick, registers.as_mut(), far.pid(), &mut row)?;
+        registers.finish()?;
+        // Room for the ticks of the warm-up.
+        first_tick += grid.ticks + 100;
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// All operations named, on one connection.
+fn w2_cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<Row>> {
+    let (calls, passes) = (settings.value("calls")?, settings.value("passes")?);
+    let operations: String = settings.value("operations")?;
+    let (far, address) = far_end(system, "w2-raw", w2::VARIABLES, "f64")?;
+    let mut near: Box<dyn Variables> = match system {
+        RAW => Box::new(w2::raw::Near::connect(&address)?),
+        _ => Box::new(w2::trunkline::Near::connect(&address)?),
+    };
+    // Gets find a value.
+    near.put_all(0, w2::VARIABLES)?;
+    let mut rows = Vec::new();
+    for name in operations.split(',') {
+        let operation = Operation::named(name)?;
+        let case = format!("op={name} calls={calls}");
+        let mut row = Row::new(w2::SCENARIO, system, case, placement);
+        w2::cell::run(operation, calls, passes, near.as_mut(), far.pid(), &mut row)?;
+        rows.push(row);
+    }
+    Ok(rows)
+}

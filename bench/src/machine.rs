@@ -1,0 +1,137 @@
+//! Where a run was measured. Says nothing that tells one host from another of its kind.
+
+use std::fs;
+use std::thread::available_parallelism;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Outcome;
+
+/// The machine, the time and the kind of run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Kind of run: `full`, `default` or `quick`.
+    pub run: String,
+    /// Day, as in ISO 8601, UTC.
+    pub date: String,
+    /// Model of the processor.
+    pub cpu: String,
+    /// Processors the system may use.
+    pub cpus: usize,
+    /// Whether it is a virtual machine.
+    pub virtual_machine: bool,
+    /// Name and release of the kernel.
+    pub kernel: String,
+    /// Memory in GiB, rounded.
+    pub memory_gib: u64,
+    /// Processes ready to run in the minute before, times 100.
+    pub load_percent: u64,
+    /// Version of the measured program.
+    pub version: String,
+}
+
+impl Machine {
+    /// Asks the system.
+    ///
+    /// # Errors
+    /// It does not tell.
+    pub fn here(run: &str) -> Outcome<Self> {
+        let cpu_info = fs::read_to_string("/proc/cpuinfo")?;
+        let memory = fs::read_to_string("/proc/meminfo")?;
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+        let memory_kib: u64 = entry(&memory, "MemTotal")
+            .and_then(first_number)
+            .unwrap_or(0);
+        Ok(Self {
+            run: run.to_owned(),
+            date: today()?,
+            cpu: entry(&cpu_info, "model name")
+                .unwrap_or("unknown")
+                .to_owned(),
+            cpus: available_parallelism()?.get(),
+            virtual_machine: entry(&cpu_info, "flags")
+                .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
+            kernel: format!("Linux {}", release.trim()),
+            memory_gib: (memory_kib + (1 << 19)) >> 20,
+            load_percent: load_percent()?,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        })
+    }
+
+    /// Its kind in a word, for the names of files.
+    pub fn class(&self) -> String {
+        let kind = if self.virtual_machine { "vm" } else { "metal" };
+        format!("{kind}-{}cpu-{}", self.cpus, std::env::consts::ARCH)
+    }
+}
+
+/// Processes ready to run in the last minute, times 100.
+///
+/// # Errors
+/// The system does not tell.
+pub fn load_percent() -> Outcome<u64> {
+    let text = fs::read_to_string("/proc/loadavg")?;
+    let load: f64 = text.split(' ').next().unwrap_or_default().parse()?;
+    Ok((load * 100.0) as u64)
+}
+
+/// The value of a `name : value` line.
+fn entry<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then_some(value.trim())
+    })
+}
+
+fn first_number(text: &str) -> Option<u64> {
+    text.split(' ').next()?.parse().ok()
+}
+
+fn today() -> Outcome<String> {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    let (year, month, day) = civil(seconds / 86_400);
+    Ok(format!("{year:04}-{month:02}-{day:02}"))
+}
+
+/// Year, month and day of a day counted from 1970-01-01, by counting the days of the years.
+fn civil(day: u64) -> (u64, u64, u64) {
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let (mut year, mut left) = (1970, day);
+    while left >= 365 + u64::from(is_leap(year)) {
+        left -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(is_leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if left < length {
+            break;
+        }
+        left -= length;
+        month += 1;
+    }
+    (year, month, left + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_counted_from_1970() {
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(19_782), (2024, 2, 29));
+        assert_eq!(civil(19_783), (2024, 3, 1));
+        assert_eq!(civil(20_453), (2025, 12, 31));
+    }
+
+    #[test]
+    fn entries_are_found_by_their_whole_name() {
+        let text = "model : 6\nmodel name : A B\nMemTotal:   8000 kB\n";
+        assert_eq!(entry(text, "model name"), Some("A B"));
+        assert_eq!(entry(text, "MemTotal").and_then(first_number), Some(8000));
+    }
+}

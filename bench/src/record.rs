@@ -1,0 +1,145 @@
+//! Result files: a line of JSON about the machine, then one per measured cell.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Outcome;
+use crate::machine::Machine;
+
+/// What was measured of one system in one cell of a scenario, once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Scenario, as in the design: `w1`, `w2`, `w5`; `stages` for costs without a network.
+    pub scenario: String,
+    /// Who did it: `trunkline`, or the limit `raw-tcp`.
+    pub system: String,
+    /// Which cell, as `key=value` words.
+    pub case: String,
+    /// Which repeat, from 1.
+    pub repeat: u32,
+    /// Where the processes ran.
+    pub placement: String,
+    /// How they waited: `sleeping` blocks at once.
+    pub waiting: String,
+    /// Names end in their unit.
+    pub figures: BTreeMap<String, f64>,
+    /// Why it does not count; empty when it does.
+    pub invalid: Vec<String>,
+}
+
+impl Row {
+    /// A row without figures yet. Every system here blocks at once when it has to wait.
+    pub fn new(scenario: &str, system: &str, case: String, placement: &str) -> Self {
+        Self {
+            scenario: scenario.to_owned(),
+            system: system.to_owned(),
+            case,
+            repeat: 1,
+            placement: placement.to_owned(),
+            waiting: "sleeping".to_owned(),
+            figures: BTreeMap::new(),
+            invalid: Vec::new(),
+        }
+    }
+
+    /// Enters a figure.
+    pub fn figure(&mut self, name: &str, value: f64) {
+        self.figures.insert(name.to_owned(), value);
+    }
+
+    /// Enters why the row does not count, unless `holds`.
+    pub fn require(&mut self, holds: bool, otherwise: impl FnOnce() -> String) {
+        if !holds {
+            self.invalid.push(otherwise());
+        }
+    }
+
+    /// The value of a word of the case.
+    pub fn case_value(&self, key: &str) -> Option<&str> {
+        self.case
+            .split(' ')
+            .find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
+    }
+}
+
+/// Everything one run measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Where, when and how.
+    pub machine: Machine,
+    /// All rows, in the order they were measured.
+    pub rows: Vec<Row>,
+}
+
+impl Run {
+    /// Reads a result file.
+    ///
+    /// # Errors
+    /// It cannot be read, or a line is none of ours.
+    pub fn read(path: &Path) -> Outcome<Self> {
+        let mut lines = BufReader::new(File::open(path)?).lines();
+        let first = lines.next().ok_or("the result file is empty")??;
+        let machine = serde_json::from_str(&first)?;
+        let mut rows = Vec::new();
+        for line in lines {
+            rows.push(serde_json::from_str(&line?)?);
+        }
+        Ok(Self { machine, rows })
+    }
+}
+
+/// Appends to a result file, so that an interrupted run keeps what it has.
+#[derive(Debug)]
+pub struct Writer(File);
+
+impl Writer {
+    /// Starts the file.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn create(path: &Path, machine: &Machine) -> Outcome<Self> {
+        let mut file = File::create(path)?;
+        writeln!(file, "{}", serde_json::to_string(machine)?)?;
+        Ok(Self(file))
+    }
+
+    /// Appends a row.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn append(&mut self, row: &Row) -> Outcome<()> {
+        writeln!(self.0, "{}", serde_json::to_string(row)?)?;
+        Ok(self.0.flush()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_gives_back_what_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        let machine = Machine::here("default").unwrap();
+        let mut row = Row::new("w1", "raw-tcp", "n=10 t=50".to_owned(), "cross");
+        row.figure("mean_us", 51.25);
+        row.require(false, || "two were lost".to_owned());
+        let mut sut = Writer::create(&path, &machine).unwrap();
+        sut.append(&row).unwrap();
+        let run = Run::read(&path).unwrap();
+        assert_eq!(
+            run,
+            Run {
+                machine,
+                rows: vec![row]
+            }
+        );
+        assert_eq!(run.rows[0].case_value("n"), Some("10"));
+        assert_eq!(run.rows[0].case_value("type"), None);
+    }
+}

@@ -1,0 +1,137 @@
+//! The other end of a scenario: this program again, in a process of its own.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::Outcome;
+use crate::settings::Settings;
+
+/// Longer than any role may take to answer.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// How long a role may take to end by itself.
+const END_MAX: Duration = Duration::from_secs(3);
+
+/// A running role. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Role {
+    name: String,
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+}
+
+impl Role {
+    /// Starts a role of this program.
+    ///
+    /// # Errors
+    /// The process cannot be started.
+    pub fn start(name: &str, settings: &Settings) -> Outcome<Self> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["role", name])
+            .args(settings.arguments())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let input = child.stdin.take();
+        let output = child.stdout.take().ok_or("a role without an output")?;
+        let (sender, lines) = channel();
+        thread::spawn(move || forward(BufReader::new(output), &sender));
+        Ok(Self {
+            name: name.to_owned(),
+            child,
+            input,
+            lines,
+        })
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for a line that begins with `word`, and returns what follows it.
+    ///
+    /// # Errors
+    /// The role has ended, or does not answer.
+    pub fn expect(&mut self, word: &str) -> Outcome<String> {
+        let deadline = Instant::now() + ANSWER_MAX;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) => {
+                    if let Some(rest) = line.strip_prefix(word) {
+                        return Ok(rest.trim().to_owned());
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err(format!("role {} did not say {word} in time", self.name).into());
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(format!("role {} ended before it said {word}", self.name).into());
+                }
+            }
+        }
+    }
+
+    /// Says a line to it.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn tell(&mut self, line: &str) -> Outcome<()> {
+        let input = self.input.as_mut().ok_or("the role was told to end")?;
+        writeln!(input, "{line}")?;
+        Ok(input.flush()?)
+    }
+}
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        self.input = None;
+        let deadline = Instant::now() + END_MAX;
+        while Instant::now() < deadline {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        // It may have ended in between; then there is nothing to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn forward(output: impl BufRead, sender: &Sender<String>) {
+    for line in output.lines().map_while(Result::ok) {
+        if sender.send(line).is_err() {
+            return;
+        }
+    }
+}
+
+/// Says a line to the process that started this role.
+pub fn say(line: &str) {
+    let mut output = std::io::stdout().lock();
+    // Whoever started this role is gone when it cannot be told; then it ends by itself.
+    let _ = writeln!(output, "{line}");
+    let _ = output.flush();
+}
+
+/// Waits until the process that started this role wants it to end.
+pub fn wait_for_end() {
+    for line in std::io::stdin().lock().lines() {
+        if line.is_err() {
+            return;
+        }
+    }
+}
+
+/// Ends this process as soon as the one that started it wants it to.
+pub fn end_with_parent() {
+    thread::spawn(|| {
+        wait_for_end();
+        std::process::exit(0);
+    });
+}

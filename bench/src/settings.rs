@@ -1,0 +1,110 @@
+//! `key=value` settings: how a cell or a role is told what to do.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::Outcome;
+
+/// Named settings of one cell or role, in the order of their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings(BTreeMap<String, String>);
+
+impl Settings {
+    /// Reads `key=value` arguments.
+    ///
+    /// # Errors
+    /// An argument has no `=`.
+    pub fn parse(arguments: &[String]) -> Outcome<Self> {
+        let mut settings = Self::default();
+        for argument in arguments {
+            let (key, value) = argument
+                .split_once('=')
+                .ok_or_else(|| format!("`{argument}` is no setting; write key=value"))?;
+            settings.set(key, value);
+        }
+        Ok(settings)
+    }
+
+    /// Sets one.
+    pub fn set(&mut self, key: &str, value: impl fmt::Display) {
+        self.0.insert(key.to_owned(), value.to_string());
+    }
+
+    /// The same with one more.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl fmt::Display) -> Self {
+        self.set(key, value);
+        self
+    }
+
+    /// The value of a setting that must be there.
+    ///
+    /// # Errors
+    /// It is missing, or not of this type.
+    pub fn value<T: FromStr>(&self, key: &str) -> Outcome<T> {
+        let text = self
+            .0
+            .get(key)
+            .ok_or_else(|| format!("setting `{key}` is missing"))?;
+        text.parse()
+            .map_err(|_| format!("`{text}` is no value for setting `{key}`").into())
+    }
+
+    /// The value of a setting that may be left out.
+    ///
+    /// # Errors
+    /// It is there, but not of this type.
+    pub fn value_or<T: FromStr>(&self, key: &str, default: T) -> Outcome<T> {
+        if self.0.contains_key(key) {
+            self.value(key)
+        } else {
+            Ok(default)
+        }
+    }
+
+    /// As arguments for another process.
+    pub fn arguments(&self) -> Vec<String> {
+        self.0
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_survive_the_way_to_another_process() {
+        let sut = Settings::default().with("n", 10).with("type", "f32");
+        let read = Settings::parse(&sut.arguments()).unwrap();
+        assert_eq!(read, sut);
+        assert_eq!(read.value::<u32>("n").unwrap(), 10);
+        assert_eq!(read.value_or("ticks", 7).unwrap(), 7);
+    }
+
+    #[test]
+    fn wrong_settings_say_which() {
+        assert!(
+            Settings::parse(&["n".to_owned()])
+                .unwrap_err()
+                .to_string()
+                .contains("`n`")
+        );
+        let sut = Settings::default().with("n", "many");
+        assert!(
+            sut.value::<u32>("n")
+                .unwrap_err()
+                .to_string()
+                .contains("`many`")
+        );
+        assert!(
+            sut.value::<u32>("t")
+                .unwrap_err()
+                .to_string()
+                .contains("`t`")
+        );
+    }
+}

@@ -1,0 +1,23 @@
+//! What every Trunkline end does alike.
+
+use std::time::Duration;
+
+use trunkline::proto::Fault;
+use trunkline::{Opened, VariableRef};
+
+use crate::Outcome;
+
+/// Longer than any answer takes.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// All variables of an opening.
+///
+/// # Errors
+/// One of them could not be opened.
+pub fn opened(results: Vec<Result<Opened, Fault>>) -> Outcome<Vec<VariableRef>> {
+    let variable = |result: Result<Opened, Fault>| match result {
+        Ok(opened) => Ok(opened.variable),
+        Err(fault) => Err(fault.to_string().into()),
+    };
+    results.into_iter().map(variable).collect()
+}

@@ -1,0 +1,221 @@
+//! The loop of W1 and its figures, the same for every system.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Grid, Registers};
+use crate::Outcome;
+use crate::record::Row;
+use crate::statistics::Summary;
+use crate::usage::Usage;
+
+/// Ticks before the measured ones: the first write opens paths that the others find open.
+const WARM_UP_TICKS: u32 = 5;
+/// How long the last notifications may take.
+const LAST: Duration = Duration::from_millis(500);
+
+/// What the ticks of one cell gave.
+struct Seen {
+    /// Tick last notified of each variable.
+    last: Vec<u32>,
+    /// Send to notification, in microseconds.
+    latencies: Vec<f64>,
+    /// Notifications of a tick older than one before, or of none that was sent.
+    out_of_order: u64,
+    /// Variables that have been notified of the current tick.
+    current: usize,
+}
+
+/// Runs the ticks of a cell and enters its figures. Tick numbers start above `first_tick`, which no
+/// variable has had before.
+///
+/// # Errors
+/// The other side is gone.
+pub fn run(
+    grid: &Grid,
+    first_tick: u32,
+    registers: &mut dyn Registers,
+    far_pid: u32,
+    row: &mut Row,
+) -> Outcome<()> {
+    let mut seen = Seen {
+        last: vec![first_tick; grid.variables],
+        latencies: Vec::with_capacity(grid.variables * grid.ticks as usize),
+        out_of_order: 0,
+        current: 0,
+    };
+    let all_ticks = WARM_UP_TICKS + grid.ticks;
+    let mut sent = vec![Instant::now(); all_ticks as usize + 1];
+    let (mut near, mut far) = (Usage::default(), Usage::default());
+    let mut next = Instant::now() + grid.period;
+    for tick in 1..=all_ticks {
+        registers.prepare(first_tick + tick);
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+        next += grid.period;
+        if tick == WARM_UP_TICKS + 1 {
+            seen.latencies.clear();
+            seen.out_of_order = 0;
+            (near, far) = (Usage::of_self()?, Usage::of(far_pid)?);
+        }
+        seen.current = 0;
+        sent[tick as usize] = Instant::now();
+        registers.send()?;
+        let deadline = if tick == all_ticks { next + LAST } else { next };
+        while seen.current < grid.variables && Instant::now() < deadline {
+            registers.receive(deadline, &mut |variable, noticed| {
+                note(&mut seen, &sent, first_tick, tick, variable, noticed);
+            })?;
+        }
+    }
+    let (near, far) = (Usage::of_self()? - near, Usage::of(far_pid)? - far);
+    enter(grid, &mut seen, first_tick + all_ticks, row);
+    let waits = f64::from(grid.ticks);
+    row.figure("near_cpu_us_per_tick", near.cpu_ns as f64 / 1e3 / waits);
+    row.figure("far_cpu_us_per_tick", far.cpu_ns as f64 / 1e3 / waits);
+    // One of the near end's waits is for the next period.
+    row.figure(
+        "near_switches_per_wait",
+        near.voluntary as f64 / (2.0 * waits),
+    );
+    row.figure("far_switches_per_wait", far.voluntary as f64 / waits);
+    require_sleep(row, "near", near.voluntary as f64 / (2.0 * waits));
+    require_sleep(row, "far", far.voluntary as f64 / waits);
+    Ok(())
+}
+
+/// A row of a system that sleeps counts only if it did.
+pub fn require_sleep(row: &mut Row, end: &str, switches_per_wait: f64) {
+    row.require(switches_per_wait >= 0.9, || {
+        format!("the {end} end slept in only {switches_per_wait:.2} of its waits")
+    });
+}
+
+fn note(
+    seen: &mut Seen,
+    sent: &[Instant],
+    first_tick: u32,
+    tick: u32,
+    variable: usize,
+    noticed: u32,
+) {
+    // What a variable held before this cell is told when it is subscribed.
+    if noticed <= first_tick {
+        return;
+    }
+    let number = noticed - first_tick;
+    let in_order = seen.last.get(variable).is_some_and(|last| noticed > *last) && number <= tick;
+    if !in_order {
+        seen.out_of_order += 1;
+        return;
+    }
+    seen.last[variable] = noticed;
+    seen.latencies
+        .push(sent[number as usize].elapsed().as_secs_f64() * 1e6);
+    if number == tick {
+        seen.current += 1;
+    }
+}
+
+fn enter(grid: &Grid, seen: &mut Seen, last_tick: u32, row: &mut Row) {
+    let wanted = grid.variables * grid.ticks as usize;
+    let unfinished = seen.last.iter().filter(|last| **last != last_tick).count();
+    let missing = wanted.saturating_sub(seen.latencies.len());
+    row.figure("ticks", f64::from(grid.ticks));
+    row.figure(
+        "never_notified_percent",
+        100.0 * missing as f64 / wanted as f64,
+    );
+    row.require(seen.out_of_order == 0, || {
+        format!(
+            "{} notifications out of order or of another content",
+            seen.out_of_order
+        )
+    });
+    row.require(unfinished == 0, || {
+        format!("{unfinished} variables never showed the last value")
+    });
+    if let Some(times) = Summary::of(&mut seen.latencies) {
+        row.figure("mean_us", times.mean);
+        row.figure("median_us", times.median);
+        row.figure("p99_us", times.p99);
+        row.figure("max_us", times.max);
+        row.figure("variance_us2", times.variance);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::w1::Kind;
+
+    /// Notifies at once; forgets every `forgets`th write of variable 0.
+    struct Echo {
+        variables: usize,
+        prepared: u32,
+        waiting: Vec<(usize, u32)>,
+        forgets: u32,
+    }
+
+    impl Registers for Echo {
+        fn prepare(&mut self, tick: u32) {
+            self.prepared = tick;
+        }
+
+        fn send(&mut self) -> Outcome<()> {
+            let kept =
+                |variable: &usize| *variable > 0 || !self.prepared.is_multiple_of(self.forgets);
+            let notices = (0..self.variables)
+                .filter(kept)
+                .map(|variable| (variable, self.prepared));
+            self.waiting.extend(notices);
+            Ok(())
+        }
+
+        fn receive(&mut self, _: Instant, notice: &mut dyn FnMut(usize, u32)) -> Outcome<()> {
+            self.waiting
+                .drain(..)
+                .for_each(|(variable, tick)| notice(variable, tick));
+            Ok(())
+        }
+    }
+
+    fn measured(forgets: u32) -> Row {
+        let period = Duration::from_millis(1);
+        let grid = Grid {
+            variables: 2,
+            kind: Kind::I32,
+            period,
+            ticks: 10,
+        };
+        let mut echo = Echo {
+            variables: 2,
+            prepared: 0,
+            waiting: vec![(0, 3)],
+            forgets,
+        };
+        let mut row = Row::new("w1", "raw-tcp", String::new(), "cross");
+        run(&grid, 1000, &mut echo, std::process::id(), &mut row).unwrap();
+        row.invalid.retain(|reason| !reason.contains("slept"));
+        row
+    }
+
+    #[test]
+    fn every_value_is_measured() {
+        let row = measured(u32::MAX);
+        assert_eq!(row.figures["never_notified_percent"], 0.0);
+        assert_eq!(row.invalid, Vec::<String>::new());
+        assert!(row.figures["mean_us"] <= row.figures["max_us"]);
+    }
+
+    #[test]
+    fn values_that_are_never_notified_are_counted() {
+        // Ticks 1006 to 1015 are measured; 1010 and 1015 are forgotten for one of two variables.
+        let row = measured(5);
+        assert_eq!(row.figures["never_notified_percent"], 10.0);
+        assert!(
+            row.invalid[0].contains("never showed the last value"),
+            "{:?}",
+            row.invalid
+        );
+    }
+}

@@ -1,0 +1,90 @@
+//! W2 with Trunkline: calls of one item, and calls of many that wait once.
+
+use trunkline::types::{Reading, Value};
+use trunkline::{Client, OpenOptions, VariableRef, Write, WriteOutcome};
+
+use super::{VARIABLES, Variables};
+use crate::Outcome;
+use crate::hosting::names;
+use crate::trunkline_calls::{PATIENCE, opened};
+
+/// The near end.
+#[derive(Debug)]
+pub struct Near {
+    client: Client,
+    variables: Vec<VariableRef>,
+}
+
+impl Near {
+    /// Connects to the engine and opens the variables.
+    ///
+    /// # Errors
+    /// The engine is not there, or has not these variables.
+    pub fn connect(url: &str) -> Outcome<Self> {
+        let client = Client::connect(url)?;
+        let variables =
+            opened(client.open(&names(VARIABLES), OpenOptions::default(), PATIENCE)?)?;
+        Ok(Self { client, variables })
+    }
+}
+
+impl Variables for Near {
+    fn put(&mut self, variable: usize, value: f64) -> Outcome<()> {
+        let write = Write::new(self.variables[variable], Value::F64(value));
+        all_applied(&self.client.write([write], PATIENCE)?, 1)
+    }
+
+    fn get(&mut self, variable: usize) -> Outcome<f64> {
+        let readings = self
+            .client
+            .read(&self.variables[variable..=variable], PATIENCE)?;
+        match readings.as_slice() {
+            [Ok(reading)] => number(reading),
+            other => Err(format!("instead of one reading: {other:?}").into()),
+        }
+    }
+
+    fn put_all(&mut self, first: u64, count: usize) -> Outcome<()> {
+        let values = (first..).map(|value| Value::F64(value as f64));
+        let variables = self.variables.iter().cycle().take(count);
+        let writes = variables
+            .zip(values)
+            .map(|(variable, value)| Write::new(*variable, value));
+        all_applied(&self.client.write(writes, PATIENCE)?, count)
+    }
+
+    fn get_all(&mut self, count: usize, values: &mut Vec<f64>) -> Outcome<()> {
+        values.clear();
+        let mut wanted = count;
+        let readings = if count <= VARIABLES {
+            self.client.read(&self.variables[..count], PATIENCE)?
+        } else {
+            let variables: Vec<_> = self.variables.iter().cycle().take(count).copied().collect();
+            self.client.read(&variables, PATIENCE)?
+        };
+        for reading in readings {
+            values.push(number(&reading.map_err(|fault| fault.to_string())?)?);
+            wanted -= 1;
+        }
+        if wanted == 0 {
+            Ok(())
+        } else {
+            Err(format!("{wanted} readings are missing").into())
+        }
+    }
+}
+
+fn all_applied(outcomes: &[WriteOutcome], count: usize) -> Outcome<()> {
+    let applied = |outcome: &&WriteOutcome| matches!(outcome, WriteOutcome::Applied(_));
+    match outcomes.iter().filter(applied).count() {
+        applied if applied == count => Ok(()),
+        applied => Err(format!("{applied} of {count} puts were applied").into()),
+    }
+}
+
+fn number(reading: &Reading) -> Outcome<f64> {
+    match reading.sample.value {
+        Value::F64(value) => Ok(value),
+        ref other => Err(format!("a value of another type: {other:?}").into()),
+    }
+}

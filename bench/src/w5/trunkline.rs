@@ -1,0 +1,184 @@
+//! W5 with Trunkline: the engine is in the writing process; a client subscribes `all`.
+
+use std::time::{Duration, Instant};
+
+use trunkline::local::Variable;
+use trunkline::types::{Contract, DataType, Level, Timestamp, Value};
+use trunkline::{Client, Engine, Event, SubscribeOptions};
+
+use super::direct::Direct;
+use super::figures::{Written, enter, report_taken, taken_of};
+use super::{PER_CALL, Stream, Taken, Window};
+use crate::Outcome;
+use crate::hosting::{library, name, names, start, url};
+use crate::record::Row;
+use crate::role::{Role, say};
+use crate::settings::Settings;
+use crate::trunkline_calls::PATIENCE;
+use crate::usage::{process_cpu_ns, thread_cpu_ns};
+
+/// How long a write may wait for the feed: a subscriber that is not stuck never ends for it.
+const STALL: Duration = Duration::from_secs(20);
+
+/// Who writes.
+pub trait Source {
+    /// Writes the updates, in order: variable and value.
+    ///
+    /// # Errors
+    /// A write was refused.
+    fn write(&mut self, updates: &[(usize, f64)]) -> Outcome<()>;
+
+    /// Where the engine is reached.
+    fn url(&self) -> Outcome<String>;
+}
+
+/// One call per update, each with its own timestamp.
+#[derive(Debug)]
+struct OneByOne {
+    engine: Engine,
+    variables: Vec<Variable<f64>>,
+}
+
+impl OneByOne {
+    fn new(variables: usize) -> Outcome<Self> {
+        let engine = start(&library(variables, DataType::F64, STALL))?;
+        let opened = (0..variables).map(|index| engine.variable::<f64>(&name(index)));
+        let variables = opened.collect::<Result<_, _>>()?;
+        Ok(Self { engine, variables })
+    }
+}
+
+impl Source for OneByOne {
+    fn write(&mut self, updates: &[(usize, f64)]) -> Outcome<()> {
+        for (variable, value) in updates {
+            self.variables[*variable].write(*value)?;
+        }
+        Ok(())
+    }
+
+    fn url(&self) -> Outcome<String> {
+        let address = self.engine.local_addrs().first().copied();
+        Ok(url(address.ok_or("the engine listens nowhere")?))
+    }
+}
+
+/// The near end: hosts the variables and writes them as fast as it can, one by one or, with `batched`,
+/// 100 per call.
+///
+/// # Errors
+/// The engine cannot be started, or a write was refused.
+pub fn write_all(stream: Stream, batched: bool, row: &mut Row) -> Outcome<()> {
+    let mut source: Box<dyn Source> = if batched {
+        Box::new(Direct::start(&library(
+            stream.variables,
+            DataType::F64,
+            STALL,
+        ))?)
+    } else {
+        Box::new(OneByOne::new(stream.variables)?)
+    };
+    let settings = Settings::default()
+        .with("vars", stream.variables)
+        .with("warm_ms", stream.warm_up.as_millis())
+        .with("ms", stream.measured.as_millis())
+        .with("url", source.url()?);
+    let mut far = Role::start("w5-trunkline", &settings)?;
+    far.expect("SUBSCRIBED")?;
+    let mut window = Window::open(stream.warm_up);
+    let mut updates = [(0, 0.0); PER_CALL];
+    let (mut count, mut others, mut in_window) = (0, 0, false);
+    loop {
+        for (at, update) in updates.iter_mut().enumerate() {
+            let number = count as usize + at;
+            *update = (
+                number % stream.variables,
+                (number / stream.variables + 1) as f64,
+            );
+        }
+        source.write(&updates)?;
+        count += PER_CALL as u64;
+        let now = window.look(count, || {
+            in_window = true;
+            others = process_cpu_ns() - thread_cpu_ns();
+            thread_cpu_ns()
+        });
+        if in_window && now >= window.end(stream.measured) {
+            break;
+        }
+    }
+    let measured = window.close(count, thread_cpu_ns());
+    let others = process_cpu_ns() - thread_cpu_ns() - others;
+    let last = Instant::now();
+    let ends: Vec<(usize, f64)> = (0..stream.variables)
+        .map(|index| (index, f64::NAN))
+        .collect();
+    source.write(&ends)?;
+    let taken = taken_of(&mut far)?;
+    let by_writer = measured.ok_or("the measured time never began")?;
+    let backlog = last.elapsed();
+    enter(
+        row,
+        &Written {
+            count,
+            by_writer,
+            others_cpu_ns: others,
+            backlog,
+        },
+        &taken,
+    )
+}
+
+/// The far end: takes every update, reading by reading.
+///
+/// # Errors
+/// The subscription has ended before the last update.
+pub fn take_all(stream: Stream, url: &str) -> Outcome<()> {
+    let client = Client::connect(url)?;
+    client.wait_connected(PATIENCE)?;
+    let subscription = client.subscribe(
+        &names(stream.variables),
+        Contract::ALL,
+        SubscribeOptions::default(),
+    )?;
+    let mut taken = Taken::new(stream.variables);
+    let (mut first_readings, mut ended) = (0, 0);
+    let mut window = None;
+    let mut newest = Timestamp::UNIX_EPOCH;
+    while ended < stream.variables {
+        let (item, reading) = match subscription.next(Some(PATIENCE)) {
+            Some(Event::Reading { item, reading }) => (item as usize, reading),
+            Some(Event::Connected { .. }) => continue,
+            Some(other) => return Err(format!("instead of a reading: {other:?}").into()),
+            None => return Err("no update came".into()),
+        };
+        if reading.position.sequence == 0 {
+            first_readings += 1;
+            if first_readings == stream.variables {
+                say("SUBSCRIBED");
+            }
+            continue;
+        }
+        let Value::F64(value) = reading.sample.value else {
+            return Err(format!("a value of another type: {:?}", reading.sample).into());
+        };
+        if value.is_nan() {
+            ended += 1;
+            continue;
+        }
+        let sample = &reading.sample;
+        let is_right = reading.position.sequence as f64 == value
+            && sample.engine_timestamp >= newest
+            && sample.quality.level() == Level::Good
+            && reading.lost.count() == Some(0);
+        newest = sample.engine_timestamp;
+        taken.out_of_order += u64::from(!is_right);
+        taken.take(item, value);
+        let window = window.get_or_insert_with(|| Window::open(stream.warm_up));
+        if taken.count.is_multiple_of(256) {
+            window.look(taken.count, process_cpu_ns);
+        }
+    }
+    let measured = window.and_then(|window| window.close(taken.count, process_cpu_ns()));
+    report_taken(&taken, measured);
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! The command line as data: options of every command here, those of one verb beside its code.
+
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use trunkline_types::contract::parse_duration;
+
+use crate::verbs;
+
+/// The whole command line.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "trunkline",
+    version,
+    about = "Read, write and follow the variables of machines and laboratories",
+    disable_help_subcommand = true,
+    arg_required_else_help = true,
+    after_help = "Start with `trunkline demo`, then try `trunkline get boiler/level` in another \
+                  terminal.\n`trunkline help COMMAND` says more about one command."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    #[command(flatten)]
+    pub(crate) global: GlobalArgs,
+}
+
+/// The verbs.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Command {
+    Get(verbs::get::Args),
+    Put(verbs::put::Args),
+    Monitor(verbs::monitor::Args),
+    Info(verbs::info::Args),
+    Ls(verbs::ls::Args),
+    Find(verbs::find::Args),
+    Why(verbs::why::Args),
+    Serve(verbs::serve::Args),
+    Demo(verbs::demo::Args),
+    Completion(verbs::completion::Args),
+    Help(verbs::help::Args),
+}
+
+/// Options of every command.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Options of every command")]
+pub(crate) struct GlobalArgs {
+    /// The engine to talk to; also a name such as tl://HOST/LIBRARY/PATH says which
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "TRUNKLINE_URL",
+        hide_env_values = true,
+        default_value = "tl://localhost:5850",
+        global = true
+    )]
+    pub(crate) url: String,
+
+    /// How long to wait for the engine: seconds, or a number with ms, s, m or h
+    #[arg(
+        short = 'w',
+        long,
+        value_name = "TIME",
+        env = "TRUNKLINE_TIMEOUT",
+        hide_env_values = true,
+        default_value = "2s",
+        value_parser = duration,
+        global = true
+    )]
+    pub(crate) timeout: Duration,
+
+    /// What the output looks like; on a terminal a table, otherwise plain
+    #[arg(short = 'o', long = "output", value_name = "FORM", global = true)]
+    pub(crate) form: Option<Form>,
+
+    /// JSON Lines, the same as `-o jsonl`; errors are JSON, too
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// Values only
+    #[arg(short, long, global = true)]
+    pub(crate) terse: bool,
+
+    /// With time and quality
+    #[arg(short = 'a', long, global = true)]
+    pub(crate) wide: bool,
+
+    /// Times as date and time, relative to the start of the command, since the line before, or as
+    /// seconds since 1970
+    #[arg(long, value_name = "STYLE", global = true)]
+    pub(crate) time: Option<TimeStyle>,
+
+    /// Whose time: of the measurement, of the engine, or of the arrival here
+    #[arg(long, value_name = "CLOCK", default_value = "source", global = true)]
+    pub(crate) clock: ClockChoice,
+
+    /// Times in UTC instead of local time
+    #[arg(long, global = true)]
+    pub(crate) utc: bool,
+
+    /// Digits after the point; otherwise as the variable's configuration says
+    #[arg(long, value_name = "DIGITS", value_parser = clap::value_parser!(u8).range(0..=17), global = true)]
+    pub(crate) precision: Option<u8>,
+
+    /// Integers in hexadecimal digits
+    #[arg(long, global = true)]
+    pub(crate) hex: bool,
+
+    /// Enums as numbers instead of labels
+    #[arg(short = 'n', long, global = true)]
+    pub(crate) enum_number: bool,
+
+    /// Show so many elements of an array; a table shows 8, other forms all
+    #[arg(short = '#', long, value_name = "COUNT", global = true)]
+    pub(crate) elements: Option<usize>,
+
+    /// Readings in a form of your own, such as '{name} {value}'; `trunkline help get` lists the words
+    #[arg(long, value_name = "TEMPLATE", global = true)]
+    pub(crate) format: Option<String>,
+
+    /// 64-bit integers as strings in JSON, for readers that know floating point only
+    #[arg(long, global = true)]
+    pub(crate) int_strings: bool,
+
+    /// Leave out names that match; may be given several times
+    #[arg(long, value_name = "PATTERN", global = true)]
+    pub(crate) exclude: Vec<String>,
+}
+
+/// Forms of the output.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Form {
+    /// Aligned columns for people
+    Table,
+    /// Columns with tabs between them
+    Plain,
+    /// One JSON array
+    Json,
+    /// One JSON object per line
+    Jsonl,
+    /// Comma-separated values with a header
+    Csv,
+}
+
+/// How times are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum TimeStyle {
+    /// 2026-11-20 21:39:04.123456
+    Abs,
+    /// Seconds since the command started
+    Rel,
+    /// Seconds since the line before of the same variable
+    Inc,
+    /// Seconds since 1970-01-01 UTC
+    Unix,
+    /// No time
+    None,
+}
+
+/// Which time is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum ClockChoice {
+    /// When it was measured
+    Source,
+    /// When the engine accepted it
+    Engine,
+    /// When it arrived here
+    Local,
+}
+
+/// Reads a time such as `2`, `2s`, `500ms`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text).ok_or_else(|| {
+        "it is not a time; write seconds, or a number with ms, s, m or h".to_owned()
+    })
+}

@@ -1,0 +1,304 @@
+//! `--until`: when a reading is the one that was waited for.
+//!
+//! ```text
+//! value > 80            value, quality; = (or ==), !=, <, <=, >, >=
+//! value = AUTO          text, labels and truth values: = and != only
+//! quality != good       good, uncertain, bad, or a reason such as sensor-failure
+//! ```
+
+use std::cmp::Ordering;
+
+use trunkline_types::text::parse_value;
+use trunkline_types::{DataType, Level, Reading, Reason, Value};
+
+use crate::problem::Problem;
+
+/// A parsed condition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Condition {
+    text: String,
+    subject: Subject,
+    comparison: Comparison,
+    operand: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Subject {
+    Value,
+    Quality,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Comparison {
+    Equal,
+    Unequal,
+    Less,
+    AtMost,
+    Greater,
+    AtLeast,
+}
+
+/// A condition on readings of one type.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Bound {
+    comparison: Comparison,
+    operand: Operand,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+enum Operand {
+    /// Compared as a number.
+    Number(f64),
+    /// Compared as a whole number, exactly.
+    Integer(i128),
+    /// Equal or not.
+    Value(Value),
+    Level(Level),
+    Reason(Reason),
+}
+
+/// Longer ones first: `<=` is not `<`.
+const SIGNS: [(&str, Comparison); 7] = [
+    ("==", Comparison::Equal),
+    ("!=", Comparison::Unequal),
+    ("<=", Comparison::AtMost),
+    (">=", Comparison::AtLeast),
+    ("=", Comparison::Equal),
+    ("<", Comparison::Less),
+    (">", Comparison::Greater),
+];
+
+impl Condition {
+    /// Reads a condition.
+    ///
+    /// # Errors
+    /// A usage problem that shows how conditions look.
+    pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
+        let wrong = || {
+            let sentence = format!(
+                "--until \"{text}\" is no condition; write value or quality, one of = != < <= > >=, \
+                 and what to compare with, as in 'value > 80'"
+            );
+            Problem::usage(&sentence)
+        };
+        let trimmed = text.trim();
+        let end = trimmed.find(|c: char| !c.is_ascii_alphabetic()).ok_or_else(wrong)?;
+        let (subject, rest) = trimmed.split_at(end);
+        let subject = match subject {
+            "value" => Subject::Value,
+            "quality" => Subject::Quality,
+            _ => return Err(wrong()),
+        };
+        let rest = rest.trim_start();
+        let sign = SIGNS.iter().find(|(sign, _)| rest.starts_with(sign));
+        let (sign, comparison) = sign.ok_or_else(wrong)?;
+        let operand = rest[sign.len()..].trim();
+        if operand.is_empty() {
+            return Err(wrong());
+        }
+        let operand = operand.to_owned();
+        Ok(Self { text: text.to_owned(), subject, comparison: *comparison, operand })
+    }
+
+    /// The condition for readings of a variable of this type.
+    ///
+    /// # Errors
+    /// A usage problem when it makes no sense for them.
+    pub(crate) fn bind(&self, name: &str, ty: &DataType) -> Result<Bound, Problem> {
+        let wrong = |why: String| {
+            let text = &self.text;
+            Problem::usage(&format!("--until \"{text}\" does not fit {name} ({ty}): {why}"))
+        };
+        let operand = match self.subject {
+            Subject::Quality => self.quality_operand().map_err(wrong)?,
+            Subject::Value => self.value_operand(ty).map_err(wrong)?,
+        };
+        Ok(Bound { comparison: self.comparison, operand })
+    }
+
+    fn is_ordering(&self) -> bool {
+        !matches!(self.comparison, Comparison::Equal | Comparison::Unequal)
+    }
+
+    fn quality_operand(&self) -> Result<Operand, String> {
+        let word = self.operand.as_str();
+        let levels = [Level::Good, Level::Uncertain, Level::Bad];
+        if let Some(level) = levels.into_iter().find(|level| level.to_string() == word) {
+            return Ok(Operand::Level(level));
+        }
+        match Reason::from_name(word) {
+            Some(_) if self.is_ordering() => {
+                Err("a reason is neither less nor greater; use = or !=".to_owned())
+            }
+            Some(reason) => Ok(Operand::Reason(reason)),
+            None => Err(format!("\"{word}\" is neither good, uncertain, bad nor a reason")),
+        }
+    }
+
+    fn value_operand(&self, ty: &DataType) -> Result<Operand, String> {
+        if ty.is_numeric() {
+            // 2^64 compared with an u8 is a fair question, and 80.5 with an integer is, too.
+            return match (self.operand.parse::<i128>(), self.operand.parse::<f64>()) {
+                (Ok(integer), _) if !ty.is_float() => Ok(Operand::Integer(integer)),
+                (_, Ok(number)) => Ok(Operand::Number(number)),
+                _ => Err(format!("{} is not a number", self.operand)),
+            };
+        }
+        if self.is_ordering() && *ty != DataType::Timestamp {
+            return Err("its values are neither less nor greater; use = or !=".to_owned());
+        }
+        parse_value(&self.operand, ty).map(Operand::Value).map_err(|error| error.to_string())
+    }
+}
+
+impl Bound {
+    /// Whether this reading is the one. What was never written is not.
+    pub(crate) fn is_met(&self, reading: &Reading) -> bool {
+        let quality = reading.sample.quality;
+        let is_written = reading.position.sequence > 0;
+        let ordering = match &self.operand {
+            Operand::Level(level) => Some(quality.level().cmp(level)),
+            Operand::Reason(reason) => equality(quality.reason() == *reason),
+            _ if !is_written => return false,
+            Operand::Integer(wanted) => {
+                integer(&reading.sample.value).map(|value| value.cmp(wanted))
+            }
+            Operand::Number(wanted) => {
+                reading.sample.value.as_f64().and_then(|value| value.partial_cmp(wanted))
+            }
+            Operand::Value(wanted) => match (&reading.sample.value, wanted) {
+                (Value::Timestamp(value), Value::Timestamp(wanted)) => Some(value.cmp(wanted)),
+                (value, wanted) => equality(value == wanted),
+            },
+        };
+        match (self.comparison, ordering) {
+            (Comparison::Unequal, None) => true,
+            (_, None) => false,
+            (Comparison::Equal, Some(ordering)) => ordering.is_eq(),
+            (Comparison::Unequal, Some(ordering)) => ordering.is_ne(),
+            (Comparison::Less, Some(ordering)) => ordering.is_lt(),
+            (Comparison::AtMost, Some(ordering)) => ordering.is_le(),
+            (Comparison::Greater, Some(ordering)) => ordering.is_gt(),
+            (Comparison::AtLeast, Some(ordering)) => ordering.is_ge(),
+        }
+    }
+}
+
+/// Different values without an order: `None`, as for NaN.
+fn equality(equal: bool) -> Option<Ordering> {
+    equal.then_some(Ordering::Equal)
+}
+
+fn integer(value: &Value) -> Option<i128> {
+    Some(match value {
+        Value::I8(v) => i128::from(*v),
+        Value::I16(v) => i128::from(*v),
+        Value::I32(v) => i128::from(*v),
+        Value::I64(v) => i128::from(*v),
+        Value::U8(v) => i128::from(*v),
+        Value::U16(v) => i128::from(*v),
+        Value::U32(v) => i128::from(*v),
+        Value::U64(v) => i128::from(*v),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use trunkline_types::text::parse_type;
+    use trunkline_types::{Position, Quality, Sample};
+
+    use super::*;
+    use crate::output::specimen;
+
+    fn reading(value: Value) -> Reading {
+        let sample = Sample { value, ..specimen::reading().sample };
+        Reading { sample, ..specimen::reading() }
+    }
+
+    fn is_met(condition: &str, ty: &str, value: Value) -> bool {
+        let ty = parse_type(ty).unwrap();
+        let bound = Condition::parse(condition).unwrap().bind("a/b", &ty).unwrap();
+        bound.is_met(&reading(value))
+    }
+
+    #[test]
+    fn numbers_are_compared_as_numbers() {
+        assert!(is_met("value > 80", "f64", Value::F64(80.1)));
+        assert!(!is_met("value > 80", "f64", Value::F64(80.0)));
+        assert!(is_met("value>=80", "f32", Value::F32(80.0)));
+        assert!(is_met("value <= -1.5", "f64", Value::F64(-2.0)));
+        assert!(is_met("value != 3", "u8", Value::U8(4)));
+        assert!(is_met("value < 80.5", "u8", Value::U8(80)));
+        assert!(!is_met("value = 3", "f64", Value::F64(f64::NAN)));
+        assert!(is_met("value != 3", "f64", Value::F64(f64::NAN)));
+    }
+
+    #[test]
+    fn large_integers_are_compared_exactly() {
+        let big = (1_u64 << 53) + 1;
+        assert!(!is_met("value == 9007199254740992", "u64", Value::U64(big)));
+        assert!(is_met("value == 9007199254740993", "u64", Value::U64(big)));
+        assert!(is_met("value < 99999999999999999999", "u64", Value::U64(u64::MAX)));
+    }
+
+    #[test]
+    fn labels_text_and_truth_values_are_equal_or_not() {
+        assert!(is_met("value = AUTO", "enum(OFF, AUTO)", Value::Enum(1)));
+        assert!(is_met("value != AUTO", "enum(OFF, AUTO)", Value::Enum(0)));
+        assert!(is_met("value == on", "bool", Value::Bool(true)));
+        assert!(is_met("value = a = b", "string", Value::String("a = b".into())));
+    }
+
+    #[test]
+    fn quality_has_levels_and_reasons() {
+        let bad = Reading {
+            sample: Sample {
+                quality: Quality::bad(Reason::SensorFailure),
+                ..specimen::reading().sample
+            },
+            ..specimen::reading()
+        };
+        for (condition, expected) in [
+            ("quality = bad", true),
+            ("quality != good", true),
+            ("quality >= uncertain", true),
+            ("quality < bad", false),
+            ("quality = sensor-failure", true),
+            ("quality = device-failure", false),
+        ] {
+            let bound = Condition::parse(condition).unwrap().bind("a/b", &DataType::F64).unwrap();
+            assert_eq!(bound.is_met(&bad), expected, "{condition}");
+        }
+    }
+
+    #[test]
+    fn what_was_never_written_has_no_value() {
+        let bound = Condition::parse("value < 1").unwrap().bind("a/b", &DataType::F64).unwrap();
+        let position = Position { epoch: 1, sequence: 0 };
+        assert!(!bound.is_met(&Reading { position, ..reading(Value::F64(0.0)) }));
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_an_example() {
+        for text in ["", "value", "value >", "> 80", "level > 80", "value ~ 80"] {
+            let problem = Condition::parse(text).unwrap_err();
+            assert!(problem.hint.unwrap().contains("'value > 80'"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_condition_that_does_not_fit_the_type_is_refused() {
+        for (condition, ty) in [
+            ("value > high", "f64"),
+            ("value > AUTO", "enum(OFF, AUTO)"),
+            ("value = STOP", "enum(OFF, AUTO)"),
+            ("quality = great", "f64"),
+            ("quality < sensor-failure", "f64"),
+        ] {
+            let ty = parse_type(ty).unwrap();
+            let problem = Condition::parse(condition).unwrap().bind("a/b", &ty).unwrap_err();
+            assert!(problem.message.contains("does not fit a/b"), "{condition}: {problem:?}");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The connection to the engine, and names there: the calls that several verbs make.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline::proto::{Disconnect, Fault, FaultCode};
+use trunkline::{CallError, Client, ConnectOptions, OpenOptions, Opened};
+use trunkline_types::{Properties, Url};
+
+use crate::exit::Exit;
+use crate::output::Facts;
+use crate::problem::{Problem, Stop};
+use crate::targets::{Targets, Wanted, address};
+use crate::verbs::Context;
+
+/// A connection that is up.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) client: Client,
+    /// The engine as people write it, `localhost:5850`.
+    pub(crate) address: String,
+    /// What the engine calls itself.
+    pub(crate) engine_name: String,
+    timeout: Duration,
+}
+
+/// One thing to be shown, in the order in which it was asked for.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Entry {
+    /// A name that is to be opened.
+    Name(String),
+    /// What is wrong with an operand.
+    Problem(Problem),
+}
+
+/// What came of the operands: names and problems.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Entries(pub(crate) Vec<Entry>);
+
+/// Begins to connect. Calls give up as soon as an attempt has failed: a command does not wait for an
+/// engine to be started.
+///
+/// # Errors
+/// The machine has no descriptor or thread left.
+pub(crate) fn dial(engine: &Url) -> Result<Client, Problem> {
+    let options = ConnectOptions {
+        url: engine.clone(),
+        program: "trunkline".to_owned(),
+        user: std::env::var("USER").unwrap_or_default(),
+        fail_fast: true,
+    };
+    Client::connect_with(&options)
+        .map_err(|error| Problem::new(Exit::SomeFailed, "system", &error.to_string()))
+}
+
+impl Connection {
+    /// Connects, and waits until the connection is up.
+    ///
+    /// # Errors
+    /// The engine is not reachable.
+    pub(crate) fn new(engine: &Url, context: &Context) -> Result<Self, Stop> {
+        let timeout = context.settings.timeout;
+        let client = dial(engine)?;
+        let address = address(engine);
+        match client.wait_connected(timeout) {
+            Ok(session) => Ok(Self {
+                client,
+                address,
+                engine_name: session.engine_name.clone(),
+                timeout,
+            }),
+            Err(error) => Err(not_reached(&address, &error).into()),
+        }
+    }
+
+    /// What the operands come to: every pattern is replaced by the names that match now. Names that are
+    /// excluded, or that an earlier pattern brought already, are left out.
+    ///
+    /// # Errors
+    /// The engine does not answer.
+    pub(crate) fn expand(&self, targets: Targets, context: &Context) -> Result<Entries, Stop> {
+        let mut entries = Vec::with_capacity(targets.wanted.len());
+        let mut seen = std::collections::HashSet::new();
+        for wanted in targets.wanted {
+            let pattern = match wanted {
+                Wanted::Wrong(problem) => {
+                    entries.push(Entry::Problem(problem));
+                    continue;
+                }
+                Wanted::Name(name) => {
+                    if !context.settings.is_excluded(&name) {
+                        seen.insert(name.clone());
+                        entries.push(Entry::Name(name));
+                    }
+                    continue;
+                }
+                Wanted::Pattern(pattern) => pattern.to_string(),
+            };
+            let found = self.client.find(&pattern, None, self.timeout);
+            let found = found.map_err(|error| self.failed(&error))?;
+            let mut has_any = false;
+            for found in found {
+                let is_wanted = !context.settings.is_excluded(&found.name);
+                has_any |= is_wanted;
+                if is_wanted && seen.insert(found.name.clone()) {
+                    entries.push(Entry::Name(found.name));
+                }
+            }
+            if !has_any {
+                entries.push(Entry::Problem(nothing_matches(&pattern)));
+            }
+        }
+        Ok(Entries(entries))
+    }
+
+    /// Opens names; what is wrong with one is its own problem.
+    ///
+    /// # Errors
+    /// The engine does not answer.
+    pub(crate) fn open(
+        &self,
+        names: &[&str],
+        options: OpenOptions,
+    ) -> Result<Vec<Result<Opened, Problem>>, Stop> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let opened = self.client.open(names, options, self.timeout);
+        let opened = opened.map_err(|error| self.failed(&error))?;
+        let results = opened.into_iter().zip(names);
+        Ok(results
+            .map(|(result, name)| result.map_err(|fault| reading_fault(&fault).of(name)))
+            .collect())
+    }
+
+    /// Why a call has no result.
+    pub(crate) fn failed(&self, error: &CallError) -> Problem {
+        match error {
+            CallError::NotConnected { .. } => not_reached(&self.address, error),
+            CallError::TimedOut { .. } => {
+                let sentence = format!(
+                    "the engine at {} gave no answer within {:?}; allow more time with -w, or see \
+                     what it is doing",
+                    self.address, self.timeout
+                );
+                Problem::new(Exit::TimedOut, "timed-out", &sentence)
+            }
+            CallError::Fault(fault) => reading_fault(fault),
+            other => Problem::new(Exit::SomeFailed, "failed", &other.to_string()),
+        }
+    }
+
+    /// How long to wait for each answer.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+}
+
+impl Entries {
+    /// The names, in order.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        let names = self.0.iter().filter_map(|entry| match entry {
+            Entry::Name(name) => Some(name.as_str()),
+            Entry::Problem(_) => None,
+        });
+        names.collect()
+    }
+
+    /// Characters of the longest name, whether it stands for a variable or for a problem.
+    pub(crate) fn width(&self) -> usize {
+        let names = self.0.iter().map(|entry| match entry {
+            Entry::Name(name) => name.as_str(),
+            Entry::Problem(problem) => problem.name.as_deref().unwrap_or_default(),
+        });
+        // One monster among the names does not push everything else out of sight.
+        names.map(|name| name.chars().count()).filter(|width| *width <= NAME_SHOWN_MAX).max().unwrap_or(0)
+    }
+}
+
+/// A name longer than this does not count for the width of a table.
+const NAME_SHOWN_MAX: usize = 80;
+
+/// The engine cannot be reached.
+pub(crate) fn not_reached(address: &str, error: &CallError) -> Problem {
+    let (code, reason) = match error {
+        CallError::NotConnected { cause } => (code_of(cause), cause.to_string()),
+        CallError::TimedOut { after } => {
+            ("not-connected", format!("nothing answers within {after:?}; is it the right host?"))
+        }
+        other => ("not-connected", other.to_string()),
+    };
+    let sentence = format!("the engine at {address} is not reachable: {reason}");
+    Problem::new(Exit::Unreachable, code, &sentence)
+}
+
+/// The word for programs.
+pub(crate) fn code_of(cause: &Arc<Disconnect>) -> &'static str {
+    match &**cause {
+        Disconnect::VersionMismatch(_) => "version-mismatch",
+        Disconnect::NotTrunkline { .. } => "not-trunkline",
+        Disconnect::NameLookup { .. } => "name-lookup-failed",
+        Disconnect::Refused { code, .. } | Disconnect::Goodbye { code, .. } => code.name(),
+        _ => "not-connected",
+    }
+}
+
+/// A fault of opening, reading or asking.
+pub(crate) fn reading_fault(fault: &Fault) -> Problem {
+    let exit = match fault.code {
+        FaultCode::Denied | FaultCode::NotReadable => Exit::NotPermitted,
+        FaultCode::TimedOut => Exit::TimedOut,
+        _ => Exit::SomeFailed,
+    };
+    Problem::new(exit, fault.code.name(), &fault.sentence)
+}
+
+/// A fault of writing.
+pub(crate) fn writing_fault(fault: &Fault) -> Problem {
+    let exit = match fault.code {
+        FaultCode::UnknownName | FaultCode::BadName | FaultCode::Gone => Exit::SomeFailed,
+        FaultCode::Denied => Exit::NotPermitted,
+        _ => Exit::Refused,
+    };
+    Problem::new(exit, fault.code.name(), &fault.sentence)
+}
+
+/// No name matches a pattern.
+pub(crate) fn nothing_matches(pattern: &str) -> Problem {
+    let sentence = "nothing matches; `trunkline ls` shows what there is";
+    Problem::new(Exit::SomeFailed, "no-match", sentence).of(pattern)
+}
+
+/// What of an opened variable shows with its readings.
+pub(crate) fn facts(opened: &Opened) -> Facts {
+    let properties: Option<&Properties> = opened.properties.as_deref();
+    Facts {
+        data_type: opened.data_type.clone(),
+        units: properties.map(|properties| properties.units.clone()).unwrap_or_default(),
+        precision: properties.and_then(|properties| properties.precision),
+    }
+}

@@ -1,0 +1,141 @@
+//! How a command ends: the exit codes, and which of them stands for several failures.
+
+use std::process::ExitCode;
+
+/// An exit code. What each means to users: `docs/reference/exit-codes.md`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// Everything was done.
+    Done = 0,
+    /// Something could not be done; the rest was.
+    SomeFailed = 1,
+    /// The command line was wrong.
+    Usage = 2,
+    /// The engine could not be reached.
+    Unreachable = 3,
+    /// The time ran out.
+    TimedOut = 4,
+    /// Not permitted.
+    NotPermitted = 5,
+    /// A write was refused.
+    Refused = 6,
+    /// Data was lost on a read that was declared lossless.
+    Lost = 7,
+    /// A check found problems.
+    Found = 8,
+    /// It is not known whether a write took place.
+    Unknown = 9,
+    /// Ctrl-C.
+    Interrupted = 130,
+}
+
+impl Exit {
+    pub(crate) fn number(self) -> u8 {
+        self as u8
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit.number())
+    }
+}
+
+/// What went wrong so far, and which code it leads to.
+///
+/// Something that happened to the command as a whole (data lost, time run out) decides, in that order.
+/// Otherwise failures of single names that all have the same code lead to that code, and different ones
+/// to [`Exit::SomeFailed`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Tally {
+    items: Option<Exit>,
+    lost: bool,
+    timed_out: bool,
+}
+
+impl Tally {
+    /// One name failed.
+    pub(crate) fn item_failed(&mut self, exit: Exit) {
+        self.items = match self.items {
+            None => Some(exit),
+            Some(before) if before == exit => Some(exit),
+            Some(_) => Some(Exit::SomeFailed),
+        };
+    }
+
+    /// Data was lost on a read that was declared lossless.
+    pub(crate) fn data_lost(&mut self) {
+        self.lost = true;
+    }
+
+    /// The time of the whole command ran out.
+    pub(crate) fn timed_out(&mut self) {
+        self.timed_out = true;
+    }
+
+    /// The code for all of it.
+    pub(crate) fn exit(self) -> Exit {
+        match self {
+            Tally { lost: true, .. } => Exit::Lost,
+            Tally { timed_out: true, .. } => Exit::TimedOut,
+            Tally { items, .. } => items.unwrap_or(Exit::Done),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(failures: &[Exit]) -> Tally {
+        let mut tally = Tally::default();
+        failures.iter().for_each(|exit| tally.item_failed(*exit));
+        tally
+    }
+
+    #[test]
+    fn failures_of_one_kind_keep_their_code_and_a_mixture_is_1() {
+        for (failures, expected) in [
+            (&[][..], Exit::Done),
+            (&[Exit::Refused], Exit::Refused),
+            (&[Exit::Refused, Exit::Refused], Exit::Refused),
+            (&[Exit::Refused, Exit::Unknown], Exit::SomeFailed),
+            (&[Exit::SomeFailed, Exit::Refused], Exit::SomeFailed),
+            // Once mixed, it stays so.
+            (&[Exit::Refused, Exit::Unknown, Exit::Refused], Exit::SomeFailed),
+        ] {
+            assert_eq!(tally(failures).exit(), expected, "{failures:?}");
+        }
+    }
+
+    #[test]
+    fn lost_data_stands_above_time_and_both_above_single_names() {
+        let mut sut = tally(&[Exit::SomeFailed]);
+        sut.timed_out();
+        assert_eq!(sut.exit(), Exit::TimedOut);
+        sut.data_lost();
+        assert_eq!(sut.exit(), Exit::Lost);
+    }
+
+    #[test]
+    fn codes_are_those_of_the_documentation() {
+        let all = [
+            Exit::Done,
+            Exit::SomeFailed,
+            Exit::Usage,
+            Exit::Unreachable,
+            Exit::TimedOut,
+            Exit::NotPermitted,
+            Exit::Refused,
+            Exit::Lost,
+            Exit::Found,
+            Exit::Unknown,
+            Exit::Interrupted,
+        ];
+        assert_eq!(
+            all.map(Exit::number),
+            [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 130]
+        );
+    }
+}

@@ -1,0 +1,141 @@
+//! The trunkline command: every verb, and the composition root that wires an engine.
+//!
+//! ```text
+//! words --arguments--> Command, GlobalArgs --settings--> Settings
+//!                         |                                 |
+//!                         +----> verbs ----------------- Context
+//!                                  |    \
+//!                            connection   output --> terminal --> stdout (data), stderr (the rest)
+//! ```
+//!
+//! # Layout
+//! - [`run`]: from the words of the command line to the exit code.
+//! - `arguments`, `settings`: the options, and what they come to together.
+//! - `verbs`: one file per verb. `targets`, `connection`: names and URLs, the engine behind them.
+//! - `output`: readings and lists as table, plain text, JSON, CSV. `terminal`: the only place that prints.
+//! - `problem`, `exit`: what went wrong, and the code that says so. `interrupt`: Ctrl-C.
+//! - `condition`: `--until`.
+
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod condition;
+mod connection;
+mod exit;
+mod interrupt;
+mod output;
+mod problem;
+mod settings;
+mod targets;
+mod terminal;
+mod verbs;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::arguments::Cli;
+use crate::exit::Exit;
+use crate::problem::{Problem, Stop};
+use crate::settings::Settings;
+use crate::terminal::Terminal;
+use crate::verbs::Context;
+
+/// Runs the command line of this process. How it ends: `docs/reference/exit-codes.md`.
+pub fn run() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let is_json = wants_json(&words);
+    let terminal = Terminal::new(is_json);
+    let result = match Cli::try_parse_from(&words) {
+        Ok(cli) => run_verb(&cli, &terminal),
+        Err(error) => refuse(&error, &terminal, is_json),
+    };
+    end(result, &terminal).into()
+}
+
+fn run_verb(cli: &Cli, terminal: &Terminal) -> Result<Exit, Stop> {
+    let settings = Settings::new(&cli.global, terminal.is_tty)?;
+    let clock = trunkline_net::Clock::new();
+    let context =
+        Context { settings, terminal: terminal.clone(), clock, started: clock.wall() };
+    verbs::run(&cli.command, &context)
+}
+
+/// Completes the output and turns the result into a code.
+fn end(result: Result<Exit, Stop>, terminal: &Terminal) -> Exit {
+    let stop = match (result, terminal.finish()) {
+        (Ok(exit), Ok(())) => return exit,
+        (Err(stop), _) | (Ok(_), Err(stop)) => stop,
+    };
+    match stop {
+        Stop::PipeClosed => Exit::Done,
+        Stop::Problem(problem) => {
+            // Standard error is all that is left, and it may be gone as well.
+            let _ = terminal.problem(&problem, 0);
+            problem.exit
+        }
+    }
+}
+
+/// What is wrong with the command line, or the help that was asked for.
+fn refuse(error: &clap::Error, terminal: &Terminal, is_json: bool) -> Result<Exit, Stop> {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            terminal.raw(error.render().to_string().as_bytes())?;
+            Ok(Exit::Done)
+        }
+        _ if is_json => {
+            let text = error.render().to_string();
+            let first = text.lines().next().unwrap_or_default();
+            let message = first.strip_prefix("error: ").unwrap_or(first);
+            let mut problem = Problem::usage(message);
+            problem.hint = Some("`trunkline help` shows how it is written".to_owned());
+            Err(problem.into())
+        }
+        _ => {
+            terminal.note(error.render().to_string().trim_end())?;
+            Ok(Exit::Usage)
+        }
+    }
+}
+
+/// Whether errors are to be JSON. Needed before the command line is understood, as it may not be.
+fn wants_json(words: &[OsString]) -> bool {
+    let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
+    let named = ["json", "jsonl"];
+    let after = |option: &str| {
+        words.windows(2).any(|pair| pair[0] == option && named.contains(&pair[1]))
+    };
+    let joined = words.iter().any(|word| {
+        let value = word.strip_prefix("--output=").or(word.strip_prefix("-o"));
+        value.is_some_and(|value| named.contains(&value.trim_start_matches('=')))
+    });
+    words.contains(&"--json") || joined || after("-o") || after("--output")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_errors_are_recognised_before_the_command_line_is_understood() {
+        let wants = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            wants_json(&words)
+        };
+        for line in ["get --json x", "get -o json x", "-ojsonl get", "get --output=json --bad"] {
+            assert!(wants(line), "{line}");
+        }
+        for line in ["get x", "get -o csv json", "-o table get", "get x/json"] {
+            assert!(!wants(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,7 @@
+//! The command `trunkline`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    trunkline_cli::run()
+}

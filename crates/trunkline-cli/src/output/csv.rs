@@ -1,0 +1,169 @@
+//! Comma-separated values, RFC 4180: written for readings and lists, read by `put --csv`.
+
+use std::borrow::Cow;
+
+use trunkline_types::Reason;
+
+use super::Shown;
+use super::values::ValueStyle;
+
+/// The columns of a reading; the same words as the keys of a JSON line.
+pub(crate) const HEADER: [&str; 10] =
+    ["name", "ts", "value", "type", "units", "q", "reason", "epoch", "seq", "lost"];
+
+/// A reading.
+pub(crate) fn reading(shown: &Shown<'_>, values: ValueStyle) -> String {
+    let (reading, sample, facts) = (shown.reading, &shown.reading.sample, shown.facts);
+    let (mut time, mut value) = (String::new(), String::new());
+    if shown.is_written() {
+        time = sample.source_timestamp.to_string();
+        value = values.text(&sample.value, &facts.data_type, None);
+    }
+    let reason = match sample.quality.reason() {
+        Reason::None => String::new(),
+        reason => reason.to_string(),
+    };
+    let cells = [
+        shown.name,
+        &time,
+        &value,
+        &facts.data_type.to_string(),
+        &facts.units,
+        &sample.quality.level().to_string(),
+        &reason,
+        &reading.position.epoch.to_string(),
+        &reading.position.sequence.to_string(),
+        &reading.lost.count().map_or_else(String::new, |lost| lost.to_string()),
+    ];
+    line(&cells)
+}
+
+/// Cells as one line.
+pub(crate) fn line(cells: &[&str]) -> String {
+    let cells: Vec<Cow<'_, str>> = cells.iter().map(|cell| quoted(cell)).collect();
+    cells.join(",")
+}
+
+fn quoted(cell: &str) -> Cow<'_, str> {
+    let needs_quotes =
+        cell.contains([',', '"', '\n', '\r']) || cell.starts_with(' ') || cell.ends_with(' ');
+    match needs_quotes {
+        true => Cow::Owned(format!("\"{}\"", cell.replace('"', "\"\""))),
+        false => Cow::Borrowed(cell),
+    }
+}
+
+/// A row that was read, with the line it begins at, from 1.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Row {
+    pub(crate) line: usize,
+    pub(crate) cells: Vec<String>,
+}
+
+/// Reads rows; empty lines are none.
+///
+/// # Errors
+/// The line and what is wrong there.
+pub(crate) fn parse(text: &str) -> Result<Vec<Row>, (usize, &'static str)> {
+    let mut rows = Vec::new();
+    let mut line = 1;
+    let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
+    while !rest.is_empty() {
+        let mut row = Row { line, cells: Vec::new() };
+        loop {
+            let (cell, after) = next_cell(rest).map_err(|error| (line, error))?;
+            line += cell.matches('\n').count();
+            row.cells.push(cell);
+            rest = after;
+            match rest.strip_prefix(',') {
+                Some(after) => rest = after,
+                None => break,
+            }
+        }
+        rest = rest.strip_prefix('\r').unwrap_or(rest);
+        rest = rest.strip_prefix('\n').unwrap_or(rest);
+        line += 1;
+        if row.cells != [""] {
+            rows.push(row);
+        }
+    }
+    Ok(rows)
+}
+
+/// A cell, and what follows it: a comma, the end of the line or of the text.
+fn next_cell(text: &str) -> Result<(String, &str), &'static str> {
+    let Some(quoted) = text.strip_prefix('"') else {
+        let end = text.find([',', '\n']).unwrap_or(text.len());
+        let (cell, rest) = text.split_at(end);
+        let cell = cell.strip_suffix('\r').unwrap_or(cell);
+        return match cell.contains('"') {
+            true => Err("a quote in the middle of a cell; put the whole cell in quotes and double it"),
+            false => Ok((cell.to_owned(), rest)),
+        };
+    };
+    let mut cell = String::new();
+    let mut rest = quoted;
+    loop {
+        let end = rest.find('"').ok_or("a quote is not closed; close it")?;
+        cell.push_str(&rest[..end]);
+        rest = &rest[end + 1..];
+        match rest.strip_prefix('"') {
+            Some(after) => {
+                cell.push('"');
+                rest = after;
+            }
+            None if rest.is_empty() || rest.starts_with([',', '\r', '\n']) => {
+                return Ok((cell, rest));
+            }
+            None => return Err("text behind a closing quote; put a comma between the cells"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::specimen::{T, facts, reading as specimen, troubled};
+
+    #[test]
+    fn cells_are_quoted_where_they_must_be() {
+        assert_eq!(line(&["a/b", "1,5", "say \"x\"", " y"]), "a/b,\"1,5\",\"say \"\"x\"\"\",\" y\"");
+    }
+
+    #[test]
+    fn a_reading_has_one_cell_per_column() {
+        let facts = facts();
+        for (reading, expected) in [
+            (
+                specimen(),
+                "boiler/level,2026-11-20T21:39:04.123456789Z,72.41,f64,%,good,,12,48213,0",
+            ),
+            (
+                troubled(),
+                "boiler/level,2026-11-20T21:39:04.123456789Z,NaN,f64,%,bad,sensor-failure,12,48213,3",
+            ),
+        ] {
+            let shown =
+                Shown { name: "boiler/level", facts: &facts, reading: &reading, received: T };
+            let text = super::reading(&shown, ValueStyle::default());
+            assert_eq!(text, expected);
+            assert_eq!(parse(&text).unwrap()[0].cells.len(), HEADER.len());
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let cells = ["plain", "a,b", "q\"q", "two\nlines", "", " x "];
+        let text = format!("{}\r\n\n{}\n", line(&cells), line(&["next"]));
+        let rows = parse(&text).unwrap();
+        assert_eq!(rows[0], Row { line: 1, cells: cells.map(str::to_owned).to_vec() });
+        assert_eq!(rows[1], Row { line: 4, cells: vec!["next".to_owned()] });
+    }
+
+    #[test]
+    fn errors_name_their_line() {
+        for (text, line) in [("a,b\nc,\"d", 2), ("a\"b", 1), ("\"a\"b,c", 1)] {
+            assert_eq!(parse(text).map_err(|(line, _)| line), Err(line), "{text}");
+        }
+    }
+}

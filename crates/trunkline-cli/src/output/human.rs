@@ -1,0 +1,132 @@
+//! Readings for people: a table on a terminal, the same columns with tabs in a pipe.
+
+use trunkline_types::{Level, Lost, Quality};
+
+use super::Shown;
+use super::times::TimeColumn;
+use super::values::ValueStyle;
+use crate::terminal::{Mood, Terminal, padded};
+
+/// Columns and how they are written.
+#[derive(Debug)]
+pub(crate) struct HumanForm {
+    pub(crate) terminal: Terminal,
+    /// Aligned columns, or tabs between them.
+    pub(crate) is_table: bool,
+    /// The value alone.
+    pub(crate) is_terse: bool,
+    /// The whole quality, not only where it is worth knowing.
+    pub(crate) is_wide: bool,
+    pub(crate) values: ValueStyle,
+    pub(crate) time: Option<TimeColumn>,
+    /// Of the longest name.
+    pub(crate) name_width: usize,
+}
+
+impl HumanForm {
+    /// The line of a reading.
+    pub(crate) fn line(&mut self, shown: &Shown<'_>) -> String {
+        let value = self.value(shown);
+        self.line_with(shown, &value)
+    }
+
+    /// The line of a change: the value before, and the reading that came of it.
+    pub(crate) fn change(&mut self, old: Option<&str>, shown: &Shown<'_>, remark: &str) -> String {
+        let new = self.value(shown);
+        let mut line = match (self.is_table, self.is_terse) {
+            (_, true) => return new,
+            (true, _) => {
+                let arrow = old.map_or_else(String::new, |old| format!("{old} "));
+                self.line_with(shown, &format!("{arrow}→ {new}"))
+            }
+            (false, _) => {
+                self.line_with(shown, &format!("{}\t{new}", old.unwrap_or_default()))
+            }
+        };
+        if self.is_table && !remark.is_empty() {
+            line.push_str(&self.terminal.paint(Mood::Dim, &format!("   ({remark})")));
+        }
+        line
+    }
+
+    /// The value as it is shown.
+    pub(crate) fn value(&self, shown: &Shown<'_>) -> String {
+        if !shown.is_written() {
+            return "-".to_owned();
+        }
+        let facts = shown.facts;
+        self.values.text(&shown.reading.sample.value, &facts.data_type, facts.precision)
+    }
+
+    fn line_with(&mut self, shown: &Shown<'_>, value: &str) -> String {
+        if self.is_terse {
+            return value.to_owned();
+        }
+        let time = self.time.as_mut().map(|time| time.text(shown.name, shown.times()));
+        let marks = self.marks(shown);
+        if !self.is_table {
+            let mut cells = vec![shown.name];
+            cells.extend(time.as_deref());
+            cells.extend([value, &shown.facts.units]);
+            let marks: Vec<&str> = marks.iter().map(|(mark, _)| mark.as_str()).collect();
+            let marks = marks.join(", ");
+            cells.push(&marks);
+            return cells.join("\t").trim_end_matches('\t').to_owned();
+        }
+        let mut line = padded(shown.name, self.name_width);
+        if let Some(time) = time {
+            line.push_str("   ");
+            line.push_str(&self.terminal.paint(Mood::Dim, &time));
+        }
+        line.push_str("   ");
+        line.push_str(&self.terminal.paint(mood(shown.reading.sample.quality), value));
+        if !shown.facts.units.is_empty() {
+            line.push(' ');
+            line.push_str(&shown.facts.units);
+        }
+        for (mark, mood) in marks {
+            line.push_str("   ");
+            line.push_str(&self.terminal.paint(mood, &mark));
+        }
+        line
+    }
+
+    /// What there is to know beside the value.
+    fn marks(&self, shown: &Shown<'_>) -> Vec<(String, Mood)> {
+        let mut marks = Vec::new();
+        let reading = shown.reading;
+        let quality = reading.sample.quality;
+        if !shown.is_written() {
+            marks.push(("nothing written yet".to_owned(), Mood::Bad));
+        } else if self.is_wide || !quality.is_good() || quality.is_forced() {
+            marks.push((quality.to_string(), mood(quality)));
+        }
+        if let Some(age) = reading.stale {
+            marks.push((format!("stale {:.1} s", age.as_secs_f64()), Mood::Uncertain));
+        }
+        marks.extend(gap_marks(&reading.lost));
+        marks
+    }
+}
+
+/// What was missed before a reading.
+fn gap_marks(lost: &Lost) -> Vec<(String, Mood)> {
+    let mut marks = Vec::new();
+    match lost.count() {
+        Some(0) => {}
+        Some(count) => marks.push((format!("lost={count}"), Mood::Bad)),
+        None => marks.push(("lost=unknown".to_owned(), Mood::Bad)),
+    }
+    if lost.coalesced > 0 {
+        marks.push((format!("coalesced={}", lost.coalesced), Mood::Dim));
+    }
+    marks
+}
+
+fn mood(quality: Quality) -> Mood {
+    match quality.level() {
+        Level::Good => Mood::Plain,
+        Level::Uncertain => Mood::Uncertain,
+        Level::Bad => Mood::Bad,
+    }
+}

@@ -1,0 +1,124 @@
+//! Prints readings in the form chosen.
+
+use trunkline_types::Timestamp;
+
+use super::human::HumanForm;
+use super::json::Object;
+use super::template::Template;
+use super::times::TimeColumn;
+use super::values::ValueStyle;
+use super::{Shown, csv, json};
+use crate::arguments::Form;
+use crate::problem::Stop;
+use crate::settings::{Columns, Settings};
+use crate::terminal::Terminal;
+
+/// Prints readings, one line each.
+#[derive(Debug)]
+pub(crate) struct ReadingPrinter {
+    terminal: Terminal,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Human(Box<HumanForm>),
+    Template { template: Template, values: ValueStyle, time: Option<TimeColumn> },
+    Json(ValueStyle),
+    Csv(ValueStyle),
+}
+
+/// What is printed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// Characters of the longest name.
+    pub(crate) name_width: usize,
+    /// Whether the time is shown unless the user says otherwise.
+    pub(crate) with_time: bool,
+    /// When the command started.
+    pub(crate) started: Timestamp,
+}
+
+/// A value that was written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change<'a> {
+    /// What it was before, as far as it could be read.
+    pub(crate) old: Option<&'a Shown<'a>>,
+    /// What it is now.
+    pub(crate) new: Shown<'a>,
+    /// What came of the write, in one word.
+    pub(crate) outcome: &'static str,
+    /// For people: who confirmed it, and how long it took.
+    pub(crate) remark: &'a str,
+}
+
+impl ReadingPrinter {
+    /// Begins a run of readings.
+    pub(crate) fn new(settings: &Settings, terminal: &Terminal, plan: Plan) -> Result<Self, Stop> {
+        let values = settings.values;
+        let is_wide = settings.columns == Columns::Wide;
+        let in_time = plan.with_time || is_wide;
+        let kind = match (settings.form, &settings.columns) {
+            (Form::Json | Form::Jsonl, _) => {
+                if settings.form == Form::Json {
+                    terminal.begin_list();
+                }
+                Kind::Json(values)
+            }
+            (Form::Csv, _) => {
+                terminal.line(&csv::line(&csv::HEADER))?;
+                Kind::Csv(values)
+            }
+            (_, Columns::Template(template)) => Kind::Template {
+                template: template.clone(),
+                values,
+                time: settings.times.column(true, plan.started),
+            },
+            (form, columns) => Kind::Human(Box::new(HumanForm {
+                terminal: terminal.clone(),
+                is_table: form == Form::Table,
+                is_terse: *columns == Columns::Terse,
+                is_wide,
+                values,
+                time: settings.times.column(in_time, plan.started),
+                name_width: plan.name_width,
+            })),
+        };
+        Ok(Self { terminal: terminal.clone(), kind })
+    }
+
+    /// Prints one reading.
+    pub(crate) fn print(&mut self, shown: &Shown<'_>) -> Result<(), Stop> {
+        let line = match &mut self.kind {
+            Kind::Human(form) => form.line(shown),
+            Kind::Template { template, values, time } => template.line(shown, *values, time),
+            Kind::Json(values) => json::reading(shown, *values).into_json().to_string(),
+            Kind::Csv(values) => csv::reading(shown, *values),
+        };
+        self.terminal.line(&line)
+    }
+
+    /// Prints what came of a write.
+    pub(crate) fn print_change(&mut self, change: &Change<'_>) -> Result<(), Stop> {
+        let line = match &mut self.kind {
+            Kind::Human(form) => {
+                let old = change.old.map(|old| form.value(old));
+                form.change(old.as_deref(), &change.new, change.remark)
+            }
+            Kind::Template { template, values, time } => template.line(&change.new, *values, time),
+            Kind::Json(values) => changed(change, *values).into_json().to_string(),
+            Kind::Csv(values) => csv::reading(&change.new, *values),
+        };
+        self.terminal.line(&line)
+    }
+}
+
+fn changed(change: &Change<'_>, values: ValueStyle) -> Object {
+    let mut object = json::reading(&change.new, values);
+    if let Some(old) = change.old.filter(|old| old.is_written()) {
+        let old = values.json(&old.reading.sample.value, &old.facts.data_type);
+        object.put("old", old.into_plain());
+    }
+    object.put("outcome", change.outcome);
+    object
+}

@@ -1,0 +1,172 @@
+//! Values as text and as JSON, in the styles that the options choose.
+
+use serde_json::Value as Json;
+use trunkline_types::json::{JsonValue, to_json};
+use trunkline_types::text::{FormatOptions, format_value};
+use trunkline_types::{ArrayType, DataType, ElementType, StructType, Value};
+
+use crate::arguments::{Form, GlobalArgs};
+
+/// How values are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct ValueStyle {
+    precision: Option<u8>,
+    hex: bool,
+    enum_number: bool,
+    elements: Option<usize>,
+    int_strings: bool,
+    for_people: bool,
+}
+
+/// Elements of an array that a table shows.
+const TABLE_ELEMENTS: usize = 8;
+
+impl ValueStyle {
+    pub(crate) fn new(global: &GlobalArgs, form: Form) -> Self {
+        let elements = match form {
+            Form::Table => Some(global.elements.unwrap_or(TABLE_ELEMENTS)),
+            Form::Plain => global.elements,
+            // Programs get all of it.
+            Form::Json | Form::Jsonl | Form::Csv => None,
+        };
+        Self {
+            precision: global.precision,
+            hex: global.hex,
+            enum_number: global.enum_number,
+            elements,
+            int_strings: global.int_strings,
+            for_people: form.is_for_people(),
+        }
+    }
+
+    /// The value as text; `configured` is the variable's own precision, which people see unless they ask
+    /// for another, and programs do not.
+    pub(crate) fn text(self, value: &Value, ty: &DataType, configured: Option<u8>) -> String {
+        let options = FormatOptions {
+            precision: self.precision.or(configured.filter(|_| self.for_people)),
+            elide: self.elements,
+            hex: self.hex,
+            enum_number: self.enum_number,
+        };
+        format_value(value, ty, &options)
+    }
+
+    /// The value as JSON.
+    pub(crate) fn json(self, value: &Value, ty: &DataType) -> JsonValue {
+        let mut json = match self.enum_number {
+            true => to_json(value, &without_labels(ty)),
+            false => to_json(value, ty),
+        };
+        if self.int_strings {
+            json.value = with_int_strings(json.value, ty);
+        }
+        json
+    }
+
+    /// A number of 64 bits as JSON.
+    pub(crate) fn json_u64(self, number: u64) -> Json {
+        match self.int_strings {
+            true => Json::from(number.to_string()),
+            false => Json::from(number),
+        }
+    }
+}
+
+/// The type with plain numbers in the place of enums: to it, a label is not known.
+fn without_labels(ty: &DataType) -> DataType {
+    match ty {
+        DataType::Enum(_) => DataType::U32,
+        DataType::Struct(ty) => {
+            let fields = ty.fields.iter();
+            let fields = fields.map(|(name, ty)| (name.clone(), without_labels(ty)));
+            DataType::Struct(StructType { fields: fields.collect() }.into())
+        }
+        other => other.clone(),
+    }
+}
+
+/// The integers of 64-bit types as strings; small ones as well, so that a reader finds one type only.
+fn with_int_strings(json: Json, ty: &DataType) -> Json {
+    let is_64 = |element| matches!(element, ElementType::I64 | ElementType::U64);
+    match (json, ty) {
+        (Json::Number(number), DataType::I64 | DataType::U64) => Json::from(number.to_string()),
+        (json, DataType::Array(array)) => {
+            let ArrayType { element, .. } = **array;
+            if is_64(element) { numbers_as_strings(json) } else { json }
+        }
+        (Json::Object(mut object), DataType::Struct(ty)) => {
+            for (name, ty) in &ty.fields {
+                if let Some(field) = object.get_mut(&**name) {
+                    *field = with_int_strings(field.take(), ty);
+                }
+            }
+            Json::Object(object)
+        }
+        (Json::Object(mut object), DataType::Waveform(element)) if is_64(*element) => {
+            if let Some(samples) = object.get_mut("samples") {
+                *samples = numbers_as_strings(samples.take());
+            }
+            Json::Object(object)
+        }
+        (json, _) => json,
+    }
+}
+
+fn numbers_as_strings(json: Json) -> Json {
+    match json {
+        Json::Number(number) => Json::from(number.to_string()),
+        Json::Array(list) => list.into_iter().map(numbers_as_strings).collect(),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use trunkline_types::text::parse_type;
+    use trunkline_types::{Array, Elements};
+
+    use super::*;
+
+    fn mode() -> DataType {
+        parse_type("enum(OFF, AUTO)").unwrap()
+    }
+
+    #[test]
+    fn people_see_the_configured_precision_and_programs_every_digit() {
+        let value = Value::F64(72.41234);
+        let people = ValueStyle { for_people: true, ..ValueStyle::default() };
+        assert_eq!(people.text(&value, &DataType::F64, Some(1)), "72.4");
+        assert_eq!(ValueStyle::default().text(&value, &DataType::F64, Some(1)), "72.41234");
+        let chosen = ValueStyle { precision: Some(3), ..people };
+        assert_eq!(chosen.text(&value, &DataType::F64, Some(1)), "72.412");
+    }
+
+    #[test]
+    fn enums_are_numbers_where_that_is_asked_for() {
+        let sut = ValueStyle { enum_number: true, ..ValueStyle::default() };
+        assert_eq!(sut.text(&Value::Enum(1), &mode(), None), "1");
+        assert_eq!(sut.json(&Value::Enum(1), &mode()).value, Json::from(1));
+        let ty = parse_type("struct(mode: enum(OFF, AUTO), n: u8)").unwrap();
+        let value = Value::Struct(Arc::from([Value::Enum(1), Value::U8(5)]));
+        assert_eq!(sut.json(&value, &ty).value.to_string(), "{\"mode\":1,\"n\":5}");
+        let words = ValueStyle::default().json(&value, &ty).value.to_string();
+        assert_eq!(words, "{\"mode\":\"AUTO\",\"n\":5}");
+    }
+
+    #[test]
+    fn integers_of_64_bits_become_strings_wherever_they_stand() {
+        let sut = ValueStyle { int_strings: true, ..ValueStyle::default() };
+        let big = u64::MAX;
+        assert_eq!(sut.json(&Value::U64(big), &DataType::U64).value, Json::from(big.to_string()));
+        assert_eq!(sut.json(&Value::U32(7), &DataType::U32).value, Json::from(7));
+        let array = Value::Array(Arc::new(Array::vector(Elements::I64(vec![-1, 2]))));
+        let ty = parse_type("array(i64, *)").unwrap();
+        assert_eq!(sut.json(&array, &ty).value.to_string(), "[\"-1\",\"2\"]");
+        let ty = parse_type("struct(a: u64, b: f64)").unwrap();
+        let value = Value::Struct(Arc::from([Value::U64(1), Value::F64(2.0)]));
+        assert_eq!(sut.json(&value, &ty).value.to_string(), "{\"a\":\"1\",\"b\":2.0}");
+        assert_eq!(ValueStyle::default().json_u64(big).to_string(), big.to_string());
+    }
+}

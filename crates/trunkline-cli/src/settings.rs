@@ -1,0 +1,99 @@
+//! What the options of every command come to, checked against each other.
+
+use std::time::Duration;
+
+use trunkline_types::Pattern;
+
+use crate::arguments::{Form, GlobalArgs};
+use crate::output::template::Template;
+use crate::output::times::TimeChoice;
+use crate::output::values::ValueStyle;
+use crate::problem::Problem;
+
+/// Options of every command, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// The engine, as it was written.
+    pub(crate) url: String,
+    /// How long to wait for it.
+    pub(crate) timeout: Duration,
+    /// The form of the output.
+    pub(crate) form: Form,
+    /// How much of a reading is shown.
+    pub(crate) columns: Columns,
+    /// How values are written.
+    pub(crate) values: ValueStyle,
+    /// Which times are written and how.
+    pub(crate) times: TimeChoice,
+    /// Names that match one of these are left out.
+    pub(crate) exclude: Vec<Pattern>,
+}
+
+/// How much of a reading is shown to people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Columns {
+    /// Name, value, and what is worth knowing.
+    Usual,
+    /// The value.
+    Terse,
+    /// Name, time, value, quality.
+    Wide,
+    /// As the user says.
+    Template(Template),
+}
+
+impl Settings {
+    /// Checks the options. `is_tty`: whether standard output is a terminal.
+    pub(crate) fn new(global: &GlobalArgs, is_tty: bool) -> Result<Self, Problem> {
+        let form = match (global.json, global.form) {
+            (true, Some(Form::Table | Form::Plain | Form::Json | Form::Csv)) => {
+                return Err(Problem::usage("--json means -o jsonl; give one of the two only"));
+            }
+            (true, _) => Form::Jsonl,
+            (false, Some(form)) => form,
+            (false, None) if is_tty => Form::Table,
+            (false, None) => Form::Plain,
+        };
+        let columns = columns(global)?;
+        if columns != Columns::Usual && !form.is_for_people() {
+            let sentence = "-t, -a and --format shape the table and plain forms only; \
+                            leave them out, or the JSON or CSV form";
+            return Err(Problem::usage(sentence));
+        }
+        let exclude = global.exclude.iter().map(|text| {
+            Pattern::parse(text)
+                .map_err(|error| Problem::usage(&format!("--exclude \"{text}\": {error}")))
+        });
+        Ok(Self {
+            url: global.url.clone(),
+            timeout: global.timeout,
+            form,
+            columns,
+            values: ValueStyle::new(global, form),
+            times: TimeChoice::new(global),
+            exclude: exclude.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Whether a name is to be left out.
+    pub(crate) fn is_excluded(&self, name: &str) -> bool {
+        self.exclude.iter().any(|pattern| pattern.matches(name))
+    }
+}
+
+impl Form {
+    /// Whether people read it.
+    pub(crate) fn is_for_people(self) -> bool {
+        matches!(self, Form::Table | Form::Plain)
+    }
+}
+
+fn columns(global: &GlobalArgs) -> Result<Columns, Problem> {
+    Ok(match (global.terse, global.wide, &global.format) {
+        (false, false, None) => Columns::Usual,
+        (true, false, None) => Columns::Terse,
+        (false, true, None) => Columns::Wide,
+        (false, false, Some(text)) => Columns::Template(Template::parse(text)?),
+        _ => return Err(Problem::usage("-t, -a and --format exclude each other; give one of them")),
+    })
+}

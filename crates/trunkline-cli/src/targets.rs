@@ -1,0 +1,180 @@
+//! What a command is about: an engine, and names, patterns or URLs there.
+
+use trunkline_types::{Name, Pattern, Url};
+
+use crate::exit::Exit;
+use crate::problem::Problem;
+use crate::settings::Settings;
+
+/// The operands of a command, resolved as far as that goes without the engine.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Targets {
+    /// The engine that all of them are at.
+    pub(crate) engine: Url,
+    /// In the order in which they were given.
+    pub(crate) wanted: Vec<Wanted>,
+}
+
+/// One operand.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Wanted {
+    /// A variable.
+    Name(String),
+    /// All variables that match.
+    Pattern(Pattern),
+    /// Neither.
+    Wrong(Problem),
+}
+
+/// The engine that `--url` names.
+///
+/// # Errors
+/// A usage problem when it names none.
+pub(crate) fn engine(settings: &Settings) -> Result<Url, Problem> {
+    let text = settings.url.trim();
+    let with_scheme = match text.contains("://") {
+        true => text.to_owned(),
+        false => format!("tl://{text}"),
+    };
+    let url = Url::parse(&with_scheme)
+        .map_err(|error| Problem::usage(&format!("--url \"{text}\": {error}")))?;
+    match url.name {
+        None => Ok(url),
+        Some(name) => {
+            let sentence = format!(
+                "--url \"{text}\" names more than an engine; give {name} as an operand, or leave it out"
+            );
+            Err(Problem::usage(&sentence))
+        }
+    }
+}
+
+/// Resolves the operands of a command.
+///
+/// # Errors
+/// A usage problem when they are not all at one engine.
+pub(crate) fn resolve(operands: &[String], settings: &Settings) -> Result<Targets, Problem> {
+    let default = engine(settings)?;
+    let mut engines: Vec<Url> = Vec::new();
+    let mut wanted = Vec::with_capacity(operands.len());
+    for operand in operands {
+        let (engine, target) = one(operand, &default);
+        wanted.push(target);
+        if !engines.iter().any(|known| is_same(known, &engine)) {
+            engines.push(engine);
+        }
+    }
+    match engines.as_slice() {
+        [] => Ok(Targets { engine: default, wanted }),
+        [engine] => Ok(Targets { engine: engine.clone(), wanted }),
+        [first, second, ..] => {
+            let sentence = format!(
+                "the names are at several engines ({first} and {second}); use one command for each"
+            );
+            Err(Problem::usage(&sentence))
+        }
+    }
+}
+
+fn one(operand: &str, default: &Url) -> (Url, Wanted) {
+    let wrong = |code: &'static str, sentence: String| {
+        Wanted::Wrong(Problem::new(Exit::SomeFailed, code, &sentence).of(operand))
+    };
+    let (engine, text) = match operand.contains("://").then(|| Url::parse(operand)) {
+        None => (default.clone(), operand.to_owned()),
+        Some(Err(error)) => return (default.clone(), wrong("bad-name", error.to_string())),
+        Some(Ok(Url { host: None, name, .. })) => (default.clone(), name.unwrap_or_default()),
+        Some(Ok(Url { host, port, name })) => {
+            (Url { host, port, name: None }, name.unwrap_or_default())
+        }
+    };
+    let target = match Pattern::has_wildcards(&text) {
+        true => match Pattern::parse(&text) {
+            Ok(pattern) => Wanted::Pattern(pattern),
+            Err(error) => wrong("bad-pattern", error.to_string()),
+        },
+        false => match Name::parse(&text) {
+            Ok(name) => Wanted::Name(name.as_str().to_owned()),
+            Err(error) => wrong("bad-name", error.to_string()),
+        },
+    };
+    (engine, target)
+}
+
+fn is_same(one: &Url, other: &Url) -> bool {
+    one.host == other.host && one.port_or_default() == other.port_or_default()
+}
+
+/// The engine's address as people write it, `localhost:5850`.
+pub(crate) fn address(engine: &Url) -> String {
+    let host = engine.host.as_deref().unwrap_or("localhost");
+    match host.contains(':') {
+        true => format!("[{host}]:{}", engine.port_or_default()),
+        false => format!("{host}:{}", engine.port_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::arguments::Cli;
+
+    fn settings(url: &str) -> Settings {
+        let cli = Cli::parse_from(["trunkline", "--url", url, "get", "a/b"]);
+        Settings::new(&cli.global, false).unwrap()
+    }
+
+    fn resolve(operands: &[&str]) -> Result<Targets, Problem> {
+        let operands: Vec<String> = operands.iter().map(|&text| text.to_owned()).collect();
+        super::resolve(&operands, &settings("tl://localhost:5850"))
+    }
+
+    #[test]
+    fn an_engine_is_written_with_or_without_its_scheme() {
+        for text in ["tl://plant7:6000", "plant7:6000", "tl://plant7:6000/"] {
+            let url = engine(&settings(text)).unwrap();
+            assert_eq!(address(&url), "plant7:6000", "{text}");
+        }
+        assert_eq!(address(&engine(&settings("[::1]")).unwrap()), "[::1]:5850");
+    }
+
+    #[test]
+    fn an_engine_with_a_name_or_without_a_host_is_refused() {
+        for text in ["tl://plant7/boiler/level", "plant 7", "opc://plant7", "tl://plant7:port"] {
+            let problem = engine(&settings(text)).unwrap_err();
+            assert_eq!(problem.exit, Exit::Usage, "{text}");
+            assert!(problem.message.starts_with("--url"), "{text}");
+        }
+    }
+
+    /// Behaviour: API-01.
+    #[test]
+    fn a_url_chooses_engine_and_variable() {
+        let targets = resolve(&["tl://plant7:6000/boiler/level", "tl://PLANT7:6000/boiler/*"]);
+        let targets = targets.unwrap();
+        assert_eq!(address(&targets.engine), "plant7:6000");
+        assert_eq!(targets.wanted[0], Wanted::Name("boiler/level".into()));
+        assert!(matches!(&targets.wanted[1], Wanted::Pattern(_)));
+        let local = resolve(&["tl:///boiler/level", "boiler/feed"]).unwrap();
+        assert_eq!(address(&local.engine), "localhost:5850");
+    }
+
+    #[test]
+    fn one_command_talks_to_one_engine() {
+        let problem = resolve(&["tl://plant7/a/b", "a/b"]).unwrap_err();
+        assert_eq!(problem.exit, Exit::Usage);
+        assert!(problem.message.contains("plant7"), "{}", problem.message);
+    }
+
+    #[test]
+    fn what_is_no_name_is_its_own_problem_only() {
+        let targets = resolve(&["level", "a//b", "a/**b", "a/b", &"x/".repeat(40_000)]).unwrap();
+        let codes: Vec<&str> = targets.wanted.iter().map(|wanted| match wanted {
+            Wanted::Wrong(problem) => problem.code.as_ref(),
+            _ => "",
+        }).collect();
+        assert_eq!(codes, ["bad-name", "bad-name", "bad-pattern", "", "bad-name"]);
+    }
+}

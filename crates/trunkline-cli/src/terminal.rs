@@ -1,0 +1,187 @@
+//! The one place that prints: standard output for data, standard error for everything else.
+//!
+//! Output is kept back until a line is of use to somebody: at once on a terminal, otherwise when the
+//! command has nothing more to say for now. So a pipe gets whole lines, in time, and few system calls.
+
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anstyle::{AnsiColor, Style};
+
+use crate::problem::{Problem, Stop};
+
+/// How a word is to be seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mood {
+    /// As it is.
+    Plain,
+    /// Less important.
+    Dim,
+    /// Careful.
+    Uncertain,
+    /// Wrong.
+    Bad,
+    /// Right, where that is the news.
+    Fine,
+}
+
+/// Standard output and standard error of this process. Clones are the same terminal.
+#[derive(Clone, Debug)]
+pub(crate) struct Terminal {
+    out: Arc<Mutex<Out>>,
+    /// Whether standard output is a terminal.
+    pub(crate) is_tty: bool,
+    colours: bool,
+    error_colours: bool,
+    /// Whether errors are JSON objects.
+    json_errors: bool,
+}
+
+#[derive(Debug)]
+struct Out {
+    stream: BufWriter<Stdout>,
+    list: List,
+}
+
+/// Whether the lines are the elements of one JSON array.
+#[derive(Debug, PartialEq, Eq)]
+enum List {
+    No,
+    Empty,
+    Begun,
+}
+
+impl Terminal {
+    /// Of this process. Colours only where people look, and not where `NO_COLOR` is set.
+    pub(crate) fn new(json_errors: bool) -> Self {
+        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+            && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        let is_tty = io::stdout().is_terminal();
+        Self {
+            out: Arc::new(Mutex::new(Out {
+                stream: BufWriter::with_capacity(64 * 1024, io::stdout()),
+                list: List::No,
+            })),
+            is_tty,
+            colours: wanted && is_tty,
+            error_colours: wanted && io::stderr().is_terminal(),
+            json_errors,
+        }
+    }
+
+    /// From now on the lines are the elements of one JSON array.
+    pub(crate) fn begin_list(&self) {
+        self.out().list = List::Empty;
+    }
+
+    /// Writes one line of data.
+    pub(crate) fn line(&self, line: &str) -> Result<(), Stop> {
+        let mut out = self.out();
+        let before = match out.list {
+            List::No => "",
+            List::Empty => "[\n",
+            List::Begun => ",\n",
+        };
+        let is_list = out.list != List::No;
+        if is_list {
+            out.list = List::Begun;
+        }
+        out.stream.write_all(before.as_bytes())?;
+        out.stream.write_all(line.as_bytes())?;
+        if !is_list {
+            out.stream.write_all(b"\n")?;
+        }
+        if self.is_tty {
+            out.stream.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Writes text as it is: progress on a terminal, a generated script.
+    pub(crate) fn raw(&self, text: &[u8]) -> Result<(), Stop> {
+        let mut out = self.out();
+        out.stream.write_all(text)?;
+        Ok(out.stream.flush()?)
+    }
+
+    /// Hands on what was written so far.
+    pub(crate) fn flush(&self) -> Result<(), Stop> {
+        Ok(self.out().stream.flush()?)
+    }
+
+    /// Completes what was begun and hands it on. Nothing is written afterwards.
+    pub(crate) fn finish(&self) -> Result<(), Stop> {
+        let mut out = self.out();
+        let end = match std::mem::replace(&mut out.list, List::No) {
+            List::No => "",
+            List::Empty => "[]\n",
+            List::Begun => "\n]\n",
+        };
+        out.stream.write_all(end.as_bytes())?;
+        Ok(out.stream.flush()?)
+    }
+
+    /// A problem, on standard error; behind a name as wide as `width`.
+    pub(crate) fn problem(&self, problem: &Problem, width: usize) -> Result<(), Stop> {
+        if self.json_errors {
+            return self.note(&problem.to_json().to_string());
+        }
+        let text = match &problem.name {
+            Some(name) => {
+                let sentence = self.error_paint(Mood::Bad, &format!("*** {}", problem.sentence()));
+                format!("{}   {sentence}", padded(name, width))
+            }
+            None => {
+                let head = self.error_paint(Mood::Bad, "error:");
+                match &problem.hint {
+                    Some(hint) => format!("{head} {}\n  {hint}", problem.message),
+                    None => format!("{head} {}", problem.message),
+                }
+            }
+        };
+        self.note(&text)
+    }
+
+    /// A line on standard error, after the data written so far.
+    pub(crate) fn note(&self, line: &str) -> Result<(), Stop> {
+        self.flush()?;
+        // Whoever closed standard error does not want to know.
+        let _ = writeln!(io::stderr().lock(), "{line}");
+        Ok(())
+    }
+
+    /// The text as it is to be seen on standard output.
+    pub(crate) fn paint(&self, mood: Mood, text: &str) -> String {
+        painted(self.colours, mood, text)
+    }
+
+    /// The text as it is to be seen on standard error.
+    pub(crate) fn error_paint(&self, mood: Mood, text: &str) -> String {
+        painted(self.error_colours, mood, text)
+    }
+
+    fn out(&self) -> MutexGuard<'_, Out> {
+        self.out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The text and spaces behind it, as many as it lacks characters to `width`.
+pub(crate) fn padded(text: &str, width: usize) -> String {
+    let missing = width.saturating_sub(text.chars().count());
+    let mut padded = String::with_capacity(text.len() + missing);
+    padded.push_str(text);
+    padded.extend(std::iter::repeat_n(' ', missing));
+    padded
+}
+
+fn painted(colours: bool, mood: Mood, text: &str) -> String {
+    let style = match mood {
+        _ if !colours => return text.to_owned(),
+        Mood::Plain => return text.to_owned(),
+        Mood::Dim => Style::new().dimmed(),
+        Mood::Uncertain => AnsiColor::Yellow.on_default(),
+        Mood::Bad => AnsiColor::Red.on_default(),
+        Mood::Fine => AnsiColor::Green.on_default(),
+    };
+    format!("{style}{text}{style:#}")
+}

@@ -1,0 +1,31 @@
+//! `completion`: scripts with which shells complete command lines.
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use super::{Context, Verb};
+use crate::arguments::Cli;
+use crate::exit::Exit;
+use crate::problem::Stop;
+
+/// Print a script with which a shell completes commands and options
+///
+/// For bash: `source <(trunkline completion bash)`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    shell: Shell,
+}
+
+pub(crate) const VERB: Verb =
+    Verb { name: "completion", writes: false, exits: &[Exit::Done, Exit::Usage] };
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    let mut script = Vec::new();
+    for name in ["trunkline", "tl"] {
+        clap_complete::generate(args.shell, &mut Cli::command(), name, &mut script);
+    }
+    context.terminal.raw(&script)?;
+    Ok(Exit::Done)
+}

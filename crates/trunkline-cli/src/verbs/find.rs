@@ -1,0 +1,130 @@
+//! `find`: names that match.
+
+use trunkline::Found;
+use trunkline_types::{Access, DataType, Pattern};
+
+use super::{Context, Verb};
+use crate::connection::{Connection, nothing_matches};
+use crate::exit::Exit;
+use crate::output::json::Object;
+use crate::output::records::{Records, Row};
+use crate::problem::{Problem, Stop};
+use crate::targets::{self, Wanted};
+use crate::terminal::Mood;
+
+/// Find variables by their names
+///
+/// In a pattern `*` stands for anything within a segment and `**` for any number of segments. A word
+/// without a star or slash is looked for in every segment.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A pattern such as 'boiler/**', or a word
+    #[arg(value_name = "PATTERN")]
+    pattern: String,
+
+    /// Only variables of this type: f64, or enum, array, struct, waveform for all of the kind
+    #[arg(long = "type", value_name = "TYPE")]
+    data_type: Option<String>,
+}
+
+pub(crate) const VERB: Verb = Verb {
+    name: "find",
+    writes: false,
+    exits: &[
+        Exit::Done,
+        Exit::SomeFailed,
+        Exit::Usage,
+        Exit::Unreachable,
+        Exit::TimedOut,
+        Exit::Interrupted,
+    ],
+};
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+    let targets = targets::resolve(&[in_every_segment(&args.pattern)], &context.settings)?;
+    let pattern = match targets.wanted.into_iter().next() {
+        Some(Wanted::Pattern(pattern)) => pattern.to_string(),
+        Some(Wanted::Name(name)) => name,
+        Some(Wanted::Wrong(problem)) => return Err(Problem { name: None, ..problem }.into()),
+        None => return Ok(Exit::Done),
+    };
+    let connection = Connection::new(&targets.engine, context)?;
+    let found = connection.client.find(&pattern, None, connection.timeout());
+    let found = found.map_err(|error| connection.failed(&error))?;
+    let mut records =
+        Records::new(&context.settings, &context.terminal, &["name", "type", "access"])?;
+    let mut has_any = false;
+    for found in found {
+        let is_wanted = args.data_type.as_ref().is_none_or(|ty| is_type(&found.data_type, ty));
+        if is_wanted && !context.settings.is_excluded(&found.name) {
+            records.push(row(&found))?;
+            has_any = true;
+        }
+    }
+    records.finish()?;
+    match has_any {
+        true => Ok(Exit::Done),
+        false => context.show(&nothing_matches(&args.pattern), 0),
+    }
+}
+
+/// A bare word as the pattern that finds it anywhere.
+fn in_every_segment(text: &str) -> String {
+    let is_word = !Pattern::has_wildcards(text) && !text.contains('/') && !text.is_empty();
+    match is_word {
+        true => format!("**/*{text}*/**"),
+        false => text.to_owned(),
+    }
+}
+
+/// Whether the type is `wanted`, or of its kind.
+fn is_type(ty: &DataType, wanted: &str) -> bool {
+    let text = ty.to_string();
+    text == wanted || text.split('(').next() == Some(wanted)
+}
+
+/// A variable's row in a list.
+pub(super) fn row(found: &Found) -> Row {
+    let access = access_name(found.access);
+    let mut object = Object::new();
+    object.put("name", found.name.as_str());
+    object.put("type", found.data_type.to_string());
+    object.put("access", access);
+    let cells = vec![found.name.clone(), found.data_type.to_string(), access.to_owned()];
+    Row { cells, object, mood: Mood::Plain }
+}
+
+/// As configuration files write it.
+pub(super) fn access_name(access: Access) -> &'static str {
+    match access {
+        Access::ReadWrite => "read-write",
+        Access::ReadOnly => "read-only",
+        Access::WriteOnly => "write-only",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trunkline_types::text::parse_type;
+
+    use super::*;
+
+    #[test]
+    fn a_word_is_looked_for_in_every_segment() {
+        let pattern = Pattern::parse(&in_every_segment("pump")).unwrap();
+        for name in ["boiler/pump/mode", "boiler/feedpump", "pumphouse/level"] {
+            assert!(pattern.matches(name), "{name}");
+        }
+        assert!(!pattern.matches("boiler/level"));
+        assert_eq!(in_every_segment("boiler/**"), "boiler/**");
+        assert_eq!(in_every_segment("boiler/level"), "boiler/level");
+    }
+
+    #[test]
+    fn a_type_is_meant_exactly_or_by_its_kind() {
+        let ty = parse_type("array(f64, 3)").unwrap();
+        assert!(is_type(&ty, "array") && is_type(&ty, "array(f64, 3)"));
+        assert!(!is_type(&ty, "f64") && !is_type(&ty, "arr"));
+    }
+}

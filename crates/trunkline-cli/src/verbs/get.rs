@@ -1,0 +1,80 @@
+//! `get`: reads variables once, all of them in one round trip.
+
+use trunkline::{OpenOptions, Opened};
+
+use super::{Context, Verb};
+use crate::connection::{Connection, Entry, facts};
+use crate::exit::{Exit, Tally};
+use crate::output::Shown;
+use crate::output::readings::{Plan, ReadingPrinter};
+use crate::problem::{Problem, Stop};
+use crate::targets;
+
+/// Read variables once
+///
+/// Every name that answers is printed; the rest says why not, on standard error. With `--format` the
+/// words are {name} {value} {units} {type} {time} {ts} {engine_ts} {quality} {epoch} {seq} {lost}
+/// {coalesced} {age}.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Names, URLs, or patterns such as 'boiler/**'
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<String>,
+}
+
+pub(crate) const VERB: Verb = Verb {
+    name: "get",
+    writes: false,
+    exits: &[
+        Exit::Done,
+        Exit::SomeFailed,
+        Exit::Usage,
+        Exit::Unreachable,
+        Exit::TimedOut,
+        Exit::NotPermitted,
+        Exit::Interrupted,
+    ],
+};
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+    let targets = targets::resolve(&args.names, &context.settings)?;
+    let connection = Connection::new(&targets.engine, context)?;
+    let entries = connection.expand(targets, context)?;
+    let options = OpenOptions { read: true, describe: true, ..OpenOptions::default() };
+    let mut opened = connection.open(&entries.names(), options)?.into_iter();
+    let name_width = entries.width();
+    let plan = Plan { name_width, with_time: false, started: context.started };
+    let mut printer = ReadingPrinter::new(&context.settings, &context.terminal, plan)?;
+    let mut tally = Tally::default();
+    for entry in &entries.0 {
+        let result = match entry {
+            Entry::Problem(problem) => Err(problem.clone()),
+            Entry::Name(name) => {
+                let Some(opened) = opened.next() else { break };
+                opened.and_then(|opened| readable(name, opened)).map(|opened| (name, opened))
+            }
+        };
+        match result {
+            Ok((name, opened)) => {
+                let Some(reading) = &opened.reading else { continue };
+                let received = context.clock.wall();
+                let facts = facts(&opened);
+                printer.print(&Shown { name, facts: &facts, reading, received })?;
+            }
+            Err(problem) => tally.item_failed(context.show(&problem, name_width)?),
+        }
+    }
+    Ok(tally.exit())
+}
+
+/// What was opened, if it has a reading.
+fn readable(name: &str, opened: Opened) -> Result<Opened, Problem> {
+    match opened.reading {
+        Some(_) => Ok(opened),
+        None => {
+            let sentence = "the variable can only be written; `trunkline info` shows its access";
+            Err(Problem::new(Exit::NotPermitted, "not-readable", sentence).of(name))
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! `help`: for people as everywhere; with `--json` the whole command line and configuration as data, from
+//! which the reference pages are made.
+
+use clap::{Arg, ArgAction, CommandFactory};
+use serde_json::{Value as Json, json};
+use trunkline_config::keys::{SECTIONS, Section};
+
+use super::{Context, VERBS, Verb};
+use crate::arguments::{Cli, Form};
+use crate::exit::Exit;
+use crate::problem::{Problem, Stop};
+
+/// Explain a command; with `--json`, everything about all of them for programs
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The command; without one, all in short
+    #[arg(value_name = "COMMAND")]
+    command: Option<String>,
+}
+
+pub(crate) const VERB: Verb =
+    Verb { name: "help", writes: false, exits: &[Exit::Done, Exit::Usage] };
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    let is_json = matches!(context.settings.form, Form::Json | Form::Jsonl);
+    let text = match (&args.command, is_json) {
+        (_, true) => format!("{}\n", everything()),
+        (None, false) => Cli::command().render_help().to_string(),
+        (Some(name), false) => {
+            let mut cli = Cli::command();
+            // So that a verb's help knows the options of every command.
+            cli.build();
+            match cli.find_subcommand_mut(name) {
+                Some(command) => command.render_long_help().to_string(),
+                None => {
+                    let sentence = format!("there is no command {name}; `trunkline help` lists them");
+                    return Err(Problem::usage(&sentence).into());
+                }
+            }
+        }
+    };
+    context.terminal.raw(text.as_bytes())?;
+    Ok(Exit::Done)
+}
+
+/// The command line and the configuration, version 1 of the structure.
+fn everything() -> Json {
+    let cli = Cli::command();
+    let commands: Vec<Json> = VERBS
+        .iter()
+        .filter_map(|verb| Some(describe(verb, cli.find_subcommand(verb.name)?)))
+        .collect();
+    json!({
+        "v": 1,
+        "program": "trunkline",
+        "version": env!("CARGO_PKG_VERSION"),
+        "args": arguments(&cli),
+        "commands": commands,
+        "configuration": SECTIONS.iter().map(|section| configured(*section)).collect::<Vec<_>>(),
+    })
+}
+
+fn describe(verb: &Verb, command: &clap::Command) -> Json {
+    let about = command.get_long_about().or(command.get_about());
+    let aliases: Vec<&str> = command.get_visible_aliases().collect();
+    json!({
+        "name": verb.name,
+        "aliases": aliases,
+        "about": about.map(|about| sentences(&about.to_string())).unwrap_or_default(),
+        "tag": if verb.writes { "rw" } else { "ro" },
+        "args": arguments(command),
+        "exit_codes": verb.exits.iter().map(|exit| exit.number()).collect::<Vec<_>>(),
+    })
+}
+
+fn arguments(command: &clap::Command) -> Vec<Json> {
+    command.get_arguments().filter(|argument| !argument.is_hide_set()).map(argument).collect()
+}
+
+fn argument(argument: &Arg) -> Json {
+    let takes_value = argument.get_action().takes_values();
+    let default: Vec<_> =
+        argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+    json!({
+        "name": argument.get_id().as_str(),
+        "long": argument.get_long(),
+        "short": argument.get_short().map(String::from),
+        "help": argument.get_help().map(|help| help_of(argument, &help.to_string())),
+        "value": takes_value.then(|| value_of(argument)),
+        "default": (takes_value && !default.is_empty()).then(|| default.join(",")),
+        "required": argument.is_required_set(),
+    })
+}
+
+/// The form of the value: the words there are, or its name; dots where several may follow.
+fn value_of(argument: &Arg) -> String {
+    let words: Vec<String> = argument
+        .get_possible_values()
+        .iter()
+        .filter(|word| !word.is_hide_set())
+        .map(|word| word.get_name().to_owned())
+        .collect();
+    if !words.is_empty() {
+        return words.join("|");
+    }
+    let name = argument
+        .get_value_names()
+        .and_then(|names| names.first())
+        .map_or_else(|| argument.get_id().to_string(), ToString::to_string);
+    let is_list = argument.is_positional() && matches!(argument.get_action(), ArgAction::Append);
+    match is_list {
+        true => format!("{name}..."),
+        false => name,
+    }
+}
+
+fn help_of(argument: &Arg, help: &str) -> String {
+    match argument.get_env() {
+        Some(variable) => format!("{help} [environment: {}]", variable.to_string_lossy()),
+        None => help.to_owned(),
+    }
+}
+
+/// Paragraphs as one, each ended like a sentence.
+fn sentences(text: &str) -> String {
+    let paragraphs = text.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty());
+    let ended = paragraphs.map(|paragraph| match paragraph.ends_with(['.', ':', '?']) {
+        true => paragraph.to_owned(),
+        false => format!("{paragraph}."),
+    });
+    ended.collect::<Vec<_>>().join(" ")
+}
+
+fn configured(section: Section) -> Json {
+    let keys: Vec<Json> = section
+        .keys()
+        .map(|key| {
+            json!({
+                "name": key.name,
+                "form": key.form,
+                "default": key.default,
+                "meaning": key.meaning,
+            })
+        })
+        .collect();
+    json!({ "section": section.header(), "keys": keys })
+}

@@ -1,0 +1,82 @@
+//! The verbs, one file each: its arguments, and what it does.
+
+pub(crate) mod completion;
+pub(crate) mod demo;
+pub(crate) mod find;
+pub(crate) mod get;
+pub(crate) mod help;
+pub(crate) mod info;
+pub(crate) mod ls;
+pub(crate) mod monitor;
+pub(crate) mod put;
+pub(crate) mod serve;
+pub(crate) mod why;
+
+use trunkline_net::Clock;
+use trunkline_types::Timestamp;
+
+use crate::arguments::Command;
+use crate::exit::Exit;
+use crate::problem::{Problem, Stop};
+use crate::settings::Settings;
+use crate::terminal::Terminal;
+
+/// What every verb works with.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) settings: Settings,
+    pub(crate) terminal: Terminal,
+    pub(crate) clock: Clock,
+    /// When the command started.
+    pub(crate) started: Timestamp,
+}
+
+/// What a verb is, beside its arguments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Verb {
+    pub(crate) name: &'static str,
+    /// Whether it may change something.
+    pub(crate) writes: bool,
+    /// How it may end.
+    pub(crate) exits: &'static [Exit],
+}
+
+/// Every verb, in the order of the help.
+pub(crate) const VERBS: &[Verb] = &[
+    get::VERB,
+    put::VERB,
+    monitor::VERB,
+    info::VERB,
+    ls::VERB,
+    find::VERB,
+    why::VERB,
+    serve::VERB,
+    demo::VERB,
+    completion::VERB,
+    help::VERB,
+];
+
+/// Runs a verb to its end.
+pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, Stop> {
+    match command {
+        Command::Get(args) => get::run(args, context),
+        Command::Put(args) => put::run(args, context),
+        Command::Monitor(args) => monitor::run(args, context),
+        Command::Info(args) => info::run(args, context),
+        Command::Ls(args) => ls::run(args, context),
+        Command::Find(args) => find::run(args, context),
+        Command::Why(args) => why::run(args, context),
+        Command::Serve(args) => serve::run(args, context),
+        Command::Demo(args) => demo::run(args, context),
+        Command::Completion(args) => completion::run(args, context),
+        Command::Help(args) => help::run(args, context),
+    }
+}
+
+impl Context {
+    /// Shows the problem of one name, and what it leads to.
+    pub(crate) fn show(&self, problem: &Problem, width: usize) -> Result<Exit, Stop> {
+        self.terminal.problem(problem, width)?;
+        Ok(problem.exit)
+    }
+}

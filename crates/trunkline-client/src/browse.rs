@@ -1,0 +1,306 @@
+//! Reading, searching and asking.
+
+use trunkline_proto::message::engine::EngineInfo;
+use trunkline_proto::message::fault::FaultMessage;
+use trunkline_proto::message::find::Names;
+use trunkline_proto::message::info::InfoAnswer;
+use trunkline_proto::message::read::Readings;
+use trunkline_proto::message::results::Results;
+use trunkline_proto::message::why::WhyAnswer;
+use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
+use trunkline_types::{DataType, Lost, Tick};
+
+use crate::answer::{Answer, Found, Page, Step};
+use crate::client::ClientCore;
+use crate::error::RequestError;
+use crate::open::wrong_answer;
+use crate::request::{Request, RequestId, Verb, malformed};
+use crate::variable::VariableRef;
+
+impl ClientCore {
+    /// Asks the engine for current readings, whether new or not. Answered by [`Answer::Readings`].
+    ///
+    /// # Errors
+    /// [`RequestError`] when a bound is reached or the client is closed.
+    pub fn read(&mut self, variables: &[VariableRef]) -> Result<RequestId, RequestError> {
+        self.check_request(variables.len())?;
+        Ok(self.ask(variables.len(), Verb::Read(Page::new(variables.to_vec()))))
+    }
+
+    /// Asks the sources of variables for fresh values, which come as updates. Answered by
+    /// [`Answer::Requested`].
+    ///
+    /// # Errors
+    /// [`RequestError`] when a bound is reached or the client is closed.
+    pub fn request_value(
+        &mut self,
+        variables: &[VariableRef],
+    ) -> Result<RequestId, RequestError> {
+        self.check_request(variables.len())?;
+        Ok(self.ask(variables.len(), Verb::RequestValue(Page::new(variables.to_vec()))))
+    }
+
+    /// Asks for everything the engine knows about variables. Answered by [`Answer::Info`].
+    ///
+    /// # Errors
+    /// [`RequestError`] when a bound is reached or the client is closed.
+    pub fn info(&mut self, variables: &[VariableRef]) -> Result<RequestId, RequestError> {
+        self.check_request(variables.len())?;
+        Ok(self.ask(variables.len(), Verb::Info(Page::new(variables.to_vec()))))
+    }
+
+    /// Searches the names that match a pattern; every page is collected. Answered by [`Answer::Names`],
+    /// with at most `limit` names where one is given, and never more than
+    /// [`request_items_max`](crate::ClientOptions::request_items_max).
+    ///
+    /// # Errors
+    /// [`RequestError`] when a bound is reached or the client is closed.
+    pub fn find(
+        &mut self,
+        pattern: &str,
+        limit: Option<usize>,
+    ) -> Result<RequestId, RequestError> {
+        self.check_request(1)?;
+        let limit = limit.unwrap_or(usize::MAX).min(self.options.request_items_max);
+        let (pattern, found) = (pattern.to_owned(), Vec::new());
+        Ok(self.ask(1, Verb::Find { pattern, limit, cursor: 0, found }))
+    }
+
+    /// Asks why a variable does not deliver. Answered by [`Answer::Why`].
+    ///
+    /// # Errors
+    /// [`RequestError`] when a bound is reached or the client is closed.
+    pub fn why(&mut self, name: &str) -> Result<RequestId, RequestError> {
+        self.check_request(1)?;
+        Ok(self.ask(1, Verb::Why { name: name.to_owned() }))
+    }
+
+    /// Asks about the engine itself. Answered by [`Answer::Engine`].
+    ///
+    /// # Errors
+    /// [`RequestError`] when a bound is reached or the client is closed.
+    pub fn engine_info(&mut self) -> Result<RequestId, RequestError> {
+        self.check_request(1)?;
+        Ok(self.ask(1, Verb::Engine))
+    }
+
+    pub(crate) fn handle_readings(
+        &mut self,
+        now: Tick,
+        frame: &Frame<'_>,
+    ) -> Result<(), Disconnect> {
+        let readings = Readings::decode(frame)?;
+        let (id, mut request) = self.requests.answered_by(frame)?;
+        let taken = self.take_readings(now, &mut request, readings);
+        self.settle_if(taken, id, request, frame)
+    }
+
+    fn take_readings(
+        &self,
+        now: Tick,
+        request: &mut Request,
+        readings: Readings<'_>,
+    ) -> Result<(), Disconnect> {
+        let mut index = readings.first_index();
+        for reading in readings {
+            let reading = reading?;
+            let place = request.answer_item(index)?;
+            index = index.saturating_add(1);
+            let Verb::Read(page) = &mut request.verb else {
+                return Err(wrong_answer("READINGS"));
+            };
+            let Some(item) = page.asked(place) else { continue };
+            let variable = page.variable(item).and_then(|v| self.variables.get(v));
+            let data_type = variable.and_then(|v| v.data_type.as_ref());
+            let result = match (reading, data_type) {
+                (Err(fault), _) => Err(fault.to_fault()),
+                // Closed by the program meanwhile.
+                (Ok(_), None) => Err(FaultCode::UnknownHandle.into()),
+                (Ok(record), Some(data_type)) => {
+                    let received = self.connection.receive(now, &record, data_type, true)?;
+                    Ok(received.to_reading(data_type, Lost::NONE, None))
+                }
+            };
+            page.set(item, result);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn handle_requested(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        let results = Results::decode(frame)?;
+        let (id, mut request) = self.requests.answered_by(frame)?;
+        let taken = take_requested(&mut request, results);
+        self.settle_if(taken, id, request, frame)
+    }
+
+    pub(crate) fn handle_info(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        let answer = InfoAnswer::decode(frame)?;
+        let (id, mut request) = self.requests.answered_by(frame)?;
+        let taken = take_info(&mut request, answer);
+        self.settle_if(taken, id, request, frame)
+    }
+
+    pub(crate) fn handle_names(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        let names = Names::decode(frame)?;
+        let next = names.next_cursor();
+        let (id, mut request) = self.requests.answered_by(frame)?;
+        let taken = take_names(&mut request, names);
+        if taken.is_err() {
+            return self.settle_if(taken.map(|_| ()), id, request, frame);
+        }
+        let Verb::Find { limit, cursor, found, .. } = &mut request.verb else { return Ok(()) };
+        match next {
+            // A page may be empty where the engine has searched in vain for long; the cursor moves on.
+            Some(next) if found.len() < *limit && next != *cursor => {
+                *cursor = next;
+                self.requests.ask_again(id, request);
+            }
+            Some(next) if found.len() < *limit => {
+                let sentence = format!("the search goes on at {next}, where it was already");
+                self.requests.put_back(id, request);
+                return Err(malformed(sentence));
+            }
+            _ => {
+                let found = std::mem::take(found);
+                self.end_with(id, &request, Answer::Names(found));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn handle_why(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        let answer = WhyAnswer::decode(frame)?;
+        let (id, request) = self.requests.answered_by(frame)?;
+        let steps: Result<Vec<Step>, Disconnect> = answer
+            .map(|step| {
+                let step = step?;
+                Ok(Step {
+                    stage: step.stage,
+                    verdict: step.verdict,
+                    sentence: step.sentence.to_owned(),
+                    next: step.next.to_owned(),
+                })
+            })
+            .collect();
+        match (steps, &request.verb) {
+            (Ok(steps), Verb::Why { .. }) => {
+                self.end_with(id, &request, Answer::Why(steps));
+                Ok(())
+            }
+            (steps, _) => {
+                self.requests.put_back(id, request);
+                steps.and(Err(wrong_answer("WHY_ANSWER")))
+            }
+        }
+    }
+
+    pub(crate) fn handle_engine(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        let info = EngineInfo::decode(frame)?;
+        let (id, request) = self.requests.answered_by(frame)?;
+        if !matches!(request.verb, Verb::Engine) {
+            self.requests.put_back(id, request);
+            return Err(wrong_answer("ENGINE_ANSWER"));
+        }
+        self.end_with(id, &request, Answer::Engine(info));
+        Ok(())
+    }
+
+    /// A whole request was refused: every item that has no answer yet has this one.
+    pub(crate) fn handle_fault(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        let fault: Fault = FaultMessage::decode(frame)?.fault.to_fault();
+        let (id, request) = self.requests.answered_by(frame)?;
+        self.end_request(id, request, Some(fault));
+        Ok(())
+    }
+
+    /// Goes on with a request whose frame was taken, or keeps it for the disconnect.
+    pub(crate) fn settle_if(
+        &mut self,
+        taken: Result<(), Disconnect>,
+        id: u64,
+        request: Request,
+        frame: &Frame<'_>,
+    ) -> Result<(), Disconnect> {
+        match taken {
+            Ok(()) => self.settle(id, request, frame),
+            Err(cause) => {
+                self.requests.put_back(id, request);
+                Err(cause)
+            }
+        }
+    }
+}
+
+fn take_requested(request: &mut Request, results: Results<'_>) -> Result<(), Disconnect> {
+    let (first, count) = (results.first_index(), results.answered());
+    if !matches!(request.verb, Verb::RequestValue(_)) {
+        return Err(wrong_answer("REQUESTED"));
+    }
+    let answered = answer_run(request, first, count)?;
+    let Verb::RequestValue(page) = &mut request.verb else { return Ok(()) };
+    for index in answered {
+        if let Some(item) = page.asked(index) {
+            page.set(item, Ok(()));
+        }
+    }
+    for exception in results {
+        let (index, fault) = exception?;
+        if let Some(item) = page.asked(index) {
+            page.set(item, Err(fault.to_fault()));
+        }
+    }
+    Ok(())
+}
+
+/// Notes that `count` items from `first` on are answered; their indices.
+pub(crate) fn answer_run(
+    request: &mut Request,
+    first: u32,
+    count: u32,
+) -> Result<std::ops::Range<u32>, Disconnect> {
+    let end = first.checked_add(count);
+    let (Some(end), true) = (end, first == request.answered) else {
+        return Err(malformed(format!(
+            "items from {first} on are answered where {} was next",
+            request.answered
+        )));
+    };
+    if end > request.sent {
+        return Err(malformed(format!(
+            "{end} items are answered where {} were asked for",
+            request.sent
+        )));
+    }
+    request.answered = end;
+    Ok(first..end)
+}
+
+fn take_info(request: &mut Request, answer: InfoAnswer<'_>) -> Result<(), Disconnect> {
+    let mut index = answer.first_index();
+    for info in answer {
+        let info = info?;
+        let place = request.answer_item(index)?;
+        index = index.saturating_add(1);
+        let Verb::Info(page) = &mut request.verb else {
+            return Err(wrong_answer("INFO_ANSWER"));
+        };
+        if let Some(item) = page.asked(place) {
+            page.set(item, info.map_err(|fault| fault.to_fault()));
+        }
+    }
+    Ok(())
+}
+
+fn take_names(request: &mut Request, names: Names<'_>) -> Result<(), Disconnect> {
+    let Verb::Find { limit, found, .. } = &mut request.verb else {
+        return Err(wrong_answer("NAMES"));
+    };
+    for name in names {
+        let name = name?;
+        if found.len() < *limit {
+            let (data_type, access): (DataType, _) = (name.data_type, name.access);
+            found.push(Found { name: name.name.to_owned(), data_type, access });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,326 @@
+//! The client as a state machine: what it is made of, and its face to the driver.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_proto::limits::HELLO_DEADLINE;
+use trunkline_proto::message::keepalive::Keepalive;
+use trunkline_proto::{
+    Backoff, Disconnect, Endpoint, Fault, FaultCode, Frame, FrameKind, LivenessAction,
+};
+use trunkline_types::{Tick, Timestamp};
+
+use crate::connection::Connection;
+use crate::options::ClientOptions;
+use crate::request::{Requests, malformed};
+use crate::restore::retry_backoff;
+use crate::state::{ConnectionCounters, ConnectionState, Session};
+use crate::subscription::{Event, Subscription};
+use crate::table::Slab;
+use crate::variable::Variables;
+use crate::wire::Wires;
+use crate::write::Writes;
+
+/// The client's end of one connection, over any number of reconnects. A driver such as
+/// `trunkline_net::Link` calls it as an [`Endpoint`]; programs call the verbs.
+///
+/// Every verb returns at once. What was asked for is sent when the driver next takes output, answers
+/// are there when the driver has brought input: [`changes`](Self::changes) says when to look.
+#[derive(Debug)]
+pub struct ClientCore {
+    pub(crate) options: ClientOptions,
+    pub(crate) connection: Connection,
+    pub(crate) variables: Variables,
+    pub(crate) wires: Wires,
+    pub(crate) subscriptions: Slab<Subscription>,
+    pub(crate) requests: Requests,
+    pub(crate) writes: Writes,
+    /// Items of all subscriptions.
+    pub(crate) items: usize,
+    /// When failed items are asked for again; the wait grows from time to time.
+    pub(crate) retry_at: Option<Tick>,
+    pub(crate) retry_wanted: bool,
+    pub(crate) retry_backoff: Backoff,
+    /// Subscriptions go on behind what they have when the variables are open again.
+    pub(crate) resume_when_restored: bool,
+    pub(crate) changes: u64,
+}
+
+impl ClientCore {
+    /// A client that wants to dial at once.
+    pub fn new(options: ClientOptions) -> Self {
+        Self {
+            connection: Connection::new(&options),
+            options,
+            variables: Variables::default(),
+            wires: Wires::default(),
+            subscriptions: Slab::default(),
+            requests: Requests::default(),
+            writes: Writes::default(),
+            items: 0,
+            retry_at: None,
+            retry_wanted: false,
+            retry_backoff: retry_backoff(),
+            resume_when_restored: false,
+            changes: 0,
+        }
+    }
+
+    /// How the connection is, with its cause.
+    pub fn state(&self) -> ConnectionState {
+        if let Some(cause) = self.connection.closed() {
+            return ConnectionState::Closed { cause: Arc::clone(cause) };
+        }
+        match self.connection.session() {
+            Some(session) if self.connection.is_open() => {
+                ConnectionState::Connected(Arc::clone(session))
+            }
+            _ => ConnectionState::Connecting {
+                attempt: self.connection.attempts(),
+                dial_at: self.connection.dial_at().unwrap_or(Tick::ZERO),
+                last_failure: self.connection.last_failure().cloned(),
+            },
+        }
+    }
+
+    /// The engine at the other end, while the connection is up.
+    pub fn session(&self) -> Option<&Session> {
+        self.connection.session().map(|session| &**session)
+    }
+
+    /// The last measured round trip on this connection.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.connection.session().and_then(|_| self.connection.liveness.round_trip())
+    }
+
+    /// What came over all connections so far.
+    pub fn counters(&self) -> ConnectionCounters {
+        self.connection.counters
+    }
+
+    /// Rises with everything that anybody may wait for: an answer, an outcome, an event, a change of the
+    /// connection. Equal values: there is nothing to look at.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Requests that are not answered and writes that have not ended: a program that has made any number
+    /// of either waits once, until this is 0.
+    pub fn pending(&self) -> usize {
+        self.requests.open() + self.writes.open()
+    }
+
+    /// Variables that are in use: opened, subscribed, or with writes that wait.
+    pub fn variables_in_use(&self) -> usize {
+        self.variables.len()
+    }
+
+    /// Says goodbye and closes the connection for good; what was not sent by then never is. A program that
+    /// wants everything carried out waits for [`pending`](Self::pending) to be 0 before.
+    pub fn shut_down(&mut self) {
+        let was_closed = self.connection.closed().is_some();
+        self.connection.close();
+        if !was_closed && self.connection.closed().is_some() {
+            let cause = Arc::new(Disconnect::Local);
+            self.tell_disconnected(&cause, false);
+            self.gave_up(&cause);
+        }
+        self.changes += 1;
+    }
+
+    /// Dials at once: ends the wait for the next attempt, or begins anew after giving up.
+    pub fn reconnect(&mut self, now: Tick) {
+        self.connection.dial_now(now);
+        self.changes += 1;
+    }
+
+    fn tell_disconnected(&mut self, cause: &Arc<Disconnect>, reconnecting: bool) {
+        for subscription in self.subscriptions.values_mut() {
+            let cause = Arc::clone(cause);
+            subscription.connection_changed(Event::Disconnected { cause, reconnecting });
+        }
+    }
+
+    /// No connection will be made: everything that waits for one ends.
+    fn gave_up(&mut self, cause: &Arc<Disconnect>) {
+        let code = match &**cause {
+            Disconnect::VersionMismatch(_) => FaultCode::VersionMismatch,
+            Disconnect::Refused { code, .. } | Disconnect::Goodbye { code, .. } => *code,
+            Disconnect::NotTrunkline { .. } => FaultCode::Malformed,
+            _ => FaultCode::ShuttingDown,
+        };
+        let fault = Fault::new(code, format!("it was not sent: {cause}"));
+        for id in self.requests.ids() {
+            if let Some(request) = self.requests.take_out(id) {
+                self.end_request(id, request, Some(fault.clone()));
+            }
+        }
+        self.refuse_unsent(&fault);
+    }
+
+    fn dispatch(&mut self, now: Tick, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        // A kind of a newer minor version: skipped (B-51).
+        let Some(kind) = frame.kind() else {
+            self.connection.counters.unknown_frames += 1;
+            return Ok(());
+        };
+        let is_greeting = self.connection.session().is_none();
+        match kind {
+            FrameKind::Welcome => self.handle_welcome(now, frame),
+            FrameKind::Refused if is_greeting => {
+                Err(self.connection.dismissed(frame, &self.options)?)
+            }
+            FrameKind::Goodbye => Err(self.connection.dismissed(frame, &self.options)?),
+            _ if is_greeting => Err(malformed(format!("{kind} before WELCOME"))),
+            FrameKind::Keepalive => {
+                let keepalive = Keepalive::decode(frame)?;
+                self.connection.liveness.handle_keepalive(now, &keepalive);
+                Ok(())
+            }
+            FrameKind::Updates => self.handle_updates(now, frame),
+            FrameKind::Lost => self.handle_lost(frame),
+            FrameKind::WriteAnswers => self.handle_write_answers(frame),
+            FrameKind::Opened => self.handle_opened(now, frame),
+            FrameKind::Subscribed => self.handle_subscribed(frame),
+            FrameKind::Closed => self.handle_closed(frame),
+            FrameKind::Readings => self.handle_readings(now, frame),
+            FrameKind::Ended => self.handle_ended(frame),
+            FrameKind::Gone => self.handle_gone(frame),
+            FrameKind::Names => self.handle_names(frame),
+            FrameKind::InfoAnswer => self.handle_info(frame),
+            FrameKind::WhyAnswer => self.handle_why(frame),
+            FrameKind::EngineAnswer => self.handle_engine(frame),
+            FrameKind::Requested => self.handle_requested(frame),
+            FrameKind::Fault => self.handle_fault(frame),
+            other => Err(malformed(format!("{other} is no frame that a client is sent"))),
+        }
+    }
+
+    fn handle_welcome(&mut self, now: Tick, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        let (same_epoch, welcome) = self.connection.welcome(now, frame, &self.options)?;
+        self.writes.connected(welcome.write_credit_count, welcome.write_credit_bytes);
+        for subscription in self.subscriptions.values_mut() {
+            let (session, epoch) = (welcome.session, welcome.epoch);
+            subscription.connection_changed(Event::Connected { session, epoch });
+        }
+        self.restore(same_epoch);
+        self.changes += 1;
+        Ok(())
+    }
+}
+
+impl Endpoint for ClientCore {
+    fn handle_connected(&mut self, now: Tick, _wall: Timestamp) {
+        self.connection.connected(now);
+        self.changes += 1;
+    }
+
+    fn handle_input(&mut self, now: Tick, _wall: Timestamp, bytes: &[u8]) {
+        if self.connection.closing().is_some() {
+            return;
+        }
+        self.connection.liveness.handle_received(now);
+        let mut input = bytes;
+        loop {
+            // The frame borrows the buffer, which therefore steps aside; its limits may change meanwhile.
+            let mut frames = std::mem::take(&mut self.connection.frames);
+            let was_greeting = self.connection.session().is_none();
+            let result = match frames.next_frame(now, &mut input) {
+                Ok(Some(frame)) => self.dispatch(now, &frame),
+                Ok(None) => {
+                    self.connection.frames = frames;
+                    break;
+                }
+                Err(error) => Err(error.into()),
+            };
+            if was_greeting && self.connection.session().is_some() {
+                frames.set_limits(self.connection.frame_limits());
+            }
+            self.connection.frames = frames;
+            if let Err(cause) = result {
+                self.connection.fail(cause);
+                self.changes += 1;
+                return;
+            }
+        }
+        self.plan_retry(now);
+    }
+
+    fn wants_input(&self) -> bool {
+        // Nothing here ever waits for the program: what it does not take is bounded and counted.
+        true
+    }
+
+    fn poll_output(
+        &mut self,
+        now: Tick,
+        _wall: Timestamp,
+        budget: usize,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        self.write_output(now, budget, out)
+    }
+
+    fn poll_timeout(&self) -> Option<Tick> {
+        if self.connection.closing().is_some() {
+            return None;
+        }
+        let mut due = self.connection.hello_deadline();
+        if self.connection.is_open() {
+            due = Some(self.connection.liveness.poll_timeout());
+            let others = [self.connection.frames.poll_timeout(), self.retry_at];
+            due = others.into_iter().flatten().chain(due).min();
+        }
+        due
+    }
+
+    fn handle_timeout(&mut self, now: Tick, _wall: Timestamp) {
+        if let Some(deadline) = self.connection.hello_deadline() {
+            if now >= deadline {
+                let deadline = HELLO_DEADLINE;
+                self.connection.fail(Disconnect::Slow { what: "hello", deadline });
+                self.changes += 1;
+            }
+            return;
+        }
+        if !self.connection.is_open() {
+            return;
+        }
+        if let Err(error) = self.connection.frames.handle_timeout(now) {
+            self.connection.fail(error.into());
+            self.changes += 1;
+            return;
+        }
+        match self.connection.liveness.poll(now) {
+            LivenessAction::Idle => {}
+            LivenessAction::SendKeepalive => self.connection.keepalive_due = true,
+            LivenessAction::Dead { silent_for } => {
+                self.connection.fail(Disconnect::Dead { silent_for });
+                self.changes += 1;
+                return;
+            }
+        }
+        self.retry_failed(now);
+    }
+
+    fn handle_disconnected(&mut self, now: Tick, cause: Disconnect) {
+        let (cause, session, reconnecting) = self.connection.disconnected(now, cause);
+        self.writes_disconnected(&cause);
+        self.forget_connection();
+        if session.is_some() || !reconnecting {
+            self.tell_disconnected(&cause, reconnecting);
+        }
+        if !reconnecting {
+            self.gave_up(&cause);
+        }
+        self.changes += 1;
+    }
+
+    fn wants_close(&self) -> Option<Disconnect> {
+        self.connection.closing().cloned()
+    }
+
+    fn poll_dial(&self) -> Option<Tick> {
+        self.connection.dial_at()
+    }
+}

@@ -1,0 +1,421 @@
+//! The connection's life: hello, keep-alive, acknowledgement, end, and the next attempt.
+//!
+//! ```text
+//!            dial due             handle_connected            WELCOME
+//! Offline ----------> (driver dials) ----------> Greeting -------------> Open
+//!    ^                                              |                      |
+//!    |                 handle_disconnected          v                      v
+//!    +------------------------------------------ broken <------------------+
+//!    |  jitter on every attempt, and what the engine asked for
+//!    +--> Closed: closed by the program, or trying again cannot help (version, rights)
+//! ```
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_proto::limits::HELLO_DEADLINE;
+use trunkline_proto::message::closing::{Goodbye, Refused};
+use trunkline_proto::message::hello::{Hello, Resume, Welcome};
+use trunkline_proto::message::record::UpdateRecord;
+use trunkline_proto::{
+    Backoff, DecodeError, Disconnect, FaultCode, Frame, FrameBuffer, FrameKind, FrameLimits,
+    Liveness,
+};
+use trunkline_types::wire::{Reader, decode_value};
+use trunkline_types::{DataType, Position, Tick, Timestamp};
+
+use crate::options::ClientOptions;
+use crate::reading::Received;
+use crate::request::malformed;
+use crate::state::{ConnectionCounters, Session};
+
+/// Bounds of the keep-alive interval, whatever the engine says.
+const KEEPALIVE_MIN: Duration = Duration::from_millis(10);
+const KEEPALIVE_MAX: Duration = Duration::from_secs(3600);
+
+/// The connection of a client, which may be none.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    phase: Phase,
+    pub(crate) frames: FrameBuffer,
+    pub(crate) liveness: Liveness,
+    backoff: Backoff,
+    random: fastrand::Rng,
+    last_failure: Option<Arc<Disconnect>>,
+    /// Why the transport is to be closed.
+    closing: Option<Disconnect>,
+    goodbye: Option<Goodbye>,
+    pub(crate) hello_due: bool,
+    pub(crate) keepalive_due: bool,
+    /// The last session: what the next one goes on from.
+    last_session: Option<Resume>,
+    last_engine: [u8; 16],
+    receipt: Receipt,
+    pub(crate) counters: ConnectionCounters,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Offline { dial_at: Tick },
+    Greeting { deadline: Tick },
+    Open(Box<Open>),
+    Closed,
+}
+
+#[derive(Debug)]
+struct Open {
+    session: Arc<Session>,
+    frame_max: u32,
+    message_max: u32,
+    frame_limits: FrameLimits,
+    /// The engine's wall clock at its welcome, and when that came.
+    engine_wall: Timestamp,
+}
+
+/// What came in updates on this connection, and how much of it was acknowledged.
+#[derive(Debug, Default)]
+struct Receipt {
+    records: u64,
+    acked: u64,
+    unacked_bytes: usize,
+    /// Wire subscriptions whose room is to be granted.
+    grants: VecDeque<u32>,
+}
+
+impl Connection {
+    pub(crate) fn new(options: &ClientOptions) -> Self {
+        Self {
+            phase: Phase::Offline { dial_at: Tick::ZERO },
+            frames: FrameBuffer::new(FrameLimits::HELLO),
+            liveness: Liveness::with_defaults(Tick::ZERO),
+            backoff: Backoff::new(options.backoff_base, options.backoff_max),
+            random: fastrand::Rng::with_seed(options.seed),
+            last_failure: None,
+            closing: None,
+            goodbye: None,
+            hello_due: false,
+            keepalive_due: false,
+            last_session: None,
+            last_engine: [0; 16],
+            receipt: Receipt::default(),
+            counters: ConnectionCounters::default(),
+        }
+    }
+
+    pub(crate) fn connected(&mut self, now: Tick) {
+        if let Phase::Closed = self.phase {
+            // The program has given up while the driver was dialling.
+            self.closing = Some(Disconnect::Local);
+            return;
+        }
+        self.phase = Phase::Greeting { deadline: now.saturating_add(HELLO_DEADLINE) };
+        self.frames.reset(FrameLimits::HELLO);
+        self.receipt = Receipt::default();
+        (self.closing, self.goodbye) = (None, None);
+        (self.hello_due, self.keepalive_due) = (true, false);
+    }
+
+    pub(crate) fn hello(&self, options: &ClientOptions) -> Hello {
+        Hello {
+            versions: options.negotiation.versions,
+            features: options.negotiation.features,
+            client_name: options.client_name.clone(),
+            program: options.program.clone(),
+            user: options.user.clone(),
+            pid: options.pid,
+            frame_max: options.negotiation.frame_max,
+            message_max: options.negotiation.message_max,
+            window_records: options.window_records,
+            window_bytes: options.window_bytes,
+            resume: self.last_session,
+        }
+    }
+
+    /// The engine has accepted the hello. Whether it is the engine, in the epoch, of the last session.
+    pub(crate) fn welcome(
+        &mut self,
+        now: Tick,
+        frame: &Frame<'_>,
+        options: &ClientOptions,
+    ) -> Result<(bool, Welcome), Disconnect> {
+        if !matches!(self.phase, Phase::Greeting { .. }) {
+            return Err(malformed("a second WELCOME".to_owned()));
+        }
+        let welcome = Welcome::decode(frame)?;
+        let agreed = options.negotiation.confirm(&welcome).map_err(Disconnect::VersionMismatch)?;
+        let keepalive = welcome.keepalive.clamp(KEEPALIVE_MIN, KEEPALIVE_MAX);
+        let deadline = welcome.deadline.clamp(keepalive * 2, KEEPALIVE_MAX * 2);
+        self.liveness = Liveness::new(now, keepalive, deadline);
+        self.counters.connections += 1;
+        let Welcome { session, epoch, engine_id, .. } = welcome;
+        let same_epoch = self.last_session.is_some_and(|last| last.epoch == epoch)
+            && self.last_engine == engine_id;
+        self.last_session = Some(Resume { session, epoch });
+        self.last_engine = engine_id;
+        let session = Session {
+            session,
+            epoch,
+            engine_id,
+            engine_name: welcome.engine_name.clone(),
+            engine_version: welcome.engine_version.clone(),
+            version: agreed.version,
+            features: agreed.features,
+            items_max: welcome.items_max,
+            keepalive,
+            deadline,
+            since: now,
+        };
+        self.phase = Phase::Open(Box::new(Open {
+            session: Arc::new(session),
+            frame_max: agreed.frame_max,
+            message_max: agreed.message_max,
+            frame_limits: agreed.frame_limits(),
+            engine_wall: welcome.wall,
+        }));
+        Ok((same_epoch, welcome))
+    }
+
+    /// REFUSED and GOODBYE: what they mean.
+    pub(crate) fn dismissed(
+        &self,
+        frame: &Frame<'_>,
+        options: &ClientOptions,
+    ) -> Result<Disconnect, DecodeError> {
+        if frame.kind() == Some(FrameKind::Refused) {
+            let refused = Refused::decode(frame)?;
+            return Ok(Disconnect::from_refused(&refused, options.negotiation.versions));
+        }
+        Ok(Goodbye::decode(frame)?.into())
+    }
+
+    /// The transport is to be closed; the engine is told why, where it would read it.
+    pub(crate) fn fail(&mut self, cause: Disconnect) {
+        if self.closing.is_none() {
+            self.goodbye = cause.goodbye();
+            self.closing = Some(cause);
+        }
+    }
+
+    /// The program wants no connection any more.
+    pub(crate) fn close(&mut self) {
+        match self.phase {
+            Phase::Greeting { .. } | Phase::Open(_) => {
+                let sentence = "the client's program has closed the connection".to_owned();
+                let code = FaultCode::ShuttingDown;
+                self.closing = Some(Disconnect::Local);
+                self.goodbye.get_or_insert(Goodbye { code, retry_after: None, sentence });
+            }
+            Phase::Offline { .. } | Phase::Closed => self.give_up(Disconnect::Local),
+        }
+    }
+
+    /// The transport is gone, or could not be made. The cause, the session that ended, and whether
+    /// another attempt is made.
+    pub(crate) fn disconnected(
+        &mut self,
+        now: Tick,
+        cause: Disconnect,
+    ) -> (Arc<Disconnect>, Option<Arc<Session>>, bool) {
+        let cause = self.closing.take().unwrap_or(cause);
+        let session = self.session().cloned();
+        if let Phase::Closed = self.phase {
+            let cause = self.last_failure.clone().unwrap_or_else(|| Arc::new(cause));
+            return (cause, None, false);
+        }
+        // An engine that takes connections and drops them at once is not dialled in a tight loop.
+        if let Some(session) = &session
+            && now.since(session.since) >= session.deadline
+        {
+            self.backoff.reset();
+        }
+        self.frames.reset(FrameLimits::HELLO);
+        self.receipt = Receipt::default();
+        self.goodbye = None;
+        (self.hello_due, self.keepalive_due) = (false, false);
+        let retries = cause.may_retry();
+        if retries {
+            let wait = self.backoff.next(self.random.u64(..), cause.retry_after());
+            self.phase = Phase::Offline { dial_at: now.saturating_add(wait) };
+            self.last_failure = Some(Arc::new(cause.clone()));
+        } else {
+            self.give_up(cause.clone());
+        }
+        (Arc::new(cause), session, retries)
+    }
+
+    fn give_up(&mut self, cause: Disconnect) {
+        if !matches!(self.phase, Phase::Closed) {
+            self.phase = Phase::Closed;
+            self.last_failure = Some(Arc::new(cause));
+        }
+    }
+
+    /// Dials at once, also after giving up.
+    pub(crate) fn dial_now(&mut self, now: Tick) {
+        if let Phase::Closed | Phase::Offline { .. } = self.phase {
+            self.phase = Phase::Offline { dial_at: now };
+        }
+    }
+
+    pub(crate) fn dial_at(&self) -> Option<Tick> {
+        match self.phase {
+            Phase::Offline { dial_at } => Some(dial_at),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn attempts(&self) -> u32 {
+        self.backoff.attempts()
+    }
+
+    pub(crate) fn last_failure(&self) -> Option<&Arc<Disconnect>> {
+        self.last_failure.as_ref()
+    }
+
+    pub(crate) fn closing(&self) -> Option<&Disconnect> {
+        self.closing.as_ref()
+    }
+
+    pub(crate) fn take_goodbye(&mut self) -> Option<Goodbye> {
+        self.goodbye.take()
+    }
+
+    /// Whether the hello is done and the connection is to stay.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Open(_)) && self.closing.is_none()
+    }
+
+    /// Why no connection is there and none will be made.
+    pub(crate) fn closed(&self) -> Option<&Arc<Disconnect>> {
+        match self.phase {
+            Phase::Closed => self.last_failure.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Why there is no connection, once there was one or an attempt has failed.
+    pub(crate) fn down_because(&self) -> Option<&Disconnect> {
+        match &self.phase {
+            Phase::Open(_) => self.closing.as_ref(),
+            _ => self.last_failure.as_deref(),
+        }
+    }
+
+    pub(crate) fn session(&self) -> Option<&Arc<Session>> {
+        match &self.phase {
+            Phase::Open(open) => Some(&open.session),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn hello_deadline(&self) -> Option<Tick> {
+        match self.phase {
+            Phase::Greeting { deadline } if self.closing.is_none() => Some(deadline),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn frame_max(&self) -> usize {
+        match &self.phase {
+            Phase::Open(open) => open.frame_max as usize,
+            _ => 0,
+        }
+    }
+
+    /// What the frame buffer is to accept from now on.
+    pub(crate) fn frame_limits(&self) -> FrameLimits {
+        match &self.phase {
+            Phase::Open(open) => open.frame_limits,
+            _ => FrameLimits::HELLO,
+        }
+    }
+
+    pub(crate) fn message_max(&self) -> usize {
+        match &self.phase {
+            Phase::Open(open) => open.message_max as usize,
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn random(&mut self) -> u64 {
+        self.random.u64(..)
+    }
+
+    /// An update record as it arrives now. `first` ones may have waited at the engine for long: their age
+    /// is reckoned by the engine's clock alone.
+    pub(crate) fn receive(
+        &self,
+        now: Tick,
+        record: &UpdateRecord<'_>,
+        data_type: &DataType,
+        first: bool,
+    ) -> Result<Received, Disconnect> {
+        let value = match record.value {
+            Some(bytes) => {
+                let mut reader = Reader::new(bytes);
+                let value = decode_value(data_type, &mut reader);
+                let value = value.and_then(|value| reader.finish().map(|()| value));
+                Some(value.map_err(|error| malformed(format!("a value is not valid: {error}")))?)
+            }
+            None => None,
+        };
+        let Phase::Open(open) = &self.phase else {
+            return Err(malformed("a reading before WELCOME".to_owned()));
+        };
+        let mut age = Duration::ZERO;
+        if first && value.is_some() {
+            let since_welcome = now.since(open.session.since);
+            let written = open.engine_wall.as_nanos();
+            let written = i128::from(written) - i128::from(record.engine_timestamp.as_nanos());
+            let nanos = written + since_welcome.as_nanos() as i128;
+            age = Duration::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX));
+        }
+        Ok(Received {
+            value,
+            source_timestamp: record.source_timestamp,
+            engine_timestamp: record.engine_timestamp,
+            quality: record.quality,
+            position: Position { epoch: open.session.epoch, sequence: record.sequence },
+            own: record.own,
+            at: now,
+            age,
+        })
+    }
+
+    pub(crate) fn count_record(&mut self) {
+        self.receipt.records += 1;
+        self.counters.records += 1;
+    }
+
+    pub(crate) fn count_update_bytes(&mut self, bytes: usize) {
+        self.receipt.unacked_bytes += bytes;
+    }
+
+    /// A wire subscription has room again.
+    pub(crate) fn grant_due(&mut self, wire: u32) {
+        if !self.receipt.grants.contains(&wire) {
+            self.receipt.grants.push_back(wire);
+        }
+    }
+
+    pub(crate) fn take_grants(&mut self) -> VecDeque<u32> {
+        std::mem::take(&mut self.receipt.grants)
+    }
+
+    /// Records received; they count as acknowledged from now on.
+    pub(crate) fn acknowledge(&mut self) -> u64 {
+        self.receipt.acked = self.receipt.records;
+        self.receipt.unacked_bytes = 0;
+        self.receipt.records
+    }
+
+    /// Whether anything is to be acknowledged, and whether it cannot wait for something else to be sent.
+    pub(crate) fn ack_due(&self, options: &ClientOptions) -> (bool, bool) {
+        let unacked = self.receipt.records - self.receipt.acked;
+        let grants = !self.receipt.grants.is_empty();
+        let records_due = unacked >= u64::from(options.window_records / 4).max(1);
+        let bytes_due = self.receipt.unacked_bytes >= (options.window_bytes / 4).max(1) as usize;
+        (unacked > 0 || grants, grants || records_due || bytes_due)
+    }
+}

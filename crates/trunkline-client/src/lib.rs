@@ -1,0 +1,71 @@
+//! The client's end of the protocol: handles, cells, queues, batches, its side of the ledger.
+//!
+//! [`ClientCore`] is a state machine: bytes and the time go in, bytes and the time of the next call come
+//! out. It opens nothing, waits for nothing and starts nothing; `trunkline-net` drives it over any
+//! transport, the simulator over none, bit for bit the same in every run.
+//!
+//! ```text
+//!  program:  open  read  write  subscribe  ...          take  take_outcomes  next_event  value
+//!               |                                           ^
+//!               v                                           |
+//!  requests, writes (in order, bounded)        answers, outcomes, queues and local copies (bounded)
+//!               |                                           ^
+//!               v                                           |
+//!  output: frames of 64 KiB, credit kept       dispatch: every frame checked, or the connection closed
+//!               |                                           ^
+//!               v                                           |
+//!           bytes out  ~~~~~~~~~~~~ the driver ~~~~~~~~~~  bytes in
+//! ```
+//!
+//! Everything the program holds lasts over reconnects: variables are known by name and opened again,
+//! subscriptions go on behind the last update they have, requests without an answer are asked again. Only
+//! writes are not sent twice: one whose answer was lost with the connection ends as unknown.
+//!
+//! # Layout
+//! - [`ClientCore`] (`client`), `connection`, `output`: the state machine, the connection's life, what is
+//!   sent.
+//! - `request`, `open`, `browse`, [`answer`]: verbs with one answer.
+//! - `write`: writes, credit, outcomes.
+//! - `subscribe`, `subscription`, `queue`: subscriptions as the program sees them.
+//! - `wire`, `delivery`, `reading`: subscriptions as the engine sees them; what arrives, what was lost.
+//! - `restore`: what happens on a reconnect, and to items that fail.
+//! - [`typed`], [`options`], [`error`], [`state`]: types of the program, choices, refusals, state.
+
+#![forbid(unsafe_code)]
+
+pub mod answer;
+mod browse;
+mod client;
+mod connection;
+mod delivery;
+pub mod error;
+mod open;
+pub mod options;
+mod output;
+mod queue;
+mod reading;
+mod request;
+mod restore;
+pub mod state;
+mod subscribe;
+mod subscription;
+mod table;
+pub mod typed;
+mod variable;
+mod wire;
+mod write;
+
+pub use answer::{Answer, Found, Opened, Step};
+pub use client::ClientCore;
+pub use error::{RequestError, SubscribeError, WriteError};
+pub use options::{
+    BufferError, ClientOptions, Need, OpenOptions, SubscribeOptions, contract_of_buffer,
+};
+pub use request::RequestId;
+pub use state::{ConnectionCounters, ConnectionState, Session};
+pub use subscribe::Item;
+pub use subscription::{Event, SubscriptionId};
+pub use trunkline_proto::message::write::WriteOptions;
+pub use typed::{EnumIndex, FromValue, IntoValue, TypeMismatch, Typed};
+pub use variable::VariableRef;
+pub use write::{Write, WriteBatchId, WriteCounts, WriteOutcome};

@@ -1,0 +1,291 @@
+//! What is sent, and in which order.
+//!
+//! First what keeps the connection alive, then requests and writes in the order in which the program made
+//! them, frame by frame; an acknowledgement goes with whatever else goes. Writes that have to wait for
+//! credit do not hold up requests.
+
+use trunkline_proto::limits::PAGE_BYTES;
+use trunkline_proto::message::engine::encode_engine_request;
+use trunkline_proto::message::find::Find;
+use trunkline_proto::message::handles::HandlesBuilder;
+use trunkline_proto::message::keepalive::{AckBuilder, Grant};
+use trunkline_proto::message::open::{OpenBuilder, OpenOptions as WireOpenOptions, OpenTerms};
+use trunkline_proto::message::subscribe::{SubscribeBuilder, SubscribeItem};
+use trunkline_proto::message::why::Why;
+use trunkline_proto::part::split_oversized;
+use trunkline_types::Tick;
+
+use crate::client::ClientCore;
+use crate::request::{Request, Verb};
+use crate::variable::{VariableRef, Variables};
+use crate::wire::Wires;
+
+/// Written at once at most, whatever the driver could take.
+const OUTPUT_BYTES_MAX: usize = 256 << 10;
+
+impl ClientCore {
+    /// Appends what is to be sent now; true when more is ready.
+    pub(crate) fn write_output(&mut self, now: Tick, budget: usize, out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        let end = start.saturating_add(budget.min(OUTPUT_BYTES_MAX));
+        let mut more = false;
+        if std::mem::take(&mut self.connection.hello_due) {
+            self.connection.hello(&self.options).encode(out);
+        }
+        if self.connection.is_open() {
+            let frame_max = self.connection.frame_max();
+            if std::mem::take(&mut self.connection.keepalive_due) {
+                let records = self.connection.acknowledge();
+                self.connection.liveness.keepalive(now, records, 0).encode(out);
+            }
+            let page = PAGE_BYTES.min(frame_max);
+            loop {
+                if out.len() >= end {
+                    more = true;
+                    break;
+                }
+                if !self.send_next(page, out) {
+                    break;
+                }
+            }
+            self.send_ack(out.len() > start, out);
+            split_oversized(out, start, u32::try_from(frame_max).unwrap_or(u32::MAX));
+        }
+        if let Some(goodbye) = self.connection.take_goodbye() {
+            goodbye.encode(out);
+        }
+        more
+    }
+
+    /// Appends the next frame of what waits; false when nothing may be sent.
+    fn send_next(&mut self, page: usize, out: &mut Vec<u8>) -> bool {
+        let request = self.requests.front();
+        let writes = match self.requests.are_handles_restored() {
+            true => self.writes.front(),
+            false => None,
+        };
+        match (request, writes) {
+            (None, None) => false,
+            (request, Some(order)) if request.is_none_or(|request| order < request) => {
+                self.send_writes(request.unwrap_or(u64::MAX), page, out);
+                true
+            }
+            (None, Some(_)) => false,
+            (Some(id), _) => {
+                self.send_request(id, page, out);
+                true
+            }
+        }
+    }
+
+    /// Appends the next frame of a request.
+    fn send_request(&mut self, id: u64, page: usize, out: &mut Vec<u8>) {
+        let Some(mut request) = self.requests.take_out(id) else {
+            self.requests.sent_front();
+            return;
+        };
+        if !request.prepared {
+            request.prepared = true;
+            let single = self.prepare(&mut request);
+            if request.total == 0 && !single {
+                self.end_request(id, request, None);
+                return;
+            }
+            request.wire = Some(self.requests.assign_wire(id));
+        }
+        let number = request.wire.unwrap_or(0);
+        let (variables, wires) = (&self.variables, &self.wires);
+        let epoch = self.connection.session().map_or(0, |session| session.epoch);
+        encode(&mut request, number, epoch, variables, wires, page, out);
+        if request.sent >= request.total {
+            self.requests.sent_front();
+        }
+        self.requests.put_back(id, request);
+    }
+
+    /// Decides what of a request is sent. Whether it is one thing, and no list.
+    fn prepare(&mut self, request: &mut Request) -> bool {
+        let variables = &self.variables;
+        let by_name = |variable: VariableRef| self.check_name(variable);
+        let by_handle = |variable: VariableRef| variables.handle(variable);
+        let mut single = false;
+        request.total = match &mut request.verb {
+            Verb::Open { page, .. } => page.ask(by_name),
+            Verb::Restore { page } => page.ask(by_name),
+            Verb::Read(page) => page.ask(by_handle),
+            Verb::RequestValue(page) => page.ask(by_handle),
+            Verb::Info(page) => page.ask(by_handle),
+            Verb::Close { handles, .. } => handles.len() as u32,
+            Verb::OpenItems { items, .. } | Verb::Resume { items, .. } => items.len() as u32,
+            Verb::Unsubscribe { handles, .. } => {
+                // None: the whole subscription.
+                single = handles.is_empty();
+                handles.len() as u32
+            }
+            Verb::Find { .. } | Verb::Why { .. } | Verb::Engine => {
+                single = true;
+                0
+            }
+        };
+        single
+    }
+
+    /// Appends an acknowledgement when one is due, or anything is sent anyway.
+    fn send_ack(&mut self, sends_anyway: bool, out: &mut Vec<u8>) {
+        let (wanted, due) = self.connection.ack_due(&self.options);
+        let goes_along = wanted && sends_anyway;
+        if !due && !goes_along {
+            return;
+        }
+        let grants = self.connection.take_grants();
+        let mut ack = AckBuilder::begin(out, self.connection.acknowledge());
+        for subscription in grants {
+            let Some(wire) = self.wires.get_mut(subscription) else { continue };
+            let more = u64::from(wire.take_grant());
+            if more > 0 {
+                ack.push(Grant { subscription, more });
+            }
+        }
+        ack.finish();
+    }
+}
+
+/// Appends one frame of a request, of about `page` bytes.
+fn encode(
+    request: &mut Request,
+    number: u32,
+    epoch: u64,
+    variables: &Variables,
+    wires: &Wires,
+    page: usize,
+    out: &mut Vec<u8>,
+) {
+    let (total, sent) = (request.total, &mut request.sent);
+    let name_of = |variable: VariableRef| variables.get(variable).map_or("", |v| &*v.name);
+    match &request.verb {
+        Verb::Open { page: list, options } => {
+            let options = WireOpenOptions { read: options.read, describe: options.describe };
+            let terms = OpenTerms { options, subscribe: None };
+            let names = (&list.asked, &list.variables);
+            let name = |index: u32| name_of(asked_variable(names, index));
+            send_names(&terms, number, name, total, sent, page, out);
+        }
+        Verb::Restore { page: list } => {
+            let names = (&list.asked, &list.variables);
+            let name = |index: u32| name_of(asked_variable(names, index));
+            send_names(&OpenTerms::default(), number, name, total, sent, page, out);
+        }
+        Verb::OpenItems { wire, items } => {
+            let Some(wire) = wires.get(*wire) else {
+                *sent = total;
+                return;
+            };
+            let options = WireOpenOptions::default();
+            let terms = OpenTerms { options, subscribe: Some(wire.terms) };
+            let name = |index: u32| {
+                let item = items.get(index as usize).and_then(|item| wire.item(*item));
+                item.map_or("", |item| name_of(item.variable))
+            };
+            send_names(&terms, number, name, total, sent, page, out);
+        }
+        Verb::Resume { wire, items } => {
+            let Some(wire) = wires.get(*wire) else {
+                *sent = total;
+                return;
+            };
+            let mut frame = SubscribeBuilder::begin(out, number, &wire.terms, Some(epoch));
+            while *sent < total && frame.len_bytes() < page {
+                let item = items.get(*sent as usize).and_then(|item| wire.item(*item));
+                let position = item.and_then(|item| item.account.position());
+                frame.push(&SubscribeItem {
+                    handle: item.and_then(|item| item.handle).unwrap_or(u32::MAX),
+                    last_sequence: position.filter(|p| p.epoch == epoch).map_or(0, |p| p.sequence),
+                });
+                *sent += 1;
+            }
+            frame.finish(*sent < total);
+        }
+        Verb::Read(list) => {
+            send_handles(HandlesBuilder::read(out, number), &list.asked, total, sent, page);
+        }
+        Verb::RequestValue(list) => {
+            let frame = HandlesBuilder::request_value(out, number);
+            send_handles(frame, &list.asked, total, sent, page);
+        }
+        Verb::Info(list) => {
+            send_handles(HandlesBuilder::info(out, number), &list.asked, total, sent, page);
+        }
+        Verb::Close { handles, .. } => {
+            send_plain(HandlesBuilder::close(out, number), handles, total, sent, page);
+        }
+        Verb::Unsubscribe { wire, handles } => {
+            let frame = HandlesBuilder::unsubscribe(out, number, *wire);
+            send_plain(frame, handles, total, sent, page);
+        }
+        Verb::Find { pattern, limit, cursor, found } => {
+            let limit = u32::try_from(limit - found.len().min(*limit)).unwrap_or(u32::MAX);
+            Find { cursor: *cursor, limit, pattern }.encode(number, out);
+        }
+        Verb::Why { name } => Why { name }.encode(number, out),
+        Verb::Engine => encode_engine_request(number, out),
+    }
+}
+
+fn asked_variable(
+    (asked, variables): (&Vec<(u32, u32)>, &Vec<VariableRef>),
+    index: u32,
+) -> VariableRef {
+    let item = asked.get(index as usize).map_or(0, |(item, _)| *item);
+    variables.get(item as usize).copied().unwrap_or(VariableRef::NOBODY)
+}
+
+fn send_names<'n>(
+    terms: &OpenTerms,
+    number: u32,
+    name: impl Fn(u32) -> &'n str,
+    total: u32,
+    sent: &mut u32,
+    page: usize,
+    out: &mut Vec<u8>,
+) {
+    let mut frame = OpenBuilder::begin(out, number, terms);
+    while *sent < total && frame.len_bytes() < page {
+        frame.push(name(*sent));
+        *sent += 1;
+    }
+    frame.finish(*sent < total);
+}
+
+fn send_handles(
+    mut frame: HandlesBuilder<'_>,
+    asked: &[(u32, u32)],
+    total: u32,
+    sent: &mut u32,
+    page: usize,
+) {
+    for (_, handle) in asked.get(*sent as usize..).unwrap_or_default() {
+        if frame.len_bytes() >= page {
+            break;
+        }
+        frame.push(*handle);
+        *sent += 1;
+    }
+    frame.finish(*sent < total);
+}
+
+fn send_plain(
+    mut frame: HandlesBuilder<'_>,
+    handles: &[u32],
+    total: u32,
+    sent: &mut u32,
+    page: usize,
+) {
+    for handle in handles.get(*sent as usize..).unwrap_or_default() {
+        if frame.len_bytes() >= page {
+            break;
+        }
+        frame.push(*handle);
+        *sent += 1;
+    }
+    frame.finish(*sent < total);
+}

@@ -1,0 +1,395 @@
+//! Requests on their way: what was asked, what was sent of it, what was answered.
+//!
+//! A request that is unanswered when the connection breaks is asked again on the next one. Only those of
+//! the program are; what the client asked for its own purposes is made anew from what it then needs.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
+use trunkline_types::Reading;
+
+use crate::answer::{Answer, Found, Opened, Page};
+use crate::client::ClientCore;
+use crate::error::RequestError;
+use crate::options::OpenOptions;
+use trunkline_proto::message::info::VariableInfo;
+
+/// A request of the program; its answer is taken with [`ClientCore::take`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RequestId(pub(crate) u64);
+
+/// Every request that is not answered, and every answer that was not taken.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    /// Of requests and writes alike: they are sent in the order of their numbers.
+    next: u64,
+    pending: BTreeMap<u64, Request>,
+    /// Requests that are not sent, or not completely, in the order they are to be.
+    outbox: VecDeque<u64>,
+    by_wire: BTreeMap<u32, u64>,
+    next_wire: u32,
+    answers: BTreeMap<u64, (Answer, usize)>,
+    /// Items of the program's requests, answered ones included until they are taken.
+    items: usize,
+    /// Of the program.
+    open: usize,
+    /// Requests that have to be answered before handles can be used.
+    restoring: usize,
+}
+
+/// One request.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) verb: Verb,
+    /// Whose answer someone will take; `None`: the client's own, or nobody's any more.
+    pub(crate) program_items: Option<usize>,
+    /// Handles cannot be used before it is answered.
+    pub(crate) restoring: bool,
+    /// What was sent is decided when the first frame is.
+    pub(crate) prepared: bool,
+    /// Items to be sent in all, sent, and answered.
+    pub(crate) total: u32,
+    pub(crate) sent: u32,
+    pub(crate) answered: u32,
+    pub(crate) wire: Option<u32>,
+}
+
+/// What is asked.
+#[derive(Debug)]
+pub(crate) enum Verb {
+    Open { page: Page<Opened>, options: OpenOptions },
+    Close { handles: Vec<u32>, page: Page<()> },
+    Read(Page<Reading>),
+    RequestValue(Page<()>),
+    Info(Page<VariableInfo>),
+    Find { pattern: String, limit: usize, cursor: u64, found: Vec<Found> },
+    Why { name: String },
+    Engine,
+    /// Opens again what the program had open.
+    Restore { page: Page<()> },
+    /// Opens items of a wire subscription and subscribes them.
+    OpenItems { wire: u32, items: Vec<u32> },
+    /// Subscribes open items behind the updates they have.
+    Resume { wire: u32, items: Vec<u32> },
+    /// Ends items of a wire subscription; none: all of it.
+    Unsubscribe { wire: u32, handles: Vec<u32> },
+}
+
+impl Verb {
+    /// Whether it needs the handles of this connection.
+    fn needs_handles(&self) -> bool {
+        use Verb::{Close, Info, Read, RequestValue};
+        matches!(self, Read(_) | RequestValue(_) | Info(_) | Close { .. })
+    }
+}
+
+impl Request {
+    fn new(verb: Verb) -> Self {
+        Self {
+            verb,
+            program_items: None,
+            restoring: false,
+            prepared: false,
+            total: 0,
+            sent: 0,
+            answered: 0,
+            wire: None,
+        }
+    }
+
+    /// From the start, on a connection on which nothing of it was sent.
+    fn restart(&mut self) {
+        self.wire = None;
+        self.prepared = false;
+        self.sent = 0;
+        self.answered = 0;
+        if let Verb::Close { handles, .. } = &mut self.verb {
+            // They were closed with the connection.
+            handles.clear();
+        }
+    }
+
+    /// The index of the next answered item, which the engine says is `index`.
+    pub(crate) fn answer_item(&mut self, index: u32) -> Result<u32, Disconnect> {
+        if index != self.answered || index >= self.sent {
+            return Err(malformed(format!(
+                "item {index} is answered where {} was next and {} were asked for",
+                self.answered, self.sent
+            )));
+        }
+        self.answered += 1;
+        Ok(index)
+    }
+}
+
+impl Requests {
+    /// The number of the next request or write.
+    pub(crate) fn next_order(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Adds a request of the client's own.
+    pub(crate) fn push(&mut self, verb: Verb) -> u64 {
+        self.insert(Request::new(verb))
+    }
+
+    /// Adds a request that has to be answered before handles can be used, ahead of all others.
+    pub(crate) fn push_restoring(&mut self, verb: Verb) {
+        let id = self.next_order();
+        self.pending.insert(id, Request { restoring: true, ..Request::new(verb) });
+        self.restoring += 1;
+        let place = (self.restoring - 1).min(self.outbox.len());
+        self.outbox.insert(place, id);
+    }
+
+    fn insert(&mut self, request: Request) -> u64 {
+        let id = self.next_order();
+        self.pending.insert(id, request);
+        self.outbox.push_back(id);
+        id
+    }
+
+    /// Whether handles can be used.
+    pub(crate) fn are_handles_restored(&self) -> bool {
+        self.restoring == 0
+    }
+
+    /// The request to be sent next, if one can be.
+    pub(crate) fn front(&self) -> Option<u64> {
+        let id = *self.outbox.front()?;
+        let request = self.pending.get(&id)?;
+        let waits = request.verb.needs_handles() && !self.are_handles_restored();
+        (!waits).then_some(id)
+    }
+
+    /// Takes a request out, to work on it; [`put_back`](Self::put_back) or end it.
+    pub(crate) fn take_out(&mut self, id: u64) -> Option<Request> {
+        self.pending.remove(&id)
+    }
+
+    pub(crate) fn put_back(&mut self, id: u64, request: Request) {
+        self.pending.insert(id, request);
+    }
+
+    /// Everything of the request at the front is sent.
+    pub(crate) fn sent_front(&mut self) {
+        self.outbox.pop_front();
+    }
+
+    /// The number on the wire of a request that is about to be sent.
+    pub(crate) fn assign_wire(&mut self, id: u64) -> u32 {
+        loop {
+            self.next_wire = self.next_wire.wrapping_add(1);
+            let wire = self.next_wire;
+            if wire != 0 && !self.by_wire.contains_key(&wire) {
+                self.by_wire.insert(wire, id);
+                return wire;
+            }
+        }
+    }
+
+    /// The request that a frame answers.
+    pub(crate) fn answered_by(
+        &mut self,
+        frame: &Frame<'_>,
+    ) -> Result<(u64, Request), Disconnect> {
+        let wire = frame.request();
+        let id = self.by_wire.get(&wire).copied();
+        let request = id.and_then(|id| Some((id, self.take_out(id)?)));
+        request.ok_or_else(|| malformed(format!("request {wire} is answered, which nobody made")))
+    }
+
+    /// A request is over: it is on no list any more.
+    pub(crate) fn end(&mut self, id: u64, request: &Request) {
+        if let Some(wire) = request.wire {
+            self.by_wire.remove(&wire);
+        }
+        if request.restoring {
+            self.restoring -= 1;
+        }
+        if request.sent < request.total || request.wire.is_none() {
+            self.outbox.retain(|waiting| *waiting != id);
+        }
+    }
+
+    /// The same question once more, as it is now.
+    pub(crate) fn ask_again(&mut self, id: u64, mut request: Request) {
+        if let Some(wire) = request.wire {
+            self.by_wire.remove(&wire);
+        }
+        request.restart();
+        self.put_back(id, request);
+        self.outbox.push_back(id);
+    }
+
+    /// Keeps an answer for the program.
+    fn keep(&mut self, id: u64, answer: Answer, items: usize) {
+        self.open -= 1;
+        self.answers.insert(id, (answer, items));
+    }
+
+    /// The connection is gone: the program's requests are to be asked again. Returns the others.
+    pub(crate) fn disconnected(&mut self) -> Vec<Request> {
+        self.by_wire.clear();
+        self.outbox.clear();
+        self.restoring = 0;
+        let mut others = Vec::new();
+        for (id, mut request) in std::mem::take(&mut self.pending) {
+            if request.program_items.is_none() {
+                others.push(request);
+                continue;
+            }
+            request.restart();
+            self.outbox.push_back(id);
+            self.pending.insert(id, request);
+        }
+        others
+    }
+
+    /// The numbers of all requests that are not answered.
+    pub(crate) fn ids(&self) -> Vec<u64> {
+        self.pending.keys().copied().collect()
+    }
+
+    /// Requests of the program that are not answered.
+    pub(crate) fn open(&self) -> usize {
+        self.open
+    }
+}
+
+impl ClientCore {
+    /// Adds a request of the program with this many items.
+    pub(crate) fn ask(&mut self, items: usize, verb: Verb) -> RequestId {
+        let request = Request { program_items: Some(items), ..Request::new(verb) };
+        self.requests.items += items;
+        self.requests.open += 1;
+        RequestId(self.requests.insert(request))
+    }
+
+    /// Whether a request of so many items may be made.
+    pub(crate) fn check_request(&self, items: usize) -> Result<(), RequestError> {
+        if let Some(cause) = self.connection.closed() {
+            return Err(RequestError::Closed { cause: Arc::clone(cause) });
+        }
+        let requests = &self.requests;
+        let max = self.options.requests_max;
+        if requests.open + requests.answers.len() >= max {
+            return Err(RequestError::TooManyRequests { max });
+        }
+        let max = self.options.request_items_max;
+        if requests.items.saturating_add(items) > max {
+            return Err(RequestError::TooManyItems { items, max });
+        }
+        Ok(())
+    }
+
+    /// The answer, once: `None` while there is none, and after it was taken.
+    pub fn take(&mut self, request: RequestId) -> Option<Answer> {
+        let (answer, items) = self.requests.answers.remove(&request.0)?;
+        self.requests.items -= items;
+        Some(answer)
+    }
+
+    /// Whether the answer can be taken.
+    pub fn is_answered(&self, request: RequestId) -> bool {
+        self.requests.answers.contains_key(&request.0)
+    }
+
+    /// Nobody will take the answer: for a caller that has waited long enough. Variables that the request
+    /// opens are closed when they are.
+    pub fn forget(&mut self, request: RequestId) {
+        let id = request.0;
+        if let Some(answer) = self.take(request) {
+            if let Answer::Opened(results) = answer {
+                let opened: Vec<_> =
+                    results.iter().flatten().map(|opened| opened.variable).collect();
+                self.close_quietly(&opened);
+            }
+            return;
+        }
+        let Some(mut request) = self.requests.take_out(id) else { return };
+        let Some(items) = request.program_items.take() else {
+            self.requests.put_back(id, request);
+            return;
+        };
+        self.requests.items -= items;
+        self.requests.open -= 1;
+        if request.wire.is_none() {
+            self.end_request(id, request, None);
+        } else {
+            self.requests.put_back(id, request);
+        }
+    }
+
+    /// After a frame was taken in: puts the request back, or ends it when the answer is complete.
+    pub(crate) fn settle(
+        &mut self,
+        id: u64,
+        request: Request,
+        frame: &Frame<'_>,
+    ) -> Result<(), Disconnect> {
+        if frame.has_more() {
+            self.requests.put_back(id, request);
+            return Ok(());
+        }
+        let (answered, total) = (request.answered, request.total);
+        if answered < total {
+            self.requests.put_back(id, request);
+            return Err(malformed(format!(
+                "the answer to request {} ends after {answered} of {total} items",
+                frame.request()
+            )));
+        }
+        self.end_request(id, request, None);
+        Ok(())
+    }
+
+    /// Ends a request. `fault` is what happened to the items, or the whole, that was not answered.
+    pub(crate) fn end_request(&mut self, id: u64, request: Request, fault: Option<Fault>) {
+        self.requests.end(id, &request);
+        let whole = fault.clone();
+        let fault = fault.unwrap_or_else(|| FaultCode::Internal.into());
+        let wanted = request.program_items;
+        let answer = match request.verb {
+            Verb::Open { page, .. } => {
+                let results = self.finish_opening(page, &fault, wanted.is_some());
+                Answer::Opened(results)
+            }
+            Verb::Close { page, .. } => Answer::Closed(page.finish(&fault)),
+            Verb::Read(page) => Answer::Readings(page.finish(&fault)),
+            Verb::RequestValue(page) => Answer::Requested(page.finish(&fault)),
+            Verb::Info(page) => Answer::Info(page.finish(&fault)),
+            Verb::Find { found, .. } => match whole {
+                Some(fault) => Answer::Refused(fault),
+                None => Answer::Names(found),
+            },
+            Verb::Why { .. } | Verb::Engine => Answer::Refused(fault),
+            Verb::Restore { page } => return self.restored(&page, &fault),
+            Verb::OpenItems { wire, items } | Verb::Resume { wire, items } => {
+                return self.items_answered(wire, &items, &fault);
+            }
+            Verb::Unsubscribe { .. } => return,
+        };
+        self.answer(id, wanted, answer);
+    }
+
+    /// Ends a request whose answer is one thing.
+    pub(crate) fn end_with(&mut self, id: u64, request: &Request, answer: Answer) {
+        self.requests.end(id, request);
+        self.answer(id, request.program_items, answer);
+    }
+
+    fn answer(&mut self, id: u64, wanted: Option<usize>, answer: Answer) {
+        if let Some(items) = wanted {
+            self.requests.keep(id, answer, items);
+            self.changes += 1;
+        }
+    }
+}
+
+/// The engine does not keep to the protocol.
+pub(crate) fn malformed(sentence: String) -> Disconnect {
+    Disconnect::Malformed { sentence }
+}

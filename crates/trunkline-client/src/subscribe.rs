@@ -1,0 +1,310 @@
+//! Subscribing: the program's side. What arrives for a subscription is in `delivery`.
+
+use std::sync::Arc;
+
+use trunkline_proto::message::contract::SubscribeFlags;
+use trunkline_types::ledger::ClientLedger;
+use trunkline_types::{Access, Contract, DataType, Lost, Position, Quality, Reading, Tick};
+
+use crate::client::ClientCore;
+use crate::error::{SubscribeError, check_contract};
+use crate::options::SubscribeOptions;
+use crate::request::Verb;
+use crate::subscription::{Delivery, Event, Notice, Subscription, SubscriptionId, Taken};
+use crate::variable::VariableRef;
+use crate::wire::{Pause, Status, Target};
+
+/// An item of a subscription, as it stands.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Item {
+    /// Its full name.
+    pub name: Arc<str>,
+    /// The variable, for reads and writes.
+    pub variable: VariableRef,
+    /// The type of its values; `None` before it was opened for the first time.
+    pub data_type: Option<DataType>,
+    /// What can be done with it at all.
+    pub access: Access,
+    /// Whether updates of it arrive.
+    pub live: bool,
+    /// The last update that arrived.
+    pub position: Option<Position>,
+}
+
+impl ClientCore {
+    /// Subscribes variables by their full names, in one request that opens and subscribes. What happens
+    /// to the items is told by [`next_event`](Self::next_event), item by item; the subscription lasts
+    /// over reconnects until it is ended.
+    ///
+    /// What waits for the program is bounded: under `latest` and `sampled` by one reading per item,
+    /// under `last:n` and `first:n` by `n` per item and by bytes, under `all` by its bound, which the
+    /// engine knows and does not exceed. Readings that do not fit are counted in `lost` of the item's
+    /// next reading.
+    ///
+    /// # Errors
+    /// [`SubscribeError`] when the contract cannot be kept, a bound is reached or the client is closed.
+    pub fn subscribe<N: AsRef<str>>(
+        &mut self,
+        names: &[N],
+        contract: Contract,
+        options: SubscribeOptions,
+    ) -> Result<SubscriptionId, SubscribeError> {
+        check_contract(contract)?;
+        if let Some(cause) = self.connection.closed() {
+            return Err(SubscribeError::Closed { cause: Arc::clone(cause) });
+        }
+        let max = self.options.items_max;
+        if self.items.saturating_add(names.len()) > max {
+            return Err(SubscribeError::TooManyItems { items: names.len(), max });
+        }
+        self.items += names.len();
+        let SubscribeOptions { only_changes, own_suppressed, .. } = options;
+        let flags = SubscribeFlags { only_changes, own_suppressed };
+        let wire_id = self.wires.find_or_add(contract, flags);
+        let mut subscription = Subscription::new(wire_id, contract, options);
+        if let Some(session) = self.connection.session() {
+            let (session, epoch) = (session.session, session.epoch);
+            subscription.connection_changed(Event::Connected { session, epoch });
+        }
+        let key = self.subscriptions.insert(subscription);
+        if contract != Contract::Latest
+            && let Some(wire) = self.wires.get_mut(wire_id)
+        {
+            wire.owner = Some(key.index);
+        }
+        let mut added = Vec::new();
+        for (name, item) in names.iter().zip(0..) {
+            let variable = self.variables.acquire(name.as_ref());
+            let target = Target { subscription: key.index, item };
+            if let Some(index) = self.join(wire_id, variable, target) {
+                added.push(index);
+            }
+        }
+        if !added.is_empty() && self.connection.is_open() {
+            self.open_items(wire_id, added, false);
+        }
+        self.changes += 1;
+        Ok(SubscriptionId(key))
+    }
+
+    /// Joins an item to the wire subscription. The wire item, when it was added now; one that is there
+    /// already has a local copy to begin with.
+    fn join(
+        &mut self,
+        wire_id: u32,
+        variable: VariableRef,
+        target: Target,
+    ) -> Option<u32> {
+        let Self { wires, subscriptions, variables, .. } = self;
+        let wire = wires.get_mut(wire_id)?;
+        let (index, is_new) = wire.join(variable);
+        let known = variables.get_mut(variable)?;
+        let max_age = known.max_age;
+        let subscription = subscriptions.at_mut(target.subscription)?;
+        subscription.add_item(index);
+        let item = wire.item_mut(index)?;
+        item.targets.push(target);
+        if is_new {
+            known.items.push((wire_id, index));
+            item.max_age = max_age;
+            return Some(index);
+        }
+        // The wire item holds the variable already.
+        variables.release(variable);
+        if let Some(copy) = &item.copy {
+            let delivery = Delivery { received: copy, lost: Lost::NONE, bytes: 0, credit: 0 };
+            subscription.deliver(target.item, &delivery);
+        }
+        match &item.status {
+            Status::Leaving => item.status = Status::Opening,
+            Status::Failed(fault) => {
+                subscription.notify(target.item, Notice::Fault((**fault).clone()));
+            }
+            Status::Ended(reason) => {
+                let last = item.account.position();
+                let sentence: Arc<str> = Arc::from(reason.fault_code().meaning());
+                let notice = Notice::Ended { reason: *reason, last, lost: None, sentence };
+                subscription.notify(target.item, notice);
+            }
+            Status::Opening | Status::Live => {}
+        }
+        None
+    }
+
+    /// Asks the engine to open and subscribe items of a wire subscription.
+    pub(crate) fn open_items(&mut self, wire: u32, items: Vec<u32>, restoring: bool) {
+        let Some(entry) = self.wires.get_mut(wire) else { return };
+        entry.ask(&items);
+        let verb = Verb::OpenItems { wire, items };
+        if restoring {
+            self.requests.push_restoring(verb);
+        } else {
+            self.requests.push(verb);
+        }
+    }
+
+    /// Ends a subscription. What still waits for it is dropped.
+    pub fn unsubscribe(&mut self, subscription: SubscriptionId) {
+        let Some(entry) = self.subscriptions.remove(subscription.0) else { return };
+        self.items -= entry.items.len();
+        self.changes += 1;
+        let (wire_id, connected) = (entry.wire, self.connection.is_open());
+        let Self { wires, variables, .. } = self;
+        let Some(wire) = wires.get_mut(wire_id) else { return };
+        let mut handles = Vec::new();
+        for (local, item) in entry.items.iter().zip(0..) {
+            let target = Target { subscription: subscription.0.index, item };
+            let Some(wire_item) = wire.item_mut(local.wire_item) else { continue };
+            wire_item.targets.retain(|t| *t != target);
+            if !wire_item.targets.is_empty() {
+                continue;
+            }
+            if wire_item.asked {
+                wire_item.status = Status::Leaving;
+                continue;
+            }
+            if matches!(wire_item.status, Status::Live) {
+                handles.extend(wire_item.handle);
+            }
+            let variable = wire_item.variable;
+            wire.remove(local.wire_item);
+            if let Some(known) = variables.get_mut(variable) {
+                known.items.retain(|place| *place != (wire_id, local.wire_item));
+            }
+            variables.release(variable);
+        }
+        let is_over = wire.is_empty() && wire.outstanding == 0;
+        let is_wanted = wire.items().any(|(_, item)| !item.targets.is_empty());
+        wire.closing = !is_wanted;
+        if is_over {
+            self.wires.by_id.remove(&wire_id);
+            // An empty list ends all of it.
+            let was_live = !handles.is_empty();
+            handles.clear();
+            if connected && was_live {
+                self.requests.push(Verb::Unsubscribe { wire: wire_id, handles });
+            }
+        } else if connected && !handles.is_empty() {
+            self.requests.push(Verb::Unsubscribe { wire: wire_id, handles });
+        }
+    }
+
+    /// What happened next under a subscription; `None` when nothing waits.
+    pub fn next_event(&mut self, now: Tick, subscription: SubscriptionId) -> Option<Event> {
+        let connected = self.connection.is_open();
+        let entry = self.subscriptions.get_mut(subscription.0)?;
+        let wire = self.wires.get(entry.wire)?;
+        let taken = entry.next(now, wire, connected)?;
+        Some(self.taken(subscription, taken))
+    }
+
+    /// The next reading of one item that was not taken yet: each is new once. `None` when there is none;
+    /// a caller that has waited long enough takes [`read_current`](Self::read_current) instead.
+    ///
+    /// Under `first:n` and `all` it looks at every event that waits before it.
+    pub fn read_new(
+        &mut self,
+        now: Tick,
+        subscription: SubscriptionId,
+        item: u32,
+    ) -> Option<Reading> {
+        let connected = self.connection.is_open();
+        let entry = self.subscriptions.get_mut(subscription.0)?;
+        let wire = self.wires.get(entry.wire)?;
+        let taken = entry.next_of(now, item, wire, connected)?;
+        match self.taken(subscription, taken) {
+            Event::Reading { reading, .. } => Some(reading),
+            _ => None,
+        }
+    }
+
+    /// The item's reading, whether new or not: the next one that was not taken yet, else the local copy.
+    /// It counts as read. `None` before the first update has arrived.
+    pub fn read_current(
+        &mut self,
+        now: Tick,
+        subscription: SubscriptionId,
+        item: u32,
+    ) -> Option<Reading> {
+        self.read_new(now, subscription, item).or_else(|| self.value(now, subscription, item))
+    }
+
+    /// The local copy of the item's last update; it stays, and news stays news. While the connection is
+    /// down its quality is bad, with the reason. `None` before the first update has arrived.
+    pub fn value(&self, now: Tick, subscription: SubscriptionId, item: u32) -> Option<Reading> {
+        let entry = self.subscriptions.get(subscription.0)?;
+        let wire = self.wires.get(entry.wire)?;
+        let mut reading = entry.peek(now, item, wire, self.connection.is_open())?;
+        if let Some(cause) = self.connection.down_because() {
+            let before = reading.sample.quality;
+            reading.sample.quality = Quality::bad(cause.quality_reason())
+                .with_clock(before.clock(), before.clock_sync());
+        }
+        Some(reading)
+    }
+
+    /// How an item stands.
+    pub fn item(&self, subscription: SubscriptionId, item: u32) -> Option<Item> {
+        let entry = self.subscriptions.get(subscription.0)?;
+        let wire = self.wires.get(entry.wire)?;
+        let wire_item = wire.item(entry.items.get(item as usize)?.wire_item)?;
+        let variable = self.variables.get(wire_item.variable)?;
+        Some(Item {
+            name: Arc::clone(&variable.name),
+            variable: wire_item.variable,
+            data_type: wire_item.data_type.clone(),
+            access: variable.access,
+            live: self.connection.is_open() && matches!(wire_item.status, Status::Live),
+            position: wire_item.account.position(),
+        })
+    }
+
+    /// What became of every update that arrived for a subscription.
+    pub fn ledger(&self, subscription: SubscriptionId) -> Option<ClientLedger> {
+        self.subscriptions.get(subscription.0).map(|entry| entry.ledger)
+    }
+
+    /// The number by which the engine knows the subscription, as in the answer to
+    /// [`info`](Self::info). `latest` subscriptions share one.
+    pub fn wire_number(&self, subscription: SubscriptionId) -> Option<u32> {
+        self.subscriptions.get(subscription.0).map(|entry| entry.wire)
+    }
+
+    /// Events that wait under a subscription.
+    pub fn waiting(&self, subscription: SubscriptionId) -> usize {
+        self.subscriptions.get(subscription.0).map_or(0, Subscription::waiting)
+    }
+
+    /// Rises with everything that begins to wait under a subscription: equal values, nothing to look at.
+    pub fn subscription_changes(&self, subscription: SubscriptionId) -> u64 {
+        self.subscriptions.get(subscription.0).map_or(0, |entry| entry.changes)
+    }
+
+    /// Opens a subscription again that has ended with `overrun` and was not to be reopened by itself:
+    /// delivery goes on behind the last update that arrived, and what is missing is counted.
+    pub fn resubscribe(&mut self, subscription: SubscriptionId) {
+        let wire = self.subscriptions.get(subscription.0).map(|entry| entry.wire);
+        if let Some(wire) = wire {
+            self.end_pause(wire);
+        }
+    }
+
+    /// Counts what was taken: room at this end is granted to the engine.
+    fn taken(&mut self, subscription: SubscriptionId, taken: Taken) -> Event {
+        let Some(entry) = self.subscriptions.get(subscription.0) else { return taken.event };
+        let (wire_id, drained, reopen) = (entry.wire, entry.is_drained(), entry.options.reopen);
+        let Some(wire) = self.wires.get_mut(wire_id) else { return taken.event };
+        if taken.credit == wire.life && wire.count_taken() {
+            self.connection.grant_due(wire_id);
+        }
+        let goes_on = match wire.pause {
+            Pause::No => false,
+            Pause::Overrun => drained && reopen,
+            Pause::Backlog => drained,
+        };
+        if goes_on {
+            self.end_pause(wire_id);
+        }
+        taken.event
+    }
+}

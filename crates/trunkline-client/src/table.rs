@@ -1,0 +1,164 @@
+//! Tables that behave the same in every run: the simulator replays this crate bit for bit.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher, Hasher};
+use std::sync::Arc;
+
+/// Keyed by numbers that the engine or this crate chose.
+pub(crate) type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<MixHasher>>;
+/// Keyed by names; `DefaultHasher` starts from fixed keys.
+pub(crate) type NameMap<V> = HashMap<Arc<str>, V, BuildHasherDefault<DefaultHasher>>;
+
+/// A place in a [`Slab`]; one that was given back is never found again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Key {
+    pub(crate) index: u32,
+    generation: u32,
+}
+
+impl Key {
+    /// Of no value: places are counted from 0 up and never get that far.
+    pub(crate) const NOBODY: Key = Key { index: u32::MAX, generation: 0 };
+}
+
+/// Values at stable places.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    slots: Vec<Option<(u32, T)>>,
+    free: Vec<u32>,
+    /// Of the next value; not kept per slot, so that an empty slab can give its memory back.
+    generation: u32,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), free: Vec::new(), generation: 0 }
+    }
+}
+
+impl<T> Slab<T> {
+    /// Adds a value. The callers' limits keep it far below 2^32 values.
+    pub(crate) fn insert(&mut self, value: T) -> Key {
+        self.generation = self.generation.wrapping_add(1);
+        let generation = self.generation;
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => {
+                self.slots.push(None);
+                (self.slots.len() - 1) as u32
+            }
+        };
+        if let Some(slot) = self.slots.get_mut(index as usize) {
+            *slot = Some((generation, value));
+        }
+        Key { index, generation }
+    }
+
+    pub(crate) fn get(&self, key: Key) -> Option<&T> {
+        match self.slots.get(key.index as usize)? {
+            Some((generation, value)) if *generation == key.generation => Some(value),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        match self.slots.get_mut(key.index as usize)? {
+            Some((generation, value)) if *generation == key.generation => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The value at a place, whichever it is.
+    pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.slots.get_mut(index as usize)?.as_mut().map(|(_, value)| value)
+    }
+
+    pub(crate) fn at(&self, index: u32) -> Option<&T> {
+        self.slots.get(index as usize)?.as_ref().map(|(_, value)| value)
+    }
+
+    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
+        self.get(key)?;
+        let (_, value) = self.slots.get_mut(key.index as usize)?.take()?;
+        self.free.push(key.index);
+        if self.free.len() == self.slots.len() {
+            self.slots = Vec::new();
+            self.free = Vec::new();
+        }
+        Some(value)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
+        self.slots.iter().enumerate().filter_map(|(index, slot)| {
+            let (generation, value) = slot.as_ref()?;
+            Some((Key { index: index as u32, generation: *generation }, value))
+        })
+    }
+
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().flatten().map(|(_, value)| value)
+    }
+}
+
+/// Spreads numbers over 64 bits: one multiplication per number, one more at the end.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct MixHasher(u64);
+
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Hasher for MixHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(u64::from(number));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0.rotate_left(29) ^ number).wrapping_mul(MIX);
+    }
+
+    fn finish(&self) -> u64 {
+        (self.0 ^ (self.0 >> 32)).wrapping_mul(MIX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_was_given_back_finds_nothing() {
+        let mut sut = Slab::default();
+        let first = sut.insert("a");
+        assert_eq!(sut.remove(first), Some("a"));
+        let second = sut.insert("b");
+        assert_eq!((sut.get(first), sut.get(second)), (None, Some(&"b")));
+        assert_eq!((sut.remove(first), sut.len()), (None, 1));
+    }
+
+    #[test]
+    fn an_empty_slab_holds_no_memory() {
+        let mut sut = Slab::default();
+        let keys: Vec<Key> = (0..1000).map(|n| sut.insert(n)).collect();
+        keys.iter().for_each(|key| assert!(sut.remove(*key).is_some()));
+        assert_eq!((sut.slots.capacity(), sut.free.capacity()), (0, 0));
+    }
+
+    #[test]
+    fn the_hash_is_the_same_in_every_run() {
+        let mut sut = MixHasher::default();
+        sut.write_u32(7);
+        assert_eq!(sut.finish(), {
+            let mut again = MixHasher::default();
+            again.write_u32(7);
+            again.finish()
+        });
+        assert_ne!(sut.finish(), MixHasher::default().finish());
+    }
+}

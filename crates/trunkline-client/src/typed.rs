@@ -1,0 +1,226 @@
+//! Values of the program's own types, checked once when a variable is opened.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use trunkline_types::{
+    Array, DataType, ElementType, Elements, Reading, Timestamp, Value, Waveform,
+};
+
+use crate::answer::Opened;
+use crate::variable::VariableRef;
+use crate::write::Write;
+
+/// A type of the program that variables of some type can be read as.
+pub trait FromValue: Sized {
+    /// What it is called in errors, as in `f64`.
+    const NAME: &'static str;
+
+    /// Whether values of this type can be read as `Self`.
+    fn reads(data_type: &DataType) -> bool;
+
+    /// The value, if it is one of those.
+    fn from_value(value: &Value) -> Option<Self>;
+}
+
+/// A type of the program that can be written. Whether a variable takes it shows when it is opened as
+/// [`Typed`], which checks the same types for both directions.
+pub trait IntoValue {
+    /// As a value.
+    fn into_value(self) -> Value;
+}
+
+/// The variable is not of the type that the program expects.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the variable is {actual}, this program expects {expected}; use {actual} in the program")]
+pub struct TypeMismatch {
+    /// What the program expects.
+    pub expected: &'static str,
+    /// What the variable is.
+    pub actual: String,
+}
+
+/// A handle of a variable whose type was checked against `T`.
+#[derive(Debug)]
+pub struct Typed<T> {
+    variable: VariableRef,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Typed<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Typed<T> {}
+
+impl<T: FromValue> Typed<T> {
+    /// The handle of an opened variable.
+    ///
+    /// # Errors
+    /// [`TypeMismatch`] when the variable cannot be read as `T`: told here, once, and not at every use.
+    pub fn new(opened: &Opened) -> Result<Self, TypeMismatch> {
+        Self::of(opened.variable, &opened.data_type)
+    }
+
+    /// The handle of a variable of a known type, such as an item of a subscription.
+    ///
+    /// # Errors
+    /// As [`Typed::new`].
+    pub fn of(variable: VariableRef, data_type: &DataType) -> Result<Self, TypeMismatch> {
+        if T::reads(data_type) {
+            Ok(Self { variable, value: PhantomData })
+        } else {
+            Err(TypeMismatch { expected: T::NAME, actual: data_type.to_string() })
+        }
+    }
+
+    /// The variable.
+    pub fn variable(self) -> VariableRef {
+        self.variable
+    }
+
+    /// The reading's value.
+    ///
+    /// # Errors
+    /// [`TypeMismatch`] when the variable was replaced by one of another type since it was opened.
+    pub fn value(self, reading: &Reading) -> Result<T, TypeMismatch> {
+        let value = &reading.sample.value;
+        T::from_value(value).ok_or_else(|| TypeMismatch {
+            expected: T::NAME,
+            actual: match value.plain_type() {
+                Some(data_type) => data_type.to_string(),
+                None => "of another type now".to_owned(),
+            },
+        })
+    }
+}
+
+impl<T: IntoValue> Typed<T> {
+    /// A write of `value` to the variable.
+    pub fn write(self, value: T) -> Write {
+        Write::new(self.variable, value.into_value())
+    }
+}
+
+/// The index of an enum's label, for variables that are enums.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct EnumIndex(pub u32);
+
+/// Implements both traits for a type that is one variant of [`Value`].
+macro_rules! plain {
+    ($($ty:ty => $variant:ident, $data_type:pat, $name:literal, $from:expr, $into:expr;)+) => {$(
+        impl FromValue for $ty {
+            const NAME: &'static str = $name;
+
+            fn reads(data_type: &DataType) -> bool {
+                matches!(data_type, $data_type)
+            }
+
+            fn from_value(value: &Value) -> Option<Self> {
+                match value {
+                    Value::$variant(value) => Some($from(value)),
+                    _ => None,
+                }
+            }
+        }
+
+        impl IntoValue for $ty {
+            fn into_value(self) -> Value {
+                Value::$variant($into(self))
+            }
+        }
+    )+};
+}
+
+plain! {
+    bool => Bool, DataType::Bool, "bool", Clone::clone, |v| v;
+    i8 => I8, DataType::I8, "i8", Clone::clone, |v| v;
+    i16 => I16, DataType::I16, "i16", Clone::clone, |v| v;
+    i32 => I32, DataType::I32, "i32", Clone::clone, |v| v;
+    i64 => I64, DataType::I64, "i64", Clone::clone, |v| v;
+    u8 => U8, DataType::U8, "u8", Clone::clone, |v| v;
+    u16 => U16, DataType::U16, "u16", Clone::clone, |v| v;
+    u32 => U32, DataType::U32, "u32", Clone::clone, |v| v;
+    u64 => U64, DataType::U64, "u64", Clone::clone, |v| v;
+    f32 => F32, DataType::F32, "f32", Clone::clone, |v| v;
+    f64 => F64, DataType::F64, "f64", Clone::clone, |v| v;
+    Timestamp => Timestamp, DataType::Timestamp, "timestamp", Clone::clone, |v| v;
+    EnumIndex => Enum, DataType::Enum(_), "an enum", |v: &u32| EnumIndex(*v), |v: EnumIndex| v.0;
+    String => String, DataType::String, "string", |v: &Arc<str>| v.as_ref().to_owned(), Arc::from;
+    Arc<str> => String, DataType::String, "string", Clone::clone, |v| v;
+    Arc<[u8]> => Bytes, DataType::Bytes, "bytes", Clone::clone, |v| v;
+    Arc<Array> => Array, DataType::Array(_), "an array", Clone::clone, |v| v;
+    Arc<Waveform> => Waveform, DataType::Waveform(_), "a waveform", Clone::clone, |v| v;
+}
+
+/// Implements both traits for one-dimensional arrays.
+macro_rules! vectors {
+    ($($element:ty => $variant:ident, $name:literal;)+) => {$(
+        impl FromValue for Vec<$element> {
+            const NAME: &'static str = $name;
+
+            fn reads(data_type: &DataType) -> bool {
+                is_vector(data_type, ElementType::$variant)
+            }
+
+            fn from_value(value: &Value) -> Option<Self> {
+                match value {
+                    Value::Array(array) => match array.elements() {
+                        Elements::$variant(elements) => Some(elements.clone()),
+                        _ => None,
+                    },
+                    _ => None,
+                }
+            }
+        }
+
+        impl IntoValue for Vec<$element> {
+            fn into_value(self) -> Value {
+                Value::Array(Arc::new(Array::vector(Elements::$variant(self))))
+            }
+        }
+    )+};
+}
+
+vectors! {
+    bool => Bool, "bool[]";
+    i8 => I8, "i8[]";
+    i16 => I16, "i16[]";
+    i32 => I32, "i32[]";
+    i64 => I64, "i64[]";
+    u8 => U8, "u8[]";
+    u16 => U16, "u16[]";
+    u32 => U32, "u32[]";
+    u64 => U64, "u64[]";
+    f32 => F32, "f32[]";
+    f64 => F64, "f64[]";
+    Arc<str> => String, "string[]";
+    Timestamp => Timestamp, "timestamp[]";
+}
+
+fn is_vector(data_type: &DataType, element: ElementType) -> bool {
+    match data_type {
+        DataType::Array(ty) => ty.element == element && ty.shape.len() == 1,
+        _ => false,
+    }
+}
+
+impl FromValue for Value {
+    const NAME: &'static str = "any type";
+
+    fn reads(_: &DataType) -> bool {
+        true
+    }
+
+    fn from_value(value: &Value) -> Option<Self> {
+        Some(value.clone())
+    }
+}
+
+impl IntoValue for Value {
+    fn into_value(self) -> Value {
+        self
+    }
+}

@@ -1,0 +1,339 @@
+//! Subscriptions as the engine sees them.
+//!
+//! All `latest` subscriptions of a client with the same filters are one on the wire: the engine sends an
+//! update once, and it is handed to every local subscription that wants it. Every other contract has a
+//! wire subscription of its own, because its buffer is.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use trunkline_proto::message::contract::SubscribeFlags;
+use trunkline_proto::message::ended::EndReason;
+use trunkline_proto::message::subscribe::SubscribeTerms;
+use trunkline_proto::{Fault, FaultCode};
+use trunkline_types::{Contract, DataType};
+
+use crate::reading::{Account, Received};
+use crate::table::NumberMap;
+use crate::variable::VariableRef;
+
+/// Sequences of own writes that are remembered per item until their updates come.
+const OWN_MAX: usize = 4096;
+
+/// The wire subscriptions of a client, by their number.
+#[derive(Debug, Default)]
+pub(crate) struct Wires {
+    pub(crate) by_id: BTreeMap<u32, WireSubscription>,
+    next: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct WireSubscription {
+    pub(crate) terms: SubscribeTerms,
+    items: Vec<Option<WireItem>>,
+    free: Vec<u32>,
+    by_handle: NumberMap<u32, u32>,
+    by_variable: NumberMap<VariableRef, u32>,
+    /// Requests about its items that are not answered.
+    pub(crate) outstanding: usize,
+    /// Nobody wants it any more; it is ended when nothing about it is outstanding.
+    pub(crate) closing: bool,
+    /// It is not subscribed until the program has taken everything that waits (`all` only).
+    pub(crate) pause: Pause,
+    /// The one local subscription it is for; shared ones have none.
+    pub(crate) owner: Option<u32>,
+    /// Rises whenever the engine's credit begins anew: what was sent under an earlier one makes no room
+    /// under this one.
+    pub(crate) life: u32,
+    /// Updates taken since the last grant (`all` only).
+    taken: u32,
+}
+
+/// Why a wire subscription waits for the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pause {
+    No,
+    /// It overran its bound.
+    Overrun,
+    /// Too much of an earlier connection still waits.
+    Backlog,
+}
+
+/// A variable under a wire subscription.
+#[derive(Debug)]
+pub(crate) struct WireItem {
+    pub(crate) variable: VariableRef,
+    pub(crate) targets: Vec<Target>,
+    pub(crate) status: Status,
+    /// Part of a request that is not answered.
+    pub(crate) asked: bool,
+    /// The handle it was subscribed by last.
+    pub(crate) handle: Option<u32>,
+    pub(crate) data_type: Option<DataType>,
+    /// As the variable's properties say, where they are known.
+    pub(crate) max_age: Option<Duration>,
+    pub(crate) account: Account,
+    /// The local copy.
+    pub(crate) copy: Option<Received>,
+    /// What the next update is.
+    pub(crate) next: Next,
+    own: VecDeque<u64>,
+    /// The fault that the program was told last.
+    pub(crate) told: Option<FaultCode>,
+}
+
+/// A local subscription and its item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Target {
+    pub(crate) subscription: u32,
+    pub(crate) item: u32,
+}
+
+/// How an item stands.
+#[derive(Clone, Debug)]
+pub(crate) enum Status {
+    /// Not subscribed yet on this connection.
+    Opening,
+    /// As `Opening`, and nobody wants it any more.
+    Leaving,
+    Live,
+    Failed(Box<Fault>),
+    Ended(EndReason),
+}
+
+/// What the next update of an item is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// What the variable held when it was subscribed.
+    First,
+    /// What the variable held, or the first update behind what the item has.
+    FirstResumed,
+    /// One that was written just now.
+    Update,
+}
+
+impl Wires {
+    /// The wire subscription for these terms: one that exists where it can be shared.
+    pub(crate) fn find_or_add(&mut self, contract: Contract, flags: SubscribeFlags) -> u32 {
+        if contract == Contract::Latest {
+            let shared = self.by_id.iter().find(|(_, wire)| {
+                wire.terms.contract == contract && wire.terms.flags == flags && !wire.closing
+            });
+            if let Some((id, _)) = shared {
+                return *id;
+            }
+        }
+        self.next += 1;
+        let terms = SubscribeTerms { subscription: self.next, contract, flags };
+        self.by_id.insert(self.next, WireSubscription::new(terms));
+        self.next
+    }
+
+    pub(crate) fn get(&self, id: u32) -> Option<&WireSubscription> {
+        self.by_id.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut WireSubscription> {
+        self.by_id.get_mut(&id)
+    }
+
+    pub(crate) fn item_mut(&mut self, id: u32, item: u32) -> Option<&mut WireItem> {
+        self.get_mut(id)?.item_mut(item)
+    }
+}
+
+impl WireSubscription {
+    fn new(terms: SubscribeTerms) -> Self {
+        Self {
+            terms,
+            items: Vec::new(),
+            free: Vec::new(),
+            by_handle: NumberMap::default(),
+            by_variable: NumberMap::default(),
+            outstanding: 0,
+            closing: false,
+            pause: Pause::No,
+            owner: None,
+            life: 1,
+            taken: 0,
+        }
+    }
+
+    /// The engine's credit begins anew.
+    pub(crate) fn begin_life(&mut self) {
+        self.life = self.life.wrapping_add(1).max(1);
+        self.taken = 0;
+    }
+
+    /// The updates taken since the last grant.
+    pub(crate) fn take_grant(&mut self) -> u32 {
+        std::mem::take(&mut self.taken)
+    }
+
+    /// Whether newer updates take the place of older ones.
+    pub(crate) fn has_cells(&self) -> bool {
+        matches!(self.terms.contract, Contract::Latest | Contract::Sampled(_))
+    }
+
+    /// The item of this variable; whether it was added now.
+    pub(crate) fn join(&mut self, variable: VariableRef) -> (u32, bool) {
+        if let Some(index) = self.by_variable.get(&variable) {
+            return (*index, false);
+        }
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.items.push(None);
+            (self.items.len() - 1) as u32
+        });
+        if let Some(place) = self.items.get_mut(index as usize) {
+            *place = Some(WireItem::new(variable));
+        }
+        self.by_variable.insert(variable, index);
+        (index, true)
+    }
+
+    /// Takes an item out.
+    pub(crate) fn remove(&mut self, index: u32) -> Option<WireItem> {
+        let item = self.items.get_mut(index as usize)?.take()?;
+        self.by_variable.remove(&item.variable);
+        if let Some(handle) = item.handle
+            && self.by_handle.get(&handle) == Some(&index)
+        {
+            self.by_handle.remove(&handle);
+        }
+        self.free.push(index);
+        Some(item)
+    }
+
+    /// These items are part of a request now.
+    pub(crate) fn ask(&mut self, items: &[u32]) {
+        self.outstanding += 1;
+        for index in items {
+            if let Some(item) = self.item_mut(*index) {
+                item.asked = true;
+            }
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.len() == self.free.len()
+    }
+
+    pub(crate) fn item(&self, index: u32) -> Option<&WireItem> {
+        self.items.get(index as usize)?.as_ref()
+    }
+
+    pub(crate) fn item_mut(&mut self, index: u32) -> Option<&mut WireItem> {
+        self.items.get_mut(index as usize)?.as_mut()
+    }
+
+    /// The items with their numbers.
+    pub(crate) fn items(&self) -> impl Iterator<Item = (u32, &WireItem)> {
+        (0..).zip(&self.items).filter_map(|(index, item)| Some((index, item.as_ref()?)))
+    }
+
+    pub(crate) fn items_mut(&mut self) -> impl Iterator<Item = (u32, &mut WireItem)> {
+        (0..).zip(&mut self.items).filter_map(|(index, item)| Some((index, item.as_mut()?)))
+    }
+
+    /// The item that updates with this handle are of.
+    pub(crate) fn of_handle(&self, handle: u32) -> Option<u32> {
+        self.by_handle.get(&handle).copied()
+    }
+
+    /// The engine has opened the item.
+    pub(crate) fn opened(&mut self, index: u32, handle: u32, data_type: &DataType) {
+        let Some(Some(item)) = self.items.get_mut(index as usize) else { return };
+        if item.data_type.as_ref() != Some(data_type) {
+            item.data_type = Some(data_type.clone());
+        }
+        let before = item.handle.replace(handle);
+        if before != Some(handle) {
+            if before.is_some() {
+                item.account.replaced();
+            }
+            if let Some(before) = before
+                && self.by_handle.get(&before) == Some(&index)
+            {
+                self.by_handle.remove(&before);
+            }
+        }
+        self.by_handle.insert(handle, index);
+    }
+
+    /// Handles of an epoch that is over mean nothing.
+    pub(crate) fn forget_handles(&mut self) {
+        self.by_handle = NumberMap::default();
+        self.items_mut().for_each(|(_, item)| item.handle = None);
+    }
+
+    /// The program took an update, or it never got that far. Whether a grant is due.
+    pub(crate) fn count_taken(&mut self) -> bool {
+        let Contract::All { elements, .. } = self.terms.contract else { return false };
+        self.taken += 1;
+        self.taken >= (elements / 4).max(1)
+    }
+}
+
+impl WireItem {
+    fn new(variable: VariableRef) -> Self {
+        Self {
+            variable,
+            targets: Vec::new(),
+            status: Status::Opening,
+            asked: false,
+            handle: None,
+            data_type: None,
+            max_age: None,
+            account: Account::default(),
+            copy: None,
+            next: Next::First,
+            own: VecDeque::new(),
+            told: None,
+        }
+    }
+
+    /// A write of this client became the update of this number.
+    pub(crate) fn remember_own(&mut self, sequence: u64) {
+        let place = self.own.partition_point(|known| *known < sequence);
+        self.own.insert(place, sequence);
+        if self.own.len() > OWN_MAX {
+            self.own.pop_front();
+        }
+    }
+
+    /// Whether the update of this number was written by this client. Earlier ones are forgotten.
+    pub(crate) fn take_own(&mut self, sequence: u64) -> bool {
+        while let Some(known) = self.own.pop_front_if(|known| *known <= sequence) {
+            if known == sequence {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether an update is one to be delivered. The last ones of a variable that is gone may come behind
+    /// the news, when another subscription has had it first.
+    pub(crate) fn takes_updates(&self) -> bool {
+        matches!(self.status, Status::Live | Status::Ended(EndReason::Gone))
+    }
+
+    /// What was remembered of writes belongs to an epoch that is over.
+    pub(crate) fn forget_own(&mut self) {
+        self.own = VecDeque::new();
+    }
+
+    /// Whether trying again later can help without anybody noticing the program.
+    pub(crate) fn may_retry(&self) -> bool {
+        match &self.status {
+            Status::Failed(fault) => is_temporary(fault.code),
+            Status::Ended(reason) => *reason == EndReason::Gone,
+            _ => false,
+        }
+    }
+}
+
+/// Faults that go when somebody deploys or starts what is missing.
+pub(crate) fn is_temporary(code: FaultCode) -> bool {
+    use FaultCode::{Gone, LibraryStopped, LimitReached, UnknownHandle, UnknownName};
+    matches!(code, UnknownName | Gone | UnknownHandle | LibraryStopped | LimitReached)
+}

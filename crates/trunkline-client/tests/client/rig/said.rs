@@ -1,0 +1,117 @@
+//! What the client said, frame by frame, as the fake engine understood it.
+
+use trunkline_proto::message::closing::Goodbye;
+use trunkline_proto::message::find::Find;
+use trunkline_proto::message::handles::{Handles, Unsubscribe};
+use trunkline_proto::message::hello::Hello;
+use trunkline_proto::message::keepalive::{Ack, Keepalive};
+use trunkline_proto::message::open::{Open, OpenTerms};
+use trunkline_proto::message::subscribe::{Subscribe, SubscribeTerms};
+use trunkline_proto::message::why::Why;
+use trunkline_proto::message::write::{WriteOptions, Writes};
+use trunkline_proto::{Frame, FrameKind};
+
+/// A frame of the client.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Said {
+    Hello(Hello),
+    Goodbye(Goodbye),
+    Keepalive(Keepalive),
+    Ack { records: u64, grants: Vec<(u32, u64)> },
+    Open { request: u32, terms: OpenTerms, names: Vec<String>, more: bool },
+    Subscribe { request: u32, terms: SubscribeTerms, resume: Option<u64>, items: Vec<(u32, u64)>, more: bool },
+    Unsubscribe { request: u32, subscription: u32, handles: Vec<u32>, more: bool },
+    Handles { kind: FrameKind, request: u32, handles: Vec<u32>, more: bool },
+    Write(Vec<SaidWrite>),
+    Find { request: u32, pattern: String, cursor: u64 },
+    Why { request: u32, name: String },
+    Engine { request: u32 },
+}
+
+/// A write of the client.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SaidWrite {
+    pub number: u64,
+    pub handle: u32,
+    pub options: WriteOptions,
+    pub value: Vec<u8>,
+}
+
+impl Said {
+    /// Decodes a frame with the protocol's own decoders.
+    pub fn of(frame: &Frame<'_>) -> Self {
+        let (request, more) = (frame.request(), frame.has_more());
+        match frame.kind().expect("the client sends known kinds only") {
+            FrameKind::Hello => Said::Hello(Hello::decode(frame).unwrap()),
+            FrameKind::Goodbye => Said::Goodbye(Goodbye::decode(frame).unwrap()),
+            FrameKind::Keepalive => Said::Keepalive(Keepalive::decode(frame).unwrap()),
+            FrameKind::Ack => {
+                let ack = Ack::decode(frame).unwrap();
+                let records = ack.records_received();
+                let grants = ack.map(Result::unwrap).map(|g| (g.subscription, g.more)).collect();
+                Said::Ack { records, grants }
+            }
+            FrameKind::Open => {
+                let open = Open::decode(frame).unwrap();
+                let terms = open.terms();
+                let text = |name: &[u8]| String::from_utf8(name.to_vec()).unwrap();
+                let names = open.map(Result::unwrap).map(text).collect();
+                Said::Open { request, terms, names, more }
+            }
+            FrameKind::Subscribe => {
+                let subscribe = Subscribe::decode(frame).unwrap();
+                let (terms, resume) = (subscribe.terms(), subscribe.resume_epoch());
+                let item = |item: trunkline_proto::message::subscribe::SubscribeItem| {
+                    (item.handle, item.last_sequence)
+                };
+                let items = subscribe.map(Result::unwrap).map(item).collect();
+                Said::Subscribe { request, terms, resume, items, more }
+            }
+            FrameKind::Unsubscribe => {
+                let Unsubscribe { subscription, handles } = Unsubscribe::decode(frame).unwrap();
+                let handles = handles.map(Result::unwrap).collect();
+                Said::Unsubscribe { request, subscription, handles, more }
+            }
+            FrameKind::Write => {
+                let writes = Writes::decode(frame).unwrap().map(Result::unwrap);
+                let said = writes.map(|w| SaidWrite {
+                    number: w.write,
+                    handle: w.handle,
+                    options: w.options,
+                    value: w.value.to_vec(),
+                });
+                Said::Write(said.collect())
+            }
+            FrameKind::Find => {
+                let find = Find::decode(frame).unwrap();
+                Said::Find { request, pattern: find.pattern.to_owned(), cursor: find.cursor }
+            }
+            FrameKind::Why => {
+                Said::Why { request, name: Why::decode(frame).unwrap().name.to_owned() }
+            }
+            FrameKind::Engine => Said::Engine { request },
+            kind => {
+                let handles = Handles::decode(frame).unwrap().map(Result::unwrap).collect();
+                Said::Handles { kind, request, handles, more }
+            }
+        }
+    }
+
+    /// The kind of the frame.
+    pub fn kind(&self) -> FrameKind {
+        match self {
+            Said::Hello(_) => FrameKind::Hello,
+            Said::Goodbye(_) => FrameKind::Goodbye,
+            Said::Keepalive(_) => FrameKind::Keepalive,
+            Said::Ack { .. } => FrameKind::Ack,
+            Said::Open { .. } => FrameKind::Open,
+            Said::Subscribe { .. } => FrameKind::Subscribe,
+            Said::Unsubscribe { .. } => FrameKind::Unsubscribe,
+            Said::Handles { kind, .. } => *kind,
+            Said::Write(_) => FrameKind::Write,
+            Said::Find { .. } => FrameKind::Find,
+            Said::Why { .. } => FrameKind::Why,
+            Said::Engine { .. } => FrameKind::Engine,
+        }
+    }
+}

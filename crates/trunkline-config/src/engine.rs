@@ -1,0 +1,154 @@
+//! The `[engine]` section.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use trunkline_types::url::DEFAULT_PORT;
+
+use crate::error::ConfigErrorKind as Kind;
+use crate::fields::Values;
+use crate::keys::Section;
+use crate::node::{Node, Table, Tree};
+use crate::plan::{EngineConfig, Limits};
+use crate::report::Report;
+use crate::sections::{check_keys, table};
+use crate::shown::shown_duration;
+
+const NAME_BYTES_MAX: usize = 255;
+const KEEP_ALIVE_MIN: Duration = Duration::from_millis(10);
+const KEEP_ALIVE_MAX: Duration = Duration::from_secs(3_600);
+const DEADLINE_MAX: Duration = Duration::from_secs(86_400);
+
+/// Reads the section; what cannot be read keeps its default.
+pub(crate) fn read(section: &Table, report: &mut Report) -> EngineConfig {
+    check_keys(section, Section::Engine, report);
+    let mut engine = EngineConfig::default();
+    let mut values = Values::plain(report);
+    if let Some(node) = section.node("name") {
+        engine.name = values.text_within("name", node, NAME_BYTES_MAX);
+    }
+    if let Some(node) = section.node("insecure") {
+        engine.insecure = values.boolean("insecure", node).unwrap_or_default();
+    }
+    if let Some(listen) = section
+        .node("listen")
+        .and_then(|node| listen(node, engine.insecure, &mut values))
+    {
+        engine.listen = listen;
+    }
+    timing(section, &mut engine, &mut values);
+    if let Some(limits) = table(section, "limits", values.report) {
+        engine.limits = read_limits(limits, values.report);
+    }
+    engine
+}
+
+fn timing(section: &Table, engine: &mut EngineConfig, values: &mut Values<'_, '_>) {
+    let mut duration = |key: &str, min, max| match section.node(key) {
+        Some(node) => values.duration(key, node, min..=max).map(Some),
+        None => Some(None),
+    };
+    let keep_alive = duration("keep_alive", KEEP_ALIVE_MIN, KEEP_ALIVE_MAX);
+    let deadline = duration("deadline", KEEP_ALIVE_MIN, DEADLINE_MAX);
+    let (Some(keep_alive), Some(deadline)) = (keep_alive, deadline) else {
+        return;
+    };
+    engine.keep_alive = keep_alive.unwrap_or(engine.keep_alive);
+    engine.deadline = deadline.unwrap_or(engine.deadline);
+    if engine.deadline < engine.keep_alive.saturating_mul(2) {
+        let node = section
+            .node("deadline")
+            .or_else(|| section.node("keep_alive"));
+        let keep_alive = shown_duration(engine.keep_alive);
+        let deadline = shown_duration(engine.deadline);
+        let place = node.map_or(section.place, |node| node.place);
+        values.report.error(
+            place,
+            Kind::DeadlineTooShort {
+                keep_alive,
+                deadline,
+            },
+        );
+    }
+}
+
+fn listen(node: &Node, is_insecure: bool, values: &mut Values<'_, '_>) -> Option<Vec<SocketAddr>> {
+    let nodes = match &node.tree {
+        Tree::List(nodes) if !nodes.is_empty() => nodes.as_slice(),
+        Tree::Text(_) => std::slice::from_ref(node),
+        _ => return values.wrong_form("listen", node, "an address, or a list of at least one"),
+    };
+    let mut addresses = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let text = values.text("listen", node)?;
+        let Some(address) = parse_address(&text) else {
+            values
+                .report
+                .error(node.place, Kind::InvalidAddress { text });
+            continue;
+        };
+        if addresses.contains(&address) {
+            values.report.error(node.place, Kind::AddressTwice { text });
+        } else if !is_insecure && !address.ip().to_canonical().is_loopback() {
+            let address = address.to_string();
+            values
+                .report
+                .error(node.place, Kind::NotLoopback { address });
+        } else {
+            addresses.push(address);
+        }
+    }
+    Some(addresses)
+}
+
+/// An address with or without a port.
+fn parse_address(text: &str) -> Option<SocketAddr> {
+    let text = text.trim();
+    let host = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'))
+        .unwrap_or(text);
+    let with_default_port = |ip: IpAddr| SocketAddr::new(ip, DEFAULT_PORT);
+    text.parse()
+        .ok()
+        .or_else(|| host.parse().ok().map(with_default_port))
+}
+
+fn read_limits(section: &Table, report: &mut Report) -> Limits {
+    check_keys(section, Section::Limits, report);
+    let mut limits = Limits::default();
+    let mut values = Values::plain(report);
+    let mut count = |key: &str, max: i64, default: u32| {
+        let node = section.node(key)?;
+        values
+            .integer(key, node, 1..=max)
+            .map_or(Some(default), |count| Some(count as u32))
+    };
+    let sessions = count("sessions_max", 100_000, limits.sessions_max);
+    let items = count(
+        "items_per_session_max",
+        100_000_000,
+        limits.items_per_session_max,
+    );
+    let writes = count(
+        "writes_per_session_max",
+        1_000_000,
+        limits.writes_per_session_max,
+    );
+    let variables = count("variables_max", 100_000_000, limits.variables_max);
+    let mut bytes = |key: &str, min: i64, max: i64| {
+        let node = section.node(key)?;
+        values.bytes(key, node, min..=max)
+    };
+    let queue = bytes("queue_bytes_per_session_max", 64 << 10, 64 << 30);
+    let write_bytes = bytes("write_bytes_per_session_max", 1 << 10, 1 << 30);
+    limits.sessions_max = sessions.unwrap_or(limits.sessions_max);
+    limits.items_per_session_max = items.unwrap_or(limits.items_per_session_max);
+    limits.writes_per_session_max = writes.unwrap_or(limits.writes_per_session_max);
+    limits.variables_max = variables.unwrap_or(limits.variables_max);
+    limits.queue_bytes_per_session_max =
+        queue.map_or(limits.queue_bytes_per_session_max, |bytes| bytes as u64);
+    limits.write_bytes_per_session_max =
+        write_bytes.map_or(limits.write_bytes_per_session_max, |bytes| bytes as u32);
+    limits
+}

@@ -1,0 +1,389 @@
+//! What can be wrong with configuration files, each with its place and, if there is one, the cure.
+
+use std::fmt;
+
+/// Everything that is wrong with the files of one run, in the order of the files and their lines.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigErrors {
+    /// At least one; at most [`ERRORS_MAX`].
+    pub errors: Vec<ConfigError>,
+    /// How many more were found and are not listed.
+    pub further: usize,
+}
+
+/// Errors that are kept; the rest is counted.
+pub const ERRORS_MAX: usize = 100;
+
+/// One thing that is wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ConfigError {
+    /// The file as it was named by the caller, or the CSV file beside it.
+    pub file: String,
+    /// Where in the file; `None` when it is about the file as a whole.
+    pub position: Option<Position>,
+    /// What is wrong.
+    pub kind: ConfigErrorKind,
+    /// The word that was probably meant.
+    pub suggestion: Option<String>,
+    /// For what is made from a template: where it is used, `file:line:column`.
+    pub used_at: Option<String>,
+}
+
+/// A place in a text, both counted from 1; columns are characters, not bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Position {
+    /// Line.
+    pub line: u32,
+    /// Column.
+    pub column: u32,
+}
+
+/// What is wrong, as a sentence that goes on after `file:line:column`.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "each variant is documented by its sentence")]
+pub enum ConfigErrorKind {
+    // The file.
+    #[error("does not exist; give a file or a directory with files ending in .toml")]
+    FileMissing,
+    #[error("cannot be read: {reason}")]
+    Unreadable { reason: String },
+    #[error("has more than {max} bytes, the most that a configuration file may have; split it")]
+    FileTooLarge { max: String },
+    #[error("is a directory without files ending in .toml")]
+    DirectoryEmpty,
+    #[error("this is not UTF-8 text; save the file as UTF-8")]
+    NotUtf8,
+    #[error("not valid TOML: {reason}")]
+    Syntax { reason: String },
+
+    // Keys and sections.
+    #[error("unknown key \"{key}\"")]
+    UnknownKey { key: String },
+    #[error("\"{key}\" has no meaning in {section}")]
+    KeyElsewhere { key: String, section: &'static str },
+    #[error("\"{key}\": {feature} is not supported by this version")]
+    NotSupported { key: String, feature: &'static str },
+    #[error("{section} needs \"{key}\"")]
+    KeyMissing {
+        section: &'static str,
+        key: &'static str,
+    },
+    #[error("write {expected} here, not {found}")]
+    WrongSection { expected: String, found: String },
+    #[error("{section} is already at {other}; all files together have one")]
+    SectionTwice {
+        section: &'static str,
+        other: String,
+    },
+
+    // One value.
+    #[error("\"{key}\" is {found}, but must be {expected}")]
+    WrongForm {
+        key: String,
+        expected: &'static str,
+        found: String,
+    },
+    #[error("\"{key}\" is {found}, but must be from {low} to {high}")]
+    OutOfBounds {
+        key: String,
+        found: String,
+        low: String,
+        high: String,
+    },
+    #[error("\"{key}\" is \"{found}\", but must be one of {choices}")]
+    UnknownChoice {
+        key: String,
+        found: String,
+        choices: String,
+    },
+    #[error("\"{key}\" is longer than {max} bytes")]
+    TextTooLong { key: String, max: usize },
+    #[error("\"{key}\" contains a control character (U+{code:04X})")]
+    ControlCharacter { key: String, code: u32 },
+
+    // Names.
+    #[error("\"{name}\" cannot be a name: {reason}")]
+    InvalidName { name: String, reason: String },
+    #[error("variable \"{name}\" is also defined at {other}")]
+    VariableTwice { name: String, other: String },
+    #[error("library \"{name}\" has another description at {other}; write it once")]
+    DescriptionTwice { name: String, other: String },
+    #[error("I/O server \"{name}\" is also defined at {other}")]
+    IoTwice { name: String, other: String },
+    #[error("template \"{name}\" is also defined at {other}")]
+    TemplateTwice { name: String, other: String },
+
+    // Type.
+    #[error("{reason}")]
+    InvalidType { reason: String },
+    #[error("\"{key}\" belongs to {owner} in the same table")]
+    BelongsTo { key: String, owner: &'static str },
+
+    // Properties that do not fit the type or each other.
+    #[error("\"{key}\" does not fit the type {data_type}: {reason}")]
+    NotForType {
+        key: &'static str,
+        data_type: String,
+        reason: String,
+    },
+    #[error("\"range\" is empty: {low} is not below {high}")]
+    RangeEmpty { low: String, high: String },
+    #[error("coerce needs a range to pull values into; add range = [LOW, HIGH]")]
+    CoerceWithoutRange,
+    #[error("clamp = true contradicts coerce = false")]
+    ClampContradicted,
+    #[error("scale needs a source that delivers raw values; add source = \"SERVER:ITEM\"")]
+    ScaleWithoutSource,
+    #[error("this scale cannot be used: {reason}")]
+    InvalidScale { reason: String },
+    #[error("a variable of type {data_type} cannot have a FIFO: {reason}")]
+    FifoRefused {
+        data_type: String,
+        reason: &'static str,
+    },
+    #[error(
+        "a FIFO of {data_type} needs \"length\", the most {elements} one value may have: it is \
+         allocated once, at the start"
+    )]
+    FifoLengthMissing {
+        data_type: String,
+        elements: &'static str,
+    },
+    #[error("every value of {data_type} has length {fixed}, so \"length\" cannot be {length}")]
+    FifoLengthFixed {
+        data_type: String,
+        fixed: u64,
+        length: u64,
+    },
+    #[error("this FIFO would take {bytes} bytes, more than the {max} that one may have")]
+    FifoTooLarge { bytes: String, max: String },
+    #[error("timestamps can be switched off only for scope = \"process\"")]
+    TimestampsNeeded,
+    #[error("this initial value cannot be used: {reason}")]
+    InvalidInitial { reason: String },
+    #[error("the initial value {value} is outside the range {low} to {high}")]
+    InitialOutOfRange {
+        value: String,
+        low: String,
+        high: String,
+    },
+    #[error("\"{source_text}\" is not a source; write SERVER:ITEM, such as plc1:holding/100")]
+    InvalidSource { source_text: String },
+    #[error("no [[io]] section is named \"{name}\"")]
+    UnknownIo { name: String },
+
+    // Many from one.
+    #[error("\"{text}\": {reason}")]
+    Placeholder { text: String, reason: String },
+    #[error("placeholders do not work in {section}; for a brace itself write {{{{ or }}}}")]
+    PlaceholderHere { section: &'static str },
+    #[error("\"{text}\" is not a range of whole numbers such as \"1..4\"")]
+    InvalidRange { text: String },
+    #[error("the range \"{text}\" runs backwards")]
+    RangeBackwards { text: String },
+    #[error("\"{key}\" has nothing to go through")]
+    NothingToRepeat { key: String },
+    #[error(
+        "the lists of zip differ in length: \"{first}\" has {first_len}, \"{second}\" {second_len}"
+    )]
+    ZipLengths {
+        first: String,
+        first_len: u64,
+        second: String,
+        second_len: u64,
+    },
+    #[error("\"{name}\" cannot stand in a placeholder; use letters, digits and _")]
+    ParameterName { name: String },
+    #[error("\"{name}\" is already given a value by {by}")]
+    ParameterTwice { name: String, by: &'static str },
+    #[error(
+        "this makes {count} variables, more than the limit of {max} (engine.limits.variables_max)"
+    )]
+    TooManyVariables { count: String, max: String },
+
+    // Overrides, templates and rows.
+    #[error("\"{text}\" is not a pattern: {reason}")]
+    InvalidPattern { text: String, reason: String },
+    #[error("\"{text}\" matches no variable of this file's library")]
+    MatchesNothing { text: String },
+    #[error("there is no template \"{name}\"")]
+    UnknownTemplate { name: String },
+    #[error("template \"{template}\" needs rows for its parameters {params}; add rows or csv")]
+    RowsMissing { template: String, params: String },
+    #[error("rows and csv exclude each other")]
+    RowsAndCsv,
+    #[error("this row lacks \"{param}\"")]
+    ParameterMissing { param: String },
+    #[error("\"{param}\" is {found}, but the template wants {wanted}")]
+    ParameterType {
+        param: String,
+        found: String,
+        wanted: &'static str,
+    },
+    #[error("\"{path}\" cannot be used: {reason}")]
+    CsvPath { path: String, reason: String },
+    #[error("not valid CSV: {reason}")]
+    CsvSyntax { reason: String },
+
+    // Engine.
+    #[error("\"{text}\" is not an address and port such as 127.0.0.1:5850")]
+    InvalidAddress { text: String },
+    #[error("\"{text}\" is listed twice")]
+    AddressTwice { text: String },
+    #[error(
+        "other machines can reach {address}, and connections are not yet protected; listen on \
+         127.0.0.1, or accept the risk with insecure = true"
+    )]
+    NotLoopback { address: String },
+    #[error("deadline must be at least twice keep_alive ({keep_alive}), not {deadline}")]
+    DeadlineTooShort {
+        keep_alive: String,
+        deadline: String,
+    },
+}
+
+/// Defines the code of every kind once, for [`ConfigErrorKind::code`] and `ConfigErrorKind::CODES`.
+macro_rules! codes {
+    ($($variant:ident => $code:literal,)*) => {
+        impl ConfigErrorKind {
+            /// A stable name for scripts, such as `unknown-key`.
+            pub fn code(&self) -> &'static str {
+                match self {
+                    $(Self::$variant { .. } => $code,)*
+                }
+            }
+
+            /// Every code there is.
+            pub const CODES: &'static [&'static str] = &[$($code),*];
+        }
+    };
+}
+
+codes! {
+    FileMissing => "file-missing",
+    Unreadable => "unreadable",
+    FileTooLarge => "file-too-large",
+    DirectoryEmpty => "directory-empty",
+    NotUtf8 => "not-utf8",
+    Syntax => "syntax",
+    UnknownKey => "unknown-key",
+    KeyElsewhere => "key-elsewhere",
+    NotSupported => "not-supported",
+    KeyMissing => "key-missing",
+    WrongSection => "wrong-section",
+    SectionTwice => "section-twice",
+    WrongForm => "wrong-form",
+    OutOfBounds => "out-of-bounds",
+    UnknownChoice => "unknown-choice",
+    TextTooLong => "text-too-long",
+    ControlCharacter => "control-character",
+    InvalidName => "invalid-name",
+    VariableTwice => "variable-twice",
+    DescriptionTwice => "description-twice",
+    IoTwice => "io-twice",
+    TemplateTwice => "template-twice",
+    InvalidType => "invalid-type",
+    BelongsTo => "belongs-to",
+    NotForType => "not-for-type",
+    RangeEmpty => "range-empty",
+    CoerceWithoutRange => "coerce-without-range",
+    ClampContradicted => "clamp-contradicted",
+    ScaleWithoutSource => "scale-without-source",
+    InvalidScale => "invalid-scale",
+    FifoRefused => "fifo-refused",
+    FifoLengthMissing => "fifo-length-missing",
+    FifoLengthFixed => "fifo-length-fixed",
+    FifoTooLarge => "fifo-too-large",
+    TimestampsNeeded => "timestamps-needed",
+    InvalidInitial => "invalid-initial",
+    InitialOutOfRange => "initial-out-of-range",
+    InvalidSource => "invalid-source",
+    UnknownIo => "unknown-io",
+    Placeholder => "placeholder",
+    PlaceholderHere => "placeholder-here",
+    InvalidRange => "invalid-range",
+    RangeBackwards => "range-backwards",
+    NothingToRepeat => "nothing-to-repeat",
+    ZipLengths => "zip-lengths",
+    ParameterName => "parameter-name",
+    ParameterTwice => "parameter-twice",
+    TooManyVariables => "too-many-variables",
+    InvalidPattern => "invalid-pattern",
+    MatchesNothing => "matches-nothing",
+    UnknownTemplate => "unknown-template",
+    RowsMissing => "rows-missing",
+    RowsAndCsv => "rows-and-csv",
+    ParameterMissing => "parameter-missing",
+    ParameterType => "parameter-type",
+    CsvPath => "csv-path",
+    CsvSyntax => "csv-syntax",
+    InvalidAddress => "invalid-address",
+    AddressTwice => "address-twice",
+    NotLoopback => "not-loopback",
+    DeadlineTooShort => "deadline-too-short",
+}
+
+impl ConfigError {
+    /// Where it is: `file:line:column`, or the file alone.
+    pub fn place(&self) -> String {
+        match self.position {
+            Some(position) => format!("{}:{position}", self.file),
+            None => self.file.clone(),
+        }
+    }
+
+    /// What is wrong, without place and suggestion.
+    pub fn message(&self) -> String {
+        self.kind.to_string()
+    }
+
+    /// What to do about it, where one word says it: `did you mean "units"?`.
+    pub fn hint(&self) -> Option<String> {
+        self.suggestion
+            .as_ref()
+            .map(|word| format!("did you mean \"{word}\"?"))
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// `plant.toml:17:9 unknown key "unit", did you mean "units"?`
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.place(), self.kind)?;
+        if let Some(hint) = self.hint() {
+            write!(f, ", {hint}")?;
+        }
+        if let Some(place) = &self.used_at {
+            write!(f, " (used at {place})")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// One error per line, and how many more there are.
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, error) in self.errors.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            fmt::Display::fmt(error, f)?;
+        }
+        match self.further {
+            0 => Ok(()),
+            1 => f.write_str("\nand 1 further error"),
+            n => write!(f, "\nand {n} further errors"),
+        }
+    }
+}
+
+impl std::error::Error for ConfigErrors {}

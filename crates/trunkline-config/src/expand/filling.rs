@@ -1,0 +1,43 @@
+//! Texts that are filled in anew for every variable.
+
+use crate::fields::Values;
+use crate::node::{Node, Tree};
+use crate::placeholder::{Env, TextTemplate};
+use crate::report::Report;
+use crate::source::Place;
+
+/// A text with placeholders, and where it stands.
+#[derive(Clone, Debug)]
+pub(super) struct Filling {
+    template: TextTemplate,
+    pub place: Place,
+}
+
+impl Filling {
+    pub fn read(key: &str, node: &Node, report: &mut Report) -> Option<Self> {
+        let Tree::Text(text) = &node.tree else {
+            return Values::plain(report).wrong_form(key, node, "text in quotes");
+        };
+        let template = report.filled(node.place, text, TextTemplate::parse(text))?;
+        Some(Self {
+            template,
+            place: node.place,
+        })
+    }
+
+    pub fn expand(&self, env: &Env, report: &mut Report) -> Option<String> {
+        report.filled(self.place, self.template.text(), self.template.expand(env))
+    }
+
+    pub fn expand_within(
+        &self,
+        key: &str,
+        max: usize,
+        env: &Env,
+        report: &mut Report,
+    ) -> Option<String> {
+        let text = self.expand(env, report)?;
+        let is_good = Values::plain(report).check_text(key, self.place, &text, max);
+        is_good.then_some(text)
+    }
+}

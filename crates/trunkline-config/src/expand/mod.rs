@@ -1,0 +1,131 @@
+//! From the tables of a variable to the variables that they make.
+
+mod filling;
+mod prepared;
+mod repeat;
+
+use std::collections::HashSet;
+
+use trunkline_types::{Pattern, VariableDefinition};
+
+use crate::error::ConfigErrorKind as Kind;
+use crate::fields::{Braces, Values};
+use crate::intern::Interner;
+use crate::keys::Section;
+use crate::node::Table;
+use crate::report::Report;
+use crate::sections::{check_keys, required};
+use crate::shown::grouped;
+use crate::source::Place;
+use crate::variable::{Draft, Layer, Texts};
+
+pub(crate) use prepared::Prepared;
+
+/// What all variables of one run have in common.
+#[derive(Debug)]
+pub(crate) struct Expansion<'p> {
+    pub report: &'p mut Report,
+    /// Names of the I/O servers that exist.
+    pub io: HashSet<String>,
+    /// Variables made so far, and the most there may be.
+    pub made: u128,
+    pub variables_max: u32,
+    pub interner: Interner,
+}
+
+/// Where variables go: a library, under the rules of one file.
+#[derive(Debug)]
+pub(crate) struct Target<'a> {
+    pub library: String,
+    pub overrides: Vec<Override<'a>>,
+    pub made: Vec<Made>,
+    /// Some variable could not be named, so that what matches nothing proves nothing.
+    pub is_incomplete: bool,
+    /// Tells this file's overrides from those of others.
+    pub file: u32,
+}
+
+/// A variable and the place that made it.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub definition: VariableDefinition,
+    pub place: Place,
+}
+
+/// One `[[override]]`.
+#[derive(Debug)]
+pub(crate) struct Override<'a> {
+    pub pattern: Option<Pattern>,
+    pub text: String,
+    pub place: Place,
+    pub draft: Draft<'a>,
+    pub has_matched: bool,
+}
+
+impl<'a> Override<'a> {
+    /// Reads an `[[override]]`.
+    pub fn read(table: &'a Table, report: &mut Report) -> Self {
+        check_keys(table, Section::Override, report);
+        let braces = Braces::Refused(Section::Override);
+        let draft = Draft::read(table, Layer::Override, braces, Texts::Filled, report);
+        let node = required(table, Section::Override, "match", report);
+        let text = node.and_then(|node| Values::plain(report).text("match", node));
+        let place = node.map_or(table.place, |node| node.place);
+        let pattern = text.as_ref().and_then(|text| {
+            let parsed = Pattern::parse(text);
+            let refused = |error: trunkline_types::pattern::PatternError| {
+                let reason = error.to_string();
+                report.error(
+                    place,
+                    Kind::InvalidPattern {
+                        text: text.clone(),
+                        reason,
+                    },
+                );
+            };
+            parsed.map_err(refused).ok()
+        });
+        let text = text.unwrap_or_default();
+        Self {
+            pattern,
+            text,
+            place,
+            draft,
+            has_matched: false,
+        }
+    }
+}
+
+impl Expansion<'_> {
+    /// Counts variables that are about to be made; too many are reported instead.
+    fn has_room(&mut self, count: u128, place: Place) -> bool {
+        let max = u128::from(self.variables_max);
+        let was_full = self.made > max;
+        self.made = self.made.saturating_add(count);
+        if self.made <= max {
+            return true;
+        }
+        if !was_full {
+            let (count, max) = (grouped(self.made), grouped(max));
+            self.report
+                .error(place, Kind::TooManyVariables { count, max });
+        }
+        false
+    }
+}
+
+impl Target<'_> {
+    /// Reports the overrides that were for nothing.
+    pub fn check_overrides(&self, report: &mut Report) {
+        for over in &self.overrides {
+            if over.pattern.is_some() && !over.has_matched && !self.is_incomplete {
+                report.error(
+                    over.place,
+                    Kind::MatchesNothing {
+                        text: over.text.clone(),
+                    },
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! One variable's table: read once, then made as often as its rows say.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use trunkline_types::{Name, Properties, VariableDefinition};
+
+use super::filling::Filling;
+use super::{Expansion, Made, Target, repeat};
+use crate::error::ConfigErrorKind as Kind;
+use crate::fields::Braces;
+use crate::keys::Section;
+use crate::node::Table;
+use crate::placeholder::Env;
+use crate::report::Report;
+use crate::sections::{check_keys, required};
+use crate::source::Place;
+use crate::variable::{
+    DESCRIPTION_BYTES_MAX, Draft, Layer, Resolver, SOURCE_BYTES_MAX, Texts, check_source,
+};
+
+/// A variable's table, read as far as it is the same for every variable that it makes.
+#[derive(Debug)]
+pub(crate) struct Prepared<'a> {
+    table: &'a Table,
+    defaults: Draft<'a>,
+    /// What the table says, unless placeholders make that differ.
+    own: Option<Draft<'a>>,
+    name: Option<Filling>,
+    description: Option<Filling>,
+    source: Option<Filling>,
+    origin: String,
+    /// What was made for each set of overrides, by file and index.
+    resolved: HashMap<(u32, Vec<usize>), Option<Resolved>>,
+}
+
+/// Properties, and which texts of them are still to be filled in.
+#[derive(Clone, Debug)]
+struct Resolved {
+    properties: Arc<Properties>,
+    fills_description: bool,
+    fills_source: bool,
+}
+
+impl<'a> Prepared<'a> {
+    /// Reads a variable's table under the defaults of the file in which it stands.
+    pub fn read(table: &'a Table, defaults: &Draft<'a>, report: &mut Report) -> Self {
+        check_keys(table, Section::Variable, report);
+        let name = required(table, Section::Variable, "name", report)
+            .and_then(|node| Filling::read("name", node, report));
+        let mut filling = |key: &str| {
+            let node = table.node(key).filter(|node| node.has_braces())?;
+            Filling::read(key, node, report)
+        };
+        let (description, source) = (filling("description"), filling("source"));
+        let differs = |key: &str| !["name", "description", "source", "each", "zip"].contains(&key);
+        let is_dynamic = table
+            .entries
+            .iter()
+            .any(|e| differs(&e.key) && e.node.has_braces());
+        let own = (!is_dynamic).then(|| {
+            let env = Env::default();
+            Draft::read(
+                table,
+                Layer::Own,
+                Braces::Fill(&env),
+                Texts::AsWritten,
+                report,
+            )
+        });
+        let origin = report.origin(table.place);
+        let (defaults, resolved) = (defaults.clone(), HashMap::new());
+        Self {
+            table,
+            defaults,
+            own,
+            name,
+            description,
+            source,
+            origin,
+            resolved,
+        }
+    }
+
+    /// Checks the properties although no variable is made of them.
+    pub fn check(&self, report: &mut Report) {
+        if let Some(own) = &self.own {
+            let draft = self.defaults.overlaid(own);
+            let (env, place) = (Env::default(), self.table.place);
+            Resolver {
+                draft: &draft,
+                env: &env,
+                place,
+                report,
+            }
+            .properties(&self.origin);
+        }
+    }
+
+    /// Makes the variables of this table, with the parameters of `base`, below `at`.
+    pub fn expand(
+        &mut self,
+        base: &Env,
+        at: Option<&str>,
+        target: &mut Target<'a>,
+        expansion: &mut Expansion<'_>,
+    ) {
+        let Some(rows) = repeat::rows(self.table, base, expansion.report) else {
+            target.is_incomplete = true;
+            return;
+        };
+        if !expansion.has_room(rows.len(), self.place_of("each")) {
+            target.is_incomplete = true;
+            return;
+        }
+        rows.for_each(base, |env| {
+            self.make(env, at, target, expansion);
+            true
+        });
+    }
+
+    fn place_of(&self, key: &str) -> Place {
+        self.table
+            .entry(key)
+            .map_or(self.table.place, |entry| entry.node.place)
+    }
+
+    fn make(
+        &mut self,
+        env: &Env,
+        at: Option<&str>,
+        target: &mut Target<'a>,
+        expansion: &mut Expansion<'_>,
+    ) {
+        let Some(path) = self.path(env, at, &target.library, expansion.report) else {
+            target.is_incomplete = true;
+            return;
+        };
+        let mut matched = Vec::new();
+        for (index, over) in target.overrides.iter_mut().enumerate() {
+            if over
+                .pattern
+                .as_ref()
+                .is_some_and(|pattern| pattern.matches(&path))
+            {
+                over.has_matched = true;
+                matched.push(index);
+            }
+        }
+        let properties = match &self.own {
+            Some(_) => self.shared(env, matched, target, expansion),
+            None => self.single(env, &matched, target, expansion),
+        };
+        if let Some(properties) = properties {
+            let definition = VariableDefinition { path, properties };
+            target.made.push(Made {
+                definition,
+                place: self.place_of("name"),
+            });
+        }
+    }
+
+    fn path(
+        &self,
+        env: &Env,
+        at: Option<&str>,
+        library: &str,
+        report: &mut Report,
+    ) -> Option<String> {
+        let filling = self.name.as_ref()?;
+        let own = filling.expand(env, report)?;
+        let path = match at {
+            Some(at) => format!("{at}/{own}"),
+            None => own,
+        };
+        let refuse = |reason: String, report: &mut Report| {
+            let name = format!("{library}/{path}");
+            report.error(filling.place, Kind::InvalidName { name, reason });
+            None
+        };
+        match Name::join(library, &path) {
+            Ok(name) if name.field().is_some() => refuse(
+                "write %23 for #, which addresses a field".to_owned(),
+                report,
+            ),
+            Ok(name) => Some(name.path().to_owned()),
+            Err(error) => refuse(error.to_string(), report),
+        }
+    }
+
+    /// Properties of a table that differ in description and source at most.
+    fn shared(
+        &mut self,
+        env: &Env,
+        matched: Vec<usize>,
+        target: &Target<'a>,
+        expansion: &mut Expansion<'_>,
+    ) -> Option<Arc<Properties>> {
+        let key = (target.file, matched);
+        if !self.resolved.contains_key(&key) {
+            let resolved = self.resolve(&key.1, target, expansion);
+            self.resolved.insert(key.clone(), resolved);
+        }
+        let resolved = self.resolved.get(&key)?.clone()?;
+        if !resolved.fills_description && !resolved.fills_source {
+            return Some(resolved.properties);
+        }
+        let mut properties = Properties::clone(&resolved.properties);
+        if let Some(filling) = self
+            .description
+            .as_ref()
+            .filter(|_| resolved.fills_description)
+        {
+            let (key, max) = ("description", DESCRIPTION_BYTES_MAX);
+            properties.description = filling.expand_within(key, max, env, expansion.report)?;
+        }
+        if let Some(filling) = self.source.as_ref().filter(|_| resolved.fills_source) {
+            let (key, max) = ("source", SOURCE_BYTES_MAX);
+            let source = filling.expand_within(key, max, env, expansion.report)?;
+            check_source(&source, filling.place, &expansion.io, expansion.report).then_some(())?;
+            properties.source = source;
+        }
+        Some(expansion.interner.share(properties))
+    }
+
+    fn resolve(
+        &self,
+        matched: &[usize],
+        target: &Target<'a>,
+        expansion: &mut Expansion<'_>,
+    ) -> Option<Resolved> {
+        // What is wrong here is wrong for every row.
+        let before = expansion.report.set_used_at(None);
+        let draft = self.draft(self.own.as_ref()?, matched, target);
+        let env = Env::default();
+        let fills = |place: Option<Place>, filling: &Option<Filling>| {
+            filling
+                .as_ref()
+                .is_some_and(|filling| Some(filling.place) == place)
+        };
+        let fills_description = fills(
+            draft.description.as_ref().map(|at| at.place),
+            &self.description,
+        );
+        let fills_source = fills(draft.source.as_ref().map(|at| at.place), &self.source);
+        let properties = self.properties(&draft, &env, !fills_source, expansion);
+        expansion.report.set_used_at(before);
+        let properties = expansion.interner.share(properties?);
+        Some(Resolved {
+            properties,
+            fills_description,
+            fills_source,
+        })
+    }
+
+    /// Properties of a table in which placeholders stand elsewhere, too.
+    fn single(
+        &self,
+        env: &Env,
+        matched: &[usize],
+        target: &Target<'a>,
+        expansion: &mut Expansion<'_>,
+    ) -> Option<Arc<Properties>> {
+        let braces = Braces::Fill(env);
+        let own = Draft::read(
+            self.table,
+            Layer::Own,
+            braces,
+            Texts::Filled,
+            expansion.report,
+        );
+        let draft = self.draft(&own, matched, target);
+        let properties = self.properties(&draft, env, true, expansion)?;
+        Some(expansion.interner.share(properties))
+    }
+
+    fn draft(&self, own: &Draft<'a>, matched: &[usize], target: &Target<'a>) -> Draft<'a> {
+        let overrides = matched
+            .iter()
+            .filter_map(|index| target.overrides.get(*index));
+        overrides.fold(self.defaults.overlaid(own), |draft, over| {
+            draft.overlaid(&over.draft)
+        })
+    }
+
+    fn properties(
+        &self,
+        draft: &Draft<'_>,
+        env: &Env,
+        checks_source: bool,
+        expansion: &mut Expansion<'_>,
+    ) -> Option<Properties> {
+        let source = draft.source.as_ref().filter(|_| checks_source);
+        let is_known = source
+            .is_none_or(|at| check_source(&at.value, at.place, &expansion.io, expansion.report));
+        let (place, report) = (self.table.place, &mut *expansion.report);
+        let properties = Resolver {
+            draft,
+            env,
+            place,
+            report,
+        }
+        .properties(&self.origin);
+        properties.filter(|_| is_known)
+    }
+}

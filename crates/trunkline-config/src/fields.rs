@@ -1,0 +1,317 @@
+//! Typed access to the values of a table: every wrong form is reported where it stands.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_types::contract::parse_duration;
+
+use crate::error::ConfigErrorKind as Kind;
+use crate::keys::Section;
+use crate::node::{Node, Table, Tree, shown_text};
+use crate::placeholder::{Env, Param, TextTemplate};
+use crate::report::Report;
+use crate::sections::check_keys;
+use crate::shown::{grouped, parse_bytes, shown_duration};
+use crate::source::Place;
+
+/// Reads values; texts are filled in with the parameters of `env`.
+pub(crate) struct Values<'r, 'e> {
+    pub report: &'r mut Report,
+    pub env: Braces<'e>,
+}
+
+/// What braces in a text mean.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Braces<'e> {
+    /// Nothing: the text is taken as it is.
+    Plain,
+    /// They are placeholders for these parameters.
+    Fill(&'e Env),
+    /// A mistake: placeholders mean nothing in this section.
+    Refused(Section),
+}
+
+/// A value after its placeholder was filled in.
+pub(crate) enum Filled<'a> {
+    Bool(bool),
+    Integer(i64),
+    Float(f64),
+    Text(String),
+    Other(&'a Node),
+}
+
+impl<'r> Values<'r, 'static> {
+    /// For sections without placeholders.
+    pub fn plain(report: &'r mut Report) -> Self {
+        Self {
+            report,
+            env: Braces::Plain,
+        }
+    }
+}
+
+impl Values<'_, '_> {
+    /// The value, with a placeholder that stands alone replaced by its parameter.
+    pub fn filled<'a>(&mut self, node: &'a Node) -> Option<Filled<'a>> {
+        Some(match &node.tree {
+            Tree::Bool(value) => Filled::Bool(*value),
+            Tree::Integer(value) => Filled::Integer(*value),
+            Tree::Float(value) => Filled::Float(*value),
+            Tree::Text(text) => match self.parameter(node.place, text)? {
+                Some(Param::Bool(value)) => Filled::Bool(value),
+                Some(Param::Integer(value)) => Filled::Integer(value),
+                Some(Param::Float(value)) => Filled::Float(value),
+                Some(Param::Text(text)) => Filled::Text(text.as_ref().to_owned()),
+                None => Filled::Text(self.fill(node.place, text)?),
+            },
+            Tree::Time(_) | Tree::List(_) | Tree::Table(_) => Filled::Other(node),
+        })
+    }
+
+    /// The value of a text that is one placeholder, `Some(None)` if not; `None` after an error.
+    fn parameter(&mut self, place: Place, text: &str) -> Option<Option<Param>> {
+        let Braces::Fill(env) = self.env else {
+            return Some(None);
+        };
+        if !text.starts_with('{') {
+            return Some(None);
+        }
+        let value = TextTemplate::parse(text).and_then(|parsed| parsed.value(env).transpose());
+        self.report.filled(place, text, value)
+    }
+
+    /// The text with its placeholders filled in.
+    pub fn fill(&mut self, place: Place, text: &str) -> Option<String> {
+        if !text.contains(['{', '}']) {
+            return Some(text.to_owned());
+        }
+        let nothing = Env::default();
+        let env = match self.env {
+            Braces::Plain => return Some(text.to_owned()),
+            Braces::Fill(env) => env,
+            Braces::Refused(section) => {
+                if TextTemplate::parse(text).is_ok_and(|parsed| parsed.has_placeholders()) {
+                    self.report.error(
+                        place,
+                        Kind::PlaceholderHere {
+                            section: section.header(),
+                        },
+                    );
+                    return None;
+                }
+                &nothing
+            }
+        };
+        let filled = TextTemplate::parse(text).and_then(|parsed| parsed.expand(env));
+        self.report.filled(place, text, filled)
+    }
+
+    /// The value has another form than it must have.
+    pub fn wrong_form<T>(&mut self, key: &str, node: &Node, expected: &'static str) -> Option<T> {
+        let (key, found) = (key.to_owned(), node.shown());
+        self.report.error(
+            node.place,
+            Kind::WrongForm {
+                key,
+                expected,
+                found,
+            },
+        );
+        None
+    }
+
+    /// Text, never a number: a placeholder that stands alone becomes text, too.
+    pub fn text(&mut self, key: &str, node: &Node) -> Option<String> {
+        match &node.tree {
+            Tree::Text(text) => self.fill(node.place, text),
+            _ => self.wrong_form(key, node, "text in quotes"),
+        }
+    }
+
+    /// Text for people: no control characters, at most `max` bytes.
+    pub fn text_within(&mut self, key: &str, node: &Node, max: usize) -> Option<String> {
+        let text = self.text(key, node)?;
+        self.check_text(key, node.place, &text, max).then_some(text)
+    }
+
+    /// Whether `text` has no control characters and at most `max` bytes.
+    pub fn check_text(&mut self, key: &str, place: Place, text: &str, max: usize) -> bool {
+        let key = key.to_owned();
+        if text.len() > max {
+            self.report.error(place, Kind::TextTooLong { key, max });
+            return false;
+        }
+        let allowed = ['\n', '\t', '\r'];
+        match text
+            .chars()
+            .find(|character| character.is_control() && !allowed.contains(character))
+        {
+            Some(character) => {
+                let code = u32::from(character);
+                self.report
+                    .error(place, Kind::ControlCharacter { key, code });
+                false
+            }
+            None => true,
+        }
+    }
+
+    /// One of these words.
+    pub fn choice<T: Copy>(&mut self, key: &str, node: &Node, choices: &[(&str, T)]) -> Option<T> {
+        let found = self.text(key, node)?;
+        if let Some((_, value)) = choices.iter().find(|(word, _)| *word == found) {
+            return Some(*value);
+        }
+        let words = || choices.iter().map(|(word, _)| *word);
+        let kind = Kind::UnknownChoice {
+            key: key.to_owned(),
+            found: found.clone(),
+            choices: words().map(shown_text).collect::<Vec<_>>().join(", "),
+        };
+        self.report.error_near(node.place, kind, &found, words());
+        None
+    }
+
+    /// `true` or `false`.
+    pub fn boolean(&mut self, key: &str, node: &Node) -> Option<bool> {
+        match self.filled(node)? {
+            Filled::Bool(value) => Some(value),
+            _ => self.wrong_form(key, node, "true or false"),
+        }
+    }
+
+    /// A whole number within bounds.
+    pub fn integer(&mut self, key: &str, node: &Node, bounds: RangeInclusive<i64>) -> Option<i64> {
+        match self.filled(node)? {
+            Filled::Integer(value) => self.within(key, node, value, bounds, grouped),
+            _ => self.wrong_form(key, node, "a whole number"),
+        }
+    }
+
+    /// A finite number.
+    pub fn number(&mut self, key: &str, node: &Node) -> Option<f64> {
+        match self.filled(node)? {
+            Filled::Integer(value) => Some(value as f64),
+            Filled::Float(value) if value.is_finite() => Some(value),
+            _ => self.wrong_form(key, node, "a number"),
+        }
+    }
+
+    /// A finite number within bounds.
+    pub fn number_within(
+        &mut self,
+        key: &str,
+        node: &Node,
+        bounds: RangeInclusive<f64>,
+    ) -> Option<f64> {
+        let value = self.number(key, node)?;
+        self.within(key, node, value, bounds, |value| value.to_string())
+    }
+
+    /// Two numbers, `[LOW, HIGH]`.
+    pub fn pair(&mut self, key: &str, node: &Node) -> Option<[f64; 2]> {
+        match &node.tree {
+            Tree::List(nodes) => match nodes.as_slice() {
+                [first, second] => {
+                    let (first, second) = (self.number(key, first), self.number(key, second));
+                    Some([first?, second?])
+                }
+                _ => self.wrong_form(key, node, "two numbers, such as [0, 100]"),
+            },
+            _ => self.wrong_form(key, node, "two numbers, such as [0, 100]"),
+        }
+    }
+
+    /// A duration such as `"100ms"`; a bare number is seconds.
+    pub fn duration(
+        &mut self,
+        key: &str,
+        node: &Node,
+        bounds: RangeInclusive<Duration>,
+    ) -> Option<Duration> {
+        let seconds = |seconds| Duration::try_from_secs_f64(seconds).ok();
+        let value = match self.filled(node)? {
+            Filled::Integer(value) => seconds(value as f64),
+            Filled::Float(value) => seconds(value),
+            Filled::Text(text) => parse_duration(text.trim()),
+            Filled::Bool(_) | Filled::Other(_) => None,
+        };
+        match value {
+            Some(value) => self.within(key, node, value, bounds, shown_duration),
+            None => self.wrong_form(key, node, "a duration such as \"100ms\", \"2s\" or \"1h\""),
+        }
+    }
+
+    /// A number of bytes: `65_536`, `"64 KiB"`, `"1 MiB"`.
+    pub fn bytes(&mut self, key: &str, node: &Node, bounds: RangeInclusive<i64>) -> Option<i64> {
+        let value = match self.filled(node)? {
+            Filled::Integer(value) => Some(value),
+            Filled::Text(text) => parse_bytes(&text),
+            Filled::Bool(_) | Filled::Float(_) | Filled::Other(_) => None,
+        };
+        match value {
+            Some(value) => self.within(key, node, value, bounds, grouped),
+            None => self.wrong_form(key, node, "a number of bytes such as 65_536 or \"64 KiB\""),
+        }
+    }
+
+    fn within<T: PartialOrd + Copy>(
+        &mut self,
+        key: &str,
+        node: &Node,
+        value: T,
+        bounds: RangeInclusive<T>,
+        show: impl Fn(T) -> String,
+    ) -> Option<T> {
+        if bounds.contains(&value) {
+            return Some(value);
+        }
+        let (low, high) = (show(*bounds.start()), show(*bounds.end()));
+        let (key, found) = (key.to_owned(), show(value));
+        self.report.error(
+            node.place,
+            Kind::OutOfBounds {
+                key,
+                found,
+                low,
+                high,
+            },
+        );
+        None
+    }
+
+    /// The items of a list.
+    pub fn list<'a>(&mut self, key: &str, node: &'a Node) -> Option<&'a [Node]> {
+        match &node.tree {
+            Tree::List(nodes) => Some(nodes),
+            _ => self.wrong_form(key, node, "a list"),
+        }
+    }
+
+    /// A table with the keys of `section`.
+    pub fn table<'a>(&mut self, key: &str, node: &'a Node, section: Section) -> Option<&'a Table> {
+        let table = self.free_table(key, node)?;
+        check_keys(table, section, self.report);
+        Some(table)
+    }
+
+    /// A table with any keys.
+    pub fn free_table<'a>(&mut self, key: &str, node: &'a Node) -> Option<&'a Table> {
+        match &node.tree {
+            Tree::Table(table) => Some(table),
+            _ => self.wrong_form(key, node, "a table"),
+        }
+    }
+}
+
+/// A plain value as that of a parameter.
+pub(crate) fn param_of(node: &Node) -> Option<Param> {
+    match &node.tree {
+        Tree::Bool(value) => Some(Param::Bool(*value)),
+        Tree::Integer(value) => Some(Param::Integer(*value)),
+        Tree::Float(value) => Some(Param::Float(*value)),
+        Tree::Text(text) => Some(Param::Text(Arc::from(text.as_str()))),
+        Tree::Time(_) | Tree::List(_) | Tree::Table(_) => None,
+    }
+}

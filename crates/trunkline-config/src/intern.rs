@@ -1,0 +1,32 @@
+//! Variables that agree share their properties.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use trunkline_types::Properties;
+
+/// The properties made so far.
+#[derive(Debug, Default)]
+pub(crate) struct Interner {
+    hasher: RandomState,
+    /// By the hash of what usually tells properties apart.
+    known: HashMap<u64, Vec<Arc<Properties>>>,
+}
+
+impl Interner {
+    /// The shared properties equal to these.
+    pub fn share(&mut self, properties: Properties) -> Arc<Properties> {
+        let p = &properties;
+        let hash = self
+            .hasher
+            .hash_one((&p.origin, &p.data_type, &p.source, &p.description));
+        let known = self.known.entry(hash).or_default();
+        if let Some(equal) = known.iter().find(|known| ***known == properties) {
+            return Arc::clone(equal);
+        }
+        let shared = Arc::new(properties);
+        known.push(Arc::clone(&shared));
+        shared
+    }
+}

@@ -1,0 +1,81 @@
+//! The `[[io]]` sections: which I/O servers run, and their drivers' settings as they are.
+
+use std::time::Duration;
+
+use trunkline_types::name::check_segment;
+
+use crate::error::ConfigErrorKind as Kind;
+use crate::fields::Values;
+use crate::keys::Section;
+use crate::node::{Node, Table, Tree};
+use crate::plan::{IoConfig, SettingValue};
+use crate::report::Report;
+use crate::sections::required;
+
+const PERIOD_MIN: Duration = Duration::from_micros(100);
+const PERIOD_MAX: Duration = Duration::from_secs(86_400);
+
+/// Reads one section.
+pub(crate) fn read(table: &Table, report: &mut Report) -> Option<IoConfig> {
+    let name = required(table, Section::Io, "name", report)
+        .and_then(|node| name(node, &mut Values::plain(report)));
+    let driver = required(table, Section::Io, "driver", report)
+        .and_then(|node| Values::plain(report).text("driver", node));
+    let origin = report.origin(table.place);
+    let mut values = Values::plain(report);
+    let period = table
+        .node("period")
+        .and_then(|node| values.duration("period", node, PERIOD_MIN..=PERIOD_MAX));
+    let publish = table
+        .node("publish")
+        .and_then(|node| values.boolean("publish", node));
+    let mut io = IoConfig::new(name.unwrap_or_default(), driver.unwrap_or_default());
+    io.period = period;
+    io.publish = publish.unwrap_or(io.publish);
+    io.origin = origin;
+    for entry in table
+        .entries
+        .iter()
+        .filter(|entry| Section::Io.key(&entry.key).is_none())
+    {
+        if let Some(setting) = setting(&entry.key, &entry.node, values.report) {
+            io.settings.insert(entry.key.clone(), setting);
+            let place = values.report.place(entry.key_place);
+            io.setting_places.insert(entry.key.clone(), place);
+        }
+    }
+    (!io.name.is_empty()).then_some(io)
+}
+
+fn name(node: &Node, values: &mut Values<'_, '_>) -> Option<String> {
+    let name = values.text("name", node)?;
+    let reason = match check_segment(&name) {
+        Ok(()) if name.contains(':') => "a colon ends it in source = \"NAME:ITEM\"".to_owned(),
+        Ok(()) => return Some(name),
+        Err(error) => error.to_string(),
+    };
+    values
+        .report
+        .error(node.place, Kind::InvalidName { name, reason });
+    None
+}
+
+fn setting(key: &str, node: &Node, report: &mut Report) -> Option<SettingValue> {
+    Some(match &node.tree {
+        Tree::Bool(value) => SettingValue::Bool(*value),
+        Tree::Integer(value) => SettingValue::Integer(*value),
+        Tree::Float(value) => SettingValue::Float(*value),
+        Tree::Text(text) => SettingValue::String(text.clone()),
+        Tree::List(nodes) => {
+            let mut list = Vec::with_capacity(nodes.len());
+            for node in nodes {
+                list.push(setting(key, node, report)?);
+            }
+            SettingValue::List(list)
+        }
+        Tree::Time(_) | Tree::Table(_) => {
+            let expected = "a number, text, true, false, or a list of those";
+            return Values::plain(report).wrong_form(key, node, expected);
+        }
+    })
+}

@@ -1,0 +1,194 @@
+//! Every key that a configuration file may have, as data: what is read, what is suggested and the
+//! reference page (`docs/reference/configuration.md`) all come from here.
+
+mod tables;
+
+use tables::{
+    DEADBAND, ENGINE, FIFO, FILE, IO, LIBRARY, LIMITS, OVERRIDE, SCALE, TEMPLATE, USE, VARIABLE,
+    WAVEFORM,
+};
+
+/// A section and its keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Section {
+    /// The top level of a file.
+    File,
+    /// `[engine]`.
+    Engine,
+    /// `[engine.limits]`.
+    Limits,
+    /// `[library]`.
+    Library,
+    /// `[defaults]`.
+    Defaults,
+    /// `[[variable]]`, also inside a template.
+    Variable,
+    /// `scale = { ... }` of a variable.
+    Scale,
+    /// `deadband = { ... }` of a variable.
+    Deadband,
+    /// `fifo = { ... }` of a variable.
+    Fifo,
+    /// A struct's field written as a table.
+    Field,
+    /// `[[override]]`.
+    Override,
+    /// `[[template]]`.
+    Template,
+    /// `[[use]]`.
+    Use,
+    /// `[[io]]`; its other keys are settings of the driver.
+    Io,
+    /// A waveform written as an initial value.
+    Waveform,
+}
+
+/// One key of a section.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Key {
+    /// As it is written.
+    pub name: &'static str,
+    /// What may be written behind it, with its unit.
+    pub form: &'static str,
+    /// What holds when it is absent; empty when it is required.
+    pub default: &'static str,
+    /// What it does.
+    pub meaning: &'static str,
+    /// For keys of a variable: where else it may stand.
+    pub reach: Reach,
+}
+
+/// Where a key of a variable may stand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// In its own section only.
+    Own,
+    /// Also in `[[override]]`.
+    Override,
+    /// Also in `[[override]]` and `[defaults]`.
+    Defaults,
+}
+
+/// A key that a later version will accept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PlannedKey {
+    /// Where people write it; for a variable also in `[defaults]` and `[[override]]`.
+    pub section: Section,
+    /// As it is written.
+    pub name: &'static str,
+    /// What is missing, in words.
+    pub feature: &'static str,
+}
+
+/// Every section in the order of the reference page.
+pub const SECTIONS: &[Section] = &[
+    Section::File,
+    Section::Engine,
+    Section::Limits,
+    Section::Library,
+    Section::Defaults,
+    Section::Variable,
+    Section::Scale,
+    Section::Deadband,
+    Section::Fifo,
+    Section::Field,
+    Section::Override,
+    Section::Template,
+    Section::Use,
+    Section::Io,
+    Section::Waveform,
+];
+
+/// Keys that are refused with the reason instead of being unknown.
+pub const PLANNED: &[PlannedKey] = &[
+    planned(Section::Variable, "alarm", "alarming"),
+    planned(Section::Variable, "history", "history"),
+    planned(Section::Variable, "write", "limiting who may write"),
+    planned(Section::Variable, "read", "limiting who may read"),
+    planned(Section::File, "stream", "declaring streams"),
+    planned(Section::File, "alarm", "alarming"),
+];
+
+/// Keys that describe a type; they go together.
+pub(crate) const TYPE_DETAILS: &[&str] = &["labels", "element", "shape", "fields"];
+
+impl Section {
+    /// How it is written.
+    pub fn header(self) -> &'static str {
+        match self {
+            Section::File => "a file",
+            Section::Engine => "[engine]",
+            Section::Limits => "[engine.limits]",
+            Section::Library => "[library]",
+            Section::Defaults => "[defaults]",
+            Section::Variable => "[[variable]]",
+            Section::Scale => "scale",
+            Section::Deadband => "deadband",
+            Section::Fifo => "fifo",
+            Section::Field => "a field",
+            Section::Override => "[[override]]",
+            Section::Template => "[[template]]",
+            Section::Use => "[[use]]",
+            Section::Io => "[[io]]",
+            Section::Waveform => "a waveform",
+        }
+    }
+
+    /// The keys it accepts.
+    pub fn keys(self) -> impl Iterator<Item = &'static Key> {
+        let (own, reach): (&[Key], Option<Reach>) = match self {
+            Section::File => (FILE, None),
+            Section::Engine => (ENGINE, None),
+            Section::Limits => (LIMITS, None),
+            Section::Library => (LIBRARY, None),
+            Section::Defaults => (&[], Some(Reach::Defaults)),
+            Section::Variable => (&[], Some(Reach::Own)),
+            Section::Scale => (SCALE, None),
+            Section::Deadband => (DEADBAND, None),
+            Section::Fifo => (FIFO, None),
+            Section::Field => (&[], None),
+            Section::Override => (OVERRIDE, Some(Reach::Override)),
+            Section::Template => (TEMPLATE, None),
+            Section::Use => (USE, None),
+            Section::Io => (IO, None),
+            Section::Waveform => (WAVEFORM, None),
+        };
+        let of_variable = VARIABLE.iter().filter(move |key| match (self, reach) {
+            (Section::Field, _) => key.name == "type" || TYPE_DETAILS.contains(&key.name),
+            (_, Some(reach)) => key.reach as u8 >= reach as u8,
+            (_, None) => false,
+        });
+        own.iter().chain(of_variable)
+    }
+
+    /// The key of this name.
+    pub fn key(self, name: &str) -> Option<&'static Key> {
+        self.keys().find(|key| key.name == name)
+    }
+
+    /// Whether its keys are some of those of a variable.
+    pub(crate) fn is_part_of_variable(self) -> bool {
+        matches!(self, Section::Defaults | Section::Override | Section::Field)
+    }
+
+    /// What a planned key is waiting for.
+    pub(crate) fn planned(self, name: &str) -> Option<&'static str> {
+        let section = match self {
+            Section::Defaults | Section::Override => Section::Variable,
+            other => other,
+        };
+        let key = PLANNED
+            .iter()
+            .find(|key| key.section == section && key.name == name)?;
+        Some(key.feature)
+    }
+}
+
+const fn planned(section: Section, name: &'static str, feature: &'static str) -> PlannedKey {
+    PlannedKey {
+        section,
+        name,
+        feature,
+    }
+}

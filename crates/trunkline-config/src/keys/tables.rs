@@ -1,0 +1,487 @@
+//! The keys of each section: the one place where a key, its form, default and meaning are written.
+
+use super::{Key, Reach};
+
+const fn key(
+    name: &'static str,
+    form: &'static str,
+    default: &'static str,
+    meaning: &'static str,
+) -> Key {
+    Key {
+        name,
+        form,
+        default,
+        meaning,
+        reach: Reach::Own,
+    }
+}
+
+const fn reaching(reach: Reach, key: Key) -> Key {
+    Key { reach, ..key }
+}
+
+const fn shared(
+    name: &'static str,
+    form: &'static str,
+    default: &'static str,
+    meaning: &'static str,
+) -> Key {
+    reaching(Reach::Defaults, key(name, form, default, meaning))
+}
+
+pub(super) const FILE: &[Key] = &[
+    key(
+        "engine",
+        "`[engine]`",
+        "all defaults",
+        "how the engine runs; once in all files",
+    ),
+    key(
+        "library",
+        "`[library]`",
+        "named after the file",
+        "the library of this file's variables",
+    ),
+    key(
+        "defaults",
+        "`[defaults]`",
+        "nothing",
+        "properties of every variable written in this file",
+    ),
+    key(
+        "variable",
+        "`[[variable]]`",
+        "none",
+        "one variable, or many with `each` or `zip`",
+    ),
+    key(
+        "override",
+        "`[[override]]`",
+        "none",
+        "other properties for some of this file's variables",
+    ),
+    key(
+        "template",
+        "`[[template]]`",
+        "none",
+        "variables with parameters, for all files",
+    ),
+    key(
+        "use",
+        "`[[use]]`",
+        "none",
+        "a template's variables, once per row of parameters",
+    ),
+    key("io", "`[[io]]`", "none", "an I/O server"),
+];
+
+pub(super) const ENGINE: &[Key] = &[
+    key(
+        "name",
+        "text, at most 255 bytes",
+        "the host's name",
+        "what the engine calls itself",
+    ),
+    key(
+        "listen",
+        "an address and port, or a list of them; without port: 5850",
+        "\"127.0.0.1:5850\"",
+        "where it accepts connections; other than loopback only with `insecure = true`",
+    ),
+    key(
+        "insecure",
+        "true or false",
+        "false",
+        "permit addresses that other machines can reach, although connections are not protected yet",
+    ),
+    key(
+        "keep_alive",
+        "duration, 10 ms to 1 h",
+        "\"1s\"",
+        "how often a silent connection says that it lives",
+    ),
+    key(
+        "deadline",
+        "duration, at least twice `keep_alive`, at most 1 day",
+        "\"3s\"",
+        "a connection that was silent this long is dead",
+    ),
+    key(
+        "limits",
+        "`[engine.limits]`",
+        "all defaults",
+        "bounds of what clients may use",
+    ),
+];
+
+pub(super) const LIMITS: &[Key] = &[
+    key(
+        "sessions_max",
+        "1 to 100,000",
+        "1_000",
+        "connections at the same time",
+    ),
+    key(
+        "items_per_session_max",
+        "1 to 100,000,000",
+        "2_000_000",
+        "variables that one session may have open",
+    ),
+    key(
+        "queue_bytes_per_session_max",
+        "bytes, 64 KiB to 64 GiB",
+        "\"64 MiB\"",
+        "bytes that may wait to be sent to one session",
+    ),
+    key(
+        "writes_per_session_max",
+        "1 to 1,000,000",
+        "4_096",
+        "writes of one session that may be without an answer",
+    ),
+    key(
+        "write_bytes_per_session_max",
+        "bytes, 1 KiB to 1 GiB",
+        "\"1 MiB\"",
+        "bytes of the values of those writes",
+    ),
+    key(
+        "variables_max",
+        "1 to 100,000,000",
+        "1_000_000",
+        "variables that all files together may define",
+    ),
+];
+
+pub(super) const LIBRARY: &[Key] = &[
+    key(
+        "name",
+        "one segment of a name",
+        "the file's name without `.toml`",
+        "first segment of the full name of its variables; several files may add to one library",
+    ),
+    key(
+        "description",
+        "text, at most 4,096 bytes",
+        "\"\"",
+        "for people",
+    ),
+];
+
+pub(super) const VARIABLE: &[Key] = &[
+    key(
+        "name",
+        "a name within the library, such as `pump/mode`",
+        "",
+        "where it is found",
+    ),
+    key(
+        "each",
+        "table of ranges `\"1..4\"` (both ends included) or lists",
+        "none",
+        "makes one variable per combination, the last key varying fastest",
+    ),
+    key(
+        "zip",
+        "table of lists or ranges of equal length",
+        "none",
+        "makes one variable per position in the lists",
+    ),
+    shared(
+        "type",
+        "a type, such as `f64`, `enum(OFF, AUTO)`, `array(f64, 3, *)`",
+        "",
+        "type of its value",
+    ),
+    shared(
+        "labels",
+        "list of texts",
+        "none",
+        "the labels, for `type = \"enum\"`",
+    ),
+    shared(
+        "element",
+        "a scalar type",
+        "none",
+        "for `type = \"array\"` and `\"waveform\"`",
+    ),
+    shared(
+        "shape",
+        "list of lengths, `\"*\"` for any",
+        "[\"*\"]",
+        "length of each dimension, for `type = \"array\"`",
+    ),
+    shared(
+        "fields",
+        "table of types, or of tables with `type` and its details",
+        "none",
+        "the fields in order, for `type = \"struct\"`",
+    ),
+    shared(
+        "description",
+        "text, at most 4,096 bytes",
+        "\"\"",
+        "for people",
+    ),
+    shared(
+        "units",
+        "text, at most 64 bytes",
+        "\"\"",
+        "engineering unit, such as `%` or `m3/h`",
+    ),
+    shared(
+        "range",
+        "`[LOW, HIGH]` in engineering units, or `\"none\"`",
+        "none",
+        "permitted values of a number; deadbands are a percentage of it",
+    ),
+    shared(
+        "coerce",
+        "true or false",
+        "false",
+        "pull values from outside `range` to its nearest end instead of refusing them",
+    ),
+    shared(
+        "precision",
+        "0 to 17, or \"none\"",
+        "none",
+        "digits after the point for people",
+    ),
+    shared(
+        "access",
+        "\"read-write\", \"read-only\" or \"write-only\"",
+        "\"read-write\"",
+        "what clients may do at all",
+    ),
+    shared(
+        "scope",
+        "\"network\" or \"process\"",
+        "\"network\"",
+        "reachable over the network, or within the engine's process only",
+    ),
+    shared(
+        "scale",
+        "table, see below, or \"none\"",
+        "none",
+        "raw value of the source to engineering value and back; needs `source`",
+    ),
+    shared(
+        "deadband",
+        "percent of the range, 0 to 100, or a table, see below",
+        "0",
+        "changes of `f32` and `f64` too small to be an update",
+    ),
+    shared(
+        "fifo",
+        "table, see below, or \"off\"",
+        "\"off\"",
+        "the real-time FIFO",
+    ),
+    shared(
+        "timestamps",
+        "true or false",
+        "true",
+        "whether updates carry timestamps; `false` only for `scope = \"process\"`",
+    ),
+    shared(
+        "stall",
+        "duration, 0 to 1 h",
+        "0",
+        "how long a writer waits for a subscription to all updates that is full; 0: never, that \
+         subscription ends",
+    ),
+    shared(
+        "max_age",
+        "duration, 1 ms to 365 days, or \"none\"",
+        "none",
+        "a reading older than this says that it is stale",
+    ),
+    reaching(
+        Reach::Override,
+        key(
+            "initial",
+            "a value of the type",
+            "the type's zero",
+            "the value at the first start",
+        ),
+    ),
+    reaching(
+        Reach::Override,
+        key(
+            "source",
+            "`SERVER:ITEM`",
+            "none",
+            "the I/O server and its item that deliver the value",
+        ),
+    ),
+];
+
+pub(super) const SCALE: &[Key] = &[
+    key(
+        "kind",
+        "\"linear\" or \"square-root\"",
+        "\"linear\"",
+        "the curve between the two ends",
+    ),
+    key(
+        "raw",
+        "`[ZERO, FULL]` of the source, FULL above ZERO",
+        "none",
+        "the two ends in raw values",
+    ),
+    key(
+        "eng",
+        "`[ZERO, FULL]` in engineering units",
+        "none",
+        "the two ends in engineering values",
+    ),
+    key(
+        "clamp",
+        "true or false",
+        "false",
+        "short for `coerce = true`, with `eng` as `range` where none is stated",
+    ),
+    key(
+        "invert",
+        "true (for `bool`), or a mask from 0 to 0xFFFF_FFFF (for `u32`)",
+        "0",
+        "the bits to turn over (XOR)",
+    ),
+    key(
+        "select",
+        "a mask from 0 to 0xFFFF_FFFF",
+        "0xFFFF_FFFF",
+        "the bits to keep (AND), for `u32`",
+    ),
+];
+
+pub(super) const DEADBAND: &[Key] = &[
+    key(
+        "user",
+        "percent of the range, 0 to 100",
+        "0",
+        "for values that clients write",
+    ),
+    key(
+        "source",
+        "percent of the range, 0 to 100",
+        "0",
+        "for values that the source delivers",
+    ),
+];
+
+pub(super) const FIFO: &[Key] = &[
+    key(
+        "kind",
+        "\"single\", \"multi\" or \"off\"",
+        "",
+        "one element (the newest), or many",
+    ),
+    key(
+        "capacity",
+        "1 to 1,000,000",
+        "",
+        "values that it holds, for `\"multi\"`",
+    ),
+    key(
+        "length",
+        "1 to 16,777,216",
+        "1, or the product of a fixed shape",
+        "most elements of an array or waveform, or bytes of text, that one value may have",
+    ),
+];
+
+pub(super) const OVERRIDE: &[Key] = &[key(
+    "match",
+    "a pattern of names within the library, such as `rack2/*`",
+    "",
+    "the variables it applies to; a later override wins",
+)];
+
+pub(super) const TEMPLATE: &[Key] = &[
+    key(
+        "name",
+        "text",
+        "",
+        "what `[[use]]` calls it; different in all files",
+    ),
+    key(
+        "params",
+        "table of \"string\", \"int\", \"float\" or \"bool\"",
+        "none",
+        "the parameters that every row gives",
+    ),
+    key(
+        "variable",
+        "list of variables",
+        "",
+        "what is made from each row",
+    ),
+];
+
+pub(super) const USE: &[Key] = &[
+    key("template", "name of a template", "", "what to make"),
+    key(
+        "at",
+        "a name, with placeholders",
+        "none",
+        "put before the variables' names",
+    ),
+    key(
+        "rows",
+        "list of tables",
+        "one row if there are no parameters",
+        "one use per row",
+    ),
+    key(
+        "csv",
+        "a file beside this one or below it, whose first line names the parameters",
+        "none",
+        "one use per line, instead of `rows`",
+    ),
+];
+
+pub(super) const IO: &[Key] = &[
+    key(
+        "name",
+        "text without `:` and `/`",
+        "",
+        "what `source = \"NAME:ITEM\"` refers to",
+    ),
+    key(
+        "driver",
+        "name of a driver, such as `host`",
+        "",
+        "the kind of I/O server",
+    ),
+    key(
+        "period",
+        "duration, 100 us to 1 day",
+        "the driver's own",
+        "time between two scans",
+    ),
+    key(
+        "publish",
+        "true or false",
+        "true",
+        "deploy the libraries that the driver offers as well",
+    ),
+];
+
+pub(super) const WAVEFORM: &[Key] = &[
+    key(
+        "t0",
+        "date and time with offset",
+        "1970-01-01T00:00:00Z",
+        "when its first sample was taken",
+    ),
+    key("dt", "seconds", "0", "time from one sample to the next"),
+    key("samples", "list", "[]", "the samples"),
+    key(
+        "attributes",
+        "table of single values",
+        "none",
+        "what travels with the samples",
+    ),
+];

@@ -1,0 +1,48 @@
+//! Configuration files to a deployment plan, with errors by file, line and column; calls no engine.
+//!
+//! Files are TOML. They are read with every error kept (up to [`ERRORS_MAX`]), so that one run
+//! names all that is wrong:
+//!
+//! ```text
+//! plant.toml:17:9 unknown key "unit", did you mean "units"?
+//! ```
+//!
+//! ```text
+//! files --source--> texts --node--> trees with places --engine, io, expand--> DeploymentPlan
+//!                                                              |
+//!                             keys: which keys exist           +--report--> ConfigErrors
+//! ```
+//!
+//! # Layout
+//! - `load`: from paths or texts to a plan; the only part that knows about several files.
+//! - [`plan`]: the result. [`error`]: what can be wrong. [`keys`]: every key, as data.
+//! - `source`, `node`, `report`, `fields`, `suggestion`: texts, trees, errors, typed access.
+//! - `engine`, `io`, `variable/`: the sections.
+//! - `placeholder/`, `expand`, `template`, `csv`: many variables from one table.
+
+#![forbid(unsafe_code)]
+
+mod csv;
+mod engine;
+pub mod error;
+mod expand;
+mod fields;
+mod intern;
+mod io;
+pub mod keys;
+mod load;
+mod node;
+mod placeholder;
+pub mod plan;
+mod report;
+mod sections;
+mod shown;
+mod source;
+mod suggestion;
+mod template;
+mod variable;
+
+pub use error::{ConfigError, ConfigErrorKind, ConfigErrors, ERRORS_MAX, Position};
+pub use load::{LoadOptions, default_config_text, load, load_with, parse, parse_with};
+pub use plan::{DeploymentPlan, EngineConfig, IoConfig, Limits, SettingValue};
+pub use source::FILE_BYTES_MAX;

@@ -1,0 +1,398 @@
+//! From files or texts to a plan.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use trunkline_types::LibraryDefinition;
+use trunkline_types::name::{check_segment, escape_segment};
+
+use crate::error::{ConfigErrorKind as Kind, ConfigErrors};
+use crate::expand::{Expansion, Made, Override, Prepared, Target};
+use crate::fields::{Braces, Values};
+use crate::keys::Section;
+use crate::node::{Node, Table};
+use crate::plan::{DeploymentPlan, EngineConfig, IoConfig};
+use crate::report::Report;
+use crate::sections::{check_keys, required, table, tables};
+use crate::source::{Place, Source, files_of};
+use crate::template::{self, Template};
+use crate::variable::{DESCRIPTION_BYTES_MAX, Draft, Layer, Texts};
+use crate::{engine, io};
+
+/// What a program knows that its configuration files do not say.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LoadOptions {
+    /// I/O servers that exist without an `[[io]]` section, for `source = "NAME:ITEM"`.
+    pub io_servers: Vec<String>,
+}
+
+/// A configuration with every setting of the engine at its default, commented.
+///
+/// It is what to start a configuration from; it can be used as it is.
+pub fn default_config_text() -> &'static str {
+    include_str!("default.toml")
+}
+
+/// Reads files, and the `*.toml` files of directories by name (not of directories in them).
+///
+/// # Errors
+/// [`ConfigErrors`] with everything that is wrong in all of them.
+pub fn load(paths: &[PathBuf]) -> Result<DeploymentPlan, ConfigErrors> {
+    load_with(paths, &LoadOptions::default())
+}
+
+/// [`load`], with what the program knows besides.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_with(paths: &[PathBuf], options: &LoadOptions) -> Result<DeploymentPlan, ConfigErrors> {
+    let mut report = Report::default();
+    let mut seen = HashSet::new();
+    for path in paths {
+        let files = files_of(path).unwrap_or_else(|kind| {
+            report.file_error(path.display().to_string(), None, kind);
+            Vec::new()
+        });
+        for file in files {
+            // A file named twice, by itself and by its directory, is read once.
+            if seen.insert(file.canonicalize().unwrap_or_else(|_| file.clone())) {
+                add_file(&file, &mut report);
+            }
+        }
+    }
+    plan(report, options)
+}
+
+/// Reads one text that is no file; `file_name` stands in messages and, without its ending, names
+/// the library if the text does not.
+///
+/// # Errors
+/// [`ConfigErrors`] with everything that is wrong in it.
+pub fn parse(file_name: &str, text: &str) -> Result<DeploymentPlan, ConfigErrors> {
+    parse_with(&[(file_name, text)], &LoadOptions::default())
+}
+
+/// Reads several texts, each with its name, as if they were files of one run.
+///
+/// # Errors
+/// [`ConfigErrors`] with everything that is wrong in them.
+pub fn parse_with(
+    texts: &[(&str, &str)],
+    options: &LoadOptions,
+) -> Result<DeploymentPlan, ConfigErrors> {
+    let mut report = Report::default();
+    for (name, text) in texts {
+        report.add_source(Source::of_text(name, text));
+    }
+    plan(report, options)
+}
+
+fn add_file(path: &Path, report: &mut Report) {
+    match Source::read(path) {
+        Ok(source) => {
+            report.add_source(source);
+        }
+        Err((position, kind)) => report.file_error(path.display().to_string(), position, kind),
+    }
+}
+
+/// The libraries while variables are being added to them.
+#[derive(Debug, Default)]
+struct Libraries {
+    index: HashMap<String, usize>,
+    all: Vec<Library>,
+}
+
+#[derive(Debug)]
+struct Library {
+    name: String,
+    description: String,
+    described_at: Option<Place>,
+    made: Vec<Made>,
+}
+
+/// One file's document and what all of its variables share.
+#[derive(Debug)]
+struct File<'a> {
+    document: &'a Table,
+    source: u32,
+    defaults: Draft<'a>,
+}
+
+fn plan(mut report: Report, options: &LoadOptions) -> Result<DeploymentPlan, ConfigErrors> {
+    let mut documents = Vec::new();
+    for source in 0..report.source_count() {
+        if let Some(document) = Node::parse(source, &mut report) {
+            check_keys(&document, Section::File, &mut report);
+            documents.push((source, document));
+        }
+    }
+    let report_ref = &mut report;
+    let engine = read_engine(&documents, report_ref);
+    let io = read_io(&documents, report_ref);
+    let files: Vec<File<'_>> = documents
+        .iter()
+        .map(|(source, document)| {
+            let defaults = read_defaults(document, report_ref);
+            File {
+                document,
+                source: *source,
+                defaults,
+            }
+        })
+        .collect();
+    let mut templates = read_templates(&files, report_ref);
+    let servers = io
+        .iter()
+        .map(|io| io.name.clone())
+        .chain(options.io_servers.iter().cloned());
+    let mut expansion = Expansion {
+        report: report_ref,
+        io: servers.collect(),
+        made: 0,
+        variables_max: engine.limits.variables_max,
+        interner: Default::default(),
+    };
+    let mut libraries = Libraries::default();
+    for file in &files {
+        read_library(file, &mut templates, &mut libraries, &mut expansion);
+    }
+    let libraries = libraries.finish(&mut report);
+    let sources = report.finish()?;
+    let sources = sources
+        .into_iter()
+        .filter_map(|source| source.path)
+        .collect();
+    Ok(DeploymentPlan {
+        engine,
+        libraries,
+        io,
+        sources,
+    })
+}
+
+fn read_engine(documents: &[(u32, Table)], report: &mut Report) -> EngineConfig {
+    let mut found: Option<(Place, EngineConfig)> = None;
+    for (_, document) in documents {
+        let Some(section) = table(document, "engine", report) else {
+            continue;
+        };
+        if let Some((first, _)) = &found {
+            let (section_name, other) = (Section::Engine.header(), report.place(*first));
+            let kind = Kind::SectionTwice {
+                section: section_name,
+                other,
+            };
+            report.error(section.place, kind);
+        } else {
+            found = Some((section.place, engine::read(section, report)));
+        }
+    }
+    found.map(|(_, engine)| engine).unwrap_or_default()
+}
+
+fn read_io(documents: &[(u32, Table)], report: &mut Report) -> Vec<IoConfig> {
+    let mut all: Vec<IoConfig> = Vec::new();
+    let mut places: HashMap<String, Place> = HashMap::new();
+    for (_, document) in documents {
+        for section in tables(document, "io", report) {
+            let Some(io) = io::read(section, report) else {
+                continue;
+            };
+            let place = section
+                .node("name")
+                .map_or(section.place, |node| node.place);
+            match places.get(&io.name) {
+                Some(first) => {
+                    let (name, other) = (io.name, report.place(*first));
+                    report.error(place, Kind::IoTwice { name, other });
+                }
+                None => {
+                    places.insert(io.name.clone(), place);
+                    all.push(io);
+                }
+            }
+        }
+    }
+    all
+}
+
+fn read_defaults<'a>(document: &'a Table, report: &mut Report) -> Draft<'a> {
+    let Some(section) = table(document, "defaults", report) else {
+        return Draft::default();
+    };
+    check_keys(section, Section::Defaults, report);
+    let braces = Braces::Refused(Section::Defaults);
+    Draft::read(section, Layer::Defaults, braces, Texts::Filled, report)
+}
+
+fn read_templates<'a>(files: &[File<'a>], report: &mut Report) -> BTreeMap<String, Template<'a>> {
+    let mut templates: BTreeMap<String, Template<'a>> = BTreeMap::new();
+    for file in files {
+        for section in tables(file.document, "template", report) {
+            let Some(template) = Template::read(section, &file.defaults, report) else {
+                continue;
+            };
+            match templates.get(&template.name) {
+                Some(first) => {
+                    let (name, other) = (template.name, report.place(first.place));
+                    report.error(template.place, Kind::TemplateTwice { name, other });
+                }
+                None => {
+                    templates.insert(template.name.clone(), template);
+                }
+            }
+        }
+    }
+    templates
+}
+
+/// Makes the variables of one file.
+fn read_library<'a>(
+    file: &File<'a>,
+    templates: &mut BTreeMap<String, Template<'a>>,
+    libraries: &mut Libraries,
+    expansion: &mut Expansion<'_>,
+) {
+    let section = table(file.document, "library", expansion.report);
+    let variables = tables(file.document, "variable", expansion.report);
+    let uses = tables(file.document, "use", expansion.report);
+    let overrides = tables(file.document, "override", expansion.report);
+    let name = match section {
+        Some(section) => {
+            check_keys(section, Section::Library, expansion.report);
+            library_name(section, expansion.report)
+        }
+        // A file without variables makes no library.
+        None if variables.is_empty() && uses.is_empty() && overrides.is_empty() => return,
+        None => Some(name_after_file(file.source, expansion.report)),
+    };
+    let mut target = Target {
+        is_incomplete: name.is_none(),
+        library: name.clone().unwrap_or_else(|| "library".to_owned()),
+        overrides: overrides
+            .into_iter()
+            .map(|table| Override::read(table, expansion.report))
+            .collect(),
+        made: Vec::new(),
+        file: file.source,
+    };
+    for table in variables {
+        let mut variable = Prepared::read(table, &file.defaults, expansion.report);
+        variable.expand(&Default::default(), None, &mut target, expansion);
+    }
+    for table in uses {
+        template::apply(table, templates, &mut target, expansion);
+    }
+    target.check_overrides(expansion.report);
+    if let Some(name) = name {
+        libraries.add(name, section, target.made, expansion.report);
+    }
+}
+
+fn library_name(section: &Table, report: &mut Report) -> Option<String> {
+    let node = required(section, Section::Library, "name", report)?;
+    let name = Values::plain(report).text("name", node)?;
+    match check_segment(&name) {
+        Ok(()) => Some(name),
+        Err(error) => {
+            let reason = error.to_string();
+            report.error(node.place, Kind::InvalidName { name, reason });
+            None
+        }
+    }
+}
+
+/// A variable outside a library gets one named after its file (DP-02).
+fn name_after_file(source: u32, report: &Report) -> String {
+    let name = report
+        .source(source)
+        .map(|source| source.name.as_str())
+        .unwrap_or_default();
+    let stem = Path::new(name)
+        .file_stem()
+        .map(|stem| stem.to_string_lossy());
+    let stem = stem.unwrap_or_default();
+    let name = escape_segment(&stem).into_owned();
+    if check_segment(&name).is_ok() {
+        name
+    } else {
+        "library".to_owned()
+    }
+}
+
+impl Libraries {
+    fn add(&mut self, name: String, section: Option<&Table>, made: Vec<Made>, report: &mut Report) {
+        let described = section.and_then(|section| section.node("description"));
+        let described = described.and_then(|node| {
+            let max = DESCRIPTION_BYTES_MAX;
+            let text = Values::plain(report).text_within("description", node, max)?;
+            Some((text, node.place))
+        });
+        let index = *self.index.entry(name.clone()).or_insert_with(|| {
+            let (description, described_at, made) = (String::new(), None, Vec::new());
+            self.all.push(Library {
+                name,
+                description,
+                described_at,
+                made,
+            });
+            self.all.len() - 1
+        });
+        let Some(library) = self.all.get_mut(index) else {
+            return;
+        };
+        library.made.extend(made);
+        let Some((description, place)) = described else {
+            return;
+        };
+        match library.described_at {
+            Some(first) if library.description != description => {
+                let (name, other) = (library.name.clone(), report.place(first));
+                report.error(place, Kind::DescriptionTwice { name, other });
+            }
+            _ => {
+                library.description = description;
+                library.described_at = Some(place);
+            }
+        }
+    }
+
+    /// The libraries, after a look for names that are used twice.
+    fn finish(self, report: &mut Report) -> Vec<LibraryDefinition> {
+        let mut libraries = Vec::with_capacity(self.all.len());
+        for library in self.all {
+            report_twins(&library, report);
+            let Library {
+                name,
+                description,
+                made,
+                ..
+            } = library;
+            let variables = made.into_iter().map(|made| made.definition).collect();
+            libraries.push(LibraryDefinition {
+                name,
+                description,
+                variables,
+            });
+        }
+        libraries
+    }
+}
+
+fn report_twins(library: &Library, report: &mut Report) {
+    let mut first: HashMap<&str, Place> = HashMap::with_capacity(library.made.len());
+    for made in &library.made {
+        let path = made.definition.path.as_str();
+        match first.get(path) {
+            Some(other) => {
+                let name = format!("{}/{path}", library.name);
+                let other = report.place(*other);
+                report.error(made.place, Kind::VariableTwice { name, other });
+            }
+            None => {
+                first.insert(path, made.place);
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What configuration files say, checked and complete: everything an engine needs to start.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use trunkline_types::LibraryDefinition;
+use trunkline_types::url::DEFAULT_PORT;
+
+/// Everything the configuration files of one run say.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct DeploymentPlan {
+    /// How the engine itself runs.
+    pub engine: EngineConfig,
+    /// The libraries in the order in which the files name them.
+    pub libraries: Vec<LibraryDefinition>,
+    /// The I/O servers in the order in which the files name them.
+    pub io: Vec<IoConfig>,
+    /// The files that were read, CSV files included; empty when the text came from elsewhere.
+    pub sources: Vec<PathBuf>,
+}
+
+/// The `[engine]` section.
+#[derive(Clone, PartialEq, Debug)]
+pub struct EngineConfig {
+    /// What the engine calls itself; `None`: the composition root chooses (the host's name).
+    pub name: Option<String>,
+    /// Where it listens, never empty.
+    pub listen: Vec<SocketAddr>,
+    /// Whether addresses that other machines can reach are permitted although connections are not
+    /// yet protected.
+    pub insecure: bool,
+    /// How often a connection that is otherwise silent says that it lives.
+    pub keep_alive: Duration,
+    /// A connection that was silent this long is dead; at least twice `keep_alive`.
+    pub deadline: Duration,
+    /// Bounds of what clients may use.
+    pub limits: Limits,
+}
+
+/// The `[engine.limits]` section: bounds that are enforced before anything is allocated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Connections at the same time.
+    pub sessions_max: u32,
+    /// Variables that one session may have open.
+    pub items_per_session_max: u32,
+    /// Bytes that may wait to be sent to one session.
+    pub queue_bytes_per_session_max: u64,
+    /// Writes of one session that may be without an answer.
+    pub writes_per_session_max: u32,
+    /// Bytes of the values of those writes.
+    pub write_bytes_per_session_max: u32,
+    /// Variables that all files together may define.
+    pub variables_max: u32,
+}
+
+/// One `[[io]]` section: an I/O server and its driver's settings.
+#[derive(Clone, PartialEq, Debug)]
+pub struct IoConfig {
+    /// What `source = "name:item"` refers to.
+    pub name: String,
+    /// The kind of I/O server, such as `host` or `sim`.
+    pub driver: String,
+    /// Time from one acquisition cycle to the next; `None`: the driver's own.
+    pub period: Option<Duration>,
+    /// Whether the libraries that the driver offers are deployed as well.
+    pub publish: bool,
+    /// Every other key; the driver knows what they mean.
+    pub settings: BTreeMap<String, SettingValue>,
+    /// Where each setting stands, `file:line:column`, for the driver's own complaints.
+    pub setting_places: BTreeMap<String, String>,
+    /// Where the section stands, `file:line`; empty when made by a program.
+    pub origin: String,
+}
+
+/// A setting of an I/O server.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum SettingValue {
+    /// `true` or `false`.
+    Bool(bool),
+    /// A whole number.
+    Integer(i64),
+    /// A number with a fraction or an exponent.
+    Float(f64),
+    /// Text.
+    String(String),
+    /// Any number of the above, not necessarily of one kind.
+    List(Vec<SettingValue>),
+}
+
+impl DeploymentPlan {
+    /// Number of variables in all libraries.
+    pub fn variable_count(&self) -> usize {
+        self.libraries
+            .iter()
+            .map(|library| library.variables.len())
+            .sum()
+    }
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self {
+            name: None,
+            listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT))],
+            insecure: false,
+            keep_alive: Duration::from_secs(1),
+            deadline: Duration::from_secs(3),
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            sessions_max: 1_000,
+            items_per_session_max: 2_000_000,
+            queue_bytes_per_session_max: 64 << 20,
+            writes_per_session_max: 4_096,
+            write_bytes_per_session_max: 1 << 20,
+            variables_max: 1_000_000,
+        }
+    }
+}
+
+impl IoConfig {
+    /// An I/O server without settings, as a program would ask for it.
+    pub fn new(name: impl Into<String>, driver: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            driver: driver.into(),
+            period: None,
+            publish: true,
+            settings: BTreeMap::new(),
+            setting_places: BTreeMap::new(),
+            origin: String::new(),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The sections of a file and their keys.
+
+use crate::error::ConfigErrorKind as Kind;
+use crate::keys::Section;
+use crate::node::{Node, Table, Tree};
+use crate::report::Report;
+
+/// Reports every key of `table` that `section` does not have.
+pub(crate) fn check_keys(table: &Table, section: Section, report: &mut Report) {
+    for entry in &table.entries {
+        let key = &entry.key;
+        if section.key(key).is_some() {
+            continue;
+        }
+        match section.planned(key) {
+            Some(feature) => {
+                report.error(
+                    entry.key_place,
+                    Kind::NotSupported {
+                        key: key.clone(),
+                        feature,
+                    },
+                );
+            }
+            None if section.is_part_of_variable() && Section::Variable.key(key).is_some() => {
+                let (key, section) = (key.clone(), section.header());
+                report.error(entry.key_place, Kind::KeyElsewhere { key, section });
+            }
+            None => {
+                let names = section.keys().map(|key| key.name);
+                let kind = Kind::UnknownKey { key: key.clone() };
+                report.error_near(entry.key_place, kind, key, names);
+            }
+        }
+    }
+}
+
+/// The value of a key that the section needs.
+pub(crate) fn required<'a>(
+    table: &'a Table,
+    section: Section,
+    key: &'static str,
+    report: &mut Report,
+) -> Option<&'a Node> {
+    debug_assert!(
+        section.key(key).is_some(),
+        "{key} is missing from the table of keys"
+    );
+    let node = table.node(key);
+    if node.is_none() {
+        report.error(
+            table.place,
+            Kind::KeyMissing {
+                section: section.header(),
+                key,
+            },
+        );
+    }
+    node
+}
+
+/// The tables of `[[name]]`.
+pub(crate) fn tables<'a>(file: &'a Table, name: &str, report: &mut Report) -> Vec<&'a Table> {
+    let Some(entry) = file.entry(name) else {
+        return Vec::new();
+    };
+    let wrong = |node: &Node, report: &mut Report| {
+        let found = match &node.tree {
+            Tree::Table(_) => format!("[{name}]"),
+            _ => node.shown(),
+        };
+        report.error(
+            node.place,
+            Kind::WrongSection {
+                expected: format!("[[{name}]]"),
+                found,
+            },
+        );
+    };
+    let Tree::List(nodes) = &entry.node.tree else {
+        wrong(&entry.node, report);
+        return Vec::new();
+    };
+    let mut tables = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        match &node.tree {
+            Tree::Table(table) => tables.push(table),
+            _ => wrong(node, report),
+        }
+    }
+    tables
+}
+
+/// The table of `[name]`, with the place of its key.
+pub(crate) fn table<'a>(file: &'a Table, name: &str, report: &mut Report) -> Option<&'a Table> {
+    let entry = file.entry(name)?;
+    match &entry.node.tree {
+        Tree::Table(table) => Some(table),
+        tree => {
+            let found = match tree {
+                Tree::List(_) => format!("[[{name}]]"),
+                _ => entry.node.shown(),
+            };
+            let expected = format!("[{name}]");
+            report.error(entry.node.place, Kind::WrongSection { expected, found });
+            None
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Numbers, durations and bytes as people read and write them.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+/// `1000000` as `1,000,000`.
+pub(crate) fn grouped(number: impl Display) -> String {
+    let text = number.to_string();
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", text.as_str()),
+    };
+    let mut out = sign.to_owned();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A duration as it is written in a file.
+pub(crate) fn shown_duration(duration: Duration) -> String {
+    let nanos = duration.as_nanos();
+    let units = [
+        (3_600_000_000_000, "h"),
+        (1_000_000_000, "s"),
+        (1_000_000, "ms"),
+        (1_000, "us"),
+    ];
+    for (size, unit) in units {
+        if nanos > 0 && nanos.is_multiple_of(size) {
+            return format!("{}{unit}", nanos / size);
+        }
+    }
+    if nanos == 0 {
+        "0".to_owned()
+    } else {
+        format!("{nanos}ns")
+    }
+}
+
+/// A number of bytes with a binary unit: `64 KiB`.
+pub(crate) fn parse_bytes(text: &str) -> Option<i64> {
+    let split = text
+        .find(|c: char| c.is_ascii_alphabetic())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at_checked(split)?;
+    let factor: i64 = match unit {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    number.trim().parse::<i64>().ok()?.checked_mul(factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_000), "1,000");
+        assert_eq!(grouped(-1_234_567), "-1,234,567");
+    }
+
+    #[test]
+    fn bytes_have_binary_units() {
+        assert_eq!(parse_bytes("64 KiB"), Some(65_536));
+        assert_eq!(parse_bytes("1GiB"), Some(1 << 30));
+        assert_eq!(parse_bytes("12"), Some(12));
+        assert_eq!(parse_bytes("1 MB"), None);
+        assert_eq!(parse_bytes("9223372036854775807 KiB"), None);
+    }
+
+    #[test]
+    fn durations_are_shown_in_their_largest_whole_unit() {
+        assert_eq!(shown_duration(Duration::from_millis(1_500)), "1500ms");
+        assert_eq!(shown_duration(Duration::from_secs(7_200)), "2h");
+        assert_eq!(shown_duration(Duration::ZERO), "0");
+        assert_eq!(shown_duration(Duration::from_nanos(1)), "1ns");
+    }
+}

@@ -1,0 +1,161 @@
+//! The texts that are read: finding them, reading them within limits, and naming places in them.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use crate::error::{ConfigErrorKind as Kind, Position};
+use crate::shown::grouped;
+
+/// Bytes that one configuration or CSV file may have.
+pub const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// A text and where it came from.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// As the caller named it.
+    pub name: String,
+    /// Where it lies on disk; `None` for text from elsewhere.
+    pub path: Option<PathBuf>,
+    /// Without a byte order mark.
+    pub text: String,
+    /// Byte offset of the start of each line.
+    lines: Vec<u32>,
+}
+
+/// A place in one of the sources.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Place {
+    /// Index of the source.
+    pub source: u32,
+    /// Byte offset in its text.
+    pub at: u32,
+}
+
+/// Why a file could not be had, and where in it.
+pub(crate) type ReadFault = (Option<Position>, Kind);
+
+impl Source {
+    /// A text that did not come from a file.
+    pub fn of_text(name: &str, text: &str) -> Self {
+        Self::new(name.to_owned(), None, text)
+    }
+
+    fn new(name: String, path: Option<PathBuf>, text: &str) -> Self {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text).to_owned();
+        let after_newline = |(at, byte)| (byte == b'\n').then_some(at as u32 + 1);
+        let lines = std::iter::once(0).chain(text.bytes().enumerate().filter_map(after_newline));
+        Self {
+            name,
+            path,
+            lines: lines.collect(),
+            text,
+        }
+    }
+
+    /// Reads one file.
+    pub fn read(path: &Path) -> Result<Self, ReadFault> {
+        let whole = |kind| (None, kind);
+        let unreadable = |error: std::io::Error| match error.kind() {
+            ErrorKind::NotFound => whole(Kind::FileMissing),
+            _ => whole(Kind::Unreadable {
+                reason: error.to_string(),
+            }),
+        };
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(unreadable)?;
+        file.take(FILE_BYTES_MAX + 1)
+            .read_to_end(&mut bytes)
+            .map_err(unreadable)?;
+        if bytes.len() as u64 > FILE_BYTES_MAX {
+            return Err(whole(Kind::FileTooLarge {
+                max: grouped(FILE_BYTES_MAX),
+            }));
+        }
+        let name = path.display().to_string();
+        match String::from_utf8(bytes) {
+            Ok(text) => Ok(Self::new(name, Some(path.to_owned()), &text)),
+            Err(error) => {
+                let good = error.utf8_error().valid_up_to();
+                let bytes = error.as_bytes().get(..good).unwrap_or_default();
+                let valid = Self::of_text(&name, &String::from_utf8_lossy(bytes));
+                Err((Some(valid.position(u32::MAX)), Kind::NotUtf8))
+            }
+        }
+    }
+
+    /// Line and column of a byte offset.
+    pub fn position(&self, at: u32) -> Position {
+        let mut end = self.text.len().min(at as usize);
+        while !self.text.is_char_boundary(end) {
+            end = end.saturating_sub(1);
+        }
+        let line = self.line(end as u32);
+        let start = self.lines.get(line as usize - 1).copied().unwrap_or(0) as usize;
+        let column = self
+            .text
+            .get(start..end)
+            .unwrap_or_default()
+            .chars()
+            .count();
+        Position {
+            line,
+            column: column as u32 + 1,
+        }
+    }
+
+    /// The line of a byte offset, from 1.
+    pub fn line(&self, at: u32) -> u32 {
+        self.lines.partition_point(|start| *start <= at).max(1) as u32
+    }
+}
+
+/// The files that `path` stands for: itself, or the `*.toml` files in it by name.
+pub(crate) fn files_of(path: &Path) -> Result<Vec<PathBuf>, Kind> {
+    let unreadable = |error: std::io::Error| match error.kind() {
+        ErrorKind::NotFound => Kind::FileMissing,
+        _ => Kind::Unreadable {
+            reason: error.to_string(),
+        },
+    };
+    if !fs::metadata(path).map_err(unreadable)?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path).map_err(unreadable)? {
+        let file = entry.map_err(unreadable)?.path();
+        if file
+            .extension()
+            .is_some_and(|extension| extension == "toml")
+            && !file.is_dir()
+        {
+            files.push(file);
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        Err(Kind::DirectoryEmpty)
+    } else {
+        Ok(files)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_count_lines_and_characters_from_one() {
+        let source = Source::of_text("a.toml", "\u{feff}x = 1\r\n  \u{e9}\u{e9}y = 2\n");
+        assert_eq!(source.position(0), Position { line: 1, column: 1 });
+        let y = source.text.find('y').unwrap() as u32;
+        assert_eq!(source.position(y), Position { line: 2, column: 5 });
+        assert_eq!(source.position(u32::MAX), Position { line: 3, column: 1 });
+    }
+
+    #[test]
+    fn position_inside_a_character_is_that_of_its_start() {
+        let source = Source::of_text("a.toml", "\u{e9}");
+        assert_eq!(source.position(1), Position { line: 1, column: 1 });
+    }
+}

@@ -1,0 +1,39 @@
+//! The word that was probably meant.
+
+use trunkline_types::name::suggest;
+
+/// Longest word for which similar ones are looked for.
+const CHARS_MAX: usize = 64;
+
+/// The candidate that `word` was probably meant to be: as for names, or, since keys are short and
+/// swapped letters common, the nearest one within a third of its length.
+pub(crate) fn meant<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
+    let candidates: Vec<&str> = candidates.collect();
+    suggest(word, candidates.iter().copied()).or_else(|| {
+        let length = word.chars().count();
+        let distance = |candidate| strsim::osa_distance(word, candidate);
+        let near = candidates
+            .into_iter()
+            .filter(|candidate| length <= CHARS_MAX && candidate.len() <= 4 * CHARS_MAX)
+            .map(|candidate| (distance(candidate), candidate))
+            .filter(|(distance, _)| *distance <= (length / 3).max(1))
+            .min_by_key(|(distance, _)| *distance)?;
+        Some(near.1.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swapped_missing_and_wrong_letters_are_seen_through() {
+        let keys = || ["length", "capacity", "kind", "at"].into_iter();
+        assert_eq!(meant("lenght", keys()).as_deref(), Some("length"));
+        assert_eq!(meant("LENGTH", keys()).as_deref(), Some("length"));
+        assert_eq!(meant("capcity", keys()).as_deref(), Some("capacity"));
+        assert_eq!(meant("knid", keys()).as_deref(), Some("kind"));
+        assert_eq!(meant("colour", keys()), None);
+        assert_eq!(meant(&"l".repeat(100_000), keys()), None);
+    }
+}

@@ -1,0 +1,281 @@
+//! `[[template]]` and `[[use]]`: variables with parameters, once per row.
+
+use std::collections::BTreeMap;
+
+use crate::csv;
+use crate::error::ConfigErrorKind as Kind;
+use crate::expand::{Expansion, Prepared, Target};
+use crate::fields::{Values, param_of};
+use crate::keys::Section;
+use crate::node::{Node, Table, Tree};
+use crate::placeholder::{Env, Param, TextTemplate, is_parameter_name};
+use crate::report::Report;
+use crate::sections::{check_keys, required, tables};
+use crate::source::Place;
+use crate::variable::Draft;
+
+/// The kind of a parameter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ParamKind {
+    Text,
+    Integer,
+    Float,
+    Bool,
+}
+
+/// A parameter of a template.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Parameter {
+    pub name: String,
+    pub kind: ParamKind,
+}
+
+/// One `[[template]]`.
+#[derive(Debug)]
+pub(crate) struct Template<'a> {
+    pub name: String,
+    pub place: Place,
+    pub parameters: Vec<Parameter>,
+    pub variables: Vec<Prepared<'a>>,
+}
+
+/// The parameters of one use, and where they are written.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub env: Env,
+    pub place: Place,
+}
+
+const KINDS: &[(&str, ParamKind)] = &[
+    ("string", ParamKind::Text),
+    ("int", ParamKind::Integer),
+    ("float", ParamKind::Float),
+    ("bool", ParamKind::Bool),
+];
+
+impl ParamKind {
+    /// As a message says it.
+    pub fn wanted(self) -> &'static str {
+        match self {
+            ParamKind::Text => "text in quotes",
+            ParamKind::Integer => "a whole number",
+            ParamKind::Float => "a number",
+            ParamKind::Bool => "true or false",
+        }
+    }
+
+    fn accept(self, param: Param) -> Option<Param> {
+        match (self, param) {
+            (ParamKind::Text, param @ Param::Text(_))
+            | (ParamKind::Integer, param @ Param::Integer(_))
+            | (ParamKind::Float, param @ Param::Float(_))
+            | (ParamKind::Bool, param @ Param::Bool(_)) => Some(param),
+            (ParamKind::Float, Param::Integer(number)) => Some(Param::Float(number as f64)),
+            _ => None,
+        }
+    }
+}
+
+impl<'a> Template<'a> {
+    /// Reads a template; its variables have the defaults of the file in which it stands.
+    pub fn read(table: &'a Table, defaults: &Draft<'a>, report: &mut Report) -> Option<Self> {
+        check_keys(table, Section::Template, report);
+        let parameters = parameters(table, report);
+        let place = table.place;
+        required(table, Section::Template, "variable", report)?;
+        let variables: Vec<_> = tables(table, "variable", report)
+            .into_iter()
+            .map(|table| Prepared::read(table, defaults, report))
+            .collect();
+        for variable in &variables {
+            variable.check(report);
+        }
+        let node = required(table, Section::Template, "name", report)?;
+        let name = Values::plain(report).text("name", node)?;
+        Some(Self {
+            name,
+            place,
+            parameters: parameters?,
+            variables,
+        })
+    }
+
+    /// The names of the parameters, as a message lists them.
+    fn parameter_names(&self) -> String {
+        self.parameters
+            .iter()
+            .map(|p| p.name.as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
+}
+
+fn parameters(table: &Table, report: &mut Report) -> Option<Vec<Parameter>> {
+    let Some(node) = table.node("params") else {
+        return Some(Vec::new());
+    };
+    let mut values = Values::plain(report);
+    let table = values.free_table("params", node)?;
+    let mut parameters = Some(Vec::with_capacity(table.entries.len()));
+    for entry in &table.entries {
+        let name = entry.key.clone();
+        let is_name = is_parameter_name(&name);
+        if !is_name {
+            let name = name.clone();
+            values
+                .report
+                .error(entry.key_place, Kind::ParameterName { name });
+        }
+        match values.choice(&name, &entry.node, KINDS) {
+            Some(kind) if is_name => {
+                if let Some(parameters) = &mut parameters {
+                    parameters.push(Parameter { name, kind });
+                }
+            }
+            _ => parameters = None,
+        }
+    }
+    parameters
+}
+
+/// Makes what one `[[use]]` asks for.
+pub(crate) fn apply<'a>(
+    table: &'a Table,
+    templates: &mut BTreeMap<String, Template<'a>>,
+    target: &mut Target<'a>,
+    expansion: &mut Expansion<'_>,
+) {
+    let report = &mut *expansion.report;
+    check_keys(table, Section::Use, report);
+    let at = table
+        .node("at")
+        .map(|node| (node, Values::plain(report).text("at", node)));
+    let Some((node, name)) = required(table, Section::Use, "template", report)
+        .and_then(|node| Some((node, Values::plain(report).text("template", node)?)))
+    else {
+        target.is_incomplete = true;
+        return;
+    };
+    let Some(template) = templates.get_mut(&name) else {
+        let kind = Kind::UnknownTemplate { name: name.clone() };
+        report.error_near(
+            node.place,
+            kind,
+            &name,
+            templates.keys().map(String::as_str),
+        );
+        target.is_incomplete = true;
+        return;
+    };
+    let Some(rows) = rows(table, template, report) else {
+        target.is_incomplete = true;
+        return;
+    };
+    for row in rows {
+        let before = expansion.report.set_used_at(Some(row.place));
+        let at = match &at {
+            None => Some(None),
+            Some((node, text)) => text
+                .as_ref()
+                .and_then(|text| prefix(node, text, &row.env, expansion.report))
+                .map(Some),
+        };
+        match at {
+            Some(at) => {
+                for variable in &mut template.variables {
+                    variable.expand(&row.env, at.as_deref(), target, expansion);
+                }
+            }
+            None => target.is_incomplete = true,
+        }
+        expansion.report.set_used_at(before);
+    }
+}
+
+fn prefix(node: &Node, text: &str, env: &Env, report: &mut Report) -> Option<String> {
+    let filled = TextTemplate::parse(text).and_then(|template| template.expand(env));
+    report.filled(node.place, text, filled)
+}
+
+/// The rows of a use: `rows`, or the lines of `csv`, or one row if there is nothing to say.
+fn rows(table: &Table, template: &Template<'_>, report: &mut Report) -> Option<Vec<Row>> {
+    match (table.entry("rows"), table.entry("csv")) {
+        (Some(_), Some(csv)) => {
+            report.error(csv.key_place, Kind::RowsAndCsv);
+            None
+        }
+        (Some(entry), None) => {
+            let nodes = Values::plain(report).list("rows", &entry.node)?;
+            let mut rows = Vec::with_capacity(nodes.len());
+            for node in nodes {
+                rows.push(row(node, &template.parameters, report));
+            }
+            rows.into_iter().collect()
+        }
+        (None, Some(entry)) => {
+            let path = Values::plain(report).text("csv", &entry.node)?;
+            csv::rows(&path, entry.node.place, &template.parameters, report)
+        }
+        (None, None) if template.parameters.is_empty() => Some(vec![Row {
+            env: Env::default(),
+            place: table.place,
+        }]),
+        (None, None) => {
+            let (template, params) = (template.name.clone(), template.parameter_names());
+            report.error(table.place, Kind::RowsMissing { template, params });
+            None
+        }
+    }
+}
+
+fn row(node: &Node, parameters: &[Parameter], report: &mut Report) -> Option<Row> {
+    let Tree::Table(table) = &node.tree else {
+        return Values::plain(report).wrong_form("rows", node, "a list of tables");
+    };
+    let mut is_good = true;
+    for entry in &table.entries {
+        if parameters
+            .iter()
+            .all(|parameter| parameter.name != entry.key)
+        {
+            let kind = Kind::UnknownKey {
+                key: entry.key.clone(),
+            };
+            let names = parameters.iter().map(|p| p.name.as_str());
+            report.error_near(entry.key_place, kind, &entry.key, names);
+            is_good = false;
+        }
+    }
+    let mut env = Env::default();
+    for Parameter { name, kind } in parameters {
+        let Some(entry) = table.entry(name) else {
+            report.error(
+                table.place,
+                Kind::ParameterMissing {
+                    param: name.clone(),
+                },
+            );
+            is_good = false;
+            continue;
+        };
+        match param_of(&entry.node).and_then(|param| kind.accept(param)) {
+            Some(value) => {
+                env.add(name, value);
+            }
+            None => {
+                let (param, found) = (name.clone(), entry.node.shown());
+                let kind = Kind::ParameterType {
+                    param,
+                    found,
+                    wanted: kind.wanted(),
+                };
+                report.error(entry.node.place, kind);
+                is_good = false;
+            }
+        }
+    }
+    is_good.then_some(Row {
+        env,
+        place: node.place,
+    })
+}

@@ -1,0 +1,240 @@
+//! What one table says about a variable, each property by itself.
+
+use std::time::Duration;
+
+use trunkline_types::{Access, DataType, Deadband, Scope};
+
+use super::fifo::FifoForm;
+use super::scale::ScaleForm;
+use super::{At, Layer, data_type, fifo, scale};
+use crate::fields::{Braces, Filled, Values};
+use crate::keys::Section;
+use crate::node::{Node, Table, Tree};
+use crate::report::Report;
+
+/// Longest description.
+pub(crate) const DESCRIPTION_BYTES_MAX: usize = 4_096;
+/// Longest source.
+pub(crate) const SOURCE_BYTES_MAX: usize = 1_024;
+const UNITS_BYTES_MAX: usize = 64;
+const PRECISION_MAX: i64 = 17;
+const STALL_MAX: Duration = Duration::from_secs(3_600);
+const AGE_MIN: Duration = Duration::from_millis(1);
+const AGE_MAX: Duration = Duration::from_secs(365 * 86_400);
+
+/// The properties that a table names. An inner `None` is the word `"none"`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Draft<'a> {
+    pub data_type: Option<At<DataType>>,
+    pub description: Option<At<String>>,
+    pub units: Option<At<String>>,
+    pub range: Option<At<Option<[f64; 2]>>>,
+    pub coerce: Option<At<bool>>,
+    pub precision: Option<At<Option<u8>>>,
+    pub access: Option<At<Access>>,
+    pub scope: Option<At<Scope>>,
+    pub scale: Option<At<Option<ScaleForm>>>,
+    pub deadband: Option<At<Deadband>>,
+    pub fifo: Option<At<Option<FifoForm>>>,
+    pub timestamps: Option<At<bool>>,
+    pub stall: Option<At<Duration>>,
+    pub max_age: Option<At<Option<Duration>>>,
+    pub initial: Option<At<&'a Node>>,
+    pub source: Option<At<String>>,
+    /// Something in it was reported: what depends on it would only repeat that.
+    pub is_broken: bool,
+}
+
+/// What to do with `description` and `source`, which often differ from variable to variable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Texts {
+    /// Placeholders are filled in.
+    Filled,
+    /// They stay as written, to be filled in for each variable.
+    AsWritten,
+}
+
+impl<'a> Draft<'a> {
+    /// Reads the properties of a table; keys that do not belong there were reported before.
+    pub fn read(
+        table: &'a Table,
+        layer: Layer,
+        braces: Braces<'_>,
+        texts: Texts,
+        report: &mut Report,
+    ) -> Self {
+        let values = Values {
+            report,
+            env: braces,
+        };
+        let mut reader = DraftReader {
+            table,
+            layer,
+            values,
+            is_broken: false,
+        };
+        let data_type = reader.data_type();
+        let text = |reader: &mut DraftReader<'a, '_, '_>, key, max| {
+            reader.property(key, |values, node| match &node.tree {
+                Tree::Text(text) if texts == Texts::AsWritten && node.has_braces() => {
+                    Some(text.clone())
+                }
+                _ => values.text_within(key, node, max),
+            })
+        };
+        let mut draft = Draft {
+            data_type,
+            description: text(&mut reader, "description", DESCRIPTION_BYTES_MAX),
+            source: text(&mut reader, "source", SOURCE_BYTES_MAX),
+            units: reader.property("units", |v, node| {
+                v.text_within("units", node, UNITS_BYTES_MAX)
+            }),
+            range: reader.optional("range", |v, node| v.pair("range", node)),
+            coerce: reader.property("coerce", |v, node| v.boolean("coerce", node)),
+            precision: reader.optional("precision", |v, node| {
+                v.integer("precision", node, 0..=PRECISION_MAX)
+                    .map(|digits| digits as u8)
+            }),
+            access: reader.property("access", |v, node| v.choice("access", node, ACCESS)),
+            scope: reader.property("scope", |v, node| v.choice("scope", node, SCOPE)),
+            scale: reader.optional("scale", scale::read),
+            deadband: reader.property("deadband", deadband),
+            fifo: reader.property("fifo", fifo::read),
+            timestamps: reader.property("timestamps", |v, node| v.boolean("timestamps", node)),
+            stall: reader.property("stall", |v, node| {
+                v.duration("stall", node, Duration::ZERO..=STALL_MAX)
+            }),
+            max_age: reader.optional("max_age", |v, node| {
+                v.duration("max_age", node, AGE_MIN..=AGE_MAX)
+            }),
+            initial: reader.property("initial", |_, node| Some(node)),
+            is_broken: false,
+        };
+        draft.is_broken = reader.is_broken;
+        draft
+    }
+
+    /// The properties of both; where both name one, that of `over` holds.
+    pub fn overlaid(&self, over: &Draft<'a>) -> Draft<'a> {
+        macro_rules! later {
+            ($($field:ident),*) => {
+                Draft {
+                    $($field: over.$field.as_ref().or(self.$field.as_ref()).cloned(),)*
+                    is_broken: self.is_broken || over.is_broken,
+                }
+            };
+        }
+        later!(
+            data_type,
+            description,
+            units,
+            range,
+            coerce,
+            precision,
+            access,
+            scope,
+            scale,
+            deadband,
+            fifo,
+            timestamps,
+            stall,
+            max_age,
+            initial,
+            source
+        )
+    }
+}
+
+/// Reads the keys of one table and notes when one cannot be read.
+struct DraftReader<'a, 'r, 'e> {
+    table: &'a Table,
+    layer: Layer,
+    values: Values<'r, 'e>,
+    is_broken: bool,
+}
+
+impl<'a, 'r, 'e> DraftReader<'a, 'r, 'e> {
+    fn property<T>(
+        &mut self,
+        key: &str,
+        read: impl FnOnce(&mut Values<'r, 'e>, &'a Node) -> Option<T>,
+    ) -> Option<At<T>> {
+        debug_assert!(
+            Section::Variable.key(key).is_some(),
+            "{key} is not in the table of keys"
+        );
+        let node = self.table.node(key)?;
+        let value = read(&mut self.values, node);
+        self.is_broken |= value.is_none();
+        Some(At {
+            place: node.place,
+            layer: self.layer,
+            value: value?,
+        })
+    }
+
+    /// A property that can be `"none"`.
+    fn optional<T>(
+        &mut self,
+        key: &str,
+        read: impl FnOnce(&mut Values<'r, 'e>, &'a Node) -> Option<T>,
+    ) -> Option<At<Option<T>>> {
+        self.property(key, |values, node| match &node.tree {
+            Tree::Text(text) if text == "none" => Some(None),
+            _ => read(values, node).map(Some),
+        })
+    }
+
+    fn data_type(&mut self) -> Option<At<DataType>> {
+        let place = self
+            .table
+            .node("type")
+            .map_or(self.table.place, |node| node.place);
+        match data_type::read(self.table, &mut self.values) {
+            Ok(found) => found.map(|value| At {
+                place,
+                layer: self.layer,
+                value,
+            }),
+            Err(data_type::Reported) => {
+                self.is_broken = true;
+                None
+            }
+        }
+    }
+}
+
+fn deadband(values: &mut Values<'_, '_>, node: &Node) -> Option<Deadband> {
+    let percent =
+        |values: &mut Values<'_, '_>, key: &str, node| values.number_within(key, node, 0.0..=100.0);
+    if let Tree::Table(_) = &node.tree {
+        let table = values.table("deadband", node, Section::Deadband)?;
+        let mut part = |key: &str| match table.node(key) {
+            Some(node) => percent(values, key, node),
+            None => Some(0.0),
+        };
+        let (user, source) = (part("user"), part("source"));
+        return Some(Deadband {
+            user_percent: user?,
+            source_percent: source?,
+        });
+    }
+    match values.filled(node)? {
+        Filled::Integer(_) | Filled::Float(_) => {
+            let both = percent(values, "deadband", node)?;
+            Some(Deadband {
+                user_percent: both,
+                source_percent: both,
+            })
+        }
+        _ => values.wrong_form("deadband", node, "percent of the range, or a table"),
+    }
+}
+
+const ACCESS: &[(&str, Access)] = &[
+    ("read-write", Access::ReadWrite),
+    ("read-only", Access::ReadOnly),
+    ("write-only", Access::WriteOnly),
+];
+
+const SCOPE: &[(&str, Scope)] = &[("network", Scope::Network), ("process", Scope::Process)];

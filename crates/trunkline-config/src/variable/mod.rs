@@ -1,0 +1,38 @@
+//! One variable: what its tables say (`draft`), and what that means for its type (`resolve`).
+//!
+//! ```text
+//! [defaults] ----+
+//! [[variable]] --+--> Draft, later ones win --> resolve: fits the type? --> Properties
+//! [[override]] --+
+//! ```
+
+mod data_type;
+mod draft;
+mod fifo;
+mod initial;
+mod resolve;
+mod scale;
+
+use crate::source::Place;
+
+pub(crate) use draft::{DESCRIPTION_BYTES_MAX, Draft, SOURCE_BYTES_MAX, Texts};
+pub(crate) use resolve::{Resolver, check_source};
+
+/// Which table a property comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Layer {
+    /// `[defaults]`: where it cannot apply to a type, it does not.
+    Defaults,
+    /// The variable's own table; the only one with placeholders.
+    Own,
+    /// `[[override]]`.
+    Override,
+}
+
+/// A property with its place and layer.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct At<T> {
+    pub place: Place,
+    pub layer: Layer,
+    pub value: T,
+}

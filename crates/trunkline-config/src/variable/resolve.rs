@@ -1,0 +1,345 @@
+//! What the properties of a variable mean together: whether they fit its type and each other.
+
+use std::collections::HashSet;
+
+use trunkline_types::wire::{VALUE_BYTES_MAX, encoded_len};
+use trunkline_types::{DataType, Fifo, Properties, Scaling, Scope};
+
+use super::{At, Draft, Layer, initial};
+use crate::error::ConfigErrorKind as Kind;
+use crate::fields::{Braces, Values};
+use crate::keys::Section;
+use crate::placeholder::Env;
+use crate::report::Report;
+use crate::shown::grouped;
+use crate::source::Place;
+
+/// Makes properties of drafts.
+#[derive(Debug)]
+pub(crate) struct Resolver<'d, 'r> {
+    pub draft: &'d Draft<'d>,
+    /// The parameters of this variable.
+    pub env: &'d Env,
+    /// The variable's table.
+    pub place: Place,
+    pub report: &'r mut Report,
+}
+
+/// Whether `source` has the form `SERVER:ITEM` and names a server that exists.
+pub(crate) fn check_source(
+    source: &str,
+    place: Place,
+    io: &HashSet<String>,
+    report: &mut Report,
+) -> bool {
+    match source.split_once(':') {
+        Some((server, item)) if !server.is_empty() && !item.is_empty() => {
+            if io.contains(server) {
+                return true;
+            }
+            let (name, names) = (server.to_owned(), io.iter().map(String::as_str));
+            report.error_near(place, Kind::UnknownIo { name }, server, names);
+        }
+        _ => report.error(
+            place,
+            Kind::InvalidSource {
+                source_text: source.to_owned(),
+            },
+        ),
+    }
+    false
+}
+
+impl Resolver<'_, '_> {
+    /// The properties, unless something was wrong with them.
+    pub fn properties(mut self, origin: &str) -> Option<Properties> {
+        if self.draft.is_broken {
+            return None;
+        }
+        let Some(data_type) = &self.draft.data_type else {
+            let section = Section::Variable.header();
+            self.report.error(
+                self.place,
+                Kind::KeyMissing {
+                    section,
+                    key: "type",
+                },
+            );
+            return None;
+        };
+        let data_type = &data_type.value;
+        let draft = self.draft;
+        let scale = self.scaling(data_type);
+        let (range, coerce) = self.range(data_type);
+        let precision = self.precision(data_type);
+        let deadband = self.deadband(data_type);
+        let fifo = self.fifo(data_type);
+        let timestamps = self.timestamps();
+        let range = range?;
+        let initial = self.initial(data_type, range);
+
+        let mut properties = Properties::new(data_type.clone());
+        properties.scaling = scale?;
+        properties.range = range.map(|[low, high]| (low, high));
+        properties.coerce = coerce?;
+        properties.precision = precision?;
+        properties.deadband = deadband?;
+        properties.fifo = fifo?;
+        properties.timestamps = timestamps?;
+        properties.initial = initial?;
+        properties.description = text(&draft.description);
+        properties.units = text(&draft.units);
+        properties.source = text(&draft.source);
+        properties.origin = origin.to_owned();
+        properties.access = draft.access.as_ref().map(|at| at.value).unwrap_or_default();
+        properties.scope = draft.scope.as_ref().map(|at| at.value).unwrap_or_default();
+        properties.stall = draft.stall.as_ref().map(|at| at.value).unwrap_or_default();
+        properties.max_age = draft.max_age.as_ref().and_then(|at| at.value);
+        Some(properties)
+    }
+
+    /// Something is wrong with a property; where it was inherited, the variable is named, too.
+    fn refuse<T>(&mut self, at: (Place, Layer), kind: Kind) -> Option<T> {
+        let (place, layer) = at;
+        if layer == Layer::Own {
+            self.report.error(place, kind);
+        } else {
+            let before = self.report.set_used_at(Some(self.place));
+            self.report.error(place, kind);
+            self.report.set_used_at(before);
+        }
+        None
+    }
+
+    fn not_for_type<T, U>(
+        &mut self,
+        key: &'static str,
+        at: &At<U>,
+        data_type: &DataType,
+        reason: impl Into<String>,
+    ) -> Option<T> {
+        let (data_type, reason) = (data_type.to_string(), reason.into());
+        self.refuse(
+            (at.place, at.layer),
+            Kind::NotForType {
+                key,
+                data_type,
+                reason,
+            },
+        )
+    }
+
+    fn scaling(&mut self, data_type: &DataType) -> Option<Option<Scaling>> {
+        let Some(At {
+            place,
+            layer,
+            value: Some(form),
+        }) = self.draft.scale
+        else {
+            return Some(None);
+        };
+        let has_source = self.draft.source.is_some();
+        let kind = match form.scaling.check(data_type) {
+            Ok(()) if has_source => return Some(Some(form.scaling)),
+            Ok(()) => Kind::ScaleWithoutSource,
+            Err(error) => Kind::InvalidScale {
+                reason: error.to_string(),
+            },
+        };
+        if layer == Layer::Defaults {
+            Some(None)
+        } else {
+            self.refuse((place, layer), kind)
+        }
+    }
+
+    /// Range and whether to coerce to it; a clamping scale sets both.
+    fn range(&mut self, data_type: &DataType) -> (Option<Option<[f64; 2]>>, Option<bool>) {
+        let clamp = self.clamp(data_type);
+        let range = match (self.stated_range(data_type), clamp) {
+            (Some(None), Some(at)) => self.check_range(&at, at.value, data_type).map(Some),
+            (stated, _) => stated,
+        };
+        let has_range = range.is_none_or(|range| range.is_some());
+        let coerce = match &self.draft.coerce {
+            None => Some(clamp.is_some()),
+            Some(at) if at.value && !has_range => match at.layer {
+                Layer::Defaults => Some(false),
+                layer => self.refuse((at.place, layer), Kind::CoerceWithoutRange),
+            },
+            Some(at) if !at.value && clamp.is_some() && at.layer != Layer::Defaults => {
+                self.refuse((at.place, at.layer), Kind::ClampContradicted)
+            }
+            Some(at) => Some(at.value || clamp.is_some()),
+        };
+        (range, coerce)
+    }
+
+    /// The ends that a clamping scale pulls values into, if the scale applies at all.
+    fn clamp(&self, data_type: &DataType) -> Option<At<[f64; 2]>> {
+        let scale = self.draft.scale?;
+        let value = scale.value?.clamp?;
+        let applies = data_type.is_numeric() && self.draft.source.is_some();
+        applies.then_some(At {
+            place: scale.place,
+            layer: scale.layer,
+            value,
+        })
+    }
+
+    fn stated_range(&mut self, data_type: &DataType) -> Option<Option<[f64; 2]>> {
+        let Some(at) = self.draft.range else {
+            return Some(None);
+        };
+        let Some(range) = at.value else {
+            return Some(None);
+        };
+        if data_type.is_numeric() {
+            return self.check_range(&at, range, data_type).map(Some);
+        }
+        match at.layer {
+            Layer::Defaults => Some(None),
+            _ => self.not_for_type("range", &at, data_type, "only a number has a range"),
+        }
+    }
+
+    /// The range, if it is one and values of the type can have both ends.
+    fn check_range<T>(
+        &mut self,
+        at: &At<T>,
+        [low, high]: [f64; 2],
+        data_type: &DataType,
+    ) -> Option<[f64; 2]> {
+        if low >= high {
+            let (low, high) = (low.to_string(), high.to_string());
+            return self.refuse((at.place, at.layer), Kind::RangeEmpty { low, high });
+        }
+        let Some([least, most]) = limits(data_type) else {
+            return Some([low, high]);
+        };
+        for end in [low, high] {
+            if !data_type.is_float() && end.fract() != 0.0 {
+                let reason = format!("{end} is not a whole number");
+                return self.not_for_type("range", at, data_type, reason);
+            }
+            if !(least..=most).contains(&end) {
+                let reason = format!("{end} is outside {least} to {most}");
+                return self.not_for_type("range", at, data_type, reason);
+            }
+        }
+        Some([low, high])
+    }
+
+    fn precision(&mut self, data_type: &DataType) -> Option<Option<u8>> {
+        let Some(at) = self.draft.precision else {
+            return Some(None);
+        };
+        if at.value.is_none() || has_numbers(data_type) {
+            return Some(at.value);
+        }
+        match at.layer {
+            Layer::Defaults => Some(None),
+            _ => self.not_for_type("precision", &at, data_type, "it has no numbers"),
+        }
+    }
+
+    fn deadband(&mut self, data_type: &DataType) -> Option<trunkline_types::Deadband> {
+        let Some(at) = self.draft.deadband else {
+            return Some(Default::default());
+        };
+        if data_type.is_float() || at.value == Default::default() {
+            return Some(at.value);
+        }
+        match at.layer {
+            Layer::Defaults => Some(Default::default()),
+            _ => self.not_for_type("deadband", &at, data_type, "it is for f32 and f64"),
+        }
+    }
+
+    fn fifo(&mut self, data_type: &DataType) -> Option<Fifo> {
+        let Some(At {
+            place,
+            layer,
+            value: Some(form),
+        }) = self.draft.fifo
+        else {
+            return Some(Fifo::Off);
+        };
+        match form.for_type(data_type) {
+            Ok(fifo) => Some(fifo),
+            Err(kind) => self.refuse((place, layer), kind),
+        }
+    }
+
+    fn timestamps(&mut self) -> Option<bool> {
+        let Some(at) = self.draft.timestamps else {
+            return Some(true);
+        };
+        let scope = self.draft.scope.map(|at| at.value).unwrap_or_default();
+        if at.value || scope == Scope::Process {
+            return Some(at.value);
+        }
+        self.refuse((at.place, at.layer), Kind::TimestampsNeeded)
+    }
+
+    fn initial(
+        &mut self,
+        data_type: &DataType,
+        range: Option<[f64; 2]>,
+    ) -> Option<Option<trunkline_types::Value>> {
+        let Some(at) = self.draft.initial else {
+            return Some(None);
+        };
+        let env = match at.layer {
+            Layer::Own => Braces::Fill(self.env),
+            Layer::Override | Layer::Defaults => Braces::Refused(Section::Override),
+        };
+        let mut values = Values {
+            report: self.report,
+            env,
+        };
+        let value = initial::read(at.value, data_type, &mut values)?;
+        if encoded_len(&value) > VALUE_BYTES_MAX {
+            let reason = format!("it has more than {} bytes", grouped(VALUE_BYTES_MAX));
+            return self.refuse((at.place, at.layer), Kind::InvalidInitial { reason });
+        }
+        if let (Some([low, high]), Some(number)) = (range, value.as_f64())
+            && !(low..=high).contains(&number)
+        {
+            let (value, low, high) = (number.to_string(), low.to_string(), high.to_string());
+            let kind = Kind::InitialOutOfRange { value, low, high };
+            return self.refuse((at.place, at.layer), kind);
+        }
+        Some(Some(value))
+    }
+}
+
+fn text(at: &Option<At<String>>) -> String {
+    at.as_ref().map(|at| at.value.clone()).unwrap_or_default()
+}
+
+/// Whether a precision says anything about values of this type.
+fn has_numbers(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Array(ty) => ty.element.data_type().is_numeric(),
+        DataType::Waveform(element) => element.data_type().is_numeric(),
+        DataType::Struct(ty) => ty.fields.iter().any(|(_, field)| has_numbers(field)),
+        other => other.is_numeric(),
+    }
+}
+
+/// The least and greatest value of a number type.
+fn limits(data_type: &DataType) -> Option<[f64; 2]> {
+    Some(match data_type {
+        DataType::I8 => [f64::from(i8::MIN), f64::from(i8::MAX)],
+        DataType::I16 => [f64::from(i16::MIN), f64::from(i16::MAX)],
+        DataType::I32 => [f64::from(i32::MIN), f64::from(i32::MAX)],
+        DataType::I64 => [i64::MIN as f64, i64::MAX as f64],
+        DataType::U8 => [0.0, f64::from(u8::MAX)],
+        DataType::U16 => [0.0, f64::from(u16::MAX)],
+        DataType::U32 => [0.0, f64::from(u32::MAX)],
+        DataType::U64 => [0.0, u64::MAX as f64],
+        DataType::F32 => [f64::from(f32::MIN), f64::from(f32::MAX)],
+        _ => return None,
+    })
+}

@@ -1,0 +1,10 @@
+//! Messages and reference page, word for word.
+//!
+//! After a deliberate change: `UPDATE_GOLDEN=1 cargo test -p trunkline-config --test golden`, then
+//! read the difference.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
+
+mod messages;
+mod mistakes;
+mod reference;

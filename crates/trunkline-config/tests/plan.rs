@@ -1,0 +1,534 @@
+//! What the files say is what the plan has.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_config::{
+    DeploymentPlan, IoConfig, LoadOptions, SettingValue, parse as parse_file, parse_with,
+};
+use trunkline_types::{Access, Deadband, Fifo, Properties, Scaling, Scope};
+
+const IO: &str = "[[io]]\nname = \"plc1\"\ndriver = \"sim\"\n";
+
+fn parse(text: &str) -> DeploymentPlan {
+    parse_file("plant.toml", text).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn errors(text: &str) -> String {
+    parse_file("plant.toml", text).unwrap_err().to_string()
+}
+
+/// The properties of the one variable with these lines.
+fn properties(lines: &str) -> Arc<Properties> {
+    let plan = parse(&format!("{IO}[[variable]]\nname = \"x\"\n{lines}"));
+    Arc::clone(&plan.libraries[0].variables[0].properties)
+}
+
+fn paths(plan: &DeploymentPlan) -> Vec<&str> {
+    let variables = plan.libraries.iter().flat_map(|library| &library.variables);
+    variables.map(|variable| variable.path.as_str()).collect()
+}
+
+/// Behaviour: SP-05.
+#[test]
+fn name_type_scope_and_buffering_come_from_the_file() {
+    let plan = parse(
+        "[library]\nname = \"boiler\"\n\
+         [[variable]]\nname = \"pump/speed\"\ntype = \"f64\"\nscope = \"process\"\n\
+         fifo = { kind = \"multi\", capacity = 50 }\n\
+         [[variable]]\nname = \"level\"\ntype = \"u16\"\n",
+    );
+    let library = &plan.libraries[0];
+    assert_eq!(library.name, "boiler");
+    assert_eq!(paths(&plan), ["pump/speed", "level"]);
+    let speed = &library.variables[0].properties;
+    assert_eq!(speed.data_type.to_string(), "f64");
+    assert_eq!(speed.scope, Scope::Process);
+    assert_eq!(
+        speed.fifo,
+        Fifo::Multi {
+            capacity: 50,
+            length: 1
+        }
+    );
+    assert_eq!(speed.origin, "plant.toml:3");
+    let level = &library.variables[1].properties;
+    assert_eq!(level.data_type.to_string(), "u16");
+    assert_eq!((level.scope, level.fifo), (Scope::Network, Fifo::Off));
+}
+
+/// Behaviour: SP-10.
+#[test]
+fn fifo_is_off_single_or_multi_with_its_length() {
+    let fifo = |lines: &str| properties(lines).fifo;
+    assert_eq!(fifo("type = \"f64\""), Fifo::Off);
+    assert_eq!(fifo("type = \"f64\"\nfifo = \"off\""), Fifo::Off);
+    assert_eq!(fifo("type = \"f64\"\nfifo = { kind = \"off\" }"), Fifo::Off);
+    let single = "fifo = { kind = \"single\" }";
+    assert_eq!(
+        fifo(&format!("type = \"f64\"\n{single}")),
+        Fifo::Single { length: 1 }
+    );
+    let flat = format!("type = \"struct(x: f64, e: enum(A, B))\"\n{single}");
+    assert_eq!(fifo(&flat), Fifo::Single { length: 1 });
+    let fixed = format!("type = \"array(f64, 2, 3)\"\n{single}");
+    assert_eq!(fifo(&fixed), Fifo::Single { length: 6 });
+    let multi = "fifo = { kind = \"multi\", capacity = 8, length = 100 }";
+    for data_type in [
+        "string",
+        "bytes",
+        "array(i16, *)",
+        "array(i16, 2, *)",
+        "waveform(f32)",
+    ] {
+        let text = format!("type = \"{data_type}\"\n{multi}");
+        assert_eq!(
+            fifo(&text),
+            Fifo::Multi {
+                capacity: 8,
+                length: 100
+            },
+            "{data_type}"
+        );
+    }
+}
+
+/// Behaviour: SP-08, SP-09.
+#[test]
+fn scaling_and_fifo_are_refused_for_custom_types_that_cannot_have_them() {
+    let variable = |lines: &str| errors(&format!("{IO}[[variable]]\nname = \"x\"\n{lines}"));
+    let scale = "scale = { raw = [0, 1], eng = [0, 10] }\nsource = \"plc1:1\"";
+    for data_type in ["struct(x: f64)", "struct(x: struct(y: f64))", "enum(A, B)"] {
+        let message = variable(&format!("type = \"{data_type}\"\n{scale}"));
+        assert!(
+            message.contains("linear scaling needs a number type"),
+            "{message}"
+        );
+    }
+    let fifo = "fifo = { kind = \"single\" }";
+    for (data_type, reason) in [
+        ("struct(a: array(f64, 3))", "one of its fields is an array"),
+        (
+            "struct(s: struct(a: array(f64, 3)))",
+            "one of its fields is an array",
+        ),
+        (
+            "struct(w: waveform(f64))",
+            "one of its fields is an array or waveform",
+        ),
+        ("struct(s: string)", "one of its fields has no fixed length"),
+        ("array(string, 3)", "the texts in it have no fixed length"),
+    ] {
+        let message = variable(&format!("type = \"{data_type}\"\n{fifo}"));
+        assert!(message.contains(reason), "{message}");
+    }
+}
+
+/// Behaviour: SP-22.
+#[test]
+fn fifo_of_values_without_a_declared_length_is_refused() {
+    for data_type in [
+        "string",
+        "bytes",
+        "array(f64, *)",
+        "array(f64, 2, *)",
+        "waveform(i16)",
+    ] {
+        let message = errors(&format!(
+            "[[variable]]\nname = \"x\"\ntype = \"{data_type}\"\nfifo = {{ kind = \"single\" }}"
+        ));
+        assert!(
+            message.contains(&format!("a FIFO of {data_type} needs \"length\"")),
+            "{message}"
+        );
+    }
+}
+
+/// Behaviour: SP-07.
+#[test]
+fn every_type_can_be_chosen_in_text_and_composed_types_by_keys() {
+    for data_type in [
+        "bool",
+        "i8",
+        "i16",
+        "i32",
+        "i64",
+        "u8",
+        "u16",
+        "u32",
+        "u64",
+        "f32",
+        "f64",
+        "string",
+        "bytes",
+        "timestamp",
+        "enum(OFF, AUTO)",
+        "array(f64, 3, *)",
+        "array(string, *)",
+        "struct(x: f64, s: struct(e: enum(A)))",
+        "waveform(i16)",
+    ] {
+        let found = properties(&format!("type = \"{data_type}\""))
+            .data_type
+            .to_string();
+        assert_eq!(found, data_type);
+    }
+    for (lines, data_type) in [
+        (
+            "type = \"enum\"\nlabels = [\"OFF\", \"AUTO\"]",
+            "enum(OFF, AUTO)",
+        ),
+        (
+            "type = \"array\"\nelement = \"f32\"\nshape = [3, \"*\"]",
+            "array(f32, 3, *)",
+        ),
+        ("type = \"array\"\nelement = \"bool\"", "array(bool, *)"),
+        ("type = \"waveform\"\nelement = \"f64\"", "waveform(f64)"),
+        (
+            "type = \"struct\"\nfields = { x = \"f64\", e = { type = \"enum\", labels = [\"A\"] } }",
+            "struct(x: f64, e: enum(A))",
+        ),
+        (
+            "type = \"struct\"\nfields.x = \"f64\"\nfields.y = \"u8\"",
+            "struct(x: f64, y: u8)",
+        ),
+    ] {
+        assert_eq!(properties(lines).data_type.to_string(), data_type);
+    }
+}
+
+/// Behaviour: H-04.
+#[test]
+fn scaling_needs_a_source_and_has_coercion_and_units_beside_it() {
+    let scale = "type = \"f64\"\nscale = { raw = [4, 20], eng = [0, 100] }\n";
+    let text = format!("{IO}[[variable]]\nname = \"x\"\n{scale}");
+    assert_eq!(
+        errors(&text),
+        "plant.toml:7:9 scale needs a source that delivers raw values; add source = \"SERVER:ITEM\""
+    );
+    let rest = "source = \"plc1:40001\"\nunits = \"m3/h\"\nrange = [0, 90]\ncoerce = true";
+    let sut = properties(&format!("{scale}{rest}"));
+    assert_eq!(
+        sut.scaling,
+        Some(Scaling::Linear {
+            raw: [4.0, 20.0],
+            eng: [0.0, 100.0]
+        })
+    );
+    assert_eq!(
+        (sut.units.as_str(), sut.source.as_str()),
+        ("m3/h", "plc1:40001")
+    );
+    assert_eq!((sut.range, sut.coerce), (Some((0.0, 90.0)), true));
+}
+
+/// Behaviour: H-05.
+#[test]
+fn deadband_is_per_variable_in_percent_and_for_floats_only() {
+    let deadband = |lines: &str| properties(lines).deadband;
+    let both = Deadband {
+        user_percent: 0.5,
+        source_percent: 0.5,
+    };
+    assert_eq!(deadband("type = \"f64\"\ndeadband = 0.5"), both);
+    let sut = deadband("type = \"f32\"\ndeadband = { user = 2 }");
+    assert_eq!(
+        sut,
+        Deadband {
+            user_percent: 2.0,
+            source_percent: 0.0
+        }
+    );
+    let sut = properties("type = \"f64\"\ndeadband = 1");
+    assert_eq!(
+        sut.span(),
+        100.0,
+        "the range that a percentage is of, when none is stated"
+    );
+    for data_type in [
+        "i32",
+        "u64",
+        "bool",
+        "string",
+        "enum(A)",
+        "array(f64, 2)",
+        "waveform(f64)",
+    ] {
+        let text = format!("[[variable]]\nname = \"x\"\ntype = \"{data_type}\"\ndeadband = 1");
+        assert!(
+            errors(&text).ends_with("it is for f32 and f64"),
+            "{data_type}"
+        );
+        let none = format!("type = \"{data_type}\"\ndeadband = 0");
+        assert_eq!(deadband(&none), Deadband::default());
+    }
+    let text = "[[variable]]\nname = \"x\"\ntype = \"f64\"\ndeadband = { source = 100.5 }";
+    assert!(errors(text).contains("must be from 0 to 100"));
+}
+
+#[test]
+fn every_kind_of_scaling_can_be_configured() {
+    let scaling = |data_type: &str, scale: &str| {
+        let lines = format!("type = \"{data_type}\"\nscale = {scale}\nsource = \"plc1:1\"");
+        properties(&lines).scaling.unwrap()
+    };
+    let (raw, eng) = ([4.0, 20.0], [100.0, -100.0]);
+    let linear = "{ raw = [4, 20], eng = [100, -100] }";
+    assert_eq!(scaling("i16", linear), Scaling::Linear { raw, eng });
+    let root = "{ kind = \"square-root\", raw = [4, 20], eng = [100, -100] }";
+    assert_eq!(scaling("f32", root), Scaling::SquareRoot { raw, eng });
+    assert_eq!(scaling("bool", "{ invert = true }"), Scaling::Invert);
+    let bits = |invert, select| Scaling::BitField { invert, select };
+    assert_eq!(
+        scaling("u32", "{ invert = 0xFF, select = 0x0F }"),
+        bits(0xFF, 0x0F)
+    );
+    assert_eq!(
+        scaling("u32", "{ select = 0xFFFF_FFFF }"),
+        bits(0, u32::MAX)
+    );
+    assert_eq!(scaling("u32", "{ invert = 1 }"), bits(1, u32::MAX));
+}
+
+#[test]
+fn clamping_scale_coerces_to_its_engineering_ends() {
+    let scale = |eng: &str, rest: &str| {
+        let lines = format!(
+            "type = \"f64\"\nsource = \"plc1:1\"\n\
+             scale = {{ raw = [4, 20], eng = {eng}, clamp = true }}\n{rest}"
+        );
+        let sut = properties(&lines);
+        (sut.range, sut.coerce)
+    };
+    assert_eq!(scale("[0, 100]", ""), (Some((0.0, 100.0)), true));
+    assert_eq!(scale("[100, 0]", ""), (Some((0.0, 100.0)), true));
+    assert_eq!(
+        scale("[0, 100]", "range = [10, 20]"),
+        (Some((10.0, 20.0)), true)
+    );
+}
+
+/// Behaviour: DP-02.
+#[test]
+fn variable_outside_a_library_gets_one_named_after_its_file() {
+    let variable = "[[variable]]\nname = \"level\"\ntype = \"f64\"\n";
+    for (file, library) in [
+        ("pumps.toml", "pumps"),
+        ("/etc/trunkline/50%.toml", "50%25"),
+        ("", "library"),
+        ("a/.toml", ".toml"),
+    ] {
+        let plan = parse_file(file, variable).unwrap();
+        assert_eq!(plan.libraries[0].name, library, "{file}");
+    }
+    let named = format!("[library]\nname = \"boiler\"\n{variable}");
+    assert_eq!(
+        parse_file("pumps.toml", &named).unwrap().libraries[0].name,
+        "boiler"
+    );
+    assert_eq!(parse("").libraries, []);
+}
+
+#[test]
+fn several_files_add_to_one_library_in_order() {
+    let file = |name: &str, rest: &str| {
+        let head = "[library]\nname = \"plant\"\n";
+        format!("{head}{rest}[[variable]]\nname = \"{name}\"\ntype = \"f64\"\n")
+    };
+    let (a, b) = (file("a", "description = \"Plant\"\n"), file("b", ""));
+    let plan = parse_with(&[("a.toml", &a), ("b.toml", &b)], &LoadOptions::default()).unwrap();
+    assert_eq!(plan.libraries.len(), 1);
+    assert_eq!(plan.libraries[0].description, "Plant");
+    assert_eq!(paths(&plan), ["a", "b"]);
+}
+
+#[test]
+fn defaults_hold_where_the_type_can_have_them_and_overrides_win() {
+    let plan = parse(
+        "[[io]]\nname = \"plc1\"\ndriver = \"sim\"\n\
+         [defaults]\ntype = \"f64\"\nrange = [0, 10]\ncoerce = true\ndeadband = 1\nprecision = 2\n\
+         units = \"V\"\nscale = { raw = [0, 1], eng = [0, 10] }\naccess = \"read-only\"\n\
+         max_age = \"5s\"\n\
+         [[variable]]\nname = \"a\"\nsource = \"plc1:1\"\n\
+         [[variable]]\nname = \"b\"\ntype = \"string\"\nsource = \"plc1:2\"\n\
+         [[variable]]\nname = \"c\"\nrange = \"none\"\nmax_age = \"none\"\nprecision = \"none\"\n\
+         [[override]]\nmatch = \"*\"\naccess = \"read-write\"\n\
+         [[override]]\nmatch = \"a\"\naccess = \"write-only\"\ninitial = 5\n\
+         [[override]]\nmatch = \"c\"\nscale = \"none\"\nfifo = \"off\"\n",
+    );
+    let of = |index: usize| &plan.libraries[0].variables[index].properties;
+    let (a, b, c) = (of(0), of(1), of(2));
+    assert_eq!(
+        (a.range, a.coerce, a.precision),
+        (Some((0.0, 10.0)), true, Some(2))
+    );
+    assert!(a.scaling.is_some() && a.deadband.user_percent == 1.0);
+    assert_eq!(
+        (a.access, &a.initial),
+        (Access::WriteOnly, &Some(trunkline_types::Value::F64(5.0)))
+    );
+    assert_eq!((b.range, b.coerce, b.precision), (None, false, None));
+    assert_eq!((b.scaling, b.deadband), (None, Deadband::default()));
+    assert_eq!(
+        (b.units.as_str(), b.max_age),
+        ("V", Some(Duration::from_secs(5)))
+    );
+    assert_eq!(
+        (c.range, c.coerce, c.precision, c.max_age),
+        (None, false, None, None)
+    );
+    assert_eq!((b.access, c.access), (Access::ReadWrite, Access::ReadWrite));
+}
+
+#[test]
+fn defaults_and_overrides_stay_in_their_file_and_templates_do_not() {
+    let a = "[defaults]\nunits = \"V\"\n[[template]]\nname = \"t\"\n\
+             variable = [{ name = \"x\", type = \"f64\" }]\n";
+    let b = "[defaults]\nunits = \"A\"\n[[use]]\ntemplate = \"t\"\n[[use]]\ntemplate = \"t\"\n\
+             at = \"again\"\n[[variable]]\nname = \"y\"\ntype = \"f64\"\n\
+             [[override]]\nmatch = \"again/*\"\nunits = \"mV\"\n";
+    for files in [
+        [("a.toml", a), ("b.toml", b)],
+        [("b.toml", b), ("a.toml", a)],
+    ] {
+        let plan = parse_with(&files, &LoadOptions::default()).unwrap();
+        assert_eq!(plan.libraries[0].name, "b");
+        let variables = &plan.libraries[0].variables;
+        let found = variables
+            .iter()
+            .map(|v| (v.path.as_str(), v.properties.units.as_str()));
+        let wanted = [("y", "A"), ("x", "V"), ("again/x", "mV")];
+        assert_eq!(found.collect::<Vec<_>>(), wanted);
+    }
+}
+
+#[test]
+fn placeholders_reach_every_value_of_a_variable() {
+    let plan = parse(
+        "[[io]]\nname = \"plc1\"\ndriver = \"sim\"\n\
+         [[variable]]\nname = \"{side}/{n:02}\"\nzip = { side = [\"n\", \"s\"], top = [10, 2.5] }\n\
+         each = { n = \"1..2\" }\ntype = \"f64\"\nunits = \"m{n}\"\n\
+         range = [0, \"{top}\"]\nprecision = \"{n}\"\ndescription = \"{{{n}}} of {side}\"\n\
+         source = \"plc1:{side}{n * 10}\"\ninitial = \"{n}\"\n",
+    );
+    assert_eq!(paths(&plan), ["n/01", "s/01", "n/02", "s/02"]);
+    let last = &plan.libraries[0].variables[3].properties;
+    assert_eq!(last.description, "{2} of s");
+    assert_eq!(
+        (last.units.as_str(), last.source.as_str()),
+        ("m2", "plc1:s20")
+    );
+    assert_eq!((last.range, last.precision), (Some((0.0, 2.5)), Some(2)));
+    assert_eq!(last.initial, Some(trunkline_types::Value::F64(2.0)));
+}
+
+#[test]
+fn engine_section_is_read() {
+    let plan = parse(
+        "[engine]\nname = \"plant\"\nlisten = [\"0.0.0.0:6000\", \"[::1]\", \"127.0.0.2\"]\n\
+         insecure = true\nkeep_alive = 0.5\ndeadline = \"1m\"\n[engine.limits]\nsessions_max = 5\n\
+         queue_bytes_per_session_max = \"1 GiB\"\nwrite_bytes_per_session_max = 2048\n",
+    );
+    let engine = plan.engine;
+    let listen: Vec<String> = engine
+        .listen
+        .iter()
+        .map(|address| address.to_string())
+        .collect();
+    assert_eq!(listen, ["0.0.0.0:6000", "[::1]:5850", "127.0.0.2:5850"]);
+    assert_eq!(engine.name.as_deref(), Some("plant"));
+    assert_eq!(engine.keep_alive, Duration::from_millis(500));
+    assert_eq!(engine.deadline, Duration::from_secs(60));
+    assert_eq!(engine.limits.sessions_max, 5);
+    assert_eq!(engine.limits.queue_bytes_per_session_max, 1 << 30);
+    assert_eq!(engine.limits.write_bytes_per_session_max, 2048);
+    assert_eq!(engine.limits.items_per_session_max, 2_000_000);
+}
+
+#[test]
+fn io_sections_keep_settings_with_their_places() {
+    let plan = parse(
+        "[[io]]\nname = \"plc1\"\ndriver = \"modbus-tcp\"\nperiod = \"100ms\"\npublish = false\n\
+         endpoint = \"10.0.0.5:502\"\nunit = 3\nfactor = 1.5\nswap = true\nlist = [1, [\"a\"]]\n\
+         [[io]]\nname = \"host\"\ndriver = \"host\"\n",
+    );
+    let text = |text: &str| SettingValue::String(text.to_owned());
+    let sut = &plan.io[0];
+    assert_eq!(
+        (sut.period, sut.publish),
+        (Some(Duration::from_millis(100)), false)
+    );
+    assert_eq!(sut.settings["endpoint"], text("10.0.0.5:502"));
+    assert_eq!(sut.settings["unit"], SettingValue::Integer(3));
+    assert_eq!(sut.settings["factor"], SettingValue::Float(1.5));
+    assert_eq!(sut.settings["swap"], SettingValue::Bool(true));
+    let inner = SettingValue::List(vec![text("a")]);
+    assert_eq!(
+        sut.settings["list"],
+        SettingValue::List(vec![SettingValue::Integer(1), inner])
+    );
+    assert_eq!(sut.setting_places["unit"], "plant.toml:7:1");
+    assert_eq!(sut.origin, "plant.toml:1");
+    let host = IoConfig {
+        origin: "plant.toml:11".to_owned(),
+        ..IoConfig::new("host", "host")
+    };
+    assert_eq!(plan.io[1], host);
+}
+
+#[test]
+fn server_that_the_program_brings_is_a_source() {
+    let text = "[[variable]]\nname = \"x\"\ntype = \"f64\"\nsource = \"plant:level\"\n";
+    assert!(parse_file("a.toml", text).is_err());
+    let options = LoadOptions {
+        io_servers: vec!["plant".to_owned()],
+    };
+    assert!(parse_with(&[("a.toml", text)], &options).is_ok());
+}
+
+#[test]
+fn variables_max_of_the_configuration_holds() {
+    let text = |max: u32| {
+        format!(
+            "[engine.limits]\nvariables_max = {max}\n\
+             [[variable]]\nname = \"a{{n}}\"\neach = {{ n = \"1..100\" }}\ntype = \"f64\"\n"
+        )
+    };
+    assert_eq!(parse(&text(100)).variable_count(), 100);
+    assert!(errors(&text(99)).contains("100 variables, more than the limit of 99"));
+}
+
+#[test]
+fn byte_order_mark_and_line_ends_of_other_systems_change_nothing() {
+    let text = "[library]\nname = \"a\"\n[[variable]]\nname = \"x\"\ntype = \"f64\"\n";
+    let other = format!("\u{feff}{}", text.replace('\n', "\r\n"));
+    assert_eq!(parse(text), parse(&other));
+    let wrong = format!("\u{feff}{}", "[library]\r\nnam = \"a\"\r\n");
+    let errors = errors(&wrong);
+    assert!(errors.starts_with("plant.toml:1:1 [library] needs \"name\"\nplant.toml:2:1 "));
+}
+
+#[test]
+fn variables_that_agree_share_their_properties() {
+    let text = "[[io]]\nname = \"plc1\"\ndriver = \"sim\"\n[[variable]]\nname = \"a{n}\"\n\
+                each = { n = \"1..100_000\" }\ntype = \"f64\"\nunits = \"V\"\n";
+    let plan = parse(text);
+    let variables = &plan.libraries[0].variables;
+    assert_eq!(variables.len(), 100_000);
+    assert!(
+        variables
+            .iter()
+            .all(|v| Arc::ptr_eq(&v.properties, &variables[0].properties))
+    );
+    let plan = parse(&format!("{text}source = \"plc1:{{n % 4}}\"\n"));
+    let mut distinct: Vec<_> = plan.libraries[0]
+        .variables
+        .iter()
+        .map(|v| Arc::as_ptr(&v.properties))
+        .collect();
+    distinct.sort_unstable();
+    distinct.dedup();
+    assert_eq!(distinct.len(), 4);
+}

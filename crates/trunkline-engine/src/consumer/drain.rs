@@ -1,0 +1,287 @@
+//! Taking what waits: from marks to deliveries, contract by contract.
+//!
+//! A mark is cleared before what it stands for is read, so a write that comes between is marked
+//! again and delivered again; nothing is ever lost between the two. For the same reason what ends
+//! an item is asked before its updates are read: nothing is added once it has ended, and its end
+//! marks it again.
+
+use trunkline_types::{Contract, Lost, Position};
+
+use super::item::Item;
+use super::{Consumer, EndedItem, Sink};
+use crate::feed::Event;
+use crate::interest::Kind;
+use crate::outbox::Wakes;
+use crate::sync::{Arc, crossing};
+use crate::update::Update;
+
+/// Marks taken at a time, and updates of one item delivered before others get their turn.
+const TAKE: usize = 64;
+
+impl Consumer {
+    /// Hands over what waits until nothing does or the sink wants no more. Returns whether more is
+    /// left; nobody wakes the consumer on its behalf, so it is to be called again.
+    ///
+    /// As long as the sink wants more and writers write faster than it takes, it does not return: a
+    /// sink that bounds what it wants is what keeps others alive.
+    pub fn drain(&mut self, sink: &mut dyn Sink, wakes: &mut Wakes) -> bool {
+        let mut taken = std::mem::take(&mut self.taken);
+        let more = loop {
+            if !sink.wants() {
+                break !self.outbox.marks.is_empty();
+            }
+            taken.clear();
+            let marks = &self.outbox.marks;
+            // Whether more is marked shows at the next turn of the loop.
+            let _taken = marks.take(&mut self.cursor, TAKE, &mut |index| taken.push(index));
+            if taken.is_empty() {
+                break false;
+            }
+            for index in &taken {
+                crossing();
+                if !sink.wants() || self.deliver(*index, sink, wakes) {
+                    self.outbox.marks.mark(*index);
+                }
+            }
+        };
+        self.taken = taken;
+        more
+    }
+
+    /// Delivers what waits behind one mark; returns whether more does.
+    fn deliver(&mut self, index: u32, sink: &mut dyn Sink, wakes: &mut Wakes) -> bool {
+        let (id, gone) = match self.items.slot(index) {
+            None => return false,
+            Some(Item::Feed { subscription }) => {
+                let subscription = *subscription;
+                return self.deliver_feed(subscription, sink, wakes);
+            }
+            Some(Item::Variable(item)) => (item.subscription, item.variable.is_gone()),
+        };
+        let Some(subscription) = self.subscriptions.get(&id) else {
+            return false;
+        };
+        let only_changes = subscription.options.only_changes;
+        let left = match subscription.contract {
+            Contract::Latest | Contract::Sampled(_) => {
+                self.deliver_newest(index, only_changes, sink);
+                false
+            }
+            Contract::Last(n) => self.deliver_last(index, n, only_changes, sink),
+            Contract::First(_) => self.deliver_first(index, sink),
+            // Its updates, its first reading and its end are in the feed.
+            Contract::All { .. } => return false,
+        };
+        if gone && !left {
+            self.end_gone(index, sink);
+            self.remove_if_empty(id, wakes);
+        }
+        left
+    }
+
+    /// The newest update, unless this item has it already, and what `only_changes` held back.
+    fn deliver_newest(&mut self, index: u32, only_changes: bool, sink: &mut dyn Sink) {
+        let Some(item) = self.items.get_mut(index) else {
+            return;
+        };
+        let (update, held_back) = if only_changes {
+            let state = item.variable.lock();
+            let interest = state
+                .interests()
+                .and_then(|interests| interests.find(&self.outbox, index));
+            let held_back = interest.map_or(0, |interest| interest.filtered);
+            (
+                item.variable.update_locked(&state),
+                held_back.saturating_sub(item.filtered()),
+            )
+        } else {
+            (item.variable.update(), 0)
+        };
+        let news = update.sequence.saturating_sub(item.last);
+        if !item.is_first && news <= held_back {
+            return;
+        }
+        let coalesced = news.saturating_sub(1).saturating_sub(held_back);
+        item.coalesced += coalesced;
+        let lost = Lost {
+            coalesced,
+            ..Lost::NONE
+        };
+        item.hand_over(index, &update, lost, held_back, &mut self.in_flight, sink);
+    }
+
+    /// The first reading of a buffered contract. False when the sink wants nothing after it.
+    fn deliver_initial(&mut self, index: u32, sink: &mut dyn Sink) -> bool {
+        let Some(item) = self.items.get_mut(index) else {
+            return false;
+        };
+        let initial = item.rest_mut().and_then(|rest| rest.initial.take());
+        let Some(update) = initial else { return true };
+        item.hand_over(index, &update, Lost::NONE, 0, &mut self.in_flight, sink);
+        sink.wants()
+    }
+
+    fn deliver_last(
+        &mut self,
+        index: u32,
+        n: u32,
+        only_changes: bool,
+        sink: &mut dyn Sink,
+    ) -> bool {
+        if !self.deliver_initial(index, sink) {
+            return true;
+        }
+        let Some(item) = self.items.get_mut(index) else {
+            return false;
+        };
+        let cursor = item.rest().cursor;
+        let mut updates = std::mem::take(&mut self.updates);
+        let read = {
+            let state = item.variable.lock();
+            let ring = state
+                .interests()
+                .and_then(|interests| interests.ring(only_changes));
+            ring.map(|ring| ring.read(cursor, n, TAKE, &mut updates))
+        };
+        let mut left = false;
+        if let Some(read) = read {
+            let mut handed_over = 0;
+            for update in &updates {
+                if handed_over > 0 && !sink.wants() {
+                    break;
+                }
+                let dropped = if handed_over == 0 { read.dropped } else { 0 };
+                item.hand_over_buffered(index, update, dropped, &mut self.in_flight, sink);
+                handed_over += 1;
+                item.rest().cursor = read.first + handed_over;
+            }
+            left = handed_over < read.kept;
+        }
+        updates.clear();
+        self.updates = updates;
+        left
+    }
+
+    fn deliver_first(&mut self, index: u32, sink: &mut dyn Sink) -> bool {
+        if !self.deliver_initial(index, sink) {
+            return true;
+        }
+        for _ in 0..TAKE {
+            if !sink.wants() {
+                return true;
+            }
+            let Some((dropped, update)) = self.pop_first(index) else {
+                return false;
+            };
+            let Some(item) = self.items.get_mut(index) else {
+                return false;
+            };
+            item.hand_over_buffered(index, &update, dropped, &mut self.in_flight, sink);
+        }
+        true
+    }
+
+    fn pop_first(&self, index: u32) -> Option<(u64, Update)> {
+        let mut state = self.items.get(index)?.variable.lock();
+        match &mut state.interests_mut()?.find_mut(&self.outbox, index)?.kind {
+            Kind::First(queue) => queue.pop(),
+            _ => None,
+        }
+    }
+
+    /// The entries of an `all` subscription, as far as its credit goes, and its end after the last
+    /// of them. Returns whether more waits for the sink; what waits for credit is marked by the
+    /// grant.
+    fn deliver_feed(&mut self, id: u32, sink: &mut dyn Sink, wakes: &mut Wakes) -> bool {
+        let Some(subscription) = self.subscriptions.get(&id) else {
+            return false;
+        };
+        let Some((feed, _)) = &subscription.feed else {
+            return false;
+        };
+        let feed = Arc::clone(feed);
+        let mut credit = subscription.credit.unwrap_or(u64::MAX);
+        let ended = feed.has_ended();
+        let mut entries = std::mem::take(&mut self.entries);
+        feed.peek(TAKE, &mut entries);
+        let mut handed_over = 0;
+        let mut waits_for_credit = false;
+        for entry in &entries {
+            if handed_over > 0 && !sink.wants() {
+                break;
+            }
+            match &entry.event {
+                Event::Gone => self.end_gone(entry.item, sink),
+                Event::First(_) | Event::Next(_) if credit == 0 => {
+                    waits_for_credit = true;
+                    break;
+                }
+                Event::First(update) | Event::Next(update) => {
+                    credit -= 1;
+                    if let Some(item) = self.items.get_mut(entry.item) {
+                        item.hand_over_buffered(entry.item, update, 0, &mut self.in_flight, sink);
+                    }
+                }
+            }
+            handed_over += 1;
+        }
+        entries.clear();
+        self.entries = entries;
+        // Room is made only now: what was handed over has left the engine's memory.
+        let left = feed.advance(handed_over, wakes);
+        if let Some(subscription) = self.subscriptions.get_mut(&id)
+            && let Some(known) = &mut subscription.credit
+        {
+            *known = credit;
+        }
+        if left {
+            return !waits_for_credit;
+        }
+        if ended {
+            self.end_overrun(id, sink, wakes);
+        }
+        self.remove_if_empty(id, wakes);
+        false
+    }
+
+    /// Tells that an item's variable was undeployed, and closes the item.
+    fn end_gone(&mut self, index: u32, sink: &mut dyn Sink) {
+        let Some(item) = self.items.get(index) else {
+            return;
+        };
+        let (subscription, handle) = (item.subscription, item.variable.handle());
+        self.close(index);
+        sink.gone(subscription, handle);
+    }
+
+    /// Tells that a subscription has ended, with the exact count of what each item misses.
+    fn end_overrun(&mut self, id: u32, sink: &mut dyn Sink, wakes: &mut Wakes) {
+        let Some(subscription) = self.subscriptions.get(&id) else {
+            return;
+        };
+        let epoch = self.engine.epoch();
+        let mut ended = Vec::with_capacity(subscription.items.len());
+        for index in &subscription.items {
+            let Some(item) = self.items.get(*index) else {
+                continue;
+            };
+            let mut state = item.variable.lock();
+            let interest = state
+                .interests_mut()
+                .and_then(|i| i.remove(&self.outbox, *index));
+            let filtered = interest.map_or(0, |interest| interest.filtered);
+            let held_back = filtered.saturating_sub(item.filtered());
+            let behind = item.variable.sequence().saturating_sub(item.last);
+            ended.push(EndedItem {
+                handle: item.variable.handle(),
+                last: Position {
+                    epoch,
+                    sequence: item.last,
+                },
+                lost: behind.saturating_sub(held_back),
+            });
+        }
+        self.unsubscribe(id, None, wakes);
+        sink.overrun(id, &ended);
+    }
+}

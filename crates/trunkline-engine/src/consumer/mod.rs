@@ -1,0 +1,255 @@
+//! The readers' side: one consumer holds any number of subscriptions and takes what waits for them.
+//!
+//! A network session has one, and so has every in-process subscriber; both see the same deliveries,
+//! in the same order, with the same counts.
+//!
+//! # Layout
+//! - `item`: the items and their side of the ledger; `sink`: what a subscriber gets.
+//! - `subscribe`: items come and go; `drain`: from marks to deliveries; `ledger`: what became of
+//!   all.
+
+mod drain;
+mod item;
+mod ledger;
+mod sink;
+mod subscribe;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use trunkline_ring::Cursor;
+use trunkline_types::{Contract, Tick};
+
+use self::item::{InFlight, Items};
+pub use self::sink::{Delivery, EndedItem, Sink, SubscribeOptions};
+pub(crate) use self::subscribe::forget;
+use crate::engine::{Engine, SLICE};
+use crate::feed::{Feed, FeedEntry};
+use crate::interest::Kind;
+use crate::outbox::{Outbox, Wake, Wakes};
+use crate::outcome::WriteOutcome;
+use crate::sync::Arc;
+use crate::update::Update;
+use crate::variable::Variable;
+use crate::write::Completion;
+
+/// Items one consumer may have.
+pub const ITEMS_MAX: usize = 2_000_000;
+
+/// The subscriptions of one session or program, and what waits for them.
+///
+/// [`Consumer::drain`] takes what waits. It is to be called when the consumer is woken, and again
+/// after every call that may make something wait without waking anybody: [`Consumer::subscribe`],
+/// [`Consumer::grant`], [`Consumer::poll`], and a drain that said that more is left.
+pub struct Consumer {
+    engine: Engine,
+    outbox: Arc<Outbox>,
+    items: Items,
+    subscriptions: BTreeMap<u32, Subscription>,
+    /// The `sampled` ones among them, in the order in which they are looked at.
+    sampled: Vec<u32>,
+    cursor: Cursor,
+    in_flight: InFlight,
+    /// Kept between drains for their memory.
+    taken: Vec<u32>,
+    updates: Vec<Update>,
+    entries: Vec<FeedEntry>,
+}
+
+struct Subscription {
+    contract: Contract,
+    options: SubscribeOptions,
+    /// Indices of its items.
+    items: Vec<u32>,
+    feed: Option<(Arc<Feed>, u32)>,
+    /// Deliveries the subscriber has room for (`all` over a network); `None`: only the feed bounds
+    /// it.
+    credit: Option<u64>,
+    /// When `sampled` looks again; `None` until time is first known.
+    next_due: Option<Tick>,
+    /// Where the period's look at the items goes on, in slices.
+    sweep: usize,
+}
+
+impl Consumer {
+    /// A consumer without subscriptions. `wake` is called when something begins to wait.
+    pub fn new(engine: Engine, wake: Box<dyn Wake>) -> Self {
+        Self {
+            engine,
+            outbox: Arc::new(Outbox::new(wake)),
+            items: Items::default(),
+            subscriptions: BTreeMap::new(),
+            sampled: Vec::new(),
+            cursor: Cursor::default(),
+            in_flight: InFlight::default(),
+            taken: Vec::new(),
+            updates: Vec::new(),
+            entries: Vec::new(),
+        }
+    }
+
+    /// From now on deliveries count as received only when [`Consumer::confirm`] says so.
+    #[must_use]
+    pub fn confirmed_by_peer(mut self) -> Self {
+        self.in_flight = InFlight::confirmed_by_peer();
+        self
+    }
+
+    /// The engine whose variables these are.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Whether this subscription number is in use.
+    pub fn has_subscription(&self, subscription: u32) -> bool {
+        self.subscriptions.contains_key(&subscription)
+    }
+
+    /// Number of items subscribed.
+    pub fn item_count(&self) -> usize {
+        self.items.variable_count()
+    }
+
+    /// Room for `more` further deliveries of an `all` subscription, first readings included: with
+    /// the first grant it begins to count, and never hands over more than was granted.
+    pub fn grant(&mut self, subscription: u32, more: u64) {
+        let Some(entry) = self.subscriptions.get_mut(&subscription) else {
+            return;
+        };
+        entry.credit = Some(entry.credit.unwrap_or(0).saturating_add(more));
+        if let Some((_, mark)) = &entry.feed {
+            self.outbox.marks.mark(*mark);
+        }
+    }
+
+    /// The peer has received the `records` oldest unconfirmed deliveries. Returns false when it
+    /// claims more than were sent.
+    pub fn confirm(&mut self, records: u64) -> bool {
+        self.in_flight.confirm(records, &mut self.items)
+    }
+
+    /// Deliveries the peer has not confirmed.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Where a write's outcome is to go if its provider has to be asked.
+    pub fn completion(&self, id: u64) -> Completion {
+        Completion {
+            outbox: Arc::clone(&self.outbox),
+            id,
+        }
+    }
+
+    /// The next outcome that a provider delivered, with its write's id.
+    pub fn take_completion(&mut self) -> Option<(u64, WriteOutcome)> {
+        self.outbox.take_completion()
+    }
+
+    /// Whether nothing waits: no mark, no outcome. After a subscription was closed it may say that
+    /// something does until the next drain.
+    pub fn is_idle(&self) -> bool {
+        self.outbox.marks.is_empty() && !self.outbox.has_completions()
+    }
+
+    /// Asks to be woken when an `all` feed that blocks writes to `variable` has room again. False
+    /// when there is room already: try again at once.
+    pub fn wait_for_room(&self, variable: &Variable) -> bool {
+        let state = variable.lock();
+        let Some(interests) = state.interests() else {
+            return false;
+        };
+        let mut parked = false;
+        for interest in interests.iter() {
+            if let Kind::Feed(place) = &interest.kind {
+                parked |= place.feed.park(&self.outbox);
+            }
+        }
+        parked
+    }
+
+    /// Does what is due for `sampled` subscriptions, at most [`SLICE`] items per call; returns when
+    /// to come again. A subscription's periods are counted from the first call that knows of it.
+    pub fn poll(&mut self, now: Tick) -> Option<Tick> {
+        let mut next: Option<Tick> = None;
+        let mut budget = SLICE;
+        let mut first_next_time = None;
+        for (place, id) in self.sampled.iter().enumerate() {
+            let Some(subscription) = self.subscriptions.get_mut(id) else {
+                continue;
+            };
+            let had_budget = budget > 0;
+            let due = subscription.look(now, &mut budget, &self.items, &self.outbox);
+            if had_budget && budget == 0 {
+                // The others get their turn before this one goes on.
+                first_next_time = Some(place + 1);
+            }
+            let due = due.max(now);
+            next = Some(next.map_or(due, |known| known.min(due)));
+        }
+        if let Some(first) = first_next_time {
+            let count = self.sampled.len();
+            self.sampled.rotate_left(first % count);
+        }
+        next
+    }
+}
+
+impl Subscription {
+    /// Marks what has changed since the last look, as far as `budget` goes, when it is time to;
+    /// returns when it is next.
+    fn look(&mut self, now: Tick, budget: &mut usize, items: &Items, outbox: &Outbox) -> Tick {
+        let Contract::Sampled(period) = self.contract else {
+            return Tick::MAX;
+        };
+        let due = *self.next_due.get_or_insert(now.saturating_add(period));
+        if due > now || *budget == 0 {
+            return due;
+        }
+        let slice = self.items.iter().skip(self.sweep).take(*budget);
+        let mut looked = 0;
+        for index in slice {
+            looked += 1;
+            if items
+                .get(*index)
+                .is_some_and(|item| item.variable.sequence() != item.last)
+            {
+                outbox.marks.mark(*index);
+            }
+        }
+        *budget -= looked;
+        self.sweep += looked;
+        if self.sweep < self.items.len() {
+            return due;
+        }
+        self.sweep = 0;
+        // On its own grid; periods that passed meanwhile are not made up for.
+        let next = due.saturating_add(period);
+        let next = if next > now {
+            next
+        } else {
+            now.saturating_add(period)
+        };
+        self.next_due = Some(next);
+        next
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        let mut wakes = Wakes::new();
+        while let Some((id, _)) = self.subscriptions.first_key_value() {
+            let id = *id;
+            self.unsubscribe(id, None, &mut wakes);
+        }
+    }
+}
+
+impl fmt::Debug for Consumer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Consumer")
+            .field("subscriptions", &self.subscriptions.len())
+            .field("items", &self.item_count())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,310 @@
+//! Items come and go.
+
+use std::collections::HashSet;
+
+use trunkline_types::contract::{BUFFER_ELEMENTS_MAX, SAMPLED_PERIOD_MIN};
+use trunkline_types::{Contract, Position};
+
+use super::item::{Item, VariableItem};
+use super::{Consumer, ITEMS_MAX, SubscribeOptions, Subscription};
+use crate::caller::Caller;
+use crate::feed::{Event, Feed};
+use crate::interest::{Interest, Interests, Kind, Place};
+use crate::outbox::{Outbox, Wakes};
+use crate::outcome::AccessError;
+use crate::retained::FirstQueue;
+use crate::sync::Arc;
+use crate::variable::Variable;
+
+impl Consumer {
+    /// Adds a variable to a subscription, which is made with the first one. `resume` is the last
+    /// update the subscriber already has, from a connection before this one. A variable that the
+    /// subscription has already stays as it is.
+    ///
+    /// The first reading is what the variable holds now; there is no separate way for it: it waits
+    /// like every other, and [`Consumer::drain`] hands it over.
+    ///
+    /// # Errors
+    /// Rights, limits, a variable that is gone, or a contract or options that differ from those of
+    /// the subscription.
+    pub fn subscribe(
+        &mut self,
+        caller: &Caller,
+        subscription: u32,
+        contract: Contract,
+        options: SubscribeOptions,
+        variable: &Arc<Variable>,
+        resume: Option<Position>,
+    ) -> Result<(), AccessError> {
+        variable.check_readable(caller)?;
+        check_contract(contract)?;
+        if self.item_count() >= ITEMS_MAX {
+            return Err(items_limit());
+        }
+        self.make_subscription(subscription, contract, options)?;
+        let opened = self.open(subscription, variable, resume);
+        if opened.is_err() {
+            self.remove_if_empty(subscription, &mut Wakes::new());
+        }
+        opened
+    }
+
+    /// The subscription, made if it is not there yet.
+    fn make_subscription(
+        &mut self,
+        id: u32,
+        contract: Contract,
+        options: SubscribeOptions,
+    ) -> Result<(), AccessError> {
+        if let Some(known) = self.subscriptions.get(&id) {
+            if known.contract != contract || known.options != options {
+                return Err(AccessError::Contract(
+                    "a subscription has one contract; use another subscription number",
+                ));
+            }
+            return Ok(());
+        }
+        let feed = match contract {
+            Contract::All { elements, bytes } => {
+                let mark = self.new_item(Item::Feed { subscription: id })?;
+                Some((Arc::new(Feed::new(elements, bytes)), mark))
+            }
+            _ => None,
+        };
+        if matches!(contract, Contract::Sampled(_)) {
+            self.sampled.push(id);
+        }
+        let subscription = Subscription {
+            contract,
+            options,
+            items: Vec::new(),
+            feed,
+            credit: None,
+            next_due: None,
+            sweep: 0,
+        };
+        self.subscriptions.insert(id, subscription);
+        Ok(())
+    }
+
+    /// Notes the sequence and registers the interest in one step under the variable's lock, so that
+    /// no update falls between the first reading and the next.
+    fn open(
+        &mut self,
+        id: u32,
+        variable: &Arc<Variable>,
+        resume: Option<Position>,
+    ) -> Result<(), AccessError> {
+        let epoch = self.engine.epoch();
+        let generation = self.items.next_generation();
+        let mut state = variable.lock();
+        if variable.is_gone() {
+            return Err(AccessError::Gone);
+        }
+        if state
+            .interests()
+            .is_some_and(|interests| self.index_in(interests, id).is_some())
+        {
+            return Ok(());
+        }
+        let current = variable.update_locked(&state);
+        let mut item = VariableItem::new(variable, id, generation, current.sequence, resume, epoch);
+        // The place in the marks comes first: the interest must never name one that is not there.
+        let index = self.items.next_index();
+        self.outbox.marks.ensure(index).map_err(|_| items_limit())?;
+        let Some(subscription) = self.subscriptions.get_mut(&id) else {
+            return Err(AccessError::Gone);
+        };
+        let only_changes = subscription.options.only_changes;
+        let mut mark = item.is_first.then_some(index);
+        let kind = match (subscription.contract, &subscription.feed) {
+            (Contract::Latest, _) => Kind::Mark,
+            (Contract::Sampled(_), _) => Kind::Sampled,
+            (Contract::Last(n), _) => {
+                let ring = state
+                    .interests()
+                    .and_then(|interests| interests.ring(only_changes));
+                item.rest().cursor = ring.map_or(0, |ring| ring.end());
+                Kind::Last(n)
+            }
+            (Contract::First(n), _) => Kind::First(Box::new(FirstQueue::new(n))),
+            (Contract::All { .. }, Some((feed, feed_mark))) => {
+                if item.is_first {
+                    feed.push_unbounded(index, Event::First(current.clone()));
+                    mark = Some(*feed_mark);
+                }
+                Kind::Feed(Box::new(Place::new(Arc::clone(feed), *feed_mark)))
+            }
+            (Contract::All { .. }, None) => return Err(AccessError::Gone),
+        };
+        if item.is_first && matches!(kind, Kind::Last(_) | Kind::First(_)) {
+            item.rest().initial = Some(Box::new(current));
+        }
+        item.place = subscription.items.len() as u32;
+        subscription.items.push(index);
+        self.items.insert(Item::Variable(item));
+        state.make_interests().add(Interest {
+            outbox: Arc::clone(&self.outbox),
+            item: index,
+            only_changes,
+            filtered: 0,
+            kind,
+        });
+        drop(state);
+        if let Some(mark) = mark {
+            self.outbox.marks.mark(mark);
+        }
+        Ok(())
+    }
+
+    /// Ends a subscription, or takes some variables out of it. Returns how many items were closed.
+    pub fn unsubscribe(
+        &mut self,
+        subscription: u32,
+        handles: Option<&[u32]>,
+        wakes: &mut Wakes,
+    ) -> usize {
+        let Some(entry) = self.subscriptions.get(&subscription) else {
+            return 0;
+        };
+        let closing: Vec<u32> = match handles {
+            None => entry.items.clone(),
+            Some(handles) => handles
+                .iter()
+                .filter_map(|handle| self.index_of(subscription, *handle))
+                .collect(),
+        };
+        let feed = entry.feed.as_ref().map(|(feed, _)| Arc::clone(feed));
+        let closed: HashSet<u32> = closing
+            .into_iter()
+            .filter(|index| self.close(*index))
+            .collect();
+        // After the interests are gone, so that none of them adds anything any more.
+        if let Some(feed) = feed {
+            feed.remove_items(&closed, wakes);
+        }
+        self.remove_if_empty(subscription, wakes);
+        closed.len()
+    }
+
+    /// Takes one item out of its variable's interests, out of its subscription and away.
+    pub(super) fn close(&mut self, index: u32) -> bool {
+        let Some(item) = self.items.get(index) else {
+            return false;
+        };
+        forget(&item.variable, &self.outbox, index);
+        let (id, place) = (item.subscription, item.place as usize);
+        if let Some(subscription) = self.subscriptions.get_mut(&id) {
+            for moved in subscription.remove_item(place).into_iter().flatten() {
+                let (moved, place) = moved;
+                if let Some(item) = self.items.get_mut(moved) {
+                    item.place = place as u32;
+                }
+            }
+        }
+        self.free(index);
+        true
+    }
+
+    pub(super) fn remove_if_empty(&mut self, id: u32, wakes: &mut Wakes) {
+        if self
+            .subscriptions
+            .get(&id)
+            .is_none_or(|subscription| !subscription.items.is_empty())
+        {
+            return;
+        }
+        if let Some(subscription) = self.subscriptions.remove(&id)
+            && let Some((feed, mark)) = subscription.feed
+        {
+            feed.close(wakes);
+            self.free(mark);
+        }
+        self.sampled.retain(|sampled| *sampled != id);
+    }
+
+    /// The item of a variable under a subscription.
+    pub(super) fn index_of(&self, subscription: u32, handle: u32) -> Option<u32> {
+        let state = self.engine.variable(handle)?.lock();
+        self.index_in(state.interests()?, subscription)
+    }
+
+    fn index_in(&self, interests: &Interests, subscription: u32) -> Option<u32> {
+        let mut own = interests
+            .iter()
+            .filter(|interest| interest.is_of(&self.outbox));
+        let is_of = |index: u32| {
+            self.items
+                .get(index)
+                .is_some_and(|item| item.subscription == subscription)
+        };
+        own.find(|interest| is_of(interest.item))
+            .map(|interest| interest.item)
+    }
+
+    fn new_item(&mut self, item: Item) -> Result<u32, AccessError> {
+        self.outbox
+            .marks
+            .ensure(self.items.next_index())
+            .map_err(|_| items_limit())?;
+        Ok(self.items.insert(item))
+    }
+
+    fn free(&mut self, index: u32) {
+        self.items.remove(index);
+        self.outbox.marks.unmark(index);
+    }
+}
+
+impl Subscription {
+    /// Takes the item at `place` out of the list. Returns the items that have changed places, with
+    /// their new ones; those that `sweep` has passed stay before it, the others behind.
+    fn remove_item(&mut self, mut place: usize) -> [Option<(u32, usize)>; 2] {
+        let mut moved = [None, None];
+        if place >= self.items.len() {
+            return moved;
+        }
+        if place < self.sweep {
+            self.sweep -= 1;
+            self.items.swap(place, self.sweep);
+            moved[0] = self.items.get(place).map(|index| (*index, place));
+            place = self.sweep;
+        }
+        self.items.swap_remove(place);
+        moved[1] = self.items.get(place).map(|index| (*index, place));
+        moved
+    }
+}
+
+/// Removes an interest, and the memory that nobody else needs.
+pub(crate) fn forget(variable: &Variable, outbox: &Arc<Outbox>, index: u32) -> Option<Interest> {
+    variable.lock().interests_mut()?.remove(outbox, index)
+}
+
+fn items_limit() -> AccessError {
+    AccessError::Limit {
+        what: "the number of items of one session",
+        max: ITEMS_MAX as u64,
+        hint: "close subscriptions or open another connection",
+    }
+}
+
+fn check_contract(contract: Contract) -> Result<(), AccessError> {
+    let elements = match contract {
+        Contract::Last(n) | Contract::First(n) => n,
+        Contract::All { elements, .. } => elements,
+        Contract::Latest => return Ok(()),
+        Contract::Sampled(period) if period < SAMPLED_PERIOD_MIN => {
+            return Err(AccessError::Contract(
+                "the period of `sampled` is at least 100 us",
+            ));
+        }
+        Contract::Sampled(_) => return Ok(()),
+    };
+    if (1..=BUFFER_ELEMENTS_MAX).contains(&elements) {
+        return Ok(());
+    }
+    Err(AccessError::Contract(
+        "a buffer has 1 to 1,000,000 elements",
+    ))
+}

@@ -1,0 +1,230 @@
+//! Providers: whoever owns a variable's value outside the engine, such as an I/O server.
+//!
+//! A provider publishes values and is asked to take them. It is asked outside every lock through a
+//! queue of its own, and answers when it can; a write waits for the answer or for its time-out, the
+//! cell never shows what the device did not confirm.
+
+mod pending;
+
+use std::time::Duration;
+
+use trunkline_types::{Quality, Reason, Tick, Timestamp, Value};
+
+use crate::caller::Caller;
+use crate::engine::Engine;
+use crate::outbox::Wakes;
+use crate::outcome::{Attempt, Refusal, UnknownCause, WriteOutcome};
+use crate::sync::Arc;
+use crate::variable::Variable;
+use crate::write::{Origin, Put, Write, count_refused, count_unknown, requalify};
+
+use self::pending::PendingWrite;
+pub(crate) use self::pending::{Providers, SendFailure};
+
+/// Writes that one provider may have unanswered; the next is refused.
+pub const PROVIDER_PENDING_MAX: usize = 4096;
+/// How long a provider may take to answer a write.
+pub const PROVIDER_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+
+/// A write that a provider has to answer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Ticket {
+    number: u64,
+    provider: ProviderId,
+}
+
+/// What the engine asks of a provider. Called on the writer's thread: queue the order and return.
+pub trait Provider: Send + Sync {
+    /// For people: the name of the I/O server.
+    fn name(&self) -> Arc<str>;
+    /// Write `raw` to the device behind the variable `handle`, then call [`Engine::answer`].
+    fn send(&self, ticket: Ticket, handle: u32, raw: Value);
+    /// Publish a fresh value of the variable `handle` when it can be had.
+    fn request(&self, handle: u32);
+    /// One sentence about its present state when something is wrong with it.
+    fn trouble(&self) -> Option<String>;
+}
+
+/// What a provider says to a write.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Answer {
+    /// Done; the device now holds this raw value.
+    Applied(Value),
+    /// Not done, and why, in a sentence.
+    Refused(String),
+}
+
+/// A provider's place in the engine; give it back with [`Engine::detach_provider`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ProviderId(usize);
+
+impl Engine {
+    /// Makes `provider` the owner of these variables' values. Until it publishes, those that have
+    /// no value yet stay `bad: no-value`.
+    pub fn attach_provider(&self, provider: Arc<dyn Provider>, handles: &[u32]) -> ProviderId {
+        let index = self.providers().attach(provider);
+        for variable in handles.iter().filter_map(|handle| self.variable(*handle)) {
+            variable.set_provider(Some(index));
+        }
+        ProviderId(index)
+    }
+
+    /// The provider has gone: its variables turn bad with the cause, and what it had not answered
+    /// ends as unknown.
+    pub fn detach_provider(
+        &self,
+        id: ProviderId,
+        reason: Reason,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) {
+        let Some(name) = self.providers().detach(id) else {
+            return;
+        };
+        for (_, write) in self.providers().take_all_of(id) {
+            let cause = UnknownCause::ProviderGone {
+                provider: Arc::clone(&name),
+            };
+            self.finish_unknown(write, cause, wakes);
+        }
+        self.set_source_quality(id, Quality::bad(reason), now, wall, wakes);
+    }
+
+    /// What a provider says about all its variables at once, such as that its device is gone.
+    pub fn set_source_quality(
+        &self,
+        id: ProviderId,
+        quality: Quality,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) {
+        self.for_each_variable(|variable| {
+            if variable.provider_index() == Some(id.0) {
+                requalify(variable, quality, now, wall, wakes);
+            }
+        });
+    }
+
+    /// What a source says about one variable without a value: its last value stays, with this
+    /// quality.
+    pub fn set_quality(
+        &self,
+        handle: u32,
+        quality: Quality,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) {
+        if let Some(variable) = self.variable(handle) {
+            requalify(variable, quality, now, wall, wakes);
+        }
+    }
+
+    /// The provider's answer to a write. One that comes after the write's time-out changes nothing
+    /// but the variable's value: the read-back is true whenever it arrives, as long as the provider
+    /// is there and the variable is its own.
+    pub fn answer(
+        &self,
+        ticket: Ticket,
+        handle: u32,
+        answer: Answer,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) {
+        let pending = self.providers().take(ticket);
+        // What the write was about is known better here than by its provider.
+        let handle = pending.as_ref().map_or(handle, |write| write.handle);
+        let Some(variable) = self.variable(handle) else {
+            return;
+        };
+        let (provider, running) = self.providers().get(ticket.provider.0);
+        let is_owner = variable.provider_index() == Some(ticket.provider.0);
+        if pending.is_none() && (running.is_none() || !is_owner) {
+            return;
+        }
+        let outcome = match answer {
+            Answer::Applied(raw) => self.read_back(variable, provider, &raw, now, wall, wakes),
+            Answer::Refused(_) if pending.is_none() => return,
+            Answer::Refused(reason) => {
+                count_refused(variable, Refusal::Provider { provider, reason })
+            }
+        };
+        if let Some(completion) = pending.and_then(|write| write.completion) {
+            completion.outbox.complete(completion.id, outcome);
+            wakes.add(&completion.outbox);
+        }
+    }
+
+    /// Publishes what the device holds now. It is there, so nothing can hold it up: a full `all`
+    /// subscription ends, whatever the owner's `stall`.
+    fn read_back(
+        &self,
+        variable: &Variable,
+        provider: Arc<str>,
+        raw: &Value,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) -> WriteOutcome {
+        let mut write = Write::value(raw);
+        write.origin = Origin::SourceRaw;
+        let put = Put {
+            caller: &Caller::engine(),
+            now,
+            wall,
+            stall: Duration::ZERO,
+        };
+        match self.put(put, variable, &write, wakes) {
+            Ok(Attempt::Done(outcome)) => outcome,
+            Ok(Attempt::WouldBlock { .. } | Attempt::Pending) => {
+                let why = "it could not be published".to_owned();
+                count_unknown(variable, UnknownCause::ReadBack { provider, why })
+            }
+            Err(refusal) => {
+                let why = refusal.to_string();
+                count_unknown(variable, UnknownCause::ReadBack { provider, why })
+            }
+        }
+    }
+
+    /// Asks the variable's provider for a fresh value. False when it has none that runs.
+    pub fn request(&self, handle: u32) -> bool {
+        let index = self
+            .variable(handle)
+            .and_then(|variable| variable.provider_index());
+        let provider = index.and_then(|index| self.providers().get(index).1);
+        if let Some(provider) = &provider {
+            provider.request(handle);
+        }
+        provider.is_some()
+    }
+
+    /// Ends writes whose provider has taken too long; at most `limit` per call.
+    pub(crate) fn expire_pending(&self, now: Tick, limit: usize, wakes: &mut Wakes) -> usize {
+        let due = self.providers().take_due(now, limit);
+        let count = due.len();
+        for (ticket, write) in due {
+            let (provider, _) = self.providers().get(ticket.provider.0);
+            self.finish_unknown(write, UnknownCause::ProviderTimedOut { provider }, wakes);
+        }
+        count
+    }
+
+    pub(crate) fn next_provider_deadline(&self) -> Option<Tick> {
+        self.providers().next_deadline()
+    }
+
+    fn finish_unknown(&self, write: PendingWrite, cause: UnknownCause, wakes: &mut Wakes) {
+        let Some(variable) = self.variable(write.handle) else {
+            return;
+        };
+        let outcome = count_unknown(variable, cause);
+        if let Some(completion) = write.completion {
+            completion.outbox.complete(completion.id, outcome);
+            wakes.add(&completion.outbox);
+        }
+    }
+}

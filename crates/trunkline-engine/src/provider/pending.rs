@@ -1,0 +1,197 @@
+//! Who provides, and what they have not answered.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use trunkline_types::{Tick, Value};
+
+use super::{PROVIDER_PENDING_MAX, Provider, ProviderId, Ticket};
+use crate::sync::{Arc, Mutex, RwLock};
+use crate::write::Completion;
+
+/// Why an order could not be handed over.
+pub(crate) enum SendFailure {
+    Busy { provider: Arc<str>, pending: usize },
+    Gone { provider: Arc<str> },
+}
+
+/// All providers of an engine and the writes they have not answered.
+pub(crate) struct Providers {
+    slots: RwLock<Vec<ProviderSlot>>,
+    pending: Mutex<Pending>,
+    timeout: Duration,
+}
+
+struct ProviderSlot {
+    name: Arc<str>,
+    /// `None` once it has gone; the slot and its name stay for the messages.
+    provider: Option<Arc<dyn Provider>>,
+}
+
+#[derive(Default)]
+struct Pending {
+    last_number: u64,
+    writes: BTreeMap<Ticket, PendingWrite>,
+    deadlines: BTreeSet<(Tick, Ticket)>,
+    /// Unanswered writes of each provider.
+    counts: BTreeMap<ProviderId, usize>,
+}
+
+/// A write that a provider has not answered.
+pub(super) struct PendingWrite {
+    pub(super) handle: u32,
+    deadline: Tick,
+    pub(super) completion: Option<Completion>,
+}
+
+impl Pending {
+    fn remove(&mut self, ticket: Ticket) -> Option<PendingWrite> {
+        let write = self.writes.remove(&ticket)?;
+        self.deadlines.remove(&(write.deadline, ticket));
+        if let Some(count) = self.counts.get_mut(&ticket.provider) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.counts.remove(&ticket.provider);
+            }
+        }
+        Some(write)
+    }
+
+    /// In the order of the tickets given.
+    fn remove_all(&mut self, tickets: Vec<Ticket>) -> Vec<(Ticket, PendingWrite)> {
+        tickets
+            .into_iter()
+            .filter_map(|ticket| Some((ticket, self.remove(ticket)?)))
+            .collect()
+    }
+}
+
+impl fmt::Debug for Providers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self
+            .slots
+            .read()
+            .iter()
+            .map(|slot| Arc::clone(&slot.name))
+            .collect();
+        f.debug_struct("Providers")
+            .field("names", &names)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Providers {
+    pub(crate) fn new(timeout: Duration) -> Self {
+        Self {
+            slots: RwLock::new(Vec::new()),
+            pending: Mutex::new(Pending::default()),
+            timeout,
+        }
+    }
+
+    /// Takes a provider in, and returns its place.
+    pub(super) fn attach(&self, provider: Arc<dyn Provider>) -> usize {
+        let mut slots = self.slots.write();
+        slots.push(ProviderSlot {
+            name: provider.name(),
+            provider: Some(provider),
+        });
+        slots.len() - 1
+    }
+
+    /// Lets a provider go; its name stays.
+    pub(super) fn detach(&self, id: ProviderId) -> Option<Arc<str>> {
+        let mut slots = self.slots.write();
+        let slot = slots.get_mut(id.0)?;
+        slot.provider = None;
+        Some(Arc::clone(&slot.name))
+    }
+
+    /// The write of a ticket, unless it has ended.
+    pub(super) fn take(&self, ticket: Ticket) -> Option<PendingWrite> {
+        self.pending.lock().remove(ticket)
+    }
+
+    /// Notes a write as unanswered, and hands it to its provider outside every lock.
+    pub(crate) fn send(
+        &self,
+        index: usize,
+        now: Tick,
+        handle: u32,
+        raw: Value,
+        completion: Option<Completion>,
+    ) -> Result<(), SendFailure> {
+        let (name, provider) = self.get(index);
+        let Some(provider) = provider else {
+            return Err(SendFailure::Gone { provider: name });
+        };
+        let ticket = {
+            let mut pending = self.pending.lock();
+            let id = ProviderId(index);
+            let count = pending.counts.entry(id).or_default();
+            if *count >= PROVIDER_PENDING_MAX {
+                return Err(SendFailure::Busy {
+                    provider: name,
+                    pending: *count,
+                });
+            }
+            *count += 1;
+            pending.last_number += 1;
+            let ticket = Ticket {
+                number: pending.last_number,
+                provider: id,
+            };
+            let deadline = now.saturating_add(self.timeout);
+            pending.deadlines.insert((deadline, ticket));
+            pending.writes.insert(
+                ticket,
+                PendingWrite {
+                    handle,
+                    deadline,
+                    completion,
+                },
+            );
+            ticket
+        };
+        provider.send(ticket, handle, raw);
+        Ok(())
+    }
+
+    /// A provider's name, and the provider itself while it runs.
+    pub(crate) fn get(&self, index: usize) -> (Arc<str>, Option<Arc<dyn Provider>>) {
+        let slots = self.slots.read();
+        match slots.get(index) {
+            Some(slot) => (Arc::clone(&slot.name), slot.provider.clone()),
+            None => (Arc::from("an unknown provider"), None),
+        }
+    }
+
+    pub(super) fn take_due(&self, now: Tick, limit: usize) -> Vec<(Ticket, PendingWrite)> {
+        let mut pending = self.pending.lock();
+        let due = pending
+            .deadlines
+            .iter()
+            .take_while(|(deadline, _)| *deadline <= now);
+        let due: Vec<Ticket> = due.map(|(_, ticket)| *ticket).take(limit).collect();
+        pending.remove_all(due)
+    }
+
+    pub(super) fn take_all_of(&self, provider: ProviderId) -> Vec<(Ticket, PendingWrite)> {
+        let mut pending = self.pending.lock();
+        let all = pending
+            .writes
+            .keys()
+            .filter(|ticket| ticket.provider == provider);
+        let all: Vec<Ticket> = all.copied().collect();
+        pending.remove_all(all)
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Tick> {
+        self.pending
+            .lock()
+            .deadlines
+            .first()
+            .map(|(deadline, _)| *deadline)
+    }
+}

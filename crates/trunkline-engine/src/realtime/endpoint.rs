@@ -1,0 +1,325 @@
+//! What time-critical threads hold: a writing or a reading end, with all its memory.
+
+use trunkline_ring::Fifo as Ring;
+use trunkline_ring::{FifoReader, MarkSet, Reader, RtCell, WordArray, Words};
+use trunkline_types::Timestamp;
+
+use super::layout::Layout;
+use super::pump::Source;
+use super::{RealTime, Target};
+use crate::caller::Caller;
+use crate::engine::Engine;
+use crate::interest::{Interest, Kind};
+use crate::outbox::{Outbox, Wake};
+use crate::outcome::{AccessError, Refusal};
+use crate::sync::{Arc, Mutex};
+use crate::update::Update;
+use crate::variable::Variable;
+
+/// What became of a real-time write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RtWrite {
+    /// It is in the FIFO.
+    Written,
+    /// It is in the FIFO, which was full: the oldest element was discarded, and counted.
+    Overflowed,
+    /// It is nowhere: three other writers of a single-element FIFO are stuck in the middle of a
+    /// write.
+    Busy,
+}
+
+/// Whether a real-time read gave something new.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RtRead {
+    /// An element this reader has not had before; of a single-element FIFO, always.
+    Fresh,
+    /// The FIFO was empty: the last element this reader had, or the type's default.
+    Underflow,
+    /// Writers overtook the reader every time it tried: its previous reading.
+    Overtaken,
+}
+
+/// A real-time reading: what was read and whether it is new.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RtReading<T> {
+    /// The value.
+    pub value: T,
+    /// When it was measured; `None` when the variable carries no timestamps.
+    pub timestamp: Option<Timestamp>,
+    /// Whether it is new.
+    pub status: RtRead,
+}
+
+/// Why a real-time endpoint could not be made.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RtError {
+    /// The variable cannot be opened.
+    #[error("{0}")]
+    Access(AccessError),
+    /// The variable may not be written.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// More writers than an engine has places for.
+    #[error("this engine has no place for another real-time writer; reuse those you have")]
+    TooMany,
+    /// No FIFO is configured.
+    #[error("{name} has no real-time FIFO; set `fifo` in its library")]
+    NoFifo {
+        /// The variable.
+        name: String,
+    },
+}
+/// A writing endpoint for a time-critical thread.
+///
+/// # Real-time
+/// Making and dropping it allocates and frees; [`RtWriter::write`] does not, takes no lock and
+/// makes no system call.
+#[derive(Debug)]
+pub struct RtWriter {
+    target: Target,
+    marks: Arc<MarkSet>,
+    mark: u32,
+    stamped: bool,
+    element: Box<[u64]>,
+    /// Its absence tells the pump that nothing more comes.
+    open: Option<Arc<()>>,
+}
+
+impl RtWriter {
+    /// Writes one value, stamped `at` if the variable carries timestamps. Arrays are one word per
+    /// element; a waveform is its start time, its interval and its samples.
+    ///
+    /// # Panics
+    /// When `T` has another width than the variable, which [`Engine::rt_words`] tells.
+    pub fn write<T: Words>(&mut self, value: T, at: Timestamp) -> RtWrite {
+        self.write_words(value.to_words().as_ref(), at)
+    }
+
+    /// Writes one value given as words.
+    ///
+    /// # Panics
+    /// When the width is not the variable's.
+    pub fn write_words(&mut self, words: &[u64], at: Timestamp) -> RtWrite {
+        let width = self.element.len() - usize::from(self.stamped);
+        self.element[..width].copy_from_slice(words);
+        if self.stamped {
+            self.element[width] = at.as_nanos() as u64;
+        }
+        let written = self.target.write(&self.element);
+        // The pump looks by itself every few milliseconds: no wake-up here.
+        self.marks.mark(self.mark);
+        written
+    }
+}
+
+impl Drop for RtWriter {
+    fn drop(&mut self) {
+        self.open = None;
+        // The pump takes what is left, and the place is free again.
+        self.marks.mark(self.mark);
+    }
+}
+
+/// A reading endpoint for a time-critical thread.
+///
+/// # Real-time
+/// Making it allocates; [`RtReader::read`] does not, takes no lock and makes no system call.
+#[derive(Debug)]
+pub struct RtReader {
+    side: ReadSide,
+    stamped: bool,
+    /// Set when the reader has a FIFO of its own, which the variable is to forget with it.
+    hosted: Option<(Arc<Variable>, Arc<Outbox>)>,
+}
+
+#[derive(Debug)]
+pub(super) enum ReadSide {
+    Single(Reader<Arc<RtCell>>),
+    Multi(FifoReader<Arc<Ring>>),
+}
+
+impl RtReader {
+    /// The value: of a single-element FIFO the newest, of a multi-element FIFO the next one.
+    ///
+    /// # Panics
+    /// When `T` has another width than the one the endpoint was made for.
+    pub fn read<T: Words>(&mut self) -> RtReading<T> {
+        let stamped = self.stamped;
+        let (words, status) = self.read_words();
+        let width = words.len() - usize::from(stamped);
+        let mut array = T::Array::ZERO;
+        array.as_mut().copy_from_slice(&words[..width]);
+        let timestamp = stamped.then(|| Timestamp::from_nanos(words[width] as i64));
+        RtReading {
+            value: T::from_words(array),
+            timestamp,
+            status,
+        }
+    }
+
+    /// The value as words, followed by its timestamp if the variable carries one.
+    pub fn read_words(&mut self) -> (&[u64], RtRead) {
+        match &mut self.side {
+            ReadSide::Single(reader) => {
+                let reading = reader.read();
+                let status = if reading.stale_read {
+                    RtRead::Overtaken
+                } else {
+                    RtRead::Fresh
+                };
+                (reading.words, status)
+            }
+            ReadSide::Multi(reader) => {
+                let reading = reader.read();
+                let status = if reading.underflow {
+                    RtRead::Underflow
+                } else {
+                    RtRead::Fresh
+                };
+                (reading.words, status)
+            }
+        }
+    }
+
+    /// Elements discarded because this reader's FIFO was full when they came.
+    pub fn overflows(&self) -> u64 {
+        match &self.side {
+            ReadSide::Single(_) => 0,
+            ReadSide::Multi(reader) => reader.fifo().overflows(),
+        }
+    }
+}
+
+impl Drop for RtReader {
+    fn drop(&mut self) {
+        if let Some((variable, outbox)) = &self.hosted {
+            crate::consumer::forget(variable, outbox, 0);
+        }
+    }
+}
+
+/// The FIFO of one real-time reader of a hosted variable, as the variable's commits see it.
+#[derive(Debug)]
+pub(crate) struct ReaderFifo {
+    layout: Layout,
+    target: Target,
+    /// Commits come one at a time, under the variable's lock; this only keeps the buffer.
+    element: Mutex<Box<[u64]>>,
+}
+
+impl ReaderFifo {
+    /// Puts an update into the reader's FIFO; a full one discards its oldest element and counts it
+    /// (NV-12). A value of another length than declared was refused before it got here.
+    pub(crate) fn deliver(&self, update: &Update) {
+        let mut element = self.element.lock();
+        if self.layout.to_words(update, &mut element) {
+            self.target.write(&element);
+        }
+    }
+}
+
+/// Real-time endpoints wake nobody: their readers poll.
+struct NoWake;
+
+impl Wake for NoWake {
+    fn wake(&self) {}
+}
+
+impl Engine {
+    /// A writing endpoint of a FIFO-enabled variable. All memory is taken here (SP-20).
+    ///
+    /// # Errors
+    /// [`RtError`]: no such variable, no right to write it, no FIFO.
+    pub fn rt_writer(&self, caller: &Caller, name: &str) -> Result<RtWriter, RtError> {
+        let variable = self.resolve_one(caller, name).map_err(RtError::Access)?;
+        if !caller.rights.write {
+            return Err(RtError::Refused(Refusal::Denied));
+        }
+        if let Some(refusal) = Refusal::by_access(variable.properties().access) {
+            return Err(RtError::Refused(refusal));
+        }
+        let realtime = realtime(variable)?;
+        let properties = variable.properties();
+        let open = Arc::new(());
+        let target = match &realtime.own {
+            Some(own) => own.target.clone(),
+            None => Target::new(properties.fifo, &realtime.layout),
+        };
+        let pump = self.pump_state();
+        let mark = match &realtime.own {
+            Some(own) => pump.register_shared(&own.mark, || Source::watch(variable, &target, None)),
+            None => pump.register(Source::drain(variable, &target, &open)),
+        };
+        let mark = mark.ok_or(RtError::TooMany)?;
+        Ok(RtWriter {
+            target,
+            marks: pump.marks(),
+            mark,
+            stamped: properties.timestamps,
+            element: vec![0; realtime.layout.words()].into(),
+            open: Some(open),
+        })
+    }
+
+    /// A reading endpoint of a FIFO-enabled variable. All memory is taken here (SP-20).
+    ///
+    /// # Errors
+    /// [`RtError`]: no such variable, no right to read it, no FIFO.
+    pub fn rt_reader(&self, caller: &Caller, name: &str) -> Result<RtReader, RtError> {
+        let variable = self.resolve_one(caller, name).map_err(RtError::Access)?;
+        variable.check_readable(caller).map_err(RtError::Access)?;
+        let realtime = realtime(variable)?;
+        let stamped = variable.properties().timestamps;
+        if let Some(own) = &realtime.own {
+            return Ok(RtReader {
+                side: own.target.reader(),
+                stamped,
+                hosted: None,
+            });
+        }
+        let layout = realtime.layout.clone();
+        let target = Target::new(variable.properties().fifo, &layout);
+        let side = target.reader();
+        let element = Mutex::new(vec![0; layout.words()].into());
+        let fifo = Arc::new(ReaderFifo {
+            layout,
+            target,
+            element,
+        });
+        let outbox = Arc::new(Outbox::new(Box::new(NoWake)));
+        let mut state = variable.lock();
+        let current = variable.update_locked(&state);
+        if current.sequence > 0 {
+            fifo.deliver(&current);
+        }
+        state.make_interests().add(Interest {
+            outbox: Arc::clone(&outbox),
+            item: 0,
+            only_changes: false,
+            filtered: 0,
+            kind: Kind::Fifo(fifo),
+        });
+        drop(state);
+        Ok(RtReader {
+            side,
+            stamped,
+            hosted: Some((Arc::clone(variable), outbox)),
+        })
+    }
+
+    /// Words of one value of a FIFO-enabled variable, without its timestamp.
+    ///
+    /// # Errors
+    /// [`RtError`]: no such variable, no FIFO.
+    pub fn rt_words(&self, caller: &Caller, name: &str) -> Result<usize, RtError> {
+        let variable = self.resolve_one(caller, name).map_err(RtError::Access)?;
+        let stamp = usize::from(variable.properties().timestamps);
+        Ok(realtime(variable)?.layout.words() - stamp)
+    }
+}
+fn realtime(variable: &Variable) -> Result<&RealTime, RtError> {
+    variable.realtime.as_deref().ok_or_else(|| RtError::NoFifo {
+        name: variable.name().to_owned(),
+    })
+}

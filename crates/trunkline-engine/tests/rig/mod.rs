@@ -1,0 +1,320 @@
+//! An engine with simulated time, a consumer that writes down what it is given, and short forms.
+
+#![allow(dead_code, reason = "every test file uses a part of it")]
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use trunkline_engine::{
+    Attempt, Caller, Consumer, Delivery, EndedItem, Engine, EngineOptions, Origin, Sink,
+    SubscribeOptions, Variable, Wake, Wakes, Write, WriteOutcome,
+};
+use trunkline_types::ledger::SubscriptionLedger;
+use trunkline_types::{
+    Contract, DataType, LibraryDefinition, Lost, Position, Properties, Quality, Tick, Timestamp,
+    Value, VariableDefinition,
+};
+
+pub const EPOCH: u64 = 7;
+/// 2026-01-01T00:00:00Z, when simulated time begins.
+pub const START: Timestamp = Timestamp::from_nanos(1_767_225_600_000_000_000);
+
+/// An engine, a caller, and the time.
+pub struct Rig {
+    pub engine: Engine,
+    pub caller: Caller,
+    elapsed: Cell<Duration>,
+}
+
+impl Rig {
+    pub fn new() -> Self {
+        Self {
+            engine: Engine::new(EngineOptions::new("sut", EPOCH)),
+            caller: Caller::local(1, 1000),
+            elapsed: Cell::new(Duration::ZERO),
+        }
+    }
+
+    /// An engine with the library `rig` that has these variables.
+    pub fn with(variables: Vec<VariableDefinition>) -> Self {
+        let rig = Self::new();
+        rig.deploy("rig", variables);
+        rig
+    }
+
+    /// An engine with the variable `rig/x` of these properties.
+    pub fn of(properties: Properties) -> (Self, Arc<Variable>) {
+        let rig = Self::with(vec![define("x", properties)]);
+        let x = rig.variable("rig/x");
+        (rig, x)
+    }
+
+    /// An engine with the plain f64 variable `rig/x`.
+    pub fn plain() -> (Self, Arc<Variable>) {
+        Self::of(Properties::new(DataType::F64))
+    }
+
+    pub fn deploy(&self, library: &str, variables: Vec<VariableDefinition>) -> Vec<u32> {
+        let definition = library_of(library, variables);
+        self.engine.deploy(&definition, self.now(), self.wall()).expect("it is well formed")
+    }
+
+    pub fn variable(&self, name: &str) -> Arc<Variable> {
+        Arc::clone(self.engine.resolve(&self.caller, name).expect("it is deployed"))
+    }
+
+    pub fn now(&self) -> Tick {
+        Tick::from_nanos(1_000_000_000).saturating_add(self.elapsed.get())
+    }
+
+    pub fn wall(&self) -> Timestamp {
+        START.saturating_add_nanos(self.elapsed.get().as_nanos() as i64)
+    }
+
+    pub fn advance(&self, by: Duration) {
+        self.elapsed.set(self.elapsed.get() + by);
+    }
+
+    pub fn attempt(&self, variable: &Variable, write: &Write<'_>) -> Attempt {
+        self.attempt_as(&self.caller, variable, write)
+    }
+
+    pub fn attempt_as(&self, caller: &Caller, variable: &Variable, write: &Write<'_>) -> Attempt {
+        let mut wakes = Wakes::new();
+        self.engine.try_write(caller, self.now(), self.wall(), variable, write, &mut wakes)
+    }
+
+    pub fn write(&self, variable: &Variable, value: impl Into<V>) -> WriteOutcome {
+        let V(value) = value.into();
+        done(self.attempt(variable, &Write::value(&value)))
+    }
+
+    /// A value from the variable's source, in engineering units.
+    pub fn publish(&self, variable: &Variable, value: impl Into<V>) -> WriteOutcome {
+        let V(value) = value.into();
+        let mut write = Write::value(&value);
+        write.origin = Origin::Source;
+        done(self.attempt(variable, &write))
+    }
+
+    /// A raw value from the variable's source.
+    pub fn publish_raw(&self, variable: &Variable, value: impl Into<V>) -> WriteOutcome {
+        let V(value) = value.into();
+        let mut write = Write::value(&value);
+        write.origin = Origin::SourceRaw;
+        done(self.attempt(variable, &write))
+    }
+
+    pub fn consumer(&self) -> Consumer {
+        Consumer::new(self.engine.clone(), Box::new(Silent))
+    }
+
+    pub fn subscribe(
+        &self,
+        consumer: &mut Consumer,
+        id: u32,
+        contract: Contract,
+        variable: &Arc<Variable>,
+    ) {
+        let options = SubscribeOptions::default();
+        consumer
+            .subscribe(&self.caller, id, contract, options, variable, None)
+            .expect("it may be subscribed");
+    }
+
+    pub fn subscribe_changes(
+        &self,
+        consumer: &mut Consumer,
+        id: u32,
+        contract: Contract,
+        variable: &Arc<Variable>,
+    ) {
+        let options = SubscribeOptions { only_changes: true };
+        consumer
+            .subscribe(&self.caller, id, contract, options, variable, None)
+            .expect("it may be subscribed");
+    }
+
+    pub fn resume(
+        &self,
+        consumer: &mut Consumer,
+        id: u32,
+        contract: Contract,
+        variable: &Arc<Variable>,
+        position: Position,
+    ) {
+        let options = SubscribeOptions::default();
+        consumer
+            .subscribe(&self.caller, id, contract, options, variable, Some(position))
+            .expect("it may be subscribed");
+    }
+}
+
+pub fn define(path: &str, properties: Properties) -> VariableDefinition {
+    VariableDefinition { path: path.to_owned(), properties: Arc::new(properties) }
+}
+
+pub fn library_of(name: &str, variables: Vec<VariableDefinition>) -> LibraryDefinition {
+    LibraryDefinition { name: name.to_owned(), description: String::new(), variables }
+}
+
+/// What short forms take for a value: an f64, a text, or a value.
+pub struct V(Value);
+
+impl From<f64> for V {
+    fn from(value: f64) -> Self {
+        V(Value::F64(value))
+    }
+}
+
+impl From<&str> for V {
+    fn from(value: &str) -> Self {
+        V(Value::String(value.into()))
+    }
+}
+
+impl From<Value> for V {
+    fn from(value: Value) -> Self {
+        V(value)
+    }
+}
+
+/// The outcome of a write that has ended.
+pub fn done(attempt: Attempt) -> WriteOutcome {
+    match attempt {
+        Attempt::Done(outcome) => outcome,
+        other => panic!("the write has not ended: {other:?}"),
+    }
+}
+
+pub fn applied(sequence: u64) -> WriteOutcome {
+    WriteOutcome::Applied { sequence }
+}
+
+/// Wakes nobody: the test drains when it wants to.
+pub struct Silent;
+
+impl Wake for Silent {
+    fn wake(&self) {}
+}
+
+/// Counts how often it is woken.
+#[derive(Clone, Default)]
+pub struct Bell(Arc<Mutex<u32>>);
+
+impl Bell {
+    /// How often it was woken since it was last asked.
+    pub fn rings(&self) -> u32 {
+        std::mem::take(&mut *self.0.lock().expect("nobody panics while it is held"))
+    }
+}
+
+impl Wake for Bell {
+    fn wake(&self) {
+        *self.0.lock().expect("nobody panics while it is held") += 1;
+    }
+}
+
+/// One thing a consumer was told.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Told {
+    Update(Got),
+    Overrun { subscription: u32, items: Vec<EndedItem> },
+    Gone { subscription: u32, handle: u32 },
+}
+
+/// One delivery.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Got {
+    pub subscription: u32,
+    pub handle: u32,
+    pub sequence: u64,
+    pub value: Value,
+    pub quality: Quality,
+    pub writer: u32,
+    pub lost: Lost,
+    pub filtered: u64,
+}
+
+/// Writes down what it is told, and wants at most `budget` deliveries.
+#[derive(Default)]
+pub struct Recorder {
+    pub told: Vec<Told>,
+    pub budget: Option<usize>,
+    deliveries: usize,
+}
+
+impl Sink for Recorder {
+    fn wants(&self) -> bool {
+        self.budget.is_none_or(|budget| self.deliveries < budget)
+    }
+
+    fn deliver(&mut self, delivery: &Delivery<'_>) {
+        assert!(self.wants(), "it was given more than it wanted");
+        self.deliveries += 1;
+        let sample = delivery.variable.sample_of(delivery.update);
+        self.told.push(Told::Update(Got {
+            subscription: delivery.subscription,
+            handle: delivery.variable.handle(),
+            sequence: delivery.update.sequence,
+            value: sample.value,
+            quality: sample.quality,
+            writer: delivery.update.writer,
+            lost: delivery.lost,
+            filtered: delivery.filtered,
+        }));
+    }
+
+    fn overrun(&mut self, subscription: u32, items: &[EndedItem]) {
+        self.told.push(Told::Overrun { subscription, items: items.to_vec() });
+    }
+
+    fn gone(&mut self, subscription: u32, handle: u32) {
+        self.told.push(Told::Gone { subscription, handle });
+    }
+}
+
+/// Everything that waits.
+pub fn drain(consumer: &mut Consumer) -> Vec<Told> {
+    let mut sink = Recorder::default();
+    let more = consumer.drain(&mut sink, &mut Wakes::new());
+    assert!(!more, "a sink that wants everything leaves nothing");
+    sink.told
+}
+
+/// At most `budget` deliveries, and whether more is left.
+pub fn drain_some(consumer: &mut Consumer, budget: usize) -> (Vec<Told>, bool) {
+    let mut sink = Recorder { budget: Some(budget), ..Recorder::default() };
+    let more = consumer.drain(&mut sink, &mut Wakes::new());
+    (sink.told, more)
+}
+
+/// Everything that waits, which is updates only.
+pub fn updates(consumer: &mut Consumer) -> Vec<Got> {
+    only_updates(drain(consumer))
+}
+
+pub fn only_updates(told: Vec<Told>) -> Vec<Got> {
+    let update = |told| match told {
+        Told::Update(got) => got,
+        other => panic!("not an update: {other:?}"),
+    };
+    told.into_iter().map(update).collect()
+}
+
+pub fn sequences(updates: &[Got]) -> Vec<u64> {
+    updates.iter().map(|got| got.sequence).collect()
+}
+
+pub fn numbers(updates: &[Got]) -> Vec<f64> {
+    updates.iter().map(|got| got.value.as_f64().expect("it is a number")).collect()
+}
+
+/// The ledger of a variable under a subscription, which balances.
+pub fn balanced(consumer: &Consumer, id: u32, variable: &Variable) -> SubscriptionLedger {
+    let ledger = consumer.ledger(id, variable.handle()).expect("it is subscribed");
+    assert!(ledger.is_balanced(), "{ledger:?}");
+    ledger
+}

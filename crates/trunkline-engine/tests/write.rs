@@ -1,0 +1,555 @@
+//! What becomes of a write: rights, type, scaling, range, deadband, timestamps, and its one end.
+#![cfg(not(shuttle))]
+
+mod rig;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rig::{Rig, applied, done};
+use trunkline_engine::{Caller, Origin, Refusal, Rights, Write, WriteOutcome};
+use trunkline_types::{
+    Access, Array, ArrayType, Clock, ClockSync, DataType, ElementType, Elements, EnumType, Level,
+    Properties, Quality, Reason, Scaling, StructType, Timestamp, Value, Waveform, wire,
+};
+
+fn with(data_type: DataType, change: impl FnOnce(&mut Properties)) -> Properties {
+    let mut properties = Properties::new(data_type);
+    change(&mut properties);
+    properties
+}
+
+fn refusal(outcome: WriteOutcome) -> Refusal {
+    match outcome {
+        WriteOutcome::Refused(refusal) => refusal,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+/// Behaviour: B-01, B-20.
+#[test]
+fn writes_are_numbered_without_gap_and_tell_their_number() {
+    let (rig, x) = Rig::plain();
+    for sequence in 1..=100 {
+        assert_eq!(rig.write(&x, sequence as f64), applied(sequence));
+        assert_eq!((x.sequence(), x.update().sequence), (sequence, sequence));
+    }
+    let ledger = x.ledger();
+    assert!(ledger.is_balanced());
+    assert_eq!((ledger.offered, ledger.written), (100, 100));
+}
+
+/// Behaviour: SP-02, VS-10.
+#[test]
+fn reading_carries_value_timestamps_quality_and_writer() {
+    let (rig, x) = Rig::plain();
+    rig.advance(Duration::from_nanos(1));
+    rig.write(&x, 72.5);
+    let (sample, update) = (x.sample(), x.update());
+    assert_eq!(sample.value, Value::F64(72.5));
+    // To the nanosecond: the engine stamps what nobody else stamped.
+    assert_eq!(sample.engine_timestamp, rig.wall());
+    assert_eq!(sample.source_timestamp, rig.wall());
+    assert_eq!(sample.quality, Quality::GOOD);
+    assert_eq!(sample.quality.clock(), Clock::Engine);
+    assert_eq!(update.writer, rig.caller.session);
+}
+
+/// Behaviour: B-40.
+#[test]
+fn source_timestamp_is_kept_to_the_nanosecond_and_quality_names_its_clock() {
+    let (rig, x) = Rig::plain();
+    let measured = rig.wall().saturating_add_nanos(-1_234_567_891);
+    let value = Value::F64(1.0);
+    let mut write = Write::value(&value);
+    write.source_timestamp = Some(measured);
+    assert_eq!(done(rig.attempt(&x, &write)), applied(1));
+    let sample = x.sample();
+    assert_eq!((sample.source_timestamp, sample.engine_timestamp), (measured, rig.wall()));
+    assert_eq!(sample.quality.clock(), Clock::Source);
+    assert_eq!(sample.quality.clock_sync(), ClockSync::Unknown);
+
+    // What the source knows of its clock is kept.
+    write.quality = Some(Quality::GOOD.with_clock(Clock::Source, ClockSync::Synchronised));
+    assert_eq!(done(rig.attempt(&x, &write)), applied(2));
+    assert_eq!(x.sample().quality.clock_sync(), ClockSync::Synchronised);
+
+    // Without a source timestamp there is no source clock to speak of.
+    write.source_timestamp = None;
+    assert_eq!(done(rig.attempt(&x, &write)), applied(3));
+    assert_eq!(x.sample().quality.clock(), Clock::Engine);
+    assert_eq!(x.sample().source_timestamp, rig.wall());
+}
+
+/// Behaviour: B-41.
+#[test]
+fn sample_of_an_unset_clock_is_marked_and_not_stored_as_1970() {
+    let (rig, x) = Rig::plain();
+    let value = Value::F64(1.0);
+    for unset in [0, 315_532_800_000_000_000, -2_082_844_800_000_000_000] {
+        let mut write = Write::value(&value);
+        write.source_timestamp = Some(Timestamp::from_nanos(unset));
+        assert!(matches!(done(rig.attempt(&x, &write)), WriteOutcome::Applied { .. }));
+        let sample = x.sample();
+        assert_eq!(sample.source_timestamp, rig.wall());
+        assert_eq!(sample.quality.level(), Level::Uncertain);
+        assert_eq!(sample.quality.reason(), Reason::ClockUnset);
+        let clock = (sample.quality.clock(), sample.quality.clock_sync());
+        assert_eq!(clock, (Clock::Source, ClockSync::Unset));
+        rig.advance(Duration::from_secs(1));
+    }
+}
+
+/// Behaviour: B-41.
+#[test]
+fn late_sample_does_not_overwrite_a_newer_live_value() {
+    let (rig, x) = Rig::plain();
+    let at = |seconds: i64, value: f64| {
+        let value = Value::F64(value);
+        let mut write = Write::value(&value);
+        write.source_timestamp = Some(rig.wall().saturating_add_nanos(seconds * 1_000_000_000));
+        done(rig.attempt(&x, &write))
+    };
+    assert_eq!(at(-10, 1.0), applied(1));
+    let live = x.sample().source_timestamp;
+    assert_eq!(at(-11, 2.0), WriteOutcome::Refused(Refusal::Late { live }));
+    assert_eq!(x.sample().value, Value::F64(1.0));
+    // As old as the live value is not older.
+    assert_eq!(at(-10, 3.0), applied(2));
+    // One written without a timestamp is stamped on arrival, so nothing measured before replaces it.
+    assert_eq!(rig.write(&x, 4.0), applied(3));
+    assert!(matches!(refusal(at(-1, 5.0)), Refusal::Late { .. }));
+    assert!(x.ledger().is_balanced());
+    assert_eq!(x.ledger().refused, 2);
+}
+
+#[test]
+fn live_value_that_is_no_measurement_is_replaced_by_an_older_one() {
+    let old = |rig: &Rig, x: &trunkline_engine::Variable| {
+        let value = Value::F64(9.0);
+        let mut write = Write::value(&value);
+        write.source_timestamp = Some(rig.wall().saturating_add_nanos(-1));
+        done(rig.attempt(x, &write))
+    };
+    let qualities = [
+        Quality::bad(Reason::SensorFailure),
+        Quality::uncertain(Reason::Retained),
+        Quality::uncertain(Reason::Initial),
+    ];
+    for quality in qualities {
+        let (rig, x) = Rig::plain();
+        let value = Value::F64(1.0);
+        let mut write = Write::value(&value);
+        write.quality = Some(quality);
+        assert_eq!(done(rig.attempt(&x, &write)), applied(1));
+        assert_eq!(old(&rig, &x), applied(2), "{quality}");
+    }
+    // A clock that ran a century ahead once does not shut every other source out.
+    let (rig, x) = Rig::plain();
+    let value = Value::F64(1.0);
+    let mut write = Write::value(&value);
+    write.source_timestamp = Some(rig.wall().saturating_add_nanos(i64::MAX / 4));
+    assert_eq!(done(rig.attempt(&x, &write)), applied(1));
+    assert_eq!(old(&rig, &x), applied(2));
+}
+
+/// Behaviour: SP-03.
+#[test]
+fn timestamps_can_be_switched_off() {
+    let (rig, x) = Rig::of(with(DataType::F64, |p| p.timestamps = false));
+    assert_eq!(rig.write(&x, 1.0), applied(1));
+    let sample = x.sample();
+    let none = Timestamp::UNIX_EPOCH;
+    assert_eq!((sample.source_timestamp, sample.engine_timestamp), (none, none));
+    assert_eq!((sample.quality.level(), sample.quality.clock()), (Level::Good, Clock::Unknown));
+    // Nothing is late where there is no time.
+    let value = Value::F64(2.0);
+    let mut write = Write::value(&value);
+    write.source_timestamp = Some(Timestamp::from_nanos(1));
+    assert_eq!(done(rig.attempt(&x, &write)), applied(2));
+    assert!(x.sample().quality.is_good());
+}
+
+#[test]
+fn access_type_decides_before_anything_else_is_looked_at() {
+    let (rig, x) = Rig::of(with(DataType::F64, |p| p.access = Access::ReadOnly));
+    assert_eq!(refusal(rig.write(&x, 1.0)), Refusal::ReadOnly);
+    assert_eq!(rig.publish(&x, 2.0), applied(1));
+    assert_eq!(x.check_readable(&rig.caller), Ok(()));
+    let ledger = x.ledger();
+    assert!(ledger.is_balanced());
+    assert_eq!((ledger.refused, ledger.written), (1, 1));
+
+    let (rig, y) = Rig::of(with(DataType::F64, |p| p.access = Access::WriteOnly));
+    assert_eq!(rig.write(&y, 1.0), applied(1));
+    assert_eq!(
+        y.check_readable(&rig.caller),
+        Err(trunkline_engine::AccessError::NotReadable)
+    );
+    let mut consumer = rig.consumer();
+    let options = trunkline_engine::SubscribeOptions::default();
+    let contract = trunkline_types::Contract::Latest;
+    let subscribed = consumer.subscribe(&rig.caller, 1, contract, options, &y, None);
+    assert_eq!(subscribed, Err(trunkline_engine::AccessError::NotReadable));
+    assert!(!consumer.has_subscription(1));
+}
+
+#[test]
+fn caller_without_rights_is_refused_and_learns_no_rule() {
+    let (rig, x) = Rig::of(with(DataType::F64, |p| p.access = Access::ReadOnly));
+    let mut nobody = Caller::local(5, 1000);
+    nobody.rights = Rights { read: false, write: false };
+    let value = Value::Bool(true);
+    let attempt = rig.attempt_as(&nobody, &x, &Write::value(&value));
+    assert_eq!(refusal(done(attempt)), Refusal::Denied);
+    assert_eq!(x.check_readable(&nobody), Err(trunkline_engine::AccessError::Denied));
+    let mut reader = Caller::local(5, 1000);
+    reader.rights = Rights::READ;
+    assert_eq!(x.check_readable(&reader), Ok(()));
+    assert_eq!(refusal(done(rig.attempt_as(&reader, &x, &Write::value(&value)))), Refusal::Denied);
+}
+
+#[test]
+fn value_of_another_type_is_refused_in_either_form() {
+    let (rig, x) = Rig::plain();
+    let expected = || Refusal::WrongType { expected: "f64".to_owned() };
+    assert_eq!(refusal(rig.write(&x, Value::I32(1))), expected());
+    assert_eq!(refusal(rig.write(&x, "1.0")), expected());
+    for bytes in [&[][..], &[0; 7], &[0; 9], &[0; 4096]] {
+        let outcome = done(rig.attempt(&x, &Write::wire(bytes)));
+        assert!(matches!(refusal(outcome), Refusal::InvalidValue(_)), "{} bytes", bytes.len());
+    }
+    let outcome = done(rig.attempt(&x, &Write::wire(&2.5f64.to_le_bytes())));
+    assert_eq!((outcome, x.sample().value), (applied(1), Value::F64(2.5)));
+    assert!(x.ledger().is_balanced());
+    assert_eq!(x.ledger().refused, 6);
+
+    let labels = DataType::Enum(Arc::new(EnumType { labels: vec!["OFF".into(), "ON".into()] }));
+    let (rig, mode) = Rig::of(Properties::new(labels));
+    assert_eq!(rig.write(&mode, Value::Enum(1)), applied(1));
+    assert!(matches!(refusal(rig.write(&mode, Value::Enum(2))), Refusal::WrongType { .. }));
+    let outcome = done(rig.attempt(&mode, &Write::wire(&2u32.to_le_bytes())));
+    assert!(matches!(refusal(outcome), Refusal::InvalidValue(_)));
+
+    let (rig, text) = Rig::of(Properties::new(DataType::String));
+    let outcome = done(rig.attempt(&text, &Write::wire(&[2, 0xff, 0xfe])));
+    assert!(matches!(refusal(outcome), Refusal::InvalidValue(_)));
+    // A length that claims more than is there allocates nothing.
+    let outcome = done(rig.attempt(&text, &Write::wire(&[0xff, 0xff, 0xff, 0xff, 0x0f, b'a'])));
+    assert!(matches!(refusal(outcome), Refusal::InvalidValue(_)));
+}
+
+#[test]
+fn value_over_the_limit_is_refused() {
+    let (rig, x) = Rig::of(Properties::new(DataType::Bytes));
+    let fits = Value::Bytes(vec![1; wire::VALUE_BYTES_MAX - 8].into());
+    assert_eq!(rig.write(&x, fits), applied(1));
+    let too_large = Value::Bytes(vec![1; wire::VALUE_BYTES_MAX].into());
+    assert!(matches!(refusal(rig.write(&x, too_large)), Refusal::TooLarge { .. }));
+    let bytes = vec![0; wire::VALUE_BYTES_MAX + 1];
+    let outcome = done(rig.attempt(&x, &Write::wire(&bytes)));
+    assert!(matches!(refusal(outcome), Refusal::TooLarge { .. }));
+}
+
+/// Behaviour: SP-07.
+#[test]
+fn every_type_is_written_and_read_back_in_either_form() {
+    let labels = Arc::new(EnumType { labels: vec!["OFF".into(), "ON".into()] });
+    let fields = vec![("x".into(), DataType::F64), ("name".into(), DataType::String)];
+    let matrix =
+        Array::new(vec![2, 3], Elements::I16(vec![1, 2, 3, -4, 5, 6])).expect("six elements");
+    let texts = Array::vector(Elements::String(vec!["a".into(), "b".repeat(40).into()]));
+    let waveform = Waveform {
+        t0: rig::START,
+        dt: 1e-3,
+        samples: Elements::F32(vec![1.0, -2.0]),
+        attributes: [("unit".into(), Value::String("V".into()))].into(),
+    };
+    let array_of = |element, shape| DataType::Array(Arc::new(ArrayType { element, shape }));
+    let values = [
+        (DataType::Bool, Value::Bool(true)),
+        (DataType::I8, Value::I8(-8)),
+        (DataType::I16, Value::I16(-16)),
+        (DataType::I32, Value::I32(-32)),
+        (DataType::I64, Value::I64(i64::MIN)),
+        (DataType::U8, Value::U8(8)),
+        (DataType::U16, Value::U16(16)),
+        (DataType::U32, Value::U32(32)),
+        (DataType::U64, Value::U64(u64::MAX)),
+        (DataType::F32, Value::F32(0.1)),
+        (DataType::F64, Value::F64(f64::MIN_POSITIVE)),
+        (DataType::String, Value::String("ÄÖ\u{1F600}".into())),
+        (DataType::Bytes, Value::Bytes(vec![0, 255, 7].into())),
+        (DataType::Timestamp, Value::Timestamp(rig::START)),
+        (DataType::Enum(labels), Value::Enum(1)),
+        (array_of(ElementType::I16, vec![Some(2), None]), Value::Array(Arc::new(matrix))),
+        (array_of(ElementType::String, vec![None]), Value::Array(Arc::new(texts))),
+        (
+            DataType::Struct(Arc::new(StructType { fields })),
+            Value::Struct(vec![Value::F64(1.5), Value::String("p".into())].into()),
+        ),
+        (DataType::Waveform(ElementType::F32), Value::Waveform(Arc::new(waveform))),
+    ];
+    for (data_type, value) in values {
+        let (rig, x) = Rig::of(Properties::new(data_type.clone()));
+        assert_eq!(rig.write(&x, value.clone()), applied(1), "{data_type}");
+        assert_eq!(x.sample().value, value, "{data_type}");
+        let mut bytes = Vec::new();
+        wire::encode_value(&value, &mut bytes);
+        assert_eq!(x.update().value.as_slice(), bytes, "{data_type}");
+        assert_eq!(done(rig.attempt(&x, &Write::wire(&bytes))), applied(2), "{data_type}");
+        assert_eq!(x.sample().value, value, "{data_type}");
+    }
+}
+
+#[test]
+fn texts_around_the_length_kept_in_place_are_read_back_in_any_order() {
+    let (rig, x) = Rig::of(Properties::new(DataType::String));
+    // In wire form one byte longer: 23 is the longest kept in place, 24 the shortest that is not.
+    let lengths = [0, 24, 23, 1, 25, 24, 0, 1000, 22, 24, 127, 128, 23, 0];
+    for (index, length) in lengths.into_iter().enumerate() {
+        let text = "x".repeat(length);
+        assert_eq!(rig.write(&x, &*text), applied(index as u64 + 1));
+        assert_eq!(x.sample().value, Value::String(text.into()));
+    }
+}
+
+/// Behaviour: H-01, H-02, H-03.
+#[test]
+fn raw_values_of_the_source_are_scaled_and_client_values_are_not() {
+    let linear = Scaling::Linear { raw: [4.0, 20.0], eng: [0.0, 200.0] };
+    let (rig, x) = Rig::of(with(DataType::F64, |p| p.scaling = Some(linear)));
+    for (raw, eng) in [(4.0, 0.0), (12.0, 100.0), (20.0, 200.0), (2.0, -25.0)] {
+        rig.publish_raw(&x, raw);
+        assert_eq!(x.sample().value, Value::F64(eng));
+    }
+    // A converter delivers counts.
+    rig.publish_raw(&x, Value::U16(8));
+    assert_eq!(x.sample().value, Value::F64(50.0));
+    rig.write(&x, 4.0);
+    assert_eq!(x.sample().value, Value::F64(4.0));
+    rig.publish(&x, 5.0);
+    assert_eq!(x.sample().value, Value::F64(5.0));
+
+    let root = Scaling::SquareRoot { raw: [100.0, 500.0], eng: [10.0, 50.0] };
+    let (rig, flow) = Rig::of(with(DataType::F64, |p| p.scaling = Some(root)));
+    for (raw, eng) in [(100.0, 10.0), (200.0, 30.0), (500.0, 50.0)] {
+        rig.publish_raw(&flow, raw);
+        assert_eq!(flow.sample().value, Value::F64(eng));
+    }
+
+    let (rig, switch) = Rig::of(with(DataType::Bool, |p| p.scaling = Some(Scaling::Invert)));
+    rig.publish_raw(&switch, Value::Bool(false));
+    assert_eq!(switch.sample().value, Value::Bool(true));
+
+    let bits = Scaling::BitField { invert: 0b1010, select: 0b0110 };
+    let (rig, field) = Rig::of(with(DataType::U32, |p| p.scaling = Some(bits)));
+    rig.publish_raw(&field, Value::U32(0b1100));
+    assert_eq!(field.sample().value, Value::U32((0b1100 ^ 0b1010) & 0b0110));
+}
+
+#[test]
+fn raw_value_that_cannot_be_scaled_turns_the_variable_bad() {
+    let root = Scaling::SquareRoot { raw: [4.0, 20.0], eng: [0.0, 100.0] };
+    let (rig, flow) = Rig::of(with(DataType::F64, |p| p.scaling = Some(root)));
+    rig.publish_raw(&flow, 20.0);
+    assert!(matches!(refusal(rig.publish_raw(&flow, 3.5)), Refusal::Scaling(_)));
+    let sample = flow.sample();
+    assert_eq!(sample.quality, Quality::bad(Reason::OutOfRange));
+    assert_eq!(sample.value, Value::F64(100.0));
+    // Said once, however often the source repeats it.
+    rig.publish_raw(&flow, 3.5);
+    assert_eq!(flow.sequence(), 2);
+    rig.publish_raw(&flow, 4.0);
+    assert!(flow.sample().quality.is_good());
+    let ledger = flow.ledger();
+    assert!(ledger.is_balanced());
+    assert_eq!((ledger.written, ledger.refused), (3, 2));
+}
+
+/// Behaviour: H-04.
+#[test]
+fn value_outside_the_range_is_refused_or_coerced() {
+    let range = Some((0.0, 100.0));
+    let (rig, x) = Rig::of(with(DataType::F64, |p| p.range = range));
+    for outside in [-0.1, 100.1, f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
+        let refused = Refusal::OutOfRange { low: 0.0, high: 100.0 };
+        assert_eq!(refusal(rig.write(&x, outside)), refused, "{outside}");
+    }
+    assert_eq!(rig.write(&x, 0.0), applied(1));
+    assert_eq!(rig.write(&x, 100.0), applied(2));
+    // The source cannot be refused: what it says is shown, and doubted.
+    assert_eq!(rig.publish(&x, 120.0), applied(3));
+    let sample = x.sample();
+    assert_eq!(sample.value, Value::F64(120.0));
+    assert_eq!(sample.quality, Quality::uncertain(Reason::LimitsExceeded));
+
+    let coercing = |data_type| {
+        Rig::of(with(data_type, |p| {
+            p.range = Some((0.5, 10.5));
+            p.coerce = true;
+        }))
+    };
+    let (rig, y) = coercing(DataType::F64);
+    for (given, kept) in [(-3.0, 0.5), (11.0, 10.5), (f64::INFINITY, 10.5), (7.0, 7.0)] {
+        assert!(matches!(rig.write(&y, given), WriteOutcome::Applied { .. }));
+        let sample = y.sample();
+        assert_eq!(sample.value, Value::F64(kept));
+        assert_eq!(sample.quality.is_coerced(), given != kept);
+        assert_eq!(sample.quality.level(), Level::Good);
+    }
+    assert!(matches!(refusal(rig.write(&y, f64::NAN)), Refusal::OutOfRange { .. }));
+    rig.publish(&y, -1.0);
+    assert!(y.sample().quality.is_coerced());
+    assert_eq!(y.sample().quality.reason(), Reason::LimitsExceeded);
+
+    // Whole numbers are coerced into the range, not to a number beside it.
+    let (rig, z) = coercing(DataType::U8);
+    for (given, kept) in [(0, 1), (200, 10), (5, 5)] {
+        rig.write(&z, Value::U8(given));
+        assert_eq!(z.sample().value, Value::U8(kept));
+    }
+}
+
+/// Behaviour: H-05, B-20.
+#[test]
+fn change_within_the_deadband_is_unchanged_and_names_the_update_it_equals() {
+    let (rig, x) = Rig::of(with(DataType::F64, |p| {
+        p.range = Some((0.0, 200.0));
+        p.deadband.user_percent = 1.0;
+        p.deadband.source_percent = 5.0;
+    }));
+    let unchanged = |sequence| WriteOutcome::Unchanged { sequence };
+    assert_eq!(rig.write(&x, 50.0), applied(1));
+    assert_eq!(rig.write(&x, 51.9), unchanged(1));
+    assert_eq!(rig.write(&x, 48.1), unchanged(1));
+    assert_eq!(rig.write(&x, 52.0), applied(2));
+    // Compared with the value that is there, so that small steps do not creep away.
+    assert_eq!(rig.write(&x, 53.9), unchanged(2));
+    assert_eq!(rig.publish(&x, 61.9), unchanged(2));
+    assert_eq!(rig.publish(&x, 62.0), applied(3));
+    let ledger = x.ledger();
+    assert!(ledger.is_balanced());
+    assert_eq!((ledger.offered, ledger.written, ledger.unchanged), (7, 3, 4));
+    assert_eq!(x.sample().value, Value::F64(62.0));
+
+    // Without a range it is 100 wide; integers have no deadband.
+    let (rig, y) = Rig::of(with(DataType::F32, |p| p.deadband.user_percent = 2.0));
+    assert_eq!(rig.write(&y, Value::F32(1.0)), applied(1));
+    assert_eq!(rig.write(&y, Value::F32(2.5)), unchanged(1));
+    assert_eq!(rig.write(&y, Value::F32(3.0)), applied(2));
+    let (rig, z) = Rig::of(with(DataType::I32, |p| p.deadband.user_percent = 50.0));
+    assert_eq!(rig.write(&z, Value::I32(1)), applied(1));
+    assert_eq!(rig.write(&z, Value::I32(2)), applied(2));
+}
+
+/// Behaviour: H-05.
+#[test]
+fn deadband_never_holds_back_a_change_of_quality_nor_a_step_to_or_from_nan() {
+    let (rig, x) = Rig::of(with(DataType::F64, |p| p.deadband.user_percent = 10.0));
+    let with_quality = |value: f64, quality| {
+        let value = Value::F64(value);
+        let mut write = Write::value(&value);
+        write.quality = Some(quality);
+        done(rig.attempt(&x, &write))
+    };
+    assert_eq!(rig.write(&x, 1.0), applied(1));
+    assert_eq!(with_quality(1.0, Quality::uncertain(Reason::Estimated)), applied(2));
+    assert_eq!(
+        with_quality(1.0, Quality::uncertain(Reason::Estimated)),
+        WriteOutcome::Unchanged { sequence: 2 }
+    );
+    assert_eq!(with_quality(1.0, Quality::GOOD), applied(3));
+    for (sequence, step) in [f64::NAN, 1.0, f64::INFINITY, f64::NEG_INFINITY].iter().enumerate() {
+        let sequence = sequence as u64 + 4;
+        assert_eq!(rig.write(&x, *step), applied(sequence));
+        let again = WriteOutcome::Unchanged { sequence };
+        assert_eq!(rig.write(&x, *step), again, "{step}");
+    }
+}
+
+#[test]
+fn value_in_wire_form_goes_the_same_way_as_a_value() {
+    let (rig, x) = Rig::of(with(DataType::F64, |p| {
+        p.range = Some((0.0, 10.0));
+        p.coerce = true;
+        p.deadband.user_percent = 10.0;
+        p.scaling = Some(Scaling::Linear { raw: [0.0, 1.0], eng: [0.0, 10.0] });
+    }));
+    let wire = |value: f64, origin| {
+        let bytes = value.to_le_bytes();
+        let mut write = Write::wire(&bytes);
+        write.origin = origin;
+        done(rig.attempt(&x, &write))
+    };
+    assert_eq!(wire(20.0, Origin::Client), applied(1));
+    assert_eq!(x.sample().value, Value::F64(10.0));
+    assert_eq!(wire(0.5, Origin::SourceRaw), applied(2));
+    assert_eq!(x.sample().value, Value::F64(5.0));
+    assert_eq!(wire(5.5, Origin::Client), WriteOutcome::Unchanged { sequence: 2 });
+    let mut write = Write::wire(&[1, 2, 3]);
+    write.origin = Origin::SourceRaw;
+    assert!(matches!(refusal(done(rig.attempt(&x, &write))), Refusal::InvalidValue(_)));
+    let mut write = Write::wire(&[0; 16]);
+    write.origin = Origin::SourceRaw;
+    assert!(matches!(refusal(done(rig.attempt(&x, &write))), Refusal::InvalidValue(_)));
+}
+
+#[test]
+fn quality_of_a_variable_changes_without_a_value() {
+    let (rig, x) = Rig::plain();
+    let mut wakes = trunkline_engine::Wakes::new();
+    let mut set = |quality| {
+        rig.engine.set_quality(x.handle(), quality, rig.now(), rig.wall(), &mut wakes);
+    };
+    let bad = Quality::bad(Reason::NotConnected);
+    set(bad);
+    // Nothing was written yet: the type's default, marked.
+    assert_eq!((x.sequence(), x.sample().value, x.sample().quality), (1, Value::F64(0.0), bad));
+    set(bad);
+    assert_eq!(x.sequence(), 1);
+    rig.write(&x, 3.0);
+    set(bad);
+    assert_eq!((x.sequence(), x.sample().value, x.sample().quality), (3, Value::F64(3.0), bad));
+    assert!(x.ledger().is_balanced());
+
+    // A text that is not kept in place comes along.
+    let (rig, text) = Rig::of(Properties::new(DataType::String));
+    let long = "x".repeat(100);
+    rig.write(&text, &*long);
+    rig.engine.set_quality(text.handle(), bad, rig.now(), rig.wall(), &mut wakes);
+    assert_eq!((text.sample().value, text.sample().quality), (Value::String(long.into()), bad));
+}
+
+#[test]
+fn losses_before_the_engine_are_entered_in_the_ledger() {
+    let (rig, x) = Rig::plain();
+    rig.write(&x, 1.0);
+    x.count_upstream_lost(5);
+    let ledger = x.ledger();
+    assert!(ledger.is_balanced());
+    assert_eq!((ledger.offered, ledger.written, ledger.upstream_lost), (6, 1, 5));
+}
+
+#[test]
+fn every_refusal_says_what_to_do() {
+    let provider = Arc::from("plc");
+    let refusals = [
+        Refusal::ReadOnly,
+        Refusal::Denied,
+        Refusal::WrongType { expected: "f64".into() },
+        Refusal::OutOfRange { low: 0.0, high: 1.0 },
+        Refusal::TooLarge { bytes: 2, max: 1 },
+        Refusal::Length { expected: 4, given: 3 },
+        Refusal::Late { live: rig::START },
+        Refusal::Gone,
+        Refusal::ProviderBusy { provider: Arc::clone(&provider), pending: 3 },
+        Refusal::ProviderGone { provider },
+    ];
+    for refusal in refusals {
+        let sentence = refusal.to_string();
+        assert!(sentence.len() > 30, "{refusal:?}: {sentence}");
+        assert!(!sentence.contains("{"), "{sentence}");
+    }
+    assert!(Refusal::Late { live: rig::START }.to_string().contains("2026-01-01"));
+}

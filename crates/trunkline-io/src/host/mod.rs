@@ -1,0 +1,312 @@
+//! This machine: CPU, load, memory, disks, network, temperatures, identity.
+//!
+//! What cannot be read is bad with its reason, never 0: a virtual machine's `temperature/cpu` is
+//! `bad: not-supported`, a processor's usage is `bad: no-value` until there are two samples, and a
+//! disk or interface that vanishes turns `bad: variable-missing`. Its parts (processors, disks,
+//! interfaces, sensors) are found when the server is made; later ones need a restart.
+//!
+//! Cheap readings are made in every scan, the others every [`SURVEY_PERIOD`].
+
+mod machine;
+mod probe;
+mod variables;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use trunkline_types::{LibraryDefinition, Quality, Reason, Tick, Timestamp, Value};
+
+pub use machine::SysinfoProbe;
+pub use probe::{Disk, Found, HostProbe, Inventory, Look, Memory, Survey, Traffic};
+
+use self::variables::{Reading, Variable};
+use crate::{Health, IoError, IoServer, ItemId, Scan, SendRefusal, SettingError, Settings};
+
+/// How often a `host` wants to be scanned.
+pub const PERIOD: Duration = Duration::from_secs(1);
+/// How often disks, temperatures, frequencies and the number of processes are read.
+pub const SURVEY_PERIOD: Duration = Duration::from_secs(5);
+
+/// Which parts of the machine to offer; all of them by default.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Setting `disks`.
+    pub disks: bool,
+    /// Setting `network`.
+    pub network: bool,
+    /// Setting `temperatures`; some sensors take long to answer.
+    pub temperatures: bool,
+}
+
+/// The I/O server of this machine.
+pub struct HostServer {
+    probe: Box<dyn HostProbe>,
+    variables: Vec<Variable>,
+    by_path: BTreeMap<String, u32>,
+    states: Vec<State>,
+    surveyed: Option<Tick>,
+    opened: bool,
+    health: Health,
+}
+
+/// What is remembered of one variable.
+#[derive(Default)]
+struct State {
+    published: Option<Found<Value>>,
+    counter: Option<(Tick, u64)>,
+}
+
+/// Which readings are at hand.
+#[derive(Default)]
+struct Seen {
+    look: Option<Look>,
+    survey: Option<Survey>,
+}
+
+impl Options {
+    /// The options that these settings say.
+    ///
+    /// # Errors
+    /// [`SettingError`] for settings that a `host` does not have.
+    pub fn from_settings(settings: &Settings) -> Result<Self, SettingError> {
+        settings.check_keys(&["disks", "network", "temperatures"])?;
+        Ok(Self {
+            disks: settings.bool("disks")?.unwrap_or(true),
+            network: settings.bool("network")?.unwrap_or(true),
+            temperatures: settings.bool("temperatures")?.unwrap_or(true),
+        })
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            disks: true,
+            network: true,
+            temperatures: true,
+        }
+    }
+}
+
+impl HostServer {
+    /// The I/O server of the machine that `probe` looks at; takes its inventory.
+    pub fn new(mut probe: Box<dyn HostProbe>, options: Options) -> Self {
+        let variables = variables::variables(&probe.inventory(), options);
+        let paths = variables.iter().map(|variable| variable.path.clone());
+        let by_path = paths.zip(0..).collect();
+        let states = variables.iter().map(|_| State::default()).collect();
+        Self {
+            probe,
+            variables,
+            by_path,
+            states,
+            surveyed: None,
+            opened: false,
+            health: Health::default(),
+        }
+    }
+
+    fn look(&mut self, now: Tick, survey: bool) -> Seen {
+        Seen {
+            look: Some(self.probe.look(now)),
+            survey: if survey {
+                Some(self.probe.survey())
+            } else {
+                None
+            },
+        }
+    }
+
+    fn publish(&mut self, index: usize, now: Tick, seen: &Seen, asked: bool, scan: &mut Scan) {
+        let (Some(variable), Some(state)) = (self.variables.get(index), self.states.get_mut(index))
+        else {
+            return;
+        };
+        let Some(found) = read(&variable.reading, state, now, seen) else {
+            return;
+        };
+        let published = state.published.as_ref();
+        let numeric = found.as_ref().is_ok_and(|value| value.as_f64().is_some());
+        // Text and reasons are published when they change; a number each time it was read.
+        if asked || numeric || published != Some(&found) {
+            let item = ItemId(u32::try_from(index).unwrap_or(u32::MAX));
+            match &found {
+                Ok(value) => scan.publish(item, value.clone(), Quality::GOOD),
+                Err(reason) => scan.fail(item, *reason),
+            }
+            state.published = Some(found);
+        }
+    }
+}
+
+impl IoServer for HostServer {
+    fn libraries(&self, name: &str) -> Vec<LibraryDefinition> {
+        vec![variables::library(name, &self.variables)]
+    }
+
+    fn item(&self, item: &str) -> Option<ItemId> {
+        self.by_path.get(item).copied().map(ItemId)
+    }
+
+    fn open(&mut self, now: Tick, _wall: Timestamp) -> Result<(), IoError> {
+        if let Err(error) = self.probe.open(now) {
+            self.health.mistaken(&error);
+            self.health.state = crate::HealthState::Failed;
+            return Err(error);
+        }
+        self.states.fill_with(State::default);
+        self.surveyed = None;
+        self.opened = true;
+        self.health.opened();
+        Ok(())
+    }
+
+    fn scan(&mut self, now: Tick, _wall: Timestamp, scan: &mut Scan) -> Result<(), IoError> {
+        if !self.opened {
+            self.health.mistaken(&IoError::NotOpen);
+            return Err(IoError::NotOpen);
+        }
+        let due = self
+            .surveyed
+            .is_none_or(|last| now.since(last) >= SURVEY_PERIOD);
+        if due {
+            self.surveyed = Some(now);
+        }
+        let seen = self.look(now, due);
+        for index in 0..self.variables.len() {
+            self.publish(index, now, &seen, false, scan);
+        }
+        let vanished = self.states.iter().zip(&self.variables).find(|(state, _)| {
+            matches!(
+                state.published,
+                Some(Err(Reason::VariableMissing | Reason::SensorFailure))
+            )
+        });
+        self.health.scanned(vanished.map(|(_, variable)| {
+            format!(
+                "{} can no longer be read: the device is gone or fails",
+                variable.path
+            )
+        }));
+        Ok(())
+    }
+
+    fn request(
+        &mut self,
+        item: ItemId,
+        now: Tick,
+        _wall: Timestamp,
+        scan: &mut Scan,
+    ) -> Result<(), IoError> {
+        let reading = self
+            .variables
+            .get(item.index())
+            .map(|variable| &variable.reading);
+        let survey = match reading {
+            _ if !self.opened => {
+                self.health.mistaken(&IoError::NotOpen);
+                return Err(IoError::NotOpen);
+            }
+            None => {
+                let error = IoError::UnknownItem {
+                    item: item.0,
+                    count: self.count(),
+                };
+                self.health.mistaken(&error);
+                return Err(error);
+            }
+            Some(reading) => matches!(reading, Reading::Survey(_) | Reading::SurveyRate(_)),
+        };
+        let seen = self.look(now, survey);
+        self.publish(item.index(), now, &seen, true, scan);
+        Ok(())
+    }
+
+    fn send(
+        &mut self,
+        item: ItemId,
+        _value: &Value,
+        _now: Tick,
+        _wall: Timestamp,
+    ) -> Result<Value, SendRefusal> {
+        let refusal = match self.variables.get(item.index()) {
+            None => SendRefusal::UnknownItem {
+                item: item.0,
+                count: self.count(),
+            },
+            Some(variable) => SendRefusal::ReadOnly {
+                item: variable.path.clone(),
+            },
+        };
+        let outcome = Err(refusal);
+        self.health.sent(&outcome);
+        outcome
+    }
+
+    fn health(&self) -> Health {
+        self.health.clone()
+    }
+
+    fn period(&self) -> Duration {
+        PERIOD
+    }
+}
+
+impl HostServer {
+    fn count(&self) -> u32 {
+        u32::try_from(self.variables.len()).unwrap_or(u32::MAX)
+    }
+}
+
+impl fmt::Debug for HostServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostServer")
+            .field("variables", &self.variables.len())
+            .finish()
+    }
+}
+
+/// The value of a reading, if what it comes from was read.
+fn read(reading: &Reading, state: &mut State, now: Tick, seen: &Seen) -> Option<Found<Value>> {
+    match reading {
+        Reading::Look(read) => seen.look.as_ref().map(read),
+        Reading::Survey(read) => seen.survey.as_ref().map(read),
+        Reading::LookRate(read) => seen.look.as_ref().map(|look| rate(state, now, read(look))),
+        Reading::SurveyRate(read) => seen
+            .survey
+            .as_ref()
+            .map(|survey| rate(state, now, read(survey))),
+    }
+}
+
+/// Growth per second since the last reading, `no-value` until there are two. A counter that went
+/// back belongs to a device that was replaced, and starts again.
+fn rate(state: &mut State, now: Tick, counter: Found<u64>) -> Found<Value> {
+    let total = match counter {
+        Ok(total) => total,
+        Err(reason) => {
+            state.counter = None;
+            return Err(reason);
+        }
+    };
+    let Some((since, before)) = state.counter else {
+        state.counter = Some((now, total));
+        return Err(Reason::NoValue);
+    };
+    let seconds = now.since(since).as_secs_f64();
+    if seconds < RATE_SECONDS_MIN {
+        return state.published.clone().unwrap_or(Err(Reason::NoValue));
+    }
+    state.counter = Some((now, total));
+    match total.checked_sub(before) {
+        Some(grown) => Ok(Value::F64(grown as f64 / seconds)),
+        None => Err(Reason::NoValue),
+    }
+}
+
+/// Two readings closer than this make no rate; the last one stands.
+const RATE_SECONDS_MIN: f64 = 0.1;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,560 @@
+//! The host server on a scripted machine, and once on the real one.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use trunkline_types::{Access, Quality, Reason, Tick, Timestamp, Value};
+
+use super::*;
+use crate::{HealthState, Setting};
+
+/// A machine that a test owns: two processors, one disk, one interface, no sensor.
+#[derive(Clone)]
+struct Machine(Arc<Mutex<Script>>);
+
+struct Script {
+    inventory: Inventory,
+    look: Look,
+    survey: Survey,
+    surveys: u32,
+    opens: Result<(), IoError>,
+}
+
+impl HostProbe for Machine {
+    fn open(&mut self, _now: Tick) -> Result<(), IoError> {
+        self.0.lock().unwrap().opens.clone()
+    }
+
+    fn inventory(&mut self) -> Inventory {
+        self.0.lock().unwrap().inventory.clone()
+    }
+
+    fn look(&mut self, _now: Tick) -> Look {
+        self.0.lock().unwrap().look.clone()
+    }
+
+    fn survey(&mut self) -> Survey {
+        let mut script = self.0.lock().unwrap();
+        script.surveys += 1;
+        script.survey.clone()
+    }
+}
+
+impl Machine {
+    fn new() -> Self {
+        let space = Ok(Memory {
+            total: 1000,
+            available: 250,
+        });
+        let disk = Disk {
+            space,
+            read: Ok(5_000),
+            written: Ok(100),
+            file_system: Ok("ext4".into()),
+        };
+        let traffic = Traffic {
+            received: 100,
+            sent: 50,
+            receive_errors: 1,
+            send_errors: 0,
+        };
+        Self(Arc::new(Mutex::new(Script {
+            inventory: Inventory {
+                processors: 2,
+                disks: vec!["/".into()],
+                interfaces: vec!["eth0".into()],
+                sensors: Vec::new(),
+            },
+            look: Look {
+                total_usage: Ok(25.0),
+                usage: Ok(vec![10.0, 40.0]),
+                load: Ok([0.5, 0.25, 0.125]),
+                memory: Ok(Memory {
+                    total: 8000,
+                    available: 6000,
+                }),
+                swap: Ok(Memory {
+                    total: 0,
+                    available: 0,
+                }),
+                traffic: BTreeMap::from([("eth0".into(), traffic)]),
+                uptime: Ok(Duration::from_secs(99)),
+            },
+            survey: Survey {
+                frequency: Ok(vec![2400.0, 2500.0]),
+                disks: BTreeMap::from([("/".into(), disk)]),
+                temperatures: BTreeMap::new(),
+                processes: Ok(77),
+                started: Ok(Timestamp::from_nanos(1_700_000_000_000_000_000)),
+                host_name: Ok("press-4".into()),
+                system: Ok("Linux (Debian 13)".into()),
+                kernel: Ok("6.12".into()),
+                architecture: Ok("x86_64".into()),
+                model: Err(Reason::NotSupported),
+            },
+            surveys: 0,
+            opens: Ok(()),
+        })))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Script)) {
+        change(&mut self.0.lock().unwrap());
+    }
+}
+
+struct Rig {
+    server: HostServer,
+    scan: Scan,
+    seconds: u64,
+}
+
+impl Rig {
+    fn new(machine: &Machine) -> Self {
+        let mut server = HostServer::new(Box::new(machine.clone()), Options::default());
+        server.open(Tick::ZERO, Timestamp::UNIX_EPOCH).unwrap();
+        Self {
+            server,
+            scan: Scan::new(),
+            seconds: 0,
+        }
+    }
+
+    fn now(&self) -> Tick {
+        Tick::from_nanos(self.seconds * 1_000_000_000)
+    }
+
+    /// Scans once, a second later than the last time.
+    fn scan(&mut self) {
+        self.seconds += 1;
+        self.scan.clear();
+        let now = self.now();
+        self.server
+            .scan(now, Timestamp::UNIX_EPOCH, &mut self.scan)
+            .unwrap();
+    }
+
+    /// What the last scan published of a variable.
+    fn seen(&self, path: &str) -> Option<(Option<Value>, Quality)> {
+        let item = self
+            .server
+            .item(path)
+            .unwrap_or_else(|| panic!("no item {path}"));
+        let mut of_it = self.scan.iter().filter(|published| published.item == item);
+        let published = of_it.next()?;
+        assert!(of_it.next().is_none(), "{path} was published twice");
+        Some((published.value.clone(), published.quality))
+    }
+
+    fn assert_value(&self, path: &str, value: Value) {
+        assert_eq!(
+            self.seen(path),
+            Some((Some(value), Quality::GOOD)),
+            "{path}"
+        );
+    }
+
+    fn assert_bad(&self, path: &str, reason: Reason) {
+        assert_eq!(
+            self.seen(path),
+            Some((None, Quality::bad(reason))),
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn the_first_scan_publishes_every_item_with_its_value_or_its_reason() {
+    let mut rig = Rig::new(&Machine::new());
+    rig.scan();
+    assert_eq!(rig.scan.len(), rig.server.variables.len());
+    rig.assert_value("cpu/total", Value::F64(25.0));
+    rig.assert_value("cpu/0/usage", Value::F64(10.0));
+    rig.assert_value("cpu/1/frequency", Value::F64(2500.0));
+    rig.assert_value("cpu/count", Value::U32(2));
+    rig.assert_value("load/15min", Value::F64(0.125));
+    rig.assert_value("memory/total", Value::U64(8000));
+    rig.assert_value("memory/used", Value::U64(2000));
+    rig.assert_value("memory/available", Value::U64(6000));
+    rig.assert_value("memory/used_percent", Value::F64(25.0));
+    rig.assert_value("disk/root/total", Value::U64(1000));
+    rig.assert_value("disk/root/available", Value::U64(250));
+    rig.assert_value("disk/root/used_percent", Value::F64(75.0));
+    rig.assert_value("disk/root/file_system", Value::String("ext4".into()));
+    rig.assert_value("network/eth0/received", Value::U64(100));
+    rig.assert_value("network/eth0/receive_errors", Value::U64(1));
+    rig.assert_value("system/processes", Value::U32(77));
+    rig.assert_value("system/uptime", Value::F64(99.0));
+    rig.assert_value("system/host_name", Value::String("press-4".into()));
+    rig.assert_bad("cpu/model", Reason::NotSupported);
+    assert_eq!(rig.server.health().state, HealthState::Good);
+}
+
+#[test]
+fn a_machine_without_a_sensor_has_a_temperature_that_says_not_supported() {
+    let mut rig = Rig::new(&Machine::new());
+    rig.scan();
+    rig.assert_bad("temperature/cpu", Reason::NotSupported);
+    let library = &rig.server.libraries("host")[0];
+    let cpu = library
+        .variables
+        .iter()
+        .find(|variable| variable.path == "temperature/cpu");
+    assert!(
+        cpu.unwrap()
+            .properties
+            .description
+            .contains("bad: not-supported")
+    );
+}
+
+#[test]
+fn a_machine_with_sensors_has_a_temperature_for_each_and_one_for_the_processor() {
+    let machine = Machine::new();
+    machine.change(|script| {
+        let sensors = ["Composite", "coretemp Package id 0", "a/b"].map(String::from);
+        script.inventory.sensors = sensors.to_vec();
+        let found = [Ok(35.5), Ok(61.0), Err(Reason::SensorFailure)];
+        script.survey.temperatures = sensors.into_iter().zip(found).collect();
+    });
+    let mut rig = Rig::new(&machine);
+    rig.scan();
+    rig.assert_value("temperature/cpu", Value::F64(61.0));
+    rig.assert_value("temperature/Composite", Value::F64(35.5));
+    rig.assert_value("temperature/coretemp Package id 0", Value::F64(61.0));
+    rig.assert_bad("temperature/a%2Fb", Reason::SensorFailure);
+    assert_eq!(rig.server.health().state, HealthState::Degraded);
+}
+
+#[test]
+fn usage_is_no_value_until_there_are_two_samples() {
+    let machine = Machine::new();
+    machine.change(|script| {
+        script.look.total_usage = Err(Reason::NoValue);
+        script.look.usage = Err(Reason::NoValue);
+    });
+    let mut rig = Rig::new(&machine);
+    rig.scan();
+    rig.assert_bad("cpu/total", Reason::NoValue);
+    rig.assert_bad("cpu/1/usage", Reason::NoValue);
+    machine.change(|script| script.look.total_usage = Ok(12.5));
+    rig.scan();
+    rig.assert_value("cpu/total", Value::F64(12.5));
+    assert_eq!(rig.seen("cpu/1/usage"), None, "it is as bad as before");
+}
+
+#[test]
+fn swap_that_is_not_there_has_a_size_of_0_and_no_used_share() {
+    let mut rig = Rig::new(&Machine::new());
+    rig.scan();
+    rig.assert_value("swap/total", Value::U64(0));
+    rig.assert_bad("swap/used_percent", Reason::NotSupported);
+}
+
+#[test]
+fn rates_are_the_growth_per_second_of_what_the_machine_counts() {
+    let machine = Machine::new();
+    let mut rig = Rig::new(&machine);
+    rig.scan();
+    rig.assert_bad("network/eth0/receive_rate", Reason::NoValue);
+    rig.assert_bad("disk/root/read_rate", Reason::NoValue);
+    let grow = |script: &mut Script, by: u64| {
+        script.look.traffic.get_mut("eth0").unwrap().received += by;
+    };
+    machine.change(|script| grow(script, 3000));
+    rig.scan();
+    rig.assert_value("network/eth0/receive_rate", Value::F64(3000.0));
+    rig.assert_value("network/eth0/send_rate", Value::F64(0.0));
+    machine.change(|script| grow(script, 3000));
+    rig.seconds += 2;
+    rig.scan();
+    rig.assert_value("network/eth0/receive_rate", Value::F64(1000.0));
+
+    // An interface that was replaced counts from the beginning.
+    machine.change(|script| script.look.traffic.get_mut("eth0").unwrap().received = 10);
+    rig.scan();
+    rig.assert_bad("network/eth0/receive_rate", Reason::NoValue);
+    machine.change(|script| grow(script, 20));
+    rig.scan();
+    rig.assert_value("network/eth0/receive_rate", Value::F64(20.0));
+}
+
+#[test]
+fn disks_are_looked_at_every_five_seconds_and_their_rates_with_them() {
+    let machine = Machine::new();
+    let mut rig = Rig::new(&machine);
+    rig.scan();
+    machine.change(|script| {
+        script.survey.disks.get_mut("/").unwrap().read = Ok(10_000);
+        script.survey.processes = Ok(78);
+    });
+    for _ in 0..4 {
+        rig.scan();
+        assert_eq!(rig.seen("disk/root/read_rate"), None);
+        assert_eq!(rig.seen("system/processes"), None);
+    }
+    rig.scan();
+    rig.assert_value("disk/root/read_rate", Value::F64(1000.0));
+    rig.assert_value("system/processes", Value::U32(78));
+    assert_eq!(machine.0.lock().unwrap().surveys, 2);
+}
+
+#[test]
+fn a_disk_that_vanishes_turns_bad_and_comes_back() {
+    let machine = Machine::new();
+    machine.change(|script| {
+        script.inventory.disks.push("/data".into());
+        let disk = script.survey.disks["/"].clone();
+        script.survey.disks.insert("/data".into(), disk);
+    });
+    let mut rig = Rig::new(&machine);
+    rig.scan();
+    rig.assert_value("disk/data/total", Value::U64(1000));
+    let disk = machine
+        .0
+        .lock()
+        .unwrap()
+        .survey
+        .disks
+        .remove("/data")
+        .unwrap();
+    rig.seconds += 5;
+    rig.scan();
+    rig.assert_bad("disk/data/total", Reason::VariableMissing);
+    rig.assert_bad("disk/data/read_rate", Reason::VariableMissing);
+    rig.assert_value("disk/root/total", Value::U64(1000));
+    let health = rig.server.health();
+    assert_eq!(health.state, HealthState::Degraded);
+    assert!(
+        health
+            .last_error
+            .unwrap()
+            .starts_with("disk/data/total can no longer be read")
+    );
+    machine.change(|script| {
+        script.survey.disks.insert("/data".into(), disk);
+    });
+    rig.seconds += 5;
+    rig.scan();
+    rig.assert_value("disk/data/total", Value::U64(1000));
+    rig.assert_bad("disk/data/read_rate", Reason::NoValue);
+    assert_eq!(rig.server.health().state, HealthState::Good);
+}
+
+#[test]
+fn an_interface_that_vanishes_turns_bad() {
+    let machine = Machine::new();
+    let mut rig = Rig::new(&machine);
+    rig.scan();
+    machine.change(|script| script.look.traffic.clear());
+    rig.scan();
+    rig.assert_bad("network/eth0/received", Reason::VariableMissing);
+    rig.assert_bad("network/eth0/receive_rate", Reason::VariableMissing);
+}
+
+#[test]
+fn numbers_are_published_each_time_and_text_when_it_changes() {
+    let machine = Machine::new();
+    let mut rig = Rig::new(&machine);
+    rig.scan();
+    rig.seconds += 5;
+    rig.scan();
+    rig.assert_value("memory/total", Value::U64(8000));
+    assert_eq!(rig.seen("system/host_name"), None);
+    assert_eq!(rig.seen("temperature/cpu"), None);
+    machine.change(|script| script.survey.host_name = Ok("press-5".into()));
+    rig.seconds += 5;
+    rig.scan();
+    rig.assert_value("system/host_name", Value::String("press-5".into()));
+}
+
+#[test]
+fn a_request_reads_the_machine_and_publishes_that_item_only() {
+    let machine = Machine::new();
+    let mut rig = Rig::new(&machine);
+    rig.scan();
+    machine.change(|script| script.survey.processes = Ok(5));
+    let item = rig.server.item("system/processes").unwrap();
+    rig.scan.clear();
+    let now = rig.now();
+    rig.server
+        .request(item, now, Timestamp::UNIX_EPOCH, &mut rig.scan)
+        .unwrap();
+    rig.assert_value("system/processes", Value::U32(5));
+    assert_eq!(rig.scan.len(), 1);
+    let missing = rig
+        .server
+        .request(ItemId(9_999), now, Timestamp::UNIX_EPOCH, &mut rig.scan);
+    assert!(matches!(
+        missing,
+        Err(IoError::UnknownItem { item: 9_999, .. })
+    ));
+}
+
+#[test]
+fn a_rate_that_is_asked_for_right_after_a_scan_is_the_last_one() {
+    let machine = Machine::new();
+    let mut rig = Rig::new(&machine);
+    rig.scan();
+    machine.change(|script| script.look.traffic.get_mut("eth0").unwrap().received += 700);
+    rig.scan();
+    machine.change(|script| script.look.traffic.get_mut("eth0").unwrap().received += 1);
+    let item = rig.server.item("network/eth0/receive_rate").unwrap();
+    rig.scan.clear();
+    let now = Tick::from_nanos(rig.now().as_nanos() + 1_000_000);
+    rig.server
+        .request(item, now, Timestamp::UNIX_EPOCH, &mut rig.scan)
+        .unwrap();
+    rig.assert_value("network/eth0/receive_rate", Value::F64(700.0));
+}
+
+#[test]
+fn mount_points_become_one_segment_each_and_never_the_same() {
+    let machine = Machine::new();
+    let mounts = [
+        "/",
+        "/root",
+        "/boot/efi",
+        "/a#b*",
+        "/my disk",
+        "D:\\",
+        "/line\nbreak",
+        "root",
+    ];
+    machine.change(|script| script.inventory.disks = mounts.map(String::from).to_vec());
+    let rig = Rig::new(&machine);
+    let paths = rig
+        .server
+        .variables
+        .iter()
+        .map(|variable| variable.path.as_str());
+    let mut disks: Vec<&str> = paths
+        .filter_map(|path| path.strip_prefix("disk/")?.strip_suffix("/total"))
+        .collect();
+    disks.sort_unstable();
+    let mut expected = vec![
+        "root",
+        "%2Froot",
+        "boot%2Fefi",
+        "a%23b%2A",
+        "my disk",
+        "D:\\",
+        "line_break",
+        "root~2",
+    ];
+    expected.sort_unstable();
+    assert_eq!(disks, expected);
+}
+
+#[test]
+fn all_is_read_only_and_refuses_writes_in_a_sentence() {
+    let mut rig = Rig::new(&Machine::new());
+    for variable in &rig.server.libraries("host")[0].variables {
+        assert_eq!(
+            variable.properties.access,
+            Access::ReadOnly,
+            "{}",
+            variable.path
+        );
+        let item = rig.server.item(&variable.path).unwrap();
+        let refusal = rig
+            .server
+            .send(item, &Value::F64(1.0), Tick::ZERO, Timestamp::UNIX_EPOCH);
+        let sentence = refusal.unwrap_err().to_string();
+        assert_eq!(
+            sentence,
+            format!(
+                "{} is measured, not set; nothing can be written to it",
+                variable.path
+            )
+        );
+    }
+}
+
+#[test]
+fn settings_leave_parts_out() {
+    let mut settings = Settings::new();
+    for key in ["disks", "network", "temperatures"] {
+        settings.insert(key, Setting::Bool(false));
+    }
+    let options = Options::from_settings(&settings).unwrap();
+    let server = HostServer::new(Box::new(Machine::new()), options);
+    let paths: Vec<&str> = server
+        .variables
+        .iter()
+        .map(|variable| &*variable.path)
+        .collect();
+    assert!(paths.iter().all(|path| {
+        !["disk/", "network/", "temperature/"]
+            .iter()
+            .any(|part| path.starts_with(part))
+    }));
+    assert!(paths.contains(&"cpu/total"));
+}
+
+#[test]
+fn a_machine_that_cannot_be_opened_fails_and_may_be_tried_again() {
+    let machine = Machine::new();
+    let error = IoError::DeviceFailed {
+        device: "this machine".into(),
+        cause: "no /proc".into(),
+    };
+    machine.change(|script| script.opens = Err(error.clone()));
+    let mut server = HostServer::new(Box::new(machine.clone()), Options::default());
+    let mut scan = Scan::new();
+    assert_eq!(server.health().state, HealthState::Idle);
+    assert_eq!(server.open(Tick::ZERO, Timestamp::UNIX_EPOCH), Err(error));
+    assert_eq!(server.health().state, HealthState::Failed);
+    assert_eq!(
+        server.scan(Tick::ZERO, Timestamp::UNIX_EPOCH, &mut scan),
+        Err(IoError::NotOpen)
+    );
+    machine.change(|script| script.opens = Ok(()));
+    assert_eq!(server.open(Tick::ZERO, Timestamp::UNIX_EPOCH), Ok(()));
+    assert_eq!(
+        server.scan(Tick::ZERO, Timestamp::UNIX_EPOCH, &mut scan),
+        Ok(())
+    );
+    assert_eq!(server.health().scans, 1);
+    assert_eq!(server.health().errors, 2);
+}
+
+#[test]
+fn the_real_machine_gives_values_or_reasons_and_no_zero_in_their_place() {
+    let probe = SysinfoProbe::new().unwrap();
+    let mut server = HostServer::new(Box::new(probe), Options::default());
+    server.open(Tick::ZERO, Timestamp::UNIX_EPOCH).unwrap();
+    let mut scan = Scan::new();
+    let now = Tick::from_nanos(1_000_000_000);
+    server.scan(now, Timestamp::UNIX_EPOCH, &mut scan).unwrap();
+    let mut values = BTreeMap::new();
+    for published in scan.iter() {
+        let path = server.variables[published.item.index()].path.clone();
+        assert_eq!(
+            published.value.is_none(),
+            published.quality.is_bad(),
+            "{path}"
+        );
+        values.insert(path, published.value.clone());
+    }
+    assert_eq!(values.len(), server.variables.len());
+    let positive = [
+        "memory/total",
+        "system/uptime",
+        "cpu/count",
+        "system/processes",
+    ];
+    for path in positive {
+        let value = values[path].as_ref().and_then(Value::as_f64);
+        assert!(
+            value.is_some_and(|value| value > 0.0),
+            "{path} is {value:?}"
+        );
+    }
+    for (path, value) in values
+        .iter()
+        .filter(|(path, _)| path.ends_with("/frequency"))
+    {
+        assert_ne!(*value, Some(Value::F64(0.0)), "{path}");
+    }
+}

@@ -1,0 +1,445 @@
+//! Which variables a machine has: names, properties, and where each value comes from.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use trunkline_types::name::escape_segment;
+use trunkline_types::{
+    Access, DataType, LibraryDefinition, Properties, Reason, Value, VariableDefinition,
+};
+
+use super::Options;
+use super::probe::{Disk, Found, Inventory, Look, Memory, Survey, Traffic};
+
+/// One variable of the machine.
+pub(super) struct Variable {
+    pub path: String,
+    pub properties: Properties,
+    pub reading: Reading,
+}
+
+/// Takes something out of a look or a survey.
+pub(super) type Take<S, T> = Box<dyn Fn(&S) -> Found<T> + Send>;
+
+/// A part's name, what it is, and how it is read.
+type Part<S, T> = (&'static str, &'static str, fn(&S) -> T);
+
+/// Where a variable's value comes from.
+pub(super) enum Reading {
+    /// From every look.
+    Look(Take<Look, Value>),
+    /// From every survey.
+    Survey(Take<Survey, Value>),
+    /// Growth per second of a counter of every look.
+    LookRate(Take<Look, u64>),
+    /// Growth per second of a counter of every survey.
+    SurveyRate(Take<Survey, u64>),
+}
+
+/// The library of a machine with these parts.
+pub(super) fn library(name: &str, variables: &[Variable]) -> LibraryDefinition {
+    let definitions = variables.iter().map(|variable| {
+        let mut properties = variable.properties.clone();
+        properties.source = format!("{name}:{}", variable.path);
+        VariableDefinition {
+            path: variable.path.clone(),
+            properties: Arc::new(properties),
+        }
+    });
+    LibraryDefinition {
+        name: name.into(),
+        description: "Readings of the machine that the engine runs on".into(),
+        variables: definitions.collect(),
+    }
+}
+
+/// The variables of a machine with these parts.
+pub(super) fn variables(inventory: &Inventory, options: Options) -> Vec<Variable> {
+    let mut list = List {
+        variables: Vec::new(),
+    };
+    list.processors(inventory.processors);
+    list.load();
+    list.memory();
+    if options.disks {
+        list.disks(&inventory.disks);
+    }
+    if options.network {
+        list.network(&inventory.interfaces);
+    }
+    if options.temperatures {
+        list.temperatures(&inventory.sensors);
+    }
+    list.system();
+    list.variables
+}
+
+struct List {
+    variables: Vec<Variable>,
+}
+
+impl List {
+    fn processors(&mut self, count: usize) {
+        let total = look(|look| look.total_usage.map(percent));
+        self.add(
+            "cpu/total",
+            share("Busy share of all processors together"),
+            total,
+        );
+        for n in 0..count {
+            let usage = look(move |look| nth(&look.usage, n).map(percent));
+            self.add(
+                format!("cpu/{n}/usage"),
+                share("Busy share of this processor"),
+                usage,
+            );
+            let frequency = survey(move |survey| nth(&survey.frequency, n).map(Value::F64));
+            let description = "Clock frequency of this processor";
+            self.add(
+                format!("cpu/{n}/frequency"),
+                number(description, "MHz", 0),
+                frequency,
+            );
+        }
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let fixed = survey(move |_| Ok(Value::U32(count)));
+        self.add(
+            "cpu/count",
+            whole(DataType::U32, "Logical processors", ""),
+            fixed,
+        );
+        self.add(
+            "cpu/model",
+            words("Processor model"),
+            survey(|s| string(&s.model)),
+        );
+    }
+
+    fn load(&mut self) {
+        for (index, minutes) in ["1", "5", "15"].into_iter().enumerate() {
+            let description = format!(
+                "Processes that ran or waited to run, on average over {minutes} min; as many as \
+                 processors is full load"
+            );
+            let load = look(move |look| look.load.map(|load| Value::F64(load[index])));
+            self.add(
+                format!("load/{minutes}min"),
+                number(&description, "", 2),
+                load,
+            );
+        }
+    }
+
+    fn memory(&mut self) {
+        self.space("memory", "Main memory", |look| look.memory);
+        self.space("swap", "Swap space", |look| look.swap);
+    }
+
+    fn space(&mut self, path: &str, what: &str, of: fn(&Look) -> Found<Memory>) {
+        let parts: [Part<Memory, u64>; 3] = [
+            ("total", "size", |memory| memory.total),
+            ("available", "that programs can still have", |memory| {
+                memory.available
+            }),
+            ("used", "in use", used),
+        ];
+        for (part, description, read) in parts {
+            let reading = look(move |look| of(look).map(|memory| Value::U64(read(&memory))));
+            let properties = whole(DataType::U64, &format!("{what} {description}"), "B");
+            self.add(format!("{path}/{part}"), properties, reading);
+        }
+        let reading = look(move |look| of(look).and_then(used_share));
+        let description = format!("{what} in use; bad: not-supported where there is none");
+        self.add(format!("{path}/used_percent"), share(&description), reading);
+    }
+
+    fn disks(&mut self, mounts: &[String]) {
+        let mut taken = BTreeSet::new();
+        for mount in mounts {
+            let folder = format!("disk/{}", disk_segment(mount, &mut taken));
+            let parts: [Part<Memory, u64>; 2] = [
+                ("total", "Size of", |space| space.total),
+                ("available", "Free space of", |space| space.available),
+            ];
+            for (part, description, read) in parts {
+                let reading = of_disk(mount, move |disk| {
+                    disk.space.map(|space| Value::U64(read(&space)))
+                });
+                let properties = whole(DataType::U64, &format!("{description} {mount}"), "B");
+                self.add(format!("{folder}/{part}"), properties, reading);
+            }
+            let reading = of_disk(mount, |disk| disk.space.and_then(used_share));
+            let properties = share(&format!("Used share of {mount}"));
+            self.add(format!("{folder}/used_percent"), properties, reading);
+            let properties = words(&format!("File system of {mount}"));
+            let reading = of_disk(mount, |disk| string(&disk.file_system));
+            self.add(format!("{folder}/file_system"), properties, reading);
+            let rates: [Part<Disk, Found<u64>>; 2] = [
+                ("read_rate", "Read from the device of", |disk| disk.read),
+                ("write_rate", "Written to the device of", |disk| {
+                    disk.written
+                }),
+            ];
+            for (part, description, read) in rates {
+                let key = mount.clone();
+                let reading = Reading::SurveyRate(Box::new(move |survey| {
+                    survey
+                        .disks
+                        .get(&key)
+                        .ok_or(Reason::VariableMissing)
+                        .and_then(read)
+                }));
+                let properties = number(&format!("{description} {mount}"), "B/s", 0);
+                self.add(format!("{folder}/{part}"), properties, reading);
+            }
+        }
+    }
+
+    fn network(&mut self, interfaces: &[String]) {
+        for interface in interfaces {
+            let folder = format!("network/{}", segment(interface));
+            let counters: [Part<Traffic, u64>; 4] = [
+                ("received", "Bytes received by", |traffic| traffic.received),
+                ("sent", "Bytes sent by", |traffic| traffic.sent),
+                ("receive_errors", "Receptions that failed on", |traffic| {
+                    traffic.receive_errors
+                }),
+                ("send_errors", "Transmissions that failed on", |traffic| {
+                    traffic.send_errors
+                }),
+            ];
+            for (part, description, read) in counters {
+                let key = interface.clone();
+                let reading = look(move |look| traffic(look, &key).map(read).map(Value::U64));
+                let units = if part.ends_with("errors") { "" } else { "B" };
+                let description = format!("{description} {interface} since it appeared");
+                let properties = whole(DataType::U64, &description, units);
+                self.add(format!("{folder}/{part}"), properties, reading);
+            }
+            let rates: [Part<Traffic, u64>; 2] = [
+                ("receive_rate", "Received by", |traffic| traffic.received),
+                ("send_rate", "Sent by", |traffic| traffic.sent),
+            ];
+            for (part, description, read) in rates {
+                let key = interface.clone();
+                let reading =
+                    Reading::LookRate(Box::new(move |look| traffic(look, &key).map(read)));
+                let properties = number(&format!("{description} {interface}"), "B/s", 0);
+                self.add(format!("{folder}/{part}"), properties, reading);
+            }
+        }
+    }
+
+    /// `temperature/cpu` is always there, and says bad: not-supported where no sensor shows it.
+    fn temperatures(&mut self, sensors: &[String]) {
+        let processor = sensors.iter().find(|sensor| is_processor(sensor)).cloned();
+        let description = "Temperature of the processor; bad: not-supported where the machine \
+                           shows no sensor of it, as virtual machines do";
+        let reading = survey(move |survey| match &processor {
+            None => Err(Reason::NotSupported),
+            Some(sensor) => temperature(survey, sensor),
+        });
+        self.add("temperature/cpu", celsius(description), reading);
+        let mut taken = BTreeSet::from(["cpu".to_owned()]);
+        for sensor in sensors {
+            let path = format!("temperature/{}", unique(segment(sensor), &mut taken));
+            let properties = celsius(&format!("Temperature at the sensor {sensor}"));
+            let sensor = sensor.clone();
+            let reading = survey(move |survey| temperature(survey, &sensor));
+            self.add(path, properties, reading);
+        }
+    }
+
+    fn system(&mut self) {
+        let uptime = look(|look| look.uptime.map(|time| Value::F64(time.as_secs_f64())));
+        self.add(
+            "system/uptime",
+            number("Time since the machine started", "s", 0),
+            uptime,
+        );
+        let started = survey(|survey| survey.started.map(Value::Timestamp));
+        let properties = read_only(DataType::Timestamp, "When the machine started", "");
+        self.add("system/started", properties, started);
+        let processes = survey(|survey| survey.processes.map(Value::U32));
+        self.add(
+            "system/processes",
+            whole(DataType::U32, "Number of processes", ""),
+            processes,
+        );
+        let name = survey(|survey| string(&survey.host_name));
+        self.add(
+            "system/host_name",
+            words("Name of the machine in its network"),
+            name,
+        );
+        let os = survey(|survey| string(&survey.system));
+        self.add("system/os", words("Operating system and its version"), os);
+        let kernel = survey(|survey| string(&survey.kernel));
+        self.add("system/kernel", words("Kernel and its version"), kernel);
+        let architecture = survey(|survey| string(&survey.architecture));
+        self.add(
+            "system/architecture",
+            words("Processor architecture"),
+            architecture,
+        );
+    }
+
+    fn add(&mut self, path: impl Into<String>, properties: Properties, reading: Reading) {
+        self.variables.push(Variable {
+            path: path.into(),
+            properties,
+            reading,
+        });
+    }
+}
+
+fn look(read: impl Fn(&Look) -> Found<Value> + Send + 'static) -> Reading {
+    Reading::Look(Box::new(read))
+}
+
+fn survey(read: impl Fn(&Survey) -> Found<Value> + Send + 'static) -> Reading {
+    Reading::Survey(Box::new(read))
+}
+
+fn of_disk(mount: &str, read: impl Fn(&Disk) -> Found<Value> + Send + 'static) -> Reading {
+    let mount = mount.to_owned();
+    survey(move |survey| {
+        survey
+            .disks
+            .get(&mount)
+            .ok_or(Reason::VariableMissing)
+            .and_then(&read)
+    })
+}
+
+fn traffic<'a>(look: &'a Look, interface: &str) -> Found<&'a Traffic> {
+    look.traffic.get(interface).ok_or(Reason::VariableMissing)
+}
+
+fn temperature(survey: &Survey, sensor: &str) -> Found<Value> {
+    let found = survey.temperatures.get(sensor).copied();
+    found
+        .unwrap_or(Err(Reason::VariableMissing))
+        .map(Value::F64)
+}
+
+fn nth(values: &Found<Vec<f64>>, n: usize) -> Found<f64> {
+    let values = values.as_ref().map_err(|reason| *reason)?;
+    values.get(n).copied().ok_or(Reason::VariableMissing)
+}
+
+fn string(text: &Found<String>) -> Found<Value> {
+    text.as_ref()
+        .map(|text| Value::String(text.as_str().into()))
+        .map_err(|reason| *reason)
+}
+
+/// Rounding can take a share of counters slightly past its ends.
+fn percent(share: f64) -> Value {
+    Value::F64(share.clamp(0.0, 100.0))
+}
+
+fn used(memory: &Memory) -> u64 {
+    memory.total.saturating_sub(memory.available)
+}
+
+fn used_share(memory: Memory) -> Found<Value> {
+    if memory.total == 0 {
+        return Err(Reason::NotSupported);
+    }
+    Ok(percent(used(&memory) as f64 / memory.total as f64 * 100.0))
+}
+
+fn is_processor(sensor: &str) -> bool {
+    let sensor = sensor.to_ascii_lowercase();
+    PROCESSOR_SENSORS.iter().any(|part| sensor.contains(part))
+}
+
+/// A disk's name in its variables: `root` for `/`, else the mount point without its first slash;
+/// the whole mount point where that is taken.
+fn disk_segment(mount: &str, taken: &mut BTreeSet<String>) -> String {
+    let short = match mount.strip_prefix('/').unwrap_or(mount) {
+        "" => "root",
+        "root" => mount,
+        rest => rest,
+    };
+    let short = segment(short);
+    let name = if taken.contains(&short) {
+        segment(mount)
+    } else {
+        short
+    };
+    unique(name, taken)
+}
+
+/// One segment of a name: control characters replaced, reserved ones escaped, of bounded length.
+fn segment(text: &str) -> String {
+    let plain = text.chars().map(|c| if c.is_control() { '_' } else { c });
+    let plain: String = plain.take(SEGMENT_CHARS_MAX).collect();
+    let plain = if plain.is_empty() {
+        "unnamed".to_owned()
+    } else {
+        plain
+    };
+    escape_segment(&plain).into_owned()
+}
+
+fn unique(name: String, taken: &mut BTreeSet<String>) -> String {
+    let mut candidate = name.clone();
+    let mut number = 2;
+    while !taken.insert(candidate.clone()) {
+        candidate = format!("{name}~{number}");
+        number += 1;
+    }
+    candidate
+}
+
+fn read_only(data_type: DataType, description: &str, units: &str) -> Properties {
+    let mut properties = Properties::new(data_type);
+    properties.description = description.into();
+    properties.units = units.into();
+    properties.access = Access::ReadOnly;
+    properties
+}
+
+fn share(description: &str) -> Properties {
+    let mut properties = number(description, "%", 1);
+    properties.range = Some((0.0, 100.0));
+    properties
+}
+
+fn celsius(description: &str) -> Properties {
+    let mut properties = number(description, "°C", 1);
+    properties.range = Some((-50.0, 150.0));
+    properties
+}
+
+fn number(description: &str, units: &str, precision: u8) -> Properties {
+    let mut properties = read_only(DataType::F64, description, units);
+    properties.precision = Some(precision);
+    properties
+}
+
+fn whole(data_type: DataType, description: &str, units: &str) -> Properties {
+    read_only(data_type, description, units)
+}
+
+fn words(description: &str) -> Properties {
+    read_only(DataType::String, description, "")
+}
+
+/// Longest part of a mount point, interface or sensor in a name; escaped it stays far below the
+/// longest legal name.
+const SEGMENT_CHARS_MAX: usize = 64;
+
+/// How operating systems call the sensor of a processor: Intel, AMD, ARM boards, macOS.
+const PROCESSOR_SENSORS: &[&str] = &[
+    "package id",
+    "tctl",
+    "k10temp",
+    "coretemp",
+    "cpu",
+    "soc",
+    "tdie",
+    "peci",
+];

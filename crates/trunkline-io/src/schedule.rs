@@ -1,0 +1,110 @@
+//! When the next scan is due: a fixed rate on the monotonic clock.
+
+use std::time::Duration;
+
+use trunkline_types::Tick;
+use trunkline_types::time::duration_nanos;
+
+/// A fixed-rate schedule: scans are due at `first + n * period`, whatever each of them takes.
+///
+/// A scan that comes late does not shift those after it, and one that comes so late that others
+/// fell due meanwhile stands for them: they are counted as overruns and never made up for.
+#[derive(Clone, Debug)]
+pub struct ScanSchedule {
+    period: Duration,
+    next: Tick,
+    scans: u64,
+    overruns: u64,
+    last: Duration,
+    longest: Duration,
+    sum_nanos: u128,
+}
+
+/// How late scans started after they were due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Jitter {
+    /// The last scan.
+    pub last: Duration,
+    /// The latest of all.
+    pub max: Duration,
+    /// On average.
+    pub mean: Duration,
+}
+
+impl ScanSchedule {
+    /// The shortest period; a shorter one is taken as this.
+    pub const PERIOD_MIN: Duration = Duration::from_micros(10);
+
+    /// A schedule whose first scan is due at `first`.
+    pub fn new(period: Duration, first: Tick) -> Self {
+        Self {
+            period: period.max(Self::PERIOD_MIN),
+            next: first,
+            scans: 0,
+            overruns: 0,
+            last: Duration::ZERO,
+            longest: Duration::ZERO,
+            sum_nanos: 0,
+        }
+    }
+
+    /// When the next scan is due.
+    pub fn next_due(&self) -> Tick {
+        self.next
+    }
+
+    /// Whether it is due at `now`.
+    pub fn is_due(&self, now: Tick) -> bool {
+        now >= self.next
+    }
+
+    /// Time between scans.
+    pub fn period(&self) -> Duration {
+        self.period
+    }
+
+    /// A scan starts at `now`. Returns how many scans that had fallen due meanwhile it stands for.
+    ///
+    /// A scan before its time (somebody asked for one) changes nothing: the next stays due when it
+    /// was.
+    pub fn started(&mut self, now: Tick) -> u64 {
+        if now < self.next {
+            return 0;
+        }
+        let late = now.since(self.next);
+        self.last = late;
+        self.longest = self.longest.max(late);
+        self.sum_nanos = self.sum_nanos.saturating_add(late.as_nanos());
+        self.scans = self.scans.saturating_add(1);
+        let period = duration_nanos(self.period);
+        let skipped = duration_nanos(late) / period;
+        self.overruns = self.overruns.saturating_add(skipped);
+        let ahead = Duration::from_nanos(period.saturating_mul(skipped.saturating_add(1)));
+        self.next = self.next.saturating_add(ahead);
+        skipped
+    }
+
+    /// Scans started so far.
+    pub fn scans(&self) -> u64 {
+        self.scans
+    }
+
+    /// Scans that were due and never started because an earlier one came too late or took too long.
+    pub fn overruns(&self) -> u64 {
+        self.overruns
+    }
+
+    /// How late they started.
+    pub fn jitter(&self) -> Jitter {
+        let mean = self
+            .sum_nanos
+            .checked_div(u128::from(self.scans))
+            .unwrap_or(0);
+        let mean = Duration::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX));
+        Jitter {
+            last: self.last,
+            max: self.longest,
+            mean,
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What configuration says to a driver.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use trunkline_types::name::suggest;
+
+/// One setting's value.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Setting {
+    /// True or false.
+    Bool(bool),
+    /// A whole number.
+    Integer(i64),
+    /// A number with a fraction.
+    Float(f64),
+    /// Text.
+    String(String),
+    /// Several.
+    List(Vec<Setting>),
+}
+
+/// The settings of one I/O server by their keys.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Settings {
+    by_key: BTreeMap<String, Setting>,
+}
+
+/// What is wrong with a setting; the configuration is at fault.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingError {
+    /// The driver knows no such setting.
+    #[error(
+        "unknown setting \"{key}\"{}; it takes: {known}",
+        did_you_mean(suggestion)
+    )]
+    Unknown {
+        /// The key given.
+        key: String,
+        /// A key that is nearly it.
+        suggestion: Option<String>,
+        /// All keys, or `no settings`.
+        known: String,
+    },
+    /// It takes another type.
+    #[error("setting \"{key}\" must be {expected}, not {given}")]
+    WrongType {
+        /// The key.
+        key: String,
+        /// What it takes.
+        expected: &'static str,
+        /// What was given.
+        given: &'static str,
+    },
+    /// It takes no such value.
+    #[error("setting \"{key}\" = {given} is not possible: {rule}")]
+    BadValue {
+        /// The key.
+        key: String,
+        /// What was given.
+        given: String,
+        /// What it takes.
+        rule: String,
+    },
+}
+
+impl Settings {
+    /// No settings: every driver's defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets one; returns what it was.
+    pub fn insert(&mut self, key: impl Into<String>, value: Setting) -> Option<Setting> {
+        self.by_key.insert(key.into(), value)
+    }
+
+    /// Refuses keys that are not among `known`.
+    ///
+    /// # Errors
+    /// [`SettingError::Unknown`] for the first of them, with a suggestion.
+    pub fn check_keys(&self, known: &[&str]) -> Result<(), SettingError> {
+        match self
+            .by_key
+            .keys()
+            .find(|key| !known.contains(&key.as_str()))
+        {
+            None => Ok(()),
+            Some(key) => Err(SettingError::Unknown {
+                key: key.clone(),
+                suggestion: suggest(key, known.iter().copied()),
+                known: if known.is_empty() {
+                    "no settings".into()
+                } else {
+                    known.join(", ")
+                },
+            }),
+        }
+    }
+
+    /// A boolean; `None` when it is not set.
+    ///
+    /// # Errors
+    /// [`SettingError::WrongType`] for anything else.
+    pub fn bool(&self, key: &str) -> Result<Option<bool>, SettingError> {
+        match self.by_key.get(key) {
+            None => Ok(None),
+            Some(Setting::Bool(value)) => Ok(Some(*value)),
+            Some(other) => Err(wrong_type(key, "true or false", other)),
+        }
+    }
+
+    /// A whole number of at least 0; `None` when it is not set.
+    ///
+    /// # Errors
+    /// [`SettingError::WrongType`] for anything else, [`SettingError::BadValue`] when it is
+    /// negative.
+    pub fn unsigned(&self, key: &str) -> Result<Option<u64>, SettingError> {
+        match self.by_key.get(key) {
+            None => Ok(None),
+            Some(Setting::Integer(value)) => match u64::try_from(*value) {
+                Ok(value) => Ok(Some(value)),
+                Err(_) => Err(SettingError::BadValue {
+                    key: key.into(),
+                    given: value.to_string(),
+                    rule: "it must be 0 or more".into(),
+                }),
+            },
+            Some(other) => Err(wrong_type(key, "a whole number", other)),
+        }
+    }
+
+    /// A number, whole or not; `None` when it is not set.
+    ///
+    /// # Errors
+    /// [`SettingError::WrongType`] for anything else.
+    pub fn number(&self, key: &str) -> Result<Option<f64>, SettingError> {
+        match self.by_key.get(key) {
+            None => Ok(None),
+            Some(Setting::Integer(value)) => Ok(Some(*value as f64)),
+            Some(Setting::Float(value)) => Ok(Some(*value)),
+            Some(other) => Err(wrong_type(key, "a number", other)),
+        }
+    }
+
+    /// Text; `None` when it is not set.
+    ///
+    /// # Errors
+    /// [`SettingError::WrongType`] for anything else.
+    pub fn text(&self, key: &str) -> Result<Option<&str>, SettingError> {
+        match self.by_key.get(key) {
+            None => Ok(None),
+            Some(Setting::String(value)) => Ok(Some(value)),
+            Some(other) => Err(wrong_type(key, "text", other)),
+        }
+    }
+}
+
+impl FromIterator<(String, Setting)> for Settings {
+    fn from_iter<T: IntoIterator<Item = (String, Setting)>>(settings: T) -> Self {
+        Self {
+            by_key: settings.into_iter().collect(),
+        }
+    }
+}
+
+/// As in a configuration file.
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Setting::Bool(value) => write!(f, "{value}"),
+            Setting::Integer(value) => write!(f, "{value}"),
+            Setting::Float(value) => write!(f, "{value:?}"),
+            Setting::String(value) => write!(f, "{value:?}"),
+            Setting::List(values) => {
+                f.write_str("[")?;
+                for (index, value) in values.iter().enumerate() {
+                    write!(f, "{}{value}", if index == 0 { "" } else { ", " })?;
+                }
+                f.write_str("]")
+            }
+        }
+    }
+}
+
+fn wrong_type(key: &str, expected: &'static str, given: &Setting) -> SettingError {
+    let given = match given {
+        Setting::Bool(_) => "true or false",
+        Setting::Integer(_) => "a whole number",
+        Setting::Float(_) => "a number",
+        Setting::String(_) => "text",
+        Setting::List(_) => "a list",
+    };
+    SettingError::WrongType {
+        key: key.into(),
+        expected,
+        given,
+    }
+}
+
+/// `, did you mean "x"?` or nothing.
+pub(crate) fn did_you_mean(suggestion: &Option<String>) -> String {
+    match suggestion {
+        Some(name) => format!(", did you mean \"{name}\"?"),
+        None => String::new(),
+    }
+}

@@ -1,0 +1,371 @@
+//! Controllers, interlocks and the burner's sequence.
+//!
+//! They see the true values of the plant, not the noisy ones of its sensors, so that noise stays on
+//! the sensors and a run depends on nothing but its setpoints and its seed.
+
+use std::sync::Arc;
+
+use super::parameters as p;
+use super::valve::{Tag, Valve};
+
+/// Mode of the feed pump and its level control. The numbers are those of the variable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PumpMode {
+    /// The pump stands.
+    Off,
+    /// The feed valve is where `boiler/feed` says.
+    Manual,
+    /// The level controller moves the feed valve.
+    Auto,
+}
+
+/// Mode of the burner. The numbers are those of the variable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BurnerMode {
+    /// No fire.
+    Off,
+    /// The fire is what `boiler/burner/firing` says.
+    Manual,
+    /// The pressure controller sets the fire, and stops and starts the burner.
+    Auto,
+}
+
+/// Where the burner's sequence stands. The numbers are those of the variable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BurnerState {
+    /// Not burning, ready to start.
+    Off,
+    /// Air only, to clear the furnace.
+    Purge,
+    /// Lowest fire, waiting for the flame to settle.
+    Ignition,
+    /// Burning.
+    Run,
+    /// Shut down by a protection; waits for a reset.
+    Trip,
+}
+
+/// What tripped the burner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TripCause {
+    /// Too little water in the drum.
+    LowWater,
+    /// Too much pressure in the drum.
+    HighPressure,
+}
+
+/// What the controls see of the plant.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Seen {
+    /// Drum level, %.
+    pub level: f64,
+    /// Drum pressure, bar.
+    pub pressure: f64,
+    /// Steam to the users, kg/s.
+    pub steam: f64,
+    /// Feed tank level, %.
+    pub tank_level: f64,
+    /// Feed tank temperature, °C.
+    pub tank_temperature: f64,
+}
+
+/// A proportional-integral controller whose output is a percentage.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Pi {
+    /// Output per error, % per unit.
+    pub gain: f64,
+    /// Reset time, s.
+    pub reset_seconds: f64,
+    /// Integral part, %; the feed-forward does most, so it is kept within `INTEGRAL_MAX`.
+    pub integral: f64,
+    /// Setpoint minus value at the last step.
+    pub error: f64,
+    /// Output at the last step, 0 to 100 %.
+    pub output: f64,
+}
+
+impl Pi {
+    fn new(gain: f64, reset_seconds: f64) -> Self {
+        Self {
+            gain,
+            reset_seconds,
+            integral: 0.0,
+            error: 0.0,
+            output: 0.0,
+        }
+    }
+
+    /// One step. The integral stands still while the output is at an end and the error pushes on.
+    fn step(&mut self, error: f64, forward: f64, lowest: f64) -> f64 {
+        self.error = error;
+        let wanted = forward + self.gain * error + self.integral;
+        self.output = wanted.clamp(lowest, 100.0);
+        if wanted == self.output || (wanted - self.output) * error < 0.0 {
+            self.integral += self.gain * error * p::STEP_SECONDS / self.reset_seconds;
+            self.integral = self.integral.clamp(-INTEGRAL_MAX, INTEGRAL_MAX);
+        }
+        self.output
+    }
+
+    /// Follows an output that somebody else makes, so that taking over makes no bump as far as the
+    /// integral reaches.
+    fn follow(&mut self, error: f64, forward: f64, output: f64) {
+        self.error = error;
+        self.output = output;
+        let integral = output - forward - self.gain * error;
+        self.integral = integral.clamp(-INTEGRAL_MAX, INTEGRAL_MAX);
+    }
+}
+
+/// Setpoints, modes, controllers and interlocks of the plant.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Controls {
+    /// Mode of the feed pump.
+    pub pump_mode: PumpMode,
+    /// Mode of the burner.
+    pub burner_mode: BurnerMode,
+    /// Drum level to hold, %.
+    pub level_setpoint: f64,
+    /// Command of the feed valve, %.
+    pub feed: f64,
+    /// Drum pressure to hold, bar.
+    pub pressure_setpoint: f64,
+    /// Fire, % of full fire.
+    pub firing: f64,
+    /// Feed tank level to hold, %.
+    pub tank_setpoint: f64,
+    /// Level controller.
+    pub level: Pi,
+    /// Pressure controller.
+    pub pressure: Pi,
+    /// Where the burner's sequence stands.
+    pub burner: BurnerState,
+    /// What tripped the burner, until it is reset.
+    pub trip: Option<TripCause>,
+    /// How often the burner has started.
+    pub burner_starts: u32,
+    /// Whether the feed pump runs.
+    pub pump_runs: bool,
+    /// How often the feed pump has started.
+    pub pump_starts: u32,
+    /// The drum's level is too low now.
+    pub low_water: bool,
+    /// The drum's level is too high: the feed valve is held closed.
+    pub high_water: bool,
+    /// The drum's pressure is too high now.
+    pub high_pressure: bool,
+    /// The feed tank is too empty for the pump.
+    pub tank_low: bool,
+    /// What an operator has noted.
+    pub note: Arc<str>,
+    /// The last event, as a sentence.
+    pub message: Arc<str>,
+    /// Number of events.
+    pub events: u32,
+    low_water_seconds: f64,
+    sequence_seconds: f64,
+}
+
+impl Controls {
+    /// Controls of a plant in normal operation.
+    pub fn new() -> Self {
+        Self {
+            pump_mode: PumpMode::Auto,
+            burner_mode: BurnerMode::Auto,
+            level_setpoint: 70.0,
+            feed: 31.0,
+            pressure_setpoint: 10.0,
+            firing: 75.0,
+            tank_setpoint: 70.0,
+            level: Pi::new(2.0, 150.0),
+            pressure: Pi::new(12.0, 120.0),
+            burner: BurnerState::Run,
+            trip: None,
+            burner_starts: 1,
+            pump_runs: true,
+            pump_starts: 1,
+            low_water: false,
+            high_water: false,
+            high_pressure: false,
+            tank_low: false,
+            note: "".into(),
+            message: "Plant in operation".into(),
+            events: 0,
+            low_water_seconds: 0.0,
+            sequence_seconds: 0.0,
+        }
+    }
+
+    /// One step: looks at the plant and moves the commands of its valves.
+    pub fn step(&mut self, seen: &Seen, valves: &mut [Valve]) {
+        self.protect(seen);
+        self.feed(seen);
+        self.fire(seen);
+        let burning = matches!(self.burner, BurnerState::Ignition | BurnerState::Run);
+        let fire = match self.burner {
+            BurnerState::Ignition => p::FIRE_MIN,
+            BurnerState::Run => self.firing.max(p::FIRE_MIN),
+            _ => 0.0,
+        };
+        let mut command = |tag: Tag, percent: f64| valves[tag as usize].command = percent;
+        command(Tag::FV101, if self.high_water { 0.0 } else { self.feed });
+        command(Tag::XV106, if burning { 100.0 } else { 0.0 });
+        command(Tag::FV107, fire);
+        command(
+            Tag::FV108,
+            if self.burner == BurnerState::Purge {
+                100.0
+            } else {
+                fire
+            },
+        );
+        let tank_error = self.tank_setpoint - seen.tank_level;
+        command(Tag::LV103, 25.0 + 10.0 * tank_error);
+        let tank_colder = p::TANK_TEMPERATURE - seen.tank_temperature;
+        command(Tag::TV104, 30.0 + 20.0 * tank_colder);
+    }
+
+    /// An event, for people.
+    pub fn say(&mut self, message: String) {
+        self.message = message.into();
+        self.events = self.events.saturating_add(1);
+    }
+
+    fn protect(&mut self, seen: &Seen) {
+        let lasting = if seen.level < p::LOW_WATER {
+            p::STEP_SECONDS
+        } else {
+            f64::NEG_INFINITY
+        };
+        self.low_water_seconds = (self.low_water_seconds + lasting).max(0.0);
+        self.low_water = self.low_water_seconds >= p::LOW_WATER_SECONDS;
+        self.high_pressure = seen.pressure > p::HIGH_PRESSURE;
+        let too_high = if self.high_water {
+            p::HIGH_WATER_RESET
+        } else {
+            p::HIGH_WATER
+        };
+        let high_water = seen.level > too_high;
+        if high_water && !self.high_water {
+            self.say(format!(
+                "Feed valve closed: high water, {:.1} %",
+                seen.level
+            ));
+        }
+        self.high_water = high_water;
+        let too_empty = if self.tank_low {
+            p::TANK_LOW_RESET
+        } else {
+            p::TANK_LOW
+        };
+        let tank_low = seen.tank_level < too_empty;
+        if tank_low && !self.tank_low {
+            self.say(format!(
+                "Feed pump stopped: feed tank at {:.1} %",
+                seen.tank_level
+            ));
+        }
+        self.tank_low = tank_low;
+    }
+
+    fn feed(&mut self, seen: &Seen) {
+        let runs = self.pump_mode != PumpMode::Off && !self.tank_low;
+        if runs && !self.pump_runs {
+            self.pump_starts = self.pump_starts.saturating_add(1);
+        }
+        self.pump_runs = runs;
+        let error = self.level_setpoint - seen.level;
+        let forward = FEED_PER_STEAM * seen.steam;
+        match self.pump_mode {
+            PumpMode::Auto if runs && !self.high_water => {
+                self.feed = self.level.step(error, forward, 0.0);
+            }
+            PumpMode::Auto | PumpMode::Manual => self.level.follow(error, forward, self.feed),
+            PumpMode::Off => {
+                self.feed = 0.0;
+                self.level.follow(error, forward, 0.0);
+            }
+        }
+    }
+
+    fn fire(&mut self, seen: &Seen) {
+        self.sequence_seconds += p::STEP_SECONDS;
+        let cause = match (self.low_water, self.high_pressure) {
+            (true, _) => Some(TripCause::LowWater),
+            (_, true) => Some(TripCause::HighPressure),
+            _ => None,
+        };
+        let stopped = matches!(self.burner, BurnerState::Off | BurnerState::Trip);
+        let above = seen.pressure - self.pressure_setpoint;
+        match (self.burner, cause) {
+            (_, Some(cause)) if !stopped => self.shut_down(cause, seen),
+            (BurnerState::Trip, _) => {}
+            _ if self.burner_mode == BurnerMode::Off => self.enter(BurnerState::Off),
+            (BurnerState::Off, None) if self.burner_mode == BurnerMode::Manual || above < -0.3 => {
+                self.say("Burner starts: purge".into());
+                self.enter(BurnerState::Purge);
+            }
+            (BurnerState::Purge, _) if self.sequence_seconds >= p::PURGE_SECONDS => {
+                self.enter(BurnerState::Ignition);
+            }
+            (BurnerState::Ignition, _) if self.sequence_seconds >= p::IGNITION_SECONDS => {
+                self.burner_starts = self.burner_starts.saturating_add(1);
+                self.say("Burner burns".into());
+                self.enter(BurnerState::Run);
+            }
+            (BurnerState::Run, _) if self.burner_mode == BurnerMode::Auto && above > 1.0 => {
+                self.say(format!("Burner stops: {:.1} bar are enough", seen.pressure));
+                self.enter(BurnerState::Off);
+            }
+            _ => {}
+        }
+        let forward = FIRE_PER_STEAM * seen.steam;
+        let lowest = p::FIRE_MIN;
+        match (self.burner, self.burner_mode) {
+            (BurnerState::Run, BurnerMode::Auto) => {
+                self.firing = self.pressure.step(-above, forward, lowest);
+            }
+            (BurnerState::Run, _) => self.pressure.follow(-above, forward, self.firing),
+            // A start begins at the lowest fire, whatever burned before.
+            (_, BurnerMode::Auto) => {
+                self.firing = lowest;
+                self.pressure.follow(-above, forward, lowest);
+            }
+            _ => {}
+        }
+    }
+
+    fn shut_down(&mut self, cause: TripCause, seen: &Seen) {
+        self.trip = Some(cause);
+        self.say(match cause {
+            TripCause::LowWater => format!("Burner tripped: low water, {:.1} %", seen.level),
+            TripCause::HighPressure => {
+                format!("Burner tripped: high pressure, {:.2} bar", seen.pressure)
+            }
+        });
+        self.enter(BurnerState::Trip);
+    }
+
+    /// Clears a trip; the burner starts again by its mode.
+    pub fn reset(&mut self) {
+        if self.burner == BurnerState::Trip {
+            self.trip = None;
+            self.say("Burner reset".into());
+            self.enter(BurnerState::Off);
+        }
+    }
+
+    fn enter(&mut self, state: BurnerState) {
+        if self.burner != state {
+            self.burner = state;
+            self.sequence_seconds = 0.0;
+        }
+    }
+}
+
+/// Feed valve that carries a steam flow, %/(kg/s).
+const FEED_PER_STEAM: f64 = 11.5;
+/// Fire that makes a steam flow, %/(kg/s).
+const FIRE_PER_STEAM: f64 = 27.0;
+/// What the integral part may add or take, %.
+const INTEGRAL_MAX: f64 = 20.0;

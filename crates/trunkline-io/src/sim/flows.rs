@@ -1,0 +1,46 @@
+//! What flows through the plant.
+
+/// Flows of one step.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub struct Flows {
+    /// Steam to the users, kg/s.
+    pub steam: f64,
+    /// Steam through the safety valve, kg/s.
+    pub safety: f64,
+    /// Steam through the roof vent, kg/s.
+    pub vent: f64,
+    /// Steam to the feed tank, kg/s.
+    pub heating: f64,
+    /// Water blown down, kg/s.
+    pub blow_down: f64,
+    /// Feed water, kg/s.
+    pub feed: f64,
+    /// Make-up water, kg/s.
+    pub make_up: f64,
+    /// Condensate coming back, kg/s.
+    pub condensate: f64,
+    /// Water through the tank's overflow, kg/s.
+    pub overflow: f64,
+    /// Fuel, kg/s.
+    pub fuel: f64,
+    /// Combustion air, kg/s.
+    pub air: f64,
+    /// Flue gas temperature, °C.
+    pub flue_temperature: f64,
+    /// Temperature of the gas before it has given heat away, °C.
+    pub flame_temperature: f64,
+    /// Air over the air needed; 0 without fire.
+    pub air_ratio: f64,
+    /// Heat of combustion, W.
+    pub fire: f64,
+    /// Heat with the flue gas, W.
+    pub flue: f64,
+    /// Heat from metal to water, W.
+    pub boiling: f64,
+    /// Heat from the metal to the boiler house, W.
+    pub loss: f64,
+    /// Heat from the feed tank to the boiler house, W.
+    pub tank_loss: f64,
+    /// Power of the feed pump's motor, W.
+    pub pump: f64,
+}

@@ -1,0 +1,204 @@
+//! What reads the plant with a memory or randomness of its own: noise, waveforms, fields of
+//! sensors, the telegram, and the bookkeeping of skipped time.
+
+use std::sync::Arc;
+
+use trunkline_types::{Array, Elements, Timestamp, Value, Waveform};
+
+use super::controls::BurnerState;
+use super::parameters as p;
+use super::plant::Plant;
+use super::valve::Tag;
+
+/// A reading that is more than a number of the plant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Instrument {
+    /// Vibration of the pump, one waveform per slow cycle.
+    Vibration,
+    /// Effective value of the last waveform.
+    VibrationEffective,
+    /// Wall temperatures along the tubes.
+    Tubes,
+    /// Temperatures over the furnace's cross-section.
+    FlameMap,
+    /// The drum's readings as one cluster.
+    DrumState,
+    /// What the controller would send over its serial line.
+    Telegram,
+    /// When the burner last started.
+    LastStart,
+    /// Plant time that was skipped because scans came late.
+    Skipped,
+}
+
+/// The memory of the instruments.
+#[derive(Debug)]
+pub struct Instruments {
+    rng: fastrand::Rng,
+    /// Nanoseconds of plant time that were skipped.
+    pub skipped_nanos: u64,
+    telegrams: u16,
+    vibration_phase: u64,
+    vibration_effective: f64,
+    last_start: Option<(u32, Timestamp)>,
+}
+
+impl Instruments {
+    /// Instruments whose noise is that of `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            // Another stream than the plant's, which draws its phases from the same seed.
+            rng: fastrand::Rng::with_seed(seed ^ 0x5EED_0F5E_4505_0000),
+            skipped_nanos: 0,
+            telegrams: 0,
+            vibration_phase: 0,
+            vibration_effective: 0.0,
+            last_start: None,
+        }
+    }
+
+    /// Noise of standard deviation 1, never more than 3.5 of it.
+    pub fn noise(&mut self) -> f64 {
+        let uniform: f64 = (0..4).map(|_| self.rng.f64()).sum();
+        (uniform - 2.0) * 3f64.sqrt()
+    }
+
+    /// The reading of an instrument.
+    pub fn read(&mut self, instrument: Instrument, plant: &Plant, wall: Timestamp) -> Value {
+        match instrument {
+            Instrument::Vibration => self.vibration(plant, wall),
+            Instrument::VibrationEffective => Value::F64(self.vibration_effective),
+            Instrument::Tubes => {
+                let tubes = (0..TUBES)
+                    .map(|n| tube(plant, n) + 0.2 * self.noise())
+                    .collect();
+                Value::Array(Arc::new(Array::vector(Elements::F64(tubes))))
+            }
+            Instrument::FlameMap => self.flame_map(plant),
+            Instrument::DrumState => Value::Struct(Arc::from([
+                Value::F64(plant.level),
+                Value::F64(plant.pressure()),
+                Value::F64(plant.drum.state.temperature),
+                Value::Bool(!(plant.controls.low_water || plant.controls.high_water)),
+            ])),
+            Instrument::Telegram => self.telegram(plant),
+            Instrument::LastStart => Value::Timestamp(self.last_start(plant, wall)),
+            Instrument::Skipped => Value::F64(self.skipped_nanos as f64 / 1e9),
+        }
+    }
+
+    /// Shaft speed, its double, the blades, and noise; without a step between waveforms.
+    fn vibration(&mut self, plant: &Plant, wall: Timestamp) -> Value {
+        let speed = plant.pump_speed;
+        let load = 1.0 + plant.flows.feed / 10.0;
+        let mut squares = 0.0;
+        let samples: Vec<f64> = (0..VIBRATION_SAMPLES as u64)
+            .map(|n| {
+                // Every partial turns a whole number of times in VIBRATION_RATE samples.
+                let turn = |hertz: u64| {
+                    let position = (self.vibration_phase + n) * hertz % VIBRATION_RATE;
+                    (std::f64::consts::TAU * position as f64 / VIBRATION_RATE as f64).sin()
+                };
+                let shaft = 1.2 * turn(49) + 0.5 * turn(98) + 0.35 * load * turn(245);
+                let sample = speed * speed * shaft + 0.05 * self.noise();
+                squares += sample * sample;
+                sample
+            })
+            .collect();
+        self.vibration_phase = (self.vibration_phase + samples.len() as u64) % VIBRATION_RATE;
+        self.vibration_effective = (squares / samples.len() as f64).sqrt();
+        let dt = 1.0 / VIBRATION_RATE as f64;
+        let length = (samples.len() as f64 * dt * 1e9) as i64;
+        Value::Waveform(Arc::new(Waveform {
+            t0: wall.saturating_add_nanos(-length),
+            dt,
+            samples: Elements::F64(samples),
+            attributes: [("unit".into(), Value::String("mm/s".into()))].into(),
+        }))
+    }
+
+    /// Hot in the middle, colder at the walls.
+    fn flame_map(&mut self, plant: &Plant) -> Value {
+        let (rows, columns) = FLAME_MAP;
+        let (wall, flame) = (plant.metal_temperature, plant.flows.flame_temperature);
+        let mut cells = Vec::with_capacity((rows * columns) as usize);
+        for row in 0..rows {
+            for column in 0..columns {
+                let off = |n: u32, of: u32| (f64::from(n) + 0.5) / f64::from(of) * 2.0 - 1.0;
+                let distance = off(row, rows).powi(2) + off(column, columns).powi(2);
+                let share = (0.75 - 0.35 * distance).max(0.05);
+                let noise = 3.0 * self.noise();
+                cells.push((wall + (flame - wall) * share + noise) as f32);
+            }
+        }
+        match Array::new(vec![rows, columns], Elements::F32(cells)) {
+            Ok(map) => Value::Array(Arc::new(map)),
+            Err(_) => Value::Array(Arc::new(Array::vector(Elements::F32(Vec::new())))),
+        }
+    }
+
+    /// `TL`, a counter, the status word, level in 0.01 %, pressure in mbar, and a sum over all of
+    /// it; little-endian.
+    fn telegram(&mut self, plant: &Plant) -> Value {
+        self.telegrams = self.telegrams.wrapping_add(1);
+        let mut bytes = b"TL".to_vec();
+        bytes.extend(self.telegrams.to_le_bytes());
+        bytes.extend(status(plant).to_le_bytes());
+        bytes.extend(((plant.level * 100.0) as i16).to_le_bytes());
+        bytes.extend(((plant.pressure() * 1000.0) as u16).to_le_bytes());
+        let sum = bytes
+            .iter()
+            .fold(0u16, |sum, byte| sum.wrapping_add(u16::from(*byte)));
+        bytes.extend(sum.to_le_bytes());
+        Value::Bytes(bytes.into())
+    }
+
+    /// The time of day of the last start; worked out once per start, so that it stays the same.
+    fn last_start(&mut self, plant: &Plant, wall: Timestamp) -> Timestamp {
+        let starts = plant.controls.burner_starts;
+        match self.last_start {
+            Some((known, time)) if known == starts => time,
+            _ => {
+                let ago = plant.steps.saturating_sub(plant.burner_started);
+                let ago = i64::try_from(ago.saturating_mul(p::STEP_NANOS)).unwrap_or(i64::MAX);
+                let time = wall.saturating_add_nanos(-ago);
+                self.last_start = Some((starts, time));
+                time
+            }
+        }
+    }
+}
+
+/// The plant's status, one bit each.
+pub fn status(plant: &Plant) -> u32 {
+    let controls = &plant.controls;
+    let bits = [
+        controls.low_water,
+        controls.high_water,
+        controls.high_pressure,
+        controls.tank_low,
+        controls.burner == BurnerState::Trip,
+        controls.burner == BurnerState::Run,
+        controls.pump_runs,
+        !plant.valve(Tag::PSV109).is_closed(),
+    ];
+    bits.iter()
+        .enumerate()
+        .fold(0, |word, (bit, set)| word | (u32::from(*set) << bit))
+}
+
+/// Wall temperature of a tube: hotter where the flame is, which is in the middle.
+pub fn tube(plant: &Plant, n: usize) -> f64 {
+    let water = plant.drum.state.temperature;
+    let position = (n as f64 + 0.5) / TUBES as f64 * 2.0 - 1.0;
+    water + (plant.metal_temperature - water) * (1.3 - 0.9 * position * position)
+}
+
+/// Number of tubes with a sensor.
+pub const TUBES: usize = 16;
+/// Rows and columns of the furnace's temperatures.
+pub const FLAME_MAP: (u32, u32) = (4, 6);
+/// Samples of one vibration waveform.
+pub const VIBRATION_SAMPLES: usize = 1024;
+/// Samples per second of it.
+pub const VIBRATION_RATE: u64 = 2048;

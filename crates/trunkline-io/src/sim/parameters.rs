@@ -1,0 +1,134 @@
+//! The numbers of the plant, in SI units unless a name says otherwise.
+//!
+//! A compact water-tube steam generator: 8.5 MW of natural gas, 3 kg/s of steam at 10 bar. They are
+//! round figures of the right size, none is of a particular make; the page
+//! `docs/explanation/boiler-model.md` says how each was chosen.
+
+/// Fixed step of the model.
+pub const STEP_SECONDS: f64 = 0.1;
+/// The same in nanoseconds.
+pub const STEP_NANOS: u64 = 100_000_000;
+
+// Drum and evaporator
+/// Volume of water and steam, m³.
+pub const DRUM_VOLUME: f64 = 3.0;
+/// Volume of water at level 0 %, m³.
+pub const LEVEL_ZERO: f64 = 1.90;
+/// Volume of water between level 0 % and 100 %, m³.
+pub const LEVEL_SPAN: f64 = 0.33;
+/// Height between level 0 % and 100 %, mm.
+pub const LEVEL_HEIGHT_MM: f64 = 300.0;
+/// Steam bubbles below the surface: seconds of steam production.
+pub const BUBBLE_SECONDS: f64 = 0.08;
+/// Time in which the bubbles follow the steam production, s.
+pub const BUBBLE_LAG: f64 = 3.0;
+/// Water that no pipe can draw from the drum, m³.
+pub const BLOW_DOWN_NOZZLE: f64 = 1.0;
+
+// Metal: tubes, drum, brickwork
+/// Heat capacity, J/K.
+pub const METAL_CAPACITY: f64 = 2.45e6;
+/// Heat transfer to the water, W/K.
+pub const METAL_TO_WATER: f64 = 2.0e5;
+/// Heat lost to the boiler house, W/K.
+pub const METAL_TO_AMBIENT: f64 = 150.0;
+/// Temperature of the boiler house, °C.
+pub const AMBIENT: f64 = 25.0;
+
+// Burner
+/// Lower heating value of methane, J/kg.
+pub const HEATING_VALUE: f64 = 50.0e6;
+/// Fuel at full fire, kg/s.
+pub const FUEL_MAX: f64 = 0.17;
+/// Air for 1 kg of fuel without excess, kg.
+pub const AIR_STOICHIOMETRIC: f64 = 17.2;
+/// Air during the purge, kg/s.
+pub const AIR_PURGE: f64 = 2.0;
+/// Mean heat capacity of air, J/(kg K).
+pub const AIR_CAPACITY: f64 = 1010.0;
+/// Mean heat capacity of wet flue gas, J/(kg K).
+pub const GAS_CAPACITY: f64 = 1200.0;
+/// Lowest fire, % of full fire.
+pub const FIRE_MIN: f64 = 10.0;
+/// Seconds of purge before ignition.
+pub const PURGE_SECONDS: f64 = 15.0;
+/// Seconds of ignition at lowest fire.
+pub const IGNITION_SECONDS: f64 = 3.0;
+
+// Steam
+/// Main steam valve: flow at full travel per pressure difference of Stodola's law, kg/(s bar).
+pub const STEAM_VALVE: f64 = 0.436;
+/// Pressure behind the main steam valve, bar.
+pub const HEADER_PRESSURE: f64 = 4.0;
+/// Safety valve: flow per pressure at full lift, kg/(s bar).
+pub const SAFETY_VALVE: f64 = 0.42;
+/// The safety valve lifts, bar.
+pub const SAFETY_LIFT: f64 = 12.5;
+/// The safety valve closes again, bar.
+pub const SAFETY_RESEAT: f64 = 12.0;
+/// Roof vent: flow per pressure, kg/(s bar).
+pub const VENT_VALVE: f64 = 0.05;
+/// Pressure outside, bar.
+pub const ATMOSPHERE: f64 = 1.013;
+
+// Feed pump and feed valve
+/// Pressure rise of the pump without flow, bar.
+pub const PUMP_RISE: f64 = 22.0;
+/// Loss of pressure rise with flow, bar/(kg/s)².
+pub const PUMP_CURVE: f64 = 0.1224;
+/// Loss of the open feed valve, bar/(kg/s)².
+pub const FEED_VALVE: f64 = 0.1717;
+/// Efficiency of pump and motor.
+pub const PUMP_EFFICIENCY: f64 = 0.65;
+/// Seconds from standstill to full speed.
+pub const PUMP_RUN_UP: f64 = 3.0;
+
+// Feed tank
+/// Water at level 100 %, kg.
+pub const TANK_MASS: f64 = 6000.0;
+/// Heat lost to the boiler house, W/K.
+pub const TANK_TO_AMBIENT: f64 = 50.0;
+/// Pressure in the tank, bar.
+pub const TANK_PRESSURE: f64 = 1.2;
+/// Temperature the heating aims at, °C.
+pub const TANK_TEMPERATURE: f64 = 103.0;
+/// Make-up water with the valve open, kg/s.
+pub const MAKE_UP_MAX: f64 = 3.0;
+/// Temperature of make-up water, °C.
+pub const MAKE_UP_TEMPERATURE: f64 = 15.0;
+/// Share of the steam that comes back as condensate.
+pub const CONDENSATE_SHARE: f64 = 0.7;
+/// Seconds by which it comes back later.
+pub const CONDENSATE_LAG: f64 = 30.0;
+/// Temperature of condensate, °C.
+pub const CONDENSATE_TEMPERATURE: f64 = 85.0;
+/// Heating steam with the valve open, per pressure, kg/(s bar).
+pub const HEATING_VALVE: f64 = 0.05;
+/// Seconds in which the overflow draws what is too much.
+pub const OVERFLOW_SECONDS: f64 = 10.0;
+
+// Blow-down
+/// Flow at full travel and 10 bar, kg/s.
+pub const BLOW_DOWN_MAX: f64 = 0.8;
+/// Conductivity of feed water, µS/cm.
+pub const FEED_CONDUCTIVITY: f64 = 30.0;
+
+// Protections
+/// The burner trips below this level, %.
+pub const LOW_WATER: f64 = 20.0;
+/// It can be reset above this level, %.
+pub const LOW_WATER_RESET: f64 = 30.0;
+/// Seconds that low water lasts before it trips: waves do not.
+pub const LOW_WATER_SECONDS: f64 = 2.0;
+/// The feed valve is closed above this level, %.
+pub const HIGH_WATER: f64 = 97.0;
+/// It is given back below this level, %.
+pub const HIGH_WATER_RESET: f64 = 90.0;
+/// The burner trips above this pressure, bar.
+pub const HIGH_PRESSURE: f64 = 13.5;
+/// It can be reset below this pressure, bar.
+pub const HIGH_PRESSURE_RESET: f64 = 12.5;
+/// The feed pump stops below this level of the tank, %.
+pub const TANK_LOW: f64 = 5.0;
+/// It may run again above this level of the tank, %.
+pub const TANK_LOW_RESET: f64 = 10.0;

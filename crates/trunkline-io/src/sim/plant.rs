@@ -1,0 +1,395 @@
+//! The boiler: flows, balances and states, in fixed steps.
+//!
+//! Each step: the controls look at the plant and command its valves, the valves travel, every flow
+//! is computed from the states, entered into the [`Books`], and the states are computed anew from
+//! the books. No state of mass or energy exists beside the books.
+
+use super::books::{Account, Books};
+use super::controls::{BurnerState, Controls, Seen};
+use super::flows::Flows;
+use super::parameters as p;
+use super::steam::{Mixture, Table};
+use super::valve::{Tag, Valve};
+
+/// The plant.
+#[derive(Clone, Debug)]
+pub struct Plant {
+    table: Table,
+    /// Mass and energy.
+    pub books: Books,
+    /// Setpoints, modes, interlocks.
+    pub controls: Controls,
+    /// In the order of [`Tag::ALL`].
+    pub valves: Vec<Valve>,
+    /// Flows of the last step.
+    pub flows: Flows,
+    /// Water and steam in the drum.
+    pub drum: Mixture,
+    /// Drum level, %; below 0 and above 100 outside the gauge glass.
+    pub level: f64,
+    /// Temperature of tubes and brickwork, °C.
+    pub metal_temperature: f64,
+    /// Temperature of the water in the feed tank, °C.
+    pub tank_temperature: f64,
+    /// Conductivity of the water in the drum, µS/cm.
+    pub conductivity: f64,
+    /// Speed of the feed pump, share of full speed.
+    pub pump_speed: f64,
+    /// Seconds the feed pump has run.
+    pub pump_seconds: f64,
+    /// How often the safety valve lifted.
+    pub lifts: u32,
+    /// How much the users' draw varies, %.
+    pub variation: f64,
+    /// Steps since the plant was made.
+    pub steps: u64,
+    /// Steps at which the plant was handed over, settled, with its books opened.
+    pub settled: u64,
+    /// Steps at the last start of the burner.
+    pub burner_started: u64,
+    bubbles: f64,
+    phases: [u64; 2],
+}
+
+impl Plant {
+    /// A plant in normal operation; the users' draw begins at a point of its cycle given by `seed`.
+    pub fn new(seed: u64) -> Self {
+        let table = Table::new();
+        let state = table.at(179.9);
+        let water = (p::LEVEL_ZERO + 0.7 * p::LEVEL_SPAN) / state.liquid_volume;
+        let steam = (p::DRUM_VOLUME - water * state.liquid_volume) / state.vapour_volume;
+        let drum = Mixture {
+            state,
+            liquid: water,
+            vapour: steam,
+        };
+        let drum_energy = water * state.liquid_energy + steam * state.vapour_energy;
+        let (metal_temperature, tank_temperature) = (206.0, 102.0);
+        let tank_mass = 0.7 * p::TANK_MASS;
+        let tank_enthalpy = table.at(tank_temperature).liquid_enthalpy();
+        let books = Books::open(&[
+            (Account::Drum, water + steam, drum_energy),
+            (Account::Metal, 0.0, p::METAL_CAPACITY * metal_temperature),
+            (Account::Tank, tank_mass, tank_mass * tank_enthalpy),
+        ]);
+        let mut valves: Vec<Valve> = Tag::ALL.map(|tag| Valve::new(tag.stroke())).into();
+        let opened = [(Tag::FV102, 60.0), (Tag::FV105, 3.0), (Tag::XV106, 100.0)];
+        for (tag, percent) in opened {
+            valves[tag as usize].command = percent;
+            valves[tag as usize].travel = percent;
+        }
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut plant = Self {
+            table,
+            books,
+            controls: Controls::new(),
+            valves,
+            flows: Flows {
+                steam: 2.4,
+                condensate: 1.7,
+                ..Flows::default()
+            },
+            drum,
+            level: 70.0,
+            metal_temperature,
+            tank_temperature,
+            conductivity: 3000.0,
+            pump_speed: 1.0,
+            pump_seconds: 0.0,
+            lifts: 0,
+            variation: 4.0,
+            steps: 0,
+            settled: 0,
+            burner_started: 0,
+            bubbles: 0.0,
+            phases: WAVES.map(|(steps, _)| rng.u64(0..steps)),
+        };
+        plant.settle();
+        plant
+    }
+
+    /// Runs the plant until nothing is left of how it was put together, and opens its books.
+    fn settle(&mut self) {
+        for _ in 0..SETTLE_STEPS {
+            self.step();
+        }
+        self.settled = self.steps;
+        let inside = [Account::Drum, Account::Metal, Account::Tank];
+        let held = inside.map(|account| {
+            (
+                account,
+                self.books.mass(account),
+                self.books.energy(account),
+            )
+        });
+        self.books = Books::open(&held);
+    }
+
+    /// One step of [`p::STEP_SECONDS`].
+    pub fn step(&mut self) {
+        let starts = self.controls.burner_starts;
+        let seen = self.seen();
+        self.controls.step(&seen, &mut self.valves);
+        self.spring();
+        for valve in &mut self.valves {
+            valve.step();
+        }
+        if self.controls.burner_starts != starts {
+            self.burner_started = self.steps;
+        }
+        self.run_pump();
+        let flows = self.flow();
+        self.enter(&flows);
+        self.flows = flows;
+        self.resolve();
+        self.steps += 1;
+    }
+
+    /// What the controls see.
+    pub fn seen(&self) -> Seen {
+        Seen {
+            level: self.level,
+            pressure: self.pressure(),
+            steam: self.flows.steam,
+            tank_level: self.tank_level(),
+            tank_temperature: self.tank_temperature,
+        }
+    }
+
+    /// Drum pressure, bar.
+    pub fn pressure(&self) -> f64 {
+        self.drum.state.pressure / PASCALS
+    }
+
+    /// Feed tank level, %.
+    pub fn tank_level(&self) -> f64 {
+        self.books.mass(Account::Tank) / p::TANK_MASS * 100.0
+    }
+
+    /// A valve.
+    pub fn valve(&self, tag: Tag) -> &Valve {
+        &self.valves[tag as usize]
+    }
+
+    /// Pressure behind the feed pump, bar.
+    pub fn discharge_pressure(&self) -> f64 {
+        let rise = p::PUMP_RISE * self.pump_speed * self.pump_speed;
+        (p::TANK_PRESSURE + rise - p::PUMP_CURVE * self.flows.feed * self.flows.feed).max(0.0)
+    }
+
+    /// Heat that leaves with steam and blow-down over heat of combustion, %; 0 without fire.
+    pub fn efficiency(&self) -> f64 {
+        if self.flows.fire <= 0.0 {
+            return 0.0;
+        }
+        (100.0 * self.flows.boiling / self.flows.fire).clamp(0.0, 100.0)
+    }
+
+    /// Oxygen in the dry flue gas, % by volume; that of air without fire.
+    pub fn oxygen(&self) -> f64 {
+        match self.flows.air_ratio {
+            ratio if ratio > 0.0 => OXYGEN_OF_AIR * (ratio - 1.0) / (ratio - DRY_GAS_DEFICIT),
+            _ => OXYGEN_OF_AIR,
+        }
+    }
+
+    /// Time since the plant was handed over, s.
+    pub fn seconds(&self) -> f64 {
+        (self.steps - self.settled) as f64 * p::STEP_SECONDS
+    }
+
+    /// The safety valve: opened and closed by the pressure.
+    fn spring(&mut self) {
+        let pressure = self.pressure();
+        let valve = &mut self.valves[Tag::PSV109 as usize];
+        if pressure > p::SAFETY_LIFT && valve.command == 0.0 {
+            valve.command = 100.0;
+            self.lifts = self.lifts.saturating_add(1);
+            self.controls
+                .say(format!("Safety valve lifts at {pressure:.2} bar"));
+        } else if pressure < p::SAFETY_RESEAT {
+            valve.command = 0.0;
+        }
+    }
+
+    fn run_pump(&mut self) {
+        let reach = p::STEP_SECONDS / p::PUMP_RUN_UP;
+        let goal = if self.controls.pump_runs { 1.0 } else { 0.0 };
+        self.pump_speed += (goal - self.pump_speed).clamp(-reach, reach);
+        if self.controls.pump_runs {
+            self.pump_seconds += p::STEP_SECONDS;
+        }
+    }
+
+    /// The flows that follow from the states.
+    fn flow(&self) -> Flows {
+        let pressure = self.pressure();
+        let open = |tag: Tag| self.valve(tag).share();
+        // Stodola's law for steam: flow by the root of the difference of squared pressures.
+        let steam_to = |behind: f64| (pressure * pressure - behind * behind).max(0.0).sqrt();
+
+        let steam = p::STEAM_VALVE * open(Tag::FV102) * self.users() * steam_to(p::HEADER_PRESSURE);
+        let drawable = self.drum.liquid_volume() > p::BLOW_DOWN_NOZZLE;
+        let push = ((pressure - p::ATMOSPHERE).max(0.0) / 9.0).sqrt();
+        let condensate = self.flows.condensate;
+        let wanted = p::CONDENSATE_SHARE * steam;
+        let tank_excess = self.books.mass(Account::Tank) - p::TANK_MASS;
+        let feed = self.feed_flow(pressure, open(Tag::FV101));
+        let rise = p::PUMP_RISE * self.pump_speed * self.pump_speed - p::PUMP_CURVE * feed * feed;
+        let water = self.table.at(self.tank_temperature).liquid_volume;
+
+        let mut flows = Flows {
+            steam,
+            safety: p::SAFETY_VALVE * open(Tag::PSV109) * steam_to(p::ATMOSPHERE),
+            vent: p::VENT_VALVE * open(Tag::XV110) * steam_to(p::ATMOSPHERE),
+            heating: p::HEATING_VALVE * open(Tag::TV104) * steam_to(p::TANK_PRESSURE),
+            blow_down: if drawable {
+                p::BLOW_DOWN_MAX * open(Tag::FV105) * push
+            } else {
+                0.0
+            },
+            feed,
+            make_up: p::MAKE_UP_MAX * open(Tag::LV103),
+            condensate: condensate + (wanted - condensate) * p::STEP_SECONDS / p::CONDENSATE_LAG,
+            overflow: tank_excess.max(0.0) / p::OVERFLOW_SECONDS,
+            boiling: p::METAL_TO_WATER * (self.metal_temperature - self.drum.state.temperature),
+            loss: p::METAL_TO_AMBIENT * (self.metal_temperature - p::AMBIENT),
+            tank_loss: p::TANK_TO_AMBIENT * (self.tank_temperature - p::AMBIENT),
+            pump: feed * rise.max(0.0) * PASCALS * water / p::PUMP_EFFICIENCY,
+            ..Flows::default()
+        };
+        self.burn(&mut flows);
+        flows
+    }
+
+    /// Flow where the pump's curve meets pipe and valve; a check valve lets none back.
+    fn feed_flow(&self, pressure: f64, open: f64) -> f64 {
+        let rise = p::PUMP_RISE * self.pump_speed * self.pump_speed;
+        let head = p::TANK_PRESSURE + rise - pressure;
+        if head <= 0.0 || open <= 1e-6 {
+            return 0.0;
+        }
+        (head / (p::PUMP_CURVE + p::FEED_VALVE / (open * open))).sqrt()
+    }
+
+    /// Combustion and the heat that the gas leaves in the boiler.
+    fn burn(&self, flows: &mut Flows) {
+        let valve = |tag: Tag| self.valve(tag).share();
+        let share = match self.controls.burner {
+            BurnerState::Ignition | BurnerState::Run => valve(Tag::FV107) * valve(Tag::XV106),
+            _ => 0.0,
+        };
+        flows.fuel = p::FUEL_MAX * share;
+        if share > 0.0 {
+            // More excess air at low fire, as burners need.
+            flows.air_ratio = 1.15 + 0.25 * (1.0 - share);
+            flows.air = p::AIR_STOICHIOMETRIC * flows.air_ratio * flows.fuel;
+        } else if self.controls.burner == BurnerState::Purge {
+            flows.air = p::AIR_PURGE * valve(Tag::FV108);
+        }
+        flows.fire = flows.fuel * p::HEATING_VALUE;
+        let gas = (flows.fuel + flows.air) * p::GAS_CAPACITY;
+        if gas <= 0.0 {
+            flows.flue_temperature = p::AMBIENT;
+            flows.flame_temperature = p::AMBIENT;
+            return;
+        }
+        let carried = flows.fire + flows.air * p::AIR_CAPACITY * p::AMBIENT;
+        // The boiler as a heat exchanger: less effective at high fire.
+        let effectiveness = 0.985 - 0.015 * share;
+        flows.flame_temperature = carried / gas;
+        let approach = (flows.flame_temperature - self.metal_temperature) * (1.0 - effectiveness);
+        flows.flue_temperature = self.metal_temperature + approach;
+        flows.flue = gas * flows.flue_temperature;
+    }
+
+    /// Enters the flows of one step into the books.
+    fn enter(&mut self, flows: &Flows) {
+        use Account::{
+            Air, Ambient, BlowDown, Condensate, Drum, Electricity, Flue, Fuel, Gas, MakeUp, Metal,
+            Overflow, SafetyValve, SteamUser, Tank, Vent,
+        };
+        let steam = self.drum.state.vapour_enthalpy();
+        let water = self.drum.state.liquid_enthalpy();
+        let tank = self.books.energy(Tank) / self.books.mass(Tank).max(1e-9);
+        let make_up = self.table.at(p::MAKE_UP_TEMPERATURE).liquid_enthalpy();
+        let condensate = self.table.at(p::CONDENSATE_TEMPERATURE).liquid_enthalpy();
+        let with_mass = [
+            (Drum, SteamUser, flows.steam, steam),
+            (Drum, SafetyValve, flows.safety, steam),
+            (Drum, Vent, flows.vent, steam),
+            (Drum, Tank, flows.heating, steam),
+            (Drum, BlowDown, flows.blow_down, water),
+            (Tank, Drum, flows.feed, tank),
+            (Tank, Overflow, flows.overflow, tank),
+            (MakeUp, Tank, flows.make_up, make_up),
+            (Condensate, Tank, flows.condensate, condensate),
+            (Fuel, Gas, flows.fuel, p::HEATING_VALUE),
+            (Air, Gas, flows.air, p::AIR_CAPACITY * p::AMBIENT),
+        ];
+        for (from, to, flow, enthalpy) in with_mass {
+            let mass = flow * p::STEP_SECONDS;
+            self.books.transfer(from, to, mass, mass * enthalpy);
+        }
+        // All gas goes up the flue; the heat it does not take stays in the metal.
+        self.books
+            .transfer_mass(Gas, Flue, flows.flue * p::STEP_SECONDS);
+        self.books.transfer_energy(Gas, Metal);
+        let heat = [
+            (Electricity, Drum, flows.pump),
+            (Metal, Drum, flows.boiling),
+            (Metal, Ambient, flows.loss),
+            (Tank, Ambient, flows.tank_loss),
+        ];
+        for (from, to, power) in heat {
+            self.books.transfer(from, to, 0.0, power * p::STEP_SECONDS);
+        }
+    }
+
+    /// The states that follow from the books.
+    fn resolve(&mut self) {
+        let (mass, energy) = (
+            self.books.mass(Account::Drum),
+            self.books.energy(Account::Drum),
+        );
+        let guess = self.drum.state.temperature;
+        self.drum = self.table.equilibrium(p::DRUM_VOLUME, mass, energy, guess);
+        self.metal_temperature = self.books.energy(Account::Metal) / p::METAL_CAPACITY;
+        let tank = self.books.energy(Account::Tank) / self.books.mass(Account::Tank).max(1e-9);
+        self.tank_temperature = self.table.liquid_temperature(tank);
+
+        let boiled = self.flows.steam + self.flows.safety + self.flows.vent + self.flows.heating;
+        self.bubbles += (boiled - self.bubbles) * p::STEP_SECONDS / p::BUBBLE_LAG;
+        let swell = self.bubbles * p::BUBBLE_SECONDS * self.drum.state.vapour_volume;
+        let below_surface = self.drum.liquid_volume() + swell.min(SWELL_MAX);
+        self.level = (below_surface - p::LEVEL_ZERO) / p::LEVEL_SPAN * 100.0;
+
+        let salt =
+            self.flows.feed * p::FEED_CONDUCTIVITY - self.flows.blow_down * self.conductivity;
+        self.conductivity += salt * p::STEP_SECONDS / self.drum.liquid.max(1.0);
+    }
+
+    /// The users' draw as a factor: two waves of the plant's own time.
+    fn users(&self) -> f64 {
+        let waves = WAVES
+            .iter()
+            .zip(self.phases)
+            .map(|((period, share), phase)| {
+                let turn = ((self.steps + phase) % period) as f64 / *period as f64;
+                share * (std::f64::consts::TAU * turn).sin()
+            });
+        1.0 + self.variation / 100.0 * waves.sum::<f64>()
+    }
+}
+
+const PASCALS: f64 = 1e5;
+/// Oxygen in air, % by volume.
+const OXYGEN_OF_AIR: f64 = 20.9;
+/// 1 minus dry flue gas over air, for methane without excess air.
+const DRY_GAS_DEFICIT: f64 = 0.105;
+/// Bubbles cannot be more than this, m³.
+const SWELL_MAX: f64 = 0.1;
+/// Period in steps and share of each wave of the users' draw.
+const WAVES: [(u64, f64); 2] = [(2400, 0.7), (670, 0.3)];
+/// Half an hour.
+const SETTLE_STEPS: u64 = 18_000;

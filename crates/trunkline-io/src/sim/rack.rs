@@ -1,0 +1,366 @@
+//! The input rack: analog channels wired to the plant's instruments, delivering raw signals.
+//!
+//! Channels are 4 to 20 mA loops (linear, or the differential pressure of an orifice that the
+//! engine takes the root of), thermocouples in millivolts, or counts of a converter. Raw values are
+//! what the configuration's scaling turns into engineering units: the engine does that, as with a
+//! real rack.
+
+use trunkline_types::{DataType, Level, Quality, Reason, Scaling, Value};
+
+use super::instruments::{Instruments, tube};
+use super::parameters as p;
+use super::plant::Plant;
+use super::variable::{Source, Variable};
+
+/// One channel.
+#[derive(Clone, Copy, Debug)]
+pub struct Channel {
+    read: Read,
+    index: usize,
+    low: f64,
+    high: f64,
+    wiring: Wiring,
+    /// Standard deviation of its noise and size of its own offset, share of its range.
+    noise: f64,
+    offset: f64,
+}
+
+/// What is on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Wiring {
+    /// 4 to 20 mA, linear.
+    Loop,
+    /// 4 to 20 mA by the square of the flow.
+    Orifice,
+    /// Millivolts of a type K thermocouple, 0 °C at the other end.
+    Thermocouple,
+    /// Counts of a 16-bit converter, 0 to 27,648.
+    Counts,
+    /// Nothing: an open input.
+    Spare,
+}
+
+/// Channels that read the same kind of thing.
+struct Group {
+    count: usize,
+    what: &'static str,
+    units: &'static str,
+    range: (f64, f64),
+    wiring: Wiring,
+    read: Read,
+}
+
+impl Channel {
+    /// Its raw value with noise, and whether it can be trusted.
+    pub fn read(&self, plant: &Plant, instruments: &mut Instruments) -> (Value, Quality) {
+        let span = self.high - self.low;
+        let noise = self.noise * instruments.noise();
+        let share = ((self.read)(plant, self.index) - self.low) / span + self.offset + noise;
+        let fits = (-0.0125..=1.03125).contains(&share);
+        // A transmitter's signal ends where NAMUR NE 43 says.
+        let milliamperes = |share: f64| (4.0 + 16.0 * share).clamp(3.8, 20.5);
+        let raw = match self.wiring {
+            Wiring::Loop => Value::F64(milliamperes(share)),
+            Wiring::Orifice => Value::F64(milliamperes(share * share.abs()).max(4.0)),
+            Wiring::Thermocouple => {
+                Value::F64(share.clamp(-0.0125, 1.03125) * thermocouple(self.high))
+            }
+            Wiring::Counts => Value::U16((share.clamp(0.0, 1.0) * COUNTS).round() as u16),
+            Wiring::Spare => return (Value::F64(0.0), Quality::bad(Reason::Inactive)),
+        };
+        let quality = if fits {
+            Quality::GOOD
+        } else {
+            Quality::new(Level::Uncertain, Reason::LimitsExceeded)
+        };
+        (raw, quality)
+    }
+
+    /// Whether something is connected to it.
+    pub fn is_wired(&self) -> bool {
+        self.wiring != Wiring::Spare
+    }
+
+    fn scaling(&self) -> Option<Scaling> {
+        let eng = [self.low, self.high];
+        match self.wiring {
+            Wiring::Loop => Some(Scaling::Linear {
+                raw: [4.0, 20.0],
+                eng,
+            }),
+            Wiring::Orifice => Some(Scaling::SquareRoot {
+                raw: [4.0, 20.0],
+                eng,
+            }),
+            Wiring::Thermocouple => Some(Scaling::Linear {
+                raw: [0.0, thermocouple(self.high)],
+                eng,
+            }),
+            Wiring::Counts => Some(Scaling::Linear {
+                raw: [0.0, COUNTS],
+                eng,
+            }),
+            Wiring::Spare => None,
+        }
+    }
+}
+
+/// The variables of the rack. `seed` gives each transmitter its small error of adjustment.
+pub fn variables(seed: u64) -> Vec<Variable> {
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0xAC4);
+    let mut list = Vec::new();
+    for group in GROUPS {
+        for index in 0..group.count {
+            let (low, high) = group.range;
+            let orifice = group.wiring == Wiring::Orifice;
+            let channel = Channel {
+                read: group.read,
+                index,
+                low,
+                high,
+                wiring: group.wiring,
+                noise: if orifice { 0.0008 } else { 0.0005 },
+                // A flow of 0 is 0 on every orifice.
+                offset: if orifice {
+                    0.0
+                } else {
+                    (rng.f64() - 0.5) * 0.003
+                },
+            };
+            let number = if group.count > 1 {
+                format!(" {}", index + 1)
+            } else {
+                String::new()
+            };
+            let about = format!("{}{number} ({})", group.what, wire(group.wiring));
+            let path = format!("ch{:03}", list.len() + 1);
+            let source = Source::Channel(channel);
+            let mut variable = Variable::new("rack1", path, DataType::F64, source).about(about);
+            if let Some(scaling) = channel.scaling() {
+                variable = variable
+                    .units(group.units, digits(high - low))
+                    .range(low, high);
+                variable.properties.scaling = Some(scaling);
+                variable.properties.coerce = true;
+            } else {
+                variable = variable.units(group.units, 2);
+            }
+            list.push(variable);
+        }
+    }
+    list
+}
+
+fn wire(wiring: Wiring) -> &'static str {
+    match wiring {
+        Wiring::Loop => "4 to 20 mA",
+        Wiring::Orifice => "orifice, 4 to 20 mA",
+        Wiring::Thermocouple => "thermocouple type K",
+        Wiring::Counts => "0 to 27648 counts",
+        Wiring::Spare => "input open",
+    }
+}
+
+/// Enough digits to show a thousandth of the span.
+fn digits(span: f64) -> u8 {
+    match span {
+        s if s >= 500.0 => 0,
+        s if s >= 50.0 => 1,
+        s if s >= 5.0 => 2,
+        _ => 3,
+    }
+}
+
+/// Millivolts of type K at 400 and 1200 °C (IEC 60584-1); a straight line from 0 stands for the
+/// curve.
+fn thermocouple(celsius: f64) -> f64 {
+    if celsius > 400.0 { 48.838 } else { 16.397 }
+}
+
+const COUNTS: f64 = 27_648.0;
+
+#[rustfmt::skip]
+const GROUPS: &[Group] = &[
+    current(3, "Drum level", "%", (0.0, 100.0), |plant, _| plant.level),
+    current(3, "Drum pressure", "bar", (0.0, 16.0), |plant, _| plant.pressure()),
+    orifice(2, "Steam flow", 5.0, |plant, _| plant.flows.steam),
+    orifice(2, "Feed water flow", 8.0, |plant, _| plant.flows.feed),
+    orifice(1, "Make-up water flow", 4.0, |plant, _| plant.flows.make_up),
+    orifice(1, "Condensate flow", 4.0, |plant, _| plant.flows.condensate),
+    orifice(1, "Heating steam flow", 0.6, |plant, _| plant.flows.heating),
+    orifice(1, "Fuel flow", 0.2, |plant, _| plant.flows.fuel),
+    orifice(1, "Combustion air flow", 5.0, |plant, _| plant.flows.air),
+    orifice(1, "Blow-down flow", 1.0, |plant, _| plant.flows.blow_down),
+    thermocouples(2, "Steam temperature", 400.0, |plant, _| plant.drum.state.temperature),
+    thermocouples(16, "Tube wall temperature", 400.0, tube),
+    thermocouples(6, "Drum shell temperature", 400.0, shell),
+    thermocouples(4, "Flue gas temperature", 400.0, flue),
+    thermocouples(2, "Furnace temperature", 1200.0, furnace),
+    current(3, "Feed tank temperature", "°C", (0.0, 150.0), layer),
+    current(2, "Feed tank level", "%", (0.0, 100.0), |plant, _| plant.tank_level()),
+    current(1, "Feed water temperature", "°C", (0.0, 150.0), |plant, _| feed_temperature(plant)),
+    current(1, "Pump suction pressure", "bar", (0.0, 4.0), suction),
+    current(1, "Pump discharge pressure", "bar", (0.0, 40.0), |plant, _| plant.discharge_pressure()),
+    current(1, "Pump motor current", "A", (0.0, 60.0), |plant, _| pump_current(plant)),
+    current(2, "Pump bearing temperature", "°C", (0.0, 150.0), bearing),
+    current(1, "Fan motor current", "A", (0.0, 60.0), |plant, _| fan_current(plant)),
+    current(2, "Fan bearing temperature", "°C", (0.0, 150.0), fan_bearing),
+    current(1, "Combustion air pressure", "mbar", (0.0, 60.0), |plant, _| air_pressure(plant)),
+    current(1, "Fuel gas pressure", "mbar", (0.0, 400.0), |plant, _| fuel_pressure(plant)),
+    current(1, "Fuel gas temperature", "°C", (-20.0, 60.0), |_, _| p::AMBIENT - 8.0),
+    current(1, "Oxygen in flue gas", "%", (0.0, 25.0), |plant, _| plant.oxygen()),
+    current(1, "Carbon monoxide in flue gas", "ppm", (0.0, 500.0), |plant, _| carbon_monoxide(plant)),
+    current(1, "Furnace draught", "Pa", (-100.0, 100.0), |plant, _| draught(plant)),
+    current(1, "Boiler water conductivity", "µS/cm", (0.0, 6000.0), |plant, _| plant.conductivity),
+    current(1, "Header pressure", "bar", (0.0, 16.0), |_, _| p::HEADER_PRESSURE),
+    current(1, "Condensate temperature", "°C", (0.0, 150.0), |_, _| p::CONDENSATE_TEMPERATURE),
+    current(2, "Boiler house temperature", "°C", (-20.0, 60.0), |_, _| p::AMBIENT),
+    counts(10, "Valve position", "%", (0.0, 100.0), |plant, index| plant.valves[index].travel),
+    spare(4),
+];
+
+type Read = fn(&Plant, usize) -> f64;
+
+const fn current(
+    count: usize,
+    what: &'static str,
+    units: &'static str,
+    range: (f64, f64),
+    read: Read,
+) -> Group {
+    Group {
+        count,
+        what,
+        units,
+        range,
+        wiring: Wiring::Loop,
+        read,
+    }
+}
+
+const fn counts(
+    count: usize,
+    what: &'static str,
+    units: &'static str,
+    range: (f64, f64),
+    read: Read,
+) -> Group {
+    Group {
+        count,
+        what,
+        units,
+        range,
+        wiring: Wiring::Counts,
+        read,
+    }
+}
+
+/// Flows in kg/s up to `highest`.
+const fn orifice(count: usize, what: &'static str, highest: f64, read: Read) -> Group {
+    Group {
+        count,
+        what,
+        units: "kg/s",
+        range: (0.0, highest),
+        wiring: Wiring::Orifice,
+        read,
+    }
+}
+
+/// Temperatures from 0 to `highest` °C.
+const fn thermocouples(count: usize, what: &'static str, highest: f64, read: Read) -> Group {
+    Group {
+        count,
+        what,
+        units: "°C",
+        range: (0.0, highest),
+        wiring: Wiring::Thermocouple,
+        read,
+    }
+}
+
+/// Inputs without a wire.
+const fn spare(count: usize) -> Group {
+    let (wiring, range) = (Wiring::Spare, (0.0, 20.0));
+    Group {
+        count,
+        what: "Spare",
+        units: "mA",
+        range,
+        wiring,
+        read: |_, _| 0.0,
+    }
+}
+
+fn shell(plant: &Plant, index: usize) -> f64 {
+    plant.drum.state.temperature - 1.0 - 0.6 * index as f64
+}
+
+fn flue(plant: &Plant, index: usize) -> f64 {
+    plant.flows.flue_temperature - 3.0 * index as f64
+}
+
+/// Below the flame's temperature by what the gas has radiated on its way to the sensor.
+fn furnace(plant: &Plant, index: usize) -> f64 {
+    let flame = plant.flows.flame_temperature;
+    p::AMBIENT + (flame - p::AMBIENT) * (0.52 - 0.03 * index as f64)
+}
+
+/// The pipe from the tank loses a little heat.
+fn feed_temperature(plant: &Plant) -> f64 {
+    plant.tank_temperature - 0.4
+}
+
+fn layer(plant: &Plant, index: usize) -> f64 {
+    plant.tank_temperature - 0.5 * index as f64
+}
+
+/// The tank stands above the pump.
+fn suction(plant: &Plant, _: usize) -> f64 {
+    p::TANK_PRESSURE + 0.3 + 0.002 * plant.tank_level()
+}
+
+/// Motor current of the feed pump, A.
+pub fn pump_current(plant: &Plant) -> f64 {
+    let magnetising = if plant.controls.pump_runs { 9.0 } else { 0.0 };
+    magnetising * plant.pump_speed + plant.flows.pump / 600.0
+}
+
+fn fan_current(plant: &Plant) -> f64 {
+    if plant.flows.air > 0.0 {
+        8.0 + 1.2 * plant.flows.air * plant.flows.air
+    } else {
+        0.0
+    }
+}
+
+/// The fan's pressure goes by the square of the flow, mbar.
+fn air_pressure(plant: &Plant) -> f64 {
+    2.6 * plant.flows.air * plant.flows.air
+}
+
+/// The gas train loses pressure by the square of the flow, mbar.
+fn fuel_pressure(plant: &Plant) -> f64 {
+    300.0 - 1200.0 * plant.flows.fuel * plant.flows.fuel
+}
+
+fn bearing(plant: &Plant, index: usize) -> f64 {
+    p::AMBIENT + 12.0 * plant.pump_speed + 2.0 * plant.flows.feed + 3.0 * index as f64
+}
+
+fn fan_bearing(plant: &Plant, index: usize) -> f64 {
+    p::AMBIENT + 5.0 * plant.flows.air + 2.0 * index as f64
+}
+
+/// Carbon monoxide: more at low fire, where mixing is poor, ppm.
+pub fn carbon_monoxide(plant: &Plant) -> f64 {
+    match plant.flows.fuel / p::FUEL_MAX {
+        share if share > 0.0 => 15.0 + 60.0 * (1.0 - share).powi(3),
+        _ => 0.0,
+    }
+}
+
+/// Draught in the furnace, Pa; negative is suction.
+pub fn draught(plant: &Plant) -> f64 {
+    -12.0 - 6.0 * plant.flows.air
+}

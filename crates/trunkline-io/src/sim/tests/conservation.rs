@@ -1,0 +1,247 @@
+//! Mass and energy: exact in the books, and the same as an integration of the flows beside them.
+
+use proptest::prelude::*;
+use trunkline_types::Value;
+
+use super::super::books::{Account, Books, ENERGY_UNITS, Holding, MASS_UNITS};
+use super::super::commands::{Target, apply, limits};
+use super::super::flows::Flows;
+use super::super::parameters as p;
+use super::super::plant::Plant;
+use super::super::steam::Table;
+use super::super::valve::Tag;
+use super::{AUTO, MANUAL, OFF};
+
+/// A sum that loses nothing to rounding worth speaking of (Neumaier).
+#[derive(Default)]
+struct Sum {
+    value: f64,
+    error: f64,
+}
+
+impl Sum {
+    fn add(&mut self, term: f64) {
+        let sum = self.value + term;
+        self.error += if self.value.abs() >= term.abs() {
+            (self.value - sum) + term
+        } else {
+            (term - sum) + self.value
+        };
+        self.value = sum;
+    }
+
+    fn total(&self) -> f64 {
+        self.value + self.error
+    }
+}
+
+/// Meters beside the books: they see flows and states, and know nothing of the accounts.
+#[derive(Default)]
+struct Meters {
+    mass_in: Sum,
+    mass_out: Sum,
+    energy_in: Sum,
+    energy_out: Sum,
+}
+
+/// Enthalpies of what flows, J/kg.
+struct Enthalpies {
+    steam: f64,
+    water: f64,
+    tank: f64,
+    make_up: f64,
+    condensate: f64,
+}
+
+impl Enthalpies {
+    fn of(plant: &Plant, table: &Table) -> Self {
+        Self {
+            steam: plant.drum.state.vapour_enthalpy(),
+            water: plant.drum.state.liquid_enthalpy(),
+            tank: plant.books.energy(Account::Tank) / plant.books.mass(Account::Tank),
+            make_up: table.at(p::MAKE_UP_TEMPERATURE).liquid_enthalpy(),
+            condensate: table.at(p::CONDENSATE_TEMPERATURE).liquid_enthalpy(),
+        }
+    }
+}
+
+impl Meters {
+    /// Counts the flows of a step, which leave with the enthalpies from before it.
+    fn count(&mut self, flows: &Flows, of: &Enthalpies) {
+        let dt = p::STEP_SECONDS;
+        for flow in [flows.make_up, flows.condensate, flows.fuel, flows.air] {
+            self.mass_in.add(flow * dt);
+        }
+        let (gas, steam) = (
+            flows.fuel + flows.air,
+            flows.steam + flows.safety + flows.vent,
+        );
+        for flow in [steam, flows.blow_down, flows.overflow, gas] {
+            self.mass_out.add(flow * dt);
+        }
+        let air = flows.air * p::AIR_CAPACITY * p::AMBIENT;
+        let water = flows.make_up * of.make_up + flows.condensate * of.condensate;
+        for power in [water, flows.fire, air, flows.pump] {
+            self.energy_in.add(power * dt);
+        }
+        let water = flows.blow_down * of.water + flows.overflow * of.tank;
+        for power in [
+            steam * of.steam,
+            water,
+            flows.flue,
+            flows.loss,
+            flows.tank_loss,
+        ] {
+            self.energy_out.add(power * dt);
+        }
+    }
+}
+
+fn held(plant: &Plant) -> (f64, f64) {
+    let stored = plant.books.stored();
+    (
+        stored.mass as f64 / MASS_UNITS,
+        stored.energy as f64 / ENERGY_UNITS,
+    )
+}
+
+fn set(plant: &mut Plant, target: Target, value: Value) {
+    // A refusal is a legal answer here: what counts is what the plant does afterwards.
+    let _ = apply(plant, target, "test", "", &value);
+}
+
+const NUMBERS: [Target; 8] = [
+    Target::LevelSetpoint,
+    Target::Feed,
+    Target::PressureSetpoint,
+    Target::TankSetpoint,
+    Target::Variation,
+    Target::Firing,
+    Target::Valve(Tag::FV102),
+    Target::Valve(Tag::FV105),
+];
+
+/// Something an operator may do: a number anywhere in its limits, a mode, a reset, the vent.
+fn act(plant: &mut Plant, what: u8, share: f64) {
+    match NUMBERS.get(usize::from(what)) {
+        Some(target) => {
+            let (low, high) = limits(*target).unwrap();
+            set(plant, *target, Value::F64(low + (high - low) * share));
+        }
+        None => {
+            let mode = [OFF, MANUAL, AUTO][(share * 2.99) as usize].clone();
+            match what {
+                8 => set(plant, Target::PumpMode, mode),
+                9 => set(plant, Target::BurnerMode, mode),
+                10 => set(plant, Target::Valve(Tag::XV110), Value::Bool(share > 0.7)),
+                _ => set(plant, Target::BurnerReset, Value::Bool(true)),
+            }
+        }
+    }
+}
+
+fn assert_sane(plant: &Plant) {
+    let pressure = plant.pressure();
+    assert!((0.006..15.0).contains(&pressure), "pressure {pressure} bar");
+    assert!(
+        (-600.0..150.0).contains(&plant.level),
+        "level {} %",
+        plant.level
+    );
+    assert!(
+        (0.0..102.0).contains(&plant.tank_level()),
+        "tank {} %",
+        plant.tank_level()
+    );
+    assert!(
+        (5.0..110.0).contains(&plant.tank_temperature),
+        "{} °C",
+        plant.tank_temperature
+    );
+    assert!(
+        (15.0..280.0).contains(&plant.metal_temperature),
+        "{} °C",
+        plant.metal_temperature
+    );
+    assert!(plant.drum.liquid > 0.0 && plant.drum.vapour > 0.0);
+}
+
+#[test]
+fn a_transfer_takes_from_one_account_what_it_gives_the_other() {
+    let mut books = Books::open(&[(Account::Tank, 10.0, 1000.0)]);
+    books.transfer(Account::Tank, Account::Drum, 0.1, 7.0 / 3.0);
+    books.transfer(Account::MakeUp, Account::Tank, 1.0 / 3.0, 0.1);
+    books.transfer(Account::Drum, Account::SteamUser, 0.05, 1.0);
+    assert_eq!(books.imbalance(), Holding::default());
+    let kept = |mass, energy| Holding { mass, energy };
+    assert_eq!(books[Account::Drum], kept(50_000_000_000, 1_333_333));
+    assert_eq!(books.received(), kept(333_333_333_333, 100_000));
+    assert_eq!(books.delivered(), kept(50_000_000_000, 1_000_000));
+}
+
+#[test]
+fn what_is_not_a_number_moves_nothing() {
+    let mut books = Books::open(&[]);
+    books.transfer(Account::Tank, Account::Drum, f64::NAN, f64::NAN);
+    assert_eq!(books[Account::Drum], Holding::default());
+}
+
+#[test]
+fn mass_and_energy_are_conserved_over_24_hours() {
+    let mut plant = Plant::new(7);
+    let (mut meters, table) = (Meters::default(), Table::new());
+    let (mass_before, energy_before) = held(&plant);
+    let mut rng = fastrand::Rng::with_seed(99);
+    for step in 0..864_000u32 {
+        // An operator who never rests: something else every ten minutes.
+        if step % 6_000 == 5_999 {
+            act(&mut plant, rng.u8(0..12), rng.f64());
+        }
+        let enthalpies = Enthalpies::of(&plant, &table);
+        plant.step();
+        meters.count(&plant.flows, &enthalpies);
+        if step % 1_000 == 0 {
+            assert_sane(&plant);
+            assert_eq!(
+                plant.books.imbalance(),
+                Holding::default(),
+                "at step {step}"
+            );
+            assert_eq!(
+                plant.books[Account::Gas],
+                Holding::default(),
+                "at step {step}"
+            );
+        }
+    }
+    let (mass, energy) = held(&plant);
+    let mass_error = meters.mass_in.total() - meters.mass_out.total() - (mass - mass_before);
+    let energy_error =
+        meters.energy_in.total() - meters.energy_out.total() - (energy - energy_before);
+    let mass_error = mass_error.abs() / meters.mass_in.total();
+    let energy_error = energy_error.abs() / meters.energy_in.total();
+    println!("relative to what went in: mass {mass_error:e}, energy {energy_error:e}");
+    assert!(mass_error < 1e-9, "mass: {mass_error:e}");
+    assert!(energy_error < 1e-9, "energy: {energy_error:e}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_sequence_of_setpoints_makes_or_loses_anything_or_leaves_the_possible(
+        seed in any::<u64>(),
+        actions in prop::collection::vec((0u8..12, 0.0..1.0f64, 1u32..3_000), 1..24),
+    ) {
+        let mut plant = Plant::new(seed);
+        for (what, share, steps) in actions {
+            act(&mut plant, what, share);
+            for _ in 0..steps {
+                plant.step();
+            }
+            prop_assert_eq!(plant.books.imbalance(), Holding::default());
+            prop_assert_eq!(plant.books[Account::Gas], Holding::default());
+            assert_sane(&plant);
+        }
+    }
+}

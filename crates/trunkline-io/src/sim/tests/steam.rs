@@ -1,0 +1,103 @@
+use proptest::prelude::*;
+
+use super::super::steam::{HIGHEST, KELVIN, LOWEST, STEP, Saturation, Table};
+
+fn close(found: f64, expected: f64, relative: f64) {
+    let error = (found - expected).abs() / expected.abs();
+    assert!(
+        error < relative,
+        "{found} differs from {expected} by {error:e}"
+    );
+}
+
+/// The values that IAPWS SR1-86(1992) gives for checking programs, table 1.
+#[test]
+fn the_equations_give_the_releases_own_check_values() {
+    let state = Saturation::at(373.1243 - KELVIN);
+    close(state.pressure, 0.101_325e6, 1e-5);
+    close(1.0 / state.liquid_volume, 958.365, 1e-6);
+    close(1.0 / state.vapour_volume, 0.597_586, 1e-6);
+    close(state.liquid_enthalpy(), 419.05e3, 2e-5);
+    close(state.vapour_enthalpy(), 2675.7e3, 2e-5);
+    let triple = Saturation::at(273.16 - KELVIN);
+    close(triple.pressure, 611.657, 1e-5);
+    close(1.0 / triple.liquid_volume, 999.789, 1e-6);
+    close(1.0 / triple.vapour_volume, 0.004_854_26, 1e-5);
+    close(triple.vapour_enthalpy(), 2500.5e3, 5e-5);
+    assert!(triple.liquid_energy.abs() < 0.1, "{}", triple.liquid_energy);
+}
+
+/// Steam tables (IAPWS-IF97) at the plant's working point: 10 bar.
+#[test]
+fn ten_bar_is_as_in_the_steam_tables() {
+    let state = Saturation::at(179.886);
+    close(state.pressure, 10.0e5, 1e-3);
+    close(state.liquid_enthalpy(), 762.68e3, 1e-3);
+    close(state.vapour_enthalpy(), 2777.1e3, 1e-3);
+    close(state.vapour_volume, 0.194_36, 2e-3);
+    close(state.liquid_volume, 0.001_127_2, 1e-3);
+}
+
+#[test]
+fn the_table_is_within_a_twentieth_of_a_percent_of_the_equations() {
+    let table = Table::new();
+    let mut celsius = LOWEST + STEP / 2.0;
+    while celsius < HIGHEST {
+        let (found, exact) = (table.at(celsius), Saturation::at(celsius));
+        close(found.pressure, exact.pressure, 5e-4);
+        close(found.liquid_volume, exact.liquid_volume, 5e-4);
+        close(found.vapour_volume, exact.vapour_volume, 5e-4);
+        close(found.liquid_enthalpy(), exact.liquid_enthalpy(), 5e-4);
+        close(found.vapour_energy, exact.vapour_energy, 5e-4);
+        celsius += STEP;
+    }
+}
+
+#[test]
+fn pressure_and_energies_rise_with_temperature_and_vapour_volume_falls() {
+    let table = Table::new();
+    let mut last = table.at(LOWEST);
+    for step in 1..=((HIGHEST - LOWEST) / 0.1) as u32 {
+        let state = table.at(LOWEST + f64::from(step) * 0.1);
+        assert!(state.pressure > last.pressure);
+        assert!(state.liquid_energy > last.liquid_energy);
+        assert!(state.vapour_energy > last.vapour_energy);
+        assert!(state.vapour_volume < last.vapour_volume);
+        last = state;
+    }
+}
+
+#[test]
+fn beyond_its_ends_the_table_stands_still() {
+    let table = Table::new();
+    assert_eq!(table.at(LOWEST - 100.0), table.at(LOWEST));
+    assert_eq!(table.at(HIGHEST + 100.0), table.at(HIGHEST));
+}
+
+proptest! {
+    #[test]
+    fn an_equilibrium_is_found_again_from_its_mass_and_energy(
+        celsius in 5.0..225.0f64,
+        liquid_share in 0.05..0.95f64,
+        guess in 1.0..230.0f64,
+    ) {
+        let table = Table::new();
+        let state = table.at(celsius);
+        let volume = 3.0;
+        let liquid = volume * liquid_share / state.liquid_volume;
+        let vapour = volume * (1.0 - liquid_share) / state.vapour_volume;
+        let energy = liquid * state.liquid_energy + vapour * state.vapour_energy;
+        let found = table.equilibrium(volume, liquid + vapour, energy, guess);
+        prop_assert!((found.state.temperature - celsius).abs() < 1e-5);
+        prop_assert!((found.liquid - liquid).abs() < 1e-4);
+        prop_assert!((found.vapour - vapour).abs() < 1e-4);
+        prop_assert!((found.liquid_volume() - volume * liquid_share).abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_temperature_of_a_liquid_is_found_again_from_its_enthalpy(celsius in 1.0..230.0f64) {
+        let table = Table::new();
+        let found = table.liquid_temperature(table.at(celsius).liquid_enthalpy());
+        prop_assert!((found - celsius).abs() < 1e-2, "{found} is not {celsius}");
+    }
+}

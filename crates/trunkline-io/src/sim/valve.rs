@@ -1,0 +1,171 @@
+//! Valves: an actuator that travels at constant speed, with limit switches.
+
+use super::parameters::STEP_SECONDS;
+
+/// A valve and its actuator.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Valve {
+    /// Where it was told to go, 0 % (closed) to 100 % (open).
+    pub command: f64,
+    /// Where it is, 0 to 100 %.
+    pub travel: f64,
+    /// Seconds from closed to open.
+    stroke: f64,
+    moving: bool,
+}
+
+/// A valve of the plant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(
+    missing_docs,
+    reason = "each is the valve of its tag, described by `Tag::description`"
+)]
+pub enum Tag {
+    FV101,
+    FV102,
+    LV103,
+    TV104,
+    FV105,
+    XV106,
+    FV107,
+    FV108,
+    PSV109,
+    XV110,
+}
+
+/// Where a valve's command comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Drive {
+    /// A controller of the plant.
+    Controller,
+    /// An operator; any position.
+    Hand,
+    /// An operator; open or closed.
+    OnOff,
+    /// The medium.
+    Spring,
+}
+
+impl Valve {
+    /// A closed valve that needs `stroke` seconds from closed to open.
+    pub fn new(stroke: f64) -> Self {
+        Self {
+            command: 0.0,
+            travel: 0.0,
+            stroke,
+            moving: false,
+        }
+    }
+
+    /// Moves for one step of the plant.
+    pub fn step(&mut self) {
+        self.command = self.command.clamp(0.0, 100.0);
+        let gap = self.command - self.travel;
+        let reach = 100.0 * STEP_SECONDS / self.stroke;
+        // An actuator stays where it is for a smaller error, else it would never rest.
+        let moves = if self.moving {
+            gap != 0.0
+        } else {
+            gap.abs() > DEADBAND
+        };
+        self.moving = moves;
+        if moves {
+            self.travel = if gap.abs() <= reach {
+                self.command
+            } else {
+                self.travel + reach.copysign(gap)
+            };
+        }
+    }
+
+    /// How far it is open, 0 to 1.
+    pub fn share(&self) -> f64 {
+        self.travel / 100.0
+    }
+
+    /// Limit switch: fully open.
+    pub fn is_open(&self) -> bool {
+        self.travel >= 98.0
+    }
+
+    /// Limit switch: fully closed.
+    pub fn is_closed(&self) -> bool {
+        self.travel <= 2.0
+    }
+}
+
+impl Tag {
+    /// Every valve.
+    pub const ALL: [Tag; 10] = [
+        Tag::FV101,
+        Tag::FV102,
+        Tag::LV103,
+        Tag::TV104,
+        Tag::FV105,
+        Tag::XV106,
+        Tag::FV107,
+        Tag::FV108,
+        Tag::PSV109,
+        Tag::XV110,
+    ];
+
+    /// Its tag as people write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tag::FV101 => "FV101",
+            Tag::FV102 => "FV102",
+            Tag::LV103 => "LV103",
+            Tag::TV104 => "TV104",
+            Tag::FV105 => "FV105",
+            Tag::XV106 => "XV106",
+            Tag::FV107 => "FV107",
+            Tag::FV108 => "FV108",
+            Tag::PSV109 => "PSV109",
+            Tag::XV110 => "XV110",
+        }
+    }
+
+    /// What it does.
+    pub fn description(self) -> &'static str {
+        match self {
+            Tag::FV101 => "Feed water to the drum",
+            Tag::FV102 => "Main steam to the users",
+            Tag::LV103 => "Make-up water to the feed tank",
+            Tag::TV104 => "Heating steam to the feed tank",
+            Tag::FV105 => "Continuous blow-down of the drum",
+            Tag::XV106 => "Fuel shut-off",
+            Tag::FV107 => "Fuel control",
+            Tag::FV108 => "Combustion air damper",
+            Tag::PSV109 => "Safety valve of the drum",
+            Tag::XV110 => "Steam vent to the roof",
+        }
+    }
+
+    /// Seconds from closed to open.
+    pub fn stroke(self) -> f64 {
+        match self {
+            Tag::FV101 => 8.0,
+            Tag::FV102 => 12.0,
+            Tag::LV103 | Tag::TV104 => 15.0,
+            Tag::FV105 => 20.0,
+            Tag::XV106 => 1.0,
+            Tag::FV107 | Tag::FV108 => 10.0,
+            Tag::PSV109 => 0.3,
+            Tag::XV110 => 4.0,
+        }
+    }
+
+    /// Where its command comes from.
+    pub fn drive(self) -> Drive {
+        match self {
+            Tag::FV101 | Tag::LV103 | Tag::TV104 => Drive::Controller,
+            Tag::XV106 | Tag::FV107 | Tag::FV108 => Drive::Controller,
+            Tag::FV102 | Tag::FV105 => Drive::Hand,
+            Tag::XV110 => Drive::OnOff,
+            Tag::PSV109 => Drive::Spring,
+        }
+    }
+}
+
+/// Smallest error that makes a resting actuator move, %.
+const DEADBAND: f64 = 0.2;

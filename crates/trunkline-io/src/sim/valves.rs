@@ -1,0 +1,63 @@
+//! The variables of the library `valves`.
+
+use trunkline_types::{DataType, Value};
+
+use super::commands::Target;
+use super::valve::{Drive, Tag, Valve};
+use super::variable::{Source, Variable};
+
+/// The variables of the library `valves`.
+pub fn variables() -> Vec<Variable> {
+    Tag::ALL
+        .into_iter()
+        .enumerate()
+        .flat_map(|(index, tag)| valve(index, tag))
+        .collect()
+}
+
+fn valve(index: usize, tag: Tag) -> Vec<Variable> {
+    let add = |signal: &str, ty: DataType, read: fn(&Valve) -> Value, what: &str| {
+        let path = format!("{}/{signal}", tag.name());
+        Variable::new("valves", path, ty, Source::Valve(index, read))
+            .about(format!("{}: {what}", tag.description()))
+    };
+    let mut list = vec![
+        add(
+            "travel",
+            DataType::F64,
+            |valve| Value::F64(valve.travel),
+            "position",
+        )
+        .units("%", 1)
+        .range(0.0, 100.0),
+        add(
+            "open",
+            DataType::Bool,
+            |valve| Value::Bool(valve.is_open()),
+            "fully open",
+        ),
+        add(
+            "closed",
+            DataType::Bool,
+            |valve| Value::Bool(valve.is_closed()),
+            "fully closed",
+        ),
+    ];
+    let position: fn(&Valve) -> Value = |valve| Value::F64(valve.command);
+    let percent = |what| {
+        add("command", DataType::F64, position, what)
+            .units("%", 1)
+            .range(0.0, 100.0)
+    };
+    match tag.drive() {
+        Drive::Controller => list.push(percent("where its controller sends it")),
+        Drive::Hand => list.push(percent("where it is sent").sets(Target::Valve(tag))),
+        Drive::OnOff => {
+            let read: fn(&Valve) -> Value = |valve| Value::Bool(valve.command > 50.0);
+            let command = add("command", DataType::Bool, read, "open or close it");
+            list.push(command.sets(Target::Valve(tag)));
+        }
+        Drive::Spring => {}
+    }
+    list
+}

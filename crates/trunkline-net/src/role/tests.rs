@@ -1,0 +1,335 @@
+//! Explores schedules of waiters, tasks and the background thread around one fake socket: no
+//! wake-up is lost (shuttle reports it as a deadlock), there are never two drivers, and never none
+//! while somebody waits (a deadlock again).
+//!
+//! `RUSTFLAGS="--cfg shuttle" cargo test -p trunkline-net --release shuttle_`
+
+use std::sync::Arc;
+use std::task::Wake;
+
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::sync::atomic::{AtomicBool, Ordering};
+use shuttle::thread;
+
+use super::*;
+
+const SCHEDULES: usize = 50_000;
+const IDLE: Duration = Duration::from_nanos(4);
+
+/// What two sleepers and a peer make of a socket.
+#[derive(Default)]
+struct Socket {
+    state: Mutex<SocketState>,
+    changed: Condvar,
+    reading: AtomicBool,
+}
+
+#[derive(Default)]
+struct SocketState {
+    /// Messages that have arrived.
+    waiting: u64,
+    closed: bool,
+    kicked: [bool; 2],
+}
+
+const WAITER: usize = 0;
+const BACKGROUND: usize = 1;
+
+impl Socket {
+    fn sleep(&self, sleeper: usize) {
+        let mut state = lock(&self.state);
+        while state.waiting == 0 && !state.closed && !state.kicked[sleeper] {
+            state = wait(&self.changed, state);
+        }
+        state.kicked[sleeper] = false;
+    }
+
+    fn change(&self, change: impl FnOnce(&mut SocketState)) {
+        change(&mut lock(&self.state));
+        self.changed.notify_all();
+    }
+
+    /// What only the driver may do: messages that arrived, and whether the peer has closed.
+    fn read(&self) -> (u64, bool) {
+        assert!(!self.reading.swap(true, Ordering::SeqCst), "two drivers");
+        let mut state = lock(&self.state);
+        let read = (
+            std::mem::take(&mut state.waiting),
+            std::mem::take(&mut state.closed),
+        );
+        drop(state);
+        thread::yield_now();
+        self.reading.store(false, Ordering::SeqCst);
+        read
+    }
+}
+
+#[derive(Default)]
+struct Inbox {
+    messages: u64,
+    connections: u64,
+}
+
+struct Rig {
+    role: DriverRole<Inbox>,
+    socket: Socket,
+    gave_up: AtomicBool,
+}
+
+impl Rig {
+    fn new() -> Arc<Self> {
+        let role = DriverRole::new(Inbox::default(), IDLE, random_time);
+        Arc::new(Self {
+            role,
+            socket: Socket::default(),
+            gave_up: AtomicBool::new(false),
+        })
+    }
+
+    /// Takes in what the driver has read.
+    fn settle(&self, guard: &mut Guard<'_, Inbox>, (messages, closed): (u64, bool)) {
+        guard.data.messages += messages;
+        if closed {
+            guard.set_offline(true);
+        }
+        if messages > 0 || closed {
+            self.role.changed(guard);
+        }
+    }
+
+    fn turn_of_waiter<'a>(&'a self, guard: Guard<'a, Inbox>) -> Guard<'a, Inbox> {
+        self.role.unlock(guard);
+        self.socket.sleep(WAITER);
+        let read = self.socket.read();
+        let mut guard = self.role.lock();
+        self.settle(&mut guard, read);
+        guard
+    }
+
+    fn turn_of_background<'a>(&'a self, mut guard: Guard<'a, Inbox>) -> Guard<'a, Inbox> {
+        if guard.is_offline() {
+            self.role.unlock(guard);
+            thread::yield_now();
+            let mut guard = self.role.lock();
+            guard.set_offline(false);
+            guard.data.connections += 1;
+            self.role.changed(&mut guard);
+            return guard;
+        }
+        guard.doze_off();
+        self.role.unlock(guard);
+        self.socket.sleep(BACKGROUND);
+        let mut guard = self.role.lock();
+        if !guard.wake_up() {
+            return guard;
+        }
+        self.role.unlock(guard);
+        let read = self.socket.read();
+        let mut guard = self.role.lock();
+        self.settle(&mut guard, read);
+        guard
+    }
+
+    /// Waits as a thread for `done`; `patience` looks at most.
+    fn wait<R>(&self, patience: u64, mut done: impl FnMut(&mut Inbox) -> Option<R>) -> Option<R> {
+        let mut looks = 0;
+        self.role.wait(
+            |state| {
+                looks += 1;
+                match done(&mut state.data) {
+                    Some(answer) => Check::Done(answer),
+                    None if looks >= patience => Check::GiveUp,
+                    None if patience == u64::MAX => Check::Wait(None),
+                    None => Check::Wait(Some(IDLE)),
+                }
+            },
+            |guard, _| self.turn_of_waiter(guard),
+            || self.socket.change(|state| state.kicked[BACKGROUND] = true),
+        )
+    }
+
+    /// Waits as a task for `done`.
+    fn wait_as_task<R>(&self, mut done: impl FnMut(&mut Inbox) -> Option<R>) -> R {
+        let woken = Arc::new(Woken::default());
+        loop {
+            let mut guard = self.role.lock();
+            if let Some(answer) = done(&mut guard.data) {
+                self.role.unlock(guard);
+                return answer;
+            }
+            self.role
+                .add_task(&mut guard, &Waker::from(woken.clone()), None);
+            self.role.unlock(guard);
+            woken.wait();
+        }
+    }
+
+    fn take_one(inbox: &mut Inbox) -> Option<()> {
+        (inbox.messages > 0).then(|| inbox.messages -= 1)
+    }
+
+    fn stop(&self) {
+        let mut guard = self.role.lock();
+        self.role.stop(&mut guard);
+        self.role.unlock(guard);
+        self.socket.change(|state| state.kicked = [true; 2]);
+    }
+}
+
+/// Any time: whether the background thread has waited long enough is the schedule's choice.
+fn random_time() -> Moment {
+    (
+        Tick::from_nanos(thread_rng().gen_range(0..8u64)),
+        Timestamp::UNIX_EPOCH,
+    )
+}
+
+#[derive(Default)]
+struct Woken {
+    woken: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Woken {
+    fn wait(&self) {
+        let mut woken = lock(&self.woken);
+        while !*woken {
+            woken = wait(&self.changed, woken);
+        }
+        *woken = false;
+    }
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        *lock(&self.woken) = true;
+        self.changed.notify_all();
+    }
+}
+
+/// Runs `users` beside the background thread and a peer, ends when the users have ended.
+fn explore(users: fn() -> Vec<fn(&Rig)>, peer: fn(&Rig)) {
+    shuttle::check_random(
+        move || {
+            let rig = Rig::new();
+            let spawn = |body: Box<dyn FnOnce(&Rig) + Send>| {
+                let rig = rig.clone();
+                thread::spawn(move || body(&rig))
+            };
+            let background = spawn(Box::new(|rig| {
+                rig.role.background(|guard| rig.turn_of_background(guard));
+            }));
+            let users: Vec<_> = users()
+                .into_iter()
+                .map(|user| spawn(Box::new(user)))
+                .collect();
+            let peer = spawn(Box::new(peer));
+            users.into_iter().for_each(|user| user.join().unwrap());
+            peer.join().unwrap();
+            rig.stop();
+            background.join().unwrap();
+        },
+        SCHEDULES,
+    );
+}
+
+fn send(rig: &Rig, messages: u64) {
+    for _ in 0..messages {
+        rig.socket.change(|state| state.waiting += 1);
+        thread::yield_now();
+    }
+}
+
+fn waiter(rig: &Rig) {
+    for _ in 0..2 {
+        rig.wait(u64::MAX, Rig::take_one).unwrap();
+    }
+}
+
+fn task(rig: &Rig) {
+    for _ in 0..2 {
+        rig.wait_as_task(Rig::take_one);
+    }
+}
+
+/// Waits for what never comes, and gives up.
+fn impatient(rig: &Rig) {
+    for patience in 1..4 {
+        let never: Option<()> = rig.wait(patience, |_| None);
+        assert!(never.is_none());
+    }
+    rig.gave_up.store(true, Ordering::SeqCst);
+}
+
+#[test]
+fn shuttle_one_waiter_and_the_background_thread() {
+    explore(|| vec![waiter], |rig| send(rig, 2));
+}
+
+#[test]
+fn shuttle_waiters_hand_the_role_to_each_other() {
+    explore(|| vec![waiter, waiter, waiter], |rig| send(rig, 6));
+}
+
+#[test]
+fn shuttle_a_task_is_driven_by_the_background_thread() {
+    explore(|| vec![task], |rig| send(rig, 2));
+}
+
+#[test]
+fn shuttle_waiters_and_tasks_share_a_connection() {
+    explore(|| vec![waiter, task, waiter], |rig| send(rig, 6));
+}
+
+#[test]
+fn shuttle_whoever_gives_up_passes_the_role_on() {
+    explore(
+        || vec![waiter, impatient, task],
+        |rig| {
+            send(rig, 2);
+            // Shuttle's time-outs need not come, so those who give up are given something to look
+            // at. It ends with them: whatever they should have passed on stays lost.
+            while !rig.gave_up.load(Ordering::SeqCst) {
+                let mut guard = rig.role.lock();
+                rig.role.changed(&mut guard);
+                rig.role.unlock(guard);
+                rig.socket.change(|state| state.kicked[WAITER] = true);
+            }
+            send(rig, 2);
+        },
+    );
+}
+
+#[test]
+fn shuttle_a_parked_waiter_sees_what_the_driver_took_in() {
+    fn first(rig: &Rig) {
+        rig.wait(u64::MAX, |inbox| (inbox.messages >= 1).then_some(()))
+            .unwrap();
+        // The second comes only when the first has been seen, and most likely while another drives.
+        send(rig, 1);
+    }
+    fn both(rig: &Rig) {
+        rig.wait(u64::MAX, |inbox| (inbox.messages >= 2).then_some(()))
+            .unwrap();
+    }
+    explore(|| vec![both, first, both], |rig| send(rig, 1));
+}
+
+#[test]
+fn shuttle_a_lost_connection_is_dialled_again_while_everyone_waits() {
+    fn waits_for_the_second_connection(rig: &Rig) {
+        rig.wait(u64::MAX, |inbox| (inbox.connections >= 2).then_some(()))
+            .unwrap();
+    }
+    explore(
+        || vec![waits_for_the_second_connection, waiter, task],
+        |rig| {
+            // As a peer would: it closes what it has accepted.
+            rig.wait_as_task(|inbox| (inbox.connections >= 1).then_some(()));
+            send(rig, 2);
+            rig.socket.change(|state| state.closed = true);
+            rig.wait_as_task(|inbox| (inbox.connections >= 2).then_some(()));
+            send(rig, 2);
+        },
+    );
+}

@@ -1,0 +1,66 @@
+//! Explores schedules of posters and the mailbox's thread: no message is left lying while it
+//! sleeps.
+
+use std::sync::Arc;
+
+use shuttle::thread;
+
+use super::*;
+use crate::sync::{Condvar, wait};
+
+#[derive(Default)]
+struct Bell {
+    rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell {
+    fn wait(&self) {
+        let mut rung = lock(&self.rung);
+        while !*rung {
+            rung = wait(&self.changed, rung);
+        }
+        *rung = false;
+    }
+}
+
+impl Ring for Arc<Bell> {
+    fn ring(&self) {
+        *lock(&self.rung) = true;
+        self.changed.notify_all();
+    }
+}
+
+#[test]
+fn shuttle_a_message_never_waits_for_a_sleeping_thread() {
+    shuttle::check_random(
+        || {
+            let bell = Arc::new(Bell::default());
+            let sut = Arc::new(Mailbox::new(bell.clone()));
+            let posters: Vec<_> = (0..3)
+                .map(|poster| {
+                    let sut = sut.clone();
+                    thread::spawn(move || (0..2).for_each(|message| sut.post((poster, message))))
+                })
+                .collect();
+            let mut received = Vec::new();
+            let mut mail = Vec::new();
+            while received.len() < 6 {
+                if sut.fall_asleep() {
+                    bell.wait();
+                }
+                sut.wake_up();
+                sut.take(&mut mail);
+                received.append(&mut mail);
+            }
+            posters
+                .into_iter()
+                .for_each(|poster| poster.join().unwrap());
+            for poster in 0..3 {
+                let own = received.iter().filter(|(from, _)| *from == poster);
+                assert!(own.map(|(_, message)| *message).eq(0..2), "in order");
+            }
+        },
+        100_000,
+    );
+}

@@ -1,0 +1,270 @@
+//! File descriptors: none is lost, and none left is no disaster. One test at a time: the count is
+//! the whole process's.
+#![cfg(not(shuttle))]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod echo;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use echo::{CUT_OFF, Caller, CallerLink, Echo, LOOPBACK, Over, Rig};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use socket2::SockRef;
+use trunkline_net::{
+    Clock, Dialler, Link, LinkOptions, Notifier, Peer, Refusal, Server, ServerOptions,
+    SessionFactory,
+};
+use trunkline_proto::Endpoint;
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[test]
+fn clients_that_come_and_go_leave_no_descriptor_behind() {
+    let _alone = alone();
+    for over in [Over::Tcp, Over::Pipe(64 << 10)] {
+        let rig = Rig::new(over);
+        let other = rig.link();
+        other.call(b"hello");
+        let server = rig.server();
+        let before = descriptors();
+        for cycle in 0..300 {
+            let sut = rig.link();
+            if cycle % 3 > 0 {
+                sut.call(b"hello");
+            }
+            // Sometimes in the middle of the dial.
+            drop(sut);
+        }
+        while server.counters().sessions > 1 {
+            other.call(b"round trip");
+        }
+        assert_eq!(descriptors(), before, "{over:?}");
+    }
+}
+
+#[test]
+fn connections_that_are_reset_leave_no_descriptor_behind() {
+    let _alone = alone();
+    let rig = Rig::new(Over::Tcp);
+    let other = rig.link();
+    other.call(b"hello");
+    let server = rig.server();
+    let before = descriptors();
+    let accepted = server.counters().accepted;
+    let mut cycles = 0;
+    for cycle in 0..5000 {
+        let mut sut = TcpStream::connect(server.local_addrs()[0]).unwrap();
+        if cycle % 2 == 0 {
+            sut.write_all(b"half a mess").unwrap();
+        }
+        SockRef::from(&sut)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
+        cycles += 1;
+    }
+    // A connection that was reset before it was accepted may never be seen.
+    while server.counters().sessions > 1 || server.counters().accepted == accepted {
+        other.call(b"round trip");
+    }
+    assert!(server.counters().accepted <= accepted + cycles);
+    assert_eq!(descriptors(), before);
+}
+
+#[test]
+fn a_dropped_server_leaves_no_descriptor_behind() {
+    let _alone = alone();
+    drop(Rig::new(Over::Tcp));
+    let before = descriptors();
+    for _ in 0..20 {
+        let rig = Rig::new(Over::Tcp);
+        rig.link().call(b"hello");
+        rig.stop();
+    }
+    assert_eq!(descriptors(), before);
+}
+
+/// A server in a process of its own, in which files can run out.
+struct Starved {
+    child: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    address: SocketAddr,
+}
+
+const STARVED: &str = "TRUNKLINE_TEST_STARVED_SERVER";
+
+impl Starved {
+    /// A server with room for 64 descriptors, of which all but `left` are taken.
+    fn start(left: usize) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "starved_server",
+                "--nocapture",
+                "--test-threads",
+                "1",
+            ])
+            .env(STARVED, left.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let orders = child.stdin.take().unwrap();
+        let answers = BufReader::new(child.stdout.take().unwrap());
+        let mut starved = Self {
+            child,
+            orders,
+            answers,
+            address: LOOPBACK,
+        };
+        starved.address = starved.answer("address ").parse().unwrap();
+        starved
+    }
+
+    fn answer(&mut self, to: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert_ne!(
+                self.answers.read_line(&mut line).unwrap(),
+                0,
+                "the server has ended"
+            );
+            // The test program's own words share the line.
+            if let Some((_, answer)) = line.split_once(to) {
+                return answer.trim().to_owned();
+            }
+        }
+    }
+
+    fn accept_failures(&mut self) -> u64 {
+        writeln!(self.orders, "failures").unwrap();
+        self.answer("failures ").parse().unwrap()
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(CUT_OFF)).unwrap();
+        stream
+    }
+
+    fn link(&self) -> Arc<Link<Caller>> {
+        let dialler = Dialler::tcp(self.address.ip().to_string(), self.address.port());
+        Link::start(dialler, Caller::redialling(), LinkOptions::default()).unwrap()
+    }
+}
+
+impl Drop for Starved {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Sentences;
+
+impl SessionFactory for Sentences {
+    fn open(&self, _: Peer, _: Notifier) -> Result<Box<dyn Endpoint>, Vec<u8>> {
+        Ok(Box::new(Echo::default()))
+    }
+
+    fn refusal(&self, _: Peer, refusal: Refusal) -> Vec<u8> {
+        refusal.to_string().into_bytes()
+    }
+}
+
+/// The server itself; does nothing as an ordinary test.
+#[test]
+fn starved_server() {
+    let Ok(left) = std::env::var(STARVED) else {
+        return;
+    };
+    let limit = Rlimit {
+        current: Some(64),
+        maximum: Some(64),
+    };
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let options = ServerOptions {
+        listen: vec![LOOPBACK],
+        ..ServerOptions::default()
+    };
+    let server = Server::bind(options, Arc::new(Sentences)).unwrap();
+    assert_eq!(
+        server.sessions_max(),
+        32,
+        "the rest of the limit is for everything else"
+    );
+    let mut files: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    files.truncate(files.len() - left.parse::<usize>().unwrap());
+    println!("address {}", server.local_addrs()[0]);
+    for order in std::io::stdin().lines() {
+        match order.unwrap().as_str() {
+            "failures" => println!("failures {}", server.counters().accept_failures),
+            order => panic!("{order}"),
+        }
+    }
+}
+
+#[test]
+fn without_descriptors_sessions_stay_newcomers_are_told_and_the_processor_rests() {
+    let _alone = alone();
+    let mut sut = Starved::start(4);
+    let clock = Clock::new();
+    let start = clock.now();
+    let mut sessions: Vec<_> = (0..4).map(|_| sut.link()).collect();
+    for session in &sessions {
+        assert_eq!(session.call(b"hello"), b"hello");
+    }
+    // These wait in the system's queue until the shortage has lasted.
+    let mut refused: Vec<_> = (0..20).map(|_| sut.connect()).collect();
+    for newcomer in &mut refused {
+        let mut reason = String::new();
+        newcomer.read_to_string(&mut reason).unwrap();
+        assert_eq!(
+            reason,
+            "the engine has no file descriptor left; close connections, or raise its `ulimit -n`"
+        );
+    }
+    for session in &sessions {
+        assert_eq!(session.call(b"still here"), b"still here");
+    }
+    // Pauses of 10 to 320 ms, then one attempt each 500 ms.
+    let failures = sut.accept_failures();
+    let half_seconds = clock.now().since(start).as_millis() as u64 / 500;
+    assert!(
+        failures <= 8 + half_seconds,
+        "{failures} attempts in {half_seconds} half seconds"
+    );
+
+    sessions.pop();
+    assert_eq!(sut.link().call(b"room again"), b"room again");
+}
+
+#[test]
+fn more_sessions_than_descriptors_are_turned_away_before_any_shortage() {
+    let _alone = alone();
+    let mut sut = Starved::start(48);
+    let sessions: Vec<_> = (0..32).map(|_| sut.link()).collect();
+    for session in &sessions {
+        assert_eq!(session.call(b"hello"), b"hello");
+    }
+    let mut reason = String::new();
+    sut.connect().read_to_string(&mut reason).unwrap();
+    assert_eq!(
+        reason,
+        "32 sessions are open, which is the limit; close some, or raise sessions_max"
+    );
+    assert_eq!(sut.accept_failures(), 0);
+}

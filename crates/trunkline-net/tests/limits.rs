@@ -1,0 +1,421 @@
+//! Peers that ask for too much, stop half-way or misbehave, and what it costs the others: nothing.
+#![cfg(not(shuttle))]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod echo;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use echo::{CUT_OFF, Caller, CallerLink, Echo, LOOPBACK, Over, Rig, noise};
+use socket2::SockRef;
+use trunkline_net::{
+    Dialler, Link, LinkOptions, Notifier, Peer, Refusal, Server, ServerOptions, SessionFactory,
+};
+use trunkline_proto::{Disconnect, Endpoint};
+use trunkline_types::{Tick, Timestamp};
+
+/// A server that makes `endpoint` for each session.
+fn serve(factory: impl SessionFactory + 'static) -> Server {
+    let options = ServerOptions {
+        listen: vec![LOOPBACK],
+        ..ServerOptions::default()
+    };
+    Server::bind(options, Arc::new(factory)).unwrap()
+}
+
+fn connect(server: &Server) -> TcpStream {
+    let stream = TcpStream::connect(server.local_addrs()[0]).unwrap();
+    stream.set_read_timeout(Some(CUT_OFF)).unwrap();
+    stream
+}
+
+fn link(server: &Server) -> Arc<Link<Caller>> {
+    let address = server.local_addrs()[0];
+    let dialler = Dialler::tcp(address.ip().to_string(), address.port());
+    Link::start(dialler, Caller::default(), LinkOptions::default()).unwrap()
+}
+
+/// Round trips of another client until `done`: time passes, and the server is seen to go on.
+fn until(other: &Link<Caller>, mut done: impl FnMut() -> bool) {
+    while !done() {
+        assert_eq!(other.call(b"round trip"), b"round trip");
+    }
+}
+
+/// Sends as much as it is asked for, and counts it.
+struct Flood(Arc<AtomicU64>);
+
+impl Endpoint for Flood {
+    fn handle_connected(&mut self, _: Tick, _: Timestamp) {}
+    fn handle_input(&mut self, _: Tick, _: Timestamp, _: &[u8]) {}
+    fn poll_output(&mut self, _: Tick, _: Timestamp, budget: usize, out: &mut Vec<u8>) -> bool {
+        out.resize(out.len() + budget, 7);
+        self.0.fetch_add(budget as u64, Ordering::SeqCst);
+        true
+    }
+    fn poll_timeout(&self) -> Option<Tick> {
+        None
+    }
+    fn handle_timeout(&mut self, _: Tick, _: Timestamp) {}
+    fn handle_disconnected(&mut self, _: Tick, _: Disconnect) {}
+    fn wants_close(&self) -> Option<Disconnect> {
+        None
+    }
+}
+
+/// Every second session is a flood, the others echo.
+fn flood_then_echo(asked: &Arc<AtomicU64>) -> impl SessionFactory + 'static {
+    let asked = asked.clone();
+    let sessions = AtomicU64::new(0);
+    move |_: Peer, _: Notifier| {
+        Ok(match sessions.fetch_add(1, Ordering::SeqCst) % 2 {
+            0 => Box::new(Flood(asked.clone())) as Box<dyn Endpoint>,
+            _ => Box::new(Echo::default()),
+        })
+    }
+}
+
+#[test]
+fn a_client_that_stops_reading_costs_a_bounded_buffer() {
+    let asked = Arc::new(AtomicU64::new(0));
+    let options = ServerOptions {
+        pipe_capacity: 1000,
+        ..ServerOptions::default()
+    };
+    let server = Arc::new(Server::bind(options, Arc::new(flood_then_echo(&asked))).unwrap());
+    let _stopped = server.accept_pipe().unwrap();
+    let in_dialler = server.clone();
+    let dialler = Dialler::pipe(move || in_dialler.accept_pipe());
+    let other = Link::start(dialler, Caller::default(), LinkOptions::default()).unwrap();
+    until(&other, || asked.load(Ordering::SeqCst) > 0);
+    for _ in 0..1000 {
+        other.call(b"round trip");
+    }
+    let asked = asked.load(Ordering::SeqCst);
+    assert!(
+        asked <= 1000 + (64 << 10),
+        "the endpoint was asked for {asked} bytes"
+    );
+}
+
+#[test]
+fn a_client_that_stops_reading_over_tcp_stops_being_sent_to() {
+    let asked = Arc::new(AtomicU64::new(0));
+    let server = serve(flood_then_echo(&asked));
+    let stopped = connect(&server);
+    // Keeps what the system itself buffers small.
+    SockRef::from(&stopped).set_recv_buffer_size(4096).unwrap();
+    let other = link(&server);
+    other.wait_connected();
+    let mut last = 0;
+    until(&other, || {
+        for _ in 0..100 {
+            other.call(b"round trip");
+        }
+        let now = asked.load(Ordering::SeqCst);
+        std::mem::replace(&mut last, now) == now && now > 0
+    });
+    assert!(last < 64 << 20, "the endpoint was asked for {last} bytes");
+    assert_eq!(server.counters().sessions, 2);
+}
+
+#[test]
+fn a_client_that_reads_all_it_can_does_not_starve_the_others() {
+    let asked = Arc::new(AtomicU64::new(0));
+    let options = ServerOptions {
+        listen: vec![LOOPBACK],
+        threads: Some(1),
+        ..ServerOptions::default()
+    };
+    let server = Server::bind(options, Arc::new(flood_then_echo(&asked))).unwrap();
+    let mut greedy = connect(&server);
+    let reader = std::thread::spawn(move || {
+        let mut buffer = vec![0; 1 << 20];
+        while greedy.read(&mut buffer).is_ok_and(|count| count > 0) {}
+    });
+    let other = link(&server);
+    for _ in 0..1000 {
+        assert_eq!(other.call(b"round trip"), b"round trip");
+    }
+    server.shutdown(Duration::ZERO);
+    reader.join().unwrap();
+}
+
+#[test]
+fn a_client_that_sends_all_it_can_does_not_starve_the_others() {
+    let options = ServerOptions {
+        listen: vec![LOOPBACK],
+        threads: Some(1),
+        ..ServerOptions::default()
+    };
+    let server = Server::bind(options, Echo::factory()).unwrap();
+    let mut greedy = connect(&server);
+    let mut echoed = greedy.try_clone().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut buffer = vec![0; 1 << 20];
+        while echoed.read(&mut buffer).is_ok_and(|count| count > 0) {}
+    });
+    let writer = std::thread::spawn(move || {
+        let buffer = vec![7; 1 << 20];
+        while greedy.write_all(&buffer).is_ok() {}
+    });
+    let other = link(&server);
+    for _ in 0..1000 {
+        assert_eq!(other.call(b"round trip"), b"round trip");
+    }
+    server.shutdown(Duration::ZERO);
+    writer.join().unwrap();
+    reader.join().unwrap();
+}
+
+#[test]
+fn a_peer_that_closes_its_half_still_gets_its_answers() {
+    let rig = Rig::new(Over::Tcp);
+    let server = rig.server();
+    let mut sut = connect(&server);
+    let message = noise(100_000);
+    let mut writer = sut.try_clone().unwrap();
+    let expected = message.clone();
+    let writing = std::thread::spawn(move || {
+        writer.write_all(&message).unwrap();
+        writer.shutdown(Shutdown::Write).unwrap();
+    });
+    let mut answer = Vec::new();
+    sut.read_to_end(&mut answer).unwrap();
+    writing.join().unwrap();
+    assert!(
+        answer == expected,
+        "{} bytes of {}",
+        answer.len(),
+        expected.len()
+    );
+    until(&rig.link(), || server.counters().sessions == 1);
+}
+
+#[test]
+fn a_reset_by_the_client_ends_its_session() {
+    let rig = Rig::new(Over::Tcp);
+    let server = rig.server();
+    let sut = connect(&server);
+    let other = rig.link();
+    until(&other, || server.counters().sessions == 2);
+    SockRef::from(&sut)
+        .set_linger(Some(Duration::ZERO))
+        .unwrap();
+    drop(sut);
+    until(&other, || server.counters().sessions == 1);
+}
+
+#[test]
+fn a_reset_by_the_server_is_told_with_what_it_means() {
+    let listener = TcpListener::bind(LOOPBACK).unwrap();
+    let address = listener.local_addr().unwrap();
+    let dialler = Dialler::tcp(address.ip().to_string(), address.port());
+    let sut = Link::start(dialler, Caller::default(), LinkOptions::default()).unwrap();
+    let (server, _) = listener.accept().unwrap();
+    SockRef::from(&server)
+        .set_linger(Some(Duration::ZERO))
+        .unwrap();
+    drop(server);
+    let cause = sut.wait_disconnected().to_string();
+    assert!(
+        cause.contains("the other end was stopped or killed"),
+        "{cause}"
+    );
+}
+
+#[test]
+fn a_closing_word_is_read_although_the_client_cannot_send_any_more() {
+    let listener = TcpListener::bind(LOOPBACK).unwrap();
+    let address = listener.local_addr().unwrap();
+    let dialler = Dialler::tcp(address.ip().to_string(), address.port());
+    let sut = Link::start(dialler, Caller::default(), LinkOptions::default()).unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    sut.wait_connected();
+    sut.with(|caller, _, _| caller.hungry = false);
+    server.write_all(&[3, 0, 0, 0]).unwrap();
+    server.write_all(b"bye").unwrap();
+    drop(server);
+    // Until the system knows that nobody is there.
+    let broken = std::iter::repeat_with(|| sut.send(&[0; 100]))
+        .take(100)
+        .count();
+    assert_eq!(broken, 100);
+    sut.with(|caller, _, _| caller.hungry = true);
+    assert_eq!(sut.receive(), b"bye");
+    sut.wait_disconnected();
+}
+
+/// Turns everybody away in words.
+struct Sentences;
+
+impl SessionFactory for Sentences {
+    fn open(&self, _: Peer, _: Notifier) -> Result<Box<dyn Endpoint>, Vec<u8>> {
+        Ok(Box::new(Echo::default()))
+    }
+
+    fn refusal(&self, peer: Peer, refusal: Refusal) -> Vec<u8> {
+        format!("{peer}: {refusal}").into_bytes()
+    }
+}
+
+#[test]
+fn one_session_too_many_is_told_why_and_the_others_stay() {
+    let options = ServerOptions {
+        listen: vec![LOOPBACK],
+        sessions_max: 2,
+        ..Default::default()
+    };
+    let server = Server::bind(options, Arc::new(Sentences)).unwrap();
+    let (first, second) = (link(&server), link(&server));
+    first.call(b"hello");
+    second.call(b"hello");
+    let mut sut = connect(&server);
+    // Sent before it is refused, and never read: that must not cost it the reason.
+    let _ = sut.write_all(&noise(1000));
+    let mut reason = String::new();
+    sut.read_to_string(&mut reason).unwrap();
+    assert_eq!(
+        reason,
+        format!(
+            "{}: 2 sessions are open, which is the limit; close some, or raise sessions_max",
+            sut.local_addr().unwrap()
+        )
+    );
+    assert_eq!(first.call(b"still"), b"still");
+    drop(second);
+    until(&first, || server.counters().sessions == 1);
+    assert_eq!(link(&server).call(b"room again"), b"room again");
+    assert_eq!(server.counters().refused, 1);
+}
+
+#[test]
+fn a_peer_that_the_factory_refuses_is_told_why() {
+    let server = serve(|_: Peer, _: Notifier| Err(b"not you".to_vec()));
+    let mut sut = connect(&server);
+    let mut reason = String::new();
+    sut.read_to_string(&mut reason).unwrap();
+    assert_eq!(reason, "not you");
+    assert_eq!(
+        (server.counters().sessions, server.counters().refused),
+        (0, 1)
+    );
+}
+
+/// Panics at the first byte.
+struct Fragile;
+
+impl Endpoint for Fragile {
+    fn handle_connected(&mut self, _: Tick, _: Timestamp) {}
+    fn handle_input(&mut self, _: Tick, _: Timestamp, _: &[u8]) {
+        panic!("on purpose");
+    }
+    fn poll_output(&mut self, _: Tick, _: Timestamp, _: usize, _: &mut Vec<u8>) -> bool {
+        false
+    }
+    fn poll_timeout(&self) -> Option<Tick> {
+        None
+    }
+    fn handle_timeout(&mut self, _: Tick, _: Timestamp) {}
+    fn handle_disconnected(&mut self, _: Tick, _: Disconnect) {}
+    fn wants_close(&self) -> Option<Disconnect> {
+        None
+    }
+}
+
+#[test]
+fn a_defect_of_one_session_ends_that_session_alone() {
+    let sessions = AtomicU64::new(0);
+    let server = serve(move |_: Peer, _: Notifier| {
+        Ok(match sessions.fetch_add(1, Ordering::SeqCst) {
+            0 => Box::new(Fragile) as Box<dyn Endpoint>,
+            _ => Box::new(Echo::default()),
+        })
+    });
+    let mut sut = connect(&server);
+    sut.write_all(b"x").unwrap();
+    assert_eq!(sut.read(&mut [0; 8]).unwrap(), 0);
+    assert_eq!(link(&server).call(b"hello"), b"hello");
+}
+
+/// Sends what other threads put into its letter box.
+struct Letters(Arc<Mutex<Vec<u8>>>);
+
+impl Endpoint for Letters {
+    fn handle_connected(&mut self, _: Tick, _: Timestamp) {}
+    fn handle_input(&mut self, _: Tick, _: Timestamp, _: &[u8]) {}
+    fn poll_output(&mut self, _: Tick, _: Timestamp, _: usize, out: &mut Vec<u8>) -> bool {
+        out.append(&mut self.0.lock().unwrap());
+        false
+    }
+    fn poll_timeout(&self) -> Option<Tick> {
+        None
+    }
+    fn handle_timeout(&mut self, _: Tick, _: Timestamp) {}
+    fn handle_disconnected(&mut self, _: Tick, _: Disconnect) {}
+    fn wants_close(&self) -> Option<Disconnect> {
+        None
+    }
+}
+
+fn letters() -> (Server, Arc<Mutex<Vec<u8>>>, Receiver<Notifier>) {
+    let letters = Arc::<Mutex<Vec<u8>>>::default();
+    let (sender, notifiers) = channel();
+    let (in_factory, sender) = (letters.clone(), Mutex::new(sender));
+    let server = serve(move |_: Peer, notifier: Notifier| {
+        sender.lock().unwrap().send(notifier).unwrap();
+        Ok(Box::new(Letters(in_factory.clone())) as Box<dyn Endpoint>)
+    });
+    (server, letters, notifiers)
+}
+
+#[test]
+fn whatever_a_notifier_tells_is_sent() {
+    let (server, letters, notifiers) = letters();
+    let mut sut = connect(&server);
+    let notifier = notifiers.recv_timeout(CUT_OFF).unwrap();
+    let writing = std::thread::spawn(move || {
+        for index in 0..10_000u32 {
+            letters.lock().unwrap().extend(index.to_le_bytes());
+            notifier.notify();
+        }
+    });
+    for index in 0..10_000u32 {
+        let mut number = [0; 4];
+        sut.read_exact(&mut number).unwrap();
+        assert_eq!(u32::from_le_bytes(number), index);
+    }
+    writing.join().unwrap();
+}
+
+#[test]
+fn a_notifier_outlives_its_session() {
+    let (server, _letters, notifiers) = letters();
+    drop(connect(&server));
+    let notifier = notifiers.recv_timeout(CUT_OFF).unwrap();
+    drop(server);
+    notifier.notify();
+}
+
+#[test]
+fn a_shut_down_server_has_sent_what_was_ready_and_takes_nobody() {
+    let (server, letters, notifiers) = letters();
+    let mut sut = connect(&server);
+    notifiers.recv_timeout(CUT_OFF).unwrap();
+    *letters.lock().unwrap() = noise(50_000);
+    let reading = std::thread::spawn(move || {
+        let mut received = Vec::new();
+        sut.read_to_end(&mut received).unwrap();
+        received
+    });
+    server.shutdown(CUT_OFF);
+    assert!(reading.join().unwrap() == noise(50_000));
+    assert!(TcpStream::connect(server.local_addrs()[0]).is_err());
+    assert!(server.accept_pipe().is_err());
+    assert_eq!(server.counters().sessions, 0);
+}

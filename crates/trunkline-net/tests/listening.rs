@@ -1,0 +1,112 @@
+//! Where a server listens, and what it says when it cannot.
+#![cfg(not(shuttle))]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod echo;
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+
+use echo::{Caller, CallerLink, Echo, LOOPBACK};
+use trunkline_net::{BindError, Dialler, Link, LinkOptions, Server, ServerOptions};
+
+fn bind(address: SocketAddr, insecure: bool) -> Result<Server, BindError> {
+    let options = ServerOptions {
+        listen: vec![address],
+        insecure,
+        ..ServerOptions::default()
+    };
+    Server::bind(options, Echo::factory())
+}
+
+#[test]
+fn a_taken_port_is_named_with_what_to_do() {
+    let taken = TcpListener::bind(LOOPBACK).unwrap();
+    let address = taken.local_addr().unwrap();
+    let error = bind(address, false).unwrap_err();
+    assert!(matches!(error, BindError::Taken { .. }));
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "port {} of 127.0.0.1 is in use by another program; stop it or choose another port with \
+             --listen",
+            address.port()
+        )
+    );
+}
+
+#[test]
+fn an_address_that_others_can_reach_is_refused_with_what_to_do() {
+    let error = bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), false).unwrap_err();
+    assert!(matches!(error, BindError::NotLoopback { .. }));
+    assert_eq!(
+        error.to_string(),
+        "0.0.0.0:0 can be reached from other machines, and connections are not protected yet: listen \
+         on 127.0.0.1 or [::1], or set insecure = true in the configuration if everyone on that \
+         network may read and write every variable"
+    );
+}
+
+#[test]
+fn every_spelling_of_a_reachable_address_is_refused() {
+    for address in [
+        "[::]:0",
+        "192.0.2.1:0",
+        "[::ffff:0.0.0.0]:0",
+        "[2001:db8::1]:0",
+        "0.0.0.0:0",
+    ] {
+        let error = bind(address.parse().unwrap(), false).unwrap_err();
+        assert!(
+            matches!(error, BindError::NotLoopback { .. }),
+            "{address}: {error}"
+        );
+    }
+}
+
+#[test]
+fn every_address_of_this_machine_alone_is_accepted() {
+    for address in ["127.0.0.1:0", "127.1.2.3:0"] {
+        assert!(bind(address.parse().unwrap(), false).is_ok(), "{address}");
+    }
+}
+
+#[test]
+fn an_insecure_server_listens_everywhere() {
+    let server = bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), true).unwrap();
+    let port = server.local_addrs()[0].port();
+    let dialler = Dialler::tcp("127.0.0.1", port);
+    let link = Link::start(dialler, Caller::default(), LinkOptions::default()).unwrap();
+    assert_eq!(link.call(b"hello"), b"hello");
+}
+
+#[test]
+fn an_address_of_another_machine_is_named_with_what_to_do() {
+    let error = bind("192.0.2.1:0".parse().unwrap(), true).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "this machine does not have the address 192.0.2.1; choose one it has with --listen"
+    );
+}
+
+#[test]
+fn several_addresses_are_served_alike() {
+    let options = ServerOptions {
+        listen: vec![LOOPBACK, LOOPBACK],
+        ..ServerOptions::default()
+    };
+    let server = Server::bind(options, Echo::factory()).unwrap();
+    for address in server.local_addrs() {
+        let dialler = Dialler::tcp(address.ip().to_string(), address.port());
+        let link = Link::start(dialler, Caller::default(), LinkOptions::default()).unwrap();
+        assert_eq!(link.call(b"hello"), b"hello");
+    }
+}
+
+#[test]
+fn a_server_without_an_address_serves_pipes() {
+    let server = Server::bind(ServerOptions::default(), Echo::factory()).unwrap();
+    let server = std::sync::Arc::new(server);
+    let dialler = Dialler::pipe(move || server.accept_pipe());
+    let link = Link::start(dialler, Caller::default(), LinkOptions::default()).unwrap();
+    assert_eq!(link.call(b"hello"), b"hello");
+}

@@ -1,0 +1,213 @@
+//! Threads and tasks that wait on one link.
+#![cfg(not(shuttle))]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod echo;
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use echo::{Caller, CallerLink, Over, Rig, cut_off};
+use trunkline_net::{Clock, Link};
+
+/// The smallest executor there is.
+fn block_on<R>(future: impl Future<Output = R>) -> R {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(answer) => return answer,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+async fn call(link: &Link<Caller>, message: &[u8]) -> Vec<u8> {
+    link.send(message);
+    link.wait(cut_off(), |caller, _| {
+        let at = caller
+            .received
+            .iter()
+            .position(|received| received == message)?;
+        caller.received.remove(at)
+    })
+    .await
+    .expect("an answer")
+}
+
+#[test]
+fn a_task_gets_its_answer() {
+    let rig = Rig::new(Over::Tcp);
+    let sut = rig.link();
+    for _ in 0..1000 {
+        assert_eq!(block_on(call(&sut, b"hello")), b"hello");
+    }
+}
+
+#[test]
+fn tasks_and_threads_share_a_connection() {
+    let rig = Rig::new(Over::Tcp);
+    let sut = rig.link();
+    thread::scope(|scope| {
+        for user in 0..4u32 {
+            let sut = &sut;
+            scope.spawn(move || {
+                for index in 0..1000u32 {
+                    let message = [user.to_le_bytes(), index.to_le_bytes()].concat();
+                    if user % 2 == 0 {
+                        block_on(call(sut, &message));
+                        continue;
+                    }
+                    sut.send(&message);
+                    sut.wait_until(cut_off(), |caller, _| {
+                        let mut received = caller.received.iter();
+                        let at = received.position(|received| *received == message)?;
+                        caller.received.remove(at)
+                    })
+                    .expect("an answer");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_task_is_woken_at_its_deadline() {
+    let rig = Rig::new(Over::Tcp);
+    let sut = rig.link();
+    sut.wait_connected();
+    let deadline = Clock::new().now().saturating_add(Duration::from_millis(20));
+    let answer: Option<()> = block_on(sut.wait(Some(deadline), |_, _| None));
+    assert_eq!(answer, None);
+    assert!(Clock::new().now() >= deadline);
+}
+
+#[test]
+fn a_task_with_a_deadline_is_woken_while_a_thread_drives() {
+    let rig = Rig::new(Over::Tcp);
+    let sut = rig.link();
+    sut.wait_connected();
+    thread::scope(|scope| {
+        let driving = scope.spawn(|| {
+            sut.wait_until(cut_off(), |caller, _| {
+                (caller.connections == 7).then_some(())
+            })
+        });
+        for _ in 0..3 {
+            let deadline = Clock::new().now().saturating_add(Duration::from_millis(10));
+            let answer: Option<()> = block_on(sut.wait(Some(deadline), |_, _| None));
+            assert_eq!(answer, None);
+        }
+        sut.with(|caller, _, _| caller.connections = 7);
+        sut.wake_waiters();
+        assert_eq!(driving.join().unwrap(), Some(()));
+    });
+}
+
+#[test]
+fn a_closed_link_ends_the_wait_of_a_task() {
+    let rig = Rig::new(Over::Tcp);
+    let sut = rig.link();
+    sut.wait_connected();
+    thread::scope(|scope| {
+        let (sender, looked) = std::sync::mpsc::channel();
+        let waiting = scope.spawn(|| {
+            block_on(sut.wait(None, move |_, _| -> Option<()> {
+                sender.send(()).unwrap();
+                None
+            }))
+        });
+        looked.recv_timeout(echo::CUT_OFF).unwrap();
+        sut.close(Clock::new().now());
+        assert_eq!(waiting.join().unwrap(), None);
+    });
+    assert_eq!(
+        block_on(sut.wait(None, |_, _| None::<()>)),
+        None,
+        "nor does it begin"
+    );
+}
+
+#[test]
+fn a_waiter_that_panics_passes_the_role_on() {
+    let rig = Rig::new(Over::Tcp);
+    let sut = rig.link();
+    sut.wait_connected();
+    sut.send(b"first");
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        sut.wait_until(cut_off(), |caller, _| -> Option<()> {
+            assert!(caller.received.is_empty(), "on purpose");
+            None
+        })
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(sut.receive(), b"first");
+    assert_eq!(sut.call(b"second"), b"second");
+}
+
+#[test]
+fn what_one_thread_changes_reaches_those_it_wakes() {
+    let rig = Rig::new(Over::Tcp);
+    let sut = rig.link();
+    sut.wait_connected();
+    thread::scope(|scope| {
+        let waiting: Vec<_> = (0..3)
+            .map(|_| {
+                scope.spawn(|| {
+                    sut.wait_until(cut_off(), |caller, _| {
+                        (caller.connections == 7).then_some(())
+                    })
+                })
+            })
+            .collect();
+        sut.with(|caller, _, _| caller.connections = 7);
+        sut.wake_waiters();
+        for waiter in waiting {
+            assert_eq!(waiter.join().unwrap(), Some(()));
+        }
+    });
+}
+
+#[test]
+fn a_link_that_nobody_answers_is_closed_at_once() {
+    let rig = Rig::new(Over::Tcp);
+    rig.stop();
+    let sut = rig.link_of(Caller::redialling());
+    sut.wait_disconnected();
+    drop(sut);
+}
+
+#[test]
+fn a_link_dropped_by_its_own_background_thread_ends() {
+    struct DropLink(std::sync::Mutex<Option<Arc<Link<Caller>>>>);
+    impl Wake for DropLink {
+        fn wake(self: Arc<Self>) {
+            drop(self.0.lock().unwrap().take());
+        }
+    }
+    let rig = Rig::new(Over::Tcp);
+    let sut = rig.link();
+    sut.wait_connected();
+    sut.send(b"hello");
+    let dropper = Arc::new(DropLink(std::sync::Mutex::new(None)));
+    let waker = Waker::from(dropper.clone());
+    let poll = sut.poll_until(&mut Context::from_waker(&waker), None, |_, _| None::<()>);
+    assert!(poll.is_pending());
+    *dropper.0.lock().unwrap() = Some(sut);
+    drop(waker);
+    let other = rig.link();
+    while rig.server().counters().sessions > 1 {
+        other.call(b"round trip");
+    }
+}

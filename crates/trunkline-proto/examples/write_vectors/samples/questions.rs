@@ -1,0 +1,186 @@
+//! Find, info, why and the engine.
+
+use std::time::Duration;
+
+use trunkline_proto::message::contract::SubscribeFlags;
+use trunkline_proto::message::engine::{EngineInfo, LibraryInfo, encode_engine_request};
+use trunkline_proto::message::find::{Find, NamesBuilder};
+use trunkline_proto::message::info::{InfoAnswerBuilder, SubscriptionInfo, VariableInfo};
+use trunkline_proto::message::subscribe::SubscribeTerms;
+use trunkline_proto::message::why::{Why, WhyAnswerBuilder, WhyStage, WhyStep, WhyVerdict};
+use trunkline_types::ledger::{SubscriptionLedger, UpstreamLedger};
+use trunkline_types::{Access, Contract, DataType, Properties};
+
+use super::variables::{NOW, UNKNOWN_NAME, terms};
+use super::{Sample, add};
+
+pub(super) fn add_all(samples: &mut Vec<Sample>) {
+    add(samples, "find", "The first page", |out| {
+        Find {
+            cursor: 0,
+            limit: 1000,
+            pattern: "boiler/**",
+        }
+        .encode(30, out);
+    });
+    add(samples, "names", "A page that is not the last", |out| {
+        let mut names = NamesBuilder::begin(out, 30);
+        names.push("boiler/level", &DataType::F64, Access::ReadWrite);
+        names.push("boiler/pressure", &DataType::F64, Access::ReadOnly);
+        names.push("boiler/alarm", &DataType::Bool, Access::WriteOnly);
+        names.finish(3);
+    });
+    add(samples, "names-none", "Nothing matches", |out| {
+        NamesBuilder::begin(out, 31).finish(0)
+    });
+    info(samples);
+    why(samples);
+    engine(samples);
+}
+
+fn info(samples: &mut Vec<Sample>) {
+    add(
+        samples,
+        "info-answer",
+        "A variable with two subscriptions, and a fault",
+        |out| {
+            let written = SubscriptionLedger {
+                written: 812,
+                received: 812,
+                ..Default::default()
+            };
+            let lossy = SubscriptionLedger {
+                written: 812,
+                filtered: 100,
+                coalesced: 200,
+                dropped_queue: 10,
+                dropped_overrun: 20,
+                dropped_disconnect: 30,
+                waiting: 2,
+                sent_unconfirmed: 50,
+                received: 400,
+            };
+            let flags = SubscribeFlags {
+                only_changes: true,
+                own_suppressed: false,
+            };
+            let sampled = SubscribeTerms {
+                flags,
+                ..terms(8, Contract::Last(1000))
+            };
+            let info = VariableInfo {
+                name: "boiler/level".into(),
+                properties: Properties {
+                    units: "%".into(),
+                    ..Properties::new(DataType::F64)
+                },
+                sequence: 812,
+                engine_timestamp: NOW,
+                upstream: UpstreamLedger {
+                    offered: 1000,
+                    written: 812,
+                    unchanged: 150,
+                    superseded: 8,
+                    refused: 20,
+                    unknown: 7,
+                    fifo_overflow: 2,
+                    upstream_lost: 1,
+                },
+                subscribers: 3,
+                last_writer: "local:1000".into(),
+                source_state: "scanning, last good 0.1 s ago".into(),
+                subscriptions: vec![
+                    SubscriptionInfo {
+                        terms: terms(7, Contract::Latest),
+                        ledger: written,
+                    },
+                    SubscriptionInfo {
+                        terms: sampled,
+                        ledger: lossy,
+                    },
+                ],
+            };
+            let mut answer = InfoAnswerBuilder::begin(out, 12, 0);
+            answer.push(&info);
+            answer.push_fault(UNKNOWN_NAME);
+            answer.finish(false);
+        },
+    );
+}
+
+fn why(samples: &mut Vec<Sample>) {
+    add(samples, "why", "Asks about a variable", |out| {
+        Why {
+            name: "boiler/level",
+        }
+        .encode(32, out)
+    });
+    add(samples, "why-answer", "The source is at fault", |out| {
+        let step = |stage, verdict, sentence, next| WhyStep {
+            stage,
+            verdict,
+            sentence,
+            next,
+        };
+        let mut answer = WhyAnswerBuilder::begin(out, 32);
+        for step in [
+            step(
+                WhyStage::Resolution,
+                WhyVerdict::Ok,
+                "boiler/level is variable 5",
+                "",
+            ),
+            step(
+                WhyStage::Library,
+                WhyVerdict::Note,
+                "boiler was stopped 3 s ago",
+                "",
+            ),
+            step(
+                WhyStage::Source,
+                WhyVerdict::Fault,
+                "sim:drum.level has not delivered for 12 s",
+                "start the library again",
+            ),
+            step(
+                WhyStage::Unknown(99),
+                WhyVerdict::Unknown(7),
+                "from a newer version",
+                "",
+            ),
+        ] {
+            answer.push(&step);
+        }
+        answer.finish();
+    });
+}
+
+fn engine(samples: &mut Vec<Sample>) {
+    add(samples, "engine", "Asks about the engine", |out| {
+        encode_engine_request(33, out)
+    });
+    add(samples, "engine-answer", "With two libraries", |out| {
+        let library = |name: &str, state: &str, variables, description: &str| LibraryInfo {
+            name: name.into(),
+            state: state.into(),
+            variables,
+            description: description.into(),
+        };
+        let info = EngineInfo {
+            name: "boiler house".into(),
+            version: "0.1.0".into(),
+            epoch: 42,
+            uptime: Duration::from_secs(3600),
+            pid: 812,
+            variables: 230,
+            sessions: 3,
+            host: "rig7".into(),
+            started: NOW,
+            libraries: vec![
+                library("boiler", "running", 200, "The boiler"),
+                library("host", "stopped", 30, ""),
+            ],
+        };
+        info.encode(33, out);
+    });
+}

@@ -1,0 +1,13 @@
+//! Every kind of frame: against the golden file, there and back for any content, and from a hostile
+//! peer.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+#[path = "../../examples/write_vectors/fields.rs"]
+mod fields;
+mod golden;
+mod hostile;
+mod reencode;
+mod round_trip;
+#[path = "../../examples/write_vectors/samples/mod.rs"]
+mod samples;

@@ -1,0 +1,324 @@
+//! Decodes a frame of any kind to its last item and encodes what was read again: the one function
+//! behind the round-trip, hostile-input and fuzz tests.
+
+use trunkline_proto::frame::Frame;
+use trunkline_proto::message::closing::{Goodbye, Refused};
+use trunkline_proto::message::ended::{Ended, EndedBuilder};
+use trunkline_proto::message::engine::{EngineInfo, decode_engine_request, encode_engine_request};
+use trunkline_proto::message::fault::FaultMessage;
+use trunkline_proto::message::find::{Find, Names, NamesBuilder};
+use trunkline_proto::message::handles::{Handles, HandlesBuilder, Unsubscribe};
+use trunkline_proto::message::hello::{Hello, Welcome};
+use trunkline_proto::message::info::{InfoAnswer, InfoAnswerBuilder};
+use trunkline_proto::message::keepalive::{Ack, AckBuilder, Keepalive};
+use trunkline_proto::message::lost::{LostBuilder, LostRecords};
+use trunkline_proto::message::open::{Open, OpenBuilder, Opened, OpenedBuilder};
+use trunkline_proto::message::provider::{
+    Provide, ProvideBuilder, ProviderAnswers, ProviderAnswersBuilder, begin_provided,
+    begin_provider_request, decode_provided, decode_provider_request,
+};
+use trunkline_proto::message::read::{Readings, ReadingsBuilder};
+use trunkline_proto::message::results::{Results, ResultsBuilder};
+use trunkline_proto::message::subscribe::{Subscribe, SubscribeBuilder};
+use trunkline_proto::message::updates::{Updates, UpdatesBuilder};
+use trunkline_proto::message::why::{Why, WhyAnswer, WhyAnswerBuilder};
+use trunkline_proto::message::write::{WriteBuilder, Writes};
+use trunkline_proto::message::write_answers::{WriteAnswers, WriteAnswersBuilder};
+use trunkline_proto::{DecodeError, FrameKind};
+
+/// Appends to `out` the frame that says what `frame` says; `None` for kinds that carry no message
+/// of their own (PART, and what this version does not know). Extensions are dropped.
+///
+/// What it writes for legal frames differs from them only where the form leaves a choice.
+pub fn reencode(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), DecodeError>> {
+    let kind = frame.kind()?;
+    let result = match kind {
+        FrameKind::Hello => Hello::decode(frame).map(|m| m.encode(out)),
+        FrameKind::Welcome => Welcome::decode(frame).map(|m| m.encode(out)),
+        FrameKind::Refused => Refused::decode(frame).map(|m| m.encode(out)),
+        FrameKind::Goodbye => Goodbye::decode(frame).map(|m| m.encode(out)),
+        FrameKind::Keepalive => Keepalive::decode(frame).map(|m| m.encode(out)),
+        FrameKind::Ack => ack(frame, out),
+        FrameKind::Open => open(frame, out),
+        FrameKind::Opened => {
+            Opened::decode(frame).and_then(|items| opened(items, frame, None, out))
+        }
+        FrameKind::Subscribe => subscribe(frame, out),
+        FrameKind::Subscribed | FrameKind::Closed | FrameKind::Requested => {
+            results(frame, kind, out)
+        }
+        FrameKind::Unsubscribe => Unsubscribe::decode(frame).and_then(|m| {
+            let builder = HandlesBuilder::unsubscribe(out, frame.request(), m.subscription);
+            handles(m.handles, builder, frame)
+        }),
+        FrameKind::Read => all_handles(frame, HandlesBuilder::read(out, frame.request())),
+        FrameKind::Close => all_handles(frame, HandlesBuilder::close(out, frame.request())),
+        FrameKind::Info => all_handles(frame, HandlesBuilder::info(out, frame.request())),
+        FrameKind::RequestValue => {
+            all_handles(frame, HandlesBuilder::request_value(out, frame.request()))
+        }
+        FrameKind::Gone => all_handles(frame, HandlesBuilder::gone(out)),
+        FrameKind::Readings => readings(frame, out),
+        FrameKind::Write | FrameKind::Publish | FrameKind::ProviderWrite => {
+            writes(frame, kind, out)
+        }
+        FrameKind::WriteAnswers => write_answers(frame, out),
+        FrameKind::Updates => updates(frame, out),
+        FrameKind::Lost => lost(frame, out),
+        FrameKind::Ended => ended(frame, out),
+        FrameKind::Find => Find::decode(frame).map(|m| m.encode(frame.request(), out)),
+        FrameKind::Names => names(frame, out),
+        FrameKind::InfoAnswer => info(frame, out),
+        FrameKind::Why => Why::decode(frame).map(|m| m.encode(frame.request(), out)),
+        FrameKind::WhyAnswer => why(frame, out),
+        FrameKind::Engine => {
+            decode_engine_request(frame).map(|()| encode_engine_request(frame.request(), out))
+        }
+        FrameKind::EngineAnswer => {
+            EngineInfo::decode(frame).map(|m| m.encode(frame.request(), out))
+        }
+        FrameKind::Fault => FaultMessage::decode(frame).map(|m| m.encode(out)),
+        FrameKind::Provide => provide(frame, out),
+        FrameKind::Provided => {
+            decode_provided(frame).and_then(|(lease, items)| opened(items, frame, Some(lease), out))
+        }
+        FrameKind::ProviderRequest => decode_provider_request(frame)
+            .and_then(|(ticket, items)| handles(items, begin_provider_request(out, ticket), frame)),
+        FrameKind::ProviderAnswer => provider_answers(frame, out),
+        _ => return None,
+    };
+    Some(result)
+}
+
+type Outcome = Result<(), DecodeError>;
+
+fn ack(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let ack = Ack::decode(frame)?;
+    let mut builder = AckBuilder::begin(out, ack.records_received());
+    for grant in ack {
+        builder.push(grant?);
+    }
+    builder.finish();
+    Ok(())
+}
+
+fn open(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let open = Open::decode(frame)?;
+    let mut builder = OpenBuilder::begin(out, frame.request(), &open.terms());
+    for name in open {
+        builder.push(&String::from_utf8_lossy(name?));
+    }
+    builder.finish(frame.has_more());
+    Ok(())
+}
+
+fn opened(
+    items: Opened<'_>,
+    frame: &Frame<'_>,
+    lease: Option<std::time::Duration>,
+    out: &mut Vec<u8>,
+) -> Outcome {
+    let (request, options, first) = (frame.request(), items.options(), items.first_index());
+    let mut builder = match lease {
+        Some(lease) => begin_provided(out, request, lease, options, first),
+        None => OpenedBuilder::begin(out, request, options, first),
+    };
+    for item in items {
+        match item? {
+            Ok(item) => builder.push(
+                item.handle,
+                &item.data_type,
+                item.access,
+                item.reading.as_ref(),
+                item.properties.as_ref(),
+            ),
+            Err(fault) => builder.push_fault(fault),
+        }
+    }
+    builder.finish(frame.has_more());
+    Ok(())
+}
+
+fn subscribe(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let items = Subscribe::decode(frame)?;
+    let epoch = items.resume_epoch();
+    let mut builder = SubscribeBuilder::begin(out, frame.request(), &items.terms(), epoch);
+    for item in items {
+        builder.push(&item?);
+    }
+    builder.finish(frame.has_more());
+    Ok(())
+}
+
+fn results(frame: &Frame<'_>, kind: FrameKind, out: &mut Vec<u8>) -> Outcome {
+    let mut exceptions = Results::decode(frame)?;
+    let (first, count) = (exceptions.first_index(), exceptions.answered());
+    let mut builder = match kind {
+        FrameKind::Closed => ResultsBuilder::closed(out, frame.request(), first),
+        FrameKind::Requested => ResultsBuilder::requested(out, frame.request(), first),
+        _ => ResultsBuilder::subscribed(out, frame.request(), first),
+    };
+    // A frame can claim any number of successes without a byte; a test writes only some of them
+    // again.
+    let mut written = 0;
+    let mut succeed_before = |builder: &mut ResultsBuilder<'_>, index: u32| {
+        while written < index.min(100_000) {
+            builder.push_ok();
+            written += 1;
+        }
+        written += 1;
+    };
+    exceptions.try_for_each(|exception| {
+        let (index, fault) = exception?;
+        succeed_before(&mut builder, index.wrapping_sub(first));
+        builder.push_fault(fault);
+        Ok(())
+    })?;
+    succeed_before(&mut builder, count);
+    builder.finish(frame.has_more());
+    Ok(())
+}
+
+fn all_handles(frame: &Frame<'_>, builder: HandlesBuilder<'_>) -> Outcome {
+    match Handles::decode(frame) {
+        Ok(items) => handles(items, builder, frame),
+        Err(error) => {
+            builder.finish(false);
+            Err(error)
+        }
+    }
+}
+
+fn handles(items: Handles<'_>, mut builder: HandlesBuilder<'_>, frame: &Frame<'_>) -> Outcome {
+    for handle in items {
+        builder.push(handle?);
+    }
+    builder.finish(frame.has_more());
+    Ok(())
+}
+
+fn readings(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let items = Readings::decode(frame)?;
+    let mut builder = ReadingsBuilder::begin(out, frame.request(), items.first_index());
+    for item in items {
+        match item? {
+            Ok(record) => builder.push(&record),
+            Err(fault) => builder.push_fault(fault),
+        }
+    }
+    builder.finish(frame.has_more());
+    Ok(())
+}
+
+fn writes(frame: &Frame<'_>, kind: FrameKind, out: &mut Vec<u8>) -> Outcome {
+    let items = Writes::decode(frame)?;
+    let first = items.first_write();
+    let mut builder = match kind {
+        FrameKind::Publish => WriteBuilder::begin_publish(out, first),
+        FrameKind::ProviderWrite => WriteBuilder::begin_provider_write(out, first),
+        _ => WriteBuilder::begin(out, first),
+    };
+    for item in items {
+        let item = item?;
+        let id = builder.push(item.handle, &item.options, item.value);
+        assert_eq!(id, item.write);
+    }
+    builder.finish();
+    Ok(())
+}
+
+fn write_answers(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let items = WriteAnswers::decode(frame)?;
+    let mut builder = WriteAnswersBuilder::begin(out, items.first_write());
+    for item in items {
+        builder.push(&item?.1);
+    }
+    builder.finish();
+    Ok(())
+}
+
+fn updates(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let items = Updates::decode(frame)?;
+    let mut builder = UpdatesBuilder::begin(out, items.subscription());
+    for item in items {
+        builder.push(&item?);
+    }
+    builder.finish();
+    Ok(())
+}
+
+fn lost(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let items = LostRecords::decode(frame)?;
+    let mut builder = LostBuilder::begin(out, items.subscription());
+    for item in items {
+        builder.push(&item?);
+    }
+    builder.finish();
+    Ok(())
+}
+
+fn ended(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let items = Ended::decode(frame)?;
+    let mut builder = EndedBuilder::begin(out, &items.head());
+    for item in items {
+        builder.push(&item?);
+    }
+    builder.finish();
+    Ok(())
+}
+
+fn names(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let items = Names::decode(frame)?;
+    let next = items.next_cursor().unwrap_or(0);
+    let mut builder = NamesBuilder::begin(out, frame.request());
+    for item in items {
+        let item = item?;
+        builder.push(item.name, &item.data_type, item.access);
+    }
+    builder.finish(next);
+    Ok(())
+}
+
+fn info(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let items = InfoAnswer::decode(frame)?;
+    let mut builder = InfoAnswerBuilder::begin(out, frame.request(), items.first_index());
+    for item in items {
+        match item? {
+            Ok(info) => builder.push(&info),
+            Err(fault) => builder.push_fault(fault),
+        }
+    }
+    builder.finish(frame.has_more());
+    Ok(())
+}
+
+fn why(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let items = WhyAnswer::decode(frame)?;
+    let mut builder = WhyAnswerBuilder::begin(out, frame.request());
+    for item in items {
+        builder.push(&item?);
+    }
+    builder.finish();
+    Ok(())
+}
+
+fn provide(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let items = Provide::decode(frame)?;
+    let (lease, provider) = (items.lease(), items.provider());
+    let mut builder = ProvideBuilder::begin(out, frame.request(), lease, provider);
+    for name in items {
+        builder.push(&String::from_utf8_lossy(name?));
+    }
+    builder.finish(frame.has_more());
+    Ok(())
+}
+
+fn provider_answers(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let items = ProviderAnswers::decode(frame)?;
+    let mut builder = ProviderAnswersBuilder::begin(out);
+    for item in items {
+        builder.push(&item?);
+    }
+    builder.finish();
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! What people read when a connection or a request fails: a sentence that says who is at fault and
+//! what to do next.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+use std::collections::BTreeSet;
+use std::io::{Error, ErrorKind};
+use std::time::Duration;
+
+use trunkline_proto::message::closing::Goodbye;
+use trunkline_proto::{Disconnect, Fault, FaultCode, FaultRef, FrameError, FrameKind};
+use trunkline_types::Reason;
+
+#[test]
+fn every_fault_has_a_number_a_name_and_a_sentence_of_its_own() {
+    let numbers: BTreeSet<u16> = FaultCode::ALL.iter().map(|code| code.number()).collect();
+    let names: BTreeSet<&str> = FaultCode::ALL.iter().map(|code| code.name()).collect();
+    assert_eq!(
+        (numbers.len(), names.len()),
+        (FaultCode::ALL.len(), FaultCode::ALL.len())
+    );
+    assert!(!numbers.contains(&0), "0 means success");
+    for code in FaultCode::ALL {
+        assert_eq!(FaultCode::from_number(code.number()), *code);
+        let sentence = code.meaning();
+        assert!(
+            sentence.ends_with('.') && sentence.len() > 30,
+            "{code}: {sentence}"
+        );
+        assert_eq!(code.to_string(), code.name());
+    }
+}
+
+#[test]
+fn a_fault_of_a_newer_version_is_kept() {
+    let code = FaultCode::from_number(4000);
+    assert_eq!((code, code.number()), (FaultCode::Unknown(4000), 4000));
+    assert_eq!(code.to_string(), "fault-4000");
+    assert!(code.meaning().contains("update this program"));
+}
+
+#[test]
+fn a_fault_without_a_sentence_gets_the_general_one() {
+    let fault = FaultRef {
+        code: FaultCode::Denied,
+        sentence: "",
+    }
+    .to_fault();
+    assert_eq!(fault, Fault::from(FaultCode::Denied));
+    let fault = FaultRef {
+        code: FaultCode::Denied,
+        sentence: "not on Sundays",
+    }
+    .to_fault();
+    assert_eq!(fault.to_string(), "not on Sundays");
+    assert_eq!(fault.as_ref().sentence, "not on Sundays");
+}
+
+#[test]
+fn every_kind_has_a_number_and_a_name_of_its_own() {
+    let names: BTreeSet<&str> = FrameKind::ALL.iter().map(|kind| kind.name()).collect();
+    assert_eq!(names.len(), FrameKind::ALL.len());
+    for kind in FrameKind::ALL {
+        assert_eq!(FrameKind::from_number(kind.number()), Some(*kind));
+        assert!(kind.purpose().ends_with('.'), "{kind}");
+    }
+}
+
+#[test]
+fn a_disconnect_says_who_is_at_fault_and_what_to_do() {
+    let refused = Disconnect::from(Error::new(
+        ErrorKind::ConnectionRefused,
+        "connection refused",
+    ));
+    let lookup = Disconnect::NameLookup {
+        host: "rig7".into(),
+        text: "not known".into(),
+    };
+    for (cause, words) in [
+        (
+            &refused,
+            ["no program listens there", "is the engine running"],
+        ),
+        (&lookup, ["\"rig7\" has no address", "check its spelling"]),
+        (
+            &Disconnect::PeerClosed,
+            ["the other end closed", "stopped or killed"],
+        ),
+        (
+            &Disconnect::Dead {
+                silent_for: Duration::from_millis(3050),
+            },
+            ["for 3.0 s", "stands still"],
+        ),
+        (
+            &Disconnect::Malformed {
+                sentence: "ACK frame".into(),
+            },
+            ["ACK frame", "its program is at fault"],
+        ),
+        (
+            &Disconnect::Slow {
+                what: "hello",
+                deadline: Duration::from_secs(5),
+            },
+            ["complete its hello within 5.0 s", "stands still"],
+        ),
+    ] {
+        let sentence = cause.to_string();
+        for word in words {
+            assert!(sentence.contains(word), "{sentence}");
+        }
+    }
+}
+
+#[test]
+fn a_disconnect_knows_the_quality_it_leaves_and_whether_to_dial_again() {
+    let io = |kind| Disconnect::Io {
+        kind,
+        text: String::new(),
+    };
+    let goodbye = |code| {
+        Disconnect::from(Goodbye {
+            code,
+            retry_after: None,
+            sentence: "".into(),
+        })
+    };
+    for (cause, reason, may_retry) in [
+        (
+            io(ErrorKind::ConnectionRefused),
+            Reason::ProcessMissing,
+            true,
+        ),
+        (
+            io(ErrorKind::HostUnreachable),
+            Reason::HostUnreachable,
+            true,
+        ),
+        (io(ErrorKind::ConnectionReset), Reason::ConnectionLost, true),
+        (Disconnect::PeerClosed, Reason::ConnectionLost, true),
+        (
+            goodbye(FaultCode::ShuttingDown),
+            Reason::ConnectionLost,
+            true,
+        ),
+        (goodbye(FaultCode::Denied), Reason::AccessDenied, false),
+        (Disconnect::Local, Reason::NotConnected, false),
+        (
+            Disconnect::NameLookup {
+                host: String::new(),
+                text: String::new(),
+            },
+            Reason::NameLookupFailed,
+            true,
+        ),
+    ] {
+        assert_eq!(cause.quality_reason(), reason, "{cause:?}");
+        assert_eq!(cause.may_retry(), may_retry, "{cause:?}");
+    }
+}
+
+#[test]
+fn a_peer_is_told_why_it_is_given_up() {
+    let error = FrameError::TooLong {
+        kind: 20,
+        length: 9,
+        max: 8,
+    };
+    let goodbye = Disconnect::from(error).goodbye().unwrap();
+    assert_eq!(goodbye.code, FaultCode::Malformed);
+    assert!(
+        goodbye
+            .sentence
+            .contains("announces 9 bytes where at most 8 are agreed")
+    );
+    let silent = Disconnect::Dead {
+        silent_for: Duration::from_secs(3),
+    };
+    assert_eq!(silent.goodbye().unwrap().code, FaultCode::PeerSilent);
+    assert_eq!(Disconnect::PeerClosed.goodbye(), None);
+}

@@ -1,0 +1,180 @@
+//! Which types a variable can have.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::wire::VALUE_BYTES_MAX;
+
+use super::{
+    ARRAY_RANK_MAX, DataType, ENUM_LABELS_MAX, EnumType, LABEL_BYTES_MAX, STRUCT_DEPTH_MAX,
+    STRUCT_FIELDS_MAX, StructType,
+};
+
+/// No variable can have this type.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TypeError {
+    /// An enum without labels.
+    #[error("an enum needs at least one label")]
+    NoLabels,
+    /// More than [`ENUM_LABELS_MAX`].
+    #[error("the enum has {count} labels; {ENUM_LABELS_MAX} is the limit")]
+    TooManyLabels {
+        /// How many there are.
+        count: usize,
+    },
+    /// Two labels are equal.
+    #[error("the label {label:?} appears twice in one enum")]
+    DuplicateLabel {
+        /// The label.
+        label: Arc<str>,
+    },
+    /// A label or field name is longer than [`LABEL_BYTES_MAX`].
+    #[error("a label or field name has {bytes} bytes; {LABEL_BYTES_MAX} is the limit")]
+    LabelTooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// No dimension, or more than [`ARRAY_RANK_MAX`].
+    #[error("an array has 1 to {ARRAY_RANK_MAX} dimensions, not {rank}")]
+    Rank {
+        /// Number of dimensions.
+        rank: usize,
+    },
+    /// A struct without fields.
+    #[error("a struct needs at least one field")]
+    NoFields,
+    /// More than [`STRUCT_FIELDS_MAX`].
+    #[error("the struct has {count} fields; {STRUCT_FIELDS_MAX} is the limit")]
+    TooManyFields {
+        /// How many there are.
+        count: usize,
+    },
+    /// A field without a name.
+    #[error("field {position} of a struct has no name")]
+    UnnamedField {
+        /// Its position, from 1.
+        position: usize,
+    },
+    /// Two fields have one name.
+    #[error("the field {name:?} appears twice in one struct")]
+    DuplicateField {
+        /// The name.
+        name: Arc<str>,
+    },
+    /// More than [`STRUCT_DEPTH_MAX`] structs within each other.
+    #[error("structs are nested more than {STRUCT_DEPTH_MAX} deep")]
+    TooDeep,
+    /// Fixed lengths that already exceed the largest value.
+    #[error("its fixed lengths make values of {bytes} bytes; {VALUE_BYTES_MAX} is the limit")]
+    TooLarge {
+        /// Bytes of its smallest value in memory, saturated.
+        bytes: u64,
+    },
+}
+
+impl DataType {
+    /// Checks that a variable can have this type: counts, names, nesting and fixed lengths are within
+    /// their limits. The decoders and parsers of this crate return only types that pass.
+    ///
+    /// # Errors
+    /// [`TypeError`] names the first rule that is broken.
+    pub fn check(&self) -> Result<(), TypeError> {
+        let bytes = self.check_within(0)?;
+        if bytes > VALUE_BYTES_MAX as u64 {
+            Err(TypeError::TooLarge { bytes })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Checks everything but the total size, which it returns.
+    fn check_within(&self, structs_around: usize) -> Result<u64, TypeError> {
+        match self {
+            DataType::Enum(ty) => ty.check().map(|()| 4),
+            DataType::Array(ty) => {
+                if ty.shape.is_empty() || ty.shape.len() > ARRAY_RANK_MAX {
+                    return Err(TypeError::Rank {
+                        rank: ty.shape.len(),
+                    });
+                }
+                let element = ty.element.fixed_size().unwrap_or(size_of::<Arc<str>>());
+                let lengths = ty.shape.iter().map(|length| u64::from(length.unwrap_or(0)));
+                // A free dimension makes the smallest value empty, whatever the others say.
+                Ok(if ty.shape.contains(&None) {
+                    0
+                } else {
+                    lengths.fold(element as u64, u64::saturating_mul)
+                })
+            }
+            DataType::Struct(ty) => {
+                if structs_around >= STRUCT_DEPTH_MAX {
+                    return Err(TypeError::TooDeep);
+                }
+                ty.check_names()?;
+                ty.fields.iter().try_fold(0_u64, |sum, (_, field)| {
+                    Ok(sum.saturating_add(field.check_within(structs_around + 1)?))
+                })
+            }
+            scalar_or_waveform => Ok(scalar_or_waveform.fixed_size().unwrap_or(0) as u64),
+        }
+    }
+}
+
+impl EnumType {
+    fn check(&self) -> Result<(), TypeError> {
+        if self.labels.is_empty() {
+            return Err(TypeError::NoLabels);
+        }
+        if self.labels.len() > ENUM_LABELS_MAX {
+            return Err(TypeError::TooManyLabels {
+                count: self.labels.len(),
+            });
+        }
+        let mut seen = HashSet::with_capacity(self.labels.len());
+        for label in &self.labels {
+            check_length(label)?;
+            if !seen.insert(label) {
+                return Err(TypeError::DuplicateLabel {
+                    label: Arc::clone(label),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl StructType {
+    fn check_names(&self) -> Result<(), TypeError> {
+        if self.fields.is_empty() {
+            return Err(TypeError::NoFields);
+        }
+        if self.fields.len() > STRUCT_FIELDS_MAX {
+            return Err(TypeError::TooManyFields {
+                count: self.fields.len(),
+            });
+        }
+        let mut seen = HashSet::with_capacity(self.fields.len());
+        for (index, (name, _)) in self.fields.iter().enumerate() {
+            check_length(name)?;
+            if name.is_empty() {
+                return Err(TypeError::UnnamedField {
+                    position: index + 1,
+                });
+            }
+            if !seen.insert(name) {
+                return Err(TypeError::DuplicateField {
+                    name: Arc::clone(name),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_length(name: &str) -> Result<(), TypeError> {
+    if name.len() > LABEL_BYTES_MAX {
+        return Err(TypeError::LabelTooLong { bytes: name.len() });
+    }
+    Ok(())
+}

@@ -1,0 +1,318 @@
+//! The blocking client: the calling thread drives the connection while it waits.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_client::{
+    ConnectionState, Event, Found, Item, OpenOptions, Opened, Session, Step,
+    SubscribeOptions, SubscriptionId, VariableRef, Write, WriteCounts, WriteOutcome,
+};
+use trunkline_net::Dialler;
+use trunkline_proto::Fault;
+use trunkline_proto::message::engine::EngineInfo;
+use trunkline_proto::message::info::VariableInfo;
+use trunkline_types::ledger::ClientLedger;
+use trunkline_types::{Contract, Reading};
+
+use super::verbs::{Pending, Shared};
+use super::{CallError, ConnectError, ConnectOptions};
+use crate::Engine;
+
+/// A connection to an engine, used by any number of threads. It comes back by itself, and so do its
+/// subscriptions. Cloning it clones the reference.
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+impl Client {
+    /// Begins to connect to the engine that `url` names (`tl://host[:port]`; a bare name or `tl:///`
+    /// means this machine). Calls wait for the connection; [`Client::wait_connected`] verifies it.
+    ///
+    /// # Errors
+    /// [`ConnectError`]: not a URL, or the machine has no descriptor or thread left.
+    pub fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::connect_with(&ConnectOptions::new(url)?)
+    }
+
+    /// Begins to connect as `options` say.
+    ///
+    /// # Errors
+    /// [`ConnectError::Start`]: the machine has no descriptor or thread left.
+    pub fn connect_with(options: &ConnectOptions) -> Result<Self, ConnectError> {
+        Ok(Self { shared: Shared::start(options.dialler(), options)? })
+    }
+
+    /// Waits until the connection is up.
+    ///
+    /// # Errors
+    /// [`CallError::NotConnected`] with the cause when it is not within `timeout`.
+    pub fn wait_connected(&self, timeout: Duration) -> Result<Arc<Session>, CallError> {
+        let deadline = self.shared.deadline(timeout);
+        let session = self.shared.link.wait_until(Some(deadline), |core, _| {
+            self.shared.session(core)
+        });
+        session.unwrap_or_else(|| Err(self.shared.too_late(timeout)))
+    }
+
+    /// How the connection is, with its cause when it is down.
+    pub fn state(&self) -> ConnectionState {
+        self.shared.link.with(|core, _, _| core.state())
+    }
+
+    /// Opens variables; with the options also reads and describes them, in the same round trip.
+    ///
+    /// # Errors
+    /// [`CallError`] when there is no answer; what is wrong with one name is in its own result.
+    pub fn open<N: AsRef<str>>(
+        &self,
+        names: &[N],
+        options: OpenOptions,
+        timeout: Duration,
+    ) -> Result<Vec<Result<Opened, Fault>>, CallError> {
+        self.wait(self.shared.open(names, options)?, timeout)
+    }
+
+    /// Reads variables as the engine holds them now.
+    ///
+    /// # Errors
+    /// As [`Client::open`].
+    pub fn read(
+        &self,
+        variables: &[VariableRef],
+        timeout: Duration,
+    ) -> Result<Vec<Result<Reading, Fault>>, CallError> {
+        self.wait(self.shared.read(variables)?, timeout)
+    }
+
+    /// Writes values and waits for all outcomes.
+    ///
+    /// # Errors
+    /// [`CallError`] when not all of them are known in time; the writes go on.
+    pub fn write(
+        &self,
+        writes: impl IntoIterator<Item = Write>,
+        timeout: Duration,
+    ) -> Result<Vec<WriteOutcome>, CallError> {
+        let batch = self.shared.link.with(|core, _, _| core.write(writes))?;
+        let deadline = self.shared.deadline(timeout);
+        let outcomes = self.shared.link.wait_until(Some(deadline), |core, _| {
+            match core.take_outcomes(batch) {
+                Some(outcomes) => Some(Ok(outcomes)),
+                None => self.shared.hopeless(core).map(Err),
+            }
+        });
+        outcomes.unwrap_or_else(|| {
+            self.shared.link.with(|core, _, _| core.forget_writes(batch));
+            Err(self.shared.too_late(timeout))
+        })
+    }
+
+    /// Hands writes over and returns at once; what became of them shows in [`Client::write_counts`].
+    ///
+    /// # Errors
+    /// [`CallError::Write`] when too many writes wait already.
+    pub fn write_untracked(
+        &self,
+        writes: impl IntoIterator<Item = Write>,
+    ) -> Result<(), CallError> {
+        Ok(self.shared.link.with(|core, _, _| core.write_untracked(writes))?)
+    }
+
+    /// What became of all writes so far.
+    pub fn write_counts(&self) -> WriteCounts {
+        self.shared.link.with(|core, _, _| core.write_counts())
+    }
+
+    /// Waits until no write is on its way.
+    ///
+    /// # Errors
+    /// [`CallError`] when there still is one after `timeout`.
+    pub fn flush(&self, timeout: Duration) -> Result<WriteCounts, CallError> {
+        let deadline = self.shared.deadline(timeout);
+        let counts = self.shared.link.wait_until(Some(deadline), |core, _| {
+            let counts = core.write_counts();
+            match counts.waiting + counts.in_flight {
+                0 => Some(Ok(counts)),
+                _ => self.shared.hopeless(core).map(Err),
+            }
+        });
+        counts.unwrap_or_else(|| Err(self.shared.too_late(timeout)))
+    }
+
+    /// Asks the providers of variables for fresh values, which show in the variables.
+    ///
+    /// # Errors
+    /// As [`Client::open`].
+    pub fn request_value(
+        &self,
+        variables: &[VariableRef],
+        timeout: Duration,
+    ) -> Result<Vec<Result<(), Fault>>, CallError> {
+        self.wait(self.shared.request_value(variables)?, timeout)
+    }
+
+    /// Follows variables under one contract: opened and subscribed in one round trip, and again after
+    /// every reconnection.
+    ///
+    /// # Errors
+    /// [`CallError::Subscribe`]; what is wrong with one name comes as an event.
+    pub fn subscribe<N: AsRef<str>>(
+        &self,
+        names: &[N],
+        contract: Contract,
+        options: SubscribeOptions,
+    ) -> Result<Subscription, CallError> {
+        let id = self
+            .shared
+            .link
+            .with(|core, _, _| core.subscribe(names, contract, options))?;
+        Ok(Subscription { shared: Arc::clone(&self.shared), id })
+    }
+
+    /// The variables whose names match, at most `limit` of them.
+    ///
+    /// # Errors
+    /// [`CallError::Fault`] for a pattern that is none.
+    pub fn find(
+        &self,
+        pattern: &str,
+        limit: Option<usize>,
+        timeout: Duration,
+    ) -> Result<Vec<Found>, CallError> {
+        self.wait(self.shared.find(pattern, limit)?, timeout)
+    }
+
+    /// All that the engine knows of variables.
+    ///
+    /// # Errors
+    /// As [`Client::open`].
+    pub fn info(
+        &self,
+        variables: &[VariableRef],
+        timeout: Duration,
+    ) -> Result<Vec<Result<VariableInfo, Fault>>, CallError> {
+        self.wait(self.shared.info(variables)?, timeout)
+    }
+
+    /// Why a variable does not update, step by step from its name to its source.
+    ///
+    /// # Errors
+    /// [`CallError`] when there is no answer.
+    pub fn why(&self, name: &str, timeout: Duration) -> Result<Vec<Step>, CallError> {
+        self.wait(self.shared.why(name)?, timeout)
+    }
+
+    /// What the engine says of itself.
+    ///
+    /// # Errors
+    /// [`CallError`] when there is no answer.
+    pub fn engine_info(&self, timeout: Duration) -> Result<EngineInfo, CallError> {
+        self.wait(self.shared.engine_info()?, timeout)
+    }
+
+    /// Gives variables back that were opened; subscriptions are not touched.
+    ///
+    /// # Errors
+    /// As [`Client::open`].
+    pub fn close_variables(
+        &self,
+        variables: &[VariableRef],
+        timeout: Duration,
+    ) -> Result<(), CallError> {
+        self.wait(self.shared.close_variables(variables)?, timeout).map(|_| ())
+    }
+
+    /// Sends what waits and closes the connection; so does dropping the last reference.
+    pub fn close(&self) {
+        self.shared.close();
+    }
+
+    /// The same connection for tasks.
+    pub fn into_async(self) -> crate::aio::Client {
+        crate::aio::Client::of(self.shared)
+    }
+
+    pub(crate) fn of(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    fn wait<R>(&self, pending: Pending<R>, timeout: Duration) -> Result<R, CallError> {
+        let shared = &self.shared;
+        let deadline = shared.deadline(timeout);
+        let answer = shared.link.wait_until(Some(deadline), |core, _| shared.check(core, &pending));
+        answer.unwrap_or_else(|| {
+            shared.forget(&pending);
+            Err(shared.too_late(timeout))
+        })
+    }
+}
+
+impl Engine {
+    /// A client of this engine over a pipe in memory: the same verbs and the same delivery as over the
+    /// network, and single-process variables are there too.
+    ///
+    /// # Errors
+    /// [`ConnectError::Start`]: the machine has no descriptor or thread left.
+    pub fn client(&self) -> Result<Client, ConnectError> {
+        let server = Arc::clone(&self.inner.server);
+        let options = ConnectOptions::new("tl:///")?;
+        let dialler = Dialler::pipe(move || server.accept_pipe());
+        Ok(Client::of(Shared::start(dialler, &options)?))
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("state", &self.state()).finish_non_exhaustive()
+    }
+}
+
+/// A subscription of a client. Dropping it ends the subscription.
+pub struct Subscription {
+    shared: Arc<Shared>,
+    id: SubscriptionId,
+}
+
+impl Subscription {
+    /// The next event: a reading, or a change of the connection, in the order they happened. `None` when
+    /// none came within `timeout`; without one it is waited for until the client is closed.
+    pub fn next(&self, timeout: Option<Duration>) -> Option<Event> {
+        let deadline = timeout.map(|timeout| self.shared.deadline(timeout));
+        self.shared.link.wait_until(deadline, |core, now| core.next_event(now, self.id))
+    }
+
+    /// The next event if one waits.
+    pub fn try_next(&self) -> Option<Event> {
+        self.shared.link.with(|core, now, _| core.next_event(now, self.id))
+    }
+
+    /// The client's own copy of an item's newest value, whether new or not; no round trip. It says
+    /// `stale` while the connection is down.
+    pub fn value(&self, item: u32) -> Option<Reading> {
+        self.shared.link.with(|core, now, _| core.value(now, self.id, item))
+    }
+
+    /// What is known of an item: its name, and its type once it is open.
+    pub fn item(&self, item: u32) -> Option<Item> {
+        self.shared.link.with(|core, _, _| core.item(self.id, item))
+    }
+
+    /// What became of the updates that reached this client.
+    pub fn ledger(&self) -> Option<ClientLedger> {
+        self.shared.link.with(|core, _, _| core.ledger(self.id))
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.shared.link.with(|core, _, _| core.unsubscribe(self.id));
+    }
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscription").field("id", &self.id).finish_non_exhaustive()
+    }
+}

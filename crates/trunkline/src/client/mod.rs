@@ -1,0 +1,59 @@
+//! Clients: the same verbs blocking and async, on the same kind of connection.
+//!
+//! A call hands its request to the connection and then waits for the answer: a blocking caller drives
+//! the socket on its own thread meanwhile, a task is woken. Neither has a pool of threads behind it.
+//!
+//! # Layout
+//! - [`Client`], [`Subscription`]: blocking.
+//! - [`aio`](crate::aio): the same names with `async fn`.
+//! - `verbs`: what both send and what they make of the answers.
+
+mod blocking;
+mod options;
+pub(crate) mod tasks;
+mod verbs;
+
+pub use blocking::{Client, Subscription};
+pub use options::{ConnectError, ConnectOptions};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_client::{RequestError, SubscribeError};
+use trunkline_proto::{Disconnect, Fault};
+
+/// Why a call has no result.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// There is no connection.
+    #[error("not connected: {cause}")]
+    NotConnected {
+        /// Why the last attempt failed or the connection ended.
+        cause: Arc<Disconnect>,
+    },
+    /// The answer did not come in time.
+    #[error(
+        "no answer within {:.1} s; the engine is busy or the network slow: allow more time",
+        after.as_secs_f64()
+    )]
+    TimedOut {
+        /// How long it was waited for.
+        after: Duration,
+    },
+    /// The engine refused the request as a whole.
+    #[error("{0}")]
+    Fault(Fault),
+    /// The request could not be made.
+    #[error("{0}")]
+    Request(#[from] RequestError),
+    /// The subscription could not be made.
+    #[error("{0}")]
+    Subscribe(#[from] SubscribeError),
+    /// The writes could not be handed over.
+    #[error("{0}")]
+    Write(#[from] trunkline_client::WriteError),
+    /// The engine answered something else than was asked.
+    #[error("the engine's answer does not fit the request; its program is at fault")]
+    Answer,
+}

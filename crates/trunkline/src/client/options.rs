@@ -1,0 +1,49 @@
+//! Where to connect to, and as whom.
+
+use trunkline_net::{Dialler, StartError};
+use trunkline_types::Url;
+use trunkline_types::url::{DEFAULT_PORT, UrlError};
+
+/// How a client connects.
+#[derive(Clone, Debug)]
+pub struct ConnectOptions {
+    /// Host and port of the engine; the name in it is not used.
+    pub url: Url,
+    /// The program's name, for people who look at the engine.
+    pub program: String,
+    /// On whose behalf, for people who look at the engine.
+    pub user: String,
+    /// Gives up waiting calls as soon as an attempt to connect has failed, instead of letting them wait
+    /// for a connection until their time is over.
+    pub fail_fast: bool,
+}
+
+impl ConnectOptions {
+    /// The engine that `url` names; a bare name means this machine.
+    ///
+    /// # Errors
+    /// [`ConnectError::Url`] when it is no URL.
+    pub fn new(url: &str) -> Result<Self, ConnectError> {
+        let url = Url::parse(url).map_err(ConnectError::Url)?;
+        let program = std::env::args().next().unwrap_or_default();
+        let program = program.rsplit('/').next().unwrap_or_default().to_owned();
+        Ok(Self { url, program, user: String::new(), fail_fast: false })
+    }
+
+    pub(crate) fn dialler(&self) -> Dialler {
+        let host = self.url.host.as_deref().unwrap_or("localhost");
+        Dialler::tcp(host, self.url.port.unwrap_or(DEFAULT_PORT))
+    }
+}
+
+/// Why a client could not even begin to connect.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// Not a URL.
+    #[error("{0}")]
+    Url(UrlError),
+    /// The machine has no descriptor or thread left.
+    #[error("{0}")]
+    Start(#[from] StartError),
+}

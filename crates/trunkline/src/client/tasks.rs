@@ -1,0 +1,289 @@
+//! The client for tasks of any executor: the same verbs, waiting by wakers on the same connection.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_client::{
+    ConnectionState, Event, Found, Item, OpenOptions, Opened, Session, Step,
+    SubscribeOptions, SubscriptionId, VariableRef, Write, WriteCounts, WriteOutcome,
+};
+use trunkline_proto::Fault;
+use trunkline_proto::message::engine::EngineInfo;
+use trunkline_proto::message::info::VariableInfo;
+use trunkline_types::ledger::ClientLedger;
+use trunkline_types::{Contract, Reading};
+
+use super::verbs::{Pending, Shared};
+use super::{CallError, ConnectError, ConnectOptions};
+
+/// A connection to an engine for tasks; see the blocking [`Client`](crate::Client) for each verb.
+///
+/// # Cancel safety
+/// A dropped call leaves its request with the engine; its answer is thrown away when it comes.
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+/// Gives a request up when its call is dropped before it was answered.
+struct Abandon<'a, R> {
+    shared: &'a Shared,
+    pending: Pending<R>,
+    answered: bool,
+}
+
+impl<R> Drop for Abandon<'_, R> {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.shared.forget(&self.pending);
+        }
+    }
+}
+
+impl Client {
+    /// As [`Client::connect`](crate::Client::connect); begins to connect and returns at once.
+    ///
+    /// # Errors
+    /// [`ConnectError`]: not a URL, or the machine has no descriptor or thread left.
+    pub fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::connect_with(&ConnectOptions::new(url)?)
+    }
+
+    /// As [`Client::connect_with`](crate::Client::connect_with).
+    ///
+    /// # Errors
+    /// [`ConnectError::Start`]: the machine has no descriptor or thread left.
+    pub fn connect_with(options: &ConnectOptions) -> Result<Self, ConnectError> {
+        Ok(Self { shared: Shared::start(options.dialler(), options)? })
+    }
+
+    /// Waits until the connection is up.
+    ///
+    /// # Errors
+    /// [`CallError::NotConnected`] with the cause when it is not within `timeout`.
+    pub async fn wait_connected(&self, timeout: Duration) -> Result<Arc<Session>, CallError> {
+        let shared = &self.shared;
+        let deadline = shared.deadline(timeout);
+        let session = shared.link.wait(Some(deadline), |core, _| shared.session(core)).await;
+        session.unwrap_or_else(|| Err(shared.too_late(timeout)))
+    }
+
+    /// How the connection is, with its cause when it is down.
+    pub fn state(&self) -> ConnectionState {
+        self.shared.link.with(|core, _, _| core.state())
+    }
+
+    /// As [`Client::open`](crate::Client::open).
+    ///
+    /// # Errors
+    /// [`CallError`] when there is no answer; what is wrong with one name is in its own result.
+    pub async fn open<N: AsRef<str>>(
+        &self,
+        names: &[N],
+        options: OpenOptions,
+        timeout: Duration,
+    ) -> Result<Vec<Result<Opened, Fault>>, CallError> {
+        let pending = self.shared.open(names, options)?;
+        self.wait(pending, timeout).await
+    }
+
+    /// As [`Client::read`](crate::Client::read).
+    ///
+    /// # Errors
+    /// As [`Client::open`].
+    pub async fn read(
+        &self,
+        variables: &[VariableRef],
+        timeout: Duration,
+    ) -> Result<Vec<Result<Reading, Fault>>, CallError> {
+        let pending = self.shared.read(variables)?;
+        self.wait(pending, timeout).await
+    }
+
+    /// As [`Client::write`](crate::Client::write).
+    ///
+    /// # Errors
+    /// [`CallError`] when not all outcomes are known in time; the writes go on.
+    pub async fn write(
+        &self,
+        writes: impl IntoIterator<Item = Write>,
+        timeout: Duration,
+    ) -> Result<Vec<WriteOutcome>, CallError> {
+        let shared = &self.shared;
+        let batch = shared.link.with(|core, _, _| core.write(writes))?;
+        let deadline = shared.deadline(timeout);
+        let outcomes = shared
+            .link
+            .wait(Some(deadline), |core, _| match core.take_outcomes(batch) {
+                Some(outcomes) => Some(Ok(outcomes)),
+                None => shared.hopeless(core).map(Err),
+            })
+            .await;
+        outcomes.unwrap_or_else(|| {
+            shared.link.with(|core, _, _| core.forget_writes(batch));
+            Err(shared.too_late(timeout))
+        })
+    }
+
+    /// As [`Client::write_untracked`](crate::Client::write_untracked); never waits.
+    ///
+    /// # Errors
+    /// [`CallError::Write`] when too many writes wait already.
+    pub fn write_untracked(
+        &self,
+        writes: impl IntoIterator<Item = Write>,
+    ) -> Result<(), CallError> {
+        Ok(self.shared.link.with(|core, _, _| core.write_untracked(writes))?)
+    }
+
+    /// What became of all writes so far.
+    pub fn write_counts(&self) -> WriteCounts {
+        self.shared.link.with(|core, _, _| core.write_counts())
+    }
+
+    /// As [`Client::request_value`](crate::Client::request_value).
+    ///
+    /// # Errors
+    /// As [`Client::open`].
+    pub async fn request_value(
+        &self,
+        variables: &[VariableRef],
+        timeout: Duration,
+    ) -> Result<Vec<Result<(), Fault>>, CallError> {
+        let pending = self.shared.request_value(variables)?;
+        self.wait(pending, timeout).await
+    }
+
+    /// As [`Client::subscribe`](crate::Client::subscribe); never waits.
+    ///
+    /// # Errors
+    /// [`CallError::Subscribe`]; what is wrong with one name comes as an event.
+    pub fn subscribe<N: AsRef<str>>(
+        &self,
+        names: &[N],
+        contract: Contract,
+        options: SubscribeOptions,
+    ) -> Result<Subscription, CallError> {
+        let id = self
+            .shared
+            .link
+            .with(|core, _, _| core.subscribe(names, contract, options))?;
+        Ok(Subscription { shared: Arc::clone(&self.shared), id })
+    }
+
+    /// As [`Client::find`](crate::Client::find).
+    ///
+    /// # Errors
+    /// [`CallError::Fault`] for a pattern that is none.
+    pub async fn find(
+        &self,
+        pattern: &str,
+        limit: Option<usize>,
+        timeout: Duration,
+    ) -> Result<Vec<Found>, CallError> {
+        let pending = self.shared.find(pattern, limit)?;
+        self.wait(pending, timeout).await
+    }
+
+    /// As [`Client::info`](crate::Client::info).
+    ///
+    /// # Errors
+    /// As [`Client::open`].
+    pub async fn info(
+        &self,
+        variables: &[VariableRef],
+        timeout: Duration,
+    ) -> Result<Vec<Result<VariableInfo, Fault>>, CallError> {
+        let pending = self.shared.info(variables)?;
+        self.wait(pending, timeout).await
+    }
+
+    /// As [`Client::why`](crate::Client::why).
+    ///
+    /// # Errors
+    /// [`CallError`] when there is no answer.
+    pub async fn why(&self, name: &str, timeout: Duration) -> Result<Vec<Step>, CallError> {
+        let pending = self.shared.why(name)?;
+        self.wait(pending, timeout).await
+    }
+
+    /// As [`Client::engine_info`](crate::Client::engine_info).
+    ///
+    /// # Errors
+    /// [`CallError`] when there is no answer.
+    pub async fn engine_info(&self, timeout: Duration) -> Result<EngineInfo, CallError> {
+        let pending = self.shared.engine_info()?;
+        self.wait(pending, timeout).await
+    }
+
+    /// The same connection for threads that wait.
+    pub fn into_blocking(self) -> crate::Client {
+        crate::Client::of(self.shared)
+    }
+
+    pub(crate) fn of(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    async fn wait<R>(&self, pending: Pending<R>, timeout: Duration) -> Result<R, CallError> {
+        let shared = &*self.shared;
+        let deadline = shared.deadline(timeout);
+        let mut call = Abandon { shared, pending, answered: false };
+        let answer = shared
+            .link
+            .wait(Some(deadline), |core, _| shared.check(core, &call.pending))
+            .await;
+        call.answered = answer.is_some();
+        answer.unwrap_or_else(|| Err(shared.too_late(timeout)))
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("state", &self.state()).finish_non_exhaustive()
+    }
+}
+
+/// A subscription for tasks. Dropping it ends the subscription.
+pub struct Subscription {
+    shared: Arc<Shared>,
+    id: SubscriptionId,
+}
+
+impl Subscription {
+    /// The next event, in the order they happened; `None` once the client is closed.
+    ///
+    /// # Cancel safety
+    /// No event is lost when the call is dropped.
+    pub async fn next(&self) -> Option<Event> {
+        self.shared.link.wait(None, |core, now| core.next_event(now, self.id)).await
+    }
+
+    /// The client's own copy of an item's newest value; see the blocking form.
+    pub fn value(&self, item: u32) -> Option<Reading> {
+        self.shared.link.with(|core, now, _| core.value(now, self.id, item))
+    }
+
+    /// What is known of an item: its name, and its type once it is open.
+    pub fn item(&self, item: u32) -> Option<Item> {
+        self.shared.link.with(|core, _, _| core.item(self.id, item))
+    }
+
+    /// What became of the updates that reached this client.
+    pub fn ledger(&self) -> Option<ClientLedger> {
+        self.shared.link.with(|core, _, _| core.ledger(self.id))
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.shared.link.with(|core, _, _| core.unsubscribe(self.id));
+    }
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscription").field("id", &self.id).finish_non_exhaustive()
+    }
+}

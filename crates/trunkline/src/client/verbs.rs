@@ -1,0 +1,207 @@
+//! What both kinds of client send, and what they make of the answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_client::{
+    Answer, ClientCore, ClientOptions, ConnectionState, Found, OpenOptions, Opened, RequestError,
+    RequestId, Session, Step, VariableRef,
+};
+use trunkline_net::{Clock, Dialler, Link, LinkOptions};
+use trunkline_proto::Fault;
+use trunkline_proto::message::engine::EngineInfo;
+use trunkline_proto::message::info::VariableInfo;
+use trunkline_types::{Reading, Tick};
+
+use super::{CallError, ConnectError, ConnectOptions};
+
+/// Time for what is still to be sent when a client is closed.
+const CLOSE_GRACE: Duration = Duration::from_secs(1);
+
+/// A connection and how its calls behave; shared by clients and their subscriptions.
+pub(crate) struct Shared {
+    pub(crate) link: Arc<Link<ClientCore>>,
+    pub(crate) clock: Clock,
+    fail_fast: bool,
+}
+
+/// A request on its way, and how to read its answer.
+pub(crate) struct Pending<R> {
+    pub(crate) id: RequestId,
+    read: fn(Answer) -> Result<R, CallError>,
+}
+
+/// What each variable of a list came to.
+pub(crate) type Results<T> = Vec<Result<T, Fault>>;
+
+impl Shared {
+    pub(crate) fn start(
+        dialler: Dialler,
+        options: &ConnectOptions,
+    ) -> Result<Arc<Self>, ConnectError> {
+        use std::hash::{BuildHasher, RandomState};
+        let core = ClientCore::new(ClientOptions {
+            program: options.program.clone(),
+            user: options.user.clone(),
+            pid: std::process::id(),
+            // Each client dials at other moments than the others.
+            seed: RandomState::new().hash_one(std::process::id()),
+            ..ClientOptions::default()
+        });
+        let link = Link::start(dialler, core, LinkOptions::default())?;
+        let clock = Clock::new();
+        Ok(Arc::new(Self { link, clock, fail_fast: options.fail_fast }))
+    }
+
+    pub(crate) fn deadline(&self, timeout: Duration) -> Tick {
+        self.clock.now().saturating_add(timeout)
+    }
+
+    pub(crate) fn open<N: AsRef<str>>(
+        &self,
+        names: &[N],
+        options: OpenOptions,
+    ) -> Result<Pending<Results<Opened>>, CallError> {
+        self.send(|core| core.open(names, options), |answer| match answer {
+            Answer::Opened(results) => Ok(results),
+            other => Err(unexpected(other)),
+        })
+    }
+
+    pub(crate) fn read(
+        &self,
+        variables: &[VariableRef],
+    ) -> Result<Pending<Results<Reading>>, CallError> {
+        self.send(|core| core.read(variables), |answer| match answer {
+            Answer::Readings(results) => Ok(results),
+            other => Err(unexpected(other)),
+        })
+    }
+
+    pub(crate) fn request_value(
+        &self,
+        variables: &[VariableRef],
+    ) -> Result<Pending<Results<()>>, CallError> {
+        self.send(|core| core.request_value(variables), |answer| match answer {
+            Answer::Requested(results) => Ok(results),
+            other => Err(unexpected(other)),
+        })
+    }
+
+    pub(crate) fn info(
+        &self,
+        variables: &[VariableRef],
+    ) -> Result<Pending<Results<VariableInfo>>, CallError> {
+        self.send(|core| core.info(variables), |answer| match answer {
+            Answer::Info(results) => Ok(results),
+            other => Err(unexpected(other)),
+        })
+    }
+
+    pub(crate) fn find(
+        &self,
+        pattern: &str,
+        limit: Option<usize>,
+    ) -> Result<Pending<Vec<Found>>, CallError> {
+        self.send(|core| core.find(pattern, limit), |answer| match answer {
+            Answer::Names(found) => Ok(found),
+            other => Err(unexpected(other)),
+        })
+    }
+
+    pub(crate) fn why(&self, name: &str) -> Result<Pending<Vec<Step>>, CallError> {
+        self.send(|core| core.why(name), |answer| match answer {
+            Answer::Why(steps) => Ok(steps),
+            other => Err(unexpected(other)),
+        })
+    }
+
+    pub(crate) fn engine_info(&self) -> Result<Pending<EngineInfo>, CallError> {
+        self.send(|core| core.engine_info(), |answer| match answer {
+            Answer::Engine(info) => Ok(info),
+            other => Err(unexpected(other)),
+        })
+    }
+
+    pub(crate) fn close_variables(
+        &self,
+        variables: &[VariableRef],
+    ) -> Result<Pending<Results<()>>, CallError> {
+        self.send(|core| core.close(variables), |answer| match answer {
+            Answer::Closed(results) => Ok(results),
+            other => Err(unexpected(other)),
+        })
+    }
+
+    fn send<R>(
+        &self,
+        ask: impl FnOnce(&mut ClientCore) -> Result<RequestId, RequestError>,
+        read: fn(Answer) -> Result<R, CallError>,
+    ) -> Result<Pending<R>, CallError> {
+        let id = self.link.with(|core, _, _| ask(core))?;
+        Ok(Pending { id, read })
+    }
+
+    /// The answer, or that there will be none: what a waiting caller looks for.
+    pub(crate) fn check<R>(
+        &self,
+        core: &mut ClientCore,
+        pending: &Pending<R>,
+    ) -> Option<Result<R, CallError>> {
+        if let Some(answer) = core.take(pending.id) {
+            return Some((pending.read)(answer));
+        }
+        self.hopeless(core).map(Err)
+    }
+
+    /// Why waiting for the connection is of no use, if so.
+    pub(crate) fn hopeless(&self, core: &ClientCore) -> Option<CallError> {
+        match core.state() {
+            ConnectionState::Closed { cause } => {
+                Some(CallError::NotConnected { cause })
+            }
+            ConnectionState::Connecting { last_failure: Some(cause), .. } if self.fail_fast => {
+                Some(CallError::NotConnected { cause })
+            }
+            _ => None,
+        }
+    }
+
+    /// The session, once there is one.
+    pub(crate) fn session(&self, core: &ClientCore) -> Option<Result<Arc<Session>, CallError>> {
+        match core.state() {
+            ConnectionState::Connected(session) => Some(Ok(session)),
+            _ => self.hopeless(core).map(Err),
+        }
+    }
+
+    /// What a caller is told whose time is over.
+    pub(crate) fn too_late(&self, after: Duration) -> CallError {
+        self.link.with(|core, _, _| match core.state().cause() {
+            Some(cause) => CallError::NotConnected { cause: Arc::clone(cause) },
+            None => CallError::TimedOut { after },
+        })
+    }
+
+    /// Nobody waits for this answer any longer.
+    pub(crate) fn forget<R>(&self, pending: &Pending<R>) {
+        self.link.with(|core, _, _| core.forget(pending.id));
+    }
+
+    pub(crate) fn close(&self) {
+        self.link.close(self.deadline(CLOSE_GRACE));
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn unexpected(answer: Answer) -> CallError {
+    match answer {
+        Answer::Refused(fault) => CallError::Fault(fault),
+        _ => CallError::Answer,
+    }
+}

@@ -1,0 +1,102 @@
+//! Writes the first inputs of the fuzz targets: `seeds FOLDER` fills `FOLDER/<target>/`.
+
+use std::fs;
+use std::io::Result;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value as Json;
+use trunkline_fuzz::GROUPS;
+use trunkline_proto::FrameKind;
+use trunkline_types::wire::{encode_properties, encode_tagged};
+use trunkline_types::{DataType, Properties, Scaling, Value};
+
+fn main() -> Result<()> {
+    let folder = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| "corpus".into()));
+    for (index, frame) in vectors("frames.json")?.iter().enumerate() {
+        let (number, bytes) = (frame["fields"]["number"].as_u64(), bytes(&frame["hex"]));
+        let has = |kind: &FrameKind| Some(u64::from(kind.number())) == number;
+        for (target, _) in GROUPS.iter().filter(|(_, kinds)| kinds.iter().any(has)) {
+            write(&folder, target, &format!("vector-{index}"), &bytes)?;
+        }
+        // The first byte of this target's input says which limits hold and how it is cut.
+        for control in [0_u8, 40, 5, 42, 255] {
+            let input: Vec<u8> = [control].into_iter().chain(bytes.clone()).collect();
+            write(
+                &folder,
+                "frame_buffer",
+                &format!("vector-{index}-{control}"),
+                &input,
+            )?;
+        }
+    }
+    for (name, properties) in all_properties() {
+        let mut bytes = Vec::new();
+        encode_properties(&properties, &mut bytes);
+        write(&folder, "properties", name, &bytes)?;
+        let value = Value::default_of(&properties.data_type);
+        let mut bytes = Vec::new();
+        encode_tagged(&properties.data_type, &value, &mut bytes);
+        write(&folder, "value", name, &bytes)?;
+        write(&folder, "data_type", name, &bytes)?;
+    }
+    for (index, vector) in vectors("values.json")?.iter().enumerate() {
+        let bytes = bytes(&vector["tagged_hex"]);
+        write(&folder, "value", &format!("vector-{index}"), &bytes)?;
+        write(&folder, "data_type", &format!("vector-{index}"), &bytes)?;
+    }
+    Ok(())
+}
+
+/// The entries of a file in `vectors/`.
+fn vectors(file: &str) -> Result<Vec<Json>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../vectors")
+        .join(file);
+    Ok(serde_json::from_str(&fs::read_to_string(path)?)?)
+}
+
+fn all_properties() -> [(&'static str, Properties); 3] {
+    let full = Properties {
+        description: "Water in the drum".into(),
+        units: "%".into(),
+        range: Some((0.0, 100.0)),
+        coerce: true,
+        precision: Some(1),
+        scaling: Some(Scaling::Linear {
+            raw: [0.0, 4095.0],
+            eng: [0.0, 100.0],
+        }),
+        initial: Some(Value::F64(50.0)),
+        source: "sim:drum.level".into(),
+        origin: "boiler.toml:12".into(),
+        ..Properties::new(DataType::F64)
+    };
+    let bits = Properties {
+        scaling: Some(Scaling::BitField {
+            invert: 1,
+            select: 0xff,
+        }),
+        ..Properties::new(DataType::U32)
+    };
+    [
+        ("plain", Properties::new(DataType::String)),
+        ("full", full),
+        ("bits", bits),
+    ]
+}
+
+fn bytes(hex: &Json) -> Vec<u8> {
+    let hex = hex.as_str().unwrap_or_default();
+    let pairs = (0..hex.len())
+        .step_by(2)
+        .filter_map(|at| hex.get(at..at + 2));
+    pairs
+        .filter_map(|pair| u8::from_str_radix(pair, 16).ok())
+        .collect()
+}
+
+fn write(folder: &Path, target: &str, name: &str, bytes: &[u8]) -> Result<()> {
+    let folder = folder.join(target);
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join(name), bytes)
+}

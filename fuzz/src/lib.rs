@@ -1,0 +1,109 @@
+//! What the fuzz targets of the protocol share: a frame goes in, whatever decodes must mean the
+//! same when it is written again.
+
+#![forbid(unsafe_code)]
+
+#[path = "../../crates/trunkline-proto/tests/frames/reencode.rs"]
+pub mod reencode;
+
+use trunkline_proto::FrameKind;
+use trunkline_proto::frame::{Frame, FrameHeader, HEADER_BYTES};
+
+/// The kinds of the target `hello`.
+pub const HELLO: &[FrameKind] = &[
+    FrameKind::Hello,
+    FrameKind::Welcome,
+    FrameKind::Refused,
+    FrameKind::Goodbye,
+    FrameKind::Keepalive,
+    FrameKind::Ack,
+    FrameKind::Fault,
+];
+/// The kinds of the target `open`.
+pub const OPEN: &[FrameKind] = &[FrameKind::Open, FrameKind::Opened];
+/// The kinds of the target `subscribe`.
+pub const SUBSCRIBE: &[FrameKind] = &[
+    FrameKind::Subscribe,
+    FrameKind::Subscribed,
+    FrameKind::Unsubscribe,
+    FrameKind::Closed,
+    FrameKind::Close,
+    FrameKind::Requested,
+];
+/// The kinds of the target `read`.
+pub const READ: &[FrameKind] = &[
+    FrameKind::Read,
+    FrameKind::Readings,
+    FrameKind::RequestValue,
+    FrameKind::Gone,
+];
+/// The kinds of the target `write`.
+pub const WRITE: &[FrameKind] = &[FrameKind::Write, FrameKind::WriteAnswers];
+/// The kinds of the target `updates`.
+pub const UPDATES: &[FrameKind] = &[FrameKind::Updates];
+/// The kinds of the target `lost`.
+pub const LOST: &[FrameKind] = &[FrameKind::Lost, FrameKind::Ended];
+/// The kinds of the target `find`.
+pub const FIND: &[FrameKind] = &[FrameKind::Find, FrameKind::Names];
+/// The kinds of the target `info`.
+pub const INFO: &[FrameKind] = &[
+    FrameKind::Info,
+    FrameKind::InfoAnswer,
+    FrameKind::Engine,
+    FrameKind::EngineAnswer,
+];
+/// The kinds of the target `why`.
+pub const WHY: &[FrameKind] = &[FrameKind::Why, FrameKind::WhyAnswer];
+/// The kinds of the target `provider`.
+pub const PROVIDER: &[FrameKind] = &[
+    FrameKind::Provide,
+    FrameKind::Provided,
+    FrameKind::Publish,
+    FrameKind::ProviderWrite,
+    FrameKind::ProviderRequest,
+    FrameKind::ProviderAnswer,
+];
+
+/// Every target whose input is a frame, and its kinds.
+pub const GROUPS: &[(&str, &[FrameKind])] = &[
+    ("hello", HELLO),
+    ("open", OPEN),
+    ("subscribe", SUBSCRIBE),
+    ("read", READ),
+    ("write", WRITE),
+    ("updates", UPDATES),
+    ("lost", LOST),
+    ("find", FIND),
+    ("info", INFO),
+    ("why", WHY),
+    ("provider", PROVIDER),
+];
+
+/// `data` is a frame: header, then payload. Its kind is forced into `kinds` and its length is what
+/// is there; count, flags and payload are the fuzzer's.
+pub fn message(kinds: &[FrameKind], data: &[u8]) {
+    let Some((head, payload)) = data.split_first_chunk::<HEADER_BYTES>() else {
+        return;
+    };
+    let mut header = FrameHeader::from_bytes(head);
+    if !kinds.iter().any(|kind| kind.number() == header.kind) {
+        header.kind = kinds[usize::from(header.kind) % kinds.len()].number();
+    }
+    header.length = payload.len() as u32;
+    let Ok(frame) = Frame::new(header, payload) else {
+        return;
+    };
+    let mut once = Vec::new();
+    let Some(Ok(())) = reencode::reencode(&frame, &mut once) else {
+        return;
+    };
+    let mut rest = once.as_slice();
+    let Ok(Some(again)) = Frame::take_from(&mut rest) else {
+        return;
+    };
+    assert!(rest.is_empty(), "one frame was written");
+    let mut twice = Vec::new();
+    let result = reencode::reencode(&again, &mut twice);
+    assert_eq!(result, Some(Ok(())), "what was written can be read");
+    assert_eq!(once, twice, "and means the same");
+}
