@@ -61,14 +61,11 @@ soak: toolchain ## Long runs: many more schedules and cases than `make test`
 	$(call step,shuttle,export SHUTTLE_SCHEDULES=$(SOAK_SCHEDULES); \
 		$(call run_under,shuttle,$(SHUTTLE_TESTS)))
 	$(call step,properties,PROPTEST_CASES=$(SOAK_CASES) cargo test --workspace --no-fail-fast)
+	$(call step,boiler,cargo run --release -p trunkline-io --example boiler_year)
 
 .PHONY: fuzz
 fuzz: toolchain nightly ## Every fuzz target for FUZZ_SECONDS (600)
-	@command -v cargo-fuzz >/dev/null || cargo install cargo-fuzz --locked --root '$(TOOLS)'
-	@for name in $$(cargo +nightly fuzz list); do \
-		printf '\n== %s, %s s\n' "$$name" '$(FUZZ_SECONDS)'; \
-		cargo +nightly fuzz run "$$name" -- -max_total_time=$(FUZZ_SECONDS); \
-	done
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run
 
 .PHONY: bench
 bench: toolchain ## The measurements of bench/, each beside its limit

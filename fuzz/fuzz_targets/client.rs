@@ -1,0 +1,44 @@
+#![no_main]
+//! A whole client, fed with whatever an engine may send after its welcome.
+
+use libfuzzer_sys::fuzz_target;
+use trunkline_client::{ClientCore, ClientOptions, OpenOptions, SubscribeOptions};
+use trunkline_proto::Endpoint;
+use trunkline_proto::message::hello::Welcome;
+use trunkline_types::{Contract, Tick, Timestamp};
+
+const WALL: Timestamp = Timestamp::from_nanos(1_795_000_000_000_000_000);
+
+fuzz_target!(|data: &[u8]| {
+    let mut client = ClientCore::new(ClientOptions::default());
+    let mut now = Tick::from_nanos(1);
+    let names = ["l/number", "l/text"];
+    let contracts = [Contract::Latest, Contract::Last(2), Contract::First(2), Contract::ALL];
+    let subscriptions =
+        contracts.map(|c| client.subscribe(&names, c, SubscribeOptions::default()));
+    let opened = client.open(&names, OpenOptions { read: true, ..OpenOptions::default() });
+    client.handle_connected(now, WALL);
+    let mut out = Vec::new();
+    client.poll_output(now, WALL, 65_536, &mut out);
+    let mut welcome = Vec::new();
+    Welcome { epoch: 1, ..Welcome::default() }.encode(&mut welcome);
+    client.handle_input(now, WALL, &welcome);
+    let (cut, data) = data.split_first().map_or((255, data), |(cut, data)| (*cut, data));
+    for piece in data.chunks(usize::from(cut).max(1)) {
+        out.clear();
+        client.poll_output(now, WALL, 65_536, &mut out);
+        client.handle_input(now, WALL, piece);
+        now = now.saturating_add(std::time::Duration::from_millis(10));
+        if client.poll_timeout().is_some_and(|due| due <= now) {
+            client.handle_timeout(now, WALL);
+        }
+        for subscription in subscriptions.iter().flatten() {
+            while client.next_event(now, *subscription).is_some() {}
+            let ledger = client.ledger(*subscription);
+            assert!(ledger.is_none_or(|ledger| ledger.is_balanced()), "{ledger:?}");
+        }
+    }
+    if let Ok(opened) = opened {
+        let _ = client.take(opened);
+    }
+});
