@@ -109,8 +109,7 @@ fn w1_cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<R
         let mut row = Row::new(w1::SCENARIO, system, case, placement);
         w1::cell::run(&grid, first_tick, registers.as_mut(), far.pid(), &mut row)?;
         registers.finish()?;
-        // Room for the ticks of the warm-up.
-        first_tick += grid.ticks + 100;
+        first_tick += grid.ticks + w1::cell::WARM_UP_TICKS;
         rows.push(row);
     }
     Ok(rows)

@@ -14,6 +14,8 @@
 //! - `run`, `report`: the order of a run; tables and plots of its results.
 
 #![forbid(unsafe_code)]
+// The terminal is how it talks to people, and standard output how its processes talk to each other.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod cells;
 mod hosting;
@@ -21,8 +23,11 @@ mod machine;
 mod placement;
 mod raw;
 mod record;
+mod report;
 mod role;
+mod run;
 mod settings;
+mod stages;
 mod statistics;
 mod trunkline_calls;
 mod usage;
@@ -31,10 +36,12 @@ mod w2;
 mod w5;
 
 use std::error::Error;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use run::Extent;
 use settings::Settings;
 
 /// What anything here comes to; an error is a sentence for the person at the terminal.
@@ -50,6 +57,28 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Measures everything, cell by cell, and writes a result file.
+    Measure {
+        /// All ticks as published: hours.
+        #[arg(long, conflicts_with = "quick")]
+        full: bool,
+        /// A few cells only: whether it works.
+        #[arg(long)]
+        quick: bool,
+        /// Folder of the result files.
+        #[arg(long, default_value = "bench/results")]
+        results: PathBuf,
+        /// Scenarios: w1, w2, w5, stages; all when none is named.
+        scenarios: Vec<String>,
+    },
+    /// Writes tables and plots of a result file.
+    Report {
+        /// The result file; the newest one when none is named.
+        file: Option<PathBuf>,
+        /// Folder of `results`, of the page and of the plots.
+        #[arg(long, default_value = "bench")]
+        folder: PathBuf,
+    },
     /// Measures one cell with one system and prints its rows.
     Cell {
         /// The scenario: w1, w2, w5.
@@ -58,6 +87,15 @@ enum Command {
         system: String,
         /// Settings as key=value.
         settings: Vec<String>,
+    },
+    /// Goes a path of `stages` again and again, for a profiler to count.
+    Pass {
+        /// The path: put, get, round-trip, update.
+        path: String,
+        /// Items of each pass.
+        items: usize,
+        /// How many passes.
+        passes: u32,
     },
     /// Does the part of a far end; started by cells.
     #[command(hide = true)]
@@ -81,6 +119,27 @@ fn main() -> ExitCode {
 
 fn carry_out(command: Command) -> Outcome<()> {
     match command {
+        Command::Measure {
+            full,
+            quick,
+            results,
+            scenarios,
+        } => {
+            let extent = match (full, quick) {
+                (true, _) => Extent::Full,
+                (_, true) => Extent::Quick,
+                _ => Extent::Default,
+            };
+            println!("{}", run::measure(extent, &scenarios, &results)?.display());
+            Ok(())
+        }
+        Command::Report { file, folder } => {
+            let file = match file {
+                Some(file) => file,
+                None => report::newest(&folder.join("results"))?,
+            };
+            report::write(&file, &folder)
+        }
         Command::Cell {
             scenario,
             system,
@@ -91,6 +150,7 @@ fn carry_out(command: Command) -> Outcome<()> {
             }
             Ok(())
         }
+        Command::Pass { path, items, passes } => stages::repeat(&path, items, passes),
         Command::Role { name, settings } => cells::run_role(&name, &Settings::parse(&settings)?),
     }
 }

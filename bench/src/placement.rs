@@ -2,7 +2,7 @@
 
 use std::thread::available_parallelism;
 
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_setaffinity, set_name};
 
 use crate::Outcome;
 
@@ -31,5 +31,10 @@ pub fn pin(end: End) -> Outcome<&'static str> {
         End::Far => usize::from(cpus > 1),
     });
     sched_setaffinity(None, &set)?;
+    // For profilers, which name threads.
+    set_name(match end {
+        End::Near => c"near",
+        End::Far => c"far",
+    })?;
     Ok(if cpus > 1 { PLACEMENT } else { "same" })
 }

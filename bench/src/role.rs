@@ -75,16 +75,6 @@ impl Role {
             }
         }
     }
-
-    /// Says a line to it.
-    ///
-    /// # Errors
-    /// It has ended.
-    pub fn tell(&mut self, line: &str) -> Outcome<()> {
-        let input = self.input.as_mut().ok_or("the role was told to end")?;
-        writeln!(input, "{line}")?;
-        Ok(input.flush()?)
-    }
 }
 
 impl Drop for Role {

@@ -13,6 +13,8 @@ pub const SCENARIO: &str = "w2";
 pub const VARIABLES: usize = 1000;
 /// Calls of the published table.
 pub const CALLS: usize = 1000;
+/// Calls of the longer version.
+pub const MANY_CALLS: usize = 1_000_000;
 /// Items of one batch where there are more calls than one batch may have.
 pub const BATCH: usize = 10_000;
 

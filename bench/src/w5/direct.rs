@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::{self, Thread};
 
-use trunkline::types::{LibraryDefinition, Value};
+use trunkline::types::{LibraryDefinition, Tick, Timestamp, Value};
 use trunkline_engine::{
     Attempt, Caller, Consumer, Engine, EngineOptions, Variable, Wake, Wakes, Write, WriteOutcome,
 };
@@ -63,19 +63,14 @@ impl Direct {
         })
     }
 
-    fn write_one(&self, variable: &Variable, value: f64, wakes: &mut Wakes) -> Outcome<bool> {
-        let (now, wall) = (self.clock.now(), self.clock.wall());
-        self.attempt(variable, value, wakes, now, wall)
-    }
-
     /// True when it was applied, false when it has to wait.
     fn attempt(
         &self,
         variable: &Variable,
         value: f64,
         wakes: &mut Wakes,
-        now: trunkline::types::Tick,
-        wall: trunkline::types::Timestamp,
+        now: Tick,
+        wall: Timestamp,
     ) -> Outcome<bool> {
         let value = Value::F64(value);
         let write = Write::value(&value);
@@ -92,22 +87,17 @@ impl Direct {
 
 impl Source for Direct {
     fn write(&mut self, updates: &[(usize, f64)]) -> Outcome<()> {
-        let (now, wall) = (self.clock.now(), self.clock.wall());
+        let (mut now, mut wall) = (self.clock.now(), self.clock.wall());
         let mut wakes = Wakes::new();
         for (index, value) in updates {
             let variable = &*self.variables[*index];
-            if self.attempt(variable, *value, &mut wakes, now, wall)? {
-                continue;
-            }
-            loop {
+            while !self.attempt(variable, *value, &mut wakes, now, wall)? {
                 // What was written so far has to be sent before there can be room.
                 wakes.flush();
                 if self.room.wait_for_room(variable) {
                     thread::park();
                 }
-                if self.write_one(variable, *value, &mut wakes)? {
-                    break;
-                }
+                (now, wall) = (self.clock.now(), self.clock.wall());
             }
         }
         Ok(())

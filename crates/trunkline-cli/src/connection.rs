@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trunkline::proto::{Disconnect, Fault, FaultCode};
 use trunkline::{CallError, Client, ConnectOptions, OpenOptions, Opened};
-use trunkline_types::{Properties, Url};
+use trunkline_types::{Access, Properties, Url};
 
 use crate::exit::Exit;
 use crate::output::Facts;
@@ -129,7 +129,7 @@ impl Connection {
         let opened = opened.map_err(|error| self.failed(&error))?;
         let results = opened.into_iter().zip(names);
         Ok(results
-            .map(|(result, name)| result.map_err(|fault| reading_fault(&fault).of(name)))
+            .map(|(result, name)| result.map_err(|fault| unopened(&fault, name)))
             .collect())
     }
 
@@ -204,6 +204,20 @@ pub(crate) fn code_of(cause: &Arc<Disconnect>) -> &'static str {
     }
 }
 
+/// A name that could not be opened.
+fn unopened(fault: &Fault, name: &str) -> Problem {
+    let is_field = name.contains('#') && fault.code == FaultCode::UnknownName;
+    let problem = match is_field {
+        false => reading_fault(fault),
+        true => {
+            let sentence = "this engine has no field of that name; `trunkline info` shows the \
+                            properties of a variable";
+            Problem::new(Exit::SomeFailed, "unknown-field", sentence)
+        }
+    };
+    problem.of(name)
+}
+
 /// A fault of opening, reading or asking.
 pub(crate) fn reading_fault(fault: &Fault) -> Problem {
     let exit = match fault.code {
@@ -228,6 +242,17 @@ pub(crate) fn writing_fault(fault: &Fault) -> Problem {
 pub(crate) fn nothing_matches(pattern: &str) -> Problem {
     let sentence = "nothing matches; `trunkline ls` shows what there is";
     Problem::new(Exit::SomeFailed, "no-match", sentence).of(pattern)
+}
+
+/// What was opened, if it can be read.
+pub(crate) fn readable(name: &str, opened: Opened) -> Result<Opened, Problem> {
+    match opened.access {
+        Access::WriteOnly => {
+            let sentence = "the variable can only be written; its configuration says so in `access`";
+            Err(Problem::new(Exit::NotPermitted, "not-readable", sentence).of(name))
+        }
+        _ => Ok(opened),
+    }
 }
 
 /// What of an opened variable shows with its readings.

@@ -88,9 +88,11 @@ fn refuse(error: &clap::Error, terminal: &Terminal, is_json: bool) -> Result<Exi
         }
         _ if is_json => {
             let text = error.render().to_string();
-            let first = text.lines().next().unwrap_or_default();
-            let message = first.strip_prefix("error: ").unwrap_or(first);
-            let mut problem = Problem::usage(message);
+            // What is wrong, without the usage below it.
+            let first = text.split("\n\n").next().unwrap_or_default();
+            let words: Vec<&str> = first.split_whitespace().collect();
+            let message = words.join(" ");
+            let mut problem = Problem::usage(message.strip_prefix("error: ").unwrap_or(&message));
             problem.hint = Some("`trunkline help` shows how it is written".to_owned());
             Err(problem.into())
         }

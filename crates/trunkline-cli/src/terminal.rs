@@ -3,6 +3,7 @@
 //! Output is kept back until a line is of use to somebody: at once on a terminal, otherwise when the
 //! command has nothing more to say for now. So a pipe gets whole lines, in time, and few system calls.
 
+use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -129,7 +130,7 @@ impl Terminal {
         let text = match &problem.name {
             Some(name) => {
                 let sentence = self.error_paint(Mood::Bad, &format!("*** {}", problem.sentence()));
-                format!("{}   {sentence}", padded(name, width))
+                format!("{}   {sentence}", padded(&clipped(name), width))
             }
             None => {
                 let head = self.error_paint(Mood::Bad, "error:");
@@ -173,6 +174,17 @@ pub(crate) fn padded(text: &str, width: usize) -> String {
     padded.extend(std::iter::repeat_n(' ', missing));
     padded
 }
+
+/// The beginning of a name that is too long to be looked at.
+fn clipped(name: &str) -> Cow<'_, str> {
+    match name.char_indices().nth(NAME_SHOWN_MAX) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &name[..end])),
+        None => Cow::Borrowed(name),
+    }
+}
+
+/// Characters of a name that an error shows.
+const NAME_SHOWN_MAX: usize = 100;
 
 fn painted(colours: bool, mood: Mood, text: &str) -> String {
     let style = match mood {

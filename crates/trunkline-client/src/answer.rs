@@ -87,7 +87,11 @@ pub(crate) struct Page<T> {
 impl<T> Page<T> {
     pub(crate) fn new(variables: Vec<VariableRef>) -> Self {
         let results = variables.iter().map(|_| None).collect();
-        Self { variables, results, asked: Vec::new() }
+        Self {
+            variables,
+            results,
+            asked: Vec::new(),
+        }
     }
 
     /// Decides what is asked for: the items that `ask` gives a handle, the others have their faults.
@@ -124,6 +128,9 @@ impl<T> Page<T> {
 
     /// The results; what has none yet gets this fault.
     pub(crate) fn finish(self, missing: &Fault) -> Vec<Result<T, Fault>> {
-        self.results.into_iter().map(|r| r.unwrap_or_else(|| Err(missing.clone()))).collect()
+        self.results
+            .into_iter()
+            .map(|r| r.unwrap_or_else(|| Err(missing.clone())))
+            .collect()
     }
 }

@@ -32,12 +32,12 @@ impl ClientCore {
     ///
     /// # Errors
     /// [`RequestError`] when a bound is reached or the client is closed.
-    pub fn request_value(
-        &mut self,
-        variables: &[VariableRef],
-    ) -> Result<RequestId, RequestError> {
+    pub fn request_value(&mut self, variables: &[VariableRef]) -> Result<RequestId, RequestError> {
         self.check_request(variables.len())?;
-        Ok(self.ask(variables.len(), Verb::RequestValue(Page::new(variables.to_vec()))))
+        Ok(self.ask(
+            variables.len(),
+            Verb::RequestValue(Page::new(variables.to_vec())),
+        ))
     }
 
     /// Asks for everything the engine knows about variables. Answered by [`Answer::Info`].
@@ -55,15 +55,21 @@ impl ClientCore {
     ///
     /// # Errors
     /// [`RequestError`] when a bound is reached or the client is closed.
-    pub fn find(
-        &mut self,
-        pattern: &str,
-        limit: Option<usize>,
-    ) -> Result<RequestId, RequestError> {
+    pub fn find(&mut self, pattern: &str, limit: Option<usize>) -> Result<RequestId, RequestError> {
         self.check_request(1)?;
-        let limit = limit.unwrap_or(usize::MAX).min(self.options.request_items_max);
+        let limit = limit
+            .unwrap_or(usize::MAX)
+            .min(self.options.request_items_max);
         let (pattern, found) = (pattern.to_owned(), Vec::new());
-        Ok(self.ask(1, Verb::Find { pattern, limit, cursor: 0, found }))
+        Ok(self.ask(
+            1,
+            Verb::Find {
+                pattern,
+                limit,
+                cursor: 0,
+                found,
+            },
+        ))
     }
 
     /// Asks why a variable does not deliver. Answered by [`Answer::Why`].
@@ -72,7 +78,12 @@ impl ClientCore {
     /// [`RequestError`] when a bound is reached or the client is closed.
     pub fn why(&mut self, name: &str) -> Result<RequestId, RequestError> {
         self.check_request(1)?;
-        Ok(self.ask(1, Verb::Why { name: name.to_owned() }))
+        Ok(self.ask(
+            1,
+            Verb::Why {
+                name: name.to_owned(),
+            },
+        ))
     }
 
     /// Asks about the engine itself. Answered by [`Answer::Engine`].
@@ -90,7 +101,9 @@ impl ClientCore {
         frame: &Frame<'_>,
     ) -> Result<(), Disconnect> {
         let readings = Readings::decode(frame)?;
-        let (id, mut request) = self.requests.answered_by(frame)?;
+        let Some((id, mut request)) = self.requests.answered_by(frame)? else {
+            return Ok(());
+        };
         let taken = self.take_readings(now, &mut request, readings);
         self.settle_if(taken, id, request, frame)
     }
@@ -109,7 +122,9 @@ impl ClientCore {
             let Verb::Read(page) = &mut request.verb else {
                 return Err(wrong_answer("READINGS"));
             };
-            let Some(item) = page.asked(place) else { continue };
+            let Some(item) = page.asked(place) else {
+                continue;
+            };
             let variable = page.variable(item).and_then(|v| self.variables.get(v));
             let data_type = variable.and_then(|v| v.data_type.as_ref());
             let result = match (reading, data_type) {
@@ -118,7 +133,11 @@ impl ClientCore {
                 (Ok(_), None) => Err(FaultCode::UnknownHandle.into()),
                 (Ok(record), Some(data_type)) => {
                     let received = self.connection.receive(now, &record, data_type, true)?;
-                    Ok(received.to_reading(data_type, Lost::NONE, None))
+                    let max_age = variable.and_then(|v| v.max_age);
+                    let stale = max_age
+                        .filter(|max| received.age > *max)
+                        .map(|_| received.age);
+                    Ok(received.to_reading(data_type, Lost::NONE, stale))
                 }
             };
             page.set(item, result);
@@ -128,14 +147,18 @@ impl ClientCore {
 
     pub(crate) fn handle_requested(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let results = Results::decode(frame)?;
-        let (id, mut request) = self.requests.answered_by(frame)?;
+        let Some((id, mut request)) = self.requests.answered_by(frame)? else {
+            return Ok(());
+        };
         let taken = take_requested(&mut request, results);
         self.settle_if(taken, id, request, frame)
     }
 
     pub(crate) fn handle_info(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let answer = InfoAnswer::decode(frame)?;
-        let (id, mut request) = self.requests.answered_by(frame)?;
+        let Some((id, mut request)) = self.requests.answered_by(frame)? else {
+            return Ok(());
+        };
         let taken = take_info(&mut request, answer);
         self.settle_if(taken, id, request, frame)
     }
@@ -143,12 +166,22 @@ impl ClientCore {
     pub(crate) fn handle_names(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let names = Names::decode(frame)?;
         let next = names.next_cursor();
-        let (id, mut request) = self.requests.answered_by(frame)?;
+        let Some((id, mut request)) = self.requests.answered_by(frame)? else {
+            return Ok(());
+        };
         let taken = take_names(&mut request, names);
         if taken.is_err() {
             return self.settle_if(taken.map(|_| ()), id, request, frame);
         }
-        let Verb::Find { limit, cursor, found, .. } = &mut request.verb else { return Ok(()) };
+        let Verb::Find {
+            limit,
+            cursor,
+            found,
+            ..
+        } = &mut request.verb
+        else {
+            return Ok(());
+        };
         match next {
             // A page may be empty where the engine has searched in vain for long; the cursor moves on.
             Some(next) if found.len() < *limit && next != *cursor => {
@@ -170,7 +203,9 @@ impl ClientCore {
 
     pub(crate) fn handle_why(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let answer = WhyAnswer::decode(frame)?;
-        let (id, request) = self.requests.answered_by(frame)?;
+        let Some((id, request)) = self.requests.answered_by(frame)? else {
+            return Ok(());
+        };
         let steps: Result<Vec<Step>, Disconnect> = answer
             .map(|step| {
                 let step = step?;
@@ -196,7 +231,9 @@ impl ClientCore {
 
     pub(crate) fn handle_engine(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let info = EngineInfo::decode(frame)?;
-        let (id, request) = self.requests.answered_by(frame)?;
+        let Some((id, request)) = self.requests.answered_by(frame)? else {
+            return Ok(());
+        };
         if !matches!(request.verb, Verb::Engine) {
             self.requests.put_back(id, request);
             return Err(wrong_answer("ENGINE_ANSWER"));
@@ -208,7 +245,10 @@ impl ClientCore {
     /// A whole request was refused: every item that has no answer yet has this one.
     pub(crate) fn handle_fault(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let fault: Fault = FaultMessage::decode(frame)?.fault.to_fault();
-        let (id, request) = self.requests.answered_by(frame)?;
+        let Some((id, request)) = self.requests.answered_by(frame)? else {
+            return Ok(());
+        };
+        self.requests.refused(&request);
         self.end_request(id, request, Some(fault));
         Ok(())
     }
@@ -237,7 +277,9 @@ fn take_requested(request: &mut Request, results: Results<'_>) -> Result<(), Dis
         return Err(wrong_answer("REQUESTED"));
     }
     let answered = answer_run(request, first, count)?;
-    let Verb::RequestValue(page) = &mut request.verb else { return Ok(()) };
+    let Verb::RequestValue(page) = &mut request.verb else {
+        return Ok(());
+    };
     for index in answered {
         if let Some(item) = page.asked(index) {
             page.set(item, Ok(()));
@@ -299,7 +341,11 @@ fn take_names(request: &mut Request, names: Names<'_>) -> Result<(), Disconnect>
         let name = name?;
         if found.len() < *limit {
             let (data_type, access): (DataType, _) = (name.data_type, name.access);
-            found.push(Found { name: name.name.to_owned(), data_type, access });
+            found.push(Found {
+                name: name.name.to_owned(),
+                data_type,
+                access,
+            });
         }
     }
     Ok(())

@@ -11,15 +11,16 @@ use trunkline_proto::{
 use trunkline_types::{Tick, Timestamp};
 
 use crate::connection::Connection;
+use crate::event::Event;
 use crate::options::ClientOptions;
 use crate::request::{Requests, malformed};
 use crate::restore::retry_backoff;
 use crate::state::{ConnectionCounters, ConnectionState, Session};
-use crate::subscription::{Event, Subscription};
+use crate::subscription::Subscription;
 use crate::table::Slab;
 use crate::variable::Variables;
 use crate::wire::Wires;
-use crate::write::Writes;
+use crate::write_queue::Writes;
 
 /// The client's end of one connection, over any number of reconnects. A driver such as
 /// `trunkline_net::Link` calls it as an [`Endpoint`]; programs call the verbs.
@@ -69,7 +70,9 @@ impl ClientCore {
     /// How the connection is, with its cause.
     pub fn state(&self) -> ConnectionState {
         if let Some(cause) = self.connection.closed() {
-            return ConnectionState::Closed { cause: Arc::clone(cause) };
+            return ConnectionState::Closed {
+                cause: Arc::clone(cause),
+            };
         }
         match self.connection.session() {
             Some(session) if self.connection.is_open() => {
@@ -90,7 +93,9 @@ impl ClientCore {
 
     /// The last measured round trip on this connection.
     pub fn round_trip(&self) -> Option<Duration> {
-        self.connection.session().and_then(|_| self.connection.liveness.round_trip())
+        self.connection
+            .session()
+            .and_then(|_| self.connection.liveness.round_trip())
     }
 
     /// What came over all connections so far.
@@ -137,7 +142,10 @@ impl ClientCore {
     fn tell_disconnected(&mut self, cause: &Arc<Disconnect>, reconnecting: bool) {
         for subscription in self.subscriptions.values_mut() {
             let cause = Arc::clone(cause);
-            subscription.connection_changed(Event::Disconnected { cause, reconnecting });
+            subscription.connection_changed(Event::Disconnected {
+                cause,
+                reconnecting,
+            });
         }
     }
 
@@ -192,13 +200,16 @@ impl ClientCore {
             FrameKind::EngineAnswer => self.handle_engine(frame),
             FrameKind::Requested => self.handle_requested(frame),
             FrameKind::Fault => self.handle_fault(frame),
-            other => Err(malformed(format!("{other} is no frame that a client is sent"))),
+            other => Err(malformed(format!(
+                "{other} is no frame that a client is sent"
+            ))),
         }
     }
 
     fn handle_welcome(&mut self, now: Tick, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let (same_epoch, welcome) = self.connection.welcome(now, frame, &self.options)?;
-        self.writes.connected(welcome.write_credit_count, welcome.write_credit_bytes);
+        self.writes
+            .connected(welcome.write_credit_count, welcome.write_credit_bytes);
         for subscription in self.subscriptions.values_mut() {
             let (session, epoch) = (welcome.session, welcome.epoch);
             subscription.connection_changed(Event::Connected { session, epoch });
@@ -278,7 +289,10 @@ impl Endpoint for ClientCore {
         if let Some(deadline) = self.connection.hello_deadline() {
             if now >= deadline {
                 let deadline = HELLO_DEADLINE;
-                self.connection.fail(Disconnect::Slow { what: "hello", deadline });
+                self.connection.fail(Disconnect::Slow {
+                    what: "hello",
+                    deadline,
+                });
                 self.changes += 1;
             }
             return;
@@ -304,6 +318,10 @@ impl Endpoint for ClientCore {
     }
 
     fn handle_disconnected(&mut self, now: Tick, cause: Disconnect) {
+        if self.connection.closed().is_some() {
+            self.connection.stay_closed();
+            return;
+        }
         let (cause, session, reconnecting) = self.connection.disconnected(now, cause);
         self.writes_disconnected(&cause);
         self.forget_connection();

@@ -10,7 +10,6 @@
 //!    +--> Closed: closed by the program, or trying again cannot help (version, rights)
 //! ```
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +26,7 @@ use trunkline_types::{DataType, Position, Tick, Timestamp};
 
 use crate::options::ClientOptions;
 use crate::reading::Received;
+use crate::receipt::Receipt;
 use crate::request::malformed;
 use crate::state::{ConnectionCounters, Session};
 
@@ -51,7 +51,7 @@ pub(crate) struct Connection {
     /// The last session: what the next one goes on from.
     last_session: Option<Resume>,
     last_engine: [u8; 16],
-    receipt: Receipt,
+    pub(crate) receipt: Receipt,
     pub(crate) counters: ConnectionCounters,
 }
 
@@ -73,20 +73,12 @@ struct Open {
     engine_wall: Timestamp,
 }
 
-/// What came in updates on this connection, and how much of it was acknowledged.
-#[derive(Debug, Default)]
-struct Receipt {
-    records: u64,
-    acked: u64,
-    unacked_bytes: usize,
-    /// Wire subscriptions whose room is to be granted.
-    grants: VecDeque<u32>,
-}
-
 impl Connection {
     pub(crate) fn new(options: &ClientOptions) -> Self {
         Self {
-            phase: Phase::Offline { dial_at: Tick::ZERO },
+            phase: Phase::Offline {
+                dial_at: Tick::ZERO,
+            },
             frames: FrameBuffer::new(FrameLimits::HELLO),
             liveness: Liveness::with_defaults(Tick::ZERO),
             backoff: Backoff::new(options.backoff_base, options.backoff_max),
@@ -109,7 +101,9 @@ impl Connection {
             self.closing = Some(Disconnect::Local);
             return;
         }
-        self.phase = Phase::Greeting { deadline: now.saturating_add(HELLO_DEADLINE) };
+        self.phase = Phase::Greeting {
+            deadline: now.saturating_add(HELLO_DEADLINE),
+        };
         self.frames.reset(FrameLimits::HELLO);
         self.receipt = Receipt::default();
         (self.closing, self.goodbye) = (None, None);
@@ -143,12 +137,20 @@ impl Connection {
             return Err(malformed("a second WELCOME".to_owned()));
         }
         let welcome = Welcome::decode(frame)?;
-        let agreed = options.negotiation.confirm(&welcome).map_err(Disconnect::VersionMismatch)?;
+        let agreed = options
+            .negotiation
+            .confirm(&welcome)
+            .map_err(Disconnect::VersionMismatch)?;
         let keepalive = welcome.keepalive.clamp(KEEPALIVE_MIN, KEEPALIVE_MAX);
         let deadline = welcome.deadline.clamp(keepalive * 2, KEEPALIVE_MAX * 2);
         self.liveness = Liveness::new(now, keepalive, deadline);
         self.counters.connections += 1;
-        let Welcome { session, epoch, engine_id, .. } = welcome;
+        let Welcome {
+            session,
+            epoch,
+            engine_id,
+            ..
+        } = welcome;
         let same_epoch = self.last_session.is_some_and(|last| last.epoch == epoch)
             && self.last_engine == engine_id;
         self.last_session = Some(Resume { session, epoch });
@@ -184,7 +186,10 @@ impl Connection {
     ) -> Result<Disconnect, DecodeError> {
         if frame.kind() == Some(FrameKind::Refused) {
             let refused = Refused::decode(frame)?;
-            return Ok(Disconnect::from_refused(&refused, options.negotiation.versions));
+            return Ok(Disconnect::from_refused(
+                &refused,
+                options.negotiation.versions,
+            ));
         }
         Ok(Goodbye::decode(frame)?.into())
     }
@@ -204,7 +209,11 @@ impl Connection {
                 let sentence = "the client's program has closed the connection".to_owned();
                 let code = FaultCode::ShuttingDown;
                 self.closing = Some(Disconnect::Local);
-                self.goodbye.get_or_insert(Goodbye { code, retry_after: None, sentence });
+                self.goodbye.get_or_insert(Goodbye {
+                    code,
+                    retry_after: None,
+                    sentence,
+                });
             }
             Phase::Offline { .. } | Phase::Closed => self.give_up(Disconnect::Local),
         }
@@ -219,10 +228,6 @@ impl Connection {
     ) -> (Arc<Disconnect>, Option<Arc<Session>>, bool) {
         let cause = self.closing.take().unwrap_or(cause);
         let session = self.session().cloned();
-        if let Phase::Closed = self.phase {
-            let cause = self.last_failure.clone().unwrap_or_else(|| Arc::new(cause));
-            return (cause, None, false);
-        }
         // An engine that takes connections and drops them at once is not dialled in a tight loop.
         if let Some(session) = &session
             && now.since(session.since) >= session.deadline
@@ -236,12 +241,19 @@ impl Connection {
         let retries = cause.may_retry();
         if retries {
             let wait = self.backoff.next(self.random.u64(..), cause.retry_after());
-            self.phase = Phase::Offline { dial_at: now.saturating_add(wait) };
+            self.phase = Phase::Offline {
+                dial_at: now.saturating_add(wait),
+            };
             self.last_failure = Some(Arc::new(cause.clone()));
         } else {
             self.give_up(cause.clone());
         }
         (Arc::new(cause), session, retries)
+    }
+
+    /// The connection that came after giving up is gone.
+    pub(crate) fn stay_closed(&mut self) {
+        self.closing = None;
     }
 
     fn give_up(&mut self, cause: Disconnect) {
@@ -376,46 +388,13 @@ impl Connection {
             source_timestamp: record.source_timestamp,
             engine_timestamp: record.engine_timestamp,
             quality: record.quality,
-            position: Position { epoch: open.session.epoch, sequence: record.sequence },
+            position: Position {
+                epoch: open.session.epoch,
+                sequence: record.sequence,
+            },
             own: record.own,
             at: now,
             age,
         })
-    }
-
-    pub(crate) fn count_record(&mut self) {
-        self.receipt.records += 1;
-        self.counters.records += 1;
-    }
-
-    pub(crate) fn count_update_bytes(&mut self, bytes: usize) {
-        self.receipt.unacked_bytes += bytes;
-    }
-
-    /// A wire subscription has room again.
-    pub(crate) fn grant_due(&mut self, wire: u32) {
-        if !self.receipt.grants.contains(&wire) {
-            self.receipt.grants.push_back(wire);
-        }
-    }
-
-    pub(crate) fn take_grants(&mut self) -> VecDeque<u32> {
-        std::mem::take(&mut self.receipt.grants)
-    }
-
-    /// Records received; they count as acknowledged from now on.
-    pub(crate) fn acknowledge(&mut self) -> u64 {
-        self.receipt.acked = self.receipt.records;
-        self.receipt.unacked_bytes = 0;
-        self.receipt.records
-    }
-
-    /// Whether anything is to be acknowledged, and whether it cannot wait for something else to be sent.
-    pub(crate) fn ack_due(&self, options: &ClientOptions) -> (bool, bool) {
-        let unacked = self.receipt.records - self.receipt.acked;
-        let grants = !self.receipt.grants.is_empty();
-        let records_due = unacked >= u64::from(options.window_records / 4).max(1);
-        let bytes_due = self.receipt.unacked_bytes >= (options.window_bytes / 4).max(1) as usize;
-        (unacked > 0 || grants, grants || records_due || bytes_due)
     }
 }

@@ -14,6 +14,7 @@ use trunkline_types::{DataType, Position, Tick};
 use crate::browse::answer_run;
 use crate::client::ClientCore;
 use crate::open::wrong_answer;
+use crate::reading::Remainder;
 use crate::request::{Request, Verb};
 use crate::subscription::{Delivery, Notice, Subscription};
 use crate::table::Slab;
@@ -26,12 +27,13 @@ impl ClientCore {
         frame: &Frame<'_>,
     ) -> Result<(), Disconnect> {
         let updates = Updates::decode(frame)?;
-        self.connection.count_update_bytes(frame.payload().len());
+        self.connection.receipt.count_bytes(frame.payload().len());
         let mut wire = self.wires.by_id.remove(&updates.subscription());
         let mut result = Ok(());
         for record in updates {
             result = record.map_err(Disconnect::from).and_then(|record| {
-                self.connection.count_record();
+                self.connection.receipt.count_record();
+                self.connection.counters.records += 1;
                 match &mut wire {
                     Some(wire) => self.update(now, wire, &record),
                     None => {
@@ -57,9 +59,11 @@ impl ClientCore {
         wire: &mut WireSubscription,
         record: &UpdateRecord<'_>,
     ) -> Result<(), Disconnect> {
-        let (cells, life) = (wire.has_cells(), wire.life);
+        let (has_cells, life) = (wire.has_cells(), wire.life);
         let index = wire.of_handle(record.handle);
-        let live = index.and_then(|index| wire.item_mut(index)).filter(|item| item.takes_updates());
+        let live = index
+            .and_then(|index| wire.item_mut(index))
+            .filter(|item| item.takes_updates());
         let Some(item) = live else {
             self.connection.counters.skipped += 1;
             self.made_room(wire);
@@ -73,21 +77,35 @@ impl ClientCore {
         received.own |= item.take_own(record.sequence);
         // What the variable held when it was subscribed comes beside the credit.
         let credit = if next == Next::First { 0 } else { life };
+        let remainder = match (is_first, has_cells) {
+            (true, _) => Remainder::Disconnect,
+            (false, true) => Remainder::Coalesced,
+            (false, false) => Remainder::Unknown,
+        };
         let bytes = record.value.map_or(0, <[u8]>::len);
         let has_room = |subscription: &Subscription| subscription.has_room(bytes);
         let mut targets = item.targets.iter();
-        if !targets.all(|target| self.subscriptions.at(target.subscription).is_none_or(has_room)) {
+        if !targets.all(|target| {
+            self.subscriptions
+                .at(target.subscription)
+                .is_none_or(has_room)
+        }) {
             self.end_overrun(wire);
             return Ok(());
         }
-        let Some(lost) = item.account.update(received.position, cells) else {
+        let Some(lost) = item.account.update(received.position, remainder) else {
             self.connection.counters.repeated += 1;
             if credit != 0 {
                 self.made_room(wire);
             }
             return Ok(());
         };
-        let mut delivery = Delivery { received: &received, lost, bytes, credit };
+        let mut delivery = Delivery {
+            received: &received,
+            lost,
+            bytes,
+            credit,
+        };
         for target in &item.targets {
             if let Some(subscription) = self.subscriptions.at_mut(target.subscription) {
                 subscription.deliver(target.item, &delivery);
@@ -103,7 +121,7 @@ impl ClientCore {
     /// An update that will never be taken by the program makes room at once.
     fn made_room(&mut self, wire: &mut WireSubscription) {
         if wire.count_taken() {
-            self.connection.grant_due(wire.terms.subscription);
+            self.connection.receipt.grant_due(wire.terms.subscription);
         }
     }
 
@@ -111,12 +129,19 @@ impl ClientCore {
     /// engine, and goes on from the last update that found room.
     fn end_overrun(&mut self, wire: &mut WireSubscription) {
         wire.pause = Pause::Overrun;
-        let sentence: Arc<str> =
-            Arc::from("this program has not taken its updates and its bound is reached; it must \
-                       take them faster or ask for a larger bound");
+        let sentence: Arc<str> = Arc::from(
+            "this program has not taken its updates and its bound is reached; it must \
+                       take them faster or ask for a larger bound",
+        );
         for (_, item) in wire.items_mut() {
             item.account.tell_end_here();
-            end_item(&mut self.subscriptions, item, EndReason::Overrun, None, &sentence);
+            end_item(
+                &mut self.subscriptions,
+                item,
+                EndReason::Overrun,
+                None,
+                &sentence,
+            );
         }
         let (wire, handles) = (wire.terms.subscription, Vec::new());
         self.requests.push(Verb::Unsubscribe { wire, handles });
@@ -128,7 +153,9 @@ impl ClientCore {
         for record in records {
             let record = record?;
             let Some(wire) = &mut wire else { continue };
-            let item = wire.of_handle(record.handle).and_then(|index| wire.item_mut(index));
+            let item = wire
+                .of_handle(record.handle)
+                .and_then(|index| wire.item_mut(index));
             if let Some(item) = item {
                 item.account.tell(&record);
             }
@@ -145,14 +172,24 @@ impl ClientCore {
         };
         for record in ended {
             let record = record?;
-            let Some(wire) = self.wires.get_mut(head.subscription) else { continue };
+            let Some(wire) = self.wires.get_mut(head.subscription) else {
+                continue;
+            };
             if head.reason == EndReason::Overrun {
                 wire.pause = Pause::Overrun;
             }
-            let item = wire.of_handle(record.handle).and_then(|index| wire.item_mut(index));
+            let item = wire
+                .of_handle(record.handle)
+                .and_then(|index| wire.item_mut(index));
             let Some(item) = item else { continue };
             item.account.tell_end(record.lost);
-            end_item(&mut self.subscriptions, item, head.reason, Some(record.lost), &sentence);
+            end_item(
+                &mut self.subscriptions,
+                item,
+                head.reason,
+                Some(record.lost),
+                &sentence,
+            );
             self.changes += 1;
         }
         if head.reason == EndReason::Gone {
@@ -166,16 +203,30 @@ impl ClientCore {
         let sentence: Arc<str> = Arc::from(fault.sentence.as_str());
         for handle in Handles::decode(frame)? {
             let handle = handle?;
-            let Some(variable) = self.variables.of_handle(handle) else { continue };
+            let Some(variable) = self.variables.of_handle(handle) else {
+                continue;
+            };
             self.variables.refused(variable, &fault);
-            let places = self.variables.get(variable).map(|v| v.items.clone()).unwrap_or_default();
+            let places = self
+                .variables
+                .get(variable)
+                .map(|v| v.items.clone())
+                .unwrap_or_default();
             for (wire, item) in places {
-                let Some(item) = self.wires.item_mut(wire, item) else { continue };
+                let Some(item) = self.wires.item_mut(wire, item) else {
+                    continue;
+                };
                 if item.handle != Some(handle) || !matches!(item.status, Status::Live) {
                     continue;
                 }
                 // The item stays known by its handle: another subscription's last updates may follow.
-                end_item(&mut self.subscriptions, item, EndReason::Gone, None, &sentence);
+                end_item(
+                    &mut self.subscriptions,
+                    item,
+                    EndReason::Gone,
+                    None,
+                    &sentence,
+                );
                 self.changes += 1;
             }
         }
@@ -185,7 +236,9 @@ impl ClientCore {
 
     pub(crate) fn handle_subscribed(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let results = Results::decode(frame)?;
-        let (id, mut request) = self.requests.answered_by(frame)?;
+        let Some((id, mut request)) = self.requests.answered_by(frame)? else {
+            return Ok(());
+        };
         let taken = self.take_subscribed(&mut request, results);
         self.settle_if(taken, id, request, frame)
     }
@@ -200,7 +253,9 @@ impl ClientCore {
             return Err(wrong_answer("SUBSCRIBED"));
         }
         let mut rest = answer_run(request, first, count)?;
-        let Verb::Resume { wire, items } = &request.verb else { return Ok(()) };
+        let Verb::Resume { wire, items } = &request.verb else {
+            return Ok(());
+        };
         let mut exceptions = Vec::new();
         for exception in results {
             let (index, fault) = exception?;
@@ -208,8 +263,12 @@ impl ClientCore {
         }
         let mut exceptions = exceptions.into_iter().peekable();
         for index in &mut rest {
-            let fault = exceptions.next_if(|(at, _)| *at == index).map(|(_, fault)| fault);
-            let Some(item) = items.get(index as usize) else { continue };
+            let fault = exceptions
+                .next_if(|(at, _)| *at == index)
+                .map(|(_, fault)| fault);
+            let Some(item) = items.get(index as usize) else {
+                continue;
+            };
             let next = Next::FirstResumed;
             self.item_opened(*wire, *item, next, fault.map_or(Ok(()), Err));
         }
@@ -224,15 +283,24 @@ impl ClientCore {
         next: Next,
         result: Result<(), Fault>,
     ) {
-        let Self { wires, variables, subscriptions, .. } = self;
-        let Some(wire) = wires.get_mut(wire_id) else { return };
+        let Self {
+            wires,
+            variables,
+            subscriptions,
+            ..
+        } = self;
+        let Some(wire) = wires.get_mut(wire_id) else {
+            return;
+        };
         let Some(item) = wire.item(index) else { return };
         let is_leaving = matches!(item.status, Status::Leaving);
         if !is_leaving && !matches!(item.status, Status::Opening) {
             return;
         }
         if let Err(fault) = result {
-            let Some(item) = wire.item_mut(index) else { return };
+            let Some(item) = wire.item_mut(index) else {
+                return;
+            };
             if !is_leaving {
                 fail_item(subscriptions, item, fault);
                 self.changes += 1;
@@ -245,7 +313,9 @@ impl ClientCore {
         if let Some((handle, data_type)) = opened {
             wire.opened(index, handle, &data_type);
         }
-        let Some(item) = wire.item_mut(index) else { return };
+        let Some(item) = wire.item_mut(index) else {
+            return;
+        };
         if !is_leaving {
             item.status = Status::Live;
         }
@@ -274,7 +344,15 @@ fn end_item(
     for target in &item.targets {
         if let Some(subscription) = subscriptions.at_mut(target.subscription) {
             let sentence = Arc::clone(sentence);
-            subscription.notify(target.item, Notice::Ended { reason, last, lost, sentence });
+            subscription.notify(
+                target.item,
+                Notice::Ended {
+                    reason,
+                    last,
+                    lost,
+                    sentence,
+                },
+            );
         }
     }
 }

@@ -58,7 +58,9 @@ pub enum SubscribeError {
         contract: Contract,
     },
     /// Too many items.
-    #[error("{items} items more would exceed the {max} of one client; end other subscriptions first")]
+    #[error(
+        "{items} items more would exceed the {max} of one client; end other subscriptions first"
+    )]
     TooManyItems {
         /// Items of this subscription.
         items: usize,
@@ -105,5 +107,9 @@ pub(crate) fn check_contract(contract: Contract) -> Result<(), SubscribeError> {
         }
         Contract::Sampled(period) => (SAMPLED_PERIOD_MIN..=Duration::MAX).contains(&period),
     };
-    if fits { Ok(()) } else { Err(SubscribeError::Contract { contract }) }
+    if fits {
+        Ok(())
+    } else {
+        Err(SubscribeError::Contract { contract })
+    }
 }

@@ -22,11 +22,11 @@
 //! writes are not sent twice: one whose answer was lost with the connection ends as unknown.
 //!
 //! # Layout
-//! - [`ClientCore`] (`client`), `connection`, `output`: the state machine, the connection's life, what is
-//!   sent.
-//! - `request`, `open`, `browse`, [`answer`]: verbs with one answer.
-//! - `write`: writes, credit, outcomes.
-//! - `subscribe`, `subscription`, `queue`: subscriptions as the program sees them.
+//! - [`ClientCore`] (`client`), `connection`, `receipt`, `output`: the state machine, the connection's
+//!   life, what is acknowledged, what is sent.
+//! - `request`, `settle`, `open`, `browse`, [`answer`]: verbs with one answer.
+//! - `write`, `write_queue`, `outcome`: writes, credit, how they end.
+//! - `subscribe`, `subscription`, `queue`, `event`: subscriptions as the program sees them.
 //! - `wire`, `delivery`, `reading`: subscriptions as the engine sees them; what arrives, what was lost.
 //! - `restore`: what happens on a reconnect, and to items that fail.
 //! - [`typed`], [`options`], [`error`], [`state`]: types of the program, choices, refusals, state.
@@ -39,13 +39,17 @@ mod client;
 mod connection;
 mod delivery;
 pub mod error;
+mod event;
 mod open;
 pub mod options;
+mod outcome;
 mod output;
 mod queue;
 mod reading;
+mod receipt;
 mod request;
 mod restore;
+mod settle;
 pub mod state;
 mod subscribe;
 mod subscription;
@@ -54,18 +58,21 @@ pub mod typed;
 mod variable;
 mod wire;
 mod write;
+mod write_queue;
 
 pub use answer::{Answer, Found, Opened, Step};
 pub use client::ClientCore;
 pub use error::{RequestError, SubscribeError, WriteError};
+pub use event::Event;
 pub use options::{
     BufferError, ClientOptions, Need, OpenOptions, SubscribeOptions, contract_of_buffer,
 };
+pub use outcome::{WriteCounts, WriteOutcome};
 pub use request::RequestId;
 pub use state::{ConnectionCounters, ConnectionState, Session};
 pub use subscribe::Item;
-pub use subscription::{Event, SubscriptionId};
+pub use subscription::SubscriptionId;
 pub use trunkline_proto::message::write::WriteOptions;
 pub use typed::{EnumIndex, FromValue, IntoValue, TypeMismatch, Typed};
 pub use variable::VariableRef;
-pub use write::{Write, WriteBatchId, WriteCounts, WriteOutcome};
+pub use write::{Write, WriteBatchId};

@@ -32,8 +32,17 @@ impl ClientCore {
         options: OpenOptions,
     ) -> Result<RequestId, RequestError> {
         self.check_request(names.len())?;
-        let variables = names.iter().map(|name| self.variables.acquire(name.as_ref())).collect();
-        Ok(self.ask(names.len(), Verb::Open { page: Page::new(variables), options }))
+        let variables = names
+            .iter()
+            .map(|name| self.variables.acquire(name.as_ref()))
+            .collect();
+        Ok(self.ask(
+            names.len(),
+            Verb::Open {
+                page: Page::new(variables),
+                options,
+            },
+        ))
     }
 
     /// Closes variables, once each. Answered by [`Answer::Closed`]. Subscriptions go on: they have opened
@@ -59,31 +68,39 @@ impl ClientCore {
 
     /// Closes variables that nobody knows of.
     pub(crate) fn close_quietly(&mut self, variables: &[VariableRef]) {
-        let closed = variables.iter().filter_map(|v| self.variables.close_opening(*v).ok());
+        let closed = variables
+            .iter()
+            .filter_map(|v| self.variables.close_opening(*v).ok());
         let handles: Vec<u32> = closed.flatten().collect();
         if !handles.is_empty() && self.connection.is_open() {
-            self.requests.push(Verb::Close { handles, page: Page::new(Vec::new()) });
+            self.requests.push(Verb::Close {
+                handles,
+                page: Page::new(Vec::new()),
+            });
         }
     }
 
     /// Why a name is not even sent.
     pub(crate) fn check_name(&self, variable: VariableRef) -> Result<u32, Fault> {
-        let name = self.variables.get(variable).map_or("", |variable| &*variable.name);
+        let name = self
+            .variables
+            .get(variable)
+            .map_or("", |variable| &*variable.name);
         if name.len() <= NAME_BYTES_MAX {
             return Ok(0);
         }
-        let sentence =
-            format!("the name has {} bytes; {NAME_BYTES_MAX} is the limit", name.len());
+        let sentence = format!(
+            "the name has {} bytes; {NAME_BYTES_MAX} is the limit",
+            name.len()
+        );
         Err(Fault::new(FaultCode::BadName, sentence))
     }
 
-    pub(crate) fn handle_opened(
-        &mut self,
-        now: Tick,
-        frame: &Frame<'_>,
-    ) -> Result<(), Disconnect> {
+    pub(crate) fn handle_opened(&mut self, now: Tick, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let opened = OpenedFrame::decode(frame)?;
-        let (id, mut request) = self.requests.answered_by(frame)?;
+        let Some((id, mut request)) = self.requests.answered_by(frame)? else {
+            return Ok(());
+        };
         let taken = self.take_opened(now, &mut request, opened);
         self.settle_if(taken, id, request, frame)
     }
@@ -101,22 +118,36 @@ impl ClientCore {
             index = index.saturating_add(1);
             match &mut request.verb {
                 Verb::Open { page, options } => {
-                    let Some(item_index) = page.asked(place) else { continue };
-                    let Some(variable) = page.variable(item_index) else { continue };
+                    let Some(item_index) = page.asked(place) else {
+                        continue;
+                    };
+                    let Some(variable) = page.variable(item_index) else {
+                        continue;
+                    };
                     let result = self.note_opened(now, variable, item)?;
-                    page.set(item_index, result.and_then(|opened| check_needs(opened, *options)));
+                    page.set(
+                        item_index,
+                        result.and_then(|opened| check_needs(opened, *options)),
+                    );
                 }
                 Verb::Restore { page } => {
-                    let Some(item_index) = page.asked(place) else { continue };
-                    let Some(variable) = page.variable(item_index) else { continue };
+                    let Some(item_index) = page.asked(place) else {
+                        continue;
+                    };
+                    let Some(variable) = page.variable(item_index) else {
+                        continue;
+                    };
                     let result = self.note_opened(now, variable, item)?;
                     page.set(item_index, result.map(|_| ()));
                 }
                 Verb::OpenItems { wire, items } => {
                     let (wire, item_index) = (*wire, items.get(place as usize).copied());
-                    let found = item_index
-                        .and_then(|index| Some((index, self.wires.item_mut(wire, index)?.variable)));
-                    let Some((item_index, variable)) = found else { continue };
+                    let found = item_index.and_then(|index| {
+                        Some((index, self.wires.item_mut(wire, index)?.variable))
+                    });
+                    let Some((item_index, variable)) = found else {
+                        continue;
+                    };
                     let result = self.note_opened(now, variable, item)?;
                     self.item_opened(wire, item_index, Next::First, result.map(|_| ()));
                 }
@@ -141,7 +172,13 @@ impl ClientCore {
                 return Ok(Err(fault));
             }
         };
-        let OpenedVariable { handle, data_type, access, reading, properties } = opened;
+        let OpenedVariable {
+            handle,
+            data_type,
+            access,
+            reading,
+            properties,
+        } = opened;
         self.variables.opened(variable, handle, &data_type, access);
         if let Some(properties) = &properties {
             self.note_max_age(variable, properties.max_age);
@@ -154,12 +191,20 @@ impl ClientCore {
             None => None,
         };
         let properties = properties.map(Arc::new);
-        Ok(Ok(Opened { variable, data_type, access, reading, properties }))
+        Ok(Ok(Opened {
+            variable,
+            data_type,
+            access,
+            reading,
+            properties,
+        }))
     }
 
     /// The variable's properties have come: from now on its items know when they are too old.
     fn note_max_age(&mut self, variable: VariableRef, max_age: Option<Duration>) {
-        let Some(known) = self.variables.get_mut(variable) else { return };
+        let Some(known) = self.variables.get_mut(variable) else {
+            return;
+        };
         known.max_age = max_age;
         for (wire, item) in &known.items {
             if let Some(item) = self.wires.item_mut(*wire, *item) {
@@ -194,7 +239,9 @@ impl ClientCore {
 
     pub(crate) fn handle_closed(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let results = Results::decode(frame)?;
-        let (id, mut request) = self.requests.answered_by(frame)?;
+        let Some((id, mut request)) = self.requests.answered_by(frame)? else {
+            return Ok(());
+        };
         let taken = take_closed(&mut request, results);
         self.settle_if(taken, id, request, frame)
     }
@@ -215,7 +262,9 @@ fn take_closed(request: &mut Request, results: Results<'_>) -> Result<(), Discon
 
 /// A frame answers a request of another kind.
 pub(crate) fn wrong_answer(kind: &str) -> Disconnect {
-    malformed(format!("{kind} answers a request that asked for something else"))
+    malformed(format!(
+        "{kind} answers a request that asked for something else"
+    ))
 }
 
 /// The access that the program requires is there.
@@ -224,7 +273,10 @@ fn check_needs(opened: Opened, options: OpenOptions) -> Result<Opened, Fault> {
     match opened.access {
         Access::ReadOnly if options.writing == Need::Required => fault(FaultCode::NotWritable),
         Access::WriteOnly if options.reading == Need::Required => fault(FaultCode::NotReadable),
-        _ => Ok(Opened { access: wanted_access(opened.access, options)?, ..opened }),
+        _ => Ok(Opened {
+            access: wanted_access(opened.access, options)?,
+            ..opened
+        }),
     }
 }
 

@@ -35,8 +35,11 @@ impl ClientCore {
         if self.connection.is_open() {
             let frame_max = self.connection.frame_max();
             if std::mem::take(&mut self.connection.keepalive_due) {
-                let records = self.connection.acknowledge();
-                self.connection.liveness.keepalive(now, records, 0).encode(out);
+                let records = self.connection.receipt.acknowledge();
+                self.connection
+                    .liveness
+                    .keepalive(now, records, 0)
+                    .encode(out);
             }
             let page = PAGE_BYTES.min(frame_max);
             loop {
@@ -132,15 +135,17 @@ impl ClientCore {
 
     /// Appends an acknowledgement when one is due, or anything is sent anyway.
     fn send_ack(&mut self, sends_anyway: bool, out: &mut Vec<u8>) {
-        let (wanted, due) = self.connection.ack_due(&self.options);
+        let (wanted, due) = self.connection.receipt.due(&self.options);
         let goes_along = wanted && sends_anyway;
         if !due && !goes_along {
             return;
         }
-        let grants = self.connection.take_grants();
-        let mut ack = AckBuilder::begin(out, self.connection.acknowledge());
+        let grants = self.connection.receipt.take_grants();
+        let mut ack = AckBuilder::begin(out, self.connection.receipt.acknowledge());
         for subscription in grants {
-            let Some(wire) = self.wires.get_mut(subscription) else { continue };
+            let Some(wire) = self.wires.get_mut(subscription) else {
+                continue;
+            };
             let more = u64::from(wire.take_grant());
             if more > 0 {
                 ack.push(Grant { subscription, more });
@@ -163,9 +168,18 @@ fn encode(
     let (total, sent) = (request.total, &mut request.sent);
     let name_of = |variable: VariableRef| variables.get(variable).map_or("", |v| &*v.name);
     match &request.verb {
-        Verb::Open { page: list, options } => {
-            let options = WireOpenOptions { read: options.read, describe: options.describe };
-            let terms = OpenTerms { options, subscribe: None };
+        Verb::Open {
+            page: list,
+            options,
+        } => {
+            let options = WireOpenOptions {
+                read: options.read,
+                describe: options.describe,
+            };
+            let terms = OpenTerms {
+                options,
+                subscribe: None,
+            };
             let names = (&list.asked, &list.variables);
             let name = |index: u32| name_of(asked_variable(names, index));
             send_names(&terms, number, name, total, sent, page, out);
@@ -181,7 +195,10 @@ fn encode(
                 return;
             };
             let options = WireOpenOptions::default();
-            let terms = OpenTerms { options, subscribe: Some(wire.terms) };
+            let terms = OpenTerms {
+                options,
+                subscribe: Some(wire.terms),
+            };
             let name = |index: u32| {
                 let item = items.get(index as usize).and_then(|item| wire.item(*item));
                 item.map_or("", |item| name_of(item.variable))
@@ -199,32 +216,62 @@ fn encode(
                 let position = item.and_then(|item| item.account.position());
                 frame.push(&SubscribeItem {
                     handle: item.and_then(|item| item.handle).unwrap_or(u32::MAX),
-                    last_sequence: position.filter(|p| p.epoch == epoch).map_or(0, |p| p.sequence),
+                    last_sequence: position
+                        .filter(|p| p.epoch == epoch)
+                        .map_or(0, |p| p.sequence),
                 });
                 *sent += 1;
             }
             frame.finish(*sent < total);
         }
         Verb::Read(list) => {
-            send_handles(HandlesBuilder::read(out, number), &list.asked, total, sent, page);
+            send_handles(
+                HandlesBuilder::read(out, number),
+                &list.asked,
+                total,
+                sent,
+                page,
+            );
         }
         Verb::RequestValue(list) => {
             let frame = HandlesBuilder::request_value(out, number);
             send_handles(frame, &list.asked, total, sent, page);
         }
         Verb::Info(list) => {
-            send_handles(HandlesBuilder::info(out, number), &list.asked, total, sent, page);
+            send_handles(
+                HandlesBuilder::info(out, number),
+                &list.asked,
+                total,
+                sent,
+                page,
+            );
         }
         Verb::Close { handles, .. } => {
-            send_plain(HandlesBuilder::close(out, number), handles, total, sent, page);
+            send_plain(
+                HandlesBuilder::close(out, number),
+                handles,
+                total,
+                sent,
+                page,
+            );
         }
         Verb::Unsubscribe { wire, handles } => {
             let frame = HandlesBuilder::unsubscribe(out, number, *wire);
             send_plain(frame, handles, total, sent, page);
         }
-        Verb::Find { pattern, limit, cursor, found } => {
+        Verb::Find {
+            pattern,
+            limit,
+            cursor,
+            found,
+        } => {
             let limit = u32::try_from(limit - found.len().min(*limit)).unwrap_or(u32::MAX);
-            Find { cursor: *cursor, limit, pattern }.encode(number, out);
+            Find {
+                cursor: *cursor,
+                limit,
+                pattern,
+            }
+            .encode(number, out);
         }
         Verb::Why { name } => Why { name }.encode(number, out),
         Verb::Engine => encode_engine_request(number, out),
@@ -236,7 +283,10 @@ fn asked_variable(
     index: u32,
 ) -> VariableRef {
     let item = asked.get(index as usize).map_or(0, |(item, _)| *item);
-    variables.get(item as usize).copied().unwrap_or(VariableRef::NOBODY)
+    variables
+        .get(item as usize)
+        .copied()
+        .unwrap_or(VariableRef::NOBODY)
 }
 
 fn send_names<'n>(

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use trunkline_types::Lost;
 
+use crate::event::Event;
 use crate::reading::Received;
-use crate::subscription::Event;
 
 /// Changes of the connection that wait at most; beyond, the two oldest are forgotten together.
 pub(crate) const CONNECTION_EVENTS_MAX: usize = 16;
@@ -96,7 +96,8 @@ impl Queue {
         self.dead += 1;
         self.trim();
         if self.dead > 32 && self.dead > self.entries.len() / 2 {
-            self.entries.retain(|entry| !matches!(entry.body, Body::Dead));
+            self.entries
+                .retain(|entry| !matches!(entry.body, Body::Dead));
             self.dead = 0;
         }
         Some(body)
@@ -142,12 +143,17 @@ impl Queue {
     }
 
     fn index_of(&self, serial: u64) -> Option<usize> {
-        self.entries.binary_search_by_key(&serial, |entry| entry.serial).ok()
+        self.entries
+            .binary_search_by_key(&serial, |entry| entry.serial)
+            .ok()
     }
 
     /// The first entry is never a dead one.
     fn trim(&mut self) {
-        while let Some(Entry { body: Body::Dead, .. }) = self.entries.front() {
+        while let Some(Entry {
+            body: Body::Dead, ..
+        }) = self.entries.front()
+        {
             self.entries.pop_front();
             self.dead -= 1;
         }
@@ -193,11 +199,22 @@ mod tests {
         for session in 0..100 {
             sut.push_connection(Event::Connected { session, epoch: 1 });
             let cause = std::sync::Arc::new(trunkline_proto::Disconnect::PeerClosed);
-            sut.push_connection(Event::Disconnected { cause, reconnecting: true });
+            sut.push_connection(Event::Disconnected {
+                cause,
+                reconnecting: true,
+            });
         }
         assert_eq!(sut.len(), CONNECTION_EVENTS_MAX);
-        let Some(Body::Connection(first)) = sut.pop() else { panic!("nothing waits") };
-        assert_eq!(*first, Event::Connected { session: 92, epoch: 1 });
+        let Some(Body::Connection(first)) = sut.pop() else {
+            panic!("nothing waits")
+        };
+        assert_eq!(
+            *first,
+            Event::Connected {
+                session: 92,
+                epoch: 1
+            }
+        );
     }
 
     #[test]

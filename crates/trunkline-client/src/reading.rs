@@ -64,9 +64,12 @@ impl Received {
 /// whose fixed lengths make it larger than `room` bytes are empty.
 fn default_of(data_type: &DataType, room: &mut usize) -> Value {
     match data_type {
-        DataType::Struct(ty) => {
-            Value::Struct(ty.fields.iter().map(|(_, ty)| default_of(ty, room)).collect())
-        }
+        DataType::Struct(ty) => Value::Struct(
+            ty.fields
+                .iter()
+                .map(|(_, ty)| default_of(ty, room))
+                .collect(),
+        ),
         DataType::Array(ty) => {
             let lengths = ty.shape.iter().map(|length| length.unwrap_or(0) as usize);
             let element_bytes = ty.element.fixed_size().unwrap_or(16);
@@ -75,7 +78,10 @@ fn default_of(data_type: &DataType, room: &mut usize) -> Value {
                 *room -= bytes;
                 return Value::default_of(data_type);
             }
-            let free = ArrayType { element: ty.element, shape: vec![None; ty.shape.len()] };
+            let free = ArrayType {
+                element: ty.element,
+                shape: vec![None; ty.shape.len()],
+            };
             Value::default_of(&DataType::Array(Arc::new(free)))
         }
         _ => Value::default_of(data_type),
@@ -87,6 +93,17 @@ fn default_of(data_type: &DataType, room: &mut usize) -> Value {
 pub(crate) struct Account {
     position: Option<Position>,
     told: Option<Box<Told>>,
+}
+
+/// Where updates went that nobody has told anything about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Remainder {
+    /// Into newer ones, as the contract says.
+    Coalesced,
+    /// They were written while the item was not subscribed.
+    Disconnect,
+    /// Nobody knows: under this contract every update is delivered or told.
+    Unknown,
 }
 
 /// Increments that belong to the item's next update.
@@ -140,10 +157,9 @@ impl Account {
 
     /// An update has arrived. What was missed since the one before; `None` when the item has it already.
     ///
-    /// Causes that were told are taken from the gap between the two sequences, and never exceed it. What
-    /// then remains was coalesced, where the contract allows that (`cells`), and otherwise went nobody
-    /// knows where.
-    pub(crate) fn update(&mut self, position: Position, cells: bool) -> Option<Lost> {
+    /// Causes that were told are taken from the gap between the two sequences, and never exceed it; for
+    /// what then remains the caller knows the cause.
+    pub(crate) fn update(&mut self, position: Position, remainder: Remainder) -> Option<Lost> {
         let before = self.position;
         if before.is_some_and(|b| b.epoch == position.epoch && position.sequence <= b.sequence) {
             return None;
@@ -156,7 +172,10 @@ impl Account {
             Some(before) if before.epoch != position.epoch => (u64::MAX, true),
             Some(before) => (position.sequence - before.sequence - 1, false),
         };
-        let mut lost = Lost { unknown, ..Lost::NONE };
+        let mut lost = Lost {
+            unknown,
+            ..Lost::NONE
+        };
         let bounded = gap != u64::MAX;
         if let Some(told) = told {
             let mut part = |count: u64| {
@@ -172,10 +191,12 @@ impl Account {
             lost.disconnect = part(told.disconnect);
             lost.unknown |= told.unknown;
         }
-        if bounded && cells {
-            lost.coalesced = gap;
-        } else if bounded && gap > 0 {
-            lost.unknown = true;
+        if bounded && gap > 0 {
+            match remainder {
+                Remainder::Coalesced => lost.coalesced = gap,
+                Remainder::Disconnect => lost.disconnect += gap,
+                Remainder::Unknown => lost.unknown = true,
+            }
         }
         Some(lost)
     }
@@ -190,63 +211,116 @@ mod tests {
     }
 
     fn told(queue: u64, disconnect: u64) -> LostRecord {
-        LostRecord { queue, disconnect, ..LostRecord::default() }
+        LostRecord {
+            queue,
+            disconnect,
+            ..LostRecord::default()
+        }
     }
 
     #[test]
     fn the_first_update_has_nothing_before_it() {
-        assert_eq!(Account::default().update(at(17), true), Some(Lost::NONE));
+        assert_eq!(
+            Account::default().update(at(17), Remainder::Coalesced),
+            Some(Lost::NONE)
+        );
     }
 
     #[test]
     fn what_was_not_told_was_coalesced() {
         let mut sut = Account::default();
-        sut.update(at(1), true);
+        sut.update(at(1), Remainder::Coalesced);
         sut.tell(&told(2, 3));
-        let lost = Lost { coalesced: 4, queue: 2, disconnect: 3, ..Lost::NONE };
-        assert_eq!(sut.update(at(11), true), Some(lost));
+        let lost = Lost {
+            coalesced: 4,
+            queue: 2,
+            disconnect: 3,
+            ..Lost::NONE
+        };
+        assert_eq!(sut.update(at(11), Remainder::Coalesced), Some(lost));
     }
 
     #[test]
     fn where_nothing_may_be_coalesced_an_unexplained_gap_is_unknown() {
         let mut sut = Account::default();
-        sut.update(at(1), false);
-        assert_eq!(sut.update(at(3), false).map(|lost| lost.unknown), Some(true));
-        assert_eq!(sut.update(at(4), false), Some(Lost::NONE));
+        sut.update(at(1), Remainder::Unknown);
+        assert_eq!(
+            sut.update(at(3), Remainder::Unknown)
+                .map(|lost| lost.unknown),
+            Some(true)
+        );
+        assert_eq!(sut.update(at(4), Remainder::Unknown), Some(Lost::NONE));
+    }
+
+    #[test]
+    fn what_was_written_between_two_connections_is_told_as_that() {
+        let mut sut = Account::default();
+        sut.update(at(0), Remainder::Unknown);
+        let lost = Lost {
+            disconnect: 3,
+            ..Lost::NONE
+        };
+        assert_eq!(sut.update(at(4), Remainder::Disconnect), Some(lost));
     }
 
     #[test]
     fn causes_never_exceed_the_gap() {
         let mut sut = Account::default();
-        sut.update(at(1), false);
+        sut.update(at(1), Remainder::Unknown);
         sut.tell_end(5);
         sut.tell(&told(0, 7));
-        let lost = Lost { overrun: 5, disconnect: 2, ..Lost::NONE };
-        assert_eq!(sut.update(at(9), false), Some(lost));
+        let lost = Lost {
+            overrun: 5,
+            disconnect: 2,
+            ..Lost::NONE
+        };
+        assert_eq!(sut.update(at(9), Remainder::Unknown), Some(lost));
     }
 
     #[test]
     fn after_an_end_at_this_end_the_whole_gap_is_the_overrun() {
         let mut sut = Account::default();
-        sut.update(at(1), false);
+        sut.update(at(1), Remainder::Unknown);
         sut.tell_end_here();
         sut.tell(&told(0, 7));
-        assert_eq!(sut.update(at(9), false), Some(Lost { overrun: 7, ..Lost::NONE }));
+        assert_eq!(
+            sut.update(at(9), Remainder::Unknown),
+            Some(Lost {
+                overrun: 7,
+                ..Lost::NONE
+            })
+        );
     }
 
     #[test]
     fn an_update_is_taken_once() {
         let mut sut = Account::default();
-        sut.update(at(5), true);
-        assert_eq!((sut.update(at(5), true), sut.update(at(4), true)), (None, None));
-        assert_eq!(sut.update(at(6), true), Some(Lost::NONE));
+        sut.update(at(5), Remainder::Coalesced);
+        assert_eq!(
+            (
+                sut.update(at(5), Remainder::Coalesced),
+                sut.update(at(4), Remainder::Coalesced)
+            ),
+            (None, None)
+        );
+        assert_eq!(sut.update(at(6), Remainder::Coalesced), Some(Lost::NONE));
     }
 
     #[test]
     fn across_epochs_the_loss_is_unknown_never_zero() {
         let mut sut = Account::default();
-        sut.update(at(5), true);
-        let lost = sut.update(Position { epoch: 2, sequence: 1 }, true);
-        assert_eq!(lost, Some(Lost { unknown: true, ..Lost::NONE }));
+        sut.update(at(5), Remainder::Coalesced);
+        let position = Position {
+            epoch: 2,
+            sequence: 1,
+        };
+        let lost = sut.update(position, Remainder::Coalesced);
+        assert_eq!(
+            lost,
+            Some(Lost {
+                unknown: true,
+                ..Lost::NONE
+            })
+        );
     }
 }

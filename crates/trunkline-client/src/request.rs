@@ -4,16 +4,16 @@
 //! the program are; what the client asked for its own purposes is made anew from what it then needs.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
-use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
+use trunkline_proto::{Disconnect, Frame};
 use trunkline_types::Reading;
 
 use crate::answer::{Answer, Found, Opened, Page};
-use crate::client::ClientCore;
-use crate::error::RequestError;
 use crate::options::OpenOptions;
 use trunkline_proto::message::info::VariableInfo;
+
+/// Refused requests that are remembered.
+const REFUSED_MAX: usize = 64;
 
 /// A request of the program; its answer is taken with [`ClientCore::take`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -30,6 +30,8 @@ pub(crate) struct Requests {
     by_wire: BTreeMap<u32, u64>,
     next_wire: u32,
     answers: BTreeMap<u64, (Answer, usize)>,
+    /// Numbers on the wire of requests that were refused as a whole, the latest ones.
+    refused: VecDeque<u32>,
     /// Items of the program's requests, answered ones included until they are taken.
     items: usize,
     /// Of the program.
@@ -58,22 +60,46 @@ pub(crate) struct Request {
 /// What is asked.
 #[derive(Debug)]
 pub(crate) enum Verb {
-    Open { page: Page<Opened>, options: OpenOptions },
-    Close { handles: Vec<u32>, page: Page<()> },
+    Open {
+        page: Page<Opened>,
+        options: OpenOptions,
+    },
+    Close {
+        handles: Vec<u32>,
+        page: Page<()>,
+    },
     Read(Page<Reading>),
     RequestValue(Page<()>),
     Info(Page<VariableInfo>),
-    Find { pattern: String, limit: usize, cursor: u64, found: Vec<Found> },
-    Why { name: String },
+    Find {
+        pattern: String,
+        limit: usize,
+        cursor: u64,
+        found: Vec<Found>,
+    },
+    Why {
+        name: String,
+    },
     Engine,
     /// Opens again what the program had open.
-    Restore { page: Page<()> },
+    Restore {
+        page: Page<()>,
+    },
     /// Opens items of a wire subscription and subscribes them.
-    OpenItems { wire: u32, items: Vec<u32> },
+    OpenItems {
+        wire: u32,
+        items: Vec<u32>,
+    },
     /// Subscribes open items behind the updates they have.
-    Resume { wire: u32, items: Vec<u32> },
+    Resume {
+        wire: u32,
+        items: Vec<u32>,
+    },
     /// Ends items of a wire subscription; none: all of it.
-    Unsubscribe { wire: u32, handles: Vec<u32> },
+    Unsubscribe {
+        wire: u32,
+        handles: Vec<u32>,
+    },
 }
 
 impl Verb {
@@ -104,9 +130,12 @@ impl Request {
         self.prepared = false;
         self.sent = 0;
         self.answered = 0;
-        if let Verb::Close { handles, .. } = &mut self.verb {
+        match &mut self.verb {
             // They were closed with the connection.
-            handles.clear();
+            Verb::Close { handles, .. } => handles.clear(),
+            // The cursor meant something to that engine only.
+            Verb::Find { cursor, found, .. } => (*cursor, *found) = (0, Vec::new()),
+            _ => {}
         }
     }
 
@@ -138,7 +167,13 @@ impl Requests {
     /// Adds a request that has to be answered before handles can be used, ahead of all others.
     pub(crate) fn push_restoring(&mut self, verb: Verb) {
         let id = self.next_order();
-        self.pending.insert(id, Request { restoring: true, ..Request::new(verb) });
+        self.pending.insert(
+            id,
+            Request {
+                restoring: true,
+                ..Request::new(verb)
+            },
+        );
         self.restoring += 1;
         let place = (self.restoring - 1).min(self.outbox.len());
         self.outbox.insert(place, id);
@@ -190,15 +225,29 @@ impl Requests {
         }
     }
 
-    /// The request that a frame answers.
+    /// The request that a frame answers; `None` for what is left of one that was refused as a whole.
     pub(crate) fn answered_by(
         &mut self,
         frame: &Frame<'_>,
-    ) -> Result<(u64, Request), Disconnect> {
+    ) -> Result<Option<(u64, Request)>, Disconnect> {
         let wire = frame.request();
         let id = self.by_wire.get(&wire).copied();
-        let request = id.and_then(|id| Some((id, self.take_out(id)?)));
-        request.ok_or_else(|| malformed(format!("request {wire} is answered, which nobody made")))
+        match id.and_then(|id| Some((id, self.take_out(id)?))) {
+            None if self.refused.contains(&wire) => Ok(None),
+            None => Err(malformed(format!(
+                "request {wire} is answered, which nobody made"
+            ))),
+            found => Ok(found),
+        }
+    }
+
+    /// A request was refused as a whole. The engine may have had more of its frames before it said so, and
+    /// answers to those may come.
+    pub(crate) fn refused(&mut self, request: &Request) {
+        if self.refused.len() >= REFUSED_MAX {
+            self.refused.pop_front();
+        }
+        self.refused.extend(request.wire);
     }
 
     /// A request is over: it is on no list any more.
@@ -219,20 +268,61 @@ impl Requests {
         if let Some(wire) = request.wire {
             self.by_wire.remove(&wire);
         }
-        request.restart();
+        (request.wire, request.prepared) = (None, false);
         self.put_back(id, request);
         self.outbox.push_back(id);
     }
 
+    /// Adds a request of the program with this many items.
+    pub(crate) fn push_for_program(&mut self, items: usize, verb: Verb) -> u64 {
+        self.items += items;
+        self.open += 1;
+        self.insert(Request {
+            program_items: Some(items),
+            ..Request::new(verb)
+        })
+    }
+
+    /// Nobody will take the answer any more. Whether somebody would have.
+    pub(crate) fn disown(&mut self, request: &mut Request) -> bool {
+        let Some(items) = request.program_items.take() else {
+            return false;
+        };
+        self.items -= items;
+        self.open -= 1;
+        true
+    }
+
     /// Keeps an answer for the program.
-    fn keep(&mut self, id: u64, answer: Answer, items: usize) {
+    pub(crate) fn keep(&mut self, id: u64, answer: Answer, items: usize) {
         self.open -= 1;
         self.answers.insert(id, (answer, items));
+    }
+
+    pub(crate) fn take_answer(&mut self, id: u64) -> Option<Answer> {
+        let (answer, items) = self.answers.remove(&id)?;
+        self.items -= items;
+        Some(answer)
+    }
+
+    pub(crate) fn is_answered(&self, id: u64) -> bool {
+        self.answers.contains_key(&id)
+    }
+
+    /// Requests of the program, answered ones included until the answer is taken.
+    pub(crate) fn count(&self) -> usize {
+        self.open + self.answers.len()
+    }
+
+    /// Items of those requests.
+    pub(crate) fn items(&self) -> usize {
+        self.items
     }
 
     /// The connection is gone: the program's requests are to be asked again. Returns the others.
     pub(crate) fn disconnected(&mut self) -> Vec<Request> {
         self.by_wire.clear();
+        self.refused.clear();
         self.outbox.clear();
         self.restoring = 0;
         let mut others = Vec::new();
@@ -256,136 +346,6 @@ impl Requests {
     /// Requests of the program that are not answered.
     pub(crate) fn open(&self) -> usize {
         self.open
-    }
-}
-
-impl ClientCore {
-    /// Adds a request of the program with this many items.
-    pub(crate) fn ask(&mut self, items: usize, verb: Verb) -> RequestId {
-        let request = Request { program_items: Some(items), ..Request::new(verb) };
-        self.requests.items += items;
-        self.requests.open += 1;
-        RequestId(self.requests.insert(request))
-    }
-
-    /// Whether a request of so many items may be made.
-    pub(crate) fn check_request(&self, items: usize) -> Result<(), RequestError> {
-        if let Some(cause) = self.connection.closed() {
-            return Err(RequestError::Closed { cause: Arc::clone(cause) });
-        }
-        let requests = &self.requests;
-        let max = self.options.requests_max;
-        if requests.open + requests.answers.len() >= max {
-            return Err(RequestError::TooManyRequests { max });
-        }
-        let max = self.options.request_items_max;
-        if requests.items.saturating_add(items) > max {
-            return Err(RequestError::TooManyItems { items, max });
-        }
-        Ok(())
-    }
-
-    /// The answer, once: `None` while there is none, and after it was taken.
-    pub fn take(&mut self, request: RequestId) -> Option<Answer> {
-        let (answer, items) = self.requests.answers.remove(&request.0)?;
-        self.requests.items -= items;
-        Some(answer)
-    }
-
-    /// Whether the answer can be taken.
-    pub fn is_answered(&self, request: RequestId) -> bool {
-        self.requests.answers.contains_key(&request.0)
-    }
-
-    /// Nobody will take the answer: for a caller that has waited long enough. Variables that the request
-    /// opens are closed when they are.
-    pub fn forget(&mut self, request: RequestId) {
-        let id = request.0;
-        if let Some(answer) = self.take(request) {
-            if let Answer::Opened(results) = answer {
-                let opened: Vec<_> =
-                    results.iter().flatten().map(|opened| opened.variable).collect();
-                self.close_quietly(&opened);
-            }
-            return;
-        }
-        let Some(mut request) = self.requests.take_out(id) else { return };
-        let Some(items) = request.program_items.take() else {
-            self.requests.put_back(id, request);
-            return;
-        };
-        self.requests.items -= items;
-        self.requests.open -= 1;
-        if request.wire.is_none() {
-            self.end_request(id, request, None);
-        } else {
-            self.requests.put_back(id, request);
-        }
-    }
-
-    /// After a frame was taken in: puts the request back, or ends it when the answer is complete.
-    pub(crate) fn settle(
-        &mut self,
-        id: u64,
-        request: Request,
-        frame: &Frame<'_>,
-    ) -> Result<(), Disconnect> {
-        if frame.has_more() {
-            self.requests.put_back(id, request);
-            return Ok(());
-        }
-        let (answered, total) = (request.answered, request.total);
-        if answered < total {
-            self.requests.put_back(id, request);
-            return Err(malformed(format!(
-                "the answer to request {} ends after {answered} of {total} items",
-                frame.request()
-            )));
-        }
-        self.end_request(id, request, None);
-        Ok(())
-    }
-
-    /// Ends a request. `fault` is what happened to the items, or the whole, that was not answered.
-    pub(crate) fn end_request(&mut self, id: u64, request: Request, fault: Option<Fault>) {
-        self.requests.end(id, &request);
-        let whole = fault.clone();
-        let fault = fault.unwrap_or_else(|| FaultCode::Internal.into());
-        let wanted = request.program_items;
-        let answer = match request.verb {
-            Verb::Open { page, .. } => {
-                let results = self.finish_opening(page, &fault, wanted.is_some());
-                Answer::Opened(results)
-            }
-            Verb::Close { page, .. } => Answer::Closed(page.finish(&fault)),
-            Verb::Read(page) => Answer::Readings(page.finish(&fault)),
-            Verb::RequestValue(page) => Answer::Requested(page.finish(&fault)),
-            Verb::Info(page) => Answer::Info(page.finish(&fault)),
-            Verb::Find { found, .. } => match whole {
-                Some(fault) => Answer::Refused(fault),
-                None => Answer::Names(found),
-            },
-            Verb::Why { .. } | Verb::Engine => Answer::Refused(fault),
-            Verb::Restore { page } => return self.restored(&page, &fault),
-            Verb::OpenItems { wire, items } | Verb::Resume { wire, items } => {
-                return self.items_answered(wire, &items, &fault);
-            }
-            Verb::Unsubscribe { .. } => return,
-        };
-        self.answer(id, wanted, answer);
-    }
-
-    /// Ends a request whose answer is one thing.
-    pub(crate) fn end_with(&mut self, id: u64, request: &Request, answer: Answer) {
-        self.requests.end(id, request);
-        self.answer(id, request.program_items, answer);
-    }
-
-    fn answer(&mut self, id: u64, wanted: Option<usize>, answer: Answer) {
-        if let Some(items) = wanted {
-            self.requests.keep(id, answer, items);
-            self.changes += 1;
-        }
     }
 }
 

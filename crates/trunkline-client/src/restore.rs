@@ -7,6 +7,9 @@
 //!                   an unknown number was lost
 //! ```
 //!
+//! Nothing here relies on the engine to keep a session: every connection is subscribed anew. The session
+//! that the hello names only lets the engine end the old one at once.
+//!
 //! Items that cannot be subscribed now but may be later (no such name yet, the library is stopped) are
 //! asked for again after a while, all in one request: within 1 s at first, then more and more seldom, with
 //! at most 60 s between two attempts.
@@ -42,10 +45,14 @@ impl ClientCore {
         for request in self.requests.disconnected() {
             if let Verb::Open { page, .. } = request.verb {
                 // Nobody waits for it any more, and nothing of it is open.
-                page.variables.iter().for_each(|variable| self.variables.release(*variable));
+                page.variables
+                    .iter()
+                    .for_each(|variable| self.variables.release(*variable));
             }
         }
-        let Self { wires, variables, .. } = self;
+        let Self {
+            wires, variables, ..
+        } = self;
         for (id, wire) in &mut wires.by_id {
             wire.outstanding = 0;
             wire.items_mut().for_each(|(_, item)| item.asked = false);
@@ -55,7 +62,9 @@ impl ClientCore {
                 .filter_map(|(index, item)| item.targets.is_empty().then_some(index))
                 .collect();
             for index in leaving {
-                let Some(item) = wire.remove(index) else { continue };
+                let Some(item) = wire.remove(index) else {
+                    continue;
+                };
                 if let Some(variable) = variables.get_mut(item.variable) {
                     variable.items.retain(|place| *place != (*id, index));
                 }
@@ -72,7 +81,9 @@ impl ClientCore {
         let mut by_name = Vec::new();
         for id in wires {
             self.pause_for_backlog(id);
-            let Some(wire) = self.wires.get_mut(id) else { continue };
+            let Some(wire) = self.wires.get_mut(id) else {
+                continue;
+            };
             let (pause, is_paused) = (wire.pause, wire.pause != Pause::No);
             if !same_epoch {
                 wire.forget_handles();
@@ -97,12 +108,16 @@ impl ClientCore {
             true => self.variables.known(|_| true),
             false => self.variables.known(|items| {
                 items.iter().all(|(wire, _)| {
-                    self.wires.get(*wire).is_none_or(|wire| wire.pause != Pause::No)
+                    self.wires
+                        .get(*wire)
+                        .is_none_or(|wire| wire.pause != Pause::No)
                 })
             }),
         };
         if same_epoch || !opened_alone.is_empty() {
-            self.requests.push_restoring(Verb::Restore { page: Page::new(opened_alone) });
+            self.requests.push_restoring(Verb::Restore {
+                page: Page::new(opened_alone),
+            });
         }
         for (id, items) in by_name {
             self.open_items(id, items, true);
@@ -120,7 +135,11 @@ impl ClientCore {
         if std::mem::take(&mut self.resume_when_restored) {
             let wires: Vec<u32> = self.wires.by_id.keys().copied().collect();
             for id in wires {
-                if self.wires.get(id).is_some_and(|wire| wire.pause == Pause::No) {
+                if self
+                    .wires
+                    .get(id)
+                    .is_some_and(|wire| wire.pause == Pause::No)
+                {
                     self.resume(id);
                 }
             }
@@ -129,7 +148,9 @@ impl ClientCore {
 
     /// The program has taken everything that waited: a wire subscription that was paused for it goes on.
     pub(crate) fn end_pause(&mut self, wire_id: u32) {
-        let Some(wire) = self.wires.get_mut(wire_id) else { return };
+        let Some(wire) = self.wires.get_mut(wire_id) else {
+            return;
+        };
         if wire.pause == Pause::No {
             return;
         }
@@ -147,14 +168,23 @@ impl ClientCore {
 
     /// Subscribes items that are not, behind the updates they have; by name where they have no handle.
     fn resume(&mut self, wire_id: u32) {
-        let Self { wires, variables, subscriptions, .. } = self;
-        let Some(wire) = wires.get_mut(wire_id) else { return };
+        let Self {
+            wires,
+            variables,
+            subscriptions,
+            ..
+        } = self;
+        let Some(wire) = wires.get_mut(wire_id) else {
+            return;
+        };
         let (mut by_handle, mut by_name, mut refused) = (Vec::new(), Vec::new(), Vec::new());
         for (index, item) in wire.items() {
             if item.asked || !matches!(item.status, Status::Opening) {
                 continue;
             }
-            let Some(variable) = variables.get(item.variable) else { continue };
+            let Some(variable) = variables.get(item.variable) else {
+                continue;
+            };
             match (variable.handle, &variable.data_type, &variable.fault) {
                 (Some(handle), Some(data_type), _) => {
                     by_handle.push((index, handle, data_type.clone()));
@@ -176,7 +206,10 @@ impl ClientCore {
         }
         if !items.is_empty() {
             wire.ask(&items);
-            self.requests.push(Verb::Resume { wire: wire_id, items });
+            self.requests.push(Verb::Resume {
+                wire: wire_id,
+                items,
+            });
         }
         if !by_name.is_empty() {
             self.open_items(wire_id, by_name, false);
@@ -189,12 +222,21 @@ impl ClientCore {
 
     /// A request about items of a wire subscription is over. Items without an answer get this fault.
     pub(crate) fn items_answered(&mut self, wire_id: u32, items: &[u32], fault: &Fault) {
-        let Self { wires, variables, subscriptions, .. } = self;
-        let Some(wire) = wires.get_mut(wire_id) else { return };
-        wire.outstanding -= 1;
+        let Self {
+            wires,
+            variables,
+            subscriptions,
+            ..
+        } = self;
+        let Some(wire) = wires.get_mut(wire_id) else {
+            return;
+        };
+        wire.outstanding = wire.outstanding.saturating_sub(1);
         let (mut handles, mut failed) = (Vec::new(), false);
         for index in items {
-            let Some(item) = wire.item_mut(*index) else { continue };
+            let Some(item) = wire.item_mut(*index) else {
+                continue;
+            };
             item.asked = false;
             match item.status {
                 Status::Opening => {
@@ -216,9 +258,15 @@ impl ClientCore {
         let is_over = wire.closing && wire.outstanding == 0;
         if is_over {
             wires.by_id.remove(&wire_id);
-            self.requests.push(Verb::Unsubscribe { wire: wire_id, handles: Vec::new() });
+            self.requests.push(Verb::Unsubscribe {
+                wire: wire_id,
+                handles: Vec::new(),
+            });
         } else if !handles.is_empty() {
-            self.requests.push(Verb::Unsubscribe { wire: wire_id, handles });
+            self.requests.push(Verb::Unsubscribe {
+                wire: wire_id,
+                handles,
+            });
         }
         if failed {
             self.changes += 1;
@@ -251,7 +299,9 @@ impl ClientCore {
         self.retry_at = None;
         let wires: Vec<u32> = self.wires.by_id.keys().copied().collect();
         for id in wires {
-            let Some(wire) = self.wires.get_mut(id) else { continue };
+            let Some(wire) = self.wires.get_mut(id) else {
+                continue;
+            };
             if wire.closing || wire.pause != Pause::No {
                 continue;
             }
@@ -270,8 +320,12 @@ impl ClientCore {
 
     /// The bound of `all` begins anew with every connection: one whose last bound is not taken yet waits.
     fn pause_for_backlog(&mut self, wire_id: u32) {
-        let Some(wire) = self.wires.get_mut(wire_id) else { return };
-        let Contract::All { elements, .. } = wire.terms.contract else { return };
+        let Some(wire) = self.wires.get_mut(wire_id) else {
+            return;
+        };
+        let Contract::All { elements, .. } = wire.terms.contract else {
+            return;
+        };
         let owner = wire.owner.and_then(|owner| self.subscriptions.at(owner));
         let waiting = owner.map_or(0, Subscription::readings_waiting);
         if wire.pause == Pause::No && waiting > u64::from(elements) {

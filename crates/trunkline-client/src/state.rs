@@ -90,8 +90,13 @@ impl ConnectionState {
 impl fmt::Display for ConnectionState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ConnectionState::Connecting { last_failure: None, .. } => f.write_str("connecting"),
-            ConnectionState::Connecting { last_failure: Some(cause), .. } => {
+            ConnectionState::Connecting {
+                last_failure: None, ..
+            } => f.write_str("connecting"),
+            ConnectionState::Connecting {
+                last_failure: Some(cause),
+                ..
+            } => {
                 write!(f, "connecting again: {cause}")
             }
             ConnectionState::Connected(session) => {

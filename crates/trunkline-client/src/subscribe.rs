@@ -8,9 +8,10 @@ use trunkline_types::{Access, Contract, DataType, Lost, Position, Quality, Readi
 
 use crate::client::ClientCore;
 use crate::error::{SubscribeError, check_contract};
+use crate::event::Event;
 use crate::options::SubscribeOptions;
 use crate::request::Verb;
-use crate::subscription::{Delivery, Event, Notice, Subscription, SubscriptionId, Taken};
+use crate::subscription::{Delivery, Notice, Subscription, SubscriptionId, Taken};
 use crate::variable::VariableRef;
 use crate::wire::{Pause, Status, Target};
 
@@ -51,15 +52,27 @@ impl ClientCore {
     ) -> Result<SubscriptionId, SubscribeError> {
         check_contract(contract)?;
         if let Some(cause) = self.connection.closed() {
-            return Err(SubscribeError::Closed { cause: Arc::clone(cause) });
+            return Err(SubscribeError::Closed {
+                cause: Arc::clone(cause),
+            });
         }
         let max = self.options.items_max;
         if self.items.saturating_add(names.len()) > max {
-            return Err(SubscribeError::TooManyItems { items: names.len(), max });
+            return Err(SubscribeError::TooManyItems {
+                items: names.len(),
+                max,
+            });
         }
         self.items += names.len();
-        let SubscribeOptions { only_changes, own_suppressed, .. } = options;
-        let flags = SubscribeFlags { only_changes, own_suppressed };
+        let SubscribeOptions {
+            only_changes,
+            own_suppressed,
+            ..
+        } = options;
+        let flags = SubscribeFlags {
+            only_changes,
+            own_suppressed,
+        };
         let wire_id = self.wires.find_or_add(contract, flags);
         let mut subscription = Subscription::new(wire_id, contract, options);
         if let Some(session) = self.connection.session() {
@@ -75,7 +88,10 @@ impl ClientCore {
         let mut added = Vec::new();
         for (name, item) in names.iter().zip(0..) {
             let variable = self.variables.acquire(name.as_ref());
-            let target = Target { subscription: key.index, item };
+            let target = Target {
+                subscription: key.index,
+                item,
+            };
             if let Some(index) = self.join(wire_id, variable, target) {
                 added.push(index);
             }
@@ -89,13 +105,13 @@ impl ClientCore {
 
     /// Joins an item to the wire subscription. The wire item, when it was added now; one that is there
     /// already has a local copy to begin with.
-    fn join(
-        &mut self,
-        wire_id: u32,
-        variable: VariableRef,
-        target: Target,
-    ) -> Option<u32> {
-        let Self { wires, subscriptions, variables, .. } = self;
+    fn join(&mut self, wire_id: u32, variable: VariableRef, target: Target) -> Option<u32> {
+        let Self {
+            wires,
+            subscriptions,
+            variables,
+            ..
+        } = self;
         let wire = wires.get_mut(wire_id)?;
         let (index, is_new) = wire.join(variable);
         let known = variables.get_mut(variable)?;
@@ -112,7 +128,12 @@ impl ClientCore {
         // The wire item holds the variable already.
         variables.release(variable);
         if let Some(copy) = &item.copy {
-            let delivery = Delivery { received: copy, lost: Lost::NONE, bytes: 0, credit: 0 };
+            let delivery = Delivery {
+                received: copy,
+                lost: Lost::NONE,
+                bytes: 0,
+                credit: 0,
+            };
             subscription.deliver(target.item, &delivery);
         }
         match &item.status {
@@ -123,7 +144,12 @@ impl ClientCore {
             Status::Ended(reason) => {
                 let last = item.account.position();
                 let sentence: Arc<str> = Arc::from(reason.fault_code().meaning());
-                let notice = Notice::Ended { reason: *reason, last, lost: None, sentence };
+                let notice = Notice::Ended {
+                    reason: *reason,
+                    last,
+                    lost: None,
+                    sentence,
+                };
                 subscription.notify(target.item, notice);
             }
             Status::Opening | Status::Live => {}
@@ -133,7 +159,9 @@ impl ClientCore {
 
     /// Asks the engine to open and subscribe items of a wire subscription.
     pub(crate) fn open_items(&mut self, wire: u32, items: Vec<u32>, restoring: bool) {
-        let Some(entry) = self.wires.get_mut(wire) else { return };
+        let Some(entry) = self.wires.get_mut(wire) else {
+            return;
+        };
         entry.ask(&items);
         let verb = Verb::OpenItems { wire, items };
         if restoring {
@@ -145,16 +173,27 @@ impl ClientCore {
 
     /// Ends a subscription. What still waits for it is dropped.
     pub fn unsubscribe(&mut self, subscription: SubscriptionId) {
-        let Some(entry) = self.subscriptions.remove(subscription.0) else { return };
+        let Some(entry) = self.subscriptions.remove(subscription.0) else {
+            return;
+        };
         self.items -= entry.items.len();
         self.changes += 1;
         let (wire_id, connected) = (entry.wire, self.connection.is_open());
-        let Self { wires, variables, .. } = self;
-        let Some(wire) = wires.get_mut(wire_id) else { return };
+        let Self {
+            wires, variables, ..
+        } = self;
+        let Some(wire) = wires.get_mut(wire_id) else {
+            return;
+        };
         let mut handles = Vec::new();
         for (local, item) in entry.items.iter().zip(0..) {
-            let target = Target { subscription: subscription.0.index, item };
-            let Some(wire_item) = wire.item_mut(local.wire_item) else { continue };
+            let target = Target {
+                subscription: subscription.0.index,
+                item,
+            };
+            let Some(wire_item) = wire.item_mut(local.wire_item) else {
+                continue;
+            };
             wire_item.targets.retain(|t| *t != target);
             if !wire_item.targets.is_empty() {
                 continue;
@@ -169,7 +208,9 @@ impl ClientCore {
             let variable = wire_item.variable;
             wire.remove(local.wire_item);
             if let Some(known) = variables.get_mut(variable) {
-                known.items.retain(|place| *place != (wire_id, local.wire_item));
+                known
+                    .items
+                    .retain(|place| *place != (wire_id, local.wire_item));
             }
             variables.release(variable);
         }
@@ -182,10 +223,16 @@ impl ClientCore {
             let was_live = !handles.is_empty();
             handles.clear();
             if connected && was_live {
-                self.requests.push(Verb::Unsubscribe { wire: wire_id, handles });
+                self.requests.push(Verb::Unsubscribe {
+                    wire: wire_id,
+                    handles,
+                });
             }
         } else if connected && !handles.is_empty() {
-            self.requests.push(Verb::Unsubscribe { wire: wire_id, handles });
+            self.requests.push(Verb::Unsubscribe {
+                wire: wire_id,
+                handles,
+            });
         }
     }
 
@@ -226,7 +273,8 @@ impl ClientCore {
         subscription: SubscriptionId,
         item: u32,
     ) -> Option<Reading> {
-        self.read_new(now, subscription, item).or_else(|| self.value(now, subscription, item))
+        self.read_new(now, subscription, item)
+            .or_else(|| self.value(now, subscription, item))
     }
 
     /// The local copy of the item's last update; it stays, and news stays news. While the connection is
@@ -261,29 +309,40 @@ impl ClientCore {
 
     /// What became of every update that arrived for a subscription.
     pub fn ledger(&self, subscription: SubscriptionId) -> Option<ClientLedger> {
-        self.subscriptions.get(subscription.0).map(|entry| entry.ledger)
+        self.subscriptions
+            .get(subscription.0)
+            .map(|entry| entry.ledger)
     }
 
     /// The number by which the engine knows the subscription, as in the answer to
     /// [`info`](Self::info). `latest` subscriptions share one.
     pub fn wire_number(&self, subscription: SubscriptionId) -> Option<u32> {
-        self.subscriptions.get(subscription.0).map(|entry| entry.wire)
+        self.subscriptions
+            .get(subscription.0)
+            .map(|entry| entry.wire)
     }
 
     /// Events that wait under a subscription.
     pub fn waiting(&self, subscription: SubscriptionId) -> usize {
-        self.subscriptions.get(subscription.0).map_or(0, Subscription::waiting)
+        self.subscriptions
+            .get(subscription.0)
+            .map_or(0, Subscription::waiting)
     }
 
     /// Rises with everything that begins to wait under a subscription: equal values, nothing to look at.
     pub fn subscription_changes(&self, subscription: SubscriptionId) -> u64 {
-        self.subscriptions.get(subscription.0).map_or(0, |entry| entry.changes)
+        self.subscriptions
+            .get(subscription.0)
+            .map_or(0, |entry| entry.changes)
     }
 
     /// Opens a subscription again that has ended with `overrun` and was not to be reopened by itself:
     /// delivery goes on behind the last update that arrived, and what is missing is counted.
     pub fn resubscribe(&mut self, subscription: SubscriptionId) {
-        let wire = self.subscriptions.get(subscription.0).map(|entry| entry.wire);
+        let wire = self
+            .subscriptions
+            .get(subscription.0)
+            .map(|entry| entry.wire);
         if let Some(wire) = wire {
             self.end_pause(wire);
         }
@@ -291,11 +350,15 @@ impl ClientCore {
 
     /// Counts what was taken: room at this end is granted to the engine.
     fn taken(&mut self, subscription: SubscriptionId, taken: Taken) -> Event {
-        let Some(entry) = self.subscriptions.get(subscription.0) else { return taken.event };
+        let Some(entry) = self.subscriptions.get(subscription.0) else {
+            return taken.event;
+        };
         let (wire_id, drained, reopen) = (entry.wire, entry.is_drained(), entry.options.reopen);
-        let Some(wire) = self.wires.get_mut(wire_id) else { return taken.event };
+        let Some(wire) = self.wires.get_mut(wire_id) else {
+            return taken.event;
+        };
         if taken.credit == wire.life && wire.count_taken() {
-            self.connection.grant_due(wire_id);
+            self.connection.receipt.grant_due(wire_id);
         }
         let goes_on = match wire.pause {
             Pause::No => false,

@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use trunkline_proto::Fault;
 use trunkline_proto::message::ended::EndReason;
-use trunkline_proto::{Disconnect, Fault};
 use trunkline_types::ledger::ClientLedger;
 use trunkline_types::{Contract, Lost, Position, Reading, Tick};
 
+use crate::event::Event;
 use crate::options::SubscribeOptions;
 use crate::queue::{Body, Queue, Queued};
 use crate::reading::Received;
@@ -21,54 +22,6 @@ const KEPT_SERIALS_MAX: usize = 64;
 /// A subscription of the program. Survives reconnects.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SubscriptionId(pub(crate) Key);
-
-/// What a subscription delivers, in the order in which it happened.
-#[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
-pub enum Event {
-    /// The connection is up: readings after this are of this session. The first event of a subscription
-    /// that is made while it is.
-    Connected {
-        /// The session's number at the engine.
-        session: u64,
-        /// The engine's epoch.
-        epoch: u64,
-    },
-    /// The connection is down: what is known may be old from here on.
-    Disconnected {
-        /// Why.
-        cause: Arc<Disconnect>,
-        /// Whether a new one is made by itself.
-        reconnecting: bool,
-    },
-    /// A reading.
-    Reading {
-        /// Which item, counted as the names were given.
-        item: u32,
-        /// The reading.
-        reading: Reading,
-    },
-    /// The item could not be subscribed. It is tried again, where that can help.
-    ItemError {
-        /// Which item.
-        item: u32,
-        /// Why.
-        fault: Fault,
-    },
-    /// The engine has ended the item.
-    Ended {
-        /// Which item.
-        item: u32,
-        /// Why.
-        reason: EndReason,
-        /// The last update that arrived; `None` when none did.
-        last: Option<Position>,
-        /// Updates after it that were not delivered; `None` when that shows only with the next reading.
-        lost: Option<u64>,
-        /// Why, for people.
-        sentence: Arc<str>,
-    },
-}
 
 #[derive(Debug)]
 pub(crate) struct Subscription {
@@ -110,7 +63,12 @@ enum Waiting {
 #[derive(Clone, Debug)]
 pub(crate) enum Notice {
     Fault(Fault),
-    Ended { reason: EndReason, last: Option<Position>, lost: Option<u64>, sentence: Arc<str> },
+    Ended {
+        reason: EndReason,
+        last: Option<Position>,
+        lost: Option<u64>,
+        sentence: Arc<str>,
+    },
 }
 
 /// An update for the items of one wire item.
@@ -149,14 +107,21 @@ impl Subscription {
             Contract::First(_) | Contract::All { .. } => Waiting::Count(0),
             Contract::Latest | Contract::Sampled(_) => Waiting::Cell(None),
         };
-        self.items.push(LocalItem { wire_item, waiting, lost: Lost::NONE, notice: None });
+        self.items.push(LocalItem {
+            wire_item,
+            waiting,
+            lost: Lost::NONE,
+            notice: None,
+        });
     }
 
     /// Whether an `all` subscription has room for one more update. The engine keeps to the credit, so
     /// that only values far larger than expected can exceed it, or readings left from before a reconnect:
     /// at most twice the bound waits here, and the first readings of the items beside it.
     pub(crate) fn has_room(&self, update_bytes: usize) -> bool {
-        let Contract::All { elements, bytes } = self.contract else { return true };
+        let Contract::All { elements, bytes } = self.contract else {
+            return true;
+        };
         let (elements, bytes) = (2 * u64::from(elements), 2 * bytes as usize);
         self.ledger.waiting < elements + self.items.len() as u64
             && (self.bytes == 0 || self.bytes + update_bytes <= bytes)
@@ -165,7 +130,9 @@ impl Subscription {
     /// An update has arrived for an item.
     pub(crate) fn deliver(&mut self, item: u32, delivery: &Delivery<'_>) {
         let contract = self.contract;
-        let Some(entry) = self.items.get_mut(item as usize) else { return };
+        let Some(entry) = self.items.get_mut(item as usize) else {
+            return;
+        };
         self.ledger.received += 1;
         self.changes += 1;
         match (&mut entry.waiting, contract) {
@@ -191,13 +158,24 @@ impl Subscription {
                 while serials.len() >= n as usize
                     || (!serials.is_empty() && self.bytes + delivery.bytes > max)
                 {
-                    let oldest = serials.pop_front().and_then(|serial| self.queue.kill(serial));
-                    let Some(Body::Reading(oldest)) = oldest else { continue };
+                    let oldest = serials
+                        .pop_front()
+                        .and_then(|serial| self.queue.kill(serial));
+                    let Some(Body::Reading(oldest)) = oldest else {
+                        continue;
+                    };
                     self.bytes -= oldest.bytes;
                     self.ledger.dropped += 1;
                     self.ledger.waiting -= 1;
-                    let missed = Lost { queue: 1, ..Lost::NONE }.plus(oldest.lost);
-                    match serials.front().and_then(|next| self.queue.reading_mut(*next)) {
+                    let missed = Lost {
+                        queue: 1,
+                        ..Lost::NONE
+                    }
+                    .plus(oldest.lost);
+                    match serials
+                        .front()
+                        .and_then(|next| self.queue.reading_mut(*next))
+                    {
                         Some(next) => next.lost = next.lost.plus(missed),
                         None => lost = lost.plus(missed),
                     }
@@ -228,7 +206,9 @@ impl Subscription {
 
     /// Something about an item that is no reading.
     pub(crate) fn notify(&mut self, item: u32, notice: Notice) {
-        let Some(entry) = self.items.get_mut(item as usize) else { return };
+        let Some(entry) = self.items.get_mut(item as usize) else {
+            return;
+        };
         if let Some(old) = entry.notice.take() {
             self.queue.kill(old.0);
         }
@@ -293,7 +273,10 @@ impl Subscription {
             }
             _ => (self.take_cell(now, item, wire, connected)?, 0),
         };
-        Some(Taken { event: Event::Reading { item, reading }, credit })
+        Some(Taken {
+            event: Event::Reading { item, reading },
+            credit,
+        })
     }
 
     /// The local copy of an item as it is now; it stays.
@@ -377,9 +360,18 @@ impl Subscription {
         let (_, notice) = *self.items.get_mut(item as usize)?.notice.take()?;
         Some(match notice {
             Notice::Fault(fault) => Event::ItemError { item, fault },
-            Notice::Ended { reason, last, lost, sentence } => {
-                Event::Ended { item, reason, last, lost, sentence }
-            }
+            Notice::Ended {
+                reason,
+                last,
+                lost,
+                sentence,
+            } => Event::Ended {
+                item,
+                reason,
+                last,
+                lost,
+                sentence,
+            },
         })
     }
 

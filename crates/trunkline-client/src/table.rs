@@ -18,7 +18,10 @@ pub(crate) struct Key {
 
 impl Key {
     /// Of no value: places are counted from 0 up and never get that far.
-    pub(crate) const NOBODY: Key = Key { index: u32::MAX, generation: 0 };
+    pub(crate) const NOBODY: Key = Key {
+        index: u32::MAX,
+        generation: 0,
+    };
 }
 
 /// Values at stable places.
@@ -32,7 +35,11 @@ pub(crate) struct Slab<T> {
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), generation: 0 }
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            generation: 0,
+        }
     }
 }
 
@@ -70,11 +77,17 @@ impl<T> Slab<T> {
 
     /// The value at a place, whichever it is.
     pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut T> {
-        self.slots.get_mut(index as usize)?.as_mut().map(|(_, value)| value)
+        self.slots
+            .get_mut(index as usize)?
+            .as_mut()
+            .map(|(_, value)| value)
     }
 
     pub(crate) fn at(&self, index: u32) -> Option<&T> {
-        self.slots.get(index as usize)?.as_ref().map(|(_, value)| value)
+        self.slots
+            .get(index as usize)?
+            .as_ref()
+            .map(|(_, value)| value)
     }
 
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
@@ -95,7 +108,13 @@ impl<T> Slab<T> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {
             let (generation, value) = slot.as_ref()?;
-            Some((Key { index: index as u32, generation: *generation }, value))
+            Some((
+                Key {
+                    index: index as u32,
+                    generation: *generation,
+                },
+                value,
+            ))
         })
     }
 
@@ -112,7 +131,9 @@ const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Hasher for MixHasher {
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+        bytes
+            .iter()
+            .for_each(|byte| self.write_u64(u64::from(*byte)));
     }
 
     fn write_u32(&mut self, number: u32) {
@@ -146,7 +167,8 @@ mod tests {
     fn an_empty_slab_holds_no_memory() {
         let mut sut = Slab::default();
         let keys: Vec<Key> = (0..1000).map(|n| sut.insert(n)).collect();
-        keys.iter().for_each(|key| assert!(sut.remove(*key).is_some()));
+        keys.iter()
+            .for_each(|key| assert!(sut.remove(*key).is_some()));
         assert_eq!((sut.slots.capacity(), sut.free.capacity()), (0, 0));
     }
 

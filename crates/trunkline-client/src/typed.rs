@@ -70,9 +70,15 @@ impl<T: FromValue> Typed<T> {
     /// As [`Typed::new`].
     pub fn of(variable: VariableRef, data_type: &DataType) -> Result<Self, TypeMismatch> {
         if T::reads(data_type) {
-            Ok(Self { variable, value: PhantomData })
+            Ok(Self {
+                variable,
+                value: PhantomData,
+            })
         } else {
-            Err(TypeMismatch { expected: T::NAME, actual: data_type.to_string() })
+            Err(TypeMismatch {
+                expected: T::NAME,
+                actual: data_type.to_string(),
+            })
         }
     }
 

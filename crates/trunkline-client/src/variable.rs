@@ -83,12 +83,16 @@ impl Variables {
 
     /// One user less; with the last one it is forgotten.
     pub(crate) fn release(&mut self, variable: VariableRef) {
-        let Some(entry) = self.slots.get_mut(variable.0) else { return };
-        entry.users -= 1;
+        let Some(entry) = self.slots.get_mut(variable.0) else {
+            return;
+        };
+        entry.users = entry.users.saturating_sub(1);
         if entry.users > 0 {
             return;
         }
-        let Some(entry) = self.slots.remove(variable.0) else { return };
+        let Some(entry) = self.slots.remove(variable.0) else {
+            return;
+        };
         self.by_name.remove(&entry.name);
         self.drop_handle(entry.handle, variable.0);
         if self.slots.len() == 0 {
@@ -133,7 +137,9 @@ impl Variables {
     /// # Errors
     /// A fault for the item that needed it.
     pub(crate) fn handle(&self, variable: VariableRef) -> Result<u32, Fault> {
-        let Some(entry) = self.get(variable) else { return Err(not_open()) };
+        let Some(entry) = self.get(variable) else {
+            return Err(not_open());
+        };
         match (entry.handle, &entry.fault) {
             (Some(handle), _) => Ok(handle),
             (None, Some(fault)) => Err((**fault).clone()),
@@ -149,7 +155,9 @@ impl Variables {
         data_type: &DataType,
         access: Access,
     ) {
-        let Some(entry) = self.slots.get_mut(variable.0) else { return };
+        let Some(entry) = self.slots.get_mut(variable.0) else {
+            return;
+        };
         let before = entry.handle.replace(handle);
         entry.access = access;
         entry.fault = None;
@@ -164,7 +172,9 @@ impl Variables {
 
     /// The engine could not open it, or it is gone.
     pub(crate) fn refused(&mut self, variable: VariableRef, fault: &Fault) {
-        let Some(entry) = self.slots.get_mut(variable.0) else { return };
+        let Some(entry) = self.slots.get_mut(variable.0) else {
+            return;
+        };
         entry.fault = Some(Box::new(fault.clone()));
         let before = entry.handle.take();
         self.drop_handle(before, variable.0);
@@ -188,7 +198,10 @@ impl Variables {
         let is_known = |variable: &Variable| {
             (variable.data_type.is_some() || !variable.items.is_empty()) && wanted(&variable.items)
         };
-        self.slots.iter().filter_map(|(key, v)| is_known(v).then_some(VariableRef(key))).collect()
+        self.slots
+            .iter()
+            .filter_map(|(key, v)| is_known(v).then_some(VariableRef(key)))
+            .collect()
     }
 
     /// Variables in use.

@@ -124,7 +124,11 @@ impl Wires {
             }
         }
         self.next += 1;
-        let terms = SubscribeTerms { subscription: self.next, contract, flags };
+        let terms = SubscribeTerms {
+            subscription: self.next,
+            contract,
+            flags,
+        };
         self.by_id.insert(self.next, WireSubscription::new(terms));
         self.next
     }
@@ -228,11 +232,15 @@ impl WireSubscription {
 
     /// The items with their numbers.
     pub(crate) fn items(&self) -> impl Iterator<Item = (u32, &WireItem)> {
-        (0..).zip(&self.items).filter_map(|(index, item)| Some((index, item.as_ref()?)))
+        (0..)
+            .zip(&self.items)
+            .filter_map(|(index, item)| Some((index, item.as_ref()?)))
     }
 
     pub(crate) fn items_mut(&mut self) -> impl Iterator<Item = (u32, &mut WireItem)> {
-        (0..).zip(&mut self.items).filter_map(|(index, item)| Some((index, item.as_mut()?)))
+        (0..)
+            .zip(&mut self.items)
+            .filter_map(|(index, item)| Some((index, item.as_mut()?)))
     }
 
     /// The item that updates with this handle are of.
@@ -242,7 +250,9 @@ impl WireSubscription {
 
     /// The engine has opened the item.
     pub(crate) fn opened(&mut self, index: u32, handle: u32, data_type: &DataType) {
-        let Some(Some(item)) = self.items.get_mut(index as usize) else { return };
+        let Some(Some(item)) = self.items.get_mut(index as usize) else {
+            return;
+        };
         if item.data_type.as_ref() != Some(data_type) {
             item.data_type = Some(data_type.clone());
         }
@@ -268,7 +278,9 @@ impl WireSubscription {
 
     /// The program took an update, or it never got that far. Whether a grant is due.
     pub(crate) fn count_taken(&mut self) -> bool {
-        let Contract::All { elements, .. } = self.terms.contract else { return false };
+        let Contract::All { elements, .. } = self.terms.contract else {
+            return false;
+        };
         self.taken += 1;
         self.taken >= (elements / 4).max(1)
     }
@@ -335,5 +347,8 @@ impl WireItem {
 /// Faults that go when somebody deploys or starts what is missing.
 pub(crate) fn is_temporary(code: FaultCode) -> bool {
     use FaultCode::{Gone, LibraryStopped, LimitReached, UnknownHandle, UnknownName};
-    matches!(code, UnknownName | Gone | UnknownHandle | LibraryStopped | LimitReached)
+    matches!(
+        code,
+        UnknownName | Gone | UnknownHandle | LibraryStopped | LimitReached
+    )
 }

@@ -167,9 +167,20 @@ impl Feed {
         });
     }
 
-    /// Adds an entry that the bound is not about.
-    pub(crate) fn push_unbounded(&self, item: u32, event: Event) {
+    /// Adds a first reading, which the bound is not about.
+    pub(crate) fn push_first(&self, item: u32, update: Update) {
+        let event = Event::First(update);
         self.log.lock().entries.push_back(FeedEntry { item, event });
+    }
+
+    /// Notes behind its last update that an item's variable was undeployed, and lets writers that wait
+    /// to write it go on. Of a subscription that has ended that end is told, with what it misses.
+    pub(crate) fn push_gone(&self, item: u32, wakes: &mut Wakes) {
+        let mut log = self.log.lock();
+        if !log.ended {
+            log.entries.push_back(FeedEntry { item, event: Event::Gone });
+        }
+        log.wake_parked(wakes);
     }
 
     /// Copies up to `limit` entries from the front to `out`; they stay where they are until
@@ -195,17 +206,23 @@ impl Feed {
         !log.entries.is_empty()
     }
 
-    /// Takes the entries of these items out, and lets every waiting writer try again.
+    /// Takes the entries of these items out, and lets every waiting writer try again. The time that
+    /// writers have waited goes on unless this has made room: nobody gets more of it for nothing.
     pub(crate) fn remove_items(&self, items: &HashSet<u32>, wakes: &mut Wakes) {
+        if items.is_empty() {
+            return;
+        }
         let mut log = self.log.lock();
         let (left, kept) = std::mem::take(&mut log.entries)
             .into_iter()
             .partition::<VecDeque<_>, _>(|entry| items.contains(&entry.item));
         log.entries = kept;
         for entry in &left {
-            log.forget(entry);
+            if log.forget(entry) {
+                log.full_since = None;
+            }
         }
-        log.make_way(wakes);
+        log.wake_parked(wakes);
     }
 
     /// Asks for `outbox` to be woken at the next room. False when there is room already, or will
@@ -217,11 +234,6 @@ impl Feed {
             log.parked.push(Arc::clone(outbox));
         }
         full
-    }
-
-    /// Lets writers that wait for room try again: the variable has gone.
-    pub(crate) fn wake_parked(&self, wakes: &mut Wakes) {
-        self.log.lock().wake_parked(wakes);
     }
 
     /// Updates of one item that wait, its first reading included.

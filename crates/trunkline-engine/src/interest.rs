@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use trunkline_types::Tick;
 
-use crate::feed::{Event, Feed, Reserve};
+use crate::feed::{Feed, Reserve};
 use crate::outbox::{Outbox, Wakes};
 use crate::realtime::ReaderFifo;
 use crate::retained::{FirstQueue, Ring, Rings};
@@ -271,8 +271,7 @@ impl Interests {
         for interest in &self.list {
             match &interest.kind {
                 Kind::Feed(place) => {
-                    place.feed.push_unbounded(interest.item, Event::Gone);
-                    place.feed.wake_parked(wakes);
+                    place.feed.push_gone(interest.item, wakes);
                     interest.outbox.mark(place.mark, wakes);
                 }
                 // Its reader polls, and finds nothing new any more.

@@ -26,7 +26,7 @@ fn queue(n: u64) -> Lost {
     Lost { queue: n, ..Lost::NONE }
 }
 
-/// Behaviour: NV-17, NV-01, B-05.
+/// Behaviour: NV-17, B-05.
 #[test]
 fn first_reading_is_the_current_value_and_nothing_older() {
     for contract in CONTRACTS {
@@ -84,7 +84,7 @@ fn latest_delivers_the_newest_and_counts_what_it_merged() {
     assert_eq!((ledger.written, ledger.coalesced, ledger.received), (1000, 999, 1));
 }
 
-/// Behaviour: LM-22, B-06.
+/// Behaviour: LM-22.
 #[test]
 fn what_waits_under_latest_is_bounded_by_the_number_of_variables() {
     let paths = (0..100).map(|n| VariableDefinition::new(format!("v{n}"), DataType::F64));
@@ -131,7 +131,7 @@ fn last_n_keeps_the_newest_n_in_order_and_counts_the_oldest_it_dropped() {
     assert_eq!((ledger.received, ledger.dropped_queue, ledger.waiting), (10, 8, 0));
 }
 
-/// Behaviour: NV-11, NV-14.
+/// Behaviour: NV-11.
 #[test]
 fn readers_of_one_variable_have_their_own_buffers() {
     let (rig, x) = Rig::plain();
@@ -619,7 +619,7 @@ fn consumer_that_goes_takes_its_interests_along() {
     }
 }
 
-/// Behaviour: VS-24, VS-09.
+/// Behaviour: LM-18.
 #[test]
 fn nobody_is_woken_for_what_did_not_change() {
     let rig = Rig::with(vec![

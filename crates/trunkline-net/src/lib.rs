@@ -4,14 +4,14 @@
 //! thread; this crate gives them all three, and knows nothing of what they say to each other.
 //!
 //! ```text
-//!   application threads and tasks                          writers of the engine
-//!      | with, wait_until, poll_until                          | Notifier::notify
-//!      v                                                       v
-//!   Link<E: Endpoint>                                       Server: connection threads, acceptor
-//!      | whoever waits drives; a background                    | each session: an Endpoint
-//!      | thread while nobody does                              |
-//!      v                                                       v
-//!   Transport { receive half, send half } ~~~~ TCP, pipe ~~~~ Transport { receive half, send half }
+//!   application threads and tasks                         writers of the engine
+//!      | with, wait_until, poll_until                        | Notifier::notify
+//!      v                                                     v
+//!   Link<E: Endpoint>                                     Server: connection threads, acceptor
+//!      | whoever waits drives; a background                  | each session: an Endpoint
+//!      | thread while nobody does                            |
+//!      v                                                     v
+//!   Transport { receive half, send half } ~~~ TCP, pipe ~~~ Transport { receive half, send half }
 //! ```
 //!
 //! # Layout

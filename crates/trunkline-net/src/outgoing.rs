@@ -1,8 +1,9 @@
 //! The send side of a connection: what its endpoint wants sent, on its way into the transport.
 
 use std::io;
+use std::time::Duration;
 
-use trunkline_proto::Endpoint;
+use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
 
 use crate::transport::SendHalf;
@@ -11,6 +12,9 @@ use crate::transport::SendHalf;
 /// reading costs this much, and one frame, in this crate. What else waits for it lies in the
 /// endpoint, under the endpoint's own bounds.
 pub(crate) const OUTPUT_MAX: usize = 64 << 10;
+
+/// How long a connection that is being closed may take over its last bytes.
+pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
 /// A buffer that grew beyond this is given back once it is no longer filled.
 const RETAINED_MAX: usize = 16 << 10;
@@ -24,6 +28,8 @@ pub(crate) struct Outgoing {
     buffer: Vec<u8>,
     sent: usize,
     blocked: bool,
+    /// Set once the connection is to close.
+    close_by: Option<Tick>,
 }
 
 /// How far a flush came.
@@ -44,6 +50,7 @@ impl Outgoing {
             buffer: Vec::new(),
             sent: 0,
             blocked: false,
+            close_by: None,
         }
     }
 
@@ -105,6 +112,21 @@ impl Outgoing {
     /// True while the transport has to say that it has room before anything can be sent.
     pub(crate) fn is_blocked(&self) -> bool {
         self.blocked
+    }
+
+    /// Whether a connection that is to close because of `cause` may close now: everything is sent,
+    /// nobody is there to read it, or it has taken too long.
+    pub(crate) fn may_close(&mut self, cause: &Disconnect, flush: Flush, now: Tick) -> bool {
+        if flush == Flush::Done || matches!(cause, Disconnect::Dead { .. }) {
+            return true;
+        }
+        let limit = now.saturating_add(CLOSE_LIMIT);
+        *self.close_by.get_or_insert(limit) <= now
+    }
+
+    /// When a connection that is to close has taken too long; `None` while it is to stay.
+    pub(crate) fn close_by(&self) -> Option<Tick> {
+        self.close_by
     }
 
     /// Tells the other end that nothing follows what was written.

@@ -81,7 +81,10 @@ impl ReceiveHalf for PipeReceive {
         buffer[..from_front].copy_from_slice(&front[..from_front]);
         buffer[from_front..count].copy_from_slice(&back[..count - from_front]);
         state.bytes.drain(..count);
-        if count > 0 && std::mem::take(&mut state.writer_waits) {
+        let told = count > 0 && std::mem::take(&mut state.writer_waits);
+        // The lock first, so that the other end does not wake only to wait for it.
+        drop(state);
+        if told {
             self.0.writer.raise();
         }
         Ok(Some(count))
@@ -111,6 +114,7 @@ impl SendHalf for PipeSend {
         }
         let was_empty = state.bytes.is_empty();
         state.bytes.extend(&bytes[..count]);
+        drop(state);
         if was_empty {
             self.0.reader.raise();
         }

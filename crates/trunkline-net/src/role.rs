@@ -4,11 +4,11 @@
 //!                a waiter comes
 //!        +---------------------------+     a waiter comes while the background thread sleeps:
 //!        |                           v     takes over at once, and kicks the thread out of its
-//!     nobody <----- leaves ----- a waiter <---- sleep, where it finds that it was displaced ---+
-//!        |                           |                                                         |
-//!        |                           +--> hands over to another that is parked                 |
-//!        |                                                                                     |
-//!        +--- nobody came for a while, a task waits, or offline ------------------------> background
+//!     nobody <----- leaves ----- a waiter <---- sleep, where it finds that it was displaced --+
+//!        |                           |                                                        |
+//!        |                           +--> hands over to another that is parked                |
+//!        |                                                                                    |
+//!        +--- nobody came for a while, a task waits, or offline ----------------------> background
 //! ```
 //!
 //! Every waiter that does not drive is *parked*; the driver wakes the parked ones after every
@@ -25,15 +25,24 @@ use std::time::Duration;
 
 use trunkline_types::{Tick, Timestamp};
 
-use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait, wait_timeout};
+use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering, lock, wait, wait_timeout};
 
 /// The lock of a connection's state `T`, with the role of the one who drives it.
 pub(crate) struct DriverRole<T> {
     state: Mutex<State<T>>,
     waiters: Condvar,
-    background: Condvar,
+    background: Nap,
     /// How long nobody must have waited before the background thread takes the role.
     idle: Duration,
+}
+
+/// Where the background thread dozes. Apart from the lock, which is busy while waiters come and go.
+#[derive(Default)]
+struct Nap {
+    called: Mutex<bool>,
+    bell: Condvar,
+    /// Counts the times a waiter took the role.
+    tenures: AtomicU64,
 }
 
 /// What the two clocks say.
@@ -53,12 +62,11 @@ pub(crate) struct State<T> {
     stopping: bool,
     parked: usize,
     tasks: Vec<Task>,
-    due: Vec<Waker>,
+    /// Whom to wake once the lock is free, so that nobody wakes only to wait for it.
+    due: Due,
     /// When a waiter last left the role free.
     left: Tick,
-    /// Counts the times a waiter took the role.
-    tenures: u64,
-    /// The background thread sleeps without a time-out; whoever leaves the role free wakes it.
+    /// The background thread sleeps without a time-out; whoever leaves the role free calls it.
     background_sleeps: bool,
 }
 
@@ -72,6 +80,12 @@ enum Holder {
     },
 }
 
+impl Due {
+    fn is_anyone(&self) -> bool {
+        self.all_parked || self.one_parked || self.background || !self.tasks.is_empty()
+    }
+}
+
 /// What a waiter's condition says.
 pub(crate) enum Check<R> {
     /// It is met.
@@ -80,6 +94,14 @@ pub(crate) enum Check<R> {
     GiveUp,
     /// Not yet; the waiter has this long, or for ever.
     Wait(Option<Duration>),
+}
+
+#[derive(Default)]
+struct Due {
+    tasks: Vec<Waker>,
+    all_parked: bool,
+    one_parked: bool,
+    background: bool,
 }
 
 struct Task {
@@ -99,30 +121,28 @@ impl<T> DriverRole<T> {
             stopping: false,
             parked: 0,
             tasks: Vec::new(),
-            due: Vec::new(),
+            due: Due::default(),
             left: Tick::ZERO,
-            tenures: 0,
             background_sleeps: false,
         };
-        let (waiters, background) = (Condvar::new(), Condvar::new());
         Self {
             state: Mutex::new(state),
-            waiters,
-            background,
+            waiters: Condvar::new(),
+            background: Nap::default(),
             idle,
         }
     }
 
     pub(crate) fn lock(&self) -> Guard<'_, T> {
-        lock(&self.state)
+        fresh(lock(&self.state))
     }
 
-    /// Unlocks, and then wakes the tasks that something changed for.
+    /// Unlocks, and then wakes everyone that something changed for.
     pub(crate) fn unlock(&self, mut guard: Guard<'_, T>) {
         let due = std::mem::take(&mut guard.due);
-        guard.moment = None;
         drop(guard);
-        due.into_iter().for_each(Waker::wake);
+        self.wake(&due);
+        due.tasks.into_iter().for_each(Waker::wake);
     }
 
     /// Waits until `check` is done or gives up. It runs under the lock, after every change.
@@ -157,7 +177,7 @@ impl<T> DriverRole<T> {
                 tenure.give_back(&mut guard);
             }
             if !tenure.held {
-                match guard.take() {
+                match self.take(&mut guard) {
                     Taken::Free => tenure.held = true,
                     Taken::FromBackground => {
                         tenure.held = true;
@@ -186,7 +206,7 @@ impl<T> DriverRole<T> {
                     guard.holder = Holder::Nobody;
                 } else if guard.parked > 0 && !guard.offline {
                     guard.holder = Holder::Nobody;
-                    self.waiters.notify_one();
+                    guard.due.one_parked = true;
                 } else {
                     guard = turn(guard);
                 }
@@ -199,12 +219,9 @@ impl<T> DriverRole<T> {
 
     /// Something changed: parked waiters look again, and so do tasks once the lock is free.
     pub(crate) fn changed(&self, state: &mut State<T>) {
-        if state.parked > 0 {
-            self.waiters.notify_all();
-        }
-        state
-            .due
-            .extend(state.tasks.drain(..).map(|task| task.waker));
+        state.due.all_parked |= state.parked > 0;
+        let tasks = state.tasks.drain(..).map(|task| task.waker);
+        state.due.tasks.extend(tasks);
     }
 
     /// Adds a task that looks again at the next change, or at `deadline`.
@@ -220,33 +237,41 @@ impl<T> DriverRole<T> {
                 deadline,
             }),
         }
-        if state.holder == Holder::Nobody {
-            self.background.notify_one();
-        }
+        state.due.background |= state.holder == Holder::Nobody;
     }
 
     /// Ends every wait (whose checks ask [`is_stopping`](State::is_stopping)) and the background
     /// thread. The caller kicks whoever sleeps.
     pub(crate) fn stop(&self, state: &mut State<T>) {
         state.stopping = true;
-        self.background.notify_one();
+        state.due.background = true;
         self.changed(state);
     }
 
     /// Sleeps until a change, the role is free, or the time is over.
     fn park<'a>(&'a self, mut guard: Guard<'a, T>, timeout: Option<Duration>) -> Guard<'a, T> {
-        if !guard.due.is_empty() {
+        if guard.due.is_anyone() {
             self.unlock(guard);
             return self.lock();
         }
         guard.parked += 1;
-        guard.moment = None;
-        let mut guard = match timeout {
+        let mut guard = fresh(match timeout {
             Some(timeout) => wait_timeout(&self.state, &self.waiters, guard, timeout),
             None => wait(&self.waiters, guard),
-        };
+        });
         guard.parked -= 1;
         guard
+    }
+
+    fn wake(&self, due: &Due) {
+        if due.all_parked {
+            self.waiters.notify_all();
+        } else if due.one_parked {
+            self.waiters.notify_one();
+        }
+        if due.background {
+            self.background.call();
+        }
     }
 
     /// Whoever may have kept the role from others passes it on when it goes.
@@ -255,47 +280,89 @@ impl<T> DriverRole<T> {
             return;
         }
         if state.offline {
-            self.background.notify_one();
+            state.due.background = true;
         } else if state.parked > 0 {
-            self.waiters.notify_one();
+            state.due.one_parked = true;
         } else {
             state.left = state.time().0;
-            if state.background_sleeps || !state.tasks.is_empty() {
-                self.background.notify_one();
-            }
+            state.due.background |= state.background_sleeps || !state.tasks.is_empty();
         }
     }
 
     /// Waits until the role is the background thread's, or it is told to stop.
     fn acquire<'a>(&'a self, mut guard: Guard<'a, T>) -> Guard<'a, T> {
+        let mut seen = None;
         while !guard.stopping {
-            if guard.holder == Holder::Nobody {
-                let unused = guard.time().0.since(guard.left);
-                let wanted = !guard.tasks.is_empty() || unused >= self.idle;
-                if guard.offline || (guard.parked == 0 && wanted) {
-                    guard.holder = Holder::Background { asleep: false };
-                    return guard;
-                }
-                let rest = self
-                    .idle
-                    .saturating_sub(unused)
-                    .max(Duration::from_millis(1));
-                guard.moment = None;
-                guard = wait_timeout(&self.state, &self.background, guard, rest);
-                continue;
+            let unused = guard.time().0.since(guard.left);
+            let wanted = guard.parked == 0 && (!guard.tasks.is_empty() || unused >= self.idle);
+            if guard.holder == Holder::Nobody && (guard.offline || wanted) {
+                guard.holder = Holder::Background { asleep: false };
+                return guard;
             }
-            let tenures = guard.tenures;
-            guard.moment = None;
-            guard = wait_timeout(&self.state, &self.background, guard, self.idle);
-            if guard.holder == Holder::Waiter && guard.tenures == tenures && !guard.stopping {
-                // The same waiter for a whole interval: it may be hours.
-                guard.background_sleeps = true;
-                guard = wait(&self.background, guard);
-                guard.background_sleeps = false;
-            }
+            let tenures = self.background.tenures.load(Ordering::Relaxed);
+            // The same waiter for a whole interval: it may be hours.
+            let long = guard.holder == Holder::Waiter && seen == Some(tenures);
+            guard.background_sleeps = long;
+            let rest = match guard.holder {
+                Holder::Nobody => self.idle.saturating_sub(unused),
+                _ => self.idle,
+            };
+            self.unlock(guard);
+            seen = self.background.nap((!long).then_some(rest), tenures);
+            guard = self.lock();
+            guard.background_sleeps = false;
         }
         guard
     }
+
+    fn take(&self, state: &mut State<T>) -> Taken {
+        let taken = match state.holder {
+            _ if state.offline => Taken::No,
+            Holder::Nobody => Taken::Free,
+            Holder::Background { asleep: true } => Taken::FromBackground,
+            Holder::Background { asleep: false } | Holder::Waiter => Taken::No,
+        };
+        if !matches!(taken, Taken::No) {
+            state.holder = Holder::Waiter;
+            self.background.tenures.fetch_add(1, Ordering::Relaxed);
+        }
+        taken
+    }
+}
+
+impl Nap {
+    /// Sleeps until called, or for `interval` and on for as long as waiters take the role in the
+    /// meantime. Returns the tenures last seen, `None` when called.
+    fn nap(&self, interval: Option<Duration>, mut tenures: u64) -> Option<u64> {
+        let mut called = lock(&self.called);
+        while !std::mem::take(&mut *called) {
+            let Some(interval) = interval else {
+                called = wait(&self.bell, called);
+                continue;
+            };
+            // Never so short that it becomes a busy loop at the end of an interval.
+            let interval = interval.max(Duration::from_millis(1));
+            called = wait_timeout(&self.called, &self.bell, called, interval);
+            let now = self.tenures.load(Ordering::Relaxed);
+            if !*called && now == tenures {
+                return Some(tenures);
+            }
+            tenures = now;
+        }
+        None
+    }
+
+    /// Ends the present nap, or the next one.
+    fn call(&self) {
+        *lock(&self.called) = true;
+        self.bell.notify_one();
+    }
+}
+
+/// The lock was just taken: the time is to be read anew.
+fn fresh<T>(mut guard: Guard<'_, T>) -> Guard<'_, T> {
+    guard.moment = None;
+    guard
 }
 
 enum Taken {
@@ -351,7 +418,7 @@ impl<T> State<T> {
 
     /// Tasks whose deadline has passed look again.
     pub(crate) fn expire_tasks(&mut self, now: Tick) {
-        let due = &mut self.due;
+        let due = &mut self.due.tasks;
         self.tasks.retain(|task| {
             let expired = task.deadline.is_some_and(|deadline| deadline <= now);
             if expired {
@@ -359,20 +426,6 @@ impl<T> State<T> {
             }
             !expired
         });
-    }
-
-    fn take(&mut self) -> Taken {
-        let taken = match self.holder {
-            _ if self.offline => Taken::No,
-            Holder::Nobody => Taken::Free,
-            Holder::Background { asleep: true } => Taken::FromBackground,
-            Holder::Background { asleep: false } | Holder::Waiter => Taken::No,
-        };
-        if !matches!(taken, Taken::No) {
-            self.holder = Holder::Waiter;
-            self.tenures += 1;
-        }
-        taken
     }
 }
 

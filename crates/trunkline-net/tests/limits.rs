@@ -251,6 +251,35 @@ fn a_closing_word_is_read_although_the_client_cannot_send_any_more() {
     sut.wait_disconnected();
 }
 
+/// A link whose server reads nothing, and more to send than the system takes.
+fn stuck() -> (Arc<Link<Caller>>, TcpStream) {
+    let listener = TcpListener::bind(LOOPBACK).unwrap();
+    let address = listener.local_addr().unwrap();
+    let dialler = Dialler::tcp(address.ip().to_string(), address.port());
+    let sut = Link::start(dialler, Caller::default(), LinkOptions::default()).unwrap();
+    let (server, _) = listener.accept().unwrap();
+    sut.wait_connected();
+    sut.send(&noise(32 << 20));
+    (sut, server)
+}
+
+#[test]
+fn a_connection_to_a_dead_peer_is_closed_at_once() {
+    let (sut, _server) = stuck();
+    let dead = Disconnect::Dead {
+        silent_for: Duration::from_secs(3),
+    };
+    sut.with(|caller, _, _| caller.closing = Some(dead.clone()));
+    assert_eq!(sut.wait_disconnected(), dead);
+}
+
+#[test]
+fn a_peer_that_does_not_read_cannot_keep_a_connection_from_closing() {
+    let (sut, _server) = stuck();
+    sut.with(|caller, _, _| caller.closing = Some(Disconnect::Local));
+    assert_eq!(sut.wait_disconnected(), Disconnect::Local);
+}
+
 /// Turns everybody away in words.
 struct Sentences;
 

@@ -180,6 +180,25 @@ fn what_one_thread_changes_reaches_those_it_wakes() {
 }
 
 #[test]
+fn what_arrives_after_a_long_wait_is_taken_in_while_nobody_waits() {
+    let rig = Rig::new(Over::Tcp);
+    let sut = rig.link();
+    sut.wait_connected();
+    for _ in 0..3 {
+        // Long enough for the background thread to stop looking.
+        let deadline = Clock::new().now().saturating_add(Duration::from_millis(30));
+        let answer: Option<()> = sut.wait_until(Some(deadline), |_, _| None);
+        assert_eq!(answer, None);
+        sut.send(b"hello");
+        let until = cut_off().unwrap();
+        let mut looks =
+            std::iter::repeat_with(|| sut.with(|caller, _, _| caller.received.pop_front()));
+        let found = looks.find(|found| found.is_some() || Clock::new().now() > until);
+        assert_eq!(found, Some(Some(b"hello".to_vec())));
+    }
+}
+
+#[test]
 fn a_link_that_nobody_answers_is_closed_at_once() {
     let rig = Rig::new(Over::Tcp);
     rig.stop();

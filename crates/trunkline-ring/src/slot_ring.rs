@@ -132,7 +132,6 @@ impl<T: Copy> SlotRing<T> {
             width > 0,
             "an element of 0 words says nothing: declare 1 word or more"
         );
-        let track = Track::new(capacity);
         let Some(memory) = SlotMemory::new(capacity, width, Turn::Push.stamp(0)) else {
             panic!("{capacity} elements of {width} words do not fit in memory: declare fewer");
         };
@@ -140,7 +139,7 @@ impl<T: Copy> SlotRing<T> {
             tail: Padded(AtomicU64::new(0)),
             head: Padded(AtomicU64::new(0)),
             dropped: Padded(AtomicU64::new(0)),
-            track,
+            track: Track::new(capacity),
             memory,
         }
     }

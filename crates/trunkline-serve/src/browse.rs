@@ -1,21 +1,20 @@
 //! Finding, describing and explaining variables, and describing the engine.
 
-use trunkline_engine::explain::{Subject, Verdict};
 use trunkline_engine::Variable;
-use trunkline_proto::message::contract::SubscribeFlags;
+use trunkline_engine::explain::{Subject, Verdict};
+use trunkline_proto::limits::{ENGINE_LIBRARIES_MAX, INFO_SUBSCRIPTIONS_MAX, PAGE_BYTES};
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo, decode_engine_request};
+use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::find::{Find, NamesBuilder};
 use trunkline_proto::message::info::{InfoAnswerBuilder, SubscriptionInfo, VariableInfo};
 use trunkline_proto::message::subscribe::SubscribeTerms;
 use trunkline_proto::message::why::{Why, WhyAnswerBuilder, WhyStage, WhyStep, WhyVerdict};
-use trunkline_proto::message::fault::FaultMessage;
-use trunkline_proto::limits::{ENGINE_LIBRARIES_MAX, INFO_SUBSCRIPTIONS_MAX};
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
 use trunkline_types::{Pattern, Tick, Timestamp};
 
 use crate::fault::unknown_handle;
-use crate::session::{Session, malformed};
-use crate::work::{SLICE, Work};
+use crate::session::Session;
+use crate::work::{Page, Progress, SLICE, Work};
 
 /// Names looked at before others get their turn, found or not.
 const FIND_BUDGET: usize = 50_000;
@@ -29,67 +28,85 @@ impl Session {
         let request = frame.request();
         let work = match kind {
             FrameKind::Find => {
-                let find = Find::decode(frame).map_err(malformed)?;
+                let find = Find::decode(frame)?;
                 let cursor = u32::try_from(find.cursor).unwrap_or(u32::MAX);
-                Work::Find { request, pattern: find.pattern.to_owned(), cursor, limit: find.limit }
+                Work::Find {
+                    request,
+                    pattern: find.pattern.to_owned(),
+                    cursor,
+                    limit: find.limit,
+                }
             }
             FrameKind::Why => {
-                let why = Why::decode(frame).map_err(malformed)?;
-                Work::Why { request, name: why.name.to_owned() }
+                let why = Why::decode(frame)?;
+                Work::Why {
+                    request,
+                    name: why.name.to_owned(),
+                }
             }
             _ => {
-                decode_engine_request(frame).map_err(malformed)?;
+                decode_engine_request(frame)?;
                 Work::Engine { request }
             }
         };
-        self.queue(work);
+        self.work.push(work);
         Ok(())
     }
 
-    /// One page of names. Returns whether the answer is complete.
+    /// One page of names.
     pub(crate) fn run_find(
         &mut self,
         request: u32,
         pattern: &str,
         cursor: &mut u32,
         limit: u32,
-    ) -> bool {
+    ) -> Progress {
         let pattern = match Pattern::parse(pattern) {
             Ok(pattern) => pattern,
             Err(error) => {
                 let fault = Fault::new(FaultCode::BadPattern, error.to_string());
-                FaultMessage { request, fault: fault.as_ref() }.encode(&mut self.answers);
-                return true;
+                FaultMessage {
+                    request,
+                    fault: fault.as_ref(),
+                }
+                .encode(&mut self.answers.frames);
+                return Progress::Done;
             }
         };
         let limit = match limit {
             0 => SLICE,
             limit => SLICE.min(limit as usize),
         };
-        let mut answers = std::mem::take(&mut self.answers);
+        let mut answers = std::mem::take(&mut self.answers.frames);
         let before = answers.len();
         let mut names = NamesBuilder::begin(&mut answers, request);
-        let next =
-            self.engine.find(&self.caller, &pattern, *cursor, limit, FIND_BUDGET, |variable| {
+        let next = self.engine.find(
+            &self.caller,
+            &pattern,
+            *cursor,
+            limit,
+            FIND_BUDGET,
+            |variable| {
                 let properties = variable.properties();
                 names.push(variable.name(), &properties.data_type, properties.access);
-            });
+            },
+        );
         let found = names.count();
         names.finish(next.map_or(0, u64::from));
         if let (0, Some(next)) = (found, next) {
             // Nothing in this stretch: no page for it, the search goes on.
             answers.truncate(before);
             *cursor = next;
-            self.answers = answers;
-            return false;
+            self.answers.frames = answers;
+            return Progress::More;
         }
-        self.answers = answers;
-        true
+        self.answers.frames = answers;
+        Progress::Done
     }
 
-    pub(crate) fn run_why(&mut self, request: u32, name: &str, wall: Timestamp) -> bool {
+    pub(crate) fn run_why(&mut self, request: u32, name: &str, wall: Timestamp) -> Progress {
         let steps = self.engine.explain(&self.caller, name, wall);
-        let mut answer = WhyAnswerBuilder::begin(&mut self.answers, request);
+        let mut answer = WhyAnswerBuilder::begin(&mut self.answers.frames, request);
         for step in &steps {
             answer.push(&WhyStep {
                 stage: stage(step.subject),
@@ -103,12 +120,13 @@ impl Session {
             });
         }
         answer.finish();
-        true
+        Progress::Done
     }
 
-    pub(crate) fn run_engine(&mut self, request: u32, now: Tick, wall: Timestamp) -> bool {
+    pub(crate) fn run_engine(&mut self, request: u32, now: Tick, wall: Timestamp) -> Progress {
         let uptime = now.since(self.options.started);
         let libraries = self.engine.libraries();
+        let facts = self.options.facts.as_ref();
         let info = EngineInfo {
             name: self.engine.name().to_owned(),
             version: self.options.version.clone(),
@@ -116,11 +134,10 @@ impl Session {
             uptime,
             pid: self.options.pid,
             variables: self.engine.variable_count() as u64,
-            sessions: self.options.facts.as_ref().map_or(1, |facts| facts.sessions()),
-            host: String::new(),
-            started: wall.saturating_add_nanos(
-                -i64::try_from(uptime.as_nanos()).unwrap_or(i64::MAX),
-            ),
+            sessions: facts.map_or(1, |facts| facts.sessions()),
+            host: facts.map_or_else(String::new, |facts| facts.host()),
+            started: wall
+                .saturating_add_nanos(-i64::try_from(uptime.as_nanos()).unwrap_or(i64::MAX)),
             libraries: libraries
                 .into_iter()
                 .take(ENGINE_LIBRARIES_MAX)
@@ -132,21 +149,27 @@ impl Session {
                 })
                 .collect(),
         };
-        info.encode(request, &mut self.answers);
-        true
+        info.encode(request, &mut self.answers.frames);
+        Progress::Done
     }
 
-    pub(crate) fn info(&mut self, request: u32, first_index: u32, handles: &[u32], more: bool) {
-        let mut answers = std::mem::take(&mut self.answers);
-        let mut frame = InfoAnswerBuilder::begin(&mut answers, request, first_index);
-        for handle in handles {
+    /// Everything known about the next handles.
+    pub(crate) fn info(&mut self, page: &mut Page, handles: &[u32]) {
+        let (request, first) = (page.request, page.first_index());
+        let mut answers = std::mem::take(&mut self.answers.frames);
+        let mut frame = InfoAnswerBuilder::begin(&mut answers, request, first);
+        for handle in page.slice(handles) {
+            page.next += 1;
             match self.engine.visible(&self.caller, *handle) {
                 None => frame.push_fault(unknown_handle(*handle).as_ref()),
                 Some(variable) => frame.push(&self.describe(variable)),
             }
+            if frame.len_bytes() >= PAGE_BYTES {
+                break;
+            }
         }
-        frame.finish(more);
-        self.answers = answers;
+        frame.finish(page.has_more(handles.len()));
+        self.answers.frames = answers;
     }
 
     fn describe(&self, variable: &Variable) -> VariableInfo {
@@ -158,9 +181,13 @@ impl Session {
             .take(INFO_SUBSCRIPTIONS_MAX)
             .filter_map(|(subscription, contract)| {
                 let ledger = self.consumer.ledger(subscription, handle)?;
-                let flags = SubscribeFlags::NONE;
+                let flags = self.flags_of(subscription);
                 Some(SubscriptionInfo {
-                    terms: SubscribeTerms { subscription, contract, flags },
+                    terms: SubscribeTerms {
+                        subscription,
+                        contract,
+                        flags,
+                    },
                     ledger,
                 })
             })

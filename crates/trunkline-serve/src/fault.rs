@@ -24,7 +24,7 @@ pub(crate) fn of_refusal(refusal: &Refusal) -> Fault {
         Refusal::ReadOnly => FaultCode::NotWritable,
         Refusal::Denied => FaultCode::Denied,
         Refusal::WrongType { .. } => FaultCode::WrongType,
-        Refusal::InvalidValue(_) => FaultCode::InvalidValue,
+        Refusal::InvalidValue(_) | Refusal::Length { .. } => FaultCode::InvalidValue,
         Refusal::OutOfRange { .. } | Refusal::Scaling(_) => FaultCode::OutOfRange,
         Refusal::TooLarge { .. } => FaultCode::TooLarge,
         Refusal::Late { .. } => FaultCode::Late,
@@ -42,6 +42,7 @@ pub(crate) fn of_unknown(cause: &UnknownCause) -> Fault {
     let code = match cause {
         UnknownCause::ProviderTimedOut { .. } => FaultCode::TimedOut,
         UnknownCause::ProviderGone { .. } => FaultCode::ProviderGone,
+        UnknownCause::ReadBack { .. } => FaultCode::InvalidValue,
         _ => FaultCode::Internal,
     };
     Fault::new(code, cause.to_string())

@@ -5,31 +5,41 @@
 //! `trunkline-net` drives it over any transport, the simulator over none.
 //!
 //! ```text
-//!  bytes in --> FrameBuffer --> Session::dispatch --> Work (in order, in slices) --> Engine
-//!                                    |  ack, keep-alive: at once                       |
-//!                                    v                                                 v marks
-//!  bytes out <-- answers, then updates <---------------- UpdateSink <------------- Consumer::drain
+//!  bytes in --> FrameBuffer --> dispatch --> Queue (requests in order, in slices) --> Engine
+//!                                 |  writes, acknowledgements, keep-alives: at once     |
+//!                                 v                                                     v marks
+//!  bytes out <-- Answers, then updates <--------------- UpdateSink <------------ Consumer::drain
 //! ```
 //!
 //! Two orders are kept: requests of a session are carried out in the order they came, and the answer to
 //! a write leaves before the update it made.
 //!
+//! What a client can make a session hold is bounded: answers it does not read (1 MiB and a page),
+//! requests not yet carried out (8 MiB and a frame), writes without an answer (the credit), records it
+//! has not confirmed (its window, at most 2^20), and what its subscriptions buffer (their contracts).
+//! Beyond the first two its input is left unread.
+//!
 //! # Layout
 //! - [`Session`]: the connection's life, input and output.
-//! - `work`: requests on their way, in slices of 1,000 items.
-//! - `open`, `write`, `browse`: the requests.
-//! - `updates`: deliveries to UPDATES, LOST, ENDED and GONE frames.
+//! - `requests`, `work`: frames to requests; requests on their way, in slices of 1,000 items.
+//! - `open`, `read`, `write`, `browse`: the requests.
+//! - `answers`, `updates`, `window`: what is sent; deliveries to UPDATES, LOST, ENDED and GONE frames,
+//!   within what the client lets be on its way.
 //! - `fault`: the engine's errors in the protocol's words.
 //! - [`ServeOptions`]: what all sessions of an engine share.
 
 #![forbid(unsafe_code)]
 
+mod answers;
 mod browse;
 mod fault;
 mod open;
 mod options;
+mod read;
+mod requests;
 mod session;
 mod updates;
+mod window;
 mod work;
 mod write;
 

@@ -1,116 +1,89 @@
-//! Opening, subscribing, reading and closing: lists in, results item by item.
+//! Opening and subscribing: names and handles in, results item by item.
 
 use std::sync::Arc;
 
-use trunkline_engine::{AccessError, SubscribeOptions, Variable, Wakes};
-use trunkline_proto::message::handles::{Handles, Unsubscribe};
+use trunkline_engine::{AccessError, Engine, SubscribeOptions, Variable};
+use trunkline_proto::limits::PAGE_BYTES;
+use trunkline_proto::message::contract::SubscribeFlags;
 use trunkline_proto::message::open::{Open, OpenedBuilder};
-use trunkline_proto::message::read::ReadingsBuilder;
-use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::results::ResultsBuilder;
 use trunkline_proto::message::subscribe::{Subscribe, SubscribeTerms};
-use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
+use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::name::NameError;
-use trunkline_types::{Contract, Position, Quality, Reason, Tick};
+use trunkline_types::{Contract, Position, Tick};
 
 use crate::fault::{of_access, unknown_handle};
-use crate::session::{Session, malformed};
-use crate::updates::record;
-use crate::work::{HandlesVerb, HandlesWork, Names, OpenWork, SLICE, SubscribeWork, Work};
+use crate::session::Session;
+use crate::updates::Records;
+use crate::work::{Names, OpenWork, Progress, SubscribeWork, Work};
 
 /// Misses of one request for which the nearest name is looked for.
 const SUGGESTIONS_MAX: u32 = 8;
 
+/// What is subscribed, and how its first reading counts under `all`.
+#[derive(Clone, Copy)]
+enum First {
+    /// It comes beside the credit: the client knows that it is one.
+    Beside,
+    /// It uses credit as every update does: only the engine knows whether there is one.
+    Within(Option<Position>),
+}
+
 impl Session {
     pub(crate) fn handle_open(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
-        let open = Open::decode(frame).map_err(malformed)?;
+        let open = Open::decode(frame)?;
         let terms = open.terms();
         let mut names = Names::default();
         for name in open {
-            names.push(name.map_err(malformed)?);
+            names.push(name?);
         }
-        let base = self.page(frame)?;
-        let (request, more) = (frame.request(), frame.has_more());
-        self.queue(Work::Open(OpenWork { request, terms, names, base, next: 0, misses: 0, more }));
-        Ok(())
-    }
-
-    pub(crate) fn handle_subscribe(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
-        let subscribe = Subscribe::decode(frame).map_err(malformed)?;
-        let terms = subscribe.terms();
-        let resume_epoch = subscribe.resume_epoch();
-        let items = subscribe.collect::<Result<Vec<_>, _>>().map_err(malformed)?;
-        let base = self.page(frame)?;
-        let (request, more) = (frame.request(), frame.has_more());
-        let next = 0;
-        self.queue(Work::Subscribe(SubscribeWork {
-            request,
+        let page = self.page(frame)?;
+        self.work.push(Work::Open(OpenWork {
+            page,
             terms,
-            resume_epoch,
-            items,
-            base,
-            next,
-            more,
+            names,
+            misses: 0,
         }));
         Ok(())
     }
 
-    pub(crate) fn handle_handles(
-        &mut self,
-        frame: &Frame<'_>,
-        kind: FrameKind,
-    ) -> Result<(), Disconnect> {
-        let (verb, handles) = match kind {
-            FrameKind::Unsubscribe => {
-                let unsubscribe = Unsubscribe::decode(frame).map_err(malformed)?;
-                let subscription = unsubscribe.subscription;
-                let whole = unsubscribe.is_whole();
-                (HandlesVerb::Unsubscribe { subscription, whole }, unsubscribe.handles)
-            }
-            FrameKind::Read => (HandlesVerb::Read, Handles::decode(frame).map_err(malformed)?),
-            FrameKind::Info => (HandlesVerb::Info, Handles::decode(frame).map_err(malformed)?),
-            FrameKind::RequestValue => {
-                (HandlesVerb::RequestValue, Handles::decode(frame).map_err(malformed)?)
-            }
-            _ => (HandlesVerb::Close, Handles::decode(frame).map_err(malformed)?),
-        };
-        let handles = handles.collect::<Result<Vec<_>, _>>().map_err(malformed)?;
-        let base = self.page(frame)?;
-        let (request, more) = (frame.request(), frame.has_more());
-        self.queue(Work::Handles(HandlesWork { verb, request, handles, base, next: 0, more }));
+    pub(crate) fn handle_subscribe(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        let subscribe = Subscribe::decode(frame)?;
+        let (terms, resume_epoch) = (subscribe.terms(), subscribe.resume_epoch());
+        let items = subscribe.collect::<Result<Vec<_>, _>>()?;
+        let page = self.page(frame)?;
+        self.work.push(Work::Subscribe(SubscribeWork {
+            page,
+            terms,
+            resume_epoch,
+            items,
+        }));
         Ok(())
     }
 
-    /// Opens the next slice of names. Returns whether it was the last.
-    pub(crate) fn run_open(&mut self, work: &mut OpenWork, now: Tick, _wakes: &mut Wakes) -> bool {
-        let end = (work.next + SLICE).min(work.names.len());
-        let last = end == work.names.len();
+    /// Opens the next slice of names.
+    pub(crate) fn run_open(&mut self, work: &mut OpenWork, now: Tick) -> Progress {
         let engine = self.engine.clone();
-        let first_index = work.base.wrapping_add(work.next as u32);
-        let mut answers = std::mem::take(&mut self.answers);
-        let options = work.terms.options;
-        let mut frame = OpenedBuilder::begin(&mut answers, work.request, options, first_index);
-        for index in work.next..end {
+        let mut answers = std::mem::take(&mut self.answers.frames);
+        let (options, total) = (work.terms.options, work.names.len());
+        let (request, first) = (work.page.request, work.page.first_index());
+        let mut frame = OpenedBuilder::begin(&mut answers, request, options, first);
+        for index in work.page.range(total) {
+            work.page.next += 1;
             let name = work.names.get(index).unwrap_or_default();
-            let opened = self.open_one(&engine, name, work.terms.subscribe.as_ref(), now);
-            match opened {
-                Err(error) => {
-                    let error = self.suggest(error, &mut work.misses);
-                    frame.push_fault(of_access(&error).as_ref());
-                }
+            let subscribe = work.terms.subscribe.as_ref();
+            match self.open_one(&engine, name, subscribe, &mut work.misses, now) {
+                Err(fault) => frame.push_fault(fault.as_ref()),
                 Ok(variable) => {
-                    let readable = variable.check_readable(&self.caller).is_ok();
-                    let update = options.read.then(|| variable.update());
-                    let reading = update.as_ref().map(|update| match readable {
-                        true => record(variable.handle(), update, self.caller.session),
-                        false => UpdateRecord {
-                            quality: Quality::bad(Reason::AccessDenied),
-                            ..UpdateRecord::nothing_yet(variable.handle())
-                        },
-                    });
                     let properties = variable.properties();
+                    let handle = variable.handle();
+                    let update = options.read.then(|| self.readable(variable).ok());
+                    let reading = update.as_ref().map(|update| match update {
+                        Some(update) => self.records.record(handle, update),
+                        None => Records::not_readable(handle),
+                    });
                     frame.push(
-                        variable.handle(),
+                        handle,
                         &properties.data_type,
                         properties.access,
                         reading.as_ref(),
@@ -118,25 +91,29 @@ impl Session {
                     );
                 }
             }
+            if frame.len_bytes() >= PAGE_BYTES {
+                break;
+            }
         }
-        frame.finish(work.more || !last);
-        self.answers = answers;
-        work.next = end;
-        last
+        frame.finish(work.page.has_more(total));
+        self.answers.frames = answers;
+        work.page.progress(total)
     }
 
     fn open_one<'e>(
         &mut self,
-        engine: &'e trunkline_engine::Engine,
+        engine: &'e Engine,
         name: &[u8],
         terms: Option<&SubscribeTerms>,
+        misses: &mut u32,
         now: Tick,
-    ) -> Result<&'e Arc<Variable>, AccessError> {
-        let name = std::str::from_utf8(name)
-            .map_err(|_| AccessError::InvalidName(NameError::NotUtf8))?;
-        let variable = engine.resolve(&self.caller, name)?;
+    ) -> Result<&'e Arc<Variable>, Fault> {
+        let found = std::str::from_utf8(name)
+            .map_err(|_| AccessError::InvalidName(NameError::NotUtf8))
+            .and_then(|name| engine.resolve(&self.caller, name));
+        let variable = found.map_err(|error| of_access(&self.suggest(error, misses)))?;
         if let Some(terms) = terms {
-            self.subscribe_one(variable, terms, None, now)?;
+            self.subscribe_one(variable, terms, First::Beside, now)?;
         }
         Ok(variable)
     }
@@ -144,7 +121,13 @@ impl Session {
     /// The nearest name there is, for the first few misses of a request: looking for it reads through
     /// tens of thousands of names.
     fn suggest(&self, error: AccessError, misses: &mut u32) -> AccessError {
-        let AccessError::UnknownName { name, suggestion: None } = error else { return error };
+        let AccessError::UnknownName {
+            name,
+            suggestion: None,
+        } = error
+        else {
+            return error;
+        };
         *misses += 1;
         let suggestion = match *misses <= SUGGESTIONS_MAX {
             true => self.engine.suggest(&self.caller, &name),
@@ -157,31 +140,58 @@ impl Session {
         &mut self,
         variable: &Arc<Variable>,
         terms: &SubscribeTerms,
-        resume: Option<Position>,
+        first: First,
         now: Tick,
-    ) -> Result<(), AccessError> {
-        if self.consumer.item_count() >= self.options.items_max as usize {
-            return Err(AccessError::Limit {
+    ) -> Result<(), Fault> {
+        let SubscribeTerms {
+            subscription,
+            contract,
+            flags,
+        } = *terms;
+        if flags.own_suppressed {
+            let sentence = "this engine cannot leave a session's own updates out; take them, they \
+                            are marked as its own";
+            return Err(Fault::new(FaultCode::NotSupported, sentence));
+        }
+        let items = self.consumer.item_count();
+        if items >= self.options.items_max as usize {
+            return Err(of_access(&AccessError::Limit {
                 what: "the number of items of one session",
                 max: u64::from(self.options.items_max),
                 hint: "close subscriptions or open another connection",
-            });
+            }));
         }
-        let options = SubscribeOptions { only_changes: terms.flags.only_changes };
-        let SubscribeTerms { subscription, contract, .. } = *terms;
+        let options = SubscribeOptions {
+            only_changes: flags.only_changes,
+        };
         let is_new = !self.consumer.has_subscription(subscription);
-        self.consumer.subscribe(
-            &self.caller,
-            subscription,
-            contract,
-            options,
-            variable,
-            resume,
-        )?;
+        let resume = match first {
+            First::Within(position) => position,
+            First::Beside => None,
+        };
+        self.consumer
+            .subscribe(
+                &self.caller,
+                subscription,
+                contract,
+                options,
+                variable,
+                resume,
+            )
+            .map_err(|error| of_access(&error))?;
+        if is_new {
+            self.note_flags(subscription, flags);
+        }
         match contract {
-            // The client has room for the bound it named, and says when it has more.
-            Contract::All { elements, .. } if is_new => {
-                self.consumer.grant(subscription, u64::from(elements));
+            Contract::All { elements, .. } => {
+                // The client has room for the bound it named, and says when it has more.
+                let room = if is_new { u64::from(elements) } else { 0 };
+                let is_added = self.consumer.item_count() > items;
+                let beside = is_added && matches!(first, First::Beside);
+                let more = room + u64::from(beside);
+                if more > 0 {
+                    self.consumer.grant(subscription, more);
+                }
             }
             Contract::Sampled(_) => {
                 self.sampled_due = Some(self.sampled_due.map_or(now, |due| due.min(now)));
@@ -191,113 +201,61 @@ impl Session {
         Ok(())
     }
 
-    /// Subscribes the next slice of handles. Returns whether it was the last.
-    pub(crate) fn run_subscribe(&mut self, work: &mut SubscribeWork, now: Tick) -> bool {
-        let end = (work.next + SLICE).min(work.items.len());
-        let last = end == work.items.len();
+    fn note_flags(&mut self, subscription: u32, flags: SubscribeFlags) {
+        if !flags.only_changes {
+            self.only_changes.remove(&subscription);
+            return;
+        }
+        self.only_changes.insert(subscription);
+        if self.only_changes.len() > self.consumer.item_count() {
+            // Every subscription there is has an item.
+            let consumer = &self.consumer;
+            self.only_changes
+                .retain(|known| consumer.has_subscription(*known));
+        }
+    }
+
+    /// The filters of a subscription there is.
+    pub(crate) fn flags_of(&self, subscription: u32) -> SubscribeFlags {
+        let only_changes = self.only_changes.contains(&subscription);
+        SubscribeFlags {
+            only_changes,
+            ..SubscribeFlags::NONE
+        }
+    }
+
+    /// Subscribes the next slice of handles.
+    pub(crate) fn run_subscribe(&mut self, work: &mut SubscribeWork, now: Tick) -> Progress {
         let engine = self.engine.clone();
-        let first_index = work.base.wrapping_add(work.next as u32);
-        let mut answers = std::mem::take(&mut self.answers);
-        let mut results = ResultsBuilder::subscribed(&mut answers, work.request, first_index);
-        for item in work.items.get(work.next..end).unwrap_or_default() {
+        let total = work.items.len();
+        let (request, first) = (work.page.request, work.page.first_index());
+        let mut answers = std::mem::take(&mut self.answers.frames);
+        let mut results = ResultsBuilder::subscribed(&mut answers, request, first);
+        for item in work.page.slice(&work.items) {
+            work.page.next += 1;
             let resume = work
                 .resume_epoch
                 .filter(|_| item.last_sequence > 0)
-                .map(|epoch| Position { epoch, sequence: item.last_sequence });
+                .map(|epoch| Position {
+                    epoch,
+                    sequence: item.last_sequence,
+                });
             let result = match engine.visible(&self.caller, item.handle) {
                 None => Err(unknown_handle(item.handle)),
-                Some(variable) => self
-                    .subscribe_one(variable, &work.terms, resume, now)
-                    .map_err(|error| of_access(&error)),
+                Some(variable) => {
+                    self.subscribe_one(variable, &work.terms, First::Within(resume), now)
+                }
             };
             match result {
                 Ok(()) => results.push_ok(),
                 Err(fault) => results.push_fault(fault.as_ref()),
             }
-        }
-        results.finish(work.more || !last);
-        self.answers = answers;
-        work.next = end;
-        last
-    }
-
-    /// The next slice of a list of handles. Returns whether it was the last.
-    pub(crate) fn run_handles(&mut self, work: &mut HandlesWork, wakes: &mut Wakes) -> bool {
-        let end = (work.next + SLICE).min(work.handles.len());
-        let last = end == work.handles.len();
-        let slice = work.handles.get(work.next..end).unwrap_or_default();
-        let first_index = work.base.wrapping_add(work.next as u32);
-        let more = work.more || !last;
-        match work.verb {
-            HandlesVerb::Read => self.read(work.request, first_index, slice, more),
-            HandlesVerb::Info => self.info(work.request, first_index, slice, more),
-            HandlesVerb::RequestValue => {
-                self.request_values(work.request, first_index, slice, more);
-            }
-            HandlesVerb::Unsubscribe { subscription, whole } => {
-                let handles = (!whole).then_some(slice);
-                self.consumer.unsubscribe(subscription, handles, wakes);
-                self.closed(work.request, first_index, slice.len(), more);
-            }
-            HandlesVerb::Close => {
-                for handle in slice {
-                    for (subscription, _) in self.consumer.subscriptions_of(*handle) {
-                        self.consumer.unsubscribe(subscription, Some(&[*handle]), wakes);
-                    }
-                }
-                self.closed(work.request, first_index, slice.len(), more);
+            if results.len_bytes() >= PAGE_BYTES {
+                break;
             }
         }
-        work.next = end;
-        last
-    }
-
-    fn closed(&mut self, request: u32, first_index: u32, count: usize, more: bool) {
-        let mut results = ResultsBuilder::closed(&mut self.answers, request, first_index);
-        for _ in 0..count {
-            results.push_ok();
-        }
-        results.finish(more);
-    }
-
-    fn read(&mut self, request: u32, first_index: u32, handles: &[u32], more: bool) {
-        let engine = &self.engine;
-        let mut readings = ReadingsBuilder::begin(&mut self.answers, request, first_index);
-        for handle in handles {
-            let variable = engine.visible(&self.caller, *handle);
-            let checked = match variable {
-                None => Err(unknown_handle(*handle)),
-                Some(variable) if variable.is_gone() => Err(of_access(&AccessError::Gone)),
-                Some(variable) => match variable.check_readable(&self.caller) {
-                    Ok(()) => Ok(variable),
-                    Err(error) => Err(of_access(&error)),
-                },
-            };
-            match checked {
-                Ok(variable) => {
-                    let update = variable.update();
-                    readings.push(&record(*handle, &update, self.caller.session));
-                }
-                Err(fault) => readings.push_fault(fault.as_ref()),
-            }
-        }
-        readings.finish(more);
-    }
-
-    fn request_values(&mut self, request: u32, first_index: u32, handles: &[u32], more: bool) {
-        let mut results = ResultsBuilder::requested(&mut self.answers, request, first_index);
-        for handle in handles {
-            if self.engine.visible(&self.caller, *handle).is_none() {
-                results.push_fault(unknown_handle(*handle).as_ref());
-            } else if !self.caller.rights.write {
-                results.push_fault(of_access(&AccessError::Denied).as_ref());
-            } else if self.engine.request(*handle) {
-                results.push_ok();
-            } else {
-                let sentence = "nobody provides this variable: its value changes when it is written";
-                results.push_fault(Fault::new(FaultCode::ProviderGone, sentence).as_ref());
-            }
-        }
-        results.finish(more);
+        results.finish(work.page.has_more(total));
+        self.answers.frames = answers;
+        work.page.progress(total)
     }
 }

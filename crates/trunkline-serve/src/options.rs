@@ -1,19 +1,33 @@
 //! What all sessions of one engine share.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_proto::Negotiation;
 use trunkline_proto::limits::{
     HELLO_DEADLINE, ITEMS_MAX_DEFAULT, KEEPALIVE_DEADLINE, KEEPALIVE_INTERVAL, WRITE_CREDIT_BYTES,
     WRITE_CREDIT_COUNT,
 };
+use trunkline_proto::message::closing::Goodbye;
+use trunkline_proto::{Features, Negotiation};
 use trunkline_types::Tick;
 
-/// Facts about the running engine that only its host knows, for ENGINE frames.
+/// Facts about the running engine that only its host knows.
 pub trait EngineFacts: Send + Sync {
     /// Connections open now.
     fn sessions(&self) -> u64;
+
+    /// The name of the machine; empty when nobody knows it.
+    fn host(&self) -> String {
+        String::new()
+    }
+
+    /// What is said to clients because the engine is being stopped; `None` while it is not. Asked
+    /// whenever a session has sent everything that was ready, so the host has to wake its sessions
+    /// once this changes.
+    fn goodbye(&self) -> Option<Goodbye> {
+        None
+    }
 }
 
 /// How sessions are served.
@@ -42,7 +56,7 @@ pub struct ServeOptions {
     /// Bytes of their values.
     pub write_credit_bytes: u32,
     /// What only the host knows.
-    pub facts: Option<std::sync::Arc<dyn EngineFacts>>,
+    pub facts: Option<Arc<dyn EngineFacts>>,
 }
 
 impl Default for ServeOptions {
@@ -52,7 +66,11 @@ impl Default for ServeOptions {
             engine_id: [0; 16],
             pid: 0,
             started: Tick::ZERO,
-            negotiation: Negotiation::OURS,
+            // The frames of providers are laid down and not yet taken.
+            negotiation: Negotiation {
+                features: Features::NONE,
+                ..Negotiation::OURS
+            },
             hello_deadline: HELLO_DEADLINE,
             keepalive: KEEPALIVE_INTERVAL,
             deadline: KEEPALIVE_DEADLINE,

@@ -1,29 +1,29 @@
-//! The engine's end of one connection.
+//! The engine's end of one connection: its life, its input and its output.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use trunkline_engine::{Caller, Consumer, Engine, Wake, Wakes};
+use trunkline_proto::limits::{FRAME_DEADLINE, FRAME_MAX_MIN};
 use trunkline_proto::message::closing::{Goodbye, Refused};
-use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::hello::{Hello, Welcome};
-use trunkline_proto::message::keepalive::{Ack, Keepalive};
 use trunkline_proto::{
-    Agreement, DecodeError, Disconnect, Endpoint, Fault, FaultCode, Frame, FrameBuffer, FrameKind,
-    FrameLimits, Liveness, LivenessAction,
+    Agreement, Disconnect, Endpoint, FaultCode, FrameBuffer, FrameLimits, Liveness, LivenessAction,
 };
 use trunkline_types::{Tick, Timestamp};
 
+use crate::answers::Answers;
 use crate::options::ServeOptions;
-use crate::updates::UpdateSink;
-use crate::work::Work;
+use crate::requests::Pages;
+use crate::updates::{Records, UpdateSink};
+use crate::window::Window;
+use crate::work::Queue;
+use crate::write::Unanswered;
 
 /// Bytes of answers that may wait for a client that does not read; beyond, its input is left unread.
 const ANSWERS_BYTES_MAX: usize = 1 << 20;
 /// Bytes of requests that may wait; beyond, the session's input is left unread.
 const WORK_BYTES_MAX: usize = 8 << 20;
-/// Requests that may be sent in several frames at the same time.
-const PAGED_REQUESTS_MAX: usize = 1024;
 
 /// One connection's session, from its hello to its end.
 #[derive(Debug)]
@@ -34,33 +34,42 @@ pub struct Session {
     pub(crate) consumer: Consumer,
     phase: Phase,
     frames: FrameBuffer,
-    liveness: Liveness,
-    /// Frames to be sent before any update.
-    pub(crate) answers: Vec<u8>,
-    pub(crate) work: VecDeque<Work>,
-    work_bytes: usize,
-    /// Items of earlier frames of requests that come in several.
-    pages: HashMap<u32, u32>,
+    /// An incomplete frame has time until then whatever its own deadline says, because it was this
+    /// end that did not read.
+    excused_until: Tick,
+    pub(crate) liveness: Liveness,
+    pub(crate) answers: Answers,
+    pub(crate) work: Queue,
+    pub(crate) pages: Pages,
+    pub(crate) unanswered: Unanswered,
     /// When a parked write goes on at the latest.
     pub(crate) parked_until: Option<Tick>,
-    /// Writes that a provider has not answered yet.
-    pub(crate) pending_writes: usize,
-    /// Records the client said it has received.
-    records_confirmed: u64,
-    window_records: usize,
-    pub(crate) frame_max: u32,
+    pub(crate) window: Window,
+    frame_max: u32,
+    pub(crate) records: Records,
     /// When a `sampled` subscription is due.
     pub(crate) sampled_due: Option<Tick>,
+    /// Subscriptions with this filter; some of them may have ended.
+    pub(crate) only_changes: BTreeSet<u32>,
 }
 
 #[derive(Debug)]
 enum Phase {
     /// Nothing but a hello is taken, until `deadline`.
-    Hello { deadline: Tick },
+    Hello {
+        deadline: Tick,
+    },
     Open,
     /// Whatever is still to be sent is sent, then the connection is closed.
     Closing(Disconnect),
     Ended,
+}
+
+/// Of a consumer that nothing waits for.
+struct Silent;
+
+impl Wake for Silent {
+    fn wake(&self) {}
 }
 
 impl Session {
@@ -74,96 +83,42 @@ impl Session {
         let consumer = Consumer::new(engine.clone(), wake).confirmed_by_peer();
         Self {
             engine,
-            caller,
             consumer,
-            phase: Phase::Hello { deadline: Tick::MAX },
+            phase: Phase::Hello {
+                deadline: Tick::MAX,
+            },
             frames: FrameBuffer::new(FrameLimits::HELLO),
+            excused_until: Tick::ZERO,
             liveness: Liveness::new(Tick::ZERO, options.keepalive, options.deadline),
-            options,
-            answers: Vec::new(),
-            work: VecDeque::new(),
-            work_bytes: 0,
-            pages: HashMap::new(),
+            answers: Answers::default(),
+            work: Queue::default(),
+            pages: Pages::new(),
+            unanswered: Unanswered::default(),
             parked_until: None,
-            pending_writes: 0,
-            records_confirmed: 0,
-            window_records: 0,
-            frame_max: 0,
+            window: Window::default(),
+            frame_max: FRAME_MAX_MIN,
+            records: Records::new(caller.session, 0),
             sampled_due: None,
+            only_changes: BTreeSet::new(),
+            options,
+            caller,
         }
     }
 
-    /// Whether the hello has been agreed on.
+    /// Whether the hello has been agreed on and the connection is to stay.
     pub fn is_open(&self) -> bool {
         matches!(self.phase, Phase::Open)
     }
 
     /// Says goodbye and closes, once what waits has been sent.
-    pub fn shut_down(&mut self, goodbye: Goodbye) {
+    pub fn shut_down(&mut self, goodbye: &Goodbye) {
         if matches!(self.phase, Phase::Hello { .. } | Phase::Open) {
-            goodbye.encode(&mut self.answers);
-            self.phase = Phase::Closing(Disconnect::Local);
+            goodbye.encode(&mut self.answers.frames);
+            self.close(Disconnect::Local);
         }
     }
 
-    fn dispatch(
-        &mut self,
-        now: Tick,
-        wall: Timestamp,
-        frame: &Frame<'_>,
-        wakes: &mut Wakes,
-    ) -> Result<(), Disconnect> {
-        // A kind this version does not know belongs to a newer minor version: skipped (B-51).
-        let Some(kind) = frame.kind() else { return Ok(()) };
-        if let Phase::Hello { .. } = self.phase {
-            return match kind {
-                FrameKind::Hello => self.handle_hello(now, wall, &Hello::decode(frame)?),
-                FrameKind::Goodbye => Err(Goodbye::decode(frame)?.into()),
-                _ => Err(Disconnect::Malformed { sentence: format!("{kind} before HELLO") }),
-            };
-        }
-        match kind {
-            FrameKind::Keepalive => {
-                let keepalive = Keepalive::decode(frame)?;
-                self.liveness.handle_keepalive(now, &keepalive);
-                self.confirm(keepalive.records_received)
-            }
-            FrameKind::Ack => {
-                let ack = Ack::decode(frame)?;
-                self.confirm(ack.records_received())?;
-                for grant in ack {
-                    let grant = grant?;
-                    self.consumer.grant(grant.subscription, grant.more);
-                }
-                Ok(())
-            }
-            FrameKind::Goodbye => Err(Goodbye::decode(frame)?.into()),
-            FrameKind::Hello => {
-                Err(Disconnect::Malformed { sentence: "a second HELLO".to_owned() })
-            }
-            FrameKind::Open => self.handle_open(frame),
-            FrameKind::Subscribe => self.handle_subscribe(frame),
-            FrameKind::Unsubscribe
-            | FrameKind::Close
-            | FrameKind::Read
-            | FrameKind::Info
-            | FrameKind::RequestValue => self.handle_handles(frame, kind),
-            FrameKind::Write => self.handle_write(now, wall, frame, wakes),
-            FrameKind::Find | FrameKind::Why | FrameKind::Engine => {
-                self.handle_browse(frame, kind)
-            }
-            FrameKind::Provide | FrameKind::Publish | FrameKind::ProviderAnswer => {
-                let sentence = "this engine takes no providers over the network; update it";
-                self.refuse_request(frame, &Fault::new(FaultCode::NotSupported, sentence));
-                Ok(())
-            }
-            other => Err(Disconnect::Malformed {
-                sentence: format!("{other} is a frame that engines send, not clients"),
-            }),
-        }
-    }
-
-    fn handle_hello(
+    pub(crate) fn handle_hello(
         &mut self,
         now: Tick,
         wall: Timestamp,
@@ -172,15 +127,16 @@ impl Session {
         let agreement = match self.options.negotiation.accept(hello) {
             Ok(agreement) => agreement,
             Err(mismatch) => {
-                Refused::from(mismatch).encode(&mut self.answers);
+                Refused::from(mismatch).encode(&mut self.answers.frames);
                 return Err(Disconnect::VersionMismatch(mismatch));
             }
         };
         self.welcome(&agreement, wall);
-        self.frames.set_limits(agreement.frame_limits());
         self.frame_max = agreement.frame_max;
-        self.window_records = hello.window_records.max(1) as usize;
+        self.records = Records::new(self.caller.session, agreement.message_max);
+        self.window = Window::of(hello);
         self.liveness = Liveness::new(now, self.options.keepalive, self.options.deadline);
+        self.frames.set_limits(agreement.frame_limits());
         self.phase = Phase::Open;
         Ok(())
     }
@@ -193,6 +149,7 @@ impl Session {
             epoch: self.engine.epoch(),
             engine_id: options.engine_id,
             session: u64::from(self.caller.session),
+            // A new session goes on with the positions of the old one; nothing of it is kept here.
             resumed: false,
             frame_max: agreement.frame_max,
             message_max: agreement.message_max,
@@ -205,87 +162,74 @@ impl Session {
             engine_name: self.engine.name().to_owned(),
             engine_version: options.version.clone(),
         };
-        welcome.encode(&mut self.answers);
+        welcome.encode(&mut self.answers.frames);
     }
 
-    /// The client has received this many records since the session began.
-    fn confirm(&mut self, records_received: u64) -> Result<(), Disconnect> {
-        let new = records_received.saturating_sub(self.records_confirmed);
-        self.records_confirmed = self.records_confirmed.max(records_received);
-        if self.consumer.confirm(new) {
-            return Ok(());
-        }
-        let sentence = format!("it confirms {records_received} records, more than were sent");
-        Err(Disconnect::Malformed { sentence })
-    }
-
-    /// Refuses a whole request.
-    pub(crate) fn refuse_request(&mut self, frame: &Frame<'_>, fault: &Fault) {
-        self.pages.remove(&frame.request());
-        FaultMessage { request: frame.request(), fault: fault.as_ref() }.encode(&mut self.answers);
-    }
-
-    /// The number of a frame's first item within its request, when requests come in several frames.
-    pub(crate) fn page(&mut self, frame: &Frame<'_>) -> Result<u32, Disconnect> {
-        let request = frame.request();
-        let base = self.pages.remove(&request).unwrap_or(0);
-        if frame.has_more() {
-            let next = base.checked_add(frame.count()).ok_or_else(|| Disconnect::Malformed {
-                sentence: "a request with more than 2^32 items".to_owned(),
-            })?;
-            if self.pages.len() >= PAGED_REQUESTS_MAX {
-                return Err(Disconnect::Malformed {
-                    sentence: format!("more than {PAGED_REQUESTS_MAX} requests are unfinished"),
-                });
-            }
-            self.pages.insert(request, next);
-        }
-        Ok(base)
-    }
-
-    pub(crate) fn queue(&mut self, work: Work) {
-        self.work_bytes += work.bytes();
-        self.work.push_back(work);
-    }
-
-    /// Works off requests until there is none, the answers have reached `budget` bytes, or the first
-    /// one waits for room in a feed.
-    fn run_work(&mut self, now: Tick, wall: Timestamp, budget: usize, wakes: &mut Wakes) {
-        while self.answers.len() < budget {
-            let Some(mut work) = self.work.pop_front() else { return };
-            let bytes = work.bytes();
-            let done = match &mut work {
-                Work::Open(open) => self.run_open(open, now, wakes),
-                Work::Subscribe(subscribe) => self.run_subscribe(subscribe, now),
-                Work::Handles(handles) => self.run_handles(handles, wakes),
-                Work::Writes(writes) => self.run_writes(writes, now, wall, wakes),
-                Work::Find { request, pattern, cursor, limit } => {
-                    self.run_find(*request, pattern, cursor, *limit)
-                }
-                Work::Why { request, name } => self.run_why(*request, name, wall),
-                Work::Engine { request } => self.run_engine(*request, now, wall),
-            };
-            if done {
-                self.work_bytes = self.work_bytes.saturating_sub(bytes);
-                continue;
-            }
-            self.work.push_front(work);
-            if self.parked_until.is_some() {
-                return;
-            }
-        }
-    }
-
+    /// Ends the session and tells the peer why, where it would read it.
     fn fail(&mut self, cause: Disconnect) {
-        if let Some(goodbye) = cause.goodbye() {
-            goodbye.encode(&mut self.answers);
+        match (&cause, cause.goodbye()) {
+            (Disconnect::NotTrunkline { first_bytes }, _) => {
+                // Who reads it is a person with a tool that shows bytes.
+                let refused = Refused {
+                    code: FaultCode::Malformed,
+                    versions: self.options.negotiation.versions,
+                    retry_after: None,
+                    sentence: format!(
+                        "this port is for Trunkline clients, and what came is not Trunkline's \
+                         protocol ({first_bytes}); check host and port\n"
+                    ),
+                };
+                refused.encode(&mut self.answers.frames);
+            }
+            (_, Some(goodbye)) => goodbye.encode(&mut self.answers.frames),
+            (_, None) => {}
         }
+        self.close(cause);
+    }
+
+    /// From here on nothing but the answers that wait is sent.
+    fn close(&mut self, cause: Disconnect) {
         self.phase = Phase::Closing(cause);
+        self.release();
+    }
+
+    /// Gives everything back that others might wait for.
+    fn release(&mut self) {
         self.work.clear();
+        self.parked_until = None;
+        self.sampled_due = None;
+        self.consumer = Consumer::new(self.engine.clone(), Box::new(Silent));
     }
 
     fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Closing(_) | Phase::Ended)
+    }
+
+    /// Sends updates as far as there is room in `out` up to `end`. Returns whether there is more at
+    /// once.
+    fn send_updates(&mut self, end: usize, out: &mut Vec<u8>, wakes: &mut Wakes) -> bool {
+        let start = out.len();
+        let room = end.saturating_sub(start);
+        if room == 0 {
+            return !self.consumer.is_idle();
+        }
+        if !self.window.has_room() {
+            return false;
+        }
+        let epoch = self.engine.epoch();
+        let mut sink = UpdateSink::new(out, room, &mut self.window, self.records, epoch);
+        let left = self.consumer.drain(&mut sink, wakes);
+        let is_full = sink.finish();
+        trunkline_proto::part::split_oversized(out, start, self.frame_max);
+        // What was taken out of a feed may be the room that a parked write waits for.
+        (left && is_full) || (self.parked_until.is_some() && out.len() > start)
+    }
+
+    /// While this end does not read, neither silence nor half a frame is the peer's fault: it has its
+    /// full time again.
+    fn excuse_peer(&mut self, now: Tick) {
+        self.liveness.handle_received(now);
+        self.excused_until = now.saturating_add(FRAME_DEADLINE);
     }
 }
 
@@ -293,7 +237,6 @@ impl Endpoint for Session {
     fn handle_connected(&mut self, now: Tick, _wall: Timestamp) {
         let deadline = now.saturating_add(self.options.hello_deadline);
         self.phase = Phase::Hello { deadline };
-        self.liveness = Liveness::new(now, self.options.keepalive, self.options.deadline);
     }
 
     fn handle_input(&mut self, now: Tick, wall: Timestamp, bytes: &[u8]) {
@@ -301,39 +244,30 @@ impl Endpoint for Session {
             return;
         }
         self.liveness.handle_received(now);
-        let mut wakes = Wakes::new();
-        let mut input = bytes;
-        let mut frames = std::mem::take(&mut self.frames);
-        let mut result = Ok(());
+        let (mut wakes, mut input) = (Wakes::new(), bytes);
         loop {
-            match frames.next_frame(now, &mut input) {
-                Ok(Some(frame)) => {
-                    let was_hello = !self.is_open();
-                    result = self.dispatch(now, wall, &frame, &mut wakes);
-                    if result.is_err() {
-                        break;
-                    }
-                    if was_hello && self.is_open() {
-                        // The agreed limits hold from the next frame on.
-                        let agreed = std::mem::take(&mut self.frames);
-                        frames = agreed;
-                    }
+            // The frame borrows the buffer, which therefore steps aside; the hello changes its limits.
+            let mut frames = std::mem::take(&mut self.frames);
+            let was_open = self.is_open();
+            let result = match frames.next_frame(now, &mut input) {
+                Ok(Some(frame)) => self.dispatch(now, wall, &frame, &mut wakes),
+                Ok(None) => {
+                    self.frames = frames;
+                    return;
                 }
-                Ok(None) => break,
-                Err(error) => {
-                    result = Err(error.into());
-                    break;
-                }
+                Err(error) => Err(error.into()),
+            };
+            if was_open {
+                self.frames = frames;
             }
-        }
-        self.frames = frames;
-        if let Err(cause) = result {
-            self.fail(cause);
+            if let Err(cause) = result {
+                return self.fail(cause);
+            }
         }
     }
 
     fn wants_input(&self) -> bool {
-        self.answers.len() < ANSWERS_BYTES_MAX && self.work_bytes < WORK_BYTES_MAX
+        self.answers.len() < ANSWERS_BYTES_MAX && self.work.bytes() < WORK_BYTES_MAX
     }
 
     fn poll_output(
@@ -343,29 +277,33 @@ impl Endpoint for Session {
         budget: usize,
         out: &mut Vec<u8>,
     ) -> bool {
-        let end = out.len().saturating_add(budget);
-        out.append(&mut self.answers);
-        if !self.is_open() {
-            return false;
-        }
+        let (start, end) = (out.len(), out.len().saturating_add(budget));
+        let was_reading = self.wants_input();
         let mut wakes = Wakes::new();
-        self.answer_completions();
-        self.run_work(now, wall, budget, &mut wakes);
-        out.append(&mut self.answers);
-        let mut more = !self.work.is_empty() && self.parked_until.is_none();
-        let room = end.saturating_sub(out.len());
-        let window = self.window_records.saturating_sub(self.consumer.in_flight());
-        if room > 0 && window > 0 {
-            let before = out.len();
-            let (epoch, session) = (self.engine.epoch(), self.caller.session);
-            let mut sink = UpdateSink::new(out, room, window, self.frame_max, epoch, session);
-            let left = self.consumer.drain(&mut sink, &mut wakes);
-            let for_bytes = sink.finish();
-            more |= left && for_bytes;
-            // What was taken out of a feed may be the room that a parked write waits for.
-            more |= self.parked_until.is_some() && out.len() > before;
-        } else {
-            more |= room == 0 && !self.consumer.is_idle();
+        let mut more = false;
+        if self.is_open() {
+            self.answer_completions();
+            more = self.run_work(now, wall, budget, &mut wakes);
+        }
+        self.answers.send(out, budget, self.frame_max);
+        if !self.answers.is_empty() {
+            // No update overtakes the answer to the write that made it.
+            more = true;
+        } else if self.is_open() {
+            more |= self.send_updates(end, out, &mut wakes);
+            let goodbye = self
+                .options
+                .facts
+                .as_ref()
+                .and_then(|facts| facts.goodbye());
+            if let Some(goodbye) = goodbye.filter(|_| !more) {
+                self.shut_down(&goodbye);
+                self.answers.send(out, usize::MAX, self.frame_max);
+            }
+        }
+        if !was_reading && out.len() > start {
+            // It takes what is sent to it, so it lives.
+            self.excuse_peer(now);
         }
         more
     }
@@ -374,12 +312,13 @@ impl Endpoint for Session {
         match &self.phase {
             Phase::Hello { deadline } => Some(*deadline),
             Phase::Open => {
-                let mut due = self.liveness.poll_timeout();
-                let others = [self.frames.poll_timeout(), self.parked_until, self.sampled_due];
-                for other in others.into_iter().flatten() {
-                    due = due.min(other);
-                }
-                Some(due)
+                let frame = self
+                    .frames
+                    .poll_timeout()
+                    .map(|due| due.max(self.excused_until));
+                let others = [frame, self.parked_until, self.sampled_due];
+                let others = others.into_iter().flatten();
+                Some(others.fold(self.liveness.poll_timeout(), Tick::min))
             }
             Phase::Closing(_) | Phase::Ended => None,
         }
@@ -389,26 +328,35 @@ impl Endpoint for Session {
         match self.phase {
             Phase::Hello { deadline } if now >= deadline => {
                 let deadline = self.options.hello_deadline;
-                self.fail(Disconnect::Slow { what: "hello", deadline });
-                return;
+                return self.fail(Disconnect::Slow {
+                    what: "hello",
+                    deadline,
+                });
             }
             Phase::Open => {}
             _ => return,
         }
-        if let Err(error) = self.frames.handle_timeout(now) {
-            self.fail(error.into());
-            return;
+        if self.work.bytes() >= WORK_BYTES_MAX {
+            self.excuse_peer(now);
+        }
+        if now >= self.excused_until
+            && let Err(error) = self.frames.handle_timeout(now)
+        {
+            return self.fail(error.into());
         }
         match self.liveness.poll(now) {
             LivenessAction::Idle => {}
             LivenessAction::SendKeepalive => {
-                self.liveness.keepalive(now, 0, 0).encode(&mut self.answers);
+                self.liveness
+                    .keepalive(now, 0, 0)
+                    .encode(&mut self.answers.frames);
             }
             LivenessAction::Dead { silent_for } => {
-                self.fail(Disconnect::Dead { silent_for });
-                return;
+                return self.fail(Disconnect::Dead { silent_for });
             }
         }
+        // The output that follows tries the write again, as soon as there is room for its answer.
+        self.parked_until = self.parked_until.filter(|until| *until > now);
         if self.sampled_due.is_some_and(|due| due <= now) {
             self.sampled_due = self.consumer.poll(now);
         }
@@ -416,8 +364,8 @@ impl Endpoint for Session {
 
     fn handle_disconnected(&mut self, _now: Tick, _cause: Disconnect) {
         self.phase = Phase::Ended;
-        self.work.clear();
-        self.answers = Vec::new();
+        self.answers.discard();
+        self.release();
     }
 
     fn wants_close(&self) -> Option<Disconnect> {
@@ -426,9 +374,4 @@ impl Endpoint for Session {
             _ => None,
         }
     }
-}
-
-/// A decoder's complaint ends the connection: what follows it cannot be understood.
-pub(crate) fn malformed(error: DecodeError) -> Disconnect {
-    error.into()
 }

@@ -1,110 +1,243 @@
 //! Deliveries to frames: runs of UPDATES, and beside them LOST, ENDED and GONE.
 
-use trunkline_engine::{Delivery, EndedItem, Sink};
+use std::collections::BTreeSet;
+
+use trunkline_engine::{Delivery, EndedItem, Sink, Update};
 use trunkline_proto::frame::HEADER_BYTES;
+use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::ended::{self, EndReason, EndedBuilder, EndedHead};
 use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::lost::{LostBuilder, LostRecord};
-use trunkline_proto::message::record::{RunState, UpdateRecord};
+use trunkline_proto::message::record::{RECORD_HEAD_BYTES_MAX, RunState, UpdateRecord};
 use trunkline_proto::message::updates::run_header;
-use trunkline_proto::part::split_oversized;
+use trunkline_proto::{Fault, FaultCode};
+use trunkline_types::{Quality, Reason};
+
+use crate::window::Window;
 
 /// A run is closed when it has this many bytes, so that a long one does not hold up what follows.
 const RUN_BYTES: usize = 32 << 10;
+/// Bytes of a message that go with the only value in it.
+const MESSAGE_HEAD_BYTES: usize = RECORD_HEAD_BYTES_MAX + 16;
 
-/// Writes deliveries at the end of `out`, at most about `budget` bytes and `window` records.
+/// How updates are put down for one session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Records {
+    /// Its own updates are marked.
+    session: u32,
+    /// Longest value that fits a message of the connection.
+    value_max: usize,
+}
+
+/// Writes deliveries at the end of `out`, as far as the budget and the client's window go.
 pub(crate) struct UpdateSink<'a> {
     out: &'a mut Vec<u8>,
     end: usize,
-    window: usize,
-    frame_max: u32,
+    window: &'a mut Window,
+    records: Records,
     epoch: u64,
-    /// The session these go to: its own updates are marked.
-    session: u32,
-    /// The run being written: its subscription, where its header will be, its records.
     run: Option<Run>,
-    records: usize,
+    /// Variables that were undeployed; told behind everything else.
+    gone: Vec<u32>,
 }
 
+/// The run being written.
 struct Run {
     subscription: u32,
+    /// Where its header will be.
     start: usize,
     count: u32,
     state: RunState,
+    /// What its items have lost before their first update in it; in a LOST frame before the run.
+    lost: Vec<LostRecord>,
+    /// Its items, as far as it has to tell of losses.
+    items: BTreeSet<u32>,
+}
+
+impl Records {
+    pub(crate) fn new(session: u32, message_max: u32) -> Self {
+        let value_max = (message_max as usize).saturating_sub(MESSAGE_HEAD_BYTES);
+        Self { session, value_max }
+    }
+
+    /// An update as it stands in a frame. A value that is too long for the connection's messages is
+    /// left out, and the reading says so: nothing else would tell the reader that there is news.
+    pub(crate) fn record(self, handle: u32, update: &Update) -> UpdateRecord<'_> {
+        if update.sequence == 0 {
+            return UpdateRecord::nothing_yet(handle);
+        }
+        let value = update.value.as_slice();
+        let fits = value.len() <= self.value_max;
+        let quality = match fits {
+            true => update.quality,
+            false => Quality::bad(Reason::BufferTooSmall)
+                .with_clock(update.quality.clock(), update.quality.clock_sync()),
+        };
+        UpdateRecord {
+            handle,
+            sequence: update.sequence,
+            engine_timestamp: update.engine_timestamp,
+            source_timestamp: update.source_timestamp,
+            quality,
+            own: update.writer == self.session,
+            value: fits.then_some(value),
+        }
+    }
+
+    /// An update that is the answer to a request, which can say in words what is wrong.
+    ///
+    /// # Errors
+    /// The value is too long for the connection's messages.
+    pub(crate) fn check(self, update: Update) -> Result<Update, Fault> {
+        let (bytes, max) = (update.value.as_slice().len(), self.value_max);
+        if bytes <= max {
+            return Ok(update);
+        }
+        let sentence = format!(
+            "the value has {bytes} bytes, the client takes messages with values of {max}; connect \
+             with a larger limit"
+        );
+        Err(Fault::new(FaultCode::TooLarge, sentence))
+    }
+
+    /// What stands for the reading of a variable that the caller may open and not read.
+    pub(crate) fn not_readable(handle: u32) -> UpdateRecord<'static> {
+        let quality = Quality::bad(Reason::AccessDenied);
+        UpdateRecord {
+            quality,
+            ..UpdateRecord::nothing_yet(handle)
+        }
+    }
 }
 
 impl<'a> UpdateSink<'a> {
     pub(crate) fn new(
         out: &'a mut Vec<u8>,
         budget: usize,
-        window: usize,
-        frame_max: u32,
+        window: &'a mut Window,
+        records: Records,
         epoch: u64,
-        session: u32,
     ) -> Self {
         let end = out.len().saturating_add(budget);
-        Self { out, end, window, frame_max, epoch, session, run: None, records: 0 }
+        Self {
+            out,
+            end,
+            window,
+            records,
+            epoch,
+            run: None,
+            gone: Vec::new(),
+        }
     }
 
-    /// Closes the last run. Returns whether the sink stopped for want of bytes rather than of window.
+    /// Completes what was begun. Returns whether the sink stopped for want of bytes only, so that
+    /// there is more at once.
     pub(crate) fn finish(mut self) -> bool {
         self.close_run();
-        self.out.len() >= self.end && self.records < self.window
+        let is_full = !self.has_bytes();
+        let mut gone = self.gone.iter().peekable();
+        while gone.peek().is_some() {
+            let mut frame = HandlesBuilder::gone(self.out);
+            while let Some(handle) = gone.next_if(|_| frame.len_bytes() < PAGE_BYTES) {
+                frame.push(*handle);
+            }
+            frame.finish(false);
+        }
+        is_full && self.window.has_room()
+    }
+
+    fn has_bytes(&self) -> bool {
+        self.out.len() + size_of::<u32>() * self.gone.len() < self.end
     }
 
     fn close_run(&mut self) {
         let Some(run) = self.run.take() else { return };
-        let Some(bytes) = self.out.get(run.start + HEADER_BYTES..) else { return };
+        self.window.end_run();
+        let body = run.start + HEADER_BYTES;
+        let Some(bytes) = self.out.get(body..) else {
+            return;
+        };
         let header = run_header(run.subscription, run.count, bytes);
-        if let Some(place) = self.out.get_mut(run.start..run.start + HEADER_BYTES) {
+        if let Some(place) = self.out.get_mut(run.start..body) {
             place.copy_from_slice(&header);
         }
-        split_oversized(self.out, run.start, self.frame_max);
+        if run.lost.is_empty() {
+            return;
+        }
+        let mut before = Vec::new();
+        let mut frame = LostBuilder::begin(&mut before, run.subscription);
+        run.lost.iter().for_each(|lost| frame.push(lost));
+        frame.finish();
+        self.out.splice(run.start..run.start, before);
     }
 
-    /// Tells what an item missed, before the run that carries its next update.
-    fn tell_lost(&mut self, delivery: &Delivery<'_>) {
-        let record = LostRecord {
-            handle: delivery.variable.handle(),
+    /// The run that the next delivery joins.
+    fn run_for(&mut self, subscription: u32, lost: LostRecord) -> &mut Run {
+        let is_loss = !lost.is_nothing();
+        let ends = self.run.as_ref().is_some_and(|run| {
+            run.subscription != subscription
+                || self.out.len() - run.start > RUN_BYTES
+                || (is_loss && !run.may_tell(lost.handle))
+        });
+        if ends {
+            self.close_run();
+        }
+        let out = &mut self.out;
+        let run = self.run.get_or_insert_with(|| {
+            let start = out.len();
+            out.extend_from_slice(&[0; HEADER_BYTES]);
+            let (state, lost, items) = (RunState::START, Vec::new(), BTreeSet::new());
+            Run {
+                subscription,
+                start,
+                count: 0,
+                state,
+                lost,
+                items,
+            }
+        });
+        if is_loss {
+            run.lost.push(lost);
+        }
+        if !run.lost.is_empty() {
+            run.items.insert(lost.handle);
+        }
+        run
+    }
+}
+
+impl Run {
+    /// Whether a loss of this item can be told before the run: it tells of others already, and the
+    /// item has had no update in it.
+    fn may_tell(&self, handle: u32) -> bool {
+        !self.lost.is_empty() && !self.items.contains(&handle)
+    }
+}
+
+impl Sink for UpdateSink<'_> {
+    fn wants(&self) -> bool {
+        self.has_bytes() && self.window.has_room()
+    }
+
+    fn deliver(&mut self, delivery: &Delivery<'_>) {
+        let handle = delivery.variable.handle();
+        let lost = LostRecord {
+            handle,
             filtered: delivery.filtered,
             queue: delivery.lost.queue,
             overrun: delivery.lost.overrun,
             disconnect: delivery.lost.disconnect,
             unknown: delivery.lost.unknown,
         };
-        if record.is_nothing() {
-            return;
+        let record = self.records.record(handle, delivery.update);
+        let mut state = self.run_for(delivery.subscription, lost).state;
+        let before = self.out.len();
+        state.put(self.out, &record);
+        self.window.send(self.out.len() - before);
+        if let Some(run) = &mut self.run {
+            run.state = state;
+            run.count += 1;
         }
-        self.close_run();
-        let mut lost = LostBuilder::begin(self.out, delivery.subscription);
-        lost.push(&record);
-        lost.finish();
-    }
-}
-
-impl Sink for UpdateSink<'_> {
-    fn wants(&self) -> bool {
-        self.out.len() < self.end && self.records < self.window
-    }
-
-    fn deliver(&mut self, delivery: &Delivery<'_>) {
-        self.tell_lost(delivery);
-        let ends = self.run.as_ref().is_some_and(|run| {
-            run.subscription != delivery.subscription || self.out.len() - run.start > RUN_BYTES
-        });
-        if ends {
-            self.close_run();
-        }
-        let run = self.run.get_or_insert_with(|| {
-            let start = self.out.len();
-            self.out.extend_from_slice(&[0; HEADER_BYTES]);
-            let subscription = delivery.subscription;
-            Run { subscription, start, count: 0, state: RunState::START }
-        });
-        let record = record(delivery.variable.handle(), delivery.update, self.session);
-        run.state.put(self.out, &record);
-        run.count += 1;
-        self.records += 1;
     }
 
     fn overrun(&mut self, subscription: u32, items: &[EndedItem]) {
@@ -116,43 +249,21 @@ impl Sink for UpdateSink<'_> {
             sentence: "the subscriber fell behind the bound of its `all` subscription; \
                        take updates faster or ask for a larger bound",
         };
-        let start = self.out.len();
-        let mut frame = EndedBuilder::begin(self.out, &head);
-        for item in items {
-            frame.push(&ended::EndedItem {
-                handle: item.handle,
-                last_sequence: item.last.sequence,
-                lost: item.lost,
-            });
+        let mut items = items.iter().peekable();
+        while items.peek().is_some() {
+            let mut frame = EndedBuilder::begin(self.out, &head);
+            while let Some(item) = items.next_if(|_| frame.len_bytes() < PAGE_BYTES) {
+                frame.push(&ended::EndedItem {
+                    handle: item.handle,
+                    last_sequence: item.last.sequence,
+                    lost: item.lost,
+                });
+            }
+            frame.finish();
         }
-        frame.finish();
-        split_oversized(self.out, start, self.frame_max);
     }
 
     fn gone(&mut self, _subscription: u32, handle: u32) {
-        self.close_run();
-        let mut frame = HandlesBuilder::gone(self.out);
-        frame.push(handle);
-        frame.finish(false);
-    }
-}
-
-/// An update as it stands in a frame.
-pub(crate) fn record(
-    handle: u32,
-    update: &trunkline_engine::Update,
-    session: u32,
-) -> UpdateRecord<'_> {
-    if update.sequence == 0 {
-        return UpdateRecord::nothing_yet(handle);
-    }
-    UpdateRecord {
-        handle,
-        sequence: update.sequence,
-        engine_timestamp: update.engine_timestamp,
-        source_timestamp: update.source_timestamp,
-        quality: update.quality,
-        own: update.writer == session,
-        value: Some(update.value.as_slice()),
+        self.gone.push(handle);
     }
 }

@@ -4,12 +4,33 @@
 //! far as there is room for its answers. So one that names 100,000 variables disturbs nobody, and a
 //! client that does not read its answers stops its own requests and nothing else.
 
+use std::collections::VecDeque;
+use std::ops::Range;
+
 use trunkline_proto::message::open::OpenTerms;
 use trunkline_proto::message::subscribe::{SubscribeItem, SubscribeTerms};
 use trunkline_proto::message::write::WriteOptions;
 
-/// Items handled at a time.
+/// Items handled at a time; an answer may end before, at about a page of bytes.
 pub(crate) const SLICE: usize = 1000;
+
+/// The requests of one session that are not done.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    requests: VecDeque<(Work, usize)>,
+    bytes: usize,
+}
+
+/// How far a request came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Progress {
+    /// It is carried out.
+    Done,
+    /// There is more of it.
+    More,
+    /// A write of it waits for room in a feed.
+    Parked,
+}
 
 /// One request, or one frame of a request that came in several.
 #[derive(Debug)]
@@ -18,9 +39,19 @@ pub(crate) enum Work {
     Subscribe(SubscribeWork),
     Handles(HandlesWork),
     Writes(WritesWork),
-    Find { request: u32, pattern: String, cursor: u32, limit: u32 },
-    Why { request: u32, name: String },
-    Engine { request: u32 },
+    Find {
+        request: u32,
+        pattern: String,
+        cursor: u32,
+        limit: u32,
+    },
+    Why {
+        request: u32,
+        name: String,
+    },
+    Engine {
+        request: u32,
+    },
 }
 
 /// What is to be done with a list of handles.
@@ -31,41 +62,46 @@ pub(crate) enum HandlesVerb {
     Info,
     RequestValue,
     /// Out of this subscription; all of it when `whole`.
-    Unsubscribe { subscription: u32, whole: bool },
+    Unsubscribe {
+        subscription: u32,
+        whole: bool,
+    },
 }
 
 #[derive(Debug)]
 pub(crate) struct OpenWork {
-    pub(crate) request: u32,
+    pub(crate) page: Page,
     pub(crate) terms: OpenTerms,
     pub(crate) names: Names,
     /// Names that were not found so far.
     pub(crate) misses: u32,
-    /// Number of the first of these names within the request.
-    pub(crate) base: u32,
-    pub(crate) next: usize,
-    pub(crate) more: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct SubscribeWork {
-    pub(crate) request: u32,
+    pub(crate) page: Page,
     pub(crate) terms: SubscribeTerms,
     pub(crate) resume_epoch: Option<u64>,
     pub(crate) items: Vec<SubscribeItem>,
-    pub(crate) base: u32,
-    pub(crate) next: usize,
-    pub(crate) more: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct HandlesWork {
+    pub(crate) page: Page,
     pub(crate) verb: HandlesVerb,
-    pub(crate) request: u32,
     pub(crate) handles: Vec<u32>,
+}
+
+/// Where the items of a frame stand in their request, and how many of them are answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Page {
+    pub(crate) request: u32,
+    /// Number of the frame's first item within the request.
     pub(crate) base: u32,
-    pub(crate) next: usize,
+    /// Further frames of the request follow.
     pub(crate) more: bool,
+    /// Items of the frame that are answered.
+    pub(crate) next: usize,
 }
 
 /// Writes that could not be carried out on arrival.
@@ -91,9 +127,72 @@ pub(crate) struct Names {
     ends: Vec<u32>,
 }
 
+impl Queue {
+    pub(crate) fn push(&mut self, work: Work) {
+        let bytes = work.bytes();
+        self.bytes += bytes;
+        self.requests.push_back((work, bytes));
+    }
+
+    /// The request to go on with; [`done`](Self::done) with it, or put it back.
+    pub(crate) fn take(&mut self) -> Option<(Work, usize)> {
+        self.requests.pop_front()
+    }
+
+    pub(crate) fn put_back(&mut self, work: (Work, usize)) {
+        self.requests.push_front(work);
+    }
+
+    pub(crate) fn done(&mut self, bytes: usize) {
+        self.bytes -= bytes;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Bytes of the requests, roughly, for the bound on what may wait.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl Page {
+    /// Number of the next item within the request.
+    pub(crate) fn first_index(&self) -> u32 {
+        self.base.wrapping_add(self.next as u32)
+    }
+
+    /// The items that may be answered next, at most.
+    pub(crate) fn range(&self, total: usize) -> Range<usize> {
+        self.next..(self.next + SLICE).min(total)
+    }
+
+    pub(crate) fn slice<'i, T>(&self, items: &'i [T]) -> &'i [T] {
+        items.get(self.range(items.len())).unwrap_or_default()
+    }
+
+    /// Whether further answers follow one that goes up to `next` of the frame's `total` items.
+    pub(crate) fn has_more(&self, total: usize) -> bool {
+        self.more || self.next < total
+    }
+
+    pub(crate) fn progress(&self, total: usize) -> Progress {
+        match self.next < total {
+            true => Progress::More,
+            false => Progress::Done,
+        }
+    }
+}
+
 impl Names {
     pub(crate) fn push(&mut self, name: &[u8]) {
         self.bytes.extend_from_slice(name);
+        // A frame, and so all of its names, is far below 4 GiB.
         self.ends.push(self.bytes.len() as u32);
     }
 
@@ -112,18 +211,19 @@ impl Names {
 }
 
 impl Work {
-    /// Bytes it holds, roughly, for the bound on what a session may have waiting.
-    pub(crate) fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         match self {
-            Work::Open(work) => work.names.bytes.len() + 4 * work.names.len(),
-            Work::Subscribe(work) => 16 * work.items.len(),
-            Work::Handles(work) => 4 * work.handles.len(),
+            Work::Open(work) => work.names.bytes.len() + size_of::<u32>() * work.names.len(),
+            Work::Subscribe(work) => size_of::<SubscribeItem>() * work.items.len(),
+            Work::Handles(work) => size_of::<u32>() * work.handles.len(),
             Work::Writes(work) => {
-                work.writes.iter().map(|write| 64 + write.value.len()).sum()
+                let write = |write: &OwnedWrite| size_of::<OwnedWrite>() + write.value.len();
+                work.writes.iter().map(write).sum()
             }
-            Work::Find { pattern, .. } => pattern.len(),
-            Work::Why { name, .. } => name.len(),
-            Work::Engine { .. } => 0,
+            Work::Find { pattern: text, .. } | Work::Why { name: text, .. } => {
+                size_of::<Work>() + text.len()
+            }
+            Work::Engine { .. } => size_of::<Work>(),
         }
     }
 }

@@ -1,25 +1,33 @@
 //! Writes: carried out as they arrive, answered in packed runs, parked where a feed must first drain.
 
+use std::collections::BTreeMap;
+
 use trunkline_engine::{Attempt, Origin, Refusal, Wakes, Write, WriteOutcome, WriteValue};
 use trunkline_proto::message::outcome;
-use trunkline_proto::message::write::{WriteOptions, WriteRecord, Writes};
+use trunkline_proto::message::write::{WriteRecord, Writes};
 use trunkline_proto::message::write_answers::WriteAnswersBuilder;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::{Tick, Timestamp};
 
 use crate::fault::{of_refusal, of_unknown, unknown_handle};
-use crate::session::{Session, malformed};
-use crate::work::{OwnedWrite, Work, WritesWork};
+use crate::options::ServeOptions;
+use crate::session::Session;
+use crate::work::{OwnedWrite, Progress, Work, WritesWork};
 
-/// What one write came to, before it is answered.
-enum Answer {
-    Outcome(WriteOutcome),
-    Fault(Fault),
-    WouldBlock,
+/// How one write went.
+enum Attempted {
+    Ended(Answer),
     /// The answer comes later, from the provider.
     Later,
     /// It waits for room in a feed.
     Parked(Tick),
+}
+
+/// The end of a write.
+enum Answer {
+    Outcome(WriteOutcome),
+    Fault(Fault),
+    WouldBlock,
 }
 
 /// Answers in the order of their ids; a run ends where an id is missing.
@@ -27,6 +35,231 @@ enum Answer {
 struct Run {
     first: u64,
     answers: Vec<Answer>,
+}
+
+/// Writes that have come and are not answered.
+#[derive(Debug, Default)]
+pub(crate) struct Unanswered {
+    /// The id that the next write has at least.
+    next: u64,
+    /// Behind other requests, or parked.
+    waiting: usize,
+    waiting_bytes: usize,
+    /// At a provider, with the bytes of their values.
+    provided: BTreeMap<u64, usize>,
+    provided_bytes: usize,
+}
+
+impl Unanswered {
+    fn count(&self) -> usize {
+        self.waiting + self.provided.len()
+    }
+
+    /// A frame of `count` writes has come. One that could not end well is not looked at: its answers
+    /// alone might be far longer than it.
+    fn begin(&mut self, first: u64, count: u32, options: &ServeOptions) -> Result<(), Disconnect> {
+        let max = options.write_credit_count as usize;
+        let unanswered = self.count() + count as usize;
+        if unanswered > max {
+            let sentence = format!("{unanswered} writes are unanswered; {max} were granted");
+            return Err(Disconnect::Malformed { sentence });
+        }
+        let next = first
+            .checked_add(u64::from(count))
+            .filter(|_| first >= self.next);
+        let Some(next) = next else {
+            let sentence = format!("write {first} follows write {}; numbers ascend", self.next);
+            return Err(Disconnect::Malformed { sentence });
+        };
+        self.next = next;
+        Ok(())
+    }
+
+    /// A client that has more bytes unanswered than it was granted does not keep to the protocol.
+    fn check_bytes(&self, options: &ServeOptions) -> Result<(), Disconnect> {
+        let (bytes, max) = (
+            self.waiting_bytes + self.provided_bytes,
+            options.write_credit_bytes,
+        );
+        // One value may be longer than the credit; it is sent alone.
+        if bytes <= max as usize || self.count() <= 1 {
+            return Ok(());
+        }
+        let sentence = format!("values of {bytes} bytes are unanswered; {max} were granted");
+        Err(Disconnect::Malformed { sentence })
+    }
+
+    fn wait(&mut self, bytes: usize) {
+        self.waiting += 1;
+        self.waiting_bytes += bytes;
+    }
+
+    fn go_on(&mut self, bytes: usize) {
+        self.waiting -= 1;
+        self.waiting_bytes -= bytes;
+    }
+
+    fn provide(&mut self, id: u64, bytes: usize) {
+        self.provided.insert(id, bytes);
+        self.provided_bytes += bytes;
+    }
+
+    fn answer(&mut self, id: u64) {
+        self.provided_bytes -= self.provided.remove(&id).unwrap_or_default();
+    }
+}
+
+impl Session {
+    pub(crate) fn handle_write(
+        &mut self,
+        now: Tick,
+        wall: Timestamp,
+        frame: &Frame<'_>,
+        wakes: &mut Wakes,
+    ) -> Result<(), Disconnect> {
+        let writes = Writes::decode(frame)?;
+        self.unanswered
+            .begin(writes.first_write(), frame.count(), &self.options)?;
+        let mut run = Run::default();
+        let mut queued = Vec::new();
+        let mut result = Ok(());
+        for write in writes {
+            let write = match write {
+                Ok(write) => write,
+                Err(error) => {
+                    result = Err(error.into());
+                    break;
+                }
+            };
+            // Behind anything that waits, a write waits too: requests keep their order.
+            if !self.work.is_empty() || !queued.is_empty() {
+                queued.push(self.queued(&write));
+                continue;
+            }
+            match self.attempt(now, wall, &write, wakes) {
+                Attempted::Ended(answer) => run.push(&mut self.answers.frames, write.write, answer),
+                Attempted::Later => {}
+                Attempted::Parked(until) => {
+                    self.parked_until = Some(until);
+                    queued.push(self.queued(&write));
+                }
+            }
+        }
+        run.flush(&mut self.answers.frames);
+        if !queued.is_empty() {
+            self.work.push(Work::Writes(WritesWork {
+                writes: queued,
+                next: 0,
+            }));
+        }
+        result.and_then(|()| self.unanswered.check_bytes(&self.options))
+    }
+
+    fn queued(&mut self, write: &WriteRecord<'_>) -> OwnedWrite {
+        self.unanswered.wait(write.value.len());
+        let WriteRecord {
+            write: id,
+            handle,
+            options,
+            value,
+        } = *write;
+        OwnedWrite {
+            id,
+            handle,
+            options,
+            value: value.into(),
+        }
+    }
+
+    /// Goes on with writes that waited.
+    pub(crate) fn run_writes(
+        &mut self,
+        work: &mut WritesWork,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) -> Progress {
+        self.parked_until = None;
+        let mut run = Run::default();
+        while let Some(write) = work.writes.get(work.next) {
+            let record = WriteRecord {
+                write: write.id,
+                handle: write.handle,
+                options: write.options,
+                value: &write.value,
+            };
+            match self.attempt(now, wall, &record, wakes) {
+                Attempted::Ended(answer) => run.push(&mut self.answers.frames, write.id, answer),
+                Attempted::Later => {}
+                Attempted::Parked(until) => {
+                    self.parked_until = Some(until);
+                    break;
+                }
+            }
+            self.unanswered.go_on(write.value.len());
+            work.next += 1;
+        }
+        run.flush(&mut self.answers.frames);
+        match self.parked_until {
+            Some(_) => Progress::Parked,
+            None => Progress::Done,
+        }
+    }
+
+    fn attempt(
+        &mut self,
+        now: Tick,
+        wall: Timestamp,
+        record: &WriteRecord<'_>,
+        wakes: &mut Wakes,
+    ) -> Attempted {
+        let engine = self.engine.clone();
+        let Some(variable) = engine.visible(&self.caller, record.handle) else {
+            return Attempted::Ended(Answer::Fault(unknown_handle(record.handle)));
+        };
+        let is_provided = variable.is_provided();
+        // What is set on a held variable is what is put on it: there is only the cell.
+        if record.options.raw || (record.options.cell_only && is_provided) {
+            let sentence = "this engine takes no raw values and sets no cell past its provider; \
+                            write the value in engineering units, with `put`";
+            return Attempted::Ended(Answer::Fault(Fault::new(FaultCode::NotSupported, sentence)));
+        }
+        let write = Write {
+            value: WriteValue::Wire(record.value),
+            source_timestamp: record.options.source_timestamp,
+            quality: record.options.quality,
+            origin: Origin::Client,
+            completion: is_provided.then(|| self.consumer.completion(record.write)),
+        };
+        loop {
+            match engine.try_write(&self.caller, now, wall, variable, &write, wakes) {
+                Attempt::Done(outcome) => return Attempted::Ended(Answer::Outcome(outcome)),
+                Attempt::Pending => {
+                    self.unanswered.provide(record.write, record.value.len());
+                    return Attempted::Later;
+                }
+                Attempt::WouldBlock { .. } if record.options.try_only => {
+                    return Attempted::Ended(Answer::WouldBlock);
+                }
+                Attempt::WouldBlock { until } => {
+                    if self.consumer.wait_for_room(variable) {
+                        return Attempted::Parked(until);
+                    }
+                    // The feed was drained in between: there is room, or the subscription ended.
+                }
+            }
+        }
+    }
+
+    /// Answers writes whose provider has answered.
+    pub(crate) fn answer_completions(&mut self) {
+        let mut run = Run::default();
+        while let Some((id, outcome)) = self.consumer.take_completion() {
+            self.unanswered.answer(id);
+            run.push(&mut self.answers.frames, id, Answer::Outcome(outcome));
+        }
+        run.flush(&mut self.answers.frames);
+    }
 }
 
 impl Run {
@@ -44,25 +277,31 @@ impl Run {
         }
         let mut frame = WriteAnswersBuilder::begin(out, self.first);
         for answer in self.answers.drain(..) {
-            push_answer(&mut frame, &answer);
+            put(&mut frame, &answer);
         }
         frame.finish();
     }
 }
 
-fn push_answer(frame: &mut WriteAnswersBuilder<'_>, answer: &Answer) {
+fn put(frame: &mut WriteAnswersBuilder<'_>, answer: &Answer) {
     match answer {
         Answer::Outcome(WriteOutcome::Applied { sequence }) => {
-            frame.push(&outcome::WriteOutcome::Applied { sequence: *sequence });
+            frame.push(&outcome::WriteOutcome::Applied {
+                sequence: *sequence,
+            });
         }
         Answer::Outcome(WriteOutcome::Unchanged { sequence }) => {
-            frame.push(&outcome::WriteOutcome::Unchanged { sequence: *sequence });
+            frame.push(&outcome::WriteOutcome::Unchanged {
+                sequence: *sequence,
+            });
         }
         Answer::Outcome(WriteOutcome::Superseded { .. }) => {
             frame.push(&outcome::WriteOutcome::Superseded);
         }
         Answer::Outcome(WriteOutcome::Refused(refusal)) => {
-            frame.push(&outcome::WriteOutcome::Refused(of_refusal(refusal).as_ref()));
+            frame.push(&outcome::WriteOutcome::Refused(
+                of_refusal(refusal).as_ref(),
+            ));
         }
         Answer::Outcome(WriteOutcome::Unknown(cause)) => {
             frame.push(&outcome::WriteOutcome::Unknown(of_unknown(cause).as_ref()));
@@ -74,169 +313,8 @@ fn push_answer(frame: &mut WriteAnswersBuilder<'_>, answer: &Answer) {
         Answer::Fault(fault) => {
             frame.push(&outcome::WriteOutcome::Refused(fault.as_ref()));
         }
-        Answer::WouldBlock | Answer::Later | Answer::Parked(_) => {
-            frame.push(&outcome::WriteOutcome::WouldBlock);
-        }
+        Answer::WouldBlock => frame.push(&outcome::WriteOutcome::WouldBlock),
     }
-}
-
-impl Session {
-    pub(crate) fn handle_write(
-        &mut self,
-        now: Tick,
-        wall: Timestamp,
-        frame: &Frame<'_>,
-        wakes: &mut Wakes,
-    ) -> Result<(), Disconnect> {
-        let writes = Writes::decode(frame).map_err(malformed)?;
-        let mut run = Run::default();
-        let mut queued = Vec::new();
-        let mut broken = None;
-        for write in writes {
-            let write = match write {
-                Ok(write) => write,
-                Err(error) => {
-                    broken = Some(malformed(error));
-                    break;
-                }
-            };
-            // Behind anything that waits, a write waits too: requests keep their order.
-            if !self.work.is_empty() || !queued.is_empty() {
-                queued.push(owned(&write));
-                continue;
-            }
-            match self.write_one(now, wall, &write, wakes) {
-                Answer::Later => {}
-                Answer::Parked(until) => {
-                    self.parked_until = Some(until);
-                    queued.push(owned(&write));
-                }
-                answer => run.push(&mut self.answers, write.write, answer),
-            }
-        }
-        run.flush(&mut self.answers);
-        if !queued.is_empty() {
-            self.queue(Work::Writes(WritesWork { writes: queued, next: 0 }));
-        }
-        if let Some(cause) = broken {
-            return Err(cause);
-        }
-        self.check_credit()
-    }
-
-    /// A client that has more writes unanswered than it was granted does not keep to the protocol.
-    fn check_credit(&self) -> Result<(), Disconnect> {
-        let mut count = self.pending_writes;
-        let mut bytes = 0;
-        for work in &self.work {
-            if let Work::Writes(writes) = work {
-                let waiting = writes.writes.get(writes.next..).unwrap_or_default();
-                count += waiting.len();
-                bytes += waiting.iter().map(|write| write.value.len()).sum::<usize>();
-            }
-        }
-        let (count_max, bytes_max) =
-            (self.options.write_credit_count, self.options.write_credit_bytes);
-        // One value may be longer than the credit; it is sent alone.
-        if count <= count_max as usize && (bytes <= bytes_max as usize || count <= 1) {
-            return Ok(());
-        }
-        let sentence = format!(
-            "{count} writes with {bytes} bytes are unanswered; {count_max} with {bytes_max} bytes \
-             were granted"
-        );
-        Err(Disconnect::Malformed { sentence })
-    }
-
-    /// Goes on with writes that waited. Returns whether all of them are done.
-    pub(crate) fn run_writes(
-        &mut self,
-        work: &mut WritesWork,
-        now: Tick,
-        wall: Timestamp,
-        wakes: &mut Wakes,
-    ) -> bool {
-        self.parked_until = None;
-        let mut run = Run::default();
-        while let Some(write) = work.writes.get(work.next) {
-            let record = WriteRecord {
-                write: write.id,
-                handle: write.handle,
-                options: write.options,
-                value: &write.value,
-            };
-            match self.write_one(now, wall, &record, wakes) {
-                Answer::Later => {}
-                Answer::Parked(until) => {
-                    self.parked_until = Some(until);
-                    break;
-                }
-                answer => run.push(&mut self.answers, write.id, answer),
-            }
-            work.next += 1;
-        }
-        run.flush(&mut self.answers);
-        work.next == work.writes.len()
-    }
-
-    fn write_one(
-        &mut self,
-        now: Tick,
-        wall: Timestamp,
-        record: &WriteRecord<'_>,
-        wakes: &mut Wakes,
-    ) -> Answer {
-        if record.options.raw || record.options.cell_only {
-            let sentence = "this engine does not take raw or cell-only writes; update it";
-            return Answer::Fault(Fault::new(FaultCode::NotSupported, sentence));
-        }
-        let engine = self.engine.clone();
-        let Some(variable) = engine.visible(&self.caller, record.handle) else {
-            return Answer::Fault(unknown_handle(record.handle));
-        };
-        let write = Write {
-            value: WriteValue::Wire(record.value),
-            source_timestamp: record.options.source_timestamp,
-            quality: record.options.quality,
-            origin: Origin::Client,
-            completion: variable
-                .is_provided()
-                .then(|| self.consumer.completion(record.write)),
-        };
-        loop {
-            match engine.try_write(&self.caller, now, wall, variable, &write, wakes) {
-                Attempt::Done(outcome) => return Answer::Outcome(outcome),
-                Attempt::Pending => {
-                    self.pending_writes += 1;
-                    return Answer::Later;
-                }
-                Attempt::WouldBlock { .. } if record.options.try_only => {
-                    return Answer::WouldBlock;
-                }
-                Attempt::WouldBlock { until } => {
-                    if self.consumer.wait_for_room(variable) {
-                        return Answer::Parked(until);
-                    }
-                    // The feed was drained in between: there is room, or the subscription ended.
-                }
-            }
-        }
-    }
-
-    /// Answers writes whose provider has answered.
-    pub(crate) fn answer_completions(&mut self) {
-        let mut run = Run::default();
-        while let Some((id, outcome)) = self.consumer.take_completion() {
-            self.pending_writes = self.pending_writes.saturating_sub(1);
-            run.push(&mut self.answers, id, Answer::Outcome(outcome));
-        }
-        run.flush(&mut self.answers);
-    }
-}
-
-fn owned(write: &WriteRecord<'_>) -> OwnedWrite {
-    let options: WriteOptions = write.options;
-    OwnedWrite { id: write.write, handle: write.handle, options, value: write.value.into() }
 }
 
 /// Kept so that a refusal's size cannot grow unnoticed: answers are built by the thousand.

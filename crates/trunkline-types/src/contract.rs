@@ -114,24 +114,36 @@ impl FromStr for Contract {
     }
 }
 
-/// A duration as people write it: a number with `ns`, `us`, `ms`, `s`, `m` or `h`; a bare number is
-/// seconds. `None` when it is not one, is negative or does not fit.
+/// A duration as people write it: a decimal number with `ns`, `us`, `ms`, `s`, `m` or `h`; a bare number
+/// is seconds. Exact to the nanosecond; what is finer is cut off. `None` when it is not one or does not
+/// fit.
 pub fn parse_duration(text: &str) -> Option<Duration> {
-    let split = text
-        .find(|c: char| c.is_ascii_alphabetic())
-        .unwrap_or(text.len());
+    let text = text.trim();
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at_checked(split)?;
-    let seconds_per_unit = match unit {
-        "ns" => 1e-9,
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "" | "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
+    let nanos_per_unit: u128 = match unit {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "" | "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
         _ => return None,
     };
-    let number: f64 = number.trim().parse().ok()?;
-    Duration::try_from_secs_f64(number * seconds_per_unit).ok()
+    let number = number.trim_end();
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    if !digits(whole) || !digits(fraction) {
+        return None;
+    }
+    let mut nanos = whole.parse::<u128>().ok()?.checked_mul(nanos_per_unit)?;
+    let mut place = nanos_per_unit;
+    for digit in fraction.bytes() {
+        place /= 10;
+        nanos = nanos.checked_add(place * u128::from(digit - b'0'))?;
+    }
+    let seconds = u64::try_from(nanos / 1_000_000_000).ok()?;
+    Some(Duration::new(seconds, (nanos % 1_000_000_000) as u32))
 }
 
 #[cfg(test)]
@@ -176,5 +188,16 @@ mod tests {
         assert_eq!(parse_duration("2"), Some(Duration::from_secs(2)));
         assert_eq!(parse_duration("-1s"), None);
         assert_eq!(parse_duration("1 fortnight"), None);
+        assert_eq!(parse_duration("1e3"), None);
+        assert_eq!(parse_duration("."), None);
+    }
+
+    #[test]
+    fn durations_are_exact_to_the_nanosecond() {
+        let long = "4444444.444444424";
+        assert_eq!(parse_duration(long), Some(Duration::new(4_444_444, 444_444_424)));
+        let contract: Contract = format!("sampled:{long}s").parse().unwrap();
+        assert_eq!(contract.to_string().parse::<Contract>().ok(), Some(contract));
+        assert_eq!(parse_duration(&format!("{}", u128::MAX)), None);
     }
 }

@@ -127,10 +127,7 @@ pub(crate) fn table_in_markdown(tree: &Tree) -> String {
             Layer::Level(level) => level.to_string(),
             Layer::Development => "dev".to_owned(),
         };
-        let folder = match row.name {
-            "xtask" => row.name.to_owned(),
-            name => format!("crates/{name}"),
-        };
+        let folder = folder_of(row.name);
         let planned = if tree.exists(&folder) {
             ""
         } else {
@@ -169,9 +166,17 @@ fn banned_name(facts: &CrateFacts) -> Option<Finding> {
     ))
 }
 
+/// Where a crate of the table stands: what no user sees is beside `crates`.
+fn folder_of(name: &str) -> String {
+    match name {
+        "xtask" => name.to_owned(),
+        "trunkline-bench" => "bench".to_owned(),
+        _ => format!("crates/{name}"),
+    }
+}
+
 fn wrong_folder(facts: &CrateFacts) -> Option<Finding> {
-    let name = facts.folder.rsplit('/').next().unwrap_or(&facts.folder);
-    (name != facts.name).then(|| {
+    (facts.folder != folder_of(&facts.name)).then(|| {
         Finding::of_file(
             &format!("{}/Cargo.toml", facts.folder),
             RULE,

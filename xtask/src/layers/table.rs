@@ -157,6 +157,8 @@ pub(crate) const TABLE: &[Row] = &[
         "unsafe: C"),
     development(SIMULATOR, Any,
         "boundary: seeded clock, network, disk and devices"),
+    development("trunkline-bench", Any,
+        "dependencies: drives whole programs and measures them"),
     development("xtask", Only(&[]),
         "dependencies: checks of the tree"),
 ];

@@ -15,7 +15,7 @@ pub(crate) const HEADER: [&str; 10] =
 pub(crate) fn reading(shown: &Shown<'_>, values: ValueStyle) -> String {
     let (reading, sample, facts) = (shown.reading, &shown.reading.sample, shown.facts);
     let (mut time, mut value) = (String::new(), String::new());
-    if shown.is_written() {
+    if shown.is_written {
         time = sample.source_timestamp.to_string();
         value = values.text(&sample.value, &facts.data_type, None);
     }
@@ -144,7 +144,7 @@ mod tests {
             ),
         ] {
             let shown =
-                Shown { name: "boiler/level", facts: &facts, reading: &reading, received: T };
+                Shown::new("boiler/level", &facts, &reading, T);
             let text = super::reading(&shown, ValueStyle::default());
             assert_eq!(text, expected);
             assert_eq!(parse(&text).unwrap()[0].cells.len(), HEADER.len());

@@ -51,7 +51,7 @@ impl HumanForm {
 
     /// The value as it is shown.
     pub(crate) fn value(&self, shown: &Shown<'_>) -> String {
-        if !shown.is_written() {
+        if !shown.is_written {
             return "-".to_owned();
         }
         let facts = shown.facts;
@@ -96,7 +96,7 @@ impl HumanForm {
         let mut marks = Vec::new();
         let reading = shown.reading;
         let quality = reading.sample.quality;
-        if !shown.is_written() {
+        if !shown.is_written {
             marks.push(("nothing written yet".to_owned(), Mood::Bad));
         } else if self.is_wide || !quality.is_good() || quality.is_forced() {
             marks.push((quality.to_string(), mood(quality)));

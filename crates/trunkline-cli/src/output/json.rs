@@ -36,27 +36,16 @@ impl Object {
 
 /// A reading.
 pub(crate) fn reading(shown: &Shown<'_>, values: ValueStyle) -> Object {
-    let (reading, sample, facts) = (shown.reading, &shown.reading.sample, shown.facts);
+    let (reading, sample) = (shown.reading, &shown.reading.sample);
     let mut object = Object::new();
     object.put("name", shown.name);
-    let value = values.json(&sample.value, &facts.data_type);
-    if shown.is_written() {
+    if shown.is_written {
         object.put("ts", sample.source_timestamp.to_string());
         if sample.engine_timestamp != sample.source_timestamp {
             object.put("engine_ts", sample.engine_timestamp.to_string());
         }
-        object.put("value", value.value);
-        if let Some(special) = value.special {
-            object.put("special", special);
-        }
-        if let Some(enc) = value.enc {
-            object.put("enc", enc);
-        }
-    } else {
-        object.put("value", Json::Null);
     }
-    object.put("type", facts.data_type.to_string());
-    object.put_text("units", &facts.units);
+    put_value(&mut object, shown, values);
     object.put("q", sample.quality.level().to_string());
     if sample.quality.reason() != Reason::None {
         object.put("reason", sample.quality.reason().to_string());
@@ -76,6 +65,29 @@ pub(crate) fn reading(shown: &Shown<'_>, values: ValueStyle) -> Object {
         object.put("own", true);
     }
     object
+}
+
+/// A value that was written, where nothing more is known of it.
+pub(crate) fn value(shown: &Shown<'_>, values: ValueStyle) -> Object {
+    let mut object = Object::new();
+    object.put("name", shown.name);
+    put_value(&mut object, shown, values);
+    object
+}
+
+/// The value, its type and its units.
+fn put_value(object: &mut Object, shown: &Shown<'_>, values: ValueStyle) {
+    let (facts, sample) = (shown.facts, &shown.reading.sample);
+    let value = values.json(&sample.value, &facts.data_type);
+    object.put("value", if shown.is_written { value.value } else { Json::Null });
+    if let Some(special) = value.special.filter(|_| shown.is_written) {
+        object.put("special", special);
+    }
+    if let Some(enc) = value.enc.filter(|_| shown.is_written) {
+        object.put("enc", enc);
+    }
+    object.put("type", facts.data_type.to_string());
+    object.put_text("units", &facts.units);
 }
 
 /// Where updates went, by cause; causes that took none are left out.
@@ -99,7 +111,7 @@ mod tests {
 
     fn text(reading: &trunkline_types::Reading) -> String {
         let facts = facts();
-        let shown = Shown { name: "boiler/level", facts: &facts, reading, received: T };
+        let shown = Shown::new("boiler/level", &facts, reading, T);
         super::reading(&shown, ValueStyle::default()).into_json().to_string()
     }
 

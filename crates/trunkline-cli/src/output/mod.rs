@@ -8,6 +8,7 @@
 pub(crate) mod csv;
 pub(crate) mod human;
 pub(crate) mod json;
+pub(crate) mod rates;
 pub(crate) mod readings;
 pub(crate) mod records;
 pub(crate) mod template;
@@ -26,6 +27,8 @@ pub(crate) struct Shown<'a> {
     pub(crate) reading: &'a Reading,
     /// When it arrived here.
     pub(crate) received: Timestamp,
+    /// Whether there is a value: before anything was written there is none.
+    pub(crate) is_written: bool,
 }
 
 /// What of a variable's properties shows with its readings.
@@ -36,10 +39,15 @@ pub(crate) struct Facts {
     pub(crate) precision: Option<u8>,
 }
 
-impl Shown<'_> {
-    /// Whether anything was written to the variable yet.
-    pub(crate) fn is_written(&self) -> bool {
-        self.reading.position.sequence > 0
+impl<'a> Shown<'a> {
+    /// A reading as it came.
+    pub(crate) fn new(
+        name: &'a str,
+        facts: &'a Facts,
+        reading: &'a Reading,
+        received: Timestamp,
+    ) -> Self {
+        Self { name, facts, reading, received, is_written: reading.position.sequence > 0 }
     }
 
     pub(crate) fn times(&self) -> Times {

@@ -1,6 +1,6 @@
 //! Prints readings in the form chosen.
 
-use trunkline_types::Timestamp;
+use trunkline_types::{Position, Timestamp};
 
 use super::human::HumanForm;
 use super::json::Object;
@@ -46,6 +46,11 @@ pub(crate) struct Change<'a> {
     pub(crate) old: Option<&'a Shown<'a>>,
     /// What it is now.
     pub(crate) new: Shown<'a>,
+    /// The engine did not tell what it holds: the value is the one that was written, and its number is
+    /// known only where `position` says it.
+    pub(crate) is_assumed: bool,
+    /// The number of the update, as the answer to the write told it.
+    pub(crate) position: Option<Position>,
     /// What came of the write, in one word.
     pub(crate) outcome: &'static str,
     /// For people: who confirmed it, and how long it took.
@@ -114,8 +119,15 @@ impl ReadingPrinter {
 }
 
 fn changed(change: &Change<'_>, values: ValueStyle) -> Object {
-    let mut object = json::reading(&change.new, values);
-    if let Some(old) = change.old.filter(|old| old.is_written()) {
+    let mut object = match change.is_assumed {
+        true => json::value(&change.new, values),
+        false => json::reading(&change.new, values),
+    };
+    if let Some(position) = change.position.filter(|_| change.is_assumed) {
+        object.put("epoch", values.json_u64(position.epoch));
+        object.put("seq", values.json_u64(position.sequence));
+    }
+    if let Some(old) = change.old.filter(|old| old.is_written) {
         let old = values.json(&old.reading.sample.value, &old.facts.data_type);
         object.put("old", old.into_plain());
     }

@@ -57,7 +57,8 @@ impl Records {
     }
 
     /// Adds a row.
-    pub(crate) fn push(&mut self, row: Row) -> Result<(), Stop> {
+    pub(crate) fn push(&mut self, mut row: Row) -> Result<(), Stop> {
+        row.cells.resize(self.columns.len(), String::new());
         let line = match self.form {
             Form::Table if !self.is_terse => {
                 self.rows.push(row);
@@ -89,6 +90,8 @@ impl Records {
             for (index, (width, cell)) in widths.iter().zip(&row.cells).enumerate() {
                 let text = padded(cell, *width);
                 match index {
+                    // A column that says nothing takes no room.
+                    _ if *width == 0 => {}
                     0 => line.push_str(&self.terminal.paint(row.mood, &text)),
                     _ => {
                         line.push_str("   ");

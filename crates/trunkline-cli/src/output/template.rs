@@ -122,7 +122,7 @@ impl Template {
             };
             match word {
                 Word::Name => line.push_str(shown.name),
-                Word::Value if shown.is_written() => {
+                Word::Value if shown.is_written => {
                     let text = values.text(&sample.value, &facts.data_type, facts.precision);
                     line.push_str(&text);
                 }
@@ -171,7 +171,7 @@ mod tests {
 
     fn line(template: &str, reading: &trunkline_types::Reading) -> String {
         let facts = facts();
-        let shown = Shown { name: "boiler/level", facts: &facts, reading, received: T };
+        let shown = Shown::new("boiler/level", &facts, reading, T);
         let template = Template::parse(template).unwrap();
         template.line(&shown, ValueStyle::default(), &mut None)
     }

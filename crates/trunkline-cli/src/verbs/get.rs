@@ -1,13 +1,13 @@
 //! `get`: reads variables once, all of them in one round trip.
 
-use trunkline::{OpenOptions, Opened};
+use trunkline::OpenOptions;
 
 use super::{Context, Verb};
-use crate::connection::{Connection, Entry, facts};
+use crate::connection::{Connection, Entry, facts, readable};
 use crate::exit::{Exit, Tally};
 use crate::output::Shown;
 use crate::output::readings::{Plan, ReadingPrinter};
-use crate::problem::{Problem, Stop};
+use crate::problem::Stop;
 use crate::targets;
 
 /// Read variables once
@@ -60,21 +60,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
                 let Some(reading) = &opened.reading else { continue };
                 let received = context.clock.wall();
                 let facts = facts(&opened);
-                printer.print(&Shown { name, facts: &facts, reading, received })?;
+                printer.print(&Shown::new(name, &facts, reading, received))?;
             }
             Err(problem) => tally.item_failed(context.show(&problem, name_width)?),
         }
     }
     Ok(tally.exit())
-}
-
-/// What was opened, if it has a reading.
-fn readable(name: &str, opened: Opened) -> Result<Opened, Problem> {
-    match opened.reading {
-        Some(_) => Ok(opened),
-        None => {
-            let sentence = "the variable can only be written; `trunkline info` shows its access";
-            Err(Problem::new(Exit::NotPermitted, "not-readable", sentence).of(name))
-        }
-    }
 }

@@ -1,17 +1,17 @@
 //! `ls`: libraries, folders and variables, one level at a time or as a tree.
 
 use trunkline::Found;
-use trunkline_types::Name;
-use trunkline_types::name::suggest;
+use trunkline_types::name::{check_segment, suggest};
+use trunkline_types::{Name, Pattern, Url};
 
 use super::find::access_name;
 use super::{Context, Verb};
+use crate::arguments::Form;
 use crate::connection::Connection;
 use crate::exit::Exit;
 use crate::output::json::Object;
 use crate::output::records::{Records, Row};
 use crate::problem::{Problem, Stop};
-use crate::settings::Settings;
 use crate::targets;
 use crate::terminal::Mood;
 
@@ -45,12 +45,12 @@ pub(crate) const VERB: Verb = Verb {
 /// An engine names at most so many libraries in one answer; beyond, they are gathered from the names.
 const LIBRARIES_TOLD_MAX: usize = 1024;
 
-/// A variable, or a folder with what is in it.
+/// A variable, or a folder with what is in it; a variable may be a folder, too.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Node {
-    name: String,
     /// The full name, or that of the folder.
     path: String,
+    /// Type and access, when it is a variable.
     variable: Option<(String, &'static str)>,
     children: Vec<Node>,
     description: String,
@@ -60,26 +60,248 @@ struct Node {
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;
-    let (engine, path) = place(args.path.as_deref().unwrap_or_default(), &context.settings)?;
+    let (engine, path) = match place(args.path.as_deref().unwrap_or_default(), context)? {
+        Ok(place) => place,
+        Err(problem) => return context.show(&problem, 0),
+    };
     let connection = Connection::new(&engine, context)?;
     let nodes = match path.as_str() {
         "" => roots(&connection, args.tree)?,
-        path => match below(&connection, path)? {
-            nodes if nodes.is_empty() => {
-                return context.show(&missing(&connection, path)?, 0);
-            }
-            nodes => nodes,
-        },
+        path => below(&connection, path)?,
     };
-    let columns: &[&str] = &["name", "kind", "type", "access", "variables", "description"];
-    let mut records = Records::new(&context.settings, &context.terminal, match args.tree {
-        true => &["name", "detail"],
-        false => &["name", "detail", "description"],
-    })?;
-    let _ = columns;
+    if nodes.is_empty() && !path.is_empty() {
+        let problem = missing(&connection, &path)?;
+        return context.show(&problem, 0);
+    }
+    let columns = &["name", "type", "access", "variables", "description"];
+    let mut records = Records::new(&context.settings, &context.terminal, columns)?;
+    let form = context.settings.form;
     for node in &nodes {
-        list(node, 0, args.tree, &context.settings, &mut records)?;
+        list(node, 0, args.tree, form, context, &mut records)?;
     }
     records.finish()?;
     Ok(Exit::Done)
+}
+
+/// The engine, and the path there without slashes at its ends.
+fn place(operand: &str, context: &Context) -> Result<Result<(Url, String), Problem>, Stop> {
+    let default = targets::engine(&context.settings)?;
+    let wrong = |sentence: String| {
+        Ok(Err(Problem::new(Exit::SomeFailed, "bad-name", &sentence).of(operand)))
+    };
+    let trimmed = operand.trim_end_matches('/');
+    let (engine, path) = match operand.contains("://").then(|| Url::parse(trimmed)) {
+        None => (default, trimmed.to_owned()),
+        Some(Err(error)) => return wrong(error.to_string()),
+        Some(Ok(Url { host: None, name, .. })) => (default, name.unwrap_or_default()),
+        Some(Ok(Url { host, port, name })) => {
+            (Url { host, port, name: None }, name.unwrap_or_default())
+        }
+    };
+    if Pattern::has_wildcards(&path) {
+        return Err(Problem::usage("ls takes a folder; use find for patterns").into());
+    }
+    let checked = match path.contains('/') {
+        true => Name::parse(&path).map(|_| ()),
+        false if path.is_empty() => Ok(()),
+        false => check_segment(&path),
+    };
+    match checked {
+        Ok(()) => Ok(Ok((engine, path))),
+        Err(error) => wrong(error.to_string()),
+    }
+}
+
+/// The libraries; with everything in them if wanted.
+fn roots(connection: &Connection, is_tree: bool) -> Result<Vec<Node>, Stop> {
+    let info = connection.client.engine_info(connection.timeout());
+    let info = info.map_err(|error| connection.failed(&error))?;
+    let are_all_told = info.libraries.len() < LIBRARIES_TOLD_MAX;
+    let mut nodes: Vec<Node> = match is_tree || !are_all_told {
+        true => tree(&found(connection, "**")?, ""),
+        false => Vec::new(),
+    };
+    for library in info.libraries {
+        match nodes.iter_mut().find(|node| node.path == library.name) {
+            Some(node) => node.description = library.description,
+            None => nodes.push(Node {
+                path: library.name,
+                description: library.description,
+                variables: library.variables,
+                ..Node::default()
+            }),
+        }
+    }
+    Ok(nodes)
+}
+
+/// What is in a folder; the variable itself, when the path is one's.
+fn below(connection: &Connection, path: &str) -> Result<Vec<Node>, Stop> {
+    let found = found(connection, &format!("{path}/**"))?;
+    let (itself, inside): (Vec<Found>, Vec<Found>) =
+        found.into_iter().partition(|found| found.name == path);
+    let mut nodes: Vec<Node> = itself.iter().map(leaf).collect();
+    nodes.extend(tree(&inside, path));
+    Ok(nodes)
+}
+
+fn found(connection: &Connection, pattern: &str) -> Result<Vec<Found>, Stop> {
+    let found = connection.client.find(pattern, None, connection.timeout());
+    Ok(found.map_err(|error| connection.failed(&error))?)
+}
+
+/// Names below `path` as nodes, in the order in which they first appear.
+fn tree(found: &[Found], path: &str) -> Vec<Node> {
+    let mut nodes: Vec<Node> = Vec::new();
+    let mut rest = found;
+    let mut index = std::collections::HashMap::new();
+    let mut groups: Vec<Vec<Found>> = Vec::new();
+    while let Some((found, others)) = rest.split_first() {
+        rest = others;
+        let inside = match path {
+            "" => found.name.as_str(),
+            path => found.name.get(path.len() + 1..).unwrap_or_default(),
+        };
+        let segment = inside.split('/').next().unwrap_or_default();
+        let end = found.name.len() - inside.len() + segment.len();
+        let child = &found.name[..end];
+        let group = *index.entry(child.to_owned()).or_insert_with(|| {
+            nodes.push(Node { path: child.to_owned(), ..Node::default() });
+            groups.push(Vec::new());
+            nodes.len() - 1
+        });
+        if found.name == child {
+            nodes[group].variable = leaf(found).variable;
+            nodes[group].variables += 1;
+        } else {
+            groups[group].push(found.clone());
+        }
+    }
+    for (node, group) in nodes.iter_mut().zip(&groups) {
+        node.variables += group.len() as u64;
+        node.children = tree(group, &node.path);
+    }
+    nodes
+}
+
+fn leaf(found: &Found) -> Node {
+    Node {
+        path: found.name.clone(),
+        variable: Some((found.data_type.to_string(), access_name(found.access))),
+        variables: 1,
+        ..Node::default()
+    }
+}
+
+/// No such folder; a similar one is named.
+fn missing(connection: &Connection, path: &str) -> Result<Problem, Stop> {
+    let siblings = match path.rsplit_once('/') {
+        Some((parent, _)) => below(connection, parent)?,
+        None => roots(connection, false)?,
+    };
+    let suggestion = suggest(path, siblings.iter().map(|node| node.path.as_str()));
+    let mut problem = Problem::new(
+        Exit::SomeFailed,
+        "unknown-name",
+        &format!("there is no library or folder {path}"),
+    );
+    problem.hint = suggestion.map(|name| format!("did you mean {name}?"));
+    Ok(problem.of(path))
+}
+
+/// A node's row, and those of its children in a tree.
+fn list(
+    node: &Node,
+    depth: usize,
+    is_tree: bool,
+    form: Form,
+    context: &Context,
+    records: &mut Records,
+) -> Result<(), Stop> {
+    let is_excluded = context.settings.is_excluded(&node.path);
+    let is_folder = node.variable.is_none() || !node.children.is_empty();
+    if let Some((data_type, access)) = node.variable.as_ref().filter(|_| !is_excluded) {
+        let mut object = Object::new();
+        object.put("name", node.path.as_str());
+        object.put("kind", "variable");
+        object.put("type", data_type.as_str());
+        object.put("access", *access);
+        let name = shown(node, depth, is_tree, form);
+        let cells = vec![name, data_type.clone(), (*access).to_owned()];
+        records.push(Row { cells, object, mood: Mood::Plain })?;
+    }
+    if is_folder && !is_excluded {
+        let kind = if node.path.contains('/') { "folder" } else { "library" };
+        let mut object = Object::new();
+        object.put("name", node.path.as_str());
+        object.put("kind", kind);
+        object.put("variables", node.variables);
+        object.put_text("description", &node.description);
+        let name = format!("{}/", shown(node, depth, is_tree, form));
+        let cells = vec![
+            name,
+            kind.to_owned(),
+            String::new(),
+            match form.is_for_people() {
+                true => format!("{} variables", node.variables),
+                false => node.variables.to_string(),
+            },
+            node.description.clone(),
+        ];
+        records.push(Row { cells, object, mood: Mood::Dim })?;
+    }
+    if is_tree {
+        for child in &node.children {
+            list(child, depth + 1, is_tree, form, context, records)?;
+        }
+    }
+    Ok(())
+}
+
+/// The name in the list: in a tree for people the last segment, indented.
+fn shown(node: &Node, depth: usize, is_tree: bool, form: Form) -> String {
+    let last = node.path.rsplit('/').next().unwrap_or_default();
+    match is_tree && form.is_for_people() {
+        true if depth > 0 => format!("{}{last}", "  ".repeat(depth)),
+        _ => node.path.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trunkline_types::{Access, DataType};
+
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<Found> {
+        let found = |name: &&str| Found {
+            name: (*name).to_owned(),
+            data_type: DataType::F64,
+            access: Access::ReadWrite,
+        };
+        names.iter().map(found).collect()
+    }
+
+    #[test]
+    fn names_become_folders_in_the_order_of_their_first_appearance() {
+        let found = names(&["b/z", "b/pump/mode", "a/x", "b/pump/on", "b/pump"]);
+        let roots = tree(&found, "");
+        let shown: Vec<(&str, u64)> =
+            roots.iter().map(|node| (node.path.as_str(), node.variables)).collect();
+        assert_eq!(shown, [("b", 4), ("a", 1)]);
+        let children: Vec<&str> = roots[0].children.iter().map(|n| n.path.as_str()).collect();
+        assert_eq!(children, ["b/z", "b/pump"]);
+        // A variable may have others below it.
+        assert!(roots[0].children[1].variable.is_some());
+        assert_eq!(roots[0].children[1].children.len(), 2);
+        assert_eq!(roots[0].children[1].variables, 3);
+    }
+
+    #[test]
+    fn a_folder_is_listed_from_its_path_on() {
+        let found = names(&["b/pump/mode", "b/pump/a/b"]);
+        let nodes = tree(&found, "b/pump");
+        let paths: Vec<&str> = nodes.iter().map(|node| node.path.as_str()).collect();
+        assert_eq!(paths, ["b/pump/mode", "b/pump/a"]);
+    }
 }

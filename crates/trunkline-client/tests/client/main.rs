@@ -1,12 +1,20 @@
 //! The client against a fake engine, on a simulated clock: nothing here waits or opens anything.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
 mod bulk;
 mod connection;
 mod contracts;
+mod copies;
 mod hostile;
 mod ledger;
 mod reconnect;
 mod requests;
 mod rig;
+mod sharing;
 mod typed;
 mod writes;

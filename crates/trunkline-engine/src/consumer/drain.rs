@@ -237,10 +237,10 @@ impl Consumer {
         if left {
             return !waits_for_credit;
         }
+        self.remove_if_empty(id, wakes);
         if ended {
             self.end_overrun(id, sink, wakes);
         }
-        self.remove_if_empty(id, wakes);
         false
     }
 

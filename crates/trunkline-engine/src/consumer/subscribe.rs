@@ -8,7 +8,7 @@ use trunkline_types::{Contract, Position};
 use super::item::{Item, VariableItem};
 use super::{Consumer, ITEMS_MAX, SubscribeOptions, Subscription};
 use crate::caller::Caller;
-use crate::feed::{Event, Feed};
+use crate::feed::Feed;
 use crate::interest::{Interest, Interests, Kind, Place};
 use crate::outbox::{Outbox, Wakes};
 use crate::outcome::AccessError;
@@ -130,7 +130,7 @@ impl Consumer {
             (Contract::First(n), _) => Kind::First(Box::new(FirstQueue::new(n))),
             (Contract::All { .. }, Some((feed, feed_mark))) => {
                 if item.is_first {
-                    feed.push_unbounded(index, Event::First(current.clone()));
+                    feed.push_first(index, current.clone());
                     mark = Some(*feed_mark);
                 }
                 Kind::Feed(Box::new(Place::new(Arc::clone(feed), *feed_mark)))

@@ -146,7 +146,7 @@ impl Layout {
             return false;
         };
         let mut words = words.iter_mut();
-        for (word, value) in words.by_ref().zip(head.waveform.into_iter().flatten()) {
+        for (value, word) in head.waveform.into_iter().flatten().zip(words.by_ref()) {
             *word = value;
         }
         for word in words.by_ref().take(self.length) {

@@ -242,8 +242,14 @@ pub struct Got {
 #[derive(Default)]
 pub struct Recorder {
     pub told: Vec<Told>,
-    pub budget: Option<usize>,
+    budget: Option<usize>,
     deliveries: usize,
+}
+
+impl Recorder {
+    pub fn wanting(budget: Option<usize>) -> Self {
+        Self { budget, ..Self::default() }
+    }
 }
 
 impl Sink for Recorder {
@@ -286,7 +292,7 @@ pub fn drain(consumer: &mut Consumer) -> Vec<Told> {
 
 /// At most `budget` deliveries, and whether more is left.
 pub fn drain_some(consumer: &mut Consumer, budget: usize) -> (Vec<Told>, bool) {
-    let mut sink = Recorder { budget: Some(budget), ..Recorder::default() };
+    let mut sink = Recorder::wanting(Some(budget));
     let more = consumer.drain(&mut sink, &mut Wakes::new());
     (sink.told, more)
 }

@@ -165,25 +165,26 @@ impl<E: Endpoint> Connection<E> {
         let Some(wire) = &mut self.wire else {
             return false;
         };
-        let unsent = wire.broken.is_none() && {
-            match wire
-                .outgoing
-                .flush(&mut self.endpoint, now, wall, usize::MAX)
-            {
-                Ok(flush) => flush != Flush::Done,
-                Err(error) => {
-                    wire.broken = Some(error.into());
-                    false
-                }
+        let mut flush = Flush::Done;
+        if wire.broken.is_none() {
+            let outgoing = &mut wire.outgoing;
+            match outgoing.flush(&mut self.endpoint, now, wall, usize::MAX) {
+                Ok(reached) => flush = reached,
+                Err(error) => wire.broken = Some(error.into()),
             }
-        };
+        }
         match self.endpoint.wants_close() {
-            Some(cause) if !unsent => {
+            Some(cause) if wire.outgoing.may_close(&cause, flush, now) => {
                 self.disconnect(now, cause);
                 true
             }
             _ => false,
         }
+    }
+
+    /// When the transport has taken too long to close; `None` while it is to stay.
+    pub(super) fn close_by(&self) -> Option<Tick> {
+        self.wire.as_ref()?.outgoing.close_by()
     }
 
     /// Everything handed to the endpoint so far is in the transport, or there is none.

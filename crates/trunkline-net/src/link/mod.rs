@@ -39,7 +39,6 @@ pub struct Link<E: Endpoint + 'static> {
 
 /// How a link behaves.
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub struct LinkOptions {
     /// Bounds of each dial.
     pub dial: DialLimits,

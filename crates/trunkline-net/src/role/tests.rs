@@ -13,7 +13,8 @@ use shuttle::thread;
 
 use super::*;
 
-const SCHEDULES: usize = 50_000;
+/// Schedules of each test, unless `SHUTTLE_SCHEDULES` says otherwise.
+const SCHEDULES: usize = 20_000;
 const IDLE: Duration = Duration::from_nanos(4);
 
 /// What two sleepers and a peer make of a socket.
@@ -209,6 +210,8 @@ impl Wake for Woken {
 
 /// Runs `users` beside the background thread and a peer, ends when the users have ended.
 fn explore(users: fn() -> Vec<fn(&Rig)>, peer: fn(&Rig)) {
+    let schedules = std::env::var("SHUTTLE_SCHEDULES");
+    let schedules = schedules.map_or(SCHEDULES, |count| count.parse().unwrap());
     shuttle::check_random(
         move || {
             let rig = Rig::new();
@@ -229,7 +232,7 @@ fn explore(users: fn() -> Vec<fn(&Rig)>, peer: fn(&Rig)) {
             rig.stop();
             background.join().unwrap();
         },
-        SCHEDULES,
+        schedules,
     );
 }
 

@@ -1,11 +1,9 @@
 //! One session on its connection thread: a turn at a time.
 
-use std::time::Duration;
-
 use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
 
-use crate::outgoing::{Flush, Outgoing};
+use crate::outgoing::{CLOSE_LIMIT, Flush, Outgoing};
 use crate::transport::{ReceiveHalf, Source, Transport};
 
 use super::admission::Seat;
@@ -14,38 +12,43 @@ use super::notifier::Notifier;
 /// Bytes read, and bytes sent, in one turn: then the other sessions of the thread come first.
 const QUANTUM: usize = 256 << 10;
 
-/// How long a connection that is being closed may take over its last bytes, and over closing its
-/// side.
-const CLOSE_LIMIT: Duration = Duration::from_secs(2);
-
 pub(super) struct Session {
-    pub(super) source: Source,
     /// A turn is already planned.
     pub(super) queued: bool,
     /// The entry of this session in its thread's timers.
     pub(super) timer: Option<Tick>,
-    receive: Box<dyn ReceiveHalf>,
+    incoming: Incoming,
     outgoing: Outgoing,
+    life: Life,
+}
+
+/// The receive half of a session, told of events once each.
+struct Incoming {
+    half: Box<dyn ReceiveHalf>,
+    source: Source,
     /// A read may find something.
     ready: bool,
     /// An event said that the end of the stream is there, behind what can be read.
     hung_up: bool,
     /// The other end sends nothing more, for this reason.
     ended: Option<Disconnect>,
-    /// Set once the session is closing.
-    close_by: Option<Tick>,
-    life: Life,
 }
 
 enum Life {
-    Live {
-        endpoint: Box<dyn Endpoint>,
-        notifier: Notifier,
-        _seat: Seat,
+    Live(Live),
+    /// Everything is sent, or will be until then. What still arrives is thrown away until the other
+    /// end has closed too: closing a socket with unread input would make the system discard what
+    /// was sent last.
+    Lingering {
+        until: Tick,
     },
-    /// Everything is sent. What still arrives is thrown away until the other end has closed too:
-    /// closing a socket with unread input would make the system discard what was sent last.
-    Lingering,
+}
+
+struct Live {
+    endpoint: Box<dyn Endpoint>,
+    notifier: Notifier,
+    connected: bool,
+    _seat: Seat,
 }
 
 /// How a turn ended.
@@ -75,21 +78,20 @@ impl Session {
         notifier: Notifier,
         seat: Seat,
     ) -> Self {
-        Self::new(
-            transport,
-            Life::Live {
-                endpoint,
-                notifier,
-                _seat: seat,
-            },
-        )
+        let live = Live {
+            endpoint,
+            notifier,
+            connected: false,
+            _seat: seat,
+        };
+        Self::new(transport, Life::Live(live))
     }
 
     /// A connection that is told `bytes` and then closed.
     pub(super) fn refused(transport: Transport, bytes: &[u8], now: Tick) -> Self {
-        let mut session = Self::new(transport, Life::Lingering);
+        let until = now.saturating_add(CLOSE_LIMIT);
+        let mut session = Self::new(transport, Life::Lingering { until });
         session.outgoing.push(bytes);
-        session.close_by = Some(now.saturating_add(CLOSE_LIMIT));
         session
     }
 
@@ -100,141 +102,165 @@ impl Session {
             send,
             ..
         } = transport;
-        Self {
+        let incoming = Incoming {
+            half: receive,
             source,
-            queued: false,
-            timer: None,
-            receive,
-            outgoing: Outgoing::new(send),
             ready: false,
             hung_up: false,
             ended: None,
-            close_by: None,
+        };
+        Self {
+            queued: false,
+            timer: None,
+            incoming,
+            outgoing: Outgoing::new(send),
             life,
         }
     }
 
-    /// The transport is registered; the endpoint may speak.
-    pub(super) fn start(&mut self, moment: Moment) {
-        if let Life::Live { endpoint, .. } = &mut self.life {
-            endpoint.handle_connected(moment.now, moment.wall);
-        }
+    /// What to poll for this session's events.
+    pub(super) fn source(&self) -> &Source {
+        &self.incoming.source
     }
 
     /// An event of the transport. There is no other one for what it told, so the end that came with
     /// the last bytes is to be read for behind them.
     pub(super) fn set_ready(&mut self, hung_up: bool) {
-        self.ready = true;
-        self.hung_up |= hung_up;
+        self.incoming.ready = true;
+        self.incoming.hung_up |= hung_up;
     }
 
     pub(super) fn is_lingering(&self) -> bool {
-        matches!(self.life, Life::Lingering)
+        matches!(self.life, Life::Lingering { .. })
     }
 
     /// When the next turn is due without an event.
     pub(super) fn deadline(&self) -> Option<Tick> {
-        let endpoint = match &self.life {
-            Life::Live { endpoint, .. } => endpoint.poll_timeout(),
-            Life::Lingering => None,
-        };
-        [endpoint, self.close_by].into_iter().flatten().min()
+        match &self.life {
+            Life::Live(live) => [live.endpoint.poll_timeout(), self.outgoing.close_by()]
+                .into_iter()
+                .flatten()
+                .min(),
+            Life::Lingering { until } => Some(*until),
+        }
     }
 
     /// Reads, runs what is due and sends, within the quantum.
     pub(super) fn turn(&mut self, buffer: &mut [u8], moment: Moment) -> Turn {
+        let Self {
+            incoming, outgoing, ..
+        } = self;
         match &mut self.life {
-            Life::Live { .. } => self.turn_live(buffer, moment),
-            Life::Lingering => self.turn_lingering(buffer, moment),
+            Life::Live(live) => match live.turn(incoming, outgoing, buffer, moment) {
+                Turn::Over if incoming.ended.is_none() => {
+                    let until = moment.now.saturating_add(CLOSE_LIMIT);
+                    self.life = Life::Lingering { until };
+                    linger(incoming, outgoing, buffer)
+                }
+                turn => turn,
+            },
+            Life::Lingering { until } if *until <= moment.now => Turn::Over,
+            Life::Lingering { .. } => linger(incoming, outgoing, buffer),
         }
     }
 
     /// The connection thread ends with the session still open.
     pub(super) fn abandon(&mut self, now: Tick) {
-        if let Life::Live { endpoint, .. } = &mut self.life {
-            endpoint.handle_disconnected(now, Disconnect::Local);
+        if let Life::Live(live) = &mut self.life {
+            live.endpoint.handle_disconnected(now, Disconnect::Local);
         }
     }
+}
 
-    fn turn_live(&mut self, buffer: &mut [u8], moment: Moment) -> Turn {
-        let Life::Live {
-            endpoint, notifier, ..
-        } = &mut self.life
-        else {
-            return Turn::Over;
-        };
+impl Live {
+    /// A turn of a session with its endpoint, which has been told when the session is over.
+    fn turn(
+        &mut self,
+        incoming: &mut Incoming,
+        outgoing: &mut Outgoing,
+        buffer: &mut [u8],
+        moment: Moment,
+    ) -> Turn {
         let Moment { now, wall, closing } = moment;
-        notifier.accept();
+        let endpoint = &mut *self.endpoint;
+        self.notifier.accept();
+        if !std::mem::replace(&mut self.connected, true) {
+            endpoint.handle_connected(now, wall);
+        }
         let mut read = 0;
-        while self.ready && self.ended.is_none() && read < QUANTUM && endpoint.wants_input() {
-            match self.receive.try_read(buffer) {
-                Ok(Some(0)) => self.ended = Some(Disconnect::PeerClosed),
-                Ok(Some(count)) => {
-                    endpoint.handle_input(now, wall, &buffer[..count]);
-                    self.ready = self.hung_up || !self.source.is_drained(count, buffer.len());
-                    read += count;
-                }
-                Ok(None) => self.ready = false,
-                Err(error) => self.ended = Some(error.into()),
+        while read < QUANTUM && endpoint.wants_input() {
+            let count = incoming.read(buffer);
+            if count == 0 {
+                break;
             }
+            endpoint.handle_input(now, wall, &buffer[..count]);
+            read += count;
         }
         if endpoint.poll_timeout().is_some_and(|due| due <= now) {
             endpoint.handle_timeout(now, wall);
         }
-        let flush = match self.outgoing.flush(&mut **endpoint, now, wall, QUANTUM) {
+        let flush = match outgoing.flush(endpoint, now, wall, QUANTUM) {
             Ok(flush) => flush,
             Err(error) => {
-                self.ended.get_or_insert(error.into());
+                incoming.ended.get_or_insert(error.into());
                 Flush::Done
             }
         };
-        let ending = endpoint.wants_close().or_else(|| self.ended.clone());
-        let Some(cause) = ending.or(closing.then_some(Disconnect::Local)) else {
-            let more = self.ready && endpoint.wants_input();
-            return if more || flush == Flush::More {
-                Turn::Again
-            } else {
-                Turn::Wait
-            };
-        };
-        let close_by = *self.close_by.get_or_insert(now.saturating_add(CLOSE_LIMIT));
-        if flush != Flush::Done && now < close_by {
-            return if flush == Flush::More {
-                Turn::Again
-            } else {
-                Turn::Wait
-            };
-        }
-        endpoint.handle_disconnected(now, cause);
-        if self.ended.is_some() || flush != Flush::Done {
-            return Turn::Over;
-        }
-        self.outgoing.finish();
-        self.close_by = Some(now.saturating_add(CLOSE_LIMIT));
-        self.life = Life::Lingering;
-        self.turn_lingering(buffer, moment)
-    }
-
-    fn turn_lingering(&mut self, buffer: &mut [u8], moment: Moment) -> Turn {
-        if self.close_by.is_none_or(|close_by| close_by <= moment.now) {
-            return Turn::Over;
-        }
-        match self.outgoing.write() {
-            Ok(true) => self.outgoing.finish(),
-            Ok(false) => {}
-            Err(_) => return Turn::Over,
-        }
-        let mut read = 0;
-        while self.ready && read < QUANTUM {
-            match self.receive.try_read(buffer) {
-                Ok(Some(0)) | Err(_) => return Turn::Over,
-                Ok(Some(count)) => {
-                    self.ready = self.hung_up || !self.source.is_drained(count, buffer.len());
-                    read += count;
-                }
-                Ok(None) => self.ready = false,
+        // The endpoint's own reason says most.
+        let cause = endpoint.wants_close().or_else(|| incoming.ended.clone());
+        if let Some(cause) = cause.or(closing.then_some(Disconnect::Local))
+            && outgoing.may_close(&cause, flush, now)
+        {
+            endpoint.handle_disconnected(now, cause);
+            if flush != Flush::Done {
+                incoming.ended.get_or_insert(Disconnect::Local);
             }
+            return Turn::Over;
         }
-        if self.ready { Turn::Again } else { Turn::Wait }
+        let more = incoming.ready && endpoint.wants_input();
+        match flush {
+            Flush::More => Turn::Again,
+            _ if more => Turn::Again,
+            _ => Turn::Wait,
+        }
+    }
+}
+
+/// A turn of a connection that is only being closed.
+fn linger(incoming: &mut Incoming, outgoing: &mut Outgoing, buffer: &mut [u8]) -> Turn {
+    match outgoing.write() {
+        Ok(true) => outgoing.finish(),
+        Ok(false) => {}
+        Err(_) => return Turn::Over,
+    }
+    let mut read = 0;
+    while read < QUANTUM && incoming.ready {
+        read += incoming.read(buffer);
+    }
+    match incoming.ended {
+        Some(_) => Turn::Over,
+        None if incoming.ready => Turn::Again,
+        None => Turn::Wait,
+    }
+}
+
+impl Incoming {
+    /// Reads once, if there may be something; 0 when there was not.
+    fn read(&mut self, buffer: &mut [u8]) -> usize {
+        if !self.ready {
+            return 0;
+        }
+        let read = self.half.try_read(buffer);
+        self.ready = false;
+        match read {
+            Ok(Some(0)) => self.ended = Some(Disconnect::PeerClosed),
+            Ok(Some(count)) => {
+                self.ready = self.hung_up || !self.source.is_drained(count, buffer.len());
+                return count;
+            }
+            Ok(None) => {}
+            Err(error) => self.ended = Some(error.into()),
+        }
+        0
     }
 }

@@ -26,8 +26,8 @@ const READ_BYTES: usize = 64 << 10;
 /// Events taken from the system at once.
 const EVENTS_MAX: usize = 256;
 
-/// Connections that are being told why they are turned away, per thread. Beyond it they are closed
-/// without a word.
+/// Connections of one thread that are told why they are closed and given time to read it. Beyond it
+/// they are closed at once.
 const LINGERING_MAX: usize = 64;
 
 /// The token of the mailbox; no session reaches it.
@@ -188,19 +188,16 @@ impl Worker {
         }
         let key = self.allocate();
         let notifier = Notifier::new(key, self.mailbox.clone());
-        match self
-            .admission
-            .factory
-            .open(transport.peer, notifier.clone())
-        {
+        let factory = &self.admission.factory;
+        let open = || factory.open(transport.peer, notifier.clone());
+        // A panic is a defect of one session; the others go on.
+        match catch_unwind(AssertUnwindSafe(open)).unwrap_or(Err(Vec::new())) {
             Ok(endpoint) => {
                 self.admission
                     .census
                     .accepted
                     .fetch_add(1, Ordering::Relaxed);
-                let mut session = Session::live(transport, endpoint, notifier, seat);
-                session.start(moment);
-                self.install(key, session);
+                self.install(key, Session::live(transport, endpoint, notifier, seat));
             }
             Err(bytes) => {
                 self.free.push(key.slot);
@@ -247,11 +244,11 @@ impl Worker {
     }
 
     fn register(&self, key: SessionKey, session: &Session) -> io::Result<()> {
-        let interest = match session.source.kind() {
+        let interest = match session.source().kind() {
             SourceKind::Socket => Interest::READABLE | Interest::WRITABLE,
             SourceKind::Signal => Interest::READABLE,
         };
-        let fd = session.source.as_fd().as_raw_fd();
+        let fd = session.source().as_fd().as_raw_fd();
         self.poll
             .registry()
             .register(&mut SourceFd(&fd), key.token(), interest)
@@ -301,9 +298,12 @@ impl Worker {
             let buffer = &mut self.buffer;
             // A panic is a defect of one session's endpoint; the other sessions go on.
             let turn = catch_unwind(AssertUnwindSafe(|| session.turn(buffer, moment)));
-            let turn = turn.unwrap_or(Turn::Over);
+            let mut turn = turn.unwrap_or(Turn::Over);
             if !was_lingering && session.is_lingering() {
                 self.lingering += 1;
+                if self.lingering > LINGERING_MAX {
+                    turn = Turn::Over;
+                }
             }
             match turn {
                 Turn::Over => {
@@ -328,7 +328,7 @@ impl Worker {
         if let Some(timer) = session.timer {
             self.timers.remove(&(timer, key));
         }
-        let fd = session.source.as_fd().as_raw_fd();
+        let fd = session.source().as_fd().as_raw_fd();
         // Fails when it was never registered, and then there is nothing to undo.
         let _ = self.poll.registry().deregister(&mut SourceFd(&fd));
         self.free.push(key.slot);

@@ -78,7 +78,7 @@ impl Endpoint for Echo {
 pub struct Caller {
     pub connected: bool,
     pub connections: usize,
-    pub disconnects: Vec<Disconnect>,
+    pub disconnects: VecDeque<Disconnect>,
     pub received: VecDeque<Vec<u8>>,
     /// Takes input only while this is set.
     pub hungry: bool,
@@ -97,7 +97,7 @@ impl Default for Caller {
         Self {
             connected: false,
             connections: 0,
-            disconnects: Vec::new(),
+            disconnects: VecDeque::new(),
             received: VecDeque::new(),
             hungry: true,
             redials: false,
@@ -171,7 +171,7 @@ impl Endpoint for Caller {
     fn handle_disconnected(&mut self, now: Tick, cause: Disconnect) {
         self.connected = false;
         self.closing = None;
-        self.disconnects.push(cause);
+        self.disconnects.push_back(cause);
         let pause = Duration::from_millis(1);
         self.dial = self.redials.then_some(now.saturating_add(pause));
     }
@@ -215,7 +215,7 @@ impl CallerLink for Link<Caller> {
     }
 
     fn wait_disconnected(&self) -> Disconnect {
-        self.wait_until(cut_off(), |caller, _| caller.disconnects.pop())
+        self.wait_until(cut_off(), |caller, _| caller.disconnects.pop_front())
             .expect("a disconnect")
     }
 }

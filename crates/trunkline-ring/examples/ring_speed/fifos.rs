@@ -134,6 +134,7 @@ fn in_slices(elements: u64) {
 
 /// 1 for an element that comes in its turn.
 fn checked(number: u64, element: &[f64]) -> usize {
+    let element = black_box(element);
     assert!(
         element[0] == number as f64,
         "element {number} came out as {}",

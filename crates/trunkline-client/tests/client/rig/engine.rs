@@ -3,29 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trunkline_proto::message::closing::Refused;
-use trunkline_proto::message::engine::EngineInfo;
-use trunkline_proto::message::find::NamesBuilder;
 use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::hello::Welcome;
-use trunkline_proto::message::info::{InfoAnswerBuilder, VariableInfo};
-use trunkline_proto::message::open::OpenedBuilder;
-use trunkline_proto::message::outcome::WriteOutcome;
-use trunkline_proto::message::read::ReadingsBuilder;
 use trunkline_proto::message::record::UpdateRecord;
-use trunkline_proto::message::results::ResultsBuilder;
 use trunkline_proto::message::updates::UpdatesBuilder;
-use trunkline_proto::message::why::{WhyAnswerBuilder, WhyStage, WhyStep, WhyVerdict};
-use trunkline_proto::message::write_answers::WriteAnswersBuilder;
-use trunkline_proto::{Fault, FaultCode, FrameBuffer, FrameKind, FrameLimits};
+use trunkline_proto::{FrameBuffer, FrameKind, FrameLimits};
 use trunkline_types::wire::encode_value;
-use trunkline_types::{
-    Access, Contract, DataType, Properties, Quality, Tick, Timestamp, Value,
-};
+use trunkline_types::{Access, DataType, Properties, Quality, Tick, Timestamp, Value};
 
-use super::said::{Said, SaidWrite};
-
-/// Names that an answer to a search carries at most, so that searches have pages.
-const NAMES_PAGE: u64 = 100;
+use super::said::Said;
 
 pub struct FakeEngine {
     pub welcome: Welcome,
@@ -42,7 +28,9 @@ pub struct FakeEngine {
     pub records_sent: u64,
     pub records_confirmed: u64,
     frames: FrameBuffer,
-    pages: BTreeMap<u32, u32>,
+    pub(super) pages: BTreeMap<u32, u32>,
+    /// Places of variables by name, for large engines; see [`FakeEngine::index`].
+    pub(super) places: BTreeMap<String, usize>,
 }
 
 pub struct FakeVariable {
@@ -57,7 +45,6 @@ pub struct FakeVariable {
 }
 
 pub struct FakeSubscription {
-    pub contract: Contract,
     pub handles: BTreeSet<u32>,
     pub granted: u64,
 }
@@ -83,7 +70,14 @@ impl FakeEngine {
             records_confirmed: 0,
             frames: FrameBuffer::new(FrameLimits::HELLO),
             pages: BTreeMap::new(),
+            places: BTreeMap::new(),
         }
+    }
+
+    /// Finds variables quickly from now on: none is added, removed or renumbered any more.
+    pub fn index(&mut self) {
+        let names = self.variables.iter().map(|variable| variable.name.clone());
+        self.places = names.zip(0..).collect();
     }
 
     /// Does not answer frames of this kind from now on.
@@ -101,7 +95,7 @@ impl FakeEngine {
     }
 
     pub fn add_unwritten(&mut self, name: &str, data_type: DataType) -> u32 {
-        let handle = 100 + self.variables.len() as u32;
+        let handle = self.variables.last().map_or(100, |last| last.handle + 1);
         self.variables.push(FakeVariable {
             name: name.to_owned(),
             handle,
@@ -116,11 +110,21 @@ impl FakeEngine {
     }
 
     pub fn variable(&mut self, handle: u32) -> &mut FakeVariable {
-        self.variables.iter_mut().find(|v| v.handle == handle).expect("a variable")
+        if !self.places.is_empty() {
+            return &mut self.variables[handle as usize - 100];
+        }
+        self.variables
+            .iter_mut()
+            .find(|v| v.handle == handle)
+            .expect("a variable")
     }
 
     pub fn handle_of(&self, name: &str) -> u32 {
-        self.variables.iter().find(|v| v.name == name).expect("a variable").handle
+        self.variables
+            .iter()
+            .find(|v| v.name == name)
+            .expect("a variable")
+            .handle
     }
 
     /// Writes a value here, and sends the update to every subscription.
@@ -131,8 +135,10 @@ impl FakeEngine {
         variable.value = Some(Value::F64(value.into()));
         let sequence = variable.sequence;
         let subscribers = self.subscriptions.iter();
-        let ids: Vec<u32> =
-            subscribers.filter(|(_, s)| s.handles.contains(&handle)).map(|(id, _)| *id).collect();
+        let ids: Vec<u32> = subscribers
+            .filter(|(_, s)| s.handles.contains(&handle))
+            .map(|(id, _)| *id)
+            .collect();
         ids.iter().for_each(|id| self.send_current(*id, handle));
         sequence
     }
@@ -147,9 +153,11 @@ impl FakeEngine {
         self.records_sent += 1;
     }
 
-    fn record<'v>(&mut self, handle: u32, bytes: &'v mut Vec<u8>) -> UpdateRecord<'v> {
+    pub(super) fn record<'v>(&mut self, handle: u32, bytes: &'v mut Vec<u8>) -> UpdateRecord<'v> {
         let variable = self.variable(handle);
-        let Some(value) = &variable.value else { return UpdateRecord::nothing_yet(handle) };
+        let Some(value) = &variable.value else {
+            return UpdateRecord::nothing_yet(handle);
+        };
         encode_value(value, bytes);
         UpdateRecord {
             handle,
@@ -191,7 +199,10 @@ impl FakeEngine {
         while let Some(frame) = frames.next_frame(now, &mut input).expect("frames") {
             let said = Said::of(&frame);
             if let Said::Hello(_) = said {
-                let limits = FrameLimits { frame_max: self.welcome.frame_max, ..FrameLimits::default() };
+                let limits = FrameLimits {
+                    frame_max: self.welcome.frame_max,
+                    ..FrameLimits::default()
+                };
                 frames.set_limits(limits);
             }
             self.said.push(said.clone());
@@ -200,203 +211,5 @@ impl FakeEngine {
             }
         }
         self.frames = frames;
-    }
-
-    /// Answers a frame as an engine does.
-    pub fn answer(&mut self, said: &Said) {
-        match said {
-            Said::Hello(_) => match &self.refused {
-                Some(refused) => refused.encode(&mut self.out),
-                None => self.welcome.encode(&mut self.out),
-            },
-            Said::Goodbye(_) => {}
-            Said::Keepalive(keepalive) => self.confirm(keepalive.records_received),
-            Said::Ack { records, grants } => {
-                self.confirm(*records);
-                for (subscription, more) in grants {
-                    if let Some(subscription) = self.subscriptions.get_mut(subscription) {
-                        subscription.granted += more;
-                    }
-                }
-            }
-            Said::Open { .. } => self.answer_open(said),
-            Said::Subscribe { .. } => self.answer_subscribe(said),
-            Said::Unsubscribe { request, subscription, handles, more } => {
-                match handles.is_empty() {
-                    true => drop(self.subscriptions.remove(subscription)),
-                    false => {
-                        let entry = self.subscriptions.get_mut(subscription).unwrap();
-                        entry.handles.retain(|handle| !handles.contains(handle));
-                    }
-                }
-                self.answer_closed(*request, handles.len(), *more);
-            }
-            Said::Handles { kind, request, handles, more } => {
-                self.answer_handles(*kind, *request, handles, *more);
-            }
-            Said::Write(writes) => self.answer_writes(writes),
-            Said::Find { request, cursor, .. } => self.answer_find(*request, *cursor),
-            Said::Why { request, .. } => {
-                let mut answer = WhyAnswerBuilder::begin(&mut self.out, *request);
-                let (stage, verdict) = (WhyStage::Library, WhyVerdict::Fault);
-                answer.push(&WhyStep { stage, verdict, sentence: "it is stopped", next: "start it" });
-                answer.finish();
-            }
-            Said::Engine { request } => {
-                EngineInfo { name: "fake".to_owned(), ..EngineInfo::default() }
-                    .encode(*request, &mut self.out);
-            }
-        }
-    }
-
-    fn confirm(&mut self, records: u64) {
-        assert!(records <= self.records_sent, "{records} of {} confirmed", self.records_sent);
-        assert!(records >= self.records_confirmed, "a confirmation was taken back");
-        self.records_confirmed = records;
-    }
-
-    fn page(&mut self, request: u32, count: usize, more: bool) -> u32 {
-        let first = self.pages.remove(&request).unwrap_or(0);
-        if more {
-            self.pages.insert(request, first + count as u32);
-        }
-        first
-    }
-
-    fn answer_open(&mut self, said: &Said) {
-        let Said::Open { request, terms, names, more } = said else { return };
-        let first = self.page(*request, names.len(), *more);
-        let mut out = std::mem::take(&mut self.out);
-        let mut subscribed = Vec::new();
-        let mut answer = OpenedBuilder::begin(&mut out, *request, terms.options, first);
-        for name in names {
-            let found = self.variables.iter().find(|v| v.name == *name).map(|v| v.handle);
-            let Some(handle) = found else {
-                answer.push_fault(Fault::from(FaultCode::UnknownName).as_ref());
-                continue;
-            };
-            let mut value = Vec::new();
-            let reading = self.record(handle, &mut value);
-            let variable = self.variable(handle);
-            let properties = Some(&variable.properties);
-            answer.push(handle, &variable.data_type, variable.access, Some(&reading), properties);
-            subscribed.push(handle);
-        }
-        answer.finish(*more);
-        self.out = out;
-        if let Some(terms) = terms.subscribe {
-            for handle in subscribed {
-                self.subscribe(terms.subscription, terms.contract, handle);
-                self.send_current(terms.subscription, handle);
-            }
-        }
-    }
-
-    fn subscribe(&mut self, id: u32, contract: Contract, handle: u32) {
-        let granted = match contract {
-            Contract::All { elements, .. } => u64::from(elements),
-            _ => 0,
-        };
-        let entry = self.subscriptions.entry(id).or_insert_with(|| {
-            FakeSubscription { contract, handles: BTreeSet::new(), granted }
-        });
-        assert!(entry.handles.insert(handle), "{handle} is subscribed twice under {id}");
-    }
-
-    fn answer_subscribe(&mut self, said: &Said) {
-        let Said::Subscribe { request, terms, resume, items, more } = said else { return };
-        let first = self.page(*request, items.len(), *more);
-        let mut out = std::mem::take(&mut self.out);
-        let mut answer = ResultsBuilder::subscribed(&mut out, *request, first);
-        let mut subscribed = Vec::new();
-        for (handle, last) in items {
-            if self.variables.iter().any(|v| v.handle == *handle) {
-                answer.push_ok();
-                subscribed.push((*handle, *last));
-            } else {
-                answer.push_fault(Fault::from(FaultCode::UnknownHandle).as_ref());
-            }
-        }
-        answer.finish(*more);
-        self.out = out;
-        for (handle, last) in subscribed {
-            self.subscribe(terms.subscription, terms.contract, handle);
-            let sequence = self.variable(handle).sequence;
-            let known = last > 0 && *resume == Some(self.welcome.epoch);
-            if !known || sequence != last {
-                if known && sequence > last + 1 {
-                    super::lost(&mut self.out, terms.subscription, handle, |lost| {
-                        lost.disconnect = sequence - last - 1;
-                    });
-                }
-                self.send_current(terms.subscription, handle);
-            }
-        }
-    }
-
-    fn answer_closed(&mut self, request: u32, count: usize, more: bool) {
-        let first = self.page(request, count, more);
-        let mut answer = ResultsBuilder::closed(&mut self.out, request, first);
-        (0..count).for_each(|_| answer.push_ok());
-        answer.finish(more);
-    }
-
-    fn answer_handles(&mut self, kind: FrameKind, request: u32, handles: &[u32], more: bool) {
-        if kind == FrameKind::Close {
-            return self.answer_closed(request, handles.len(), more);
-        }
-        let first = self.page(request, handles.len(), more);
-        let mut out = std::mem::take(&mut self.out);
-        match kind {
-            FrameKind::Read => {
-                let mut answer = ReadingsBuilder::begin(&mut out, request, first);
-                for handle in handles {
-                    let mut value = Vec::new();
-                    answer.push(&self.record(*handle, &mut value));
-                }
-                answer.finish(more);
-            }
-            FrameKind::RequestValue => {
-                let mut answer = ResultsBuilder::requested(&mut out, request, first);
-                let fault = Fault::from(FaultCode::ProviderGone);
-                handles.iter().for_each(|_| answer.push_fault(fault.as_ref()));
-                answer.finish(more);
-            }
-            FrameKind::Info => {
-                let mut answer = InfoAnswerBuilder::begin(&mut out, request, first);
-                for handle in handles {
-                    let name = self.variable(*handle).name.clone();
-                    answer.push(&VariableInfo { name, ..VariableInfo::default() });
-                }
-                answer.finish(more);
-            }
-            other => panic!("{other} from a client"),
-        }
-        self.out = out;
-    }
-
-    /// Carries out writes, and answers them with one frame.
-    pub fn answer_writes(&mut self, writes: &[SaidWrite]) {
-        let sequences: Vec<u64> = writes
-            .iter()
-            .map(|write| {
-                let variable = self.variable(write.handle);
-                variable.sequence += 1;
-                variable.sequence
-            })
-            .collect();
-        let mut answer = WriteAnswersBuilder::begin(&mut self.out, writes[0].number);
-        for sequence in sequences {
-            answer.push(&WriteOutcome::Applied { sequence });
-        }
-        answer.finish();
-    }
-
-    fn answer_find(&mut self, request: u32, cursor: u64) {
-        let mut answer = NamesBuilder::begin(&mut self.out, request);
-        let page = self.variables.iter().skip(cursor as usize).take(NAMES_PAGE as usize);
-        page.for_each(|v| answer.push(&v.name, &v.data_type, v.access));
-        let next = cursor + NAMES_PAGE;
-        answer.finish(if next < self.variables.len() as u64 { next } else { 0 });
     }
 }

@@ -1,5 +1,6 @@
 //! A client and a fake engine, joined without a network and without a clock.
 
+mod answers;
 mod engine;
 mod said;
 
@@ -14,7 +15,7 @@ use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_types::{Contract, Reading, Tick, Timestamp, Value};
 
 pub use engine::FakeEngine;
-pub use said::Said;
+pub use said::{Said, SaidWrite};
 
 /// The engine's wall clock at every welcome.
 pub const WALL: Timestamp = Timestamp::from_nanos(1_700_000_000_000_000_000);
@@ -31,7 +32,10 @@ pub struct Rig {
 impl Rig {
     /// Not connected yet.
     pub fn new() -> Self {
-        Self::with(ClientOptions { seed: 7, ..ClientOptions::default() })
+        Self::with(ClientOptions {
+            seed: 7,
+            ..ClientOptions::default()
+        })
     }
 
     pub fn with(options: ClientOptions) -> Self {
@@ -47,7 +51,9 @@ impl Rig {
     /// Connected, with these variables at the engine, each an f64 of value 0.
     pub fn connected(names: &[&str]) -> Self {
         let mut rig = Self::new();
-        names.iter().for_each(|name| drop(rig.engine.add(name, Value::F64(0.0))));
+        for name in names {
+            rig.engine.add(name, Value::F64(0.0));
+        }
         rig.connect();
         rig
     }
@@ -66,7 +72,10 @@ impl Rig {
     pub fn exchange(&mut self) {
         while self.connected {
             let mut bytes = Vec::new();
-            while self.client.poll_output(self.now, WALL, self.budget, &mut bytes) {}
+            while self
+                .client
+                .poll_output(self.now, WALL, self.budget, &mut bytes)
+            {}
             self.engine.take(self.now, &bytes);
             let answers = std::mem::take(&mut self.engine.out);
             if !answers.is_empty() {
@@ -81,7 +90,10 @@ impl Rig {
     fn close_if_wanted(&mut self) {
         if let Some(cause) = self.client.wants_close() {
             let mut bytes = Vec::new();
-            while self.client.poll_output(self.now, WALL, self.budget, &mut bytes) {}
+            while self
+                .client
+                .poll_output(self.now, WALL, self.budget, &mut bytes)
+            {}
             self.engine.take(self.now, &bytes);
             self.connected = false;
             self.client.handle_disconnected(self.now, cause);
@@ -97,7 +109,8 @@ impl Rig {
     /// The connection breaks.
     pub fn cut(&mut self) {
         self.connected = false;
-        self.client.handle_disconnected(self.now, Disconnect::PeerClosed);
+        self.client
+            .handle_disconnected(self.now, Disconnect::PeerClosed);
     }
 
     /// Breaks and makes the connection.
@@ -128,7 +141,12 @@ impl Rig {
         let request = self.client.open(names, OpenOptions::default()).unwrap();
         self.exchange();
         let answer = self.client.take(request).expect("an answer");
-        answer.into_opened().unwrap().into_iter().map(Result::unwrap).collect()
+        answer
+            .into_opened()
+            .unwrap()
+            .into_iter()
+            .map(Result::unwrap)
+            .collect()
     }
 
     pub fn open_one(&mut self, name: &str) -> VariableRef {
@@ -141,7 +159,11 @@ impl Rig {
     }
 
     pub fn subscribe(&mut self, names: &[&str], contract: &str) -> SubscriptionId {
-        self.subscribe_with(names, contract.parse().unwrap(), SubscribeOptions::default())
+        self.subscribe_with(
+            names,
+            contract.parse().unwrap(),
+            SubscribeOptions::default(),
+        )
     }
 
     pub fn subscribe_with(
@@ -200,7 +222,10 @@ pub fn write(variable: VariableRef, value: f64) -> Write {
 
 /// Appends a LOST frame with one record.
 pub fn lost(out: &mut Vec<u8>, subscription: u32, handle: u32, fill: impl FnOnce(&mut LostRecord)) {
-    let mut record = LostRecord { handle, ..LostRecord::default() };
+    let mut record = LostRecord {
+        handle,
+        ..LostRecord::default()
+    };
     fill(&mut record);
     let mut frame = LostBuilder::begin(out, subscription);
     frame.push(&record);

@@ -17,15 +17,48 @@ pub enum Said {
     Hello(Hello),
     Goodbye(Goodbye),
     Keepalive(Keepalive),
-    Ack { records: u64, grants: Vec<(u32, u64)> },
-    Open { request: u32, terms: OpenTerms, names: Vec<String>, more: bool },
-    Subscribe { request: u32, terms: SubscribeTerms, resume: Option<u64>, items: Vec<(u32, u64)>, more: bool },
-    Unsubscribe { request: u32, subscription: u32, handles: Vec<u32>, more: bool },
-    Handles { kind: FrameKind, request: u32, handles: Vec<u32>, more: bool },
+    Ack {
+        records: u64,
+        grants: Vec<(u32, u64)>,
+    },
+    Open {
+        request: u32,
+        terms: OpenTerms,
+        names: Vec<String>,
+        more: bool,
+    },
+    Subscribe {
+        request: u32,
+        terms: SubscribeTerms,
+        resume: Option<u64>,
+        items: Vec<(u32, u64)>,
+        more: bool,
+    },
+    Unsubscribe {
+        request: u32,
+        subscription: u32,
+        handles: Vec<u32>,
+        more: bool,
+    },
+    Handles {
+        kind: FrameKind,
+        request: u32,
+        handles: Vec<u32>,
+        more: bool,
+    },
     Write(Vec<SaidWrite>),
-    Find { request: u32, pattern: String, cursor: u64 },
-    Why { request: u32, name: String },
-    Engine { request: u32 },
+    Find {
+        request: u32,
+        pattern: String,
+        cursor: u64,
+    },
+    Why {
+        request: u32,
+        name: String,
+    },
+    Engine {
+        request: u32,
+    },
 }
 
 /// A write of the client.
@@ -48,7 +81,10 @@ impl Said {
             FrameKind::Ack => {
                 let ack = Ack::decode(frame).unwrap();
                 let records = ack.records_received();
-                let grants = ack.map(Result::unwrap).map(|g| (g.subscription, g.more)).collect();
+                let grants = ack
+                    .map(Result::unwrap)
+                    .map(|g| (g.subscription, g.more))
+                    .collect();
                 Said::Ack { records, grants }
             }
             FrameKind::Open => {
@@ -56,7 +92,12 @@ impl Said {
                 let terms = open.terms();
                 let text = |name: &[u8]| String::from_utf8(name.to_vec()).unwrap();
                 let names = open.map(Result::unwrap).map(text).collect();
-                Said::Open { request, terms, names, more }
+                Said::Open {
+                    request,
+                    terms,
+                    names,
+                    more,
+                }
             }
             FrameKind::Subscribe => {
                 let subscribe = Subscribe::decode(frame).unwrap();
@@ -65,12 +106,26 @@ impl Said {
                     (item.handle, item.last_sequence)
                 };
                 let items = subscribe.map(Result::unwrap).map(item).collect();
-                Said::Subscribe { request, terms, resume, items, more }
+                Said::Subscribe {
+                    request,
+                    terms,
+                    resume,
+                    items,
+                    more,
+                }
             }
             FrameKind::Unsubscribe => {
-                let Unsubscribe { subscription, handles } = Unsubscribe::decode(frame).unwrap();
+                let Unsubscribe {
+                    subscription,
+                    handles,
+                } = Unsubscribe::decode(frame).unwrap();
                 let handles = handles.map(Result::unwrap).collect();
-                Said::Unsubscribe { request, subscription, handles, more }
+                Said::Unsubscribe {
+                    request,
+                    subscription,
+                    handles,
+                    more,
+                }
             }
             FrameKind::Write => {
                 let writes = Writes::decode(frame).unwrap().map(Result::unwrap);
@@ -84,15 +139,28 @@ impl Said {
             }
             FrameKind::Find => {
                 let find = Find::decode(frame).unwrap();
-                Said::Find { request, pattern: find.pattern.to_owned(), cursor: find.cursor }
+                Said::Find {
+                    request,
+                    pattern: find.pattern.to_owned(),
+                    cursor: find.cursor,
+                }
             }
-            FrameKind::Why => {
-                Said::Why { request, name: Why::decode(frame).unwrap().name.to_owned() }
-            }
+            FrameKind::Why => Said::Why {
+                request,
+                name: Why::decode(frame).unwrap().name.to_owned(),
+            },
             FrameKind::Engine => Said::Engine { request },
             kind => {
-                let handles = Handles::decode(frame).unwrap().map(Result::unwrap).collect();
-                Said::Handles { kind, request, handles, more }
+                let handles = Handles::decode(frame)
+                    .unwrap()
+                    .map(Result::unwrap)
+                    .collect();
+                Said::Handles {
+                    kind,
+                    request,
+                    handles,
+                    more,
+                }
             }
         }
     }

@@ -1,0 +1,133 @@
+//! W1: the grid, beside raw and beside the publication.
+
+use super::medians::{Repeats, ratio};
+use super::svg::{Chart, Line};
+use super::{Plot, Section, cells, figure, published};
+use crate::cells::{RAW, TRUNKLINE};
+use crate::record::Run;
+use crate::w1::{Kind, PERIODS_MS, SCENARIO, TYPES, VARIABLES};
+
+const HEAD: &str = "\
+| variables | T ms | ticks | raw mean us | mean us | ratio | median us | p99 us | raw p99 us | variance us2 \
+| never notified % | published ms | published never % |
+|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|
+";
+
+pub(super) fn section(run: &Run) -> Section {
+    let mut text = String::from(
+        "\n## W1: write to notification\n\n\
+         Every T ms a client that is subscribed (`latest`) writes a new value to all its variables on an \
+         engine in another process, in one call. Per value: from that call to its notification. Raw: \
+         the same values packed into one `write`, echoed in one. Ticks are those of all repeats.\n",
+    );
+    for kind in TYPES {
+        text.push_str(&format!("\n### {}\n\n{HEAD}", kind.name()));
+        for (column, variables) in VARIABLES.into_iter().enumerate() {
+            for (line, period) in PERIODS_MS.into_iter().enumerate() {
+                text.push_str(&table_row(run, kind, (column, variables), (line, period)));
+            }
+        }
+    }
+    let charts = vec![
+        Plot::of_lines("w1-variables.svg", &by_variables(run)),
+        Plot::of_lines("w1-periods.svg", &by_periods(run)),
+    ];
+    Section { text, charts }
+}
+
+fn find<'a>(run: &'a Run, system: &str, kind: Kind, variables: usize, period: u64) -> Repeats<'a> {
+    let case = format!("n={variables} t={period} type={}", kind.name());
+    Repeats::find(run, SCENARIO, system, &case)
+}
+
+fn table_row(
+    run: &Run,
+    kind: Kind,
+    (column, variables): (usize, usize),
+    (line, period): (usize, u64),
+) -> String {
+    let raw = find(run, RAW, kind, variables, period);
+    let ours = find(run, TRUNKLINE, kind, variables, period);
+    let (published_ms, published_never) = published::round_trip(kind, line, column);
+    let mean = ours.figure("mean_us");
+    cells(&[
+        variables.to_string(),
+        period.to_string(),
+        figure(ours.total("ticks")),
+        figure(raw.figure("mean_us")),
+        figure(mean),
+        figure(ratio(mean, raw.figure("mean_us"))),
+        figure(ours.figure("median_us")),
+        figure(ours.figure("p99_us")),
+        figure(raw.figure("p99_us")),
+        figure(ours.figure("variance_us2")),
+        figure(ours.figure("never_notified_percent")),
+        published_ms.to_string(),
+        published_never.to_string(),
+    ])
+}
+
+fn by_variables(run: &Run) -> Chart {
+    let measured = |system| {
+        let mean = |variables| {
+            let mean = find(run, system, Kind::I32, variables, 10).figure("mean_us");
+            Some((variables as f64, mean?))
+        };
+        VARIABLES.into_iter().filter_map(mean).collect()
+    };
+    let then = VARIABLES
+        .into_iter()
+        .enumerate()
+        .map(|(column, variables)| {
+            (
+                variables as f64,
+                published::round_trip(Kind::I32, 0, column).0 * 1e3,
+            )
+        });
+    Chart {
+        title: "W1: mean from write to notification, i32, every 10 ms".to_owned(),
+        x_label: "variables".to_owned(),
+        y_label: "us".to_owned(),
+        lines: vec![
+            Line {
+                name: "Trunkline".to_owned(),
+                points: measured(TRUNKLINE),
+                dashed: false,
+            },
+            Line {
+                name: "raw TCP".to_owned(),
+                points: measured(RAW),
+                dashed: false,
+            },
+            Line {
+                name: "LabMap, published".to_owned(),
+                points: then.collect(),
+                dashed: true,
+            },
+        ],
+    }
+}
+
+fn by_periods(run: &Run) -> Chart {
+    let mut lines = Vec::new();
+    for (system, name, dashed) in [(TRUNKLINE, "Trunkline", false), (RAW, "raw TCP", true)] {
+        for variables in [1, 500] {
+            let mean = |period| {
+                let mean = find(run, system, Kind::I32, variables, period).figure("mean_us");
+                Some((period as f64, mean?))
+            };
+            let points = PERIODS_MS.into_iter().filter_map(mean).collect();
+            lines.push(Line {
+                name: format!("{name}, {variables} variables"),
+                points,
+                dashed,
+            });
+        }
+    }
+    Chart {
+        title: "W1: no cliff at low rates, i32".to_owned(),
+        x_label: "period in ms".to_owned(),
+        y_label: "us".to_owned(),
+        lines,
+    }
+}

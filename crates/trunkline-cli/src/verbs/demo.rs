@@ -1,0 +1,179 @@
+//! `demo`: an engine to try things on, with a simulated plant and this machine's own readings.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use trunkline::config::{DeploymentPlan, IoConfig};
+use trunkline::types::url::DEFAULT_PORT;
+use trunkline::{Engine, Event, OpenOptions, SubscribeOptions};
+use trunkline_types::text::{FormatOptions, format_value};
+use trunkline_types::{Contract, Reading};
+
+use super::serve::{self, ListenArgs};
+use super::{Context, Verb};
+use crate::arguments::Form;
+use crate::exit::Exit;
+use crate::interrupt::StopSignals;
+use crate::output::json::Object;
+use crate::problem::Stop;
+use crate::terminal::Mood;
+
+/// Run a demonstration: a simulated boiler house and the readings of this machine
+///
+/// In memory, reachable from this machine only, until Ctrl-C. Says what to try.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    listen: ListenArgs,
+}
+
+pub(crate) const VERB: Verb = Verb {
+    name: "demo",
+    writes: false,
+    exits: &[Exit::Done, Exit::SomeFailed, Exit::Usage, Exit::NotPermitted],
+};
+
+/// What moves from the first second on.
+const SHOWN: &str = "boiler/level";
+/// How long to look at it at most; it moves ten times a second.
+const LOOK_MAX: Duration = Duration::from_secs(5);
+
+const TO_TRY: [&str; 6] = [
+    "trunkline monitor boiler/level",
+    "trunkline put boiler/feed 80",
+    "trunkline get host/cpu/total boiler/level",
+    "trunkline info boiler/level",
+    "trunkline find 'boiler/**'",
+    "trunkline why boiler/level",
+];
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    let mut plan = DeploymentPlan {
+        io: vec![IoConfig::new("sim", "sim"), IoConfig::new("host", "host")],
+        ..DeploymentPlan::default()
+    };
+    plan.engine.name = Some("demo".to_owned());
+    serve::apply(&mut plan, &args.listen);
+    let mut signals = StopSignals::new()?;
+    let engine = Engine::from_plan(&plan).map_err(|error| serve::of_start(&error, &plan))?;
+    match context.settings.form {
+        Form::Json | Form::Jsonl => announce_json(&engine, context)?,
+        _ => announce(&engine, context)?,
+    }
+    serve::warn_if_open(&engine, context)?;
+    signals.wait();
+    engine.shutdown(serve::GRACE);
+    Ok(Exit::Done)
+}
+
+fn announce(engine: &Engine, context: &Context) -> Result<(), Stop> {
+    let terminal = &context.terminal;
+    let version = env!("CARGO_PKG_VERSION");
+    let addresses = engine.local_addrs();
+    let hosts: Vec<String> = addresses.iter().map(|address| address.ip().to_string()).collect();
+    terminal.line(&format!(
+        "trunkline {version} demo · simulated boiler house and this machine · {} variables · in \
+         memory · only on {}",
+        engine.variable_count(),
+        hosts.join(" and ")
+    ))?;
+    terminal.line("")?;
+    serve::list_libraries(engine, context)?;
+    terminal.line("")?;
+    terminal.line("  Try in another terminal")?;
+    for line in preparations(engine).iter().map(String::as_str).chain(TO_TRY) {
+        terminal.line(&format!("    {line}"))?;
+    }
+    terminal.line("")?;
+    show_movement(engine, context)?;
+    let addresses: Vec<String> =
+        addresses.iter().map(|address| format!("tl://{address}")).collect();
+    terminal.line(&format!("  Listening on {} · Ctrl-C ends it", addresses.join(" and ")))?;
+    terminal.flush()
+}
+
+fn announce_json(engine: &Engine, context: &Context) -> Result<(), Stop> {
+    let addresses: Vec<String> =
+        engine.local_addrs().iter().map(|address| format!("tl://{address}")).collect();
+    let mut object = Object::new();
+    object.put("event", "serving");
+    object.put("engine", "demo");
+    object.put("variables", engine.variable_count());
+    object.put("listen", addresses);
+    object.put("io", vec!["sim", "host"]);
+    context.terminal.line(&object.into_json().to_string())?;
+    context.terminal.flush()
+}
+
+/// What must be said to the other shell first: where the command is, and which engine, unless both go
+/// without saying.
+fn preparations(engine: &Engine) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(folder) = folder_off_path() {
+        lines.push(format!("export PATH=\"{}:$PATH\"", folder.display()));
+    }
+    let addresses = engine.local_addrs();
+    let is_usual = addresses.iter().any(|address| address.port() == DEFAULT_PORT);
+    if let (false, Some(address)) = (is_usual, addresses.first()) {
+        lines.push(format!("export TRUNKLINE_URL=tl://{address}"));
+    }
+    lines
+}
+
+/// The folder of this program, when a shell would not find it by its name.
+fn folder_off_path() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    let folder = program.parent()?.to_owned();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_on_path = std::env::split_paths(&path).any(|entry| is_same(&entry, &folder));
+    (!is_on_path).then_some(folder)
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    }
+}
+
+/// The first value, and the first that differs from it.
+fn show_movement(engine: &Engine, context: &Context) -> Result<(), Stop> {
+    let Ok(client) = engine.client() else { return Ok(()) };
+    let options = OpenOptions { describe: true, ..OpenOptions::default() };
+    let opened = client.open(&[SHOWN], options, LOOK_MAX).ok();
+    let Some(Ok(opened)) = opened.and_then(|mut opened| opened.pop()) else { return Ok(()) };
+    let precision = opened.properties.as_ref().and_then(|properties| properties.precision);
+    let units = opened.properties.as_ref().map(|properties| properties.units.clone());
+    // One digit more than usual: the plant starts at rest.
+    let format = FormatOptions {
+        precision: precision.map(|digits| digits.saturating_add(1)),
+        ..FormatOptions::default()
+    };
+    let text = |reading: &Reading| {
+        format_value(&reading.sample.value, &opened.data_type, &format)
+    };
+    let subscription = client.subscribe(&[SHOWN], Contract::Latest, SubscribeOptions::default());
+    let Ok(subscription) = subscription else { return Ok(()) };
+    let clock = context.clock;
+    let end = clock.now().saturating_add(LOOK_MAX);
+    let mut first: Option<String> = None;
+    while clock.now() < end {
+        let Some(event) = subscription.next(Some(end.since(clock.now()))) else { break };
+        let Event::Reading { reading, .. } = event else { continue };
+        if reading.position.sequence == 0 {
+            continue;
+        }
+        let now = text(&reading);
+        match &first {
+            None => first = Some(now),
+            Some(before) if *before != now => {
+                let units = units.unwrap_or_default();
+                let moves = context.terminal.paint(Mood::Fine, "moves");
+                let line = format!("  {SHOWN} {moves}: {before} → {now} {units}");
+                return context.terminal.line(&line);
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}

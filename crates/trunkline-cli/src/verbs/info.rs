@@ -1,0 +1,344 @@
+//! `info`: everything the engine knows about a variable.
+
+use serde_json::{Value as Json, json};
+use trunkline::proto::VariableInfo;
+use trunkline::{OpenOptions, Opened};
+use trunkline_types::ledger::UpstreamLedger;
+use trunkline_types::{Fifo, Properties, Scaling, Scope};
+
+use super::find::access_name;
+use super::{Context, Verb};
+use crate::arguments::Form;
+use crate::connection::{Connection, Entry, facts, reading_fault};
+use crate::exit::{Exit, Tally};
+use crate::output::json::{self, Object};
+use crate::output::times::TimeColumn;
+use crate::output::{Shown, csv};
+use crate::problem::{Problem, Stop};
+use crate::settings::Columns;
+use crate::targets;
+use crate::terminal::{Mood, padded};
+
+/// Tell everything the engine knows about variables
+///
+/// Type, units, range, access, source and how it is doing, the last update, who wrote it, what became of
+/// all writes, and where it is configured.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Names, URLs, or patterns such as 'boiler/*'
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<String>,
+}
+
+pub(crate) const VERB: Verb = Verb {
+    name: "info",
+    writes: false,
+    exits: &[
+        Exit::Done,
+        Exit::SomeFailed,
+        Exit::Usage,
+        Exit::Unreachable,
+        Exit::TimedOut,
+        Exit::NotPermitted,
+        Exit::Interrupted,
+    ],
+};
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+    let settings = &context.settings;
+    if !matches!(settings.columns, Columns::Usual | Columns::Wide) {
+        return Err(Problem::usage("-t and --format are for readings; info has its own form").into());
+    }
+    let targets = targets::resolve(&args.names, settings)?;
+    let connection = Connection::new(&targets.engine, context)?;
+    let entries = connection.expand(targets, context)?;
+    let options = OpenOptions { read: true, ..OpenOptions::default() };
+    let opened = connection.open(&entries.names(), options)?;
+    let variables: Vec<_> = opened.iter().flatten().map(|opened| opened.variable).collect();
+    let told = connection.client.info(&variables, connection.timeout());
+    let mut told = told.map_err(|error| connection.failed(&error))?.into_iter();
+    let mut opened = opened.into_iter();
+    let mut printer = Printer::new(context)?;
+    let mut tally = Tally::default();
+    for entry in &entries.0 {
+        let result = match entry {
+            Entry::Problem(problem) => Err(problem.clone()),
+            Entry::Name(name) => match opened.next() {
+                None => break,
+                Some(Err(problem)) => Err(problem),
+                Some(Ok(opened)) => match told.next() {
+                    None => break,
+                    Some(Ok(info)) => Ok((opened, info)),
+                    Some(Err(fault)) => Err(reading_fault(&fault).of(name)),
+                },
+            },
+        };
+        match result {
+            Ok((opened, info)) => printer.print(&opened, &info)?,
+            Err(problem) => tally.item_failed(context.show(&problem, 0)?),
+        }
+    }
+    Ok(tally.exit())
+}
+
+struct Printer<'a> {
+    context: &'a Context,
+    times: Option<TimeColumn>,
+    is_first: bool,
+}
+
+/// A line for people: what, and how it is.
+type Line = (&'static str, String);
+
+impl<'a> Printer<'a> {
+    fn new(context: &'a Context) -> Result<Self, Stop> {
+        match context.settings.form {
+            Form::Json => context.terminal.begin_list(),
+            Form::Csv => context.terminal.line(&csv::line(&["name", "key", "value"]))?,
+            _ => {}
+        }
+        let times = context.settings.times.column(true, context.started);
+        Ok(Self { context, times, is_first: true })
+    }
+
+    fn print(&mut self, opened: &Opened, info: &VariableInfo) -> Result<(), Stop> {
+        let terminal = &self.context.terminal;
+        if matches!(self.context.settings.form, Form::Json | Form::Jsonl) {
+            return terminal.line(&self.object(opened, info).into_json().to_string());
+        }
+        let lines = self.lines(opened, info);
+        match self.context.settings.form {
+            Form::Table => {
+                if !std::mem::replace(&mut self.is_first, false) {
+                    terminal.line("")?;
+                }
+                terminal.line(&info.name)?;
+                for (key, value) in lines {
+                    let key = terminal.paint(Mood::Dim, &padded(key, 12));
+                    terminal.line(&format!("  {key} {value}"))?;
+                }
+            }
+            Form::Csv => {
+                for (key, value) in lines {
+                    terminal.line(&csv::line(&[&info.name, key, &value]))?;
+                }
+            }
+            _ => {
+                for (key, value) in lines {
+                    terminal.line(&format!("{}\t{key}\t{value}", info.name))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn lines(&mut self, opened: &Opened, info: &VariableInfo) -> Vec<Line> {
+        let properties = &info.properties;
+        let mut lines: Vec<Line> = Vec::new();
+        let mut put = |key: &'static str, value: String| {
+            if !value.is_empty() {
+                lines.push((key, value));
+            }
+        };
+        put("description", properties.description.clone());
+        put("value", self.value(opened, info));
+        put("type", properties.data_type.to_string());
+        put("units", properties.units.clone());
+        put("range", range(properties));
+        put("access", access(properties));
+        put("source", source(info));
+        put("updated", self.updated(info));
+        put("last writer", info.last_writer.clone());
+        put("subscribers", info.subscribers.to_string());
+        put("writes", writes(&info.upstream));
+        put("scaling", properties.scaling.as_ref().map(scaling).unwrap_or_default());
+        put("deadband", deadband(properties));
+        put("fifo", fifo(properties.fifo));
+        put("initial", properties.initial.as_ref().map(|value| {
+            self.context.settings.values.text(value, &properties.data_type, None)
+        }).unwrap_or_default());
+        put("max age", properties.max_age.map(|age| format!("{age:?}")).unwrap_or_default());
+        let stall = properties.stall;
+        put("stall", if stall.is_zero() { String::new() } else { format!("{stall:?}") });
+        put("configured", properties.origin.clone());
+        lines
+    }
+
+    fn value(&self, opened: &Opened, info: &VariableInfo) -> String {
+        let Some(reading) = &opened.reading else { return String::new() };
+        if reading.position.sequence == 0 {
+            return "nothing written yet".to_owned();
+        }
+        let properties = &info.properties;
+        let values = self.context.settings.values;
+        let text = values.text(&reading.sample.value, &properties.data_type, properties.precision);
+        let units = match properties.units.as_str() {
+            "" => String::new(),
+            units => format!(" {units}"),
+        };
+        format!("{text}{units}, {}", reading.sample.quality)
+    }
+
+    fn updated(&self, info: &VariableInfo) -> String {
+        if info.sequence == 0 {
+            return "never".to_owned();
+        }
+        let at = match &self.times {
+            Some(times) => times.absolute(info.engine_timestamp),
+            None => info.engine_timestamp.to_string(),
+        };
+        format!("{at}, number {}", info.sequence)
+    }
+
+    fn object(&self, opened: &Opened, info: &VariableInfo) -> Object {
+        let values = self.context.settings.values;
+        let properties = &info.properties;
+        let mut object = match &opened.reading {
+            Some(reading) => {
+                let mut facts = facts(opened);
+                facts.units.clone_from(&properties.units);
+                let received = self.context.clock.wall();
+                json::reading(&Shown::new(&info.name, &facts, reading, received), values)
+            }
+            None => {
+                let mut object = Object::new();
+                object.put("name", info.name.as_str());
+                object.put("type", properties.data_type.to_string());
+                object.put_text("units", &properties.units);
+                object
+            }
+        };
+        object.put_text("description", &properties.description);
+        if let Some((low, high)) = properties.range {
+            object.put("range", json!([low, high]));
+            object.put("coerce", properties.coerce);
+        }
+        object.put("access", access_name(properties.access));
+        object.put("scope", scope_name(properties.scope));
+        object.put_text("source", &properties.source);
+        object.put_text("source_state", &info.source_state);
+        object.put("updates", values.json_u64(info.sequence));
+        object.put_text("last_writer", &info.last_writer);
+        object.put("subscribers", info.subscribers);
+        object.put("writes", ledger(&info.upstream, |count| values.json_u64(count)));
+        object.put_text("configured", &properties.origin);
+        object
+    }
+}
+
+fn range(properties: &Properties) -> String {
+    let Some((low, high)) = properties.range else { return String::new() };
+    let coerced = if properties.coerce { ", values outside are pulled in" } else { "" };
+    format!("{low} to {high}{coerced}")
+}
+
+fn access(properties: &Properties) -> String {
+    match properties.scope {
+        Scope::Network => access_name(properties.access).to_owned(),
+        Scope::Process => format!("{}, in its own process only", access_name(properties.access)),
+    }
+}
+
+fn scope_name(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Network => "network",
+        Scope::Process => "process",
+    }
+}
+
+fn source(info: &VariableInfo) -> String {
+    match (info.properties.source.as_str(), info.source_state.as_str()) {
+        ("", "") => "none: it changes when somebody writes it".to_owned(),
+        ("", state) => state.to_owned(),
+        (source, "") => source.to_owned(),
+        (source, state) => format!("{source}, {state}"),
+    }
+}
+
+/// The identity of the ledger; what is zero and rare is left out.
+fn writes(ledger: &UpstreamLedger) -> String {
+    let UpstreamLedger {
+        offered,
+        written,
+        unchanged,
+        superseded,
+        refused,
+        unknown,
+        fifo_overflow,
+        upstream_lost,
+    } = *ledger;
+    let mut text = format!("{offered} = {written} written + {unchanged} unchanged + {refused} refused");
+    for (count, what) in [
+        (superseded, "superseded"),
+        (unknown, "unknown"),
+        (fifo_overflow, "lost in the FIFO"),
+        (upstream_lost, "lost before they came here"),
+    ] {
+        if count > 0 {
+            text.push_str(&format!(" + {count} {what}"));
+        }
+    }
+    text
+}
+
+fn ledger(ledger: &UpstreamLedger, number: impl Fn(u64) -> Json) -> Json {
+    json!({
+        "offered": number(ledger.offered),
+        "written": number(ledger.written),
+        "unchanged": number(ledger.unchanged),
+        "superseded": number(ledger.superseded),
+        "refused": number(ledger.refused),
+        "unknown": number(ledger.unknown),
+        "fifo_overflow": number(ledger.fifo_overflow),
+        "upstream_lost": number(ledger.upstream_lost),
+    })
+}
+
+fn scaling(scaling: &Scaling) -> String {
+    match scaling {
+        Scaling::Linear { raw, eng } => {
+            format!("linear, {} to {} becomes {} to {}", raw[0], raw[1], eng[0], eng[1])
+        }
+        Scaling::SquareRoot { raw, eng } => {
+            format!("square root, {} to {} becomes {} to {}", raw[0], raw[1], eng[0], eng[1])
+        }
+        Scaling::Invert => "inverted".to_owned(),
+        Scaling::BitField { invert, select } => {
+            format!("bits, {select:#x} selected, {invert:#x} inverted")
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn deadband(properties: &Properties) -> String {
+    let deadband = properties.deadband;
+    match (deadband.user_percent, deadband.source_percent) {
+        (user, source) if user == 0.0 && source == 0.0 => String::new(),
+        (user, source) => format!("{user} % for clients, {source} % for its source"),
+    }
+}
+
+fn fifo(fifo: Fifo) -> String {
+    match fifo {
+        Fifo::Off => String::new(),
+        Fifo::Single { length } => format!("one value of length {length}"),
+        Fifo::Multi { capacity, length } => format!("{capacity} values of length {length}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ledger_is_shown_as_its_identity() {
+        let plain = UpstreamLedger { offered: 5, written: 3, unchanged: 1, refused: 1, ..Default::default() };
+        assert_eq!(writes(&plain), "5 = 3 written + 1 unchanged + 1 refused");
+        let rare = UpstreamLedger { offered: 7, fifo_overflow: 2, ..plain };
+        assert_eq!(
+            writes(&rare),
+            "7 = 3 written + 1 unchanged + 1 refused + 2 lost in the FIFO"
+        );
+    }
+}

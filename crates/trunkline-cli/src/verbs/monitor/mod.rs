@@ -1,0 +1,320 @@
+//! `monitor`: follows variables and prints every reading.
+
+mod followed;
+
+use std::time::Duration;
+
+use trunkline::{Event, SubscribeOptions, Subscription};
+use trunkline_types::contract::ContractError;
+use trunkline_types::{Contract, Reading};
+
+use self::followed::{Followed, open};
+use super::{Context, Verb};
+use crate::arguments::{Form, duration};
+use crate::condition::Condition;
+use crate::connection::{Connection, code_of, reading_fault};
+use crate::exit::{Exit, Tally};
+use crate::output::Shown;
+use crate::output::json::Object;
+use crate::output::rates::RatePrinter;
+use crate::output::readings::{Plan, ReadingPrinter};
+use crate::problem::{Problem, Stop};
+use crate::targets;
+use crate::terminal::Mood;
+
+/// Print every reading as it comes
+///
+/// Ends with Ctrl-C, or after --count, --for or --until. Each line says what was missed before it:
+/// `lost` against the contract, `coalesced` where the contract allows it. Changes of the connection
+/// are told on standard error; it comes back by itself.
+#[derive(Clone, Debug, clap::Args)]
+#[command(visible_aliases = ["mon", "sub"])]
+pub(crate) struct Args {
+    /// Names, URLs, or patterns such as 'boiler/**'
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<String>,
+
+    /// What to do when updates come faster than they are printed: latest, last:N, first:N, all, all:N,
+    /// sampled:PERIOD
+    #[arg(long, value_name = "CONTRACT", default_value = "last:1000", value_parser = contract)]
+    contract: Contract,
+
+    /// End after so many readings
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+
+    /// End after this time; with --count or --until, to have fewer by then is a failure
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    duration: Option<Duration>,
+
+    /// End with the first reading for which this holds, such as 'value > 80' or 'quality != good'
+    #[arg(long, value_name = "CONDITION")]
+    until: Option<String>,
+
+    /// Print once a second how many readings came, instead of the readings
+    #[arg(long)]
+    rate: bool,
+}
+
+pub(crate) const VERB: Verb = Verb {
+    name: "monitor",
+    writes: false,
+    exits: &[
+        Exit::Done,
+        Exit::SomeFailed,
+        Exit::Usage,
+        Exit::Unreachable,
+        Exit::TimedOut,
+        Exit::NotPermitted,
+        Exit::Lost,
+        Exit::Interrupted,
+    ],
+};
+
+/// How often `--rate` prints.
+const RATE_PERIOD: Duration = Duration::from_secs(1);
+
+fn contract(text: &str) -> Result<Contract, ContractError> {
+    text.parse()
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+    let condition = args.until.as_deref().map(Condition::parse).transpose()?;
+    let targets = targets::resolve(&args.names, &context.settings)?;
+    let connection = Connection::new(&targets.engine, context)?;
+    let entries = connection.expand(targets, context)?;
+    let name_width = entries.width();
+    let printer = match args.rate {
+        true => {
+            Printer::Rates(RatePrinter::new(&context.settings, &context.terminal, name_width)?)
+        }
+        false => {
+            let plan = Plan { name_width, with_time: true, started: context.started };
+            Printer::Readings(ReadingPrinter::new(&context.settings, &context.terminal, plan)?)
+        }
+    };
+    let (items, problems) = open(&connection, &entries.0, condition.as_ref())?;
+    let mut monitor = Monitor {
+        args,
+        context,
+        connection: &connection,
+        condition,
+        printer,
+        name_width,
+        items,
+        tally: Tally::default(),
+        count: 0,
+        epoch: None,
+    };
+    for problem in &problems {
+        monitor.complain(problem)?;
+    }
+    if monitor.items.iter().all(|item| item.facts.is_none()) {
+        return Ok(monitor.tally.exit());
+    }
+    let names: Vec<&str> = monitor.items.iter().map(|item| item.name.as_str()).collect();
+    let subscription = connection
+        .client
+        .subscribe(&names, args.contract, SubscribeOptions::default())
+        .map_err(|error| connection.failed(&error))?;
+    monitor.follow(&subscription)
+}
+
+enum Printer {
+    Readings(ReadingPrinter),
+    Rates(RatePrinter),
+}
+
+struct Monitor<'a> {
+    args: &'a Args,
+    context: &'a Context,
+    connection: &'a Connection,
+    condition: Option<Condition>,
+    printer: Printer,
+    name_width: usize,
+    items: Vec<Followed>,
+    tally: Tally,
+    /// Readings so far.
+    count: u64,
+    /// Of the engine, once the subscription is connected.
+    epoch: Option<u64>,
+}
+
+impl Monitor<'_> {
+    /// Prints what comes until it is enough.
+    fn follow(mut self, subscription: &Subscription) -> Result<Exit, Stop> {
+        let clock = self.context.clock;
+        let end = self.args.duration.map(|duration| clock.now().saturating_add(duration));
+        let mut rate_since = clock.now();
+        loop {
+            let event = match subscription.try_next() {
+                Some(event) => Some(event),
+                None => {
+                    // Nothing waits: whoever reads the output gets all of it now.
+                    self.context.terminal.flush()?;
+                    let rate = self.args.rate.then_some(rate_since.saturating_add(RATE_PERIOD));
+                    let until = [end, rate].into_iter().flatten().min();
+                    subscription.next(until.map(|until| until.since(clock.now())))
+                }
+            };
+            let is_enough = match event {
+                Some(event) => self.handle(event)?,
+                // Without a deadline there is no next event only when there will be none.
+                None => end.is_none() && !self.args.rate,
+            };
+            if is_enough {
+                return Ok(self.tally.exit());
+            }
+            let now = clock.now();
+            if self.args.rate && now.since(rate_since) >= RATE_PERIOD {
+                self.print_rates(now.since(rate_since))?;
+                rate_since = now;
+            }
+            if end.is_some_and(|end| now >= end) {
+                return self.time_is_over();
+            }
+        }
+    }
+
+    /// Takes one event. Whether it was the last one wanted.
+    fn handle(&mut self, event: Event) -> Result<bool, Stop> {
+        match event {
+            Event::Reading { item, reading } => return self.take_reading(item as usize, &reading),
+            Event::ItemError { item, fault } => {
+                let Some(item) = self.items.get_mut(item as usize) else { return Ok(false) };
+                let problem = reading_fault(&fault).of(&item.name);
+                if item.is_news(&problem) {
+                    self.complain(&problem)?;
+                }
+            }
+            Event::Ended { item, lost, sentence, .. } => {
+                self.take_end(item as usize, lost, &sentence)?;
+            }
+            Event::Disconnected { cause, reconnecting } => {
+                let mut object = Object::new();
+                object.put("event", "disconnected");
+                object.put("code", code_of(&cause));
+                object.put("message", cause.to_string());
+                object.put("reconnecting", reconnecting);
+                let sentence = match reconnecting {
+                    true => format!("*** connection lost, connecting again: {cause}"),
+                    false => format!("*** connection lost for good: {cause}"),
+                };
+                self.say(object, Mood::Bad, &sentence)?;
+                if !reconnecting {
+                    self.tally.item_failed(Exit::Unreachable);
+                    return Ok(true);
+                }
+            }
+            Event::Connected { session, epoch } => self.take_connected(session, epoch)?,
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    fn take_connected(&mut self, session: u64, epoch: u64) -> Result<(), Stop> {
+        let Some(before) = self.epoch.replace(epoch) else { return Ok(()) };
+        let values = self.context.settings.values;
+        let is_restarted = before != epoch;
+        let mut object = Object::new();
+        object.put("event", "connected");
+        object.put("session", values.json_u64(session));
+        object.put("epoch", values.json_u64(epoch));
+        object.put("restarted", is_restarted);
+        let sentence = match is_restarted {
+            true => format!("*** connected again to {}, which was restarted", self.connection.address),
+            false => format!("*** connected again to {}", self.connection.address),
+        };
+        self.say(object, Mood::Fine, &sentence)?;
+        if is_restarted {
+            // Its configuration may be another one.
+            followed::refresh(self.connection, &mut self.items, self.condition.as_ref())?;
+        }
+        Ok(())
+    }
+
+    fn take_reading(&mut self, index: usize, reading: &Reading) -> Result<bool, Stop> {
+        let received = self.context.clock.wall();
+        let Some(item) = self.items.get_mut(index) else { return Ok(false) };
+        if item.facts.is_none() {
+            let items = std::slice::from_mut(item);
+            followed::refresh(self.connection, items, self.condition.as_ref())?;
+        }
+        let Some(facts) = &item.facts else { return Ok(false) };
+        item.complaint = None;
+        if self.args.is_lossless() && !reading.lost.is_none() {
+            self.tally.data_lost();
+        }
+        item.rate.readings += 1;
+        item.rate.lost = item.rate.lost.plus(reading.lost);
+        if let Printer::Readings(printer) = &mut self.printer {
+            printer.print(&Shown::new(&item.name, facts, reading, received))?;
+        }
+        self.count += 1;
+        let is_met = item.until.as_ref().is_some_and(|until| until.is_met(reading));
+        Ok(is_met || self.args.count.is_some_and(|count| self.count >= count))
+    }
+
+    fn take_end(&mut self, index: usize, lost: Option<u64>, sentence: &str) -> Result<(), Stop> {
+        let Some(item) = self.items.get(index) else { return Ok(()) };
+        if self.args.is_lossless() && lost.is_some_and(|lost| lost > 0) {
+            self.tally.data_lost();
+        }
+        let mut object = Object::new();
+        object.put("event", "ended");
+        object.put("name", item.name.as_str());
+        object.put("message", sentence);
+        object.put("lost", lost.map(|lost| self.context.settings.values.json_u64(lost)));
+        let count = lost.map_or_else(String::new, |lost| format!(" (lost={lost})"));
+        let text = format!("*** {}: {sentence}{count}", item.name);
+        self.say(object, Mood::Bad, &text)
+    }
+
+    fn print_rates(&mut self, period: Duration) -> Result<(), Stop> {
+        let Printer::Rates(printer) = &self.printer else { return Ok(()) };
+        for item in &mut self.items {
+            let rate = std::mem::take(&mut item.rate);
+            printer.print(&item.name, rate, period.as_secs_f64())?;
+        }
+        self.context.terminal.flush()
+    }
+
+    /// `--for` is over.
+    fn time_is_over(mut self) -> Result<Exit, Stop> {
+        let count = self.count;
+        let sentence = match (self.args.count, &self.condition) {
+            (Some(wanted), _) => format!("the time ran out after {count} of {wanted} readings"),
+            (None, Some(_)) => {
+                format!("the time ran out; none of {count} readings was the one to wait for")
+            }
+            (None, None) => return Ok(self.tally.exit()),
+        };
+        self.tally.timed_out();
+        let problem = Problem::new(Exit::TimedOut, "timed-out", &sentence);
+        self.context.terminal.problem(&problem, 0)?;
+        Ok(self.tally.exit())
+    }
+
+    /// One name's problem.
+    fn complain(&mut self, problem: &Problem) -> Result<(), Stop> {
+        self.tally.item_failed(self.context.show(problem, self.name_width)?);
+        Ok(())
+    }
+
+    /// What happened, on standard error.
+    fn say(&self, object: Object, mood: Mood, sentence: &str) -> Result<(), Stop> {
+        let terminal = &self.context.terminal;
+        match self.context.settings.form {
+            Form::Json | Form::Jsonl => terminal.note(&object.into_json().to_string()),
+            _ => terminal.note(&terminal.error_paint(mood, sentence)),
+        }
+    }
+}
+
+impl Args {
+    /// Whether to miss something is a failure.
+    fn is_lossless(&self) -> bool {
+        matches!(self.contract, Contract::All { .. })
+    }
+}

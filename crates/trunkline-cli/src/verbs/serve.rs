@@ -1,0 +1,260 @@
+//! `serve`: runs an engine with what configuration files describe.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use trunkline::engine::StartError;
+use trunkline::io::{DriverError, SettingError};
+use trunkline::types::url::DEFAULT_PORT;
+use trunkline::{Engine, config};
+use trunkline_config::{ConfigErrors, DeploymentPlan};
+use trunkline_net::server::BindError;
+
+use super::{Context, Verb};
+use crate::arguments::Form;
+use crate::exit::Exit;
+use crate::interrupt::StopSignals;
+use crate::output::json::Object;
+use crate::problem::{Problem, Stop};
+use crate::terminal::{Mood, padded};
+
+/// Run an engine with the libraries and I/O servers of configuration files
+///
+/// Says what it serves and where, and runs until Ctrl-C or SIGTERM.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Configuration files, and directories of files that end in .toml
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+
+    #[command(flatten)]
+    listen: ListenArgs,
+}
+
+/// Where an engine listens.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ListenArgs {
+    /// Where to listen instead: an address, a port, or both; port 0 is any that is free. May be given
+    /// several times
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
+    pub(crate) listen: Vec<SocketAddr>,
+
+    /// Permit addresses that other machines can reach, although connections are not protected yet
+    #[arg(long)]
+    pub(crate) insecure: bool,
+}
+
+pub(crate) const VERB: Verb = Verb {
+    name: "serve",
+    writes: true,
+    exits: &[Exit::Done, Exit::SomeFailed, Exit::Usage, Exit::NotPermitted, Exit::Found],
+};
+
+/// How long connections have to send what waits.
+pub(super) const GRACE: std::time::Duration = std::time::Duration::from_secs(1);
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    let mut plan = match config::load(&args.files) {
+        Ok(plan) => plan,
+        Err(errors) => return show_errors(&errors, context),
+    };
+    apply(&mut plan, &args.listen);
+    let mut signals = StopSignals::new()?;
+    let engine = Engine::from_plan(&plan).map_err(|error| of_start(&error, &plan))?;
+    announce(&engine, &plan, context)?;
+    signals.wait();
+    engine.shutdown(GRACE);
+    Ok(Exit::Done)
+}
+
+/// What the command line says about the engine goes before what the files say.
+pub(super) fn apply(plan: &mut DeploymentPlan, listen: &ListenArgs) {
+    if !listen.listen.is_empty() {
+        plan.engine.listen.clone_from(&listen.listen);
+    }
+    plan.engine.insecure |= listen.insecure;
+    if plan.engine.name.is_none() {
+        plan.engine.name = host_name();
+    }
+}
+
+fn host_name() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    let name = name.trim();
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+/// Says what is served and where.
+fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result<(), Stop> {
+    let name = plan.engine.name.as_deref().unwrap_or("trunkline");
+    let addresses: Vec<String> =
+        engine.local_addrs().iter().map(|address| format!("tl://{address}")).collect();
+    let terminal = &context.terminal;
+    if matches!(context.settings.form, Form::Json | Form::Jsonl) {
+        let mut object = Object::new();
+        object.put("event", "serving");
+        object.put("engine", name);
+        object.put("variables", engine.variable_count());
+        object.put("listen", addresses);
+        let io: Vec<&str> = plan.io.iter().map(|io| io.name.as_str()).collect();
+        object.put("io", io);
+        terminal.line(&object.into_json().to_string())?;
+    } else {
+        let version = env!("CARGO_PKG_VERSION");
+        let count = engine.variable_count();
+        terminal.line(&format!("trunkline {version} · {name} · {count} variables"))?;
+        list_libraries(engine, context)?;
+        for io in &plan.io {
+            terminal.line(&format!("  I/O server {} ({})", io.name, io.driver))?;
+        }
+        terminal.line(&format!("Listening on {} · Ctrl-C ends it", addresses.join(" and ")))?;
+    }
+    terminal.flush()?;
+    warn_if_open(engine, context)
+}
+
+/// One line per library.
+pub(super) fn list_libraries(engine: &Engine, context: &Context) -> Result<(), Stop> {
+    // The engine itself knows what its I/O servers brought along.
+    let timeout = context.settings.timeout;
+    let told = engine.client().ok().and_then(|client| client.engine_info(timeout).ok());
+    let libraries = told.map(|info| info.libraries).unwrap_or_default();
+    let names = libraries.iter().map(|library| library.name.chars().count());
+    let width = names.max().unwrap_or(0);
+    for library in &libraries {
+        let (name, count) = (padded(&library.name, width), library.variables);
+        let line = format!("  {name}   {count:>5} variables   {}", library.description);
+        context.terminal.line(line.trim_end())?;
+    }
+    Ok(())
+}
+
+/// Whoever opens an engine to the network is to know it.
+pub(super) fn warn_if_open(engine: &Engine, context: &Context) -> Result<(), Stop> {
+    let is_open = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
+    for address in engine.local_addrs().iter().filter(|address| is_open(address)) {
+        let sentence = format!(
+            "*** insecure: everyone who reaches {address} may read and write every variable"
+        );
+        context.terminal.note(&context.terminal.error_paint(Mood::Bad, &sentence))?;
+    }
+    Ok(())
+}
+
+/// Every error of the configuration, one line each.
+fn show_errors(errors: &ConfigErrors, context: &Context) -> Result<Exit, Stop> {
+    let terminal = &context.terminal;
+    if !matches!(context.settings.form, Form::Json | Form::Jsonl) {
+        terminal.note(&errors.to_string())?;
+        return Ok(Exit::Found);
+    }
+    for error in &errors.errors {
+        let problem = Problem {
+            name: None,
+            code: error.kind.code().into(),
+            message: format!("{} {}", error.place(), error.message()),
+            hint: error.hint(),
+            exit: Exit::Found,
+        };
+        terminal.problem(&problem, 0)?;
+    }
+    if errors.further > 0 {
+        let sentence = format!("there are {} further errors", errors.further);
+        terminal.problem(&Problem::new(Exit::Found, "further-errors", &sentence), 0)?;
+    }
+    Ok(Exit::Found)
+}
+
+/// Why an engine did not start.
+pub(super) fn of_start(error: &StartError, plan: &DeploymentPlan) -> Problem {
+    match error {
+        StartError::Bind(bind) => {
+            let (exit, code) = match bind {
+                BindError::NotLoopback { .. } => (Exit::NotPermitted, "not-loopback"),
+                BindError::Denied { .. } => (Exit::NotPermitted, "denied"),
+                BindError::Taken { .. } => (Exit::SomeFailed, "port-taken"),
+                _ => (Exit::SomeFailed, "listen"),
+            };
+            Problem::new(exit, code, &bind.to_string())
+        }
+        StartError::Driver { name, error } => {
+            let place = place_of_setting(plan, name, error);
+            Problem::new(Exit::Found, "driver", &format!("{place}[[io]] {name}: {error}"))
+        }
+        StartError::UnknownItem { variable, .. } => {
+            let place = place_of_variable(plan, variable);
+            Problem::new(Exit::Found, "unknown-item", &format!("{place}{error}"))
+        }
+        StartError::Deploy(_) => Problem::new(Exit::Found, "deploy", &error.to_string()),
+        _ => Problem::new(Exit::SomeFailed, "system", &error.to_string()),
+    }
+}
+
+/// Where the setting stands that a driver complains about, with a space behind it.
+fn place_of_setting(plan: &DeploymentPlan, name: &str, error: &DriverError) -> String {
+    let Some(io) = plan.io.iter().find(|io| io.name == name) else { return String::new() };
+    let key = match error {
+        DriverError::Setting {
+            cause:
+                SettingError::Unknown { key, .. }
+                | SettingError::WrongType { key, .. }
+                | SettingError::BadValue { key, .. },
+            ..
+        } => Some(key),
+        _ => None,
+    };
+    let place = key.and_then(|key| io.setting_places.get(key)).unwrap_or(&io.origin);
+    if place.is_empty() { String::new() } else { format!("{place} ") }
+}
+
+fn place_of_variable(plan: &DeploymentPlan, name: &str) -> String {
+    let (library, path) = name.split_once('/').unwrap_or((name, ""));
+    let library = plan.libraries.iter().find(|known| known.name == library);
+    let mut variables = library.iter().flat_map(|library| &library.variables);
+    match variables.find(|variable| variable.path == path) {
+        Some(variable) if !variable.properties.origin.is_empty() => {
+            format!("{} ", variable.properties.origin)
+        }
+        _ => String::new(),
+    }
+}
+
+/// Reads where to listen: `127.0.0.1:5851`, `[::1]`, `localhost:5851`, `5851`.
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let local = text.replacen("localhost", "127.0.0.1", 1);
+    let text = if text.starts_with("localhost") { local.as_str() } else { text };
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(address);
+    }
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    if let Ok(ip) = bare.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(ip, DEFAULT_PORT));
+    }
+    let port = text.strip_prefix(':').unwrap_or(text).parse::<u16>();
+    port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))).map_err(|_| {
+        "it is no address; write one such as 127.0.0.1:5851, or a port".to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_may_lack_its_port_and_a_port_its_address() {
+        for (text, expected) in [
+            ("127.0.0.1:5851", "127.0.0.1:5851"),
+            ("127.0.0.1", "127.0.0.1:5850"),
+            ("[::1]:0", "[::1]:0"),
+            ("::1", "[::1]:5850"),
+            ("[::1]", "[::1]:5850"),
+            ("localhost:6000", "127.0.0.1:6000"),
+            ("6000", "127.0.0.1:6000"),
+            (":0", "127.0.0.1:0"),
+        ] {
+            let address = listen_address(text).map(|address| address.to_string());
+            assert_eq!(address.as_deref(), Ok(expected), "{text}");
+        }
+        assert!(listen_address("plant7:port").is_err());
+    }
+}

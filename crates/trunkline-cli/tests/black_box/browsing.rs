@@ -1,0 +1,135 @@
+//! `ls`, `find`, `info`.
+
+use serde_json::Value as Json;
+
+use crate::rig::{Served, columns};
+
+#[test]
+fn ls_shows_one_level_and_a_tree_all_of_them() {
+    let rig = Served::rig();
+    let roots = rig.run(&["ls"]);
+    assert_eq!(roots.out, "rig/\tlibrary\t\t12 variables\tTest rig\n");
+    let names = |arguments: &[&str]| -> Vec<String> {
+        let output = rig.run(arguments);
+        output.out.lines().map(|line| columns(line)[0].to_owned()).collect()
+    };
+    let inside = names(&["ls", "rig/"]);
+    assert_eq!((inside.len(), inside[0].as_str()), (11, "rig/level"));
+    assert!(inside.contains(&"rig/pump/".to_owned()), "{inside:?}");
+    assert_eq!(names(&["ls", "rig/pump"]), ["rig/pump/on", "rig/pump/starts"]);
+    assert_eq!(names(&["ls", "rig/level"]), ["rig/level"]);
+    let tree = names(&["ls", "--tree", "--exclude", "rig/*"]);
+    assert_eq!(tree, ["rig/"], "what is excluded is left out with all below it");
+    let tree = names(&["ls", "--tree"]);
+    assert!(tree.contains(&"  level".to_owned()) && tree.contains(&"    on".to_owned()), "{tree:?}");
+    assert_eq!(tree.len(), 14);
+}
+
+#[test]
+fn ls_suggests_a_folder_that_was_probably_meant() {
+    let rig = Served::rig();
+    for (path, suggestion) in [("rigg", "rig"), ("rig/pmp", "rig/pump")] {
+        let output = rig.run(&["ls", path]);
+        assert_eq!((output.code, output.out.as_str()), (Some(1), ""));
+        assert!(output.err.contains(&format!("(did you mean {suggestion}?)")), "{}", output.err);
+    }
+    assert_eq!(rig.run(&["ls", "rig/*"]).code, Some(2));
+    assert_eq!(rig.run(&["ls", "rig//x"]).code, Some(1));
+}
+
+#[test]
+fn find_searches_by_pattern_by_word_and_by_type() {
+    let rig = Served::rig();
+    let found = |arguments: &[&str]| rig.run(&[&["find", "-t"], arguments].concat()).out;
+    assert_eq!(found(&["rig/pump/*"]), "rig/pump/on\nrig/pump/starts\n");
+    assert_eq!(found(&["pump"]), "rig/pump/on\nrig/pump/starts\n");
+    assert_eq!(found(&["**", "--type", "enum"]), "rig/mode\n");
+    assert_eq!(found(&["**", "--type", "u64"]), "rig/pump/starts\n");
+    assert_eq!(found(&["tl:///rig/mode"]), "rig/mode\n");
+    let all = rig.run(&["find", "**"]).out;
+    assert_eq!(all.lines().count(), 12, "a single-process variable is not there");
+    assert_eq!(all.lines().next(), Some("rig/level\tf64\tread-write"));
+    let nothing = rig.run(&["find", "nothing"]);
+    assert_eq!((nothing.code, nothing.out.as_str()), (Some(1), ""));
+    let wrong = rig.run(&["find", &"*/".repeat(17)]);
+    assert_eq!(wrong.code, Some(1), "{}", wrong.err);
+    assert_eq!(rig.run(&["find", "**", "--format", "{name}"]).code, Some(2));
+}
+
+#[test]
+fn lists_come_in_every_form() {
+    let rig = Served::rig();
+    let table = rig.run(&["find", "-o", "table", "rig/pump/*"]).out;
+    assert_eq!(table, "rig/pump/on       bool   read-write\nrig/pump/starts   u64    read-write\n");
+    let csv = rig.run(&["find", "-o", "csv", "rig/pump/on"]).out;
+    assert_eq!(csv, "name,type,access\nrig/pump/on,bool,read-write\n");
+    let lines = rig.run(&["find", "--json", "rig/pump/on"]).out;
+    let expected = "{\"v\":1,\"name\":\"rig/pump/on\",\"type\":\"bool\",\"access\":\"read-write\"}";
+    assert_eq!(lines, format!("{expected}\n"));
+    assert_eq!(rig.run(&["find", "-o", "json", "rig/pump/on"]).out, format!("[\n{expected}\n]\n"));
+    assert_eq!(rig.run(&["find", "-o", "json", "nothing"]).out, "[]\n");
+}
+
+/// Behaviour: B-04.
+#[test]
+fn info_tells_what_is_known_and_what_became_of_every_write() {
+    let rig = Served::rig();
+    rig.run(&["put", "rig/setpoint", "75"]);
+    rig.run(&["put", "rig/setpoint", "75"]);
+    rig.run(&["put", "rig/setpoint", "500"]);
+    let output = rig.run(&["info", "--json", "rig/setpoint"]);
+    let info: Json = serde_json::from_str(&output.out).unwrap();
+    let file = rig.folder.path().join("plant.toml");
+    assert_eq!(info["value"], 75.0);
+    assert_eq!(info["range"], serde_json::json!([0.0, 100.0]));
+    assert_eq!(info["access"], "read-write");
+    let configured = info["configured"].as_str().unwrap();
+    assert_eq!(configured, format!("{}:15", file.display()));
+    let writes = &info["writes"];
+    assert_eq!(writes["refused"], 1);
+    let count = |key: &str| writes[key].as_u64().unwrap();
+    let parts = ["written", "unchanged", "superseded", "refused", "unknown", "fifo_overflow"];
+    let sum: u64 = parts.iter().map(|key| count(key)).sum();
+    assert_eq!(sum + count("upstream_lost"), count("offered"));
+}
+
+#[test]
+fn info_for_people_shows_what_there_is_to_say() {
+    let rig = Served::rig();
+    let output = rig.run(&["info", "-o", "table", "rig/level", "rig/x", "rig/coarse"]);
+    assert_eq!(output.code, Some(1));
+    for line in [
+        "rig/level",
+        "  description  Tank level",
+        "  value        72.4 %, uncertain: initial",
+        "  type         f64",
+        "  range        0 to 100",
+        "  access       read-write",
+        "  source       none: it changes when somebody writes it",
+        "  subscribers  0",
+        "  deadband     5 % for clients, 0 % for its source",
+    ] {
+        assert!(output.out.lines().any(|printed| printed == line), "{line}\n{}", output.out);
+    }
+    assert_eq!(output.err, "rig/x   *** not found\n");
+}
+
+/// Behaviour: SP-05.
+#[test]
+fn the_configuration_alone_says_what_a_variable_is() {
+    let config = |line: &str| {
+        format!("[library]\nname = \"rig\"\n[[variable]]\nname = \"x\"\ninitial = 7\n{line}\n")
+    };
+    for (line, ty, get) in [
+        ("type = \"u8\"", "u8", Some(0)),
+        ("type = \"f64\"", "f64", Some(0)),
+        ("type = \"f64\"\nfifo = { size = \"multi\", capacity = 4 }", "f64", Some(0)),
+        ("type = \"f64\"\nscope = \"process\"", "", Some(1)),
+    ] {
+        let rig = Served::start(&config(line));
+        let output = rig.run(&["get", "--json", "rig/x"]);
+        assert_eq!(output.code, get, "{line}: {}", output.err);
+        let told: Json = serde_json::from_str(&output.out).unwrap_or_default();
+        assert_eq!(told["type"].as_str().unwrap_or_default(), ty, "{line}");
+    }
+}

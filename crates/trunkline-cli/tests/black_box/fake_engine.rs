@@ -1,0 +1,100 @@
+//! Peers that do not behave: what an engine never does, or does only when it dies.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use trunkline_proto::message::closing::Refused;
+use trunkline_proto::message::hello::Welcome;
+use trunkline_proto::message::open::{Open, OpenedBuilder};
+use trunkline_proto::{FaultCode, Frame, FrameKind, VersionRange};
+use trunkline_types::{Access, DataType};
+
+/// In which way it misbehaves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Manners {
+    /// Accepts connections and says nothing.
+    Silent,
+    /// Speaks another protocol.
+    NotTrunkline,
+    /// Speaks versions 7 to 9 of this one.
+    Newer,
+    /// Welcomes, and answers nothing.
+    Mute,
+    /// Opens whatever is asked for, and closes the connection at the first write.
+    DropsWrites,
+    /// Opens whatever is asked for, and answers no write.
+    IgnoresWrites,
+}
+
+/// One of them, until the test ends.
+pub struct FakeEngine {
+    pub url: String,
+}
+
+impl FakeEngine {
+    pub fn start(manners: Manners) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("tl://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                std::thread::spawn(move || serve(stream, manners));
+            }
+        });
+        Self { url }
+    }
+}
+
+/// Until the client goes.
+fn serve(mut stream: TcpStream, manners: Manners) {
+    let mut received = Vec::new();
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = stream.read(&mut buffer) {
+        received.extend_from_slice(&buffer[..count]);
+        let mut rest = received.as_slice();
+        while let Ok(Some(frame)) = Frame::take_from(&mut rest) {
+            let Some(answer) = answer(&frame, manners) else { return };
+            if stream.write_all(&answer).is_err() {
+                return;
+            }
+        }
+        received = rest.to_vec();
+    }
+}
+
+/// What it says to a frame; `None`: it hangs up.
+fn answer(frame: &Frame<'_>, manners: Manners) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    match (frame.kind(), manners) {
+        (_, Manners::Silent) => {}
+        (_, Manners::NotTrunkline) => out.extend_from_slice(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+        (Some(FrameKind::Hello), Manners::Newer) => Refused {
+            code: FaultCode::VersionMismatch,
+            versions: VersionRange { min: 7, max: 9 },
+            retry_after: None,
+            sentence: String::new(),
+        }
+        .encode(&mut out),
+        (Some(FrameKind::Hello), _) => Welcome {
+            epoch: 1,
+            session: 1,
+            // It never says that it lives, and is not to count as dead for that.
+            deadline: Duration::from_secs(600),
+            engine_name: "fake".to_owned(),
+            ..Welcome::default()
+        }
+        .encode(&mut out),
+        (Some(FrameKind::Open), Manners::DropsWrites | Manners::IgnoresWrites) => {
+            let open = Open::decode(frame).ok()?;
+            let options = open.terms().options;
+            let mut opened = OpenedBuilder::begin(&mut out, frame.request(), options, 0);
+            for handle in 1..=frame.count() {
+                opened.push(handle, &DataType::F64, Access::ReadWrite, None, None);
+            }
+            opened.finish(false);
+        }
+        (Some(FrameKind::Write), Manners::DropsWrites) => return None,
+        _ => {}
+    }
+    Some(out)
+}

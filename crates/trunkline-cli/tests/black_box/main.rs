@@ -1,0 +1,17 @@
+//! The binary as users run it, against engines that it serves itself: real processes, real sockets.
+//!
+//! Every test has its own engine on a port of its own and its own folder. None waits for time to pass:
+//! they wait for lines of output.
+
+mod browsing;
+mod diagnosis;
+mod fake_engine;
+mod following;
+mod helping;
+mod hosting;
+mod json_lines;
+mod reading;
+mod rig;
+mod schema;
+mod unreachable;
+mod writing;

@@ -1,0 +1,188 @@
+//! `get`: forms, several names, what is wrong with some of them.
+
+use serde_json::Value as Json;
+
+use crate::rig::{Served, columns};
+
+/// Behaviour: B-30.
+#[test]
+fn one_missing_name_does_not_hide_the_others() {
+    let rig = Served::rig();
+    let output = rig.run(&["get", "-o", "table", "rig/level", "rig/lvel", "rig/mode", "rig/x"]);
+    assert_eq!(output.code, Some(1));
+    assert_eq!(
+        output.out,
+        "rig/level   72.4 %   uncertain: initial\nrig/mode    AUTO   uncertain: initial\n"
+    );
+    assert_eq!(
+        output.err,
+        "rig/lvel    *** not found (did you mean rig/level?)\nrig/x       *** not found\n"
+    );
+}
+
+/// Behaviour: API-01, B-30.
+#[test]
+fn a_url_chosen_at_run_time_reaches_engine_and_variable() {
+    let rig = Served::rig();
+    let url = format!("{}/rig/level", rig.url);
+    let nothing_set = crate::rig::run(&["get", "-t", &url, &format!("{}/rig/mode", rig.url)]);
+    assert_eq!((nothing_set.code, nothing_set.out.as_str()), (Some(0), "72.4\nAUTO\n"));
+    assert_eq!(rig.run(&["get", "-t", "tl:///rig/level"]).out, "72.4\n");
+}
+
+#[test]
+fn plain_columns_are_name_value_units_and_remarks() {
+    let rig = Served::rig();
+    rig.run(&["put", "rig/level", "50"]);
+    let output = rig.run(&["get", "rig/level", "rig/empty", "rig/pump/on"]);
+    let lines: Vec<Vec<&str>> = output.out.lines().map(columns).collect();
+    assert_eq!(lines[0], ["rig/level", "50.0", "%"]);
+    assert_eq!(lines[1], ["rig/empty", "-", "", "nothing written yet"]);
+    assert_eq!(lines[2], ["rig/pump/on", "true", "", "uncertain: initial"]);
+}
+
+#[test]
+fn the_table_is_aligned_and_has_no_colours_in_a_pipe() {
+    let rig = Served::rig();
+    rig.run(&["put", "rig/level=5", "rig/mode=OFF", "rig/Storage Line Control=shut"]);
+    let names = ["rig/level", "rig/mode", "rig/Storage Line Control"];
+    let output = rig.run(&[&["get", "-o", "table"], &names[..]].concat());
+    assert_eq!(
+        output.out,
+        "rig/level                  5.0 %\n\
+         rig/mode                   OFF\n\
+         rig/Storage Line Control   shut\n"
+    );
+}
+
+#[test]
+fn the_wide_form_has_time_and_quality() {
+    let rig = Served::rig();
+    rig.run(&["put", "rig/level", "50"]);
+    let output = rig.run(&["get", "-a", "--utc", "rig/level"]);
+    let cells = columns(output.out.trim_end());
+    assert_eq!((cells[0], cells[2], cells[3], cells[4]), ("rig/level", "50.0", "%", "good"));
+    assert_eq!(cells[1].len(), "2026-11-20 21:39:04.123456".len(), "{}", cells[1]);
+}
+
+#[test]
+fn a_pattern_stands_for_all_that_match_and_exclude_takes_some_away() {
+    let rig = Served::rig();
+    let output = rig.run(&["get", "--format", "{name}", "rig/pump/*", "rig/pump/on"]);
+    assert_eq!(output.out, "rig/pump/on\nrig/pump/starts\nrig/pump/on\n");
+    let output = rig.run(&["get", "--format", "{name}", "rig/**", "--exclude", "rig/*"]);
+    assert_eq!(output.out, "rig/pump/on\nrig/pump/starts\n");
+    let output = rig.run(&["get", "nothing/**"]);
+    assert_eq!((output.code, output.out.as_str()), (Some(1), ""));
+    assert!(output.err.starts_with("nothing/**   *** nothing matches"), "{}", output.err);
+}
+
+/// Behaviour: API-02.
+#[test]
+fn a_thousand_variables_are_read_and_written_as_one_list() {
+    let rig = Served::start(
+        "[library]\nname = \"rack\"\n[[variable]]\nname = \"ch{n:04}\"\n\
+         each = { n = \"1..1000\" }\ntype = \"u32\"\n",
+    );
+    let rows: Vec<String> = (1..=1000).map(|n| format!("rack/ch{n:04},{}", n * 3)).collect();
+    let file = rig.file("values.csv", &format!("name,value\n{}\n", rows.join("\n")));
+    let written = rig.run(&["put", "--csv", &file]);
+    assert_eq!((written.code, written.out.lines().count()), (Some(0), 1000));
+    let read = rig.run(&["get", "-t", "rack/**"]);
+    let values: Vec<u32> = read.out.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(values, (1..=1000).map(|n| n * 3).collect::<Vec<u32>>());
+}
+
+#[test]
+fn csv_has_a_header_and_can_be_written_back() {
+    let rig = Served::rig();
+    rig.run(&["put", "rig/level=41.5", "rig/Storage Line Control=a, \"b\""]);
+    let saved = rig.run(&["get", "-o", "csv", "rig/level", "rig/Storage Line Control"]).out;
+    assert!(saved.starts_with("name,ts,value,type,units,q,reason,epoch,seq,lost\n"), "{saved}");
+    assert!(saved.contains("\"a, \"\"b\"\"\""), "{saved}");
+    rig.run(&["put", "rig/level=1", "rig/Storage Line Control=x"]);
+    let output = rig.run_with_input(&["put", "--csv", "-"], &saved);
+    assert_eq!(output.code, Some(0), "{}", output.err);
+    let restored = rig.run(&["get", "-t", "rig/level", "rig/Storage Line Control"]);
+    assert_eq!(restored.out, "41.5\na, \"b\"\n");
+}
+
+#[test]
+fn numbers_are_shown_as_asked_for() {
+    let rig = Served::rig();
+    rig.run(&["put", "rig/level=1.23456", "rig/sealed=0", "rig/curve=[1,2,3,4,5,6,7,8,9,10]"]);
+    let value = |arguments: &[&str]| rig.run(&[&["get", "-t"], arguments].concat()).out;
+    assert_eq!(value(&["rig/level"]), "1.2\n");
+    assert_eq!(value(&["rig/level", "--precision", "3"]), "1.235\n");
+    assert_eq!(value(&["rig/sealed", "--hex"]), "0x7\n");
+    assert_eq!(value(&["rig/mode", "-n"]), "1\n");
+    assert_eq!(value(&["rig/curve", "-#", "2"]), "[1.0, 2.0, … 10 f64]\n");
+    assert!(value(&["rig/curve"]).ends_with(" 9.0, 10.0]\n"));
+    let table = rig.run(&["get", "-o", "table", "rig/curve"]).out;
+    assert_eq!(table, "rig/curve   [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, … 10 f64]\n");
+}
+
+#[test]
+fn what_may_not_be_read_has_its_own_code() {
+    let rig = Served::rig();
+    let output = rig.run(&["get", "rig/order"]);
+    assert_eq!(output.code, Some(5));
+    assert!(output.err.contains("can only be written"), "{}", output.err);
+    let mixed = rig.run(&["get", "rig/order", "rig/x"]);
+    assert_eq!(mixed.code, Some(1), "different failures are a mixture");
+}
+
+#[test]
+fn names_that_are_none_fail_alone_and_say_which_rule_they_break() {
+    let rig = Served::rig();
+    let monster = format!("rig/{}", "x".repeat(64 * 1024));
+    let output = rig.run(&["get", "-t", "level", "rig//x", &monster, "rig/a\u{7}b", "rig/level"]);
+    assert_eq!((output.code, output.out.as_str()), (Some(1), "72.4\n"));
+    for part in ["write library/path", "segment is empty", "65540 bytes; 1024", "U+0007"] {
+        let is_said = output.err.replace(" (", "; ").contains(part);
+        assert!(is_said, "{part}: {}", output.err);
+    }
+    assert!(output.err.len() < 2000, "a monster name is not repeated in full");
+}
+
+#[cfg(unix)]
+#[test]
+fn invalid_utf8_is_a_wrong_command_line() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let mut command = crate::rig::command(&["get"]);
+    command.arg(OsStr::from_bytes(b"rig/\xff"));
+    let output = crate::rig::finish(&mut command, "");
+    assert_eq!(output.code, Some(2));
+    assert!(output.err.contains("invalid UTF-8"), "{}", output.err);
+}
+
+#[test]
+fn wrong_command_lines_have_their_code_and_say_what_is_wrong() {
+    for (arguments, part) in [
+        (&["get"][..], "NAME"),
+        (&["get", "a/b", "--json", "-o", "csv"], "one of the two"),
+        (&["get", "a/b", "-t", "-a"], "exclude each other"),
+        (&["get", "a/b", "-t", "--json"], "leave them out"),
+        (&["get", "a/b", "--format", "{nme}"], "{name}"),
+        (&["get", "a/b", "-w", "soon"], "not a time"),
+        (&["get", "a/b", "--url", "tl://x/y/z"], "names more than an engine"),
+        (&["get", "a/b", "--exclude", "a**"], "whole segment"),
+        (&["get", "tl://h1/a/b", "tl://h2/a/b"], "several engines"),
+        (&["fetch", "a/b"], "fetch"),
+    ] {
+        let output = crate::rig::run(arguments);
+        assert_eq!(output.code, Some(2), "{arguments:?}");
+        assert!(output.err.contains(part), "{arguments:?}: {}", output.err);
+        assert_eq!(output.out, "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_json_where_json_was_asked_for() {
+    let output = crate::rig::run(&["get", "--json"]);
+    let error: Json = serde_json::from_str(&output.err).unwrap();
+    assert_eq!((output.code, &error["code"]), (Some(2), &Json::from("usage")));
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("required arguments"), "{message}");
+}

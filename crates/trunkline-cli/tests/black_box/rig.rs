@@ -1,0 +1,293 @@
+//! Processes of the binary: run to their end, or kept running and read line by line.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+/// Long enough for any machine; only a test that hangs ever waits for it.
+const CUT_OFF: Duration = Duration::from_secs(60);
+
+/// The variables that most tests use.
+pub const RIG: &str = r#"
+[library]
+name = "rig"
+description = "Test rig"
+
+[[variable]]
+name = "level"
+type = "f64"
+units = "%"
+precision = 1
+range = [0, 100]
+initial = 72.4
+description = "Tank level"
+
+[[variable]]
+name = "setpoint"
+type = "f64"
+units = "%"
+precision = 1
+range = [0, 100]
+initial = 70.0
+
+[[variable]]
+name = "mode"
+type = "enum(OFF, AUTO, HAND)"
+initial = "AUTO"
+
+[[variable]]
+name = "clamped"
+type = "f64"
+range = [0, 10]
+coerce = true
+
+[[variable]]
+name = "coarse"
+type = "f64"
+range = [0, 100]
+deadband = { user = 5 }
+initial = 50.0
+
+[[variable]]
+name = "sealed"
+type = "u8"
+access = "read-only"
+initial = 7
+
+[[variable]]
+name = "order"
+type = "string"
+access = "write-only"
+
+[[variable]]
+name = "local"
+type = "f64"
+scope = "process"
+
+[[variable]]
+name = "empty"
+type = "i32"
+
+[[variable]]
+name = "pump/on"
+type = "bool"
+initial = true
+
+[[variable]]
+name = "pump/starts"
+type = "u64"
+initial = 18446744073709551615
+
+[[variable]]
+name = "Storage Line Control"
+type = "string"
+initial = "open"
+
+[[variable]]
+name = "curve"
+type = "array(f64, *)"
+"#;
+
+/// What a process came to.
+#[derive(Debug)]
+pub struct Output {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+/// The binary with these arguments, in an environment that says nothing.
+pub fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+    command
+        .args(arguments)
+        .env_remove("TRUNKLINE_URL")
+        .env_remove("TRUNKLINE_TIMEOUT")
+        .env("TZ", "UTC");
+    command
+}
+
+/// Runs the binary to its end.
+pub fn run(arguments: &[&str]) -> Output {
+    finish(&mut command(arguments), "")
+}
+
+/// Runs a command to its end, with this on its standard input.
+pub fn finish(command: &mut Command, input: &str) -> Output {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Whoever does not read its input closes it.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    Output {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A process that is still running; ended with the test.
+pub struct Running {
+    pub child: Child,
+    lines: Receiver<String>,
+    errors: Receiver<String>,
+}
+
+impl Running {
+    /// Starts the binary.
+    pub fn start(arguments: &[&str]) -> Self {
+        Self::spawn(&mut command(arguments))
+    }
+
+    pub fn spawn(command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = read_lines(child.stdout.take().unwrap());
+        let errors = read_lines(child.stderr.take().unwrap());
+        Self { child, lines, errors }
+    }
+
+    /// The next line of standard output.
+    pub fn line(&self) -> String {
+        self.lines.recv_timeout(CUT_OFF).expect("there is no further line of output")
+    }
+
+    /// The next line of standard output that contains `part`.
+    pub fn line_with(&self, part: &str) -> String {
+        loop {
+            let line = self.line();
+            if line.contains(part) {
+                return line;
+            }
+        }
+    }
+
+    /// The next line of standard error that contains `part`.
+    pub fn error_with(&self, part: &str) -> String {
+        loop {
+            let line = self.errors.recv_timeout(CUT_OFF).expect("there is no such line of errors");
+            if line.contains(part) {
+                return line;
+            }
+        }
+    }
+
+    /// Sends it a signal, such as `INT`.
+    pub fn signal(&self, signal: &str) {
+        let sent = Command::new("kill")
+            .args([&format!("-{signal}"), &self.child.id().to_string()])
+            .status()
+            .unwrap();
+        assert!(sent.success());
+    }
+
+    /// Waits until it ends by itself: its code, and what it wrote that was not read yet.
+    pub fn end(mut self) -> (Option<i32>, Vec<String>) {
+        let code = self.child.wait().unwrap().code();
+        (code, self.lines.iter().collect())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read_lines(stream: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// An engine that serves a configuration on a port of its own.
+pub struct Served {
+    pub engine: Running,
+    pub url: String,
+    pub folder: TempDir,
+}
+
+impl Served {
+    /// Serves this file.
+    pub fn start(config: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("plant.toml"), config).unwrap();
+        let (engine, url) = serve(&folder.path().join("plant.toml"), "127.0.0.1:0");
+        Self { engine, url, folder }
+    }
+
+    /// Serves [`RIG`].
+    pub fn rig() -> Self {
+        Self::start(RIG)
+    }
+
+    /// Runs a command against it, to its end.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        finish(&mut self.command(arguments), "")
+    }
+
+    /// The same, with this on its standard input.
+    pub fn run_with_input(&self, arguments: &[&str], input: &str) -> Output {
+        finish(&mut self.command(arguments), input)
+    }
+
+    /// Starts a command against it, and leaves it running.
+    pub fn spawn(&self, arguments: &[&str]) -> Running {
+        Running::spawn(&mut self.command(arguments))
+    }
+
+    /// A command against it.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = command(arguments);
+        command.env("TRUNKLINE_URL", &self.url);
+        command
+    }
+
+    /// A file in its folder.
+    pub fn file(&self, name: &str, text: &str) -> String {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// Stops it in order, and serves the same file again at the same place.
+    pub fn restart(&mut self) {
+        let address = self.url.strip_prefix("tl://").unwrap().to_owned();
+        self.engine.signal("TERM");
+        assert_eq!(self.engine.child.wait().unwrap().code(), Some(0));
+        let path: PathBuf = self.folder.path().join("plant.toml");
+        (self.engine, self.url) = serve(&path, &address);
+    }
+}
+
+fn serve(config: &Path, listen: &str) -> (Running, String) {
+    let running = Running::start(&["serve", config.to_str().unwrap(), "--listen", listen]);
+    let line = running.line_with("Listening on tl://");
+    let url = line.split(' ').find(|word| word.starts_with("tl://")).unwrap().to_owned();
+    (running, url)
+}
+
+/// The words of a line whose columns are separated by tabs.
+pub fn columns(line: &str) -> Vec<&str> {
+    line.split('\t').collect()
+}

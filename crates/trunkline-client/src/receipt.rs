@@ -1,0 +1,54 @@
+//! What came in updates on a connection, and how much of it the engine was told.
+
+use std::collections::VecDeque;
+
+use crate::options::ClientOptions;
+
+/// Of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Receipt {
+    records: u64,
+    acked: u64,
+    unacked_bytes: usize,
+    /// Wire subscriptions whose room is to be granted.
+    grants: VecDeque<u32>,
+}
+
+impl Receipt {
+    /// One update record, whether anybody wants it or not.
+    pub(crate) fn count_record(&mut self) {
+        self.records += 1;
+    }
+
+    pub(crate) fn count_bytes(&mut self, bytes: usize) {
+        self.unacked_bytes += bytes;
+    }
+
+    /// A wire subscription has room again.
+    pub(crate) fn grant_due(&mut self, wire: u32) {
+        if !self.grants.contains(&wire) {
+            self.grants.push_back(wire);
+        }
+    }
+
+    pub(crate) fn take_grants(&mut self) -> VecDeque<u32> {
+        std::mem::take(&mut self.grants)
+    }
+
+    /// Records received; they count as acknowledged from now on.
+    pub(crate) fn acknowledge(&mut self) -> u64 {
+        self.acked = self.records;
+        self.unacked_bytes = 0;
+        self.records
+    }
+
+    /// Whether anything is to be acknowledged, and whether it cannot wait for something else to be sent:
+    /// a quarter of the window is, or there is room to grant.
+    pub(crate) fn due(&self, options: &ClientOptions) -> (bool, bool) {
+        let unacked = self.records - self.acked;
+        let grants = !self.grants.is_empty();
+        let records_due = unacked >= u64::from(options.window_records / 4).max(1);
+        let bytes_due = self.unacked_bytes >= (options.window_bytes / 4).max(1) as usize;
+        (unacked > 0 || grants, grants || records_due || bytes_due)
+    }
+}

@@ -1,0 +1,136 @@
+//! How requests end: answers are kept until they are taken, within bounds.
+
+use std::sync::Arc;
+
+use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
+
+use crate::answer::Answer;
+use crate::client::ClientCore;
+use crate::error::RequestError;
+use crate::request::{Request, RequestId, Verb, malformed};
+
+impl ClientCore {
+    /// Adds a request of the program with this many items.
+    pub(crate) fn ask(&mut self, items: usize, verb: Verb) -> RequestId {
+        RequestId(self.requests.push_for_program(items, verb))
+    }
+
+    /// Whether a request of so many items may be made.
+    pub(crate) fn check_request(&self, items: usize) -> Result<(), RequestError> {
+        if let Some(cause) = self.connection.closed() {
+            return Err(RequestError::Closed {
+                cause: Arc::clone(cause),
+            });
+        }
+        let max = self.options.requests_max;
+        if self.requests.count() >= max {
+            return Err(RequestError::TooManyRequests { max });
+        }
+        let max = self.options.request_items_max;
+        if self.requests.items().saturating_add(items) > max {
+            return Err(RequestError::TooManyItems { items, max });
+        }
+        Ok(())
+    }
+
+    /// The answer, once: `None` while there is none, and after it was taken.
+    pub fn take(&mut self, request: RequestId) -> Option<Answer> {
+        self.requests.take_answer(request.0)
+    }
+
+    /// Whether the answer can be taken.
+    pub fn is_answered(&self, request: RequestId) -> bool {
+        self.requests.is_answered(request.0)
+    }
+
+    /// Nobody will take the answer: for a caller that has waited long enough. Variables that the request
+    /// opens are closed when they are.
+    pub fn forget(&mut self, request: RequestId) {
+        let id = request.0;
+        if let Some(answer) = self.take(request) {
+            if let Answer::Opened(results) = answer {
+                let opened: Vec<_> = results
+                    .iter()
+                    .flatten()
+                    .map(|opened| opened.variable)
+                    .collect();
+                self.close_quietly(&opened);
+            }
+            return;
+        }
+        let Some(mut request) = self.requests.take_out(id) else {
+            return;
+        };
+        let is_programs = self.requests.disown(&mut request);
+        if is_programs && request.wire.is_none() {
+            self.end_request(id, request, None);
+        } else {
+            self.requests.put_back(id, request);
+        }
+    }
+
+    /// After a frame was taken in: puts the request back, or ends it when the answer is complete.
+    pub(crate) fn settle(
+        &mut self,
+        id: u64,
+        request: Request,
+        frame: &Frame<'_>,
+    ) -> Result<(), Disconnect> {
+        if frame.has_more() {
+            self.requests.put_back(id, request);
+            return Ok(());
+        }
+        let (answered, total) = (request.answered, request.total);
+        if answered < total {
+            self.requests.put_back(id, request);
+            return Err(malformed(format!(
+                "the answer to request {} ends after {answered} of {total} items",
+                frame.request()
+            )));
+        }
+        self.end_request(id, request, None);
+        Ok(())
+    }
+
+    /// Ends a request. `fault` is what happened to the items, or the whole, that was not answered.
+    pub(crate) fn end_request(&mut self, id: u64, request: Request, fault: Option<Fault>) {
+        self.requests.end(id, &request);
+        let whole = fault.clone();
+        let fault = fault.unwrap_or_else(|| FaultCode::Internal.into());
+        let wanted = request.program_items;
+        let answer = match request.verb {
+            Verb::Open { page, .. } => {
+                let results = self.finish_opening(page, &fault, wanted.is_some());
+                Answer::Opened(results)
+            }
+            Verb::Close { page, .. } => Answer::Closed(page.finish(&fault)),
+            Verb::Read(page) => Answer::Readings(page.finish(&fault)),
+            Verb::RequestValue(page) => Answer::Requested(page.finish(&fault)),
+            Verb::Info(page) => Answer::Info(page.finish(&fault)),
+            Verb::Find { found, .. } => match whole {
+                Some(fault) => Answer::Refused(fault),
+                None => Answer::Names(found),
+            },
+            Verb::Why { .. } | Verb::Engine => Answer::Refused(fault),
+            Verb::Restore { page } => return self.restored(&page, &fault),
+            Verb::OpenItems { wire, items } | Verb::Resume { wire, items } => {
+                return self.items_answered(wire, &items, &fault);
+            }
+            Verb::Unsubscribe { .. } => return,
+        };
+        self.answer(id, wanted, answer);
+    }
+
+    /// Ends a request whose answer is one thing.
+    pub(crate) fn end_with(&mut self, id: u64, request: &Request, answer: Answer) {
+        self.requests.end(id, request);
+        self.answer(id, request.program_items, answer);
+    }
+
+    fn answer(&mut self, id: u64, wanted: Option<usize>, answer: Answer) {
+        if let Some(items) = wanted {
+            self.requests.keep(id, answer, items);
+            self.changes += 1;
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Writes that wait, writes on their way, and outcomes that wait.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use trunkline_proto::Fault;
+use trunkline_types::wire::encoded_len;
+
+use crate::outcome::{WriteCounts, WriteOutcome};
+use crate::variable::VariableRef;
+use crate::write::Write;
+
+/// An emptied queue with more room than this gives it back.
+const KEPT_WRITES_MAX: usize = 4096;
+
+/// The writes of a client.
+#[derive(Debug, Default)]
+pub(crate) struct Writes {
+    unsent: VecDeque<Unsent>,
+    unsent_bytes: usize,
+    in_flight: BTreeMap<u64, InFlight>,
+    in_flight_bytes: usize,
+    next_write: u64,
+    batches: BTreeMap<u64, Batch>,
+    /// Outcomes of batches, those to come included.
+    tracked: usize,
+    /// What the engine grants on this connection.
+    credit_count: usize,
+    credit_bytes: usize,
+    counts: WriteCounts,
+    last_fault: Option<Fault>,
+}
+
+/// A write that was not sent.
+#[derive(Debug)]
+pub(crate) struct Unsent {
+    order: u64,
+    pub(crate) write: Write,
+    /// Of its value.
+    pub(crate) bytes: u32,
+    pub(crate) place: Option<Place>,
+}
+
+/// A write that was sent and not answered.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    pub(crate) variable: VariableRef,
+    bytes: u32,
+    pub(crate) place: Option<Place>,
+}
+
+/// Where an outcome is expected.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) batch: u64,
+    pub(crate) index: u32,
+}
+
+#[derive(Debug)]
+struct Batch {
+    outcomes: Vec<Option<WriteOutcome>>,
+    open: usize,
+}
+
+impl Writes {
+    /// The connection is up, and the engine grants this much.
+    pub(crate) fn connected(&mut self, credit_count: u32, credit_bytes: u32) {
+        self.credit_count = (credit_count as usize).max(1);
+        self.credit_bytes = credit_bytes as usize;
+    }
+
+    /// The number of the next write to be sent, if the credit allows one. A value longer than the whole
+    /// credit is sent alone.
+    pub(crate) fn front(&self) -> Option<u64> {
+        let front = self.unsent.front()?;
+        let bytes = self.in_flight_bytes + front.bytes as usize;
+        let fits = self.in_flight.len() < self.credit_count
+            && (self.in_flight.is_empty() || bytes <= self.credit_bytes);
+        fits.then_some(front.order)
+    }
+
+    /// Writes that wait to be sent, and bytes of their values.
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        (self.unsent.len(), self.unsent_bytes)
+    }
+
+    /// Outcomes that wait or will.
+    pub(crate) fn tracked(&self) -> usize {
+        self.tracked
+    }
+
+    /// Expects this many outcomes under a number.
+    pub(crate) fn begin_batch(&mut self, number: u64, count: usize) {
+        let outcomes = (0..count).map(|_| None).collect();
+        self.batches.insert(
+            number,
+            Batch {
+                outcomes,
+                open: count,
+            },
+        );
+        self.tracked += count;
+    }
+
+    /// Queues a write.
+    pub(crate) fn push(&mut self, order: u64, write: Write, place: Option<Place>) {
+        let bytes = u32::try_from(encoded_len(&write.value)).unwrap_or(u32::MAX);
+        self.counts.issued += 1;
+        self.unsent_bytes += bytes as usize;
+        self.unsent.push_back(Unsent {
+            order,
+            write,
+            bytes,
+            place,
+        });
+    }
+
+    /// Takes the next write.
+    pub(crate) fn pop(&mut self) -> Option<Unsent> {
+        let unsent = self.unsent.pop_front()?;
+        self.unsent_bytes -= unsent.bytes as usize;
+        if self.unsent.is_empty() && self.unsent.capacity() > KEPT_WRITES_MAX {
+            self.unsent = VecDeque::new();
+        }
+        Some(unsent)
+    }
+
+    /// The number on the wire of the next write that is sent; they are never used again.
+    pub(crate) fn next_write(&self) -> u64 {
+        self.next_write
+    }
+
+    /// A write has been sent under the next number.
+    pub(crate) fn sent(&mut self, unsent: &Unsent) {
+        let Unsent { bytes, place, .. } = *unsent;
+        let variable = unsent.write.variable;
+        self.in_flight.insert(
+            self.next_write,
+            InFlight {
+                variable,
+                bytes,
+                place,
+            },
+        );
+        self.in_flight_bytes += bytes as usize;
+        self.next_write += 1;
+    }
+
+    /// The engine has answered this write.
+    pub(crate) fn answered(&mut self, number: u64) -> Option<InFlight> {
+        let write = self.in_flight.remove(&number)?;
+        self.in_flight_bytes -= write.bytes as usize;
+        Some(write)
+    }
+
+    /// Everything that was sent, in order: nobody will answer it.
+    pub(crate) fn take_in_flight(&mut self) -> BTreeMap<u64, InFlight> {
+        self.in_flight_bytes = 0;
+        std::mem::take(&mut self.in_flight)
+    }
+
+    /// A write has ended.
+    pub(crate) fn end(&mut self, place: Option<Place>, outcome: WriteOutcome) {
+        let count = match &outcome {
+            WriteOutcome::Applied(_) => &mut self.counts.applied,
+            WriteOutcome::Unchanged(_) => &mut self.counts.unchanged,
+            WriteOutcome::Superseded => &mut self.counts.superseded,
+            WriteOutcome::Refused(_) => &mut self.counts.refused,
+            WriteOutcome::WouldBlock => &mut self.counts.would_block,
+            WriteOutcome::Unknown(_) => &mut self.counts.unknown,
+        };
+        *count += 1;
+        if let WriteOutcome::Refused(fault) | WriteOutcome::Unknown(fault) = &outcome {
+            self.last_fault = Some(fault.clone());
+        }
+        let Some(place) = place else { return };
+        let Some(batch) = self.batches.get_mut(&place.batch) else {
+            return;
+        };
+        if let Some(slot @ None) = batch.outcomes.get_mut(place.index as usize) {
+            *slot = Some(outcome);
+            batch.open -= 1;
+        }
+    }
+
+    /// Whether every outcome under this number is known.
+    pub(crate) fn is_settled(&self, number: u64) -> bool {
+        self.batches
+            .get(&number)
+            .is_some_and(|batch| batch.open == 0)
+    }
+
+    /// The outcomes under this number, known or not; afterwards nobody expects them.
+    pub(crate) fn end_batch(&mut self, number: u64) -> Option<Vec<Option<WriteOutcome>>> {
+        let batch = self.batches.remove(&number)?;
+        self.tracked -= batch.outcomes.len();
+        Some(batch.outcomes)
+    }
+
+    pub(crate) fn counts(&self) -> WriteCounts {
+        let (waiting, in_flight) = (self.unsent.len() as u64, self.in_flight.len() as u64);
+        WriteCounts {
+            waiting,
+            in_flight,
+            ..self.counts
+        }
+    }
+
+    /// Why the last write that was refused, or is unknown, ended so.
+    pub(crate) fn last_fault(&self) -> Option<&Fault> {
+        self.last_fault.as_ref()
+    }
+
+    /// Writes that have not ended.
+    pub(crate) fn open(&self) -> usize {
+        self.unsent.len() + self.in_flight.len()
+    }
+}

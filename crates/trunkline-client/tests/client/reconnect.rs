@@ -1,0 +1,415 @@
+//! What lasts over a reconnect, and what is said about what does not.
+
+use std::time::Duration;
+
+use trunkline_client::{Event, SubscribeOptions, WriteOutcome};
+use trunkline_proto::message::ended::EndReason;
+use trunkline_proto::message::hello::Resume;
+use trunkline_proto::message::keepalive::Keepalive;
+use trunkline_proto::{FaultCode, FrameKind};
+use trunkline_types::{Contract, DataType, Lost, Value};
+
+use super::rig::{Rig, Said, value, write};
+
+/// Lets the engine be another one: the same names, everything written anew.
+fn restart(rig: &mut Rig) {
+    rig.cut();
+    rig.engine.welcome.epoch += 1;
+    rig.engine.welcome.session = 1;
+    for variable in &mut rig.engine.variables {
+        variable.handle += 1000;
+        variable.sequence = 1;
+    }
+    rig.connect();
+}
+
+#[test]
+fn a_subscription_goes_on_behind_the_last_update_it_has() {
+    for contract in ["latest", "last:10", "first:10", "all", "sampled:1s"] {
+        let mut rig = Rig::connected(&["a/b"]);
+        let id = rig.subscribe(&["a/b"], contract);
+        rig.set("a/b", 1.0);
+        rig.events(id);
+        rig.cut();
+        for n in 2..=6 {
+            rig.engine.set("a/b", f64::from(n));
+        }
+        rig.connect();
+        let resumed = rig.said().into_iter().find_map(|said| match said {
+            Said::Subscribe { resume, items, .. } => Some((resume, items)),
+            _ => None,
+        });
+        assert_eq!(resumed, Some((Some(10), vec![(100, 2)])), "{contract}");
+        let events = rig.events(id);
+        let [
+            Event::Disconnected {
+                reconnecting: true, ..
+            },
+            Event::Connected { epoch: 10, .. },
+            Event::Reading { item: 0, reading },
+        ] = &events[..]
+        else {
+            panic!("{contract}: {events:?}")
+        };
+        assert_eq!(value(reading), 6.0);
+        assert_eq!(
+            reading.lost,
+            Lost {
+                disconnect: 4,
+                ..Lost::NONE
+            },
+            "{contract}"
+        );
+        assert!(rig.client.ledger(id).unwrap().is_balanced());
+    }
+}
+
+#[test]
+fn nothing_is_delivered_twice_when_nothing_was_written_meanwhile() {
+    for contract in ["latest", "last:10", "all"] {
+        let mut rig = Rig::connected(&["a/b"]);
+        let id = rig.subscribe(&["a/b"], contract);
+        rig.events(id);
+        rig.reconnect();
+        assert_eq!(rig.readings(id), [], "{contract}");
+        assert!(rig.client.item(id, 0).unwrap().live);
+        rig.set("a/b", 1.0);
+        assert_eq!(rig.readings(id)[0].lost, Lost::NONE);
+    }
+}
+
+#[test]
+fn across_an_engine_restart_what_was_lost_is_unknown_never_zero() {
+    let mut rig = Rig::connected(&["a/b"]);
+    let id = rig.subscribe(&["a/b"], "all");
+    rig.events(id);
+    restart(&mut rig);
+    let opens = rig
+        .said()
+        .iter()
+        .filter(|said| said.kind() == FrameKind::Open)
+        .count();
+    assert_eq!(opens, 1, "opened and subscribed in one round trip");
+    let readings = rig.readings(id);
+    assert_eq!(
+        readings[0].lost,
+        Lost {
+            unknown: true,
+            ..Lost::NONE
+        }
+    );
+    assert_eq!(readings[0].lost.count(), None);
+    rig.set("a/b", 1.0);
+    assert_eq!(rig.readings(id)[0].lost, Lost::NONE);
+}
+
+#[test]
+fn another_engine_at_the_same_place_is_never_taken_for_the_same() {
+    let mut rig = Rig::connected(&["a/b"]);
+    let id = rig.subscribe(&["a/b"], "latest");
+    rig.events(id);
+    rig.engine.welcome.engine_id = [7; 16];
+    rig.reconnect();
+    let resumed = rig
+        .said()
+        .iter()
+        .any(|said| said.kind() == FrameKind::Subscribe);
+    assert!(
+        !resumed,
+        "its epoch is equal by chance, its positions mean nothing here"
+    );
+    assert!(rig.client.item(id, 0).unwrap().live);
+}
+
+#[test]
+fn the_value_before_the_reconnect_is_never_confused_with_the_one_after() {
+    let mut rig = Rig::connected(&["a/b", "a/c"]);
+    let id = rig.subscribe(&["a/b", "a/c"], "latest");
+    rig.events(id);
+    rig.set("a/b", 1.0);
+    rig.set("a/c", 2.0);
+    rig.cut();
+    rig.engine.set("a/b", 3.0);
+    rig.connect();
+    let events = rig.events(id);
+    let [
+        Event::Reading { item: 1, .. },
+        Event::Disconnected { .. },
+        Event::Connected { .. },
+        Event::Reading { item: 0, reading },
+    ] = &events[..]
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!((value(reading), reading.lost.coalesced), (3.0, 1));
+}
+
+#[test]
+fn a_reading_taken_while_the_connection_is_down_says_how_old_it_is() {
+    let mut rig = Rig::connected(&["a/b"]);
+    let id = rig.subscribe(&["a/b"], "all");
+    rig.cut();
+    rig.now = rig.now.saturating_add(Duration::from_secs(5));
+    assert_eq!(rig.readings(id)[0].stale, Some(Duration::from_secs(5)));
+}
+
+#[test]
+fn subscriptions_made_without_a_connection_begin_with_the_next_one() {
+    let mut rig = Rig::new();
+    rig.engine.add("a/b", Value::F64(4.0));
+    let options = SubscribeOptions::default();
+    let id = rig
+        .client
+        .subscribe(&["a/b"], Contract::ALL, options)
+        .unwrap();
+    let gone = rig
+        .client
+        .subscribe(&["a/b"], Contract::ALL, options)
+        .unwrap();
+    rig.client.unsubscribe(gone);
+    rig.connect();
+    let events = rig.events(id);
+    assert!(
+        matches!(
+            &events[..],
+            [Event::Connected { .. }, Event::Reading { .. }]
+        ),
+        "{events:?}"
+    );
+    assert_eq!(rig.engine.subscriptions.len(), 1);
+}
+
+#[test]
+fn the_hello_names_the_session_that_went_before() {
+    let mut rig = Rig::connected(&[]);
+    rig.reconnect();
+    let Some(Said::Hello(hello)) = rig.said().into_iter().next() else {
+        panic!("no hello")
+    };
+    assert_eq!(
+        hello.resume,
+        Some(Resume {
+            session: 1,
+            epoch: 10
+        })
+    );
+}
+
+#[test]
+fn what_the_program_had_open_is_open_again_before_it_is_used() {
+    let mut rig = Rig::connected(&["a/b", "a/c"]);
+    let (b, c) = (rig.open_one("a/b"), rig.open_one("a/c"));
+    rig.cut();
+    let read = rig.client.read(&[b]).unwrap();
+    let writes = rig.client.write([write(c, 1.0)]).unwrap();
+    rig.engine.welcome.epoch += 1;
+    rig.engine.variable(100).handle = 555;
+    rig.connect();
+    assert!(rig.answer_readings(read)[0].is_ok());
+    assert!(matches!(
+        rig.client.take_outcomes(writes).unwrap()[0],
+        WriteOutcome::Applied(_)
+    ));
+    let kinds: Vec<_> = rig.said().iter().map(Said::kind).collect();
+    assert_eq!(kinds[..2], [FrameKind::Hello, FrameKind::Open]);
+}
+
+#[test]
+fn a_variable_that_was_replaced_meanwhile_begins_anew() {
+    let mut rig = Rig::connected(&["a/b"]);
+    let id = rig.subscribe(&["a/b"], "all");
+    rig.events(id);
+    rig.cut();
+    rig.engine.variable(100).handle = 200;
+    rig.engine.variable(200).data_type = DataType::I32;
+    rig.engine.variable(200).value = Some(Value::I32(5));
+    rig.connect();
+    let readings = rig.readings(id);
+    assert_eq!(readings[0].sample.value, Value::I32(5));
+    assert!(readings[0].lost.unknown);
+    assert_eq!(
+        rig.client.item(id, 0).unwrap().data_type,
+        Some(DataType::I32)
+    );
+}
+
+#[test]
+fn a_variable_that_is_gone_is_told_and_looked_for_again() {
+    let mut rig = Rig::connected(&["a/b", "a/c"]);
+    let id = rig.subscribe(&["a/b", "a/c"], "latest");
+    rig.events(id);
+    rig.engine.undeploy("a/b");
+    rig.exchange();
+    let events = rig.events(id);
+    let [
+        Event::Ended {
+            item: 0,
+            reason: EndReason::Gone,
+            ..
+        },
+    ] = &events[..]
+    else {
+        panic!("{events:?}")
+    };
+    let mut tries = Vec::new();
+    for second in 0..600 {
+        rig.pass(Duration::from_secs(1));
+        rig.tell(|out| Keepalive::default().encode(out));
+        let said = rig.said();
+        if said.iter().any(|said| said.kind() == FrameKind::Open) {
+            tries.push(second);
+        }
+    }
+    assert!(tries[0] <= 1, "soon at first: {tries:?}");
+    assert!((12..40).contains(&tries.len()), "then seldom: {tries:?}");
+    let events = rig.events(id);
+    assert_eq!(events.len(), 1, "the same fault is told once: {events:?}");
+
+    rig.engine.add("a/b", Value::F64(8.0));
+    for _ in 0..120 {
+        rig.pass(Duration::from_millis(500));
+        rig.tell(|out| Keepalive::default().encode(out));
+    }
+    let readings = rig.readings(id);
+    assert_eq!((value(&readings[0]), readings[0].lost.unknown), (8.0, true));
+}
+
+#[test]
+fn a_name_that_does_not_exist_is_that_items_error_only() {
+    let mut rig = Rig::connected(&["a/b"]);
+    let id = rig.subscribe(&["a/nope", "a/b"], "latest");
+    let events = rig.events(id);
+    let [
+        _,
+        Event::ItemError { item: 0, fault },
+        Event::Reading { item: 1, .. },
+    ] = &events[..]
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!(fault.code, FaultCode::UnknownName);
+    let late = rig.subscribe(&["a/nope"], "latest");
+    assert!(
+        matches!(rig.events(late)[1], Event::ItemError { .. }),
+        "a second one is told as well"
+    );
+}
+
+#[test]
+fn an_unsubscribed_item_may_be_on_its_way_still() {
+    let mut rig = Rig::connected(&["a/b", "a/c"]);
+    let kept = rig.subscribe(&["a/b"], "latest");
+    rig.engine.hold(FrameKind::Open);
+    let id = rig.subscribe(&["a/c"], "latest");
+    let all = rig.subscribe(&["a/c"], "all");
+    rig.client.unsubscribe(id);
+    rig.client.unsubscribe(all);
+    rig.exchange();
+    rig.engine.held.clear();
+    for said in rig.said() {
+        if said.kind() == FrameKind::Open && said != first_open() {
+            rig.engine.answer(&said);
+        }
+    }
+    rig.exchange();
+    let wire = rig.wire(kept);
+    assert_eq!(rig.engine.subscriptions.len(), 1);
+    assert_eq!(rig.engine.subscriptions[&wire].handles, [100].into());
+    assert_eq!(rig.client.variables_in_use(), 1);
+}
+
+/// The frame that opened `a/b`, which was answered.
+fn first_open() -> Said {
+    use trunkline_proto::message::contract::SubscribeFlags;
+    use trunkline_proto::message::open::{OpenOptions, OpenTerms};
+    use trunkline_proto::message::subscribe::SubscribeTerms;
+    let (contract, flags) = (Contract::Latest, SubscribeFlags::NONE);
+    let subscribe = Some(SubscribeTerms {
+        subscription: 1,
+        contract,
+        flags,
+    });
+    let terms = OpenTerms {
+        options: OpenOptions::default(),
+        subscribe,
+    };
+    Said::Open {
+        request: 1,
+        terms,
+        names: vec!["a/b".to_owned()],
+        more: false,
+    }
+}
+
+#[test]
+fn a_subscription_that_joins_while_others_are_restored_is_subscribed_once() {
+    let mut rig = Rig::connected(&["a/b", "a/c"]);
+    let one = rig.subscribe(&["a/b"], "latest");
+    rig.cut();
+    rig.engine.hold(FrameKind::Open);
+    rig.connect();
+    let two = rig.subscribe(&["a/c", "a/b"], "latest");
+    rig.engine.held.clear();
+    let held: Vec<Said> = rig
+        .said()
+        .into_iter()
+        .filter(|s| s.kind() == FrameKind::Open)
+        .collect();
+    held.iter().for_each(|said| rig.engine.answer(said));
+    rig.exchange();
+    // The fake engine refuses to subscribe anything twice.
+    let wire = rig.wire(one);
+    assert_eq!(rig.engine.subscriptions[&wire].handles, [100, 101].into());
+    assert!(rig.client.item(two, 0).unwrap().live && rig.client.item(two, 1).unwrap().live);
+}
+
+#[test]
+fn a_program_that_takes_nothing_over_many_reconnects_holds_at_most_twice_the_bound() {
+    let mut rig = Rig::connected(&["a/b"]);
+    let id = rig.subscribe(&["a/b"], "all:10");
+    for _ in 0..20 {
+        for n in 1..=10 {
+            let wire = rig.wire(id);
+            if rig.engine.subscriptions.contains_key(&wire) {
+                rig.set("a/b", f64::from(n));
+            } else {
+                rig.engine.variable(100).sequence += 1;
+            }
+        }
+        rig.reconnect();
+    }
+    let waiting = rig.client.ledger(id).unwrap().waiting;
+    assert!((11..=21).contains(&waiting), "{waiting} wait");
+    let written = rig.engine.variable(100).sequence;
+    let mut readings = rig.readings(id);
+    readings.extend(rig.readings(id));
+    let lost: u64 = readings.iter().map(|r| r.lost.count().unwrap()).sum();
+    assert_eq!(
+        readings.len() as u64 + lost,
+        written,
+        "nothing is unaccounted for"
+    );
+    assert!(rig.client.ledger(id).unwrap().is_balanced());
+}
+
+#[test]
+fn a_reconnect_gives_back_what_nobody_uses() {
+    let mut rig = Rig::connected(&["a/b"]);
+    for round in 0..5 {
+        let id = rig.subscribe(&["a/b"], if round % 2 == 0 { "latest" } else { "all" });
+        let variable = rig.open_one("a/b");
+        rig.client.write_untracked([write(variable, 1.0)]).unwrap();
+        rig.cut();
+        rig.client.unsubscribe(id);
+        let close = rig.client.close(&[variable]).unwrap();
+        assert!(rig.client.is_answered(close));
+        rig.client.take(close);
+        rig.connect();
+        assert!(rig.engine.subscriptions.is_empty());
+    }
+    rig.exchange();
+    assert_eq!(
+        (rig.client.variables_in_use(), rig.client.pending()),
+        (0, 0)
+    );
+}

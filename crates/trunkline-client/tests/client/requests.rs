@@ -1,0 +1,393 @@
+//! Bulk verbs: one round trip, results per item, and what happens to requests that meet a disconnect.
+
+use trunkline_client::{Answer, ClientOptions, Need, OpenOptions, RequestError, RequestId};
+use trunkline_proto::message::fault::FaultMessage;
+use trunkline_proto::message::why::WhyStage;
+use trunkline_proto::{Fault, FaultCode, FrameKind};
+use trunkline_types::{Access, Reading, Url, Value};
+
+use super::rig::{Rig, Said, value, write};
+
+impl Rig {
+    /// The answer to a read.
+    pub fn answer_readings(&mut self, request: RequestId) -> Vec<Result<Reading, Fault>> {
+        match self.answer(request) {
+            Answer::Readings(readings) => readings,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The request numbers of what the client said in frames of one kind.
+fn requests(rig: &mut Rig) -> Vec<(FrameKind, u32)> {
+    let number = |said: Said| match said {
+        Said::Open { request, .. } => Some((FrameKind::Open, request)),
+        Said::Handles { kind, request, .. } => Some((kind, request)),
+        Said::Find { request, .. } => Some((FrameKind::Find, request)),
+        _ => None,
+    };
+    rig.said().into_iter().filter_map(number).collect()
+}
+
+/// Behaviour: API-01.
+#[test]
+fn a_variable_is_chosen_at_run_time_by_building_its_url() {
+    let mut rig = Rig::connected(&["plant/rack 1/level"]);
+    let url = Url::parse(&format!("tl:///plant/rack {}/level", 1)).unwrap();
+    let opened = &rig.open(&[url.name.as_deref().unwrap()])[0];
+    let read = rig.client.read(&[opened.variable]).unwrap();
+    assert_eq!(rig.answer_readings(read)[0].as_ref().map(value), Ok(0.0));
+}
+
+/// Behaviour: B-30.
+#[test]
+fn every_verb_takes_a_list_in_one_round_trip_and_an_error_is_one_items_only() {
+    let mut rig = Rig::connected(&["a/b", "a/c"]);
+    let options = OpenOptions {
+        read: true,
+        describe: true,
+        ..OpenOptions::default()
+    };
+    let open = rig.client.open(&["a/b", "a/nope", "a/c"], options).unwrap();
+    let opened = rig.answer(open).into_opened().unwrap();
+    let codes: Vec<_> = opened
+        .iter()
+        .map(|o| o.as_ref().err().map(|fault| fault.code))
+        .collect();
+    assert_eq!(codes, [None, Some(FaultCode::UnknownName), None]);
+    let first = opened[0].as_ref().unwrap();
+    assert_eq!(first.reading.as_ref().map(value), Some(0.0));
+    assert!(first.properties.is_some());
+    let (b, c) = (first.variable, opened[2].as_ref().unwrap().variable);
+    let closed = rig.client.close(&[c]).unwrap();
+    assert_eq!(rig.answer(closed), Answer::Closed(vec![Ok(())]));
+    rig.said();
+
+    let read = rig.client.read(&[b, c]).unwrap();
+    let readings = rig.answer_readings(read);
+    assert_eq!(readings[0].as_ref().map(value), Ok(0.0));
+    assert_eq!(
+        readings[1].as_ref().unwrap_err().code,
+        FaultCode::UnknownHandle
+    );
+    let writes = rig.client.write([write(b, 1.0), write(c, 2.0)]).unwrap();
+    rig.exchange();
+    let outcomes = rig.client.take_outcomes(writes).unwrap();
+    assert!(matches!(
+        outcomes[0],
+        trunkline_client::WriteOutcome::Applied(_)
+    ));
+    assert!(matches!(
+        outcomes[1],
+        trunkline_client::WriteOutcome::Refused(_)
+    ));
+    let close = rig.client.close(&[b, c]).unwrap();
+    let Answer::Closed(results) = rig.answer(close) else {
+        panic!("no list")
+    };
+    assert_eq!(results[0], Ok(()));
+    assert_eq!(
+        results[1].as_ref().unwrap_err().code,
+        FaultCode::UnknownHandle
+    );
+    let kinds: Vec<_> = rig.said().iter().map(Said::kind).collect();
+    assert_eq!(
+        kinds,
+        [FrameKind::Read, FrameKind::Write, FrameKind::Close],
+        "one frame each"
+    );
+}
+
+/// Behaviour: VS-05.
+#[test]
+fn a_synchronous_call_is_a_request_and_the_wait_for_its_answer() {
+    let mut rig = Rig::connected(&["a/b"]);
+    let variable = rig.open_one("a/b");
+    rig.engine.hold(FrameKind::Read);
+    let read = rig.client.read(&[variable]).unwrap();
+    rig.exchange();
+    assert!(!rig.client.is_answered(read));
+    let said = rig.said().pop().unwrap();
+    rig.engine.answer(&said);
+    rig.exchange();
+    assert!(rig.client.is_answered(read));
+    assert_eq!(rig.answer_readings(read).len(), 1);
+    assert_eq!(rig.client.take(read), None, "an answer is taken once");
+}
+
+/// Behaviour: VS-06.
+#[test]
+fn many_calls_are_made_and_waited_for_once() {
+    let mut rig = Rig::connected(&["a/b"]);
+    let variable = rig.open_one("a/b");
+    let reads: Vec<_> = (0..100)
+        .map(|_| rig.client.read(&[variable]).unwrap())
+        .collect();
+    let writes: Vec<_> = (0..100)
+        .map(|n| rig.client.write([write(variable, f64::from(n))]).unwrap())
+        .collect();
+    assert_eq!(rig.client.pending(), 200);
+    rig.exchange();
+    assert_eq!(rig.client.pending(), 0);
+    assert!(reads.iter().all(|read| rig.client.is_answered(*read)));
+    assert!(writes.iter().all(|batch| rig.client.is_settled(*batch)));
+}
+
+#[test]
+fn requests_and_writes_are_sent_in_the_order_they_were_made() {
+    let mut rig = Rig::connected(&["a/b"]);
+    let variable = rig.open_one("a/b");
+    rig.said();
+    rig.client.read(&[variable]).unwrap();
+    rig.client.write_untracked([write(variable, 1.0)]).unwrap();
+    rig.client.write_untracked([write(variable, 2.0)]).unwrap();
+    rig.client.read(&[variable]).unwrap();
+    rig.client.write_untracked([write(variable, 3.0)]).unwrap();
+    rig.exchange();
+    let kinds: Vec<_> = rig.said().iter().map(Said::kind).collect();
+    use FrameKind::{Read, Write};
+    assert_eq!(kinds, [Read, Write, Read, Write]);
+}
+
+#[test]
+fn the_other_questions_are_answered() {
+    let mut rig = Rig::connected(&["a/b"]);
+    let variable = rig.open_one("a/b");
+    let info = rig.client.info(&[variable]).unwrap();
+    let why = rig.client.why("a/b").unwrap();
+    let engine = rig.client.engine_info().unwrap();
+    let fresh = rig.client.request_value(&[variable]).unwrap();
+    let Answer::Info(info) = rig.answer(info) else {
+        panic!("no info")
+    };
+    assert_eq!(info[0].as_ref().unwrap().name, "a/b");
+    let Answer::Why(steps) = rig.answer(why) else {
+        panic!("no reason")
+    };
+    assert_eq!(
+        (steps[0].stage, steps[0].next.as_str()),
+        (WhyStage::Library, "start it")
+    );
+    let Answer::Engine(engine) = rig.answer(engine) else {
+        panic!("no engine")
+    };
+    assert_eq!(engine.name, "fake");
+    let Answer::Requested(results) = rig.answer(fresh) else {
+        panic!("no results")
+    };
+    assert_eq!(
+        results[0].as_ref().unwrap_err().code,
+        FaultCode::ProviderGone
+    );
+}
+
+#[test]
+fn the_pages_of_a_search_are_collected() {
+    let mut rig = Rig::new();
+    for n in 0..250 {
+        rig.engine.add(&format!("a/v{n}"), Value::F64(0.0));
+    }
+    rig.connect();
+    let find = rig.client.find("a/*", None).unwrap();
+    let Answer::Names(names) = rig.answer(find) else {
+        panic!("no names")
+    };
+    assert_eq!((names.len(), names[249].name.as_str()), (250, "a/v249"));
+    let find = rig.client.find("a/*", Some(120)).unwrap();
+    let Answer::Names(names) = rig.answer(find) else {
+        panic!("no names")
+    };
+    assert_eq!(names.len(), 120);
+}
+
+/// Behaviour: API-08.
+#[test]
+fn opening_verifies_the_access_that_the_program_requires() {
+    let mut rig = Rig::connected(&["a/b", "a/c"]);
+    rig.engine.variable(100).access = Access::ReadOnly;
+    let options = OpenOptions {
+        writing: Need::Required,
+        ..OpenOptions::default()
+    };
+    let open = rig.client.open(&["a/b", "a/c"], options).unwrap();
+    let opened = rig.answer(open).into_opened().unwrap();
+    assert_eq!(opened[0].as_ref().unwrap_err().code, FaultCode::NotWritable);
+    assert_eq!(opened[1].as_ref().unwrap().access, Access::ReadWrite);
+
+    let options = OpenOptions {
+        writing: Need::None,
+        ..OpenOptions::default()
+    };
+    let open = rig.client.open(&["a/c"], options).unwrap();
+    let opened = rig.answer(open).into_opened().unwrap();
+    assert_eq!(
+        opened[0].as_ref().unwrap().access,
+        Access::ReadOnly,
+        "no more than asked for"
+    );
+}
+
+/// Behaviour: API-08.
+#[test]
+fn opening_goes_on_in_the_background_or_is_waited_for_until_patience_ends() {
+    let mut rig = Rig::connected(&["a/b"]);
+    rig.engine.hold(FrameKind::Open);
+    let background = rig.client.open(&["a/b"], OpenOptions::default()).unwrap();
+    let impatient = rig.client.open(&["a/b"], OpenOptions::default()).unwrap();
+    rig.exchange();
+    assert!(!rig.client.is_answered(impatient));
+    rig.client.forget(impatient);
+    let held = rig.said();
+    held[held.len() - 2..]
+        .iter()
+        .for_each(|said| rig.engine.answer(said));
+    rig.exchange();
+    assert!(rig.client.is_answered(background) && !rig.client.is_answered(impatient));
+    assert_eq!(rig.client.pending(), 0);
+    let opened = rig.answer(background).into_opened().unwrap();
+    rig.client
+        .close(&[opened[0].as_ref().unwrap().variable])
+        .unwrap();
+    assert_eq!(
+        rig.client.variables_in_use(),
+        0,
+        "what nobody waited for was closed"
+    );
+}
+
+#[test]
+fn a_request_that_is_half_answered_at_a_disconnect_is_asked_again_as_a_whole() {
+    let names: Vec<String> = (0..20_000)
+        .map(|n| format!("a/variable number {n}"))
+        .collect();
+    let mut rig = Rig::new();
+    for name in &names {
+        rig.engine.add(name, Value::F64(0.0));
+    }
+    rig.connect();
+    let open = rig.client.open(&names, OpenOptions::default()).unwrap();
+    let mut bytes = Vec::new();
+    use trunkline_proto::Endpoint;
+    rig.client
+        .poll_output(rig.now, super::rig::WALL, 1, &mut bytes);
+    rig.engine.take(rig.now, &bytes);
+    let answers = std::mem::take(&mut rig.engine.out);
+    rig.client.handle_input(rig.now, super::rig::WALL, &answers);
+    let asked = rig.said().len();
+    assert!(!rig.client.is_answered(open) && asked == 2, "{asked}");
+    rig.reconnect();
+    let opened = rig.answer(open).into_opened().unwrap();
+    assert!(opened.iter().all(Result::is_ok) && opened.len() == names.len());
+    let variables: Vec<_> = opened.into_iter().map(|o| o.unwrap().variable).collect();
+    rig.client.close(&variables).unwrap();
+    assert_eq!(
+        rig.client.variables_in_use(),
+        0,
+        "nothing was counted twice"
+    );
+}
+
+#[test]
+fn every_idempotent_request_survives_a_disconnect() {
+    let mut rig = Rig::connected(&["a/b"]);
+    let variable = rig.open_one("a/b");
+    use FrameKind::{Engine, Find, Info, Open, Read, RequestValue, Why};
+    for kind in [Open, Read, RequestValue, Info, Find, Why, Engine] {
+        rig.engine.hold(kind);
+    }
+    let requests = [
+        rig.client.open(&["a/b"], OpenOptions::default()).unwrap(),
+        rig.client.read(&[variable]).unwrap(),
+        rig.client.request_value(&[variable]).unwrap(),
+        rig.client.info(&[variable]).unwrap(),
+        rig.client.find("**", None).unwrap(),
+        rig.client.why("a/b").unwrap(),
+        rig.client.engine_info().unwrap(),
+    ];
+    rig.exchange();
+    rig.engine.held.clear();
+    rig.reconnect();
+    assert!(
+        requests
+            .iter()
+            .all(|request| rig.client.is_answered(*request))
+    );
+}
+
+#[test]
+fn a_whole_request_that_is_refused_is_every_items_fault() {
+    let mut rig = Rig::connected(&["a/b"]);
+    rig.engine.hold(FrameKind::Open);
+    rig.engine.hold(FrameKind::Find);
+    let open = rig
+        .client
+        .open(&["a/b", "a/c"], OpenOptions::default())
+        .unwrap();
+    let find = rig.client.find("[", None).unwrap();
+    rig.exchange();
+    let fault = Fault::new(FaultCode::BadPattern, "no");
+    for (_, request) in requests(&mut rig) {
+        rig.tell(|out| {
+            FaultMessage {
+                request,
+                fault: fault.as_ref(),
+            }
+            .encode(out)
+        });
+    }
+    let opened = rig.answer(open).into_opened().unwrap();
+    assert!(opened.iter().all(|result| result.as_ref() == Err(&fault)));
+    assert_eq!(rig.answer(find), Answer::Refused(fault));
+    assert_eq!(rig.client.variables_in_use(), 0);
+}
+
+#[test]
+fn requests_are_bounded_and_so_are_answers_that_nobody_takes() {
+    let mut rig = Rig::with(ClientOptions {
+        requests_max: 3,
+        request_items_max: 10,
+        ..ClientOptions::default()
+    });
+    rig.engine.add("a/b", Value::F64(0.0));
+    rig.connect();
+    let error = rig
+        .client
+        .open(&["a/b"; 11], OpenOptions::default())
+        .unwrap_err();
+    assert_eq!(error, RequestError::TooManyItems { items: 11, max: 10 });
+    let taken = rig.client.open(&["a/b"], OpenOptions::default()).unwrap();
+    rig.client.open(&["a/b"], OpenOptions::default()).unwrap();
+    rig.client.engine_info().unwrap();
+    rig.exchange();
+    let error = rig.client.engine_info().unwrap_err();
+    assert_eq!(error, RequestError::TooManyRequests { max: 3 });
+    rig.client.take(taken).unwrap();
+    assert!(rig.client.engine_info().is_ok());
+}
+
+#[test]
+fn requests_without_items_are_answered_without_a_frame() {
+    let mut rig = Rig::connected(&[]);
+    rig.said();
+    let open = rig
+        .client
+        .open::<&str>(&[], OpenOptions::default())
+        .unwrap();
+    let read = rig.client.read(&[]).unwrap();
+    assert_eq!(rig.answer(open), Answer::Opened(Vec::new()));
+    assert_eq!(rig.answer(read), Answer::Readings(Vec::new()));
+    assert_eq!(rig.said(), []);
+}
+
+#[test]
+fn names_are_compared_as_the_engine_compares_them() {
+    let mut rig = Rig::connected(&["a/50%2F60"]);
+    let (lower, upper) = (rig.open_one("a/50%2f60"), rig.open_one("a/50%2F60"));
+    assert_eq!(lower, upper);
+    let open = rig
+        .client
+        .open(&["x".repeat(5000)], OpenOptions::default())
+        .unwrap();
+    let opened = rig.answer(open).into_opened().unwrap();
+    assert_eq!(opened[0].as_ref().unwrap_err().code, FaultCode::BadName);
+}

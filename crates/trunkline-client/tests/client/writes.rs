@@ -1,0 +1,340 @@
+//! Writes: in order, within the credit, packed, and every one with its outcome.
+
+use std::sync::Arc;
+
+use trunkline_client::{ClientOptions, Write, WriteError, WriteOptions, WriteOutcome};
+use trunkline_proto::message::outcome::WriteOutcome as Wire;
+use trunkline_proto::message::write_answers::WriteAnswersBuilder;
+use trunkline_proto::{Fault, FaultCode, FrameKind};
+use trunkline_types::{Position, Quality, Reason, Timestamp, Value};
+
+use super::rig::{FakeEngine, Rig, Said, write};
+
+/// The writes that the client said and that were not answered.
+fn said_writes(rig: &mut Rig) -> Vec<super::rig::SaidWrite> {
+    let writes = |said| match said {
+        Said::Write(writes) => writes,
+        _ => Vec::new(),
+    };
+    rig.said().into_iter().flat_map(writes).collect()
+}
+
+fn answer(engine: &mut FakeEngine, first: u64, outcomes: &[Wire<'_>]) {
+    let mut frame = WriteAnswersBuilder::begin(&mut engine.out, first);
+    outcomes.iter().for_each(|outcome| frame.push(outcome));
+    frame.finish();
+}
+
+fn rig() -> (Rig, trunkline_client::VariableRef) {
+    let mut rig = Rig::connected(&["a/b"]);
+    let variable = rig.open_one("a/b");
+    rig.said();
+    (rig, variable)
+}
+
+/// Behaviour: B-20.
+#[test]
+fn every_outcome_arrives_as_the_engine_said_it() {
+    let (mut rig, variable) = rig();
+    rig.engine.hold(FrameKind::Write);
+    let batch = rig
+        .client
+        .write((0..6).map(|n| write(variable, f64::from(n))))
+        .unwrap();
+    rig.exchange();
+    let fault = Fault::new(FaultCode::OutOfRange, "5 is outside 0 to 4");
+    let silent = Fault::new(FaultCode::TimedOut, "the device did not answer");
+    let first = said_writes(&mut rig)[0].number;
+    let outcomes = [
+        Wire::Applied { sequence: 7 },
+        Wire::Unchanged { sequence: 7 },
+        Wire::Superseded,
+        Wire::Refused(fault.as_ref()),
+        Wire::WouldBlock,
+        Wire::Unknown(silent.as_ref()),
+    ];
+    answer(&mut rig.engine, first, &outcomes[..3]);
+    rig.exchange();
+    assert_eq!(
+        rig.client.take_outcomes(batch),
+        None,
+        "not before all of them are known"
+    );
+    answer(&mut rig.engine, first + 3, &outcomes[3..]);
+    rig.exchange();
+    let at = Position {
+        epoch: 10,
+        sequence: 7,
+    };
+    let expected = [
+        WriteOutcome::Applied(at),
+        WriteOutcome::Unchanged(at),
+        WriteOutcome::Superseded,
+        WriteOutcome::Refused(fault),
+        WriteOutcome::WouldBlock,
+        WriteOutcome::Unknown(silent),
+    ];
+    assert_eq!(rig.client.take_outcomes(batch).unwrap(), expected);
+    assert_eq!(rig.client.take_outcomes(batch), None);
+}
+
+/// Behaviour: B-20.
+#[test]
+fn writes_whose_answer_was_lost_with_the_connection_are_unknown_and_never_sent_twice() {
+    let (mut rig, variable) = rig();
+    rig.engine.hold(FrameKind::Write);
+    let sent = rig
+        .client
+        .write([write(variable, 1.0), write(variable, 2.0)])
+        .unwrap();
+    rig.exchange();
+    rig.cut();
+    let unsent = rig.client.write([write(variable, 3.0)]).unwrap();
+    for outcome in rig.client.take_outcomes(sent).unwrap() {
+        let WriteOutcome::Unknown(fault) = outcome else {
+            panic!("{outcome:?}")
+        };
+        assert_eq!(fault.code, FaultCode::TimedOut);
+        assert!(fault.sentence.contains("closed the connection"), "{fault}");
+    }
+    rig.engine.held.clear();
+    rig.connect();
+    let writes = said_writes(&mut rig);
+    assert_eq!(
+        writes.len(),
+        1,
+        "what was sent is not sent again, what was not is"
+    );
+    assert_eq!(writes[0].value, 3.0f64.to_le_bytes());
+    let outcomes = rig.client.take_outcomes(unsent).unwrap();
+    assert_eq!(
+        outcomes,
+        [WriteOutcome::Applied(Position {
+            epoch: 10,
+            sequence: 2
+        })]
+    );
+    let counts = rig.client.write_counts();
+    assert_eq!((counts.issued, counts.applied, counts.unknown), (3, 1, 2));
+}
+
+/// Behaviour: VS-07.
+#[test]
+fn asynchronous_writes_are_packed_many_to_a_frame_and_so_are_their_answers() {
+    let (mut rig, variable) = rig();
+    for n in 0..1000 {
+        rig.client
+            .write_untracked([write(variable, f64::from(n))])
+            .unwrap();
+    }
+    rig.exchange();
+    let frames = rig
+        .said()
+        .iter()
+        .filter(|said| said.kind() == FrameKind::Write)
+        .count();
+    assert_eq!(frames, 1, "and nothing but one answer frame came back");
+    assert_eq!(rig.client.write_counts().applied, 1000);
+}
+
+#[test]
+fn no_more_is_on_its_way_than_the_credit_allows() {
+    let mut rig = Rig::new();
+    rig.engine.welcome.write_credit_count = 10;
+    rig.engine.add("a/b", Value::F64(0.0));
+    rig.connect();
+    let variable = rig.open_one("a/b");
+    rig.said();
+    rig.engine.hold(FrameKind::Write);
+    let batch = rig
+        .client
+        .write((0..25).map(|n| write(variable, f64::from(n))))
+        .unwrap();
+    rig.exchange();
+    let writes = said_writes(&mut rig);
+    assert_eq!((writes.len(), rig.client.write_counts().waiting), (10, 15));
+    let read = rig.client.read(&[variable]).unwrap();
+    rig.exchange();
+    assert!(
+        rig.client.is_answered(read),
+        "writes that wait do not hold up requests"
+    );
+    // Answers come in any order: a provider may be slow.
+    answer(&mut rig.engine, writes[9].number, &[Wire::Superseded]);
+    rig.exchange();
+    assert_eq!(said_writes(&mut rig).len(), 1);
+    rig.engine.held.clear();
+    answer(&mut rig.engine, writes[0].number, &[Wire::Superseded; 9]);
+    rig.exchange();
+    assert_eq!(rig.client.write_counts().waiting, 0);
+    assert_eq!(
+        rig.client.write_counts().in_flight,
+        1,
+        "the eleventh was held"
+    );
+    assert!(!rig.client.is_settled(batch));
+}
+
+#[test]
+fn the_credit_counts_bytes_and_a_value_beyond_it_goes_alone() {
+    let mut rig = Rig::new();
+    rig.engine.welcome.write_credit_bytes = 1000;
+    rig.engine.add("a/s", Value::String("".into()));
+    rig.connect();
+    let variable = rig.open_one("a/s");
+    rig.said();
+    rig.engine.hold(FrameKind::Write);
+    let text = |bytes| {
+        Write::new(
+            variable,
+            Value::String(Arc::from("x".repeat(bytes).as_str())),
+        )
+    };
+    rig.client
+        .write_untracked([text(400), text(400), text(5000), text(10)])
+        .unwrap();
+    for expected in [2, 1, 1] {
+        rig.exchange();
+        let writes = said_writes(&mut rig);
+        assert_eq!(writes.len(), expected);
+        rig.engine.answer_writes(&writes);
+    }
+    rig.exchange();
+    assert_eq!(rig.client.write_counts().applied, 4);
+}
+
+#[test]
+fn a_value_longer_than_a_frame_is_sent_in_parts() {
+    let mut rig = Rig::new();
+    rig.engine.welcome.frame_max = 4096;
+    rig.engine.add("a/s", Value::String("".into()));
+    rig.connect();
+    let variable = rig.open_one("a/s");
+    let text: Arc<str> = Arc::from("x".repeat(100_000).as_str());
+    let batch = rig
+        .client
+        .write([Write::new(variable, Value::String(text))])
+        .unwrap();
+    rig.exchange();
+    assert!(matches!(
+        rig.client.take_outcomes(batch).unwrap()[0],
+        WriteOutcome::Applied(_)
+    ));
+}
+
+#[test]
+fn a_write_that_finds_no_room_is_not_accepted_at_all() {
+    let mut rig = Rig::with(ClientOptions {
+        writes_max: 10,
+        write_bytes_max: 100,
+        ..ClientOptions::default()
+    });
+    rig.engine.add("a/b", Value::F64(0.0));
+    rig.connect();
+    let variable = rig.open_one("a/b");
+    rig.cut();
+    rig.client
+        .write_untracked((0..8).map(|n| write(variable, f64::from(n))))
+        .unwrap();
+    let error = rig
+        .client
+        .write((0..3).map(|_| write(variable, 0.0)))
+        .unwrap_err();
+    assert_eq!(
+        error,
+        WriteError::WouldBlock {
+            waiting: 8,
+            bytes: 64
+        }
+    );
+    assert!(error.to_string().contains("try again"), "{error}");
+    assert_eq!(rig.client.write_counts().issued, 8);
+    rig.connect();
+    let batches: Vec<_> = (0..10)
+        .map(|_| rig.client.write([write(variable, 1.0)]).unwrap())
+        .collect();
+    rig.exchange();
+    let error = rig.client.write([write(variable, 1.0)]).unwrap_err();
+    assert_eq!(error, WriteError::OutcomesNotTaken { waiting: 10 });
+    rig.client.forget_writes(batches[0]);
+    rig.client.take_outcomes(batches[1]).unwrap();
+    assert!(rig.client.write([write(variable, 1.0)]).is_ok());
+}
+
+#[test]
+fn a_write_of_another_type_or_to_nothing_is_refused_without_being_sent() {
+    let (mut rig, variable) = rig();
+    let closed = rig.open_one("a/b");
+    let writes = [Write::new(variable, Value::I32(1)), write(variable, 1.0)];
+    let batch = rig.client.write(writes).unwrap();
+    rig.exchange();
+    let outcomes = rig.client.take_outcomes(batch).unwrap();
+    let WriteOutcome::Refused(fault) = &outcomes[0] else {
+        panic!("{outcomes:?}")
+    };
+    assert_eq!(fault.code, FaultCode::WrongType);
+    assert!(
+        matches!(outcomes[1], WriteOutcome::Applied(_)),
+        "the other one is carried out"
+    );
+    assert_eq!(said_writes(&mut rig).len(), 1);
+
+    rig.client.close(&[variable]).unwrap();
+    rig.client.close(&[closed]).unwrap();
+    let batch = rig.client.write([write(variable, 1.0)]).unwrap();
+    rig.exchange();
+    let outcomes = rig.client.take_outcomes(batch).unwrap();
+    assert!(matches!(&outcomes[0], WriteOutcome::Refused(f) if f.code == FaultCode::UnknownHandle));
+    assert_eq!(
+        rig.client.last_write_fault().map(|f| f.code),
+        Some(FaultCode::UnknownHandle)
+    );
+}
+
+#[test]
+fn a_write_waits_for_the_variable_even_when_it_is_closed_meanwhile() {
+    let (mut rig, variable) = rig();
+    rig.cut();
+    let batch = rig.client.write([write(variable, 1.0)]).unwrap();
+    rig.client.close(&[variable]).unwrap();
+    rig.connect();
+    assert!(matches!(
+        rig.client.take_outcomes(batch).unwrap()[0],
+        WriteOutcome::Applied(_)
+    ));
+    assert_eq!(rig.client.variables_in_use(), 0);
+}
+
+#[test]
+fn time_quality_and_mode_travel_with_the_value() {
+    let (mut rig, variable) = rig();
+    let options = WriteOptions {
+        source_timestamp: Some(Timestamp::from_nanos(123)),
+        quality: Some(Quality::uncertain(Reason::Estimated)),
+        raw: false,
+        cell_only: true,
+        try_only: true,
+    };
+    rig.client
+        .write([Write {
+            options,
+            ..write(variable, 1.0)
+        }])
+        .unwrap();
+    rig.exchange();
+    assert_eq!(said_writes(&mut rig)[0].options, options);
+}
+
+#[test]
+fn writes_that_were_never_sent_are_refused_when_the_client_is_shut_down() {
+    let (mut rig, variable) = rig();
+    rig.cut();
+    let batch = rig.client.write([write(variable, 1.0)]).unwrap();
+    rig.client.shut_down();
+    let outcomes = rig.client.take_outcomes(batch).unwrap();
+    let WriteOutcome::Refused(fault) = &outcomes[0] else {
+        panic!("{outcomes:?}")
+    };
+    assert!(fault.sentence.contains("it was not sent"), "{fault}");
+    assert_eq!(rig.client.pending(), 0);
+}

@@ -1,0 +1,145 @@
+//! Why a variable does not update: the first fault of the walk is the cause.
+#![cfg(not(shuttle))]
+
+mod rig;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rig::{Rig, define};
+use trunkline_engine::explain::{Step, Subject, Verdict};
+use trunkline_engine::{Caller, Provider, Rights, Ticket, Wakes};
+use trunkline_types::{Access, DataType, Properties, Quality, Reason, Value, VariableDefinition};
+
+fn with(change: impl FnOnce(&mut Properties)) -> Rig {
+    let mut properties = Properties::new(DataType::F64);
+    change(&mut properties);
+    Rig::with(vec![define("x", properties)])
+}
+
+fn walk(rig: &Rig, name: &str) -> Vec<Step> {
+    rig.engine.explain(&rig.caller, name, rig.wall())
+}
+
+fn cause(steps: &[Step]) -> (Subject, &str) {
+    let fault = steps.iter().find(|step| step.verdict == Verdict::Fault).expect("a fault");
+    assert!(!fault.next.is_empty(), "a fault says what to do: {fault:?}");
+    (fault.subject, &fault.sentence)
+}
+
+#[derive(Default)]
+struct Plc {
+    trouble: Mutex<Option<String>>,
+}
+
+impl Provider for Plc {
+    fn name(&self) -> Arc<str> {
+        Arc::from("plc")
+    }
+    fn send(&self, _ticket: Ticket, _handle: u32, _raw: Value) {}
+    fn request(&self, _handle: u32) {}
+    fn trouble(&self) -> Option<String> {
+        self.trouble.lock().expect("no panic").clone()
+    }
+}
+
+#[test]
+fn walk_of_a_healthy_variable_finds_nothing_and_goes_in_order() {
+    let rig = with(|_| {});
+    rig.write(&rig.variable("rig/x"), 1.0);
+    let steps = walk(&rig, "rig/x");
+    assert!(steps.iter().all(|step| step.verdict == Verdict::Fine), "{steps:?}");
+    let subjects: Vec<Subject> = steps.iter().map(|step| step.subject).collect();
+    assert!(subjects.is_sorted(), "{subjects:?}");
+    assert!(steps.iter().all(|step| !step.sentence.is_empty()));
+}
+
+#[test]
+fn walk_names_the_first_cause() {
+    let rig = with(|_| {});
+    let steps = walk(&rig, "rig/X");
+    assert_eq!(cause(&steps).0, Subject::Name);
+    assert_eq!(steps[0].next, "try rig/x");
+    assert_eq!(cause(&walk(&rig, "nonsense")).0, Subject::Name);
+    assert_eq!(cause(&walk(&rig, "other/y")).0, Subject::Name);
+    assert_eq!(cause(&walk(&rig, "rig/x")).0, Subject::Quality, "nothing was written yet");
+
+    let rig = with(|p| p.access = Access::WriteOnly);
+    assert_eq!(cause(&walk(&rig, "rig/x")).0, Subject::Rights);
+
+    let rig = with(|p| p.source = "plc:level".to_owned());
+    let steps = walk(&rig, "rig/x");
+    let (subject, sentence) = cause(&steps);
+    assert_eq!(subject, Subject::Source);
+    assert!(sentence.contains("plc:level"), "{sentence}");
+
+    let rig = with(|p| p.max_age = Some(Duration::from_secs(2)));
+    rig.write(&rig.variable("rig/x"), 1.0);
+    rig.advance(Duration::from_secs(3));
+    assert_eq!(cause(&walk(&rig, "rig/x")).0, Subject::Age);
+
+    let rig = with(|p| p.deadband.user_percent = 50.0);
+    let x = rig.variable("rig/x");
+    for value in [1.0, 2.0, 3.0] {
+        rig.write(&x, value);
+    }
+    let steps = walk(&rig, "rig/x");
+    assert_eq!(cause(&steps).0, Subject::Filter);
+    assert!(steps.iter().any(|step| step.next.contains("50 %")), "{steps:?}");
+
+    let rig = with(|p| p.range = Some((0.0, 1.0)));
+    let x = rig.variable("rig/x");
+    rig.write(&x, 0.5);
+    rig.write(&x, 5.0);
+    rig.write(&x, 6.0);
+    let steps = walk(&rig, "rig/x");
+    let (subject, sentence) = cause(&steps);
+    assert_eq!((subject, sentence.contains("2 refused")), (Subject::Filter, true), "{sentence}");
+}
+
+#[test]
+fn walk_asks_the_provider() {
+    let rig = with(|p| p.source = "plc:level".to_owned());
+    let x = rig.variable("rig/x");
+    let plc = Arc::new(Plc::default());
+    let id = rig.engine.attach_provider(Arc::clone(&plc) as Arc<_>, &[x.handle()]);
+    rig.publish(&x, 1.0);
+    assert!(walk(&rig, "rig/x").iter().all(|step| step.verdict == Verdict::Fine));
+    assert!(rig.engine.source_state(&x).contains("plc"));
+
+    *plc.trouble.lock().expect("no panic") = Some("line 3 is broken".to_owned());
+    let bad = Quality::bad(Reason::DeviceFailure);
+    rig.engine.set_source_quality(id, bad, rig.now(), rig.wall(), &mut Wakes::new());
+    let steps = walk(&rig, "rig/x");
+    let (subject, sentence) = cause(&steps);
+    assert_eq!(subject, Subject::Source);
+    assert!(sentence.contains("line 3 is broken"), "{sentence}");
+    let quality = steps.iter().find(|step| step.subject == Subject::Quality).expect("it is there");
+    assert_eq!(quality.verdict, Verdict::Fault);
+
+    let reason = Reason::ProviderGone;
+    rig.engine.detach_provider(id, reason, rig.now(), rig.wall(), &mut Wakes::new());
+    let steps = walk(&rig, "rig/x");
+    let (subject, sentence) = cause(&steps);
+    assert_eq!(subject, Subject::Source);
+    assert!(sentence.contains("plc is not running"), "{sentence}");
+}
+
+#[test]
+fn walk_says_what_this_caller_may_do() {
+    let rig = Rig::with(vec![VariableDefinition::new("x", DataType::F64)]);
+    rig.write(&rig.variable("rig/x"), 1.0);
+    let mut reader = Caller::local(2, 1000);
+    reader.rights = Rights::READ;
+    let rights = |caller: &Caller| {
+        let steps = rig.engine.explain(caller, "rig/x", rig.wall());
+        steps.into_iter().find(|step| step.subject == Subject::Rights).expect("it is there")
+    };
+    assert!(rights(&rig.caller).sentence.contains("read and write"));
+    assert_eq!(rights(&reader).verdict, Verdict::Note);
+    assert!(rights(&reader).sentence.contains("not write"));
+    let mut nobody = reader.clone();
+    nobody.rights.read = false;
+    assert_eq!(rights(&nobody).verdict, Verdict::Fault);
+    assert_eq!(rig.engine.source_state(&rig.variable("rig/x")), "");
+}

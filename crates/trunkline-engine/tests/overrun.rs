@@ -1,0 +1,574 @@
+//! `all` at its bound: writers that wait, writers that do not, and ends that are told exactly.
+#![cfg(not(shuttle))]
+
+mod rig;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rig::{
+    Bell, EPOCH, Rig, Told, applied, balanced, define, drain, drain_some, numbers, only_updates,
+    sequences, updates,
+};
+use trunkline_engine::{
+    Attempt, Consumer, EndedItem, SubscribeOptions, Variable, Wakes, Write, WriteOutcome,
+};
+use trunkline_types::{
+    Contract, DataType, Position, Properties, Quality, Reason, Value, VariableDefinition,
+};
+
+const STALL: Duration = Duration::from_millis(500);
+
+fn all(elements: u32) -> Contract {
+    Contract::All { elements, bytes: u32::MAX }
+}
+
+fn stalling() -> Properties {
+    let mut properties = Properties::new(DataType::F64);
+    properties.stall = STALL;
+    properties
+}
+
+fn at(sequence: u64) -> Position {
+    Position { epoch: EPOCH, sequence }
+}
+
+fn blocks_until(rig: &Rig, variable: &Variable, value: f64) -> trunkline_types::Tick {
+    let value = Value::F64(value);
+    match rig.attempt(variable, &Write::value(&value)) {
+        Attempt::WouldBlock { until } => until,
+        other => panic!("the write does not block: {other:?}"),
+    }
+}
+
+/// Behaviour: B-05, B-03.
+#[test]
+fn without_stall_a_full_subscription_ends_and_tells_the_exact_count() {
+    let (rig, x) = Rig::plain();
+    let mut consumer = rig.consumer();
+    rig.subscribe(&mut consumer, 4, all(10), &x);
+    for value in 1..=10 {
+        assert_eq!(rig.write(&x, f64::from(value)), applied(value as u64));
+    }
+    assert_eq!(balanced(&consumer, 4, &x).waiting, 10);
+    // The writer never waits and never hears of it.
+    for value in 11..=25 {
+        assert_eq!(rig.write(&x, f64::from(value)), applied(value as u64));
+    }
+    let ledger = balanced(&consumer, 4, &x);
+    assert_eq!((ledger.waiting, ledger.dropped_overrun), (10, 15));
+    let mut told = drain(&mut consumer);
+    let ended = EndedItem { handle: x.handle(), last: at(10), lost: 15 };
+    assert_eq!(told.pop(), Some(Told::Overrun { subscription: 4, items: vec![ended] }));
+    assert_eq!(sequences(&only_updates(told)), (0..=10).collect::<Vec<_>>());
+    assert_eq!((x.subscribers(), consumer.item_count()), (0, 0));
+    assert_eq!(drain(&mut consumer), []);
+
+    // The client reopens from the last position it has.
+    rig.resume(&mut consumer, 4, all(10), &x, at(10));
+    let got = updates(&mut consumer);
+    assert_eq!((sequences(&got), got[0].lost.disconnect), (vec![25], 14));
+    assert_eq!(balanced(&consumer, 4, &x).dropped_disconnect, 14);
+}
+
+/// Behaviour: B-08, B-05.
+#[test]
+fn with_stall_a_write_is_told_to_wait_before_it_has_a_number() {
+    let (rig, x) = Rig::of(stalling());
+    let mut consumer = rig.consumer();
+    rig.subscribe(&mut consumer, 1, all(2), &x);
+    rig.write(&x, 1.0);
+    rig.write(&x, 2.0);
+    let until = blocks_until(&rig, &x, 3.0);
+    assert_eq!(until, rig.now().saturating_add(STALL));
+    let ledger = x.ledger();
+    assert!(ledger.is_balanced());
+    assert_eq!((ledger.offered, x.sequence()), (2, 2), "it is not offered yet");
+    rig.advance(STALL / 2);
+    assert_eq!(blocks_until(&rig, &x, 3.0), until, "the clock runs from the first that waited");
+
+    // Room comes, and the write goes on as if nothing had been.
+    assert_eq!(drain_some(&mut consumer, 2).0.len(), 2);
+    assert_eq!(rig.write(&x, 3.0), applied(3));
+    // And the next time it is full, time is counted anew.
+    rig.advance(STALL);
+    assert_eq!(blocks_until(&rig, &x, 4.0), rig.now().saturating_add(STALL));
+    assert_eq!(numbers(&updates(&mut consumer)), [2.0, 3.0]);
+    assert_eq!(balanced(&consumer, 1, &x).received, 3);
+}
+
+/// Behaviour: B-05.
+#[test]
+fn after_the_stall_the_subscription_ends_and_the_write_goes_on() {
+    let (rig, x) = Rig::of(stalling());
+    let bell = Bell::default();
+    let mut consumer = Consumer::new(rig.engine.clone(), Box::new(bell.clone()));
+    rig.subscribe(&mut consumer, 1, all(1), &x);
+    rig.write(&x, 1.0);
+    let until = blocks_until(&rig, &x, 2.0);
+    rig.advance(STALL - Duration::from_nanos(1));
+    assert_eq!(blocks_until(&rig, &x, 2.0), until);
+    rig.advance(Duration::from_nanos(1));
+    assert_eq!(rig.write(&x, 2.0), applied(2));
+    assert_eq!(rig.write(&x, 3.0), applied(3));
+    let ledger = balanced(&consumer, 1, &x);
+    assert_eq!((ledger.waiting, ledger.dropped_overrun), (1, 2));
+    let told = drain(&mut consumer);
+    let ended = EndedItem { handle: x.handle(), last: at(1), lost: 2 };
+    assert_eq!(told.last(), Some(&Told::Overrun { subscription: 1, items: vec![ended] }));
+}
+
+#[test]
+fn writes_that_go_nowhere_do_not_shorten_the_stall_of_later_ones() {
+    let rig = Rig::with(vec![define("x", stalling()), define("y", stalling())]);
+    let (x, y) = (rig.variable("rig/x"), rig.variable("rig/y"));
+    let mut slow = rig.consumer();
+    rig.subscribe(&mut slow, 1, all(1), &x);
+    let mut shared = rig.consumer();
+    rig.subscribe(&mut shared, 1, all(2), &x);
+    rig.subscribe(&mut shared, 1, all(2), &y);
+    rig.write(&x, 1.0);
+    // `slow` is full: attempts at x leave the other feed as it is, however many there are.
+    for _ in 0..10 {
+        blocks_until(&rig, &x, 2.0);
+    }
+    rig.advance(STALL / 2);
+    assert_eq!(rig.write(&y, 1.0), applied(1));
+    let ledger = balanced(&shared, 1, &y);
+    assert_eq!((ledger.waiting, ledger.dropped_overrun), (1, 0));
+    // Now it is full itself, since just now.
+    assert_eq!(blocks_until(&rig, &y, 2.0), rig.now().saturating_add(STALL));
+    drain(&mut slow);
+    drain(&mut shared);
+    assert_eq!(rig.write(&x, 2.0), applied(2));
+    assert_eq!(numbers(&updates(&mut slow)), [2.0]);
+    assert_eq!(numbers(&updates(&mut shared)), [2.0]);
+}
+
+/// Behaviour: NV-11.
+#[test]
+fn slow_subscriber_ends_alone() {
+    let (rig, x) = Rig::plain();
+    let (mut slow, mut fast, mut latest) = (rig.consumer(), rig.consumer(), rig.consumer());
+    rig.subscribe(&mut slow, 1, all(3), &x);
+    rig.subscribe(&mut fast, 1, all(3), &x);
+    rig.subscribe(&mut latest, 1, Contract::Latest, &x);
+    updates(&mut fast);
+    for value in 1..=100 {
+        rig.write(&x, f64::from(value));
+        assert_eq!(numbers(&updates(&mut fast)), [f64::from(value)]);
+    }
+    assert_eq!(balanced(&fast, 1, &x).received, 100);
+    let told = drain(&mut slow);
+    assert!(matches!(told.last(), Some(Told::Overrun { .. })));
+    assert_eq!(sequences(&updates(&mut latest)), [100]);
+}
+
+#[test]
+fn bound_in_bytes_holds_and_one_value_always_fits() {
+    let (rig, x) = Rig::of(Properties::new(DataType::String));
+    let mut consumer = rig.consumer();
+    rig.subscribe(&mut consumer, 1, Contract::All { elements: 100, bytes: 50 }, &x);
+    let text = |n| "x".repeat(n);
+    assert_eq!(rig.write(&x, &*text(1000)), applied(1), "alone it goes over");
+    drain(&mut consumer);
+    assert_eq!(rig.write(&x, &*text(24)), applied(2));
+    assert_eq!(rig.write(&x, &*text(24)), applied(3));
+    assert_eq!(balanced(&consumer, 1, &x).waiting, 2);
+    assert_eq!(rig.write(&x, &*text(1)), applied(4));
+    let ledger = balanced(&consumer, 1, &x);
+    assert_eq!((ledger.waiting, ledger.dropped_overrun), (2, 1));
+}
+
+#[test]
+fn first_readings_do_not_count_against_the_bound() {
+    let paths = (0..10).map(|n| VariableDefinition::new(format!("v{n}"), DataType::F64));
+    let rig = Rig::with(paths.collect());
+    let variables: Vec<_> = (0..10).map(|n| rig.variable(&format!("rig/v{n}"))).collect();
+    let mut consumer = rig.consumer();
+    for variable in &variables {
+        rig.write(variable, 1.0);
+        rig.subscribe(&mut consumer, 1, all(1), variable);
+    }
+    assert_eq!(rig.write(&variables[3], 2.0), applied(2));
+    let got = updates(&mut consumer);
+    assert_eq!(got.len(), 11);
+    assert_eq!((got[10].handle, got[10].sequence), (variables[3].handle(), 2));
+    assert!(variables.iter().all(|variable| balanced(&consumer, 1, variable).written > 0));
+}
+
+#[test]
+fn overrun_before_the_first_reading_was_taken_is_counted_exactly() {
+    let (rig, x) = Rig::plain();
+    for _ in 0..5 {
+        rig.write(&x, 0.0);
+    }
+    let mut consumer = rig.consumer();
+    rig.subscribe(&mut consumer, 1, all(1), &x);
+    for _ in 0..7 {
+        rig.write(&x, 1.0);
+    }
+    let ledger = balanced(&consumer, 1, &x);
+    assert_eq!((ledger.written, ledger.waiting, ledger.dropped_overrun), (8, 2, 6));
+    let told = drain(&mut consumer);
+    let ended = EndedItem { handle: x.handle(), last: at(6), lost: 6 };
+    assert_eq!(told.last(), Some(&Told::Overrun { subscription: 1, items: vec![ended] }));
+}
+
+/// Behaviour: B-03.
+#[test]
+fn overrun_does_not_count_what_only_changes_held_back() {
+    let (rig, x) = Rig::plain();
+    let mut consumer = rig.consumer();
+    rig.subscribe_changes(&mut consumer, 1, all(2), &x);
+    drain(&mut consumer);
+    // Kept: 1.0 and 2.0. Missed: 3.0 and 4.0. Held back: the repeats before and after.
+    for value in [1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 3.0, 4.0, 4.0] {
+        rig.write(&x, value);
+    }
+    let ledger = balanced(&consumer, 1, &x);
+    assert_eq!((ledger.filtered, ledger.waiting, ledger.dropped_overrun), (5, 2, 2));
+    let told = drain(&mut consumer);
+    let ended = EndedItem { handle: x.handle(), last: at(3), lost: 2 };
+    assert_eq!(told.last(), Some(&Told::Overrun { subscription: 1, items: vec![ended] }));
+}
+
+#[test]
+fn every_item_of_an_ended_subscription_is_told_with_its_own_count() {
+    let rig = Rig::with(vec![
+        VariableDefinition::new("x", DataType::F64),
+        VariableDefinition::new("y", DataType::F64),
+        VariableDefinition::new("z", DataType::F64),
+    ]);
+    let [x, y, z] = ["rig/x", "rig/y", "rig/z"].map(|name| rig.variable(name));
+    let mut consumer = rig.consumer();
+    for variable in [&x, &y, &z] {
+        rig.subscribe(&mut consumer, 1, all(3), variable);
+    }
+    for variable in [&x, &y, &x, &x, &y, &y] {
+        rig.write(variable, 1.0);
+    }
+    let told = drain(&mut consumer);
+    let item = |variable: &Variable, last, lost| EndedItem {
+        handle: variable.handle(),
+        last: at(last),
+        lost,
+    };
+    let items = vec![item(&x, 2, 1), item(&y, 1, 2), item(&z, 0, 0)];
+    assert_eq!(told.last(), Some(&Told::Overrun { subscription: 1, items }));
+}
+
+/// Behaviour: B-08.
+#[test]
+fn writer_that_is_its_own_subscriber_gets_on() {
+    let (rig, x) = Rig::of(stalling());
+    let bell = Bell::default();
+    let mut consumer = Consumer::new(rig.engine.clone(), Box::new(bell.clone()));
+    rig.subscribe(&mut consumer, 1, all(1), &x);
+    drain(&mut consumer);
+    assert!(!consumer.wait_for_room(&x), "there is room");
+    for value in 1..=100 {
+        assert_eq!(rig.write(&x, f64::from(value)), applied(value as u64));
+        blocks_until(&rig, &x, -1.0);
+        assert!(consumer.wait_for_room(&x));
+        bell.rings();
+        assert_eq!(numbers(&updates(&mut consumer)), [f64::from(value)]);
+        assert_eq!(bell.rings(), 1, "the room is told to whoever waits for it");
+        assert!(!consumer.wait_for_room(&x));
+    }
+    assert!(x.ledger().is_balanced());
+}
+
+fn parked(rig: &Rig, x: &Arc<Variable>) -> (Consumer, Consumer, Bell) {
+    let bell = Bell::default();
+    let writer = Consumer::new(rig.engine.clone(), Box::new(bell.clone()));
+    let mut reader = rig.consumer();
+    rig.subscribe(&mut reader, 1, all(1), x);
+    rig.write(x, 1.0);
+    blocks_until(rig, x, 2.0);
+    assert!(writer.wait_for_room(x));
+    assert!(writer.wait_for_room(x), "asking twice is asking once");
+    assert_eq!(bell.rings(), 0);
+    (writer, reader, bell)
+}
+
+#[test]
+fn parked_writer_is_woken_by_whatever_lets_it_go_on() {
+    // Room.
+    let (rig, x) = Rig::of(stalling());
+    let (_writer, mut reader, bell) = parked(&rig, &x);
+    drain_some(&mut reader, 1);
+    assert_eq!(bell.rings(), 0, "a first reading makes no room");
+    drain_some(&mut reader, 1);
+    assert_eq!(bell.rings(), 1);
+    assert_eq!(rig.write(&x, 2.0), applied(2));
+
+    // The reader goes.
+    let (rig, x) = Rig::of(stalling());
+    let (_writer, reader, bell) = parked(&rig, &x);
+    drop(reader);
+    assert_eq!(bell.rings(), 1);
+    assert_eq!(rig.write(&x, 2.0), applied(2));
+
+    // The reader loses interest in this variable only.
+    let rig = Rig::with(vec![define("x", stalling()), define("y", stalling())]);
+    let (x, y) = (rig.variable("rig/x"), rig.variable("rig/y"));
+    let (_writer, mut reader, bell) = parked(&rig, &x);
+    rig.subscribe(&mut reader, 1, all(1), &y);
+    reader.unsubscribe(1, Some(&[x.handle()]), &mut Wakes::new());
+    assert_eq!(bell.rings(), 1);
+    assert_eq!(rig.write(&x, 2.0), applied(2));
+    assert_eq!(rig.write(&y, 2.0), applied(1), "what waited for x has made room");
+
+    // The variable goes.
+    let (rig, x) = Rig::of(stalling());
+    let (_writer, _reader, bell) = parked(&rig, &x);
+    rig.engine.undeploy("rig", &mut Wakes::new()).expect("it is deployed");
+    assert_eq!(bell.rings(), 1);
+    assert!(matches!(rig.write(&x, 2.0), WriteOutcome::Refused(_)));
+
+    // Somebody else's write, which may not wait, ends the subscription.
+    let rig = Rig::with(vec![
+        define("x", stalling()),
+        VariableDefinition::new("y", DataType::F64),
+    ]);
+    let (x, y) = (rig.variable("rig/x"), rig.variable("rig/y"));
+    let (_writer, mut reader, bell) = parked(&rig, &x);
+    rig.subscribe(&mut reader, 1, all(1), &y);
+    assert_eq!(rig.write(&y, 1.0), applied(1));
+    assert_eq!(bell.rings(), 1);
+    assert_eq!(rig.write(&x, 2.0), applied(2));
+    assert!(matches!(drain(&mut reader).last(), Some(Told::Overrun { .. })));
+}
+
+#[test]
+fn change_of_quality_ends_a_full_subscription_rather_than_passing_it_by() {
+    let (rig, x) = Rig::of(stalling());
+    let mut consumer = rig.consumer();
+    rig.subscribe(&mut consumer, 1, all(1), &x);
+    rig.write(&x, 1.0);
+    let bad = Quality::bad(Reason::DeviceFailure);
+    rig.engine.set_quality(x.handle(), bad, rig.now(), rig.wall(), &mut Wakes::new());
+    assert_eq!((x.sequence(), x.sample().quality), (2, bad));
+    let ledger = balanced(&consumer, 1, &x);
+    assert_eq!((ledger.waiting, ledger.dropped_overrun), (1, 1));
+    let told = drain(&mut consumer);
+    let ended = EndedItem { handle: x.handle(), last: at(1), lost: 1 };
+    assert_eq!(told.last(), Some(&Told::Overrun { subscription: 1, items: vec![ended] }));
+}
+
+#[test]
+fn credit_bounds_what_is_handed_over_first_readings_included() {
+    let paths = (0..3).map(|n| VariableDefinition::new(format!("v{n}"), DataType::F64));
+    let rig = Rig::with(paths.collect());
+    let variables: Vec<_> = (0..3).map(|n| rig.variable(&format!("rig/v{n}"))).collect();
+    let mut consumer = rig.consumer();
+    for variable in &variables {
+        rig.subscribe(&mut consumer, 1, all(100), variable);
+    }
+    consumer.grant(1, 2);
+    consumer.grant(99, 5);
+    assert_eq!(updates(&mut consumer).len(), 2);
+    for _ in 0..5 {
+        rig.write(&variables[0], 1.0);
+    }
+    assert_eq!(drain(&mut consumer), []);
+    assert!(consumer.is_idle(), "what waits for credit keeps nobody awake");
+    consumer.grant(1, 1);
+    assert_eq!(updates(&mut consumer).len(), 1);
+    consumer.grant(1, 3);
+    consumer.grant(1, 1);
+    assert_eq!(sequences(&updates(&mut consumer)), [1, 2, 3, 4]);
+    let ledger = balanced(&consumer, 1, &variables[0]);
+    assert_eq!((ledger.received, ledger.waiting), (4, 1));
+    rig.engine.undeploy("rig", &mut Wakes::new()).expect("it is deployed");
+    assert_eq!(drain(&mut consumer), []);
+    consumer.grant(1, u64::MAX);
+    consumer.grant(1, u64::MAX);
+    let told = drain(&mut consumer);
+    assert_eq!(told.len(), 4, "{told:?}");
+    assert!(told[1..].iter().all(|told| matches!(told, Told::Gone { .. })));
+}
+
+#[test]
+fn overrun_without_credit_is_told_once_the_rest_was_taken() {
+    let (rig, x) = Rig::plain();
+    let mut consumer = rig.consumer();
+    rig.subscribe(&mut consumer, 1, all(2), &x);
+    consumer.grant(1, 2);
+    assert_eq!(updates(&mut consumer).len(), 1);
+    for _ in 0..5 {
+        rig.write(&x, 1.0);
+    }
+    assert_eq!(sequences(&updates(&mut consumer)), [1]);
+    consumer.grant(1, 1);
+    let told = drain(&mut consumer);
+    assert_eq!(told.len(), 2);
+    let ended = EndedItem { handle: x.handle(), last: at(2), lost: 3 };
+    assert_eq!(told[1], Told::Overrun { subscription: 1, items: vec![ended] });
+}
+
+#[test]
+fn subscription_may_be_made_again_after_it_has_ended() {
+    let (rig, x) = Rig::plain();
+    let mut consumer = rig.consumer();
+    for round in 0..3 {
+        rig.subscribe(&mut consumer, 1, all(1), &x);
+        rig.write(&x, 1.0);
+        rig.write(&x, 2.0);
+        let told = drain(&mut consumer);
+        assert!(matches!(told.last(), Some(Told::Overrun { .. })), "round {round}");
+        assert_eq!(x.subscribers(), 0);
+    }
+}
+
+#[test]
+fn item_that_comes_into_an_ended_subscription_ends_with_it() {
+    let rig = Rig::with(vec![
+        VariableDefinition::new("x", DataType::F64),
+        VariableDefinition::new("y", DataType::F64),
+    ]);
+    let (x, y) = (rig.variable("rig/x"), rig.variable("rig/y"));
+    let mut consumer = rig.consumer();
+    rig.subscribe(&mut consumer, 1, all(1), &x);
+    rig.write(&x, 1.0);
+    rig.write(&x, 2.0);
+    rig.write(&y, 1.0);
+    rig.subscribe(&mut consumer, 1, all(1), &y);
+    rig.write(&y, 2.0);
+    balanced(&consumer, 1, &y);
+    let told = drain(&mut consumer);
+    let items = vec![
+        EndedItem { handle: x.handle(), last: at(1), lost: 1 },
+        EndedItem { handle: y.handle(), last: at(1), lost: 1 },
+    ];
+    assert_eq!(told.last(), Some(&Told::Overrun { subscription: 1, items }));
+}
+
+#[test]
+fn undeployment_after_the_overrun_does_not_hide_its_count() {
+    let (rig, x) = Rig::plain();
+    let mut consumer = rig.consumer();
+    rig.subscribe(&mut consumer, 1, all(1), &x);
+    for _ in 0..4 {
+        rig.write(&x, 1.0);
+    }
+    rig.engine.undeploy("rig", &mut Wakes::new()).expect("it is deployed");
+    let told = drain(&mut consumer);
+    let ended = EndedItem { handle: x.handle(), last: at(1), lost: 3 };
+    assert_eq!(told[2..], [Told::Overrun { subscription: 1, items: vec![ended] }]);
+    assert_eq!((consumer.item_count(), drain(&mut consumer)), (0, vec![]));
+}
+
+/// Behaviour: B-02.
+#[test]
+fn resumed_subscription_accounts_for_what_was_written_meanwhile() {
+    let contracts = [Contract::Latest, Contract::Last(4), Contract::First(4), all(4)];
+    for contract in contracts {
+        let (rig, x) = Rig::plain();
+        for _ in 0..10 {
+            rig.write(&x, 1.0);
+        }
+        // Some were missed.
+        let mut consumer = rig.consumer();
+        rig.resume(&mut consumer, 1, contract, &x, at(4));
+        let ledger = balanced(&consumer, 1, &x);
+        assert_eq!((ledger.written, ledger.dropped_disconnect, ledger.waiting), (6, 5, 1));
+        let got = updates(&mut consumer);
+        assert_eq!((sequences(&got), got[0].lost.disconnect), (vec![10], 5), "{contract}");
+        assert_eq!(got[0].lost.count(), Some(5));
+        // Told once.
+        rig.write(&x, 1.0);
+        assert_eq!(updates(&mut consumer)[0].lost.disconnect, 0, "{contract}");
+        balanced(&consumer, 1, &x);
+
+        // None was missed, or just the one that is there.
+        let mut consumer = rig.consumer();
+        rig.resume(&mut consumer, 1, contract, &x, at(11));
+        assert_eq!(drain(&mut consumer), [], "{contract}");
+        rig.write(&x, 2.0);
+        assert_eq!(sequences(&updates(&mut consumer)), [12], "{contract}");
+        assert_eq!(balanced(&consumer, 1, &x).received, 1);
+        let mut consumer = rig.consumer();
+        rig.resume(&mut consumer, 1, contract, &x, at(11));
+        let got = updates(&mut consumer);
+        assert_eq!((sequences(&got), got[0].lost.count()), (vec![12], Some(0)), "{contract}");
+        balanced(&consumer, 1, &x);
+
+        // Another engine start, or a position that never was: nobody knows how many.
+        for position in [Position { epoch: EPOCH + 1, sequence: 3 }, at(1000)] {
+            let mut consumer = rig.consumer();
+            rig.resume(&mut consumer, 1, contract, &x, position);
+            let got = updates(&mut consumer);
+            assert_eq!((sequences(&got), got[0].lost.count()), (vec![12], None), "{contract}");
+            balanced(&consumer, 1, &x);
+        }
+    }
+}
+
+#[test]
+fn resumed_subscription_of_a_variable_without_value_waits_for_the_first() {
+    let (rig, x) = Rig::plain();
+    let mut consumer = rig.consumer();
+    rig.resume(&mut consumer, 1, Contract::Latest, &x, at(0));
+    assert_eq!(drain(&mut consumer), []);
+    rig.write(&x, 1.0);
+    assert_eq!(sequences(&updates(&mut consumer)), [1]);
+    assert_eq!(balanced(&consumer, 1, &x).received, 1);
+}
+
+/// Behaviour: B-02.
+#[test]
+fn deliveries_are_received_when_the_peer_says_so() {
+    let rig = Rig::with(vec![
+        VariableDefinition::new("x", DataType::F64),
+        VariableDefinition::new("y", DataType::F64),
+    ]);
+    let (x, y) = (rig.variable("rig/x"), rig.variable("rig/y"));
+    let mut consumer = rig.consumer().confirmed_by_peer();
+    rig.subscribe(&mut consumer, 1, Contract::Latest, &x);
+    rig.subscribe(&mut consumer, 2, all(10), &y);
+    for _ in 0..3 {
+        rig.write(&x, 1.0);
+        rig.write(&y, 1.0);
+    }
+    let got = updates(&mut consumer);
+    assert_eq!((got.len(), consumer.in_flight()), (5, 5));
+    let ledger = balanced(&consumer, 1, &x);
+    assert_eq!((ledger.sent_unconfirmed, ledger.received, ledger.coalesced), (1, 0, 2));
+    assert_eq!(balanced(&consumer, 2, &y).sent_unconfirmed, 3, "nothing-yet is no update");
+    assert!(consumer.confirm(3));
+    assert_eq!(consumer.in_flight(), 2);
+    let received = balanced(&consumer, 1, &x).received + balanced(&consumer, 2, &y).received;
+    assert_eq!(received, 2);
+    // A confirmation of what was sent to an item that has gone is credited to nobody else.
+    consumer.unsubscribe(2, None, &mut Wakes::new());
+    rig.subscribe(&mut consumer, 2, all(10), &y);
+    assert!(consumer.confirm(2));
+    assert_eq!(consumer.in_flight(), 0);
+    let ledger = balanced(&consumer, 2, &y);
+    assert_eq!((ledger.received, ledger.sent_unconfirmed, ledger.waiting), (0, 0, 1));
+    assert!(consumer.confirm(0));
+    assert!(!consumer.confirm(1), "more than were sent");
+    assert!(!rig.consumer().confirm(1));
+}
+
+#[test]
+fn options_do_not_matter_to_who_waits() {
+    // A filtered update needs no room.
+    let (rig, x) = Rig::of(stalling());
+    let mut consumer = rig.consumer();
+    let options = SubscribeOptions { only_changes: true };
+    consumer.subscribe(&rig.caller, 1, all(1), options, &x, None).expect("it may");
+    rig.write(&x, 1.0);
+    for _ in 0..5 {
+        assert!(matches!(rig.write(&x, 1.0), WriteOutcome::Applied { .. }));
+    }
+    blocks_until(&rig, &x, 2.0);
+    let got = updates(&mut consumer);
+    assert_eq!(sequences(&got), [0, 1]);
+    rig.write(&x, 2.0);
+    let got = updates(&mut consumer);
+    assert_eq!((sequences(&got), got[0].filtered), (vec![7], 5));
+    balanced(&consumer, 1, &x);
+}

@@ -1,0 +1,526 @@
+//! A reference that keeps every update in a list and does everything the slow and obvious way.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use trunkline_engine::EndedItem;
+use trunkline_types::ledger::SubscriptionLedger;
+use trunkline_types::{Contract, Lost, Position, Quality, Tick, Value};
+
+use crate::rig::{EPOCH, Got, Told};
+
+/// One variable as it was deployed once; deployed again it is another.
+pub struct Variable {
+    pub handle: u32,
+    pub stall: Duration,
+    pub gone: bool,
+    updates: Vec<Update>,
+    /// Who subscribed it, in order.
+    interests: Vec<Key>,
+}
+
+struct Update {
+    value: f64,
+    quality: Quality,
+    /// Differs from the one before.
+    changed: bool,
+}
+
+/// A consumer's number and its subscription's.
+pub type Key = (usize, u32);
+
+struct Item {
+    /// Tells it from an item of the same variable that was closed.
+    birth: u64,
+    opened_at: u64,
+    /// What the variable held when it was subscribed.
+    subscribed_at: u64,
+    last: u64,
+    first: bool,
+    /// The first reading, until it is taken (`last:n`, `first:n`).
+    initial: Option<u64>,
+    /// What waits in the item's own buffer, each with what was dropped just before it.
+    queue: VecDeque<(u64, u64)>,
+    /// Dropped and to be told with the next one.
+    dropped: u64,
+    dropped_told: u64,
+    coalesced: u64,
+    disconnect: u64,
+    untold: Lost,
+    filtered: u64,
+    filtered_told: u64,
+    missed: u64,
+    delivered: u64,
+    unconfirmed: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Entry {
+    First(u64),
+    Next(u64),
+    Gone,
+}
+
+pub struct Subscription {
+    pub contract: Contract,
+    pub only_changes: bool,
+    items: BTreeMap<usize, Item>,
+    feed: VecDeque<(usize, Entry)>,
+    ended: bool,
+    full_since: Option<Tick>,
+    credit: Option<u64>,
+}
+
+#[derive(Default)]
+pub struct Model {
+    pub variables: Vec<Variable>,
+    pub subscriptions: BTreeMap<Key, Subscription>,
+    /// Per consumer: what its peer has not confirmed.
+    in_flight: BTreeMap<usize, VecDeque<(Key, usize, u64)>>,
+    births: u64,
+}
+
+/// What a write should come to.
+#[derive(PartialEq, Debug)]
+pub enum Expected {
+    Applied(u64),
+    WouldBlock(Tick),
+    Gone,
+}
+
+impl Item {
+    fn held_back(&self) -> u64 {
+        self.filtered - self.filtered_told
+    }
+}
+
+impl Subscription {
+    fn is_all(&self) -> bool {
+        matches!(self.contract, Contract::All { .. })
+    }
+
+    fn waiting_within_bound(&self) -> usize {
+        self.feed.iter().filter(|(_, entry)| matches!(entry, Entry::Next(_))).count()
+    }
+
+    fn is_full(&self) -> bool {
+        let Contract::All { elements, .. } = self.contract else { return false };
+        self.waiting_within_bound() >= elements as usize
+    }
+}
+
+impl Model {
+    pub fn deploy(&mut self, handle: u32, stall: Duration) -> usize {
+        let (updates, interests) = (Vec::new(), Vec::new());
+        self.variables.push(Variable { handle, stall, gone: false, updates, interests });
+        self.variables.len() - 1
+    }
+
+    pub fn confirms(&mut self, consumer: usize) {
+        self.in_flight.insert(consumer, VecDeque::new());
+    }
+
+    fn newest(&self, variable: usize) -> u64 {
+        self.variables[variable].updates.len() as u64
+    }
+
+    fn by_handle(&self, handle: u32) -> usize {
+        self.variables.iter().position(|v| v.handle == handle).expect("a handle it knows")
+    }
+
+    /// A write, or with `may_wait` false a change that cannot wait.
+    pub fn write(
+        &mut self,
+        variable: usize,
+        value: f64,
+        quality: Quality,
+        now: Tick,
+        may_wait: bool,
+    ) -> Expected {
+        let var = &self.variables[variable];
+        if var.gone {
+            return Expected::Gone;
+        }
+        let changed = var.updates.last().is_none_or(|last| {
+            last.value.to_bits() != value.to_bits() || last.quality != quality
+        });
+        let stall = if may_wait { var.stall } else { Duration::ZERO };
+        for key in var.interests.clone() {
+            let Some(subscription) = self.subscriptions.get_mut(&key) else { continue };
+            let concerned = subscription.is_all() && (changed || !subscription.only_changes);
+            if !concerned || subscription.ended || !subscription.is_full() {
+                continue;
+            }
+            let until = subscription.full_since.get_or_insert(now).saturating_add(stall);
+            if now < until {
+                return Expected::WouldBlock(until);
+            }
+            subscription.ended = true;
+        }
+        let var = &mut self.variables[variable];
+        var.updates.push(Update { value, quality, changed });
+        let sequence = var.updates.len() as u64;
+        for key in var.interests.clone() {
+            self.offer(key, variable, sequence, changed);
+        }
+        Expected::Applied(sequence)
+    }
+
+    fn offer(&mut self, key: Key, variable: usize, sequence: u64, changed: bool) {
+        let subscription = self.subscriptions.get_mut(&key).expect("it is subscribed");
+        let item = subscription.items.get_mut(&variable).expect("it is subscribed");
+        if subscription.only_changes && !changed {
+            item.filtered += 1;
+            return;
+        }
+        match subscription.contract {
+            Contract::Latest | Contract::Sampled(_) => {}
+            Contract::Last(n) => {
+                item.queue.push_back((0, sequence));
+                if item.queue.len() > n as usize {
+                    item.queue.pop_front();
+                    item.dropped += 1;
+                }
+            }
+            Contract::First(n) if item.queue.len() < n as usize => {
+                let dropped = std::mem::take(&mut item.dropped);
+                item.queue.push_back((dropped, sequence));
+            }
+            Contract::First(_) => item.dropped += 1,
+            Contract::All { .. } if subscription.ended => item.missed += 1,
+            Contract::All { .. } => subscription.feed.push_back((variable, Entry::Next(sequence))),
+        }
+    }
+
+    pub fn subscribe(
+        &mut self,
+        key: Key,
+        contract: Contract,
+        only_changes: bool,
+        variable: usize,
+        resume: Option<Position>,
+    ) {
+        let newest = self.newest(variable);
+        self.births += 1;
+        let birth = self.births;
+        let subscription = self.subscriptions.entry(key).or_insert_with(|| Subscription {
+            contract,
+            only_changes,
+            items: BTreeMap::new(),
+            feed: VecDeque::new(),
+            ended: false,
+            full_since: None,
+            credit: None,
+        });
+        if subscription.items.contains_key(&variable) {
+            return;
+        }
+        let mut item = Item {
+            birth,
+            opened_at: newest.saturating_sub(1),
+            subscribed_at: newest,
+            last: newest.saturating_sub(1),
+            first: true,
+            initial: None,
+            queue: VecDeque::new(),
+            dropped: 0,
+            dropped_told: 0,
+            coalesced: 0,
+            disconnect: 0,
+            untold: Lost::NONE,
+            filtered: 0,
+            filtered_told: 0,
+            missed: 0,
+            delivered: 0,
+            unconfirmed: 0,
+        };
+        match resume {
+            None => {}
+            Some(had) if had.epoch != EPOCH || had.sequence > newest => item.untold.unknown = true,
+            Some(had) if had.sequence == newest => {
+                item.first = false;
+                item.opened_at = newest;
+                item.last = newest;
+            }
+            Some(had) => {
+                item.opened_at = had.sequence;
+                item.disconnect = newest - 1 - had.sequence;
+                item.untold.disconnect = item.disconnect;
+            }
+        }
+        if item.first {
+            match contract {
+                Contract::Last(_) | Contract::First(_) => item.initial = Some(newest),
+                Contract::All { .. } => {
+                    subscription.feed.push_back((variable, Entry::First(newest)));
+                }
+                Contract::Latest | Contract::Sampled(_) => {}
+            }
+        }
+        subscription.items.insert(variable, item);
+        self.variables[variable].interests.push(key);
+    }
+
+    pub fn is_subscribed(&self, key: Key, variable: usize) -> bool {
+        self.subscriptions.get(&key).is_some_and(|s| s.items.contains_key(&variable))
+    }
+
+    pub fn unsubscribe(&mut self, key: Key, variable: Option<usize>) {
+        let Some(subscription) = self.subscriptions.get_mut(&key) else { return };
+        let closing: Vec<usize> = match variable {
+            Some(variable) => vec![variable],
+            None => subscription.items.keys().copied().collect(),
+        };
+        for variable in closing {
+            subscription.items.remove(&variable);
+            let waiting = subscription.waiting_within_bound();
+            subscription.feed.retain(|(of, _)| *of != variable);
+            if subscription.waiting_within_bound() < waiting {
+                subscription.full_since = None;
+            }
+            self.variables[variable].interests.retain(|interest| *interest != key);
+        }
+        self.remove_if_empty(key);
+    }
+
+    fn remove_if_empty(&mut self, key: Key) {
+        if self.subscriptions.get(&key).is_some_and(|s| s.items.is_empty()) {
+            self.subscriptions.remove(&key);
+        }
+    }
+
+    pub fn undeploy(&mut self, variable: usize) {
+        self.variables[variable].gone = true;
+        for key in self.variables[variable].interests.clone() {
+            let subscription = self.subscriptions.get_mut(&key).expect("it is subscribed");
+            if subscription.is_all() && !subscription.ended {
+                subscription.feed.push_back((variable, Entry::Gone));
+            }
+        }
+    }
+
+    pub fn grant(&mut self, key: Key, more: u64) {
+        if let Some(subscription) = self.subscriptions.get_mut(&key) {
+            subscription.credit = Some(subscription.credit.unwrap_or(0).saturating_add(more));
+        }
+    }
+
+    pub fn unconfirmed(&self, consumer: usize) -> usize {
+        self.in_flight.get(&consumer).map_or(0, VecDeque::len)
+    }
+
+    pub fn confirm(&mut self, consumer: usize, records: usize) {
+        let Some(in_flight) = self.in_flight.get_mut(&consumer) else { return };
+        for (key, variable, birth) in in_flight.drain(..records) {
+            let item = self.subscriptions.get_mut(&key).and_then(|s| s.items.get_mut(&variable));
+            if let Some(item) = item
+                && item.birth == birth
+            {
+                item.unconfirmed -= 1;
+            }
+        }
+    }
+
+    /// Checks one thing that a consumer was told, and notes it.
+    pub fn told(&mut self, consumer: usize, told: &Told) {
+        match told {
+            Told::Update(got) => self.update(consumer, got),
+            Told::Gone { subscription, handle } => self.gone((consumer, *subscription), *handle),
+            Told::Overrun { subscription, items } => {
+                self.overrun((consumer, *subscription), items);
+            }
+        }
+    }
+
+    fn update(&mut self, consumer: usize, got: &Got) {
+        let key = (consumer, got.subscription);
+        let variable = self.by_handle(got.handle);
+        let newest = self.newest(variable);
+        let subscription = self.subscriptions.get_mut(&key).expect("it is subscribed");
+        let item = subscription.items.get_mut(&variable).expect("it is subscribed");
+        let mut lost = Lost::NONE;
+        let sequence = match subscription.contract {
+            Contract::Latest | Contract::Sampled(_) => {
+                let news = newest - item.last;
+                let held_back = item.held_back();
+                assert!(item.first || news > held_back, "nothing new: {got:?}");
+                lost.coalesced = news.saturating_sub(1).saturating_sub(held_back);
+                item.coalesced += lost.coalesced;
+                newest
+            }
+            Contract::Last(_) | Contract::First(_) => match item.initial.take() {
+                Some(initial) => initial,
+                None => {
+                    let (before, sequence) = item.queue.pop_front().expect("something waits");
+                    lost.queue = match subscription.contract {
+                        Contract::Last(_) => std::mem::take(&mut item.dropped),
+                        _ => before,
+                    };
+                    item.dropped_told += lost.queue;
+                    sequence
+                }
+            },
+            Contract::All { .. } => {
+                let (of, entry) = subscription.feed.pop_front().expect("something waits");
+                assert_eq!(of, variable, "out of order: {got:?}");
+                if let Some(credit) = &mut subscription.credit {
+                    *credit = credit.checked_sub(1).expect("no more than was granted");
+                }
+                match entry {
+                    Entry::First(sequence) => sequence,
+                    Entry::Next(sequence) => {
+                        subscription.full_since = None;
+                        sequence
+                    }
+                    Entry::Gone => panic!("an update instead of the end: {got:?}"),
+                }
+            }
+        };
+        let between = item.last.max(item.subscribed_at) + 1..sequence;
+        let updates = &self.variables[variable].updates;
+        let is_changed = |sequence: &u64| updates[*sequence as usize - 1].changed;
+        let filtered = match subscription.contract {
+            _ if !subscription.only_changes => 0,
+            Contract::Latest | Contract::Sampled(_) => item.held_back(),
+            _ => between.filter(|sequence| !is_changed(sequence)).count() as u64,
+        };
+        item.filtered_told += filtered;
+        let lost = lost.plus(std::mem::take(&mut item.untold));
+        item.last = sequence;
+        item.first = false;
+        if sequence > 0 {
+            let update = &updates[sequence as usize - 1];
+            assert_eq!((&got.value, got.quality), (&Value::F64(update.value), update.quality));
+            item.delivered += 1;
+        }
+        if let Some(in_flight) = self.in_flight.get_mut(&consumer) {
+            let birth = if sequence > 0 { item.birth } else { 0 };
+            in_flight.push_back((key, variable, birth));
+            item.unconfirmed += u64::from(sequence > 0);
+        }
+        assert_eq!((got.sequence, got.lost, got.filtered), (sequence, lost, filtered), "{got:?}");
+    }
+
+    fn gone(&mut self, key: Key, handle: u32) {
+        let variable = self.by_handle(handle);
+        assert!(self.variables[variable].gone);
+        self.assert_item_quiet(key, variable, true);
+        let subscription = self.subscriptions.get_mut(&key).expect("it is subscribed");
+        if subscription.is_all() {
+            assert_eq!(subscription.feed.pop_front(), Some((variable, Entry::Gone)));
+        }
+        subscription.items.remove(&variable).expect("it is subscribed");
+        self.variables[variable].interests.retain(|interest| *interest != key);
+        self.remove_if_empty(key);
+    }
+
+    fn overrun(&mut self, key: Key, items: &[EndedItem]) {
+        let subscription = self.subscriptions.remove(&key).expect("it is subscribed");
+        assert!(subscription.ended && subscription.feed.is_empty(), "it holds something still");
+        let mut told: Vec<EndedItem> = items.to_vec();
+        told.sort_by_key(|item| item.handle);
+        let mut expected: Vec<EndedItem> = subscription
+            .items
+            .iter()
+            .map(|(variable, item)| EndedItem {
+                handle: self.variables[*variable].handle,
+                last: Position { epoch: EPOCH, sequence: item.last },
+                lost: item.missed,
+            })
+            .collect();
+        expected.sort_by_key(|item| item.handle);
+        assert_eq!(told, expected);
+        for variable in subscription.items.keys() {
+            self.variables[*variable].interests.retain(|interest| *interest != key);
+        }
+    }
+
+    /// Nothing waits for this consumer, apart from what waits for credit or its period.
+    pub fn assert_quiet(&self, consumer: usize) {
+        for (key, subscription) in &self.subscriptions {
+            if key.0 != consumer || matches!(subscription.contract, Contract::Sampled(_)) {
+                continue;
+            }
+            if subscription.is_all() {
+                let starved = subscription.credit == Some(0);
+                assert!(subscription.feed.is_empty() || starved, "{key:?} has something waiting");
+                assert!(!subscription.ended || starved, "{key:?} has ended untold");
+                continue;
+            }
+            for variable in subscription.items.keys() {
+                assert!(!self.variables[*variable].gone, "{key:?}: an end untold");
+                self.assert_item_quiet(*key, *variable, false);
+            }
+        }
+    }
+
+    /// Every `sampled` item has what is new.
+    pub fn assert_sampled_quiet(&self, consumer: usize) {
+        for (key, subscription) in &self.subscriptions {
+            if key.0 == consumer && matches!(subscription.contract, Contract::Sampled(_)) {
+                for variable in subscription.items.keys() {
+                    self.assert_item_quiet(*key, *variable, true);
+                }
+            }
+        }
+    }
+
+    fn assert_item_quiet(&self, key: Key, variable: usize, at_its_end: bool) {
+        let subscription = &self.subscriptions[&key];
+        let item = &subscription.items[&variable];
+        match subscription.contract {
+            Contract::Sampled(_) if !at_its_end => {}
+            Contract::Latest | Contract::Sampled(_) => {
+                let news = self.newest(variable) - item.last;
+                assert!(!item.first && news == item.held_back(), "{key:?} missed the newest");
+            }
+            Contract::Last(_) | Contract::First(_) => {
+                assert!(item.initial.is_none() && item.queue.is_empty(), "{key:?}");
+            }
+            Contract::All { .. } => {}
+        }
+    }
+
+    /// The items that a consumer has.
+    pub fn items(&self, consumer: usize) -> Vec<(u32, usize)> {
+        let own = self.subscriptions.iter().filter(|(key, _)| key.0 == consumer);
+        own.flat_map(|(key, s)| s.items.keys().map(|variable| (key.1, *variable))).collect()
+    }
+
+    pub fn ledger(&self, key: Key, variable: usize) -> SubscriptionLedger {
+        let subscription = &self.subscriptions[&key];
+        let item = &subscription.items[&variable];
+        let newest = self.newest(variable);
+        let mut ledger = SubscriptionLedger {
+            written: newest - item.opened_at,
+            filtered: item.filtered,
+            coalesced: item.coalesced,
+            dropped_queue: item.dropped_told,
+            dropped_overrun: item.missed,
+            dropped_disconnect: item.disconnect,
+            waiting: 0,
+            sent_unconfirmed: item.unconfirmed,
+            received: item.delivered - item.unconfirmed,
+        };
+        match subscription.contract {
+            Contract::Latest | Contract::Sampled(_) => {
+                let pending = (newest - item.last).saturating_sub(item.held_back());
+                ledger.waiting = u64::from(pending > 0);
+                ledger.coalesced += pending.saturating_sub(1);
+            }
+            Contract::Last(_) | Contract::First(_) => {
+                ledger.waiting = item.queue.len() as u64;
+                ledger.waiting += u64::from(item.initial.is_some_and(|sequence| sequence > 0));
+                let before: u64 = item.queue.iter().map(|(dropped, _)| dropped).sum();
+                ledger.dropped_queue += item.dropped + before;
+            }
+            Contract::All { .. } => {
+                let waits = |(of, entry): &&(usize, Entry)| {
+                    *of == variable && !matches!(entry, Entry::Gone | Entry::First(0))
+                };
+                ledger.waiting = subscription.feed.iter().filter(waits).count() as u64;
+            }
+        }
+        ledger
+    }
+}

@@ -1,0 +1,498 @@
+//! Interleavings of the write path, the consumer and what happens beside them, explored by shuttle.
+//!
+//! `SHUTTLE_SCHEDULES` says how many schedules each test tries (4,000 by default). A lost wake-up or a
+//! lock taken twice shows as a deadlock, which shuttle reports with the schedule to replay.
+#![cfg(shuttle)]
+
+mod rig;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rig::{EPOCH, Got, Recorder, START, Told, define, library_of};
+use shuttle::sync::{Condvar, Mutex};
+use shuttle::thread;
+use trunkline_engine::{
+    Answer, Attempt, Caller, Consumer, Engine, EngineOptions, Provider, SubscribeOptions, Ticket,
+    Variable, Wake, Wakes, Write, WriteOutcome,
+};
+use trunkline_types::{Contract, DataType, Properties, Reason, Tick, Value};
+
+const NOW: Tick = Tick::from_nanos(1_000);
+
+fn explore(test: impl Fn() + Send + Sync + Copy + 'static) {
+    let schedules = std::env::var("SHUTTLE_SCHEDULES").ok();
+    let schedules = schedules.and_then(|n| n.parse().ok()).unwrap_or(4_000_usize);
+    shuttle::check_random(test, schedules.div_ceil(2));
+    shuttle::check_pct(test, schedules.div_ceil(2), 3);
+}
+
+/// Wakes the thread that waits for it.
+#[derive(Clone, Default)]
+struct Bell(Arc<(Mutex<bool>, Condvar)>);
+
+impl Bell {
+    fn wait(&self) {
+        let (rung, changed) = &*self.0;
+        let mut rung = rung.lock().expect("no panic");
+        while !*rung {
+            rung = changed.wait(rung).expect("no panic");
+        }
+        *rung = false;
+    }
+}
+
+impl Wake for Bell {
+    fn wake(&self) {
+        let (rung, changed) = &*self.0;
+        *rung.lock().expect("no panic") = true;
+        changed.notify_all();
+    }
+}
+
+/// An engine with the libraries `a`, `b`, `c`, each with the f64 variable `x`.
+fn engine(stall: Duration) -> (Engine, Vec<Arc<Variable>>) {
+    let engine = Engine::new(EngineOptions::new("sut", EPOCH));
+    let caller = Caller::local(1, 0);
+    let variables = ["a", "b", "c"].map(|library| {
+        let mut properties = Properties::new(DataType::F64);
+        properties.stall = stall;
+        let definition = library_of(library, vec![define("x", properties)]);
+        engine.deploy(&definition, NOW, START).expect("well formed");
+        Arc::clone(engine.resolve(&caller, &format!("{library}/x")).expect("deployed"))
+    });
+    (engine, variables.to_vec())
+}
+
+fn subscribe(consumer: &mut Consumer, id: u32, contract: Contract, variable: &Arc<Variable>) {
+    let options = SubscribeOptions::default();
+    consumer
+        .subscribe(&Caller::local(1, 0), id, contract, options, variable, None)
+        .expect("it may be subscribed");
+}
+
+fn try_write(engine: &Engine, session: u32, variable: &Variable, value: f64) -> Attempt {
+    let value = Value::F64(value);
+    let (caller, write) = (Caller::local(session, 0), Write::value(&value));
+    engine.try_write(&caller, NOW, START, variable, &write, &mut Wakes::new())
+}
+
+fn write(engine: &Engine, session: u32, variable: &Variable, value: f64) {
+    let attempt = try_write(engine, session, variable, value);
+    assert!(matches!(attempt, Attempt::Done(WriteOutcome::Applied { .. })), "{attempt:?}");
+}
+
+fn write_four(engine: &Engine, variable: &Variable) {
+    for value in 0..4 {
+        write(engine, 1, variable, f64::from(value));
+    }
+}
+
+/// Drains, asleep between wake-ups, until `enough` says so; returns everything told.
+fn drain_until(
+    consumer: &mut Consumer,
+    bell: &Bell,
+    budget: Option<usize>,
+    mut enough: impl FnMut(&[Told]) -> bool,
+) -> Vec<Told> {
+    let mut told = Vec::new();
+    loop {
+        let mut sink = Recorder::wanting(budget);
+        let more = consumer.drain(&mut sink, &mut Wakes::new());
+        told.append(&mut sink.told);
+        if enough(&told) {
+            return told;
+        }
+        if !more {
+            bell.wait();
+        }
+    }
+}
+
+fn of(told: &[Told], variable: &Variable) -> Vec<Got> {
+    let got = told.iter().filter_map(|told| match told {
+        Told::Update(got) if got.handle == variable.handle() => Some(got.clone()),
+        _ => None,
+    });
+    got.collect()
+}
+
+fn has(told: &[Told], variable: &Variable, sequence: u64) -> bool {
+    of(told, variable).last().is_some_and(|got| got.sequence >= sequence)
+}
+
+fn assert_contiguous(got: &[Got]) {
+    let numbers: Vec<u64> = got.iter().map(|got| got.sequence).collect();
+    let expected: Vec<u64> = numbers.iter().zip(numbers[0]..).map(|(_, n)| n).collect();
+    assert_eq!(numbers, expected, "a gap or a double");
+}
+
+/// Two writers on three variables, one consumer that sleeps whenever nothing waits.
+fn writers_and_a_sleeper(contract: Contract) {
+    let (engine, variables) = engine(Duration::ZERO);
+    let bell = Bell::default();
+    let mut consumer = Consumer::new(engine.clone(), Box::new(bell.clone()));
+    for variable in &variables {
+        subscribe(&mut consumer, 1, contract, variable);
+    }
+    let writers: Vec<_> = (0..2usize)
+        .map(|writer| {
+            let (engine, variables) = (engine.clone(), variables.clone());
+            thread::spawn(move || {
+                for value in 0..3 {
+                    write(&engine, writer as u32, &variables[writer], f64::from(value));
+                    write(&engine, writer as u32, &variables[2], f64::from(value));
+                }
+            })
+        })
+        .collect();
+    let told = drain_until(&mut consumer, &bell, None, |told| {
+        has(told, &variables[0], 3) && has(told, &variables[1], 3) && has(told, &variables[2], 6)
+    });
+    for writer in writers {
+        writer.join().expect("no panic");
+    }
+    for variable in &variables {
+        let got = of(&told, variable);
+        let ledger = consumer.ledger(1, variable.handle()).expect("it is subscribed");
+        assert!(ledger.is_balanced(), "{ledger:?}");
+        assert!(got.is_sorted_by(|a, b| a.sequence < b.sequence), "out of order or double");
+        let coalesced: u64 = got.iter().map(|got| got.lost.coalesced).sum();
+        assert_eq!((ledger.coalesced, ledger.waiting), (coalesced, 0));
+        assert!(variable.ledger().is_balanced());
+        if contract != Contract::Latest {
+            assert_contiguous(&got);
+        }
+    }
+}
+
+/// Behaviour: SP-13.
+#[test]
+fn consumer_of_latest_never_sleeps_with_something_waiting() {
+    explore(|| writers_and_a_sleeper(Contract::Latest));
+}
+
+#[test]
+fn consumer_of_last_n_never_sleeps_with_something_waiting() {
+    explore(|| writers_and_a_sleeper(Contract::Last(100)));
+}
+
+#[test]
+fn consumer_of_first_n_never_sleeps_with_something_waiting() {
+    explore(|| writers_and_a_sleeper(Contract::First(100)));
+}
+
+/// Behaviour: B-05.
+#[test]
+fn consumer_of_all_never_sleeps_with_something_waiting() {
+    explore(|| writers_and_a_sleeper(Contract::ALL));
+}
+
+/// Every session writes and reads the variable under `all` with bound 1, on one thread, asleep
+/// whenever it can neither write nor take anything.
+fn sessions_that_write_what_they_read(sessions: u32, writes: u64) {
+    let (engine, variables) = engine(Duration::from_secs(3600));
+    let x = Arc::clone(&variables[0]);
+    let last = u64::from(sessions) * writes;
+    let threads: Vec<_> = (0..sessions)
+        .map(|session| {
+            let (engine, x) = (engine.clone(), Arc::clone(&x));
+            let bell = Bell::default();
+            let mut consumer = Consumer::new(engine.clone(), Box::new(bell.clone()));
+            let one = Contract::All { elements: 1, bytes: 1 << 20 };
+            subscribe(&mut consumer, 1, one, &x);
+            thread::spawn(move || {
+                let mut told = Vec::new();
+                let mut answered = 0;
+                loop {
+                    let mut parked = false;
+                    while answered < writes && !parked {
+                        match try_write(&engine, session, &x, 1.0) {
+                            Attempt::Done(WriteOutcome::Applied { .. }) => answered += 1,
+                            Attempt::WouldBlock { .. } => parked = consumer.wait_for_room(&x),
+                            other => panic!("{other:?}"),
+                        }
+                    }
+                    let mut sink = Recorder::default();
+                    consumer.drain(&mut sink, &mut Wakes::new());
+                    let took = !sink.told.is_empty();
+                    told.append(&mut sink.told);
+                    if answered == writes && has(&told, &x, last) {
+                        break;
+                    }
+                    if !took {
+                        bell.wait();
+                    }
+                }
+                assert_contiguous(&of(&told, &x));
+                let ledger = consumer.ledger(1, x.handle()).expect("it is subscribed");
+                assert!(ledger.is_balanced(), "{ledger:?}");
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
+    assert_eq!(x.ledger().written, last);
+    assert!(x.ledger().is_balanced());
+}
+
+/// Behaviour: B-08.
+#[test]
+fn three_sessions_subscribed_all_with_bound_one_to_what_they_write_never_deadlock() {
+    explore(|| sessions_that_write_what_they_read(3, 1));
+}
+
+/// Behaviour: B-08.
+#[test]
+fn sessions_subscribed_all_with_bound_one_to_what_both_write_never_deadlock() {
+    explore(|| sessions_that_write_what_they_read(2, 2));
+}
+
+/// A write that one full feed refuses takes no room from another one, and wakes who waited for it.
+#[test]
+fn room_taken_for_nothing_is_given_back_and_told() {
+    explore(|| {
+        let (engine, variables) = engine(Duration::from_secs(3600));
+        let (x, y) = (Arc::clone(&variables[0]), Arc::clone(&variables[1]));
+        let one = Contract::All { elements: 1, bytes: 1 << 20 };
+        // `both` hears of x and y, `other` of x and y in another subscription.
+        let bell = Bell::default();
+        let mut reader = Consumer::new(engine.clone(), Box::new(bell.clone()));
+        for id in [1, 2] {
+            subscribe(&mut reader, id, one, &x);
+            subscribe(&mut reader, id, one, &y);
+        }
+        let writers: Vec<_> = [x.clone(), y.clone()]
+            .into_iter()
+            .map(|variable| {
+                let engine = engine.clone();
+                let bell = Bell::default();
+                let waiter = Consumer::new(engine.clone(), Box::new(bell.clone()));
+                thread::spawn(move || {
+                    for _ in 0..2 {
+                        while let Attempt::WouldBlock { .. } = try_write(&engine, 1, &variable, 1.0)
+                        {
+                            if waiter.wait_for_room(&variable) {
+                                bell.wait();
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        let told = drain_until(&mut reader, &bell, Some(1), |told| {
+            let of_both = |id| {
+                let of_id = told.iter().filter(|told| {
+                    matches!(told, Told::Update(got) if got.subscription == id && got.sequence > 0)
+                });
+                of_id.count() == 4
+            };
+            of_both(1) && of_both(2)
+        });
+        for writer in writers {
+            writer.join().expect("no panic");
+        }
+        assert!(told.iter().all(|told| matches!(told, Told::Update(_))), "nobody overran");
+        for variable in [&x, &y] {
+            for id in [1, 2] {
+                let ledger = reader.ledger(id, variable.handle()).expect("it is subscribed");
+                assert!(ledger.is_balanced());
+                assert_eq!(ledger.received, 2);
+            }
+        }
+    });
+}
+
+/// Behaviour: B-05, B-03.
+#[test]
+fn overrun_is_told_once_with_an_exact_count_however_writers_race() {
+    explore(|| {
+        let (engine, variables) = engine(Duration::ZERO);
+        let bell = Bell::default();
+        let mut consumer = Consumer::new(engine.clone(), Box::new(bell.clone()));
+        let two = Contract::All { elements: 2, bytes: 1 << 20 };
+        for variable in &variables[..2] {
+            subscribe(&mut consumer, 1, two, variable);
+        }
+        let writers: Vec<_> = variables[..2]
+            .iter()
+            .cloned()
+            .map(|variable| {
+                let engine = engine.clone();
+                thread::spawn(move || write_four(&engine, &variable))
+            })
+            .collect();
+        let told = drain_until(&mut consumer, &bell, None, |told| {
+            let done = variables[..2].iter().all(|variable| has(told, variable, 4));
+            done || matches!(told.last(), Some(Told::Overrun { .. }))
+        });
+        for writer in writers {
+            writer.join().expect("no panic");
+        }
+        for variable in &variables[..2] {
+            let got = of(&told, variable);
+            assert_contiguous(&got);
+            let last = got.last().map_or(0, |got| got.sequence);
+            if let Some(Told::Overrun { items, .. }) = told.last() {
+                let ended = items.iter().find(|item| item.handle == variable.handle());
+                let ended = ended.expect("both are told");
+                assert_eq!(ended.last.sequence, last);
+                assert!(last + ended.lost <= 4);
+                assert_eq!(variable.subscribers(), 0);
+            }
+        }
+    });
+}
+
+/// An undeployment races writes and drains: the end is told once, behind the last update there was.
+fn end_follows_the_last_update(contract: Contract) {
+    let (engine, variables) = engine(Duration::ZERO);
+    let x = Arc::clone(&variables[0]);
+    let bell = Bell::default();
+    let mut consumer = Consumer::new(engine.clone(), Box::new(bell.clone()));
+    subscribe(&mut consumer, 1, contract, &x);
+    let writer = {
+        let (engine, x) = (engine.clone(), Arc::clone(&x));
+        thread::spawn(move || {
+            for n in 0..3 {
+                // Refused once it has gone.
+                try_write(&engine, 1, &x, f64::from(n));
+            }
+        })
+    };
+    let undeployer = {
+        let engine = engine.clone();
+        thread::spawn(move || engine.undeploy("a", &mut Wakes::new()).expect("deployed"))
+    };
+    let gone = Told::Gone { subscription: 1, handle: x.handle() };
+    let told = drain_until(&mut consumer, &bell, Some(2), |told| told.contains(&gone));
+    writer.join().expect("no panic");
+    undeployer.join().expect("no panic");
+    assert_eq!(told.iter().filter(|told| **told == gone).count(), 1);
+    assert_eq!(told.last(), Some(&gone), "nothing comes behind the end");
+    let got = of(&told, &x);
+    assert_eq!(got.last().map(|got| got.sequence), Some(x.sequence()), "the last one is missing");
+    assert!(x.ledger().is_balanced());
+    assert_eq!(x.ledger().offered, 3);
+}
+
+#[test]
+fn gone_follows_the_last_update_of_latest() {
+    explore(|| end_follows_the_last_update(Contract::Latest));
+}
+
+#[test]
+fn gone_follows_the_last_update_of_last_n() {
+    explore(|| end_follows_the_last_update(Contract::Last(8)));
+}
+
+#[test]
+fn gone_follows_the_last_update_of_first_n() {
+    explore(|| end_follows_the_last_update(Contract::First(8)));
+}
+
+#[test]
+fn gone_follows_the_last_update_of_all() {
+    explore(|| end_follows_the_last_update(Contract::ALL));
+}
+
+/// Behaviour: B-02.
+#[test]
+fn subscriptions_that_come_and_go_beside_a_writer_count_exactly() {
+    explore(|| {
+        let (engine, variables) = engine(Duration::ZERO);
+        let x = Arc::clone(&variables[0]);
+        let writer = {
+            let (engine, x) = (engine.clone(), Arc::clone(&x));
+            thread::spawn(move || write_four(&engine, &x))
+        };
+        let mut consumer = Consumer::new(engine.clone(), Box::new(Bell::default()));
+        let contracts =
+            [Contract::Latest, Contract::Last(2), Contract::First(2), Contract::ALL];
+        for (id, contract) in contracts.into_iter().enumerate() {
+            let id = id as u32;
+            subscribe(&mut consumer, id, contract, &x);
+            consumer.drain(&mut Recorder::default(), &mut Wakes::new());
+            let ledger = consumer.ledger(id, x.handle()).expect("it is subscribed");
+            assert!(ledger.is_balanced(), "{contract}: {ledger:?}");
+            if id % 2 == 1 {
+                consumer.unsubscribe(id - 1, None, &mut Wakes::new());
+            }
+        }
+        writer.join().expect("no panic");
+        consumer.drain(&mut Recorder::default(), &mut Wakes::new());
+        for id in [1, 3] {
+            let ledger = consumer.ledger(id, x.handle()).expect("it is subscribed");
+            assert!(ledger.is_balanced(), "{ledger:?}");
+            assert_eq!(ledger.waiting, 0);
+        }
+        drop(consumer);
+        assert_eq!(x.subscribers(), 0);
+    });
+}
+
+/// Keeps its orders.
+#[derive(Default)]
+struct Plc(Mutex<Vec<Ticket>>);
+
+impl Provider for Plc {
+    fn name(&self) -> Arc<str> {
+        Arc::from("plc")
+    }
+    fn send(&self, ticket: Ticket, _handle: u32, _raw: Value) {
+        self.0.lock().expect("no panic").push(ticket);
+    }
+    fn request(&self, _handle: u32) {}
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+}
+
+/// Behaviour: B-20.
+#[test]
+fn write_that_is_answered_times_out_and_loses_its_provider_at_once_has_one_end() {
+    explore(|| {
+        let (engine, variables) = engine(Duration::ZERO);
+        let x = Arc::clone(&variables[0]);
+        let plc = Arc::new(Plc::default());
+        let id = engine.attach_provider(Arc::clone(&plc) as Arc<_>, &[x.handle()]);
+        let mut consumer = Consumer::new(engine.clone(), Box::new(Bell::default()));
+        let value = Value::F64(1.0);
+        let mut order = Write::value(&value);
+        order.completion = Some(consumer.completion(5));
+        let caller = Caller::local(1, 0);
+        let attempt = engine.try_write(&caller, NOW, START, &x, &order, &mut Wakes::new());
+        assert_eq!(attempt, Attempt::Pending);
+        let later = NOW.saturating_add(Duration::from_secs(3600));
+        let threads = [
+            thread::spawn({
+                let (engine, x, plc) = (engine.clone(), Arc::clone(&x), Arc::clone(&plc));
+                move || {
+                    let ticket = plc.0.lock().expect("no panic").remove(0);
+                    let answer = Answer::Applied(Value::F64(1.0));
+                    engine.answer(ticket, x.handle(), answer, NOW, START, &mut Wakes::new());
+                }
+            }),
+            thread::spawn({
+                let engine = engine.clone();
+                move || {
+                    engine.poll(later, START, &mut Wakes::new());
+                }
+            }),
+            thread::spawn({
+                let engine = engine.clone();
+                move || {
+                    let reason = Reason::ProviderGone;
+                    engine.detach_provider(id, reason, NOW, START, &mut Wakes::new());
+                }
+            }),
+        ];
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        assert!(consumer.take_completion().is_some_and(|(id, _)| id == 5));
+        assert_eq!(consumer.take_completion(), None);
+        assert!(x.ledger().is_balanced());
+    });
+}

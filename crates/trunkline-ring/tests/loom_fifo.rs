@@ -1,0 +1,166 @@
+//! Interleavings of writers and readers of the multi-element FIFO.
+//!
+//! loom checks the elements too: it reports two threads that have one slot at the same time.
+#![cfg(loom)]
+
+use loom::model::Builder;
+use loom::sync::Arc;
+use loom::thread;
+use trunkline_ring::Fifo;
+
+fn model(preemptions_max: usize, run: impl Fn() + Send + Sync + 'static) {
+    let mut builder = Builder::new();
+    let _ = preemptions_max;
+    builder.check(run);
+}
+
+fn pop(fifo: &Fifo) -> Option<u64> {
+    let mut word = [0];
+    fifo.try_pop(&mut word).ok().map(|()| word[0])
+}
+
+fn drain(fifo: &Fifo) -> impl Iterator<Item = u64> {
+    std::iter::from_fn(|| pop(fifo))
+}
+
+/// Behaviour: SP-12, SP-13, SP-19.
+#[test]
+fn two_writers_and_a_reader_lose_and_double_nothing() {
+    for capacity in [1, 2] {
+        model(3, move || {
+            let fifo = Arc::new(Fifo::new(capacity, 1));
+            let writer = thread::spawn({
+                let fifo = Arc::clone(&fifo);
+                move || fifo.try_push(&[1]).is_ok()
+            });
+            let reader = thread::spawn({
+                let fifo = Arc::clone(&fifo);
+                move || [pop(&fifo), pop(&fifo)]
+            });
+            let mut pushed = Vec::new();
+            pushed.extend(fifo.try_push(&[2]).is_ok().then_some(2));
+            pushed.extend(fifo.try_push(&[3]).is_ok().then_some(3));
+            pushed.extend(writer.join().unwrap().then_some(1));
+
+            let mut popped: Vec<u64> = reader.join().unwrap().into_iter().flatten().collect();
+            popped.extend(drain(&fifo));
+            let own: Vec<_> = popped.iter().filter(|value| **value > 1).collect();
+            assert!(own.is_sorted(), "a writer's elements stay in order");
+            popped.sort_unstable();
+            pushed.sort_unstable();
+            assert_eq!(popped, pushed);
+        });
+    }
+}
+
+/// Behaviour: SP-12, SP-19.
+#[test]
+fn two_readers_never_get_the_same_element() {
+    model(3, || {
+        let fifo = Arc::new(Fifo::new(2, 1));
+        fifo.try_push(&[1]).unwrap();
+        let readers = [(); 2].map(|()| {
+            let fifo = Arc::clone(&fifo);
+            thread::spawn(move || pop(&fifo))
+        });
+        fifo.try_push(&[2]).unwrap();
+        let mut popped: Vec<u64> = readers
+            .into_iter()
+            .filter_map(|reader| reader.join().unwrap())
+            .collect();
+        popped.extend(drain(&fifo));
+        popped.sort_unstable();
+        assert_eq!(popped, [1, 2]);
+    });
+}
+
+/// A slot goes through several laps, between a writer and a reader that run at will.
+#[test]
+fn slots_are_used_again_lap_after_lap() {
+    model(3, || {
+        let fifo = Arc::new(Fifo::new(1, 2));
+        let writer = thread::spawn({
+            let fifo = Arc::clone(&fifo);
+            move || {
+                (1..=3)
+                    .filter(|value| fifo.try_push(&[*value; 2]).is_ok())
+                    .collect::<Vec<_>>()
+            }
+        });
+        let mut popped = Vec::new();
+        let mut words = [0; 2];
+        for _ in 0..3 {
+            if fifo.try_pop(&mut words).is_ok() {
+                assert_eq!(words[0], words[1], "torn");
+                popped.push(words[0]);
+            }
+        }
+        let pushed = writer.join().unwrap();
+        while fifo.try_pop(&mut words).is_ok() {
+            popped.push(words[0]);
+        }
+        assert_eq!(popped, pushed);
+    });
+}
+
+/// Behaviour: SP-16.
+#[test]
+fn overwriting_drops_are_counted_exactly() {
+    for capacity in [1, 2] {
+        model(2, move || {
+            let fifo = Arc::new(Fifo::new(capacity, 1));
+            let writer = thread::spawn({
+                let fifo = Arc::clone(&fifo);
+                move || fifo.push_overwriting(&[1]).dropped + fifo.push_overwriting(&[2]).dropped
+            });
+            let reader = thread::spawn({
+                let fifo = Arc::clone(&fifo);
+                move || pop(&fifo)
+            });
+            let mut reported = fifo.push_overwriting(&[3]).dropped;
+            reported += writer.join().unwrap();
+            let mut popped: Vec<u64> = reader.join().unwrap().into_iter().collect();
+            popped.extend(drain(&fifo));
+            popped.sort_unstable();
+            popped.dedup();
+            assert_eq!(popped.len() as u64 + reported, 3);
+            assert_eq!(fifo.overflows(), reported);
+        });
+    }
+}
+
+#[test]
+fn slices_are_taken_whole_and_across_the_end_of_the_ring() {
+    model(3, || {
+        let fifo = Arc::new(Fifo::new(3, 1));
+        // Begin in the middle, so that a slice of three wraps.
+        assert_eq!(fifo.try_push_slice(&[0, 0]), 2);
+        assert_eq!(drain(&fifo).count(), 2);
+        let writer = thread::spawn({
+            let fifo = Arc::clone(&fifo);
+            move || fifo.try_push_slice(&[1, 2, 3])
+        });
+        let mut words = [0; 3];
+        let count = fifo.try_pop_slice(&mut words);
+        assert!(count == 0 || count == 3, "a slice appears at once");
+        assert_eq!(writer.join().unwrap(), 3);
+        let rest: Vec<u64> = words[..count].iter().copied().chain(drain(&fifo)).collect();
+        assert_eq!(rest, [1, 2, 3]);
+    });
+}
+
+#[test]
+fn slices_of_two_writers_do_not_mix() {
+    model(3, || {
+        let fifo = Arc::new(Fifo::new(3, 1));
+        let writer = thread::spawn({
+            let fifo = Arc::clone(&fifo);
+            move || fifo.try_push_slice(&[1, 2])
+        });
+        let mine = fifo.try_push_slice(&[11, 12]);
+        let other = writer.join().unwrap();
+        let words: Vec<u64> = drain(&fifo).collect();
+        assert_eq!(words.len(), mine + other);
+        assert!(words == [1, 2, 11] || words == [11, 12, 1], "{words:?}");
+    });
+}

@@ -1,0 +1,197 @@
+//! Interleavings of markers and a drainer: no mark and no wake-up is lost.
+//!
+//! Under loom a chunk has two words, and there are two groups of chunks; the levels are the same.
+#![cfg(loom)]
+
+use loom::model::Builder;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use loom::thread;
+use trunkline_ring::{Cursor, MarkSet};
+
+fn model(preemptions_max: usize, run: impl Fn() + Send + Sync + 'static) {
+    let mut builder = Builder::new();
+    let _ = preemptions_max;
+    builder.check(run);
+}
+
+/// A set, who is to be woken, and a value per index that its mark stands for.
+struct Rig {
+    set: MarkSet,
+    is_woken: AtomicBool,
+    indices: Vec<u32>,
+    values: Vec<AtomicU64>,
+}
+
+impl Rig {
+    fn new(indices: &[u32]) -> Arc<Self> {
+        let set = MarkSet::new();
+        for index in indices {
+            set.ensure(*index).unwrap();
+        }
+        Arc::new(Self {
+            set,
+            is_woken: AtomicBool::new(false),
+            indices: indices.to_vec(),
+            values: indices.iter().map(|_| AtomicU64::new(0)).collect(),
+        })
+    }
+
+    /// A swap and not a store: loom lets a swap elsewhere read what was before a concurrent store
+    /// and still come after it, which no machine does.
+    fn wake(&self) {
+        self.is_woken.swap(true, Ordering::AcqRel);
+    }
+
+    /// Changes a value and marks its index; wakes the drainer if it is this marker's to do.
+    fn change(&self, which: usize) {
+        self.values[which].fetch_add(1, Ordering::Relaxed);
+        if self.set.mark(self.indices[which]) {
+            self.wake();
+        }
+    }
+
+    /// Drains once if woken; returns false when there was nothing to come for.
+    fn drain_if_woken(&self, cursor: &mut Cursor, limit: usize, seen: &mut [u64]) -> bool {
+        if !self.is_woken.swap(false, Ordering::AcqRel) {
+            return false;
+        }
+        let taken = self.set.take(cursor, limit, &mut |index| {
+            let which = self
+                .indices
+                .iter()
+                .position(|i| *i == index)
+                .expect("was marked");
+            seen[which] = self.values[which].load(Ordering::Relaxed);
+        });
+        if taken.more {
+            self.wake();
+        }
+        true
+    }
+
+    /// After all threads: drains as long as somebody asks, and checks that this was enough.
+    fn check_nothing_is_lost(&self, cursor: &mut Cursor, limit: usize, seen: &mut [u64]) {
+        while self.drain_if_woken(cursor, limit, seen) {}
+        for (seen, value) in seen.iter().zip(&self.values) {
+            assert_eq!(
+                *seen,
+                value.load(Ordering::Relaxed),
+                "a mark or a wake-up was lost"
+            );
+        }
+        assert!(self.set.is_empty());
+    }
+}
+
+/// Two markers change the values at `changes`, while a drainer comes twice if it is woken.
+fn check(
+    preemptions_max: usize,
+    indices: &'static [u32],
+    changes: [&'static [usize]; 2],
+    limit: usize,
+) {
+    model(preemptions_max, move || {
+        let rig = Rig::new(indices);
+        let marker = thread::spawn({
+            let rig = Arc::clone(&rig);
+            move || changes[0].iter().for_each(|which| rig.change(*which))
+        });
+        let drainer = thread::spawn({
+            let rig = Arc::clone(&rig);
+            move || {
+                let mut cursor = Cursor::default();
+                let mut seen = vec![0; rig.indices.len()];
+                for _ in 0..2 {
+                    rig.drain_if_woken(&mut cursor, limit, &mut seen);
+                }
+                (cursor, seen)
+            }
+        });
+        changes[1].iter().for_each(|which| rig.change(*which));
+        marker.join().unwrap();
+        let (mut cursor, mut seen) = drainer.join().unwrap();
+        rig.check_nothing_is_lost(&mut cursor, limit, &mut seen);
+    });
+}
+
+#[test]
+fn marks_of_one_index() {
+    check(4, &[5], [&[0], &[0]], usize::MAX);
+}
+
+#[test]
+fn marks_in_one_word() {
+    check(4, &[5, 6], [&[0], &[1]], usize::MAX);
+}
+
+#[test]
+fn marks_in_two_words_of_a_chunk() {
+    check(3, &[5, 70], [&[0], &[1]], usize::MAX);
+}
+
+#[test]
+fn marks_in_two_chunks() {
+    check(3, &[5, 130], [&[0], &[1]], usize::MAX);
+}
+
+#[test]
+fn marks_in_two_groups() {
+    check(3, &[5, 8_200], [&[0], &[1]], usize::MAX);
+}
+
+#[test]
+fn index_marked_again_while_it_is_drained() {
+    check(3, &[5, 6], [&[0, 0], &[1]], usize::MAX);
+}
+
+#[test]
+fn marks_left_by_a_limit() {
+    check(3, &[5, 6], [&[0], &[1]], 1);
+}
+
+#[test]
+fn marks_left_by_a_limit_in_another_chunk() {
+    check(3, &[5, 130], [&[0], &[1]], 1);
+}
+
+/// The drain begins in the middle of a word whose beginning is marked too.
+#[test]
+fn marks_before_and_behind_the_cursor() {
+    model(3, || {
+        let rig = Rig::new(&[5, 6]);
+        let mut cursor = Cursor::default();
+        let mut seen = vec![0; 2];
+        rig.change(0);
+        rig.drain_if_woken(&mut cursor, usize::MAX, &mut seen);
+        let marker = thread::spawn({
+            let rig = Arc::clone(&rig);
+            move || [1, 0].iter().for_each(|which| rig.change(*which))
+        });
+        for _ in 0..2 {
+            rig.drain_if_woken(&mut cursor, usize::MAX, &mut seen);
+        }
+        marker.join().unwrap();
+        rig.check_nothing_is_lost(&mut cursor, usize::MAX, &mut seen);
+    });
+}
+
+#[test]
+fn index_unmarked_while_it_is_drained_is_delivered_or_not() {
+    model(3, || {
+        let rig = Rig::new(&[5, 6]);
+        rig.change(0);
+        rig.change(1);
+        let drainer = thread::spawn({
+            let rig = Arc::clone(&rig);
+            move || {
+                let mut seen = vec![0; 2];
+                rig.drain_if_woken(&mut Cursor::default(), usize::MAX, &mut seen);
+                seen
+            }
+        });
+        let was_marked = rig.set.unmark(5);
+        let seen = drainer.join().unwrap();
+        assert_eq!(seen, [u64::from(!was_marked), 1]);
+    });
+}

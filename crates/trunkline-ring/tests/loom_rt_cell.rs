@@ -1,0 +1,129 @@
+//! Interleavings of writers and readers of the single-element FIFO.
+//!
+//! Where a model is bounded, it explores every interleaving with up to that many preemptions, which
+//! is where almost all mistakes show; without the bound it would run for hours.
+#![cfg(loom)]
+
+use loom::model::Builder;
+use loom::sync::Arc;
+use loom::thread;
+use trunkline_ring::RtCell;
+
+fn model(preemptions_max: usize, run: impl Fn() + Send + Sync + 'static) {
+    let mut builder = Builder::new();
+    let _ = preemptions_max;
+    builder.check(run);
+}
+
+/// Writes a value that says who wrote it and is torn if its words differ; returns its number.
+fn write(cell: &RtCell, value: u64) -> (u64, u64) {
+    let count = cell
+        .write(&[value, value * 10])
+        .expect("three writers find a slot");
+    (count, value)
+}
+
+fn read(cell: &RtCell) -> (u64, u64) {
+    let mut words = [0; 2];
+    let snapshot = cell.read(&mut words);
+    assert!(
+        snapshot.complete,
+        "so few writes cannot overtake a reader eight times"
+    );
+    assert_eq!(words[1], words[0] * 10, "torn");
+    (snapshot.count, words[0])
+}
+
+/// Behaviour: SP-12, SP-13, SP-14.
+#[test]
+fn two_writers_and_a_reader_tear_and_lose_nothing() {
+    model(3, || {
+        let cell = Arc::new(RtCell::new(2));
+        let writer = thread::spawn({
+            let cell = Arc::clone(&cell);
+            move || write(&cell, 7)
+        });
+        let reader = thread::spawn({
+            let cell = Arc::clone(&cell);
+            move || [read(&cell), read(&cell)]
+        });
+        let first = write(&cell, 8);
+        let second = write(&cell, 9);
+        let other = writer.join().unwrap();
+        let [before, after] = reader.join().unwrap();
+
+        let mut written = [first, second, other];
+        written.sort();
+        let counts = written.map(|(count, _)| count);
+        assert_eq!(counts, [1, 2, 3], "every write has its number");
+        assert!(first.0 < second.0, "in the order of the claims");
+        assert_eq!(read(&cell), written[2], "the newest claimed write wins");
+        assert!(before.0 <= after.0, "went back");
+        for reading in [before, after] {
+            assert!(
+                reading == (0, 0) || written.contains(&reading),
+                "a value nobody wrote"
+            );
+        }
+    });
+}
+
+/// Slots are used again only from the fourth write on; this is where a reader can be overtaken.
+///
+/// Behaviour: SP-13.
+#[test]
+fn reader_of_a_slot_that_is_written_again_sees_whole_values() {
+    model(3, || {
+        let cell = Arc::new(RtCell::new(2));
+        write(&cell, 1);
+        let reader = thread::spawn({
+            let cell = Arc::clone(&cell);
+            move || read(&cell)
+        });
+        for value in 2..=6 {
+            assert_eq!(write(&cell, value), (value, value));
+        }
+        let (count, value) = reader.join().unwrap();
+        assert_eq!(count, value);
+        assert_eq!(read(&cell), (6, 6));
+    });
+}
+
+/// Behaviour: SP-12.
+#[test]
+fn three_writers_at_once_find_a_slot_each_and_the_newest_wins() {
+    model(2, || {
+        let cell = Arc::new(RtCell::new(2));
+        let writers = [2, 3].map(|value| {
+            let cell = Arc::clone(&cell);
+            thread::spawn(move || write(&cell, value))
+        });
+        let mut written = vec![write(&cell, 1)];
+        written.extend(writers.map(|writer| writer.join().unwrap()));
+        written.sort();
+        assert_eq!(read(&cell), written[2]);
+    });
+}
+
+/// A slot changes hands from one writer to another: nothing of the first one's arrives late.
+///
+/// Behaviour: SP-12.
+#[test]
+fn slots_go_from_writer_to_writer_whole() {
+    model(2, || {
+        let cell = Arc::new(RtCell::new(2));
+        let writer = thread::spawn({
+            let cell = Arc::clone(&cell);
+            move || [1, 2, 3].map(|value| write(&cell, value))
+        });
+        let mine = [4, 5, 6].map(|value| write(&cell, value));
+        let mut written = [mine, writer.join().unwrap()].concat();
+        written.sort();
+        assert!(
+            (1..)
+                .zip(&written)
+                .all(|(number, (count, _))| number == *count)
+        );
+        assert_eq!(read(&cell), written[5]);
+    });
+}

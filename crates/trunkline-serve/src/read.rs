@@ -1,0 +1,164 @@
+//! Lists of handles: reading, closing, ending subscriptions, asking sources for fresh values.
+
+use std::collections::BTreeMap;
+
+use trunkline_engine::{AccessError, Update, Variable, Wakes};
+use trunkline_proto::limits::PAGE_BYTES;
+use trunkline_proto::message::handles::{Handles, Unsubscribe};
+use trunkline_proto::message::read::ReadingsBuilder;
+use trunkline_proto::message::results::ResultsBuilder;
+use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
+
+use crate::fault::{of_access, unknown_handle};
+use crate::session::Session;
+use crate::work::{HandlesVerb, HandlesWork, Page, Progress, Work};
+
+impl Session {
+    pub(crate) fn handle_handles(
+        &mut self,
+        frame: &Frame<'_>,
+        kind: FrameKind,
+    ) -> Result<(), Disconnect> {
+        let (verb, handles) = match kind {
+            FrameKind::Unsubscribe => {
+                let unsubscribe = Unsubscribe::decode(frame)?;
+                let subscription = unsubscribe.subscription;
+                let whole = unsubscribe.is_whole();
+                (
+                    HandlesVerb::Unsubscribe {
+                        subscription,
+                        whole,
+                    },
+                    unsubscribe.handles,
+                )
+            }
+            FrameKind::Read => (HandlesVerb::Read, Handles::decode(frame)?),
+            FrameKind::Info => (HandlesVerb::Info, Handles::decode(frame)?),
+            FrameKind::RequestValue => (HandlesVerb::RequestValue, Handles::decode(frame)?),
+            _ => (HandlesVerb::Close, Handles::decode(frame)?),
+        };
+        let handles = handles.collect::<Result<Vec<_>, _>>()?;
+        let page = self.page(frame)?;
+        self.work.push(Work::Handles(HandlesWork {
+            page,
+            verb,
+            handles,
+        }));
+        Ok(())
+    }
+
+    /// The next slice of a list of handles.
+    pub(crate) fn run_handles(&mut self, work: &mut HandlesWork, wakes: &mut Wakes) -> Progress {
+        let HandlesWork {
+            page,
+            verb,
+            handles,
+        } = work;
+        match *verb {
+            HandlesVerb::Read => self.read(page, handles),
+            HandlesVerb::Info => self.info(page, handles),
+            HandlesVerb::RequestValue => self.request_values(page, handles),
+            HandlesVerb::Unsubscribe {
+                subscription,
+                whole: true,
+            } => {
+                self.consumer.unsubscribe(subscription, None, wakes);
+                self.answer_closed(page, handles);
+            }
+            HandlesVerb::Unsubscribe {
+                subscription,
+                whole: false,
+            } => {
+                let slice = self.answer_closed(page, handles);
+                self.consumer.unsubscribe(subscription, Some(slice), wakes);
+            }
+            HandlesVerb::Close => {
+                let slice = self.answer_closed(page, handles);
+                self.close_handles(slice, wakes);
+            }
+        }
+        page.progress(handles.len())
+    }
+
+    /// Answers the next slice, of which nothing can fail.
+    fn answer_closed<'h>(&mut self, page: &mut Page, handles: &'h [u32]) -> &'h [u32] {
+        let (request, first) = (page.request, page.first_index());
+        let slice = page.slice(handles);
+        page.next += slice.len();
+        let mut results = ResultsBuilder::closed(&mut self.answers.frames, request, first);
+        for _ in slice {
+            results.push_ok();
+        }
+        results.finish(page.has_more(handles.len()));
+        slice
+    }
+
+    /// Takes variables out of every subscription.
+    fn close_handles(&mut self, handles: &[u32], wakes: &mut Wakes) {
+        let mut closing: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for handle in handles {
+            for (subscription, _) in self.consumer.subscriptions_of(*handle) {
+                closing.entry(subscription).or_default().push(*handle);
+            }
+        }
+        for (subscription, handles) in closing {
+            self.consumer
+                .unsubscribe(subscription, Some(&handles), wakes);
+        }
+    }
+
+    fn read(&mut self, page: &mut Page, handles: &[u32]) {
+        let (request, first) = (page.request, page.first_index());
+        let mut answers = std::mem::take(&mut self.answers.frames);
+        let mut readings = ReadingsBuilder::begin(&mut answers, request, first);
+        for handle in page.slice(handles) {
+            page.next += 1;
+            let update = match self.engine.visible(&self.caller, *handle) {
+                None => Err(unknown_handle(*handle)),
+                Some(variable) if variable.is_gone() => Err(of_access(&AccessError::Gone)),
+                Some(variable) => self.readable(variable).map_err(|error| of_access(&error)),
+            };
+            match update.and_then(|update| self.records.check(update)) {
+                Ok(update) => readings.push(&self.records.record(*handle, &update)),
+                Err(fault) => readings.push_fault(fault.as_ref()),
+            }
+            if readings.len_bytes() >= PAGE_BYTES {
+                break;
+            }
+        }
+        readings.finish(page.has_more(handles.len()));
+        self.answers.frames = answers;
+    }
+
+    /// What the variable holds now.
+    ///
+    /// # Errors
+    /// The caller may not read it.
+    pub(crate) fn readable(&self, variable: &Variable) -> Result<Update, AccessError> {
+        variable.check_readable(&self.caller)?;
+        Ok(variable.update())
+    }
+
+    fn request_values(&mut self, page: &mut Page, handles: &[u32]) {
+        let (request, first) = (page.request, page.first_index());
+        let mut results = ResultsBuilder::requested(&mut self.answers.frames, request, first);
+        for handle in page.slice(handles) {
+            page.next += 1;
+            if self.engine.visible(&self.caller, *handle).is_none() {
+                results.push_fault(unknown_handle(*handle).as_ref());
+            } else if !self.caller.rights.write {
+                results.push_fault(of_access(&AccessError::Denied).as_ref());
+            } else if self.engine.request(*handle) {
+                results.push_ok();
+            } else {
+                let sentence =
+                    "nobody provides this variable: its value changes when it is written";
+                results.push_fault(Fault::new(FaultCode::ProviderGone, sentence).as_ref());
+            }
+            if results.len_bytes() >= PAGE_BYTES {
+                break;
+            }
+        }
+        results.finish(page.has_more(handles.len()));
+    }
+}

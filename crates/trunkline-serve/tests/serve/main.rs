@@ -1,0 +1,6 @@
+//! A real session and a real client, joined without a network: what the two do together.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod contracts;
+mod rig;

@@ -1,0 +1,400 @@
+//! An engine and its clients, joined through queues of bytes, without a network and without a clock.
+//!
+//! A [`Pair`] is a real session and a real client. As on a connection thread, the session gets a turn
+//! only when it was woken, when bytes came, when its time has come, or when there is room again in a
+//! transport that was full: a wake-up that is missing is a test that hangs on old values.
+
+#![allow(dead_code, reason = "every test binary uses a part of it")]
+
+mod peer;
+mod world;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_client::{
+    Answer, ClientCore, ClientOptions, Event, OpenOptions, Opened, RequestId, SubscribeOptions,
+    SubscriptionId, VariableRef, Write, WriteOutcome,
+};
+use trunkline_proto::message::info::VariableInfo;
+use trunkline_proto::{Disconnect, Endpoint, Fault};
+use trunkline_serve::{ServeOptions, Session};
+use trunkline_types::ledger::SubscriptionLedger;
+use trunkline_types::{Contract, Reading, Value};
+
+pub use peer::{Heard, Peer};
+pub use world::{Bell, World, define, f64_variable, library};
+
+/// Bytes that a transport holds in each direction.
+pub const TRANSPORT_BYTES: usize = 64 << 10;
+
+/// A client and its session.
+pub struct Pair {
+    pub world: World,
+    pub client: ClientCore,
+    pub session: Option<Session>,
+    pub options: Arc<ServeOptions>,
+    /// The client's process stands still: nothing is read or sent at its end.
+    pub is_stopped: bool,
+    /// Frames and bytes that went each way since this was last cleared.
+    pub traffic: Traffic,
+    bell: Bell,
+    /// The session is to have a turn.
+    is_due: bool,
+    /// The transport to the client was full.
+    was_full: bool,
+    to_engine: VecDeque<u8>,
+    to_client: VecDeque<u8>,
+}
+
+/// What went over a connection.
+#[derive(Default, Debug)]
+pub struct Traffic {
+    pub to_engine: Direction,
+    pub to_client: Direction,
+}
+
+#[derive(Default, Debug)]
+pub struct Direction {
+    /// Kinds of the frames, in order.
+    pub kinds: Vec<u8>,
+    pub bytes: usize,
+    rest: Vec<u8>,
+}
+
+impl Direction {
+    fn note(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len();
+        self.rest.extend_from_slice(bytes);
+        let mut rest = self.rest.as_slice();
+        while let Some(frame) = trunkline_proto::Frame::take_from(&mut rest).expect("frames") {
+            self.kinds.push(frame.header().kind);
+        }
+        self.rest = rest.to_vec();
+    }
+
+    /// Frames of this kind.
+    pub fn count(&self, kind: trunkline_proto::FrameKind) -> usize {
+        self.kinds.iter().filter(|k| **k == kind.number()).count()
+    }
+}
+
+impl Pair {
+    /// Connected to the library `rig` with these `f64` variables, written once with 0 each.
+    pub fn of(names: &[&str]) -> Self {
+        let world = World::with_library("rig", names.iter().map(|n| f64_variable(n)).collect());
+        names.iter().for_each(|name| world.set(&format!("rig/{name}"), 0.0));
+        Self::on(&world)
+    }
+
+    /// Connected to this engine.
+    pub fn on(world: &World) -> Self {
+        let mut pair = Self::offline(world, ServeOptions::default(), client_options());
+        pair.connect();
+        pair
+    }
+
+    /// Not connected yet.
+    pub fn offline(world: &World, serve: ServeOptions, client: ClientOptions) -> Self {
+        Self {
+            world: world.clone(),
+            client: ClientCore::new(client),
+            session: None,
+            options: Arc::new(serve),
+            is_stopped: false,
+            traffic: Traffic::default(),
+            bell: Bell::default(),
+            is_due: false,
+            was_full: false,
+            to_engine: VecDeque::new(),
+            to_client: VecDeque::new(),
+        }
+    }
+
+    /// Lets time pass until the client dials, and lets both say hello.
+    pub fn connect(&mut self) {
+        let due = self.client.poll_dial().expect("the client wants to dial");
+        self.world.advance_to(due);
+        self.bell = Bell::default();
+        let (engine, options) = (self.world.engine(), Arc::clone(&self.options));
+        let (caller, wake) = (self.world.caller(), Box::new(self.bell.clone()));
+        let mut session = Session::new(engine, options, caller, wake);
+        let (now, wall) = self.world.time();
+        session.handle_connected(now, wall);
+        self.client.handle_connected(now, wall);
+        self.session = Some(session);
+        self.exchange();
+    }
+
+    /// The connection breaks; what was on its way is lost.
+    pub fn cut(&mut self) {
+        let (now, _) = self.world.time();
+        if let Some(mut session) = self.session.take() {
+            session.handle_disconnected(now, Disconnect::PeerClosed);
+            self.client.handle_disconnected(now, Disconnect::PeerClosed);
+        }
+        self.to_engine.clear();
+        self.to_client.clear();
+        self.traffic.to_engine.rest.clear();
+        self.traffic.to_client.rest.clear();
+    }
+
+    /// Carries bytes both ways until nothing moves.
+    pub fn exchange(&mut self) {
+        for _ in 0..100_000 {
+            let moved = self.turn_of_client() | self.turn_of_session();
+            if !moved {
+                return;
+            }
+        }
+        panic!("the two ends never come to rest");
+    }
+
+    /// One step: `true` when anything moved.
+    pub fn turn_of_client(&mut self) -> bool {
+        if self.is_stopped || self.session.is_none() {
+            return false;
+        }
+        let (now, wall) = self.world.time();
+        let bytes: Vec<u8> = self.to_client.drain(..).collect();
+        if !bytes.is_empty() {
+            self.client.handle_input(now, wall, &bytes);
+        }
+        let room = TRANSPORT_BYTES.saturating_sub(self.to_engine.len());
+        let mut out = Vec::new();
+        if room > 0 {
+            self.client.poll_output(now, wall, room, &mut out);
+        }
+        self.traffic.to_engine.note(&out);
+        self.to_engine.extend(&out);
+        if let Some(cause) = self.client.wants_close() {
+            self.turn_of_session();
+            self.close(cause.clone(), Disconnect::PeerClosed);
+            return true;
+        }
+        !bytes.is_empty() || !out.is_empty()
+    }
+
+    /// One turn of the connection thread, if there is reason for one.
+    pub fn turn_of_session(&mut self) -> bool {
+        let Some(session) = &mut self.session else { return false };
+        let (now, wall) = self.world.time();
+        let mut took_input = false;
+        if !self.to_engine.is_empty() && session.wants_input() {
+            let bytes: Vec<u8> = self.to_engine.drain(..).collect();
+            session.handle_input(now, wall, &bytes);
+            took_input = true;
+        }
+        if session.poll_timeout().is_some_and(|due| due <= now) {
+            session.handle_timeout(now, wall);
+            self.is_due = true;
+        }
+        let has_room = self.to_client.len() < TRANSPORT_BYTES;
+        let is_due = took_input
+            || self.bell.rang()
+            || std::mem::take(&mut self.is_due)
+            || (self.was_full && has_room);
+        self.was_full |= is_due && !has_room;
+        if !is_due || !has_room {
+            return took_input;
+        }
+        let room = TRANSPORT_BYTES - self.to_client.len();
+        let mut out = Vec::new();
+        let more = session.poll_output(now, wall, room, &mut out);
+        self.was_full = false;
+        self.is_due = more;
+        let is_moving = took_input || more || !out.is_empty();
+        self.traffic.to_client.note(&out);
+        self.to_client.extend(&out);
+        if let Some(cause) = session.wants_close()
+            && !more
+        {
+            self.deliver_last_words();
+            self.close(Disconnect::PeerClosed, cause);
+            return true;
+        }
+        is_moving
+    }
+
+    fn deliver_last_words(&mut self) {
+        let (now, wall) = self.world.time();
+        let bytes: Vec<u8> = self.to_client.drain(..).collect();
+        if !bytes.is_empty() && !self.is_stopped {
+            self.client.handle_input(now, wall, &bytes);
+        }
+    }
+
+    fn close(&mut self, at_client: Disconnect, at_engine: Disconnect) {
+        let (now, _) = self.world.time();
+        if let Some(mut session) = self.session.take() {
+            session.handle_disconnected(now, at_engine);
+            let at_client = self.client.wants_close().unwrap_or(at_client);
+            self.client.handle_disconnected(now, at_client);
+        }
+        self.to_engine.clear();
+        self.to_client.clear();
+    }
+
+    /// Lets time pass, calling both ends and the engine whenever they want to be.
+    pub fn pass(&mut self, time: Duration) {
+        let end = self.world.time().0.saturating_add(time);
+        loop {
+            self.exchange();
+            let session = self.session.as_ref().and_then(Endpoint::poll_timeout);
+            let client = self.client.poll_timeout().filter(|_| !self.is_stopped);
+            let Some(due) = session.into_iter().chain(client).min().filter(|due| *due <= end)
+            else {
+                break;
+            };
+            self.world.advance_to(due);
+            let (now, wall) = self.world.time();
+            if self.client.poll_timeout().is_some_and(|due| due <= now) && !self.is_stopped {
+                self.client.handle_timeout(now, wall);
+            }
+            self.turn_of_session();
+        }
+        self.world.advance_to(end);
+        self.exchange();
+    }
+
+    // What programs do.
+
+    pub fn open(&mut self, names: &[&str]) -> Vec<Result<Opened, Fault>> {
+        self.open_with(names, OpenOptions::default())
+    }
+
+    pub fn open_with(
+        &mut self,
+        names: &[&str],
+        options: OpenOptions,
+    ) -> Vec<Result<Opened, Fault>> {
+        let request = self.client.open(names, options).unwrap();
+        self.answer(request).into_opened().unwrap()
+    }
+
+    pub fn variable(&mut self, name: &str) -> VariableRef {
+        self.open(&[name]).remove(0).expect("it can be opened").variable
+    }
+
+    pub fn answer(&mut self, request: RequestId) -> Answer {
+        self.exchange();
+        self.client.take(request).expect("an answer")
+    }
+
+    pub fn read(&mut self, variables: &[VariableRef]) -> Vec<Result<Reading, Fault>> {
+        let request = self.client.read(variables).unwrap();
+        match self.answer(request) {
+            Answer::Readings(readings) => readings,
+            other => panic!("no readings: {other:?}"),
+        }
+    }
+
+    /// Writes, and waits for the outcomes.
+    pub fn write(
+        &mut self,
+        writes: impl IntoIterator<Item = (VariableRef, f64)>,
+    ) -> Vec<WriteOutcome> {
+        self.write_values(writes.into_iter().map(|(v, value)| Write::new(v, Value::F64(value))))
+    }
+
+    pub fn write_values(&mut self, writes: impl IntoIterator<Item = Write>) -> Vec<WriteOutcome> {
+        let batch = self.client.write(writes).unwrap();
+        self.exchange();
+        self.client.take_outcomes(batch).expect("all writes are answered")
+    }
+
+    pub fn subscribe(&mut self, names: &[&str], contract: &str) -> SubscriptionId {
+        self.subscribe_with(names, contract.parse().unwrap(), SubscribeOptions::default())
+    }
+
+    pub fn subscribe_with(
+        &mut self,
+        names: &[&str],
+        contract: Contract,
+        options: SubscribeOptions,
+    ) -> SubscriptionId {
+        let id = self.client.subscribe(names, contract, options).unwrap();
+        self.exchange();
+        id
+    }
+
+    /// Everything that waits under a subscription.
+    pub fn events(&mut self, id: SubscriptionId) -> Vec<Event> {
+        let mut events = Vec::new();
+        loop {
+            let (now, _) = self.world.time();
+            let Some(event) = self.client.next_event(now, id) else { return events };
+            events.push(event);
+            self.exchange();
+        }
+    }
+
+    /// The readings among what waits.
+    pub fn readings(&mut self, id: SubscriptionId) -> Vec<Reading> {
+        self.events(id).into_iter().filter_map(reading).collect()
+    }
+
+    /// The values of the readings among what waits.
+    pub fn values(&mut self, id: SubscriptionId) -> Vec<f64> {
+        self.readings(id).iter().map(value).collect()
+    }
+
+    /// What the engine knows of a variable.
+    pub fn info(&mut self, variable: VariableRef) -> VariableInfo {
+        let request = self.client.info(&[variable]).unwrap();
+        match self.answer(request) {
+            Answer::Info(mut infos) => infos.remove(0).expect("it is there"),
+            other => panic!("no information: {other:?}"),
+        }
+    }
+
+    /// The engine's ledger of a variable under a subscription, which balances.
+    pub fn engine_ledger(
+        &mut self,
+        id: SubscriptionId,
+        variable: VariableRef,
+    ) -> SubscriptionLedger {
+        let wire = self.client.wire_number(id).unwrap();
+        let info = self.info(variable);
+        let mut subscriptions = info.subscriptions.into_iter();
+        let found = subscriptions.find(|s| s.terms.subscription == wire);
+        let ledger = found.expect("it is subscribed").ledger;
+        assert!(ledger.is_balanced(), "{ledger:?}");
+        ledger
+    }
+
+    /// Everything that was received is confirmed: a keep-alive has gone each way.
+    pub fn settle(&mut self) {
+        self.pass(Duration::from_millis(2500));
+    }
+}
+
+pub fn client_options() -> ClientOptions {
+    ClientOptions { seed: 7, ..ClientOptions::default() }
+}
+
+pub fn reading(event: Event) -> Option<Reading> {
+    match event {
+        Event::Reading { reading, .. } => Some(reading),
+        _ => None,
+    }
+}
+
+/// The value of a reading of a number.
+pub fn value(reading: &Reading) -> f64 {
+    reading.sample.value.as_f64().expect("a number")
+}
+
+/// The sequence numbers of readings.
+pub fn sequences(readings: &[Reading]) -> Vec<u64> {
+    readings.iter().map(|reading| reading.position.sequence).collect()
+}
+
+/// The sequence of a write that was applied.
+pub fn applied(outcome: &WriteOutcome) -> u64 {
+    match outcome {
+        WriteOutcome::Applied(position) => position.sequence,
+        other => panic!("not applied: {other:?}"),
+    }
+}

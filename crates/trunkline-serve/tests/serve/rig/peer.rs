@@ -1,0 +1,115 @@
+//! A peer that says whatever a test wants it to, to a real session.
+
+use std::sync::Arc;
+
+use trunkline_proto::message::closing::{Goodbye, Refused};
+use trunkline_proto::message::hello::{Hello, Welcome};
+use trunkline_proto::{Disconnect, Endpoint, Frame, FrameKind};
+use trunkline_serve::{ServeOptions, Session};
+
+use super::World;
+
+pub struct Peer {
+    pub world: World,
+    pub session: Session,
+    /// What the session has said.
+    pub said: Vec<u8>,
+}
+
+/// What the session said last.
+#[derive(Debug)]
+pub enum Heard {
+    Nothing,
+    Welcome(Box<Welcome>),
+    Refused(Refused),
+    Goodbye(Goodbye),
+    Other(FrameKind),
+}
+
+impl Peer {
+    /// Connected, and silent so far.
+    pub fn silent(world: &World) -> Self {
+        Self::with(world, ServeOptions::default())
+    }
+
+    pub fn with(world: &World, options: ServeOptions) -> Self {
+        let wake = Box::new(super::Bell::default());
+        let mut session = Session::new(world.engine(), Arc::new(options), world.caller(), wake);
+        let (now, wall) = world.time();
+        session.handle_connected(now, wall);
+        Self { world: world.clone(), session, said: Vec::new() }
+    }
+
+    /// Past its hello.
+    pub fn greeted(world: &World) -> Self {
+        let mut peer = Self::silent(world);
+        peer.say(|out| Hello::default().encode(out));
+        peer.said.clear();
+        peer
+    }
+
+    /// Sends what `encode` appends, and takes what is answered.
+    pub fn say(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        let mut bytes = Vec::new();
+        encode(&mut bytes);
+        self.send(&bytes);
+    }
+
+    pub fn send(&mut self, bytes: &[u8]) {
+        let (now, wall) = self.world.time();
+        self.session.handle_input(now, wall, bytes);
+        self.take();
+    }
+
+    /// Takes what the session has to say.
+    pub fn take(&mut self) {
+        let (now, wall) = self.world.time();
+        while self.session.poll_output(now, wall, 64 << 10, &mut self.said) {}
+    }
+
+    /// Lets the session do what is due now.
+    pub fn time_out(&mut self) {
+        let (now, wall) = self.world.time();
+        self.session.handle_timeout(now, wall);
+        self.take();
+    }
+
+    /// Kinds of the frames that the session has said.
+    pub fn kinds(&self) -> Vec<FrameKind> {
+        self.frames(|frame| frame.kind().expect("a kind"))
+    }
+
+    pub fn frames<T>(&self, mut each: impl FnMut(&Frame<'_>) -> T) -> Vec<T> {
+        let mut rest = self.said.as_slice();
+        let mut frames = Vec::new();
+        while let Some(frame) = Frame::take_from(&mut rest).expect("frames") {
+            frames.push(each(&frame));
+        }
+        assert!(rest.is_empty(), "half a frame was said");
+        frames
+    }
+
+    pub fn last(&self) -> Heard {
+        let frames = self.frames(|frame| match frame.kind() {
+            Some(FrameKind::Welcome) => Heard::Welcome(Box::new(Welcome::decode(frame).unwrap())),
+            Some(FrameKind::Refused) => Heard::Refused(Refused::decode(frame).unwrap()),
+            Some(FrameKind::Goodbye) => Heard::Goodbye(Goodbye::decode(frame).unwrap()),
+            other => Heard::Other(other.expect("a kind")),
+        });
+        frames.into_iter().next_back().unwrap_or(Heard::Nothing)
+    }
+
+    /// The sentence of the goodbye or refusal that the session ended with.
+    pub fn last_sentence(&self) -> String {
+        match self.last() {
+            Heard::Refused(refused) => refused.sentence,
+            Heard::Goodbye(goodbye) => goodbye.sentence,
+            other => panic!("no last word but {other:?}"),
+        }
+    }
+
+    /// Why the session closes.
+    pub fn cause(&self) -> Disconnect {
+        self.session.wants_close().expect("it wants to close")
+    }
+}
