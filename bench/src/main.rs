@@ -1,14 +1,16 @@
-//! Measurements of Trunkline: published tables and charts as scenarios, each beside its physical limit.
+//! Measurements of Trunkline: published tables and charts as scenarios, each beside its physical
+//! limit.
 //!
-//! A run measures every cell with every system in turn, several times over, and writes one line of JSON
-//! per cell, system and repeat. What is compared is the median of the repeats of one run, never figures
-//! of different runs. `bench/run` builds this program and calls it; `docs/how-to/measure.md` says how to
-//! read what it finds.
+//! A run measures every cell with every system in turn, several times over, and writes one line of
+//! JSON per cell, system and repeat. What is compared is the median of the repeats of one run,
+//! never figures of different runs. `bench/run` builds this program and calls it;
+//! `docs/how-to/measure.md` says how to read what it finds.
 //!
 //! # Layout
 //! - `w1`, `w2`, `w5`: the scenarios; each has one loop, and an end per system that it drives.
 //! - `raw`, `hosting`, `trunkline_calls`: what the ends of a system have in common.
-//! - `cells`, `role`, `settings`, `placement`: a cell is a process of its own, and so is its far end.
+//! - `cells`, `role`, `settings`, `placement`: a cell is a process of its own, and so is its far
+//!   end.
 //! - `usage`, `statistics`, `record`, `machine`: what is measured, and how it is kept.
 //! - `stages`: the same path without a network, stage by stage.
 //! - `run`, `report`: the order of a run; tables and plots of its results.
@@ -150,7 +152,11 @@ fn carry_out(command: Command) -> Outcome<()> {
             }
             Ok(())
         }
-        Command::Pass { path, items, passes } => stages::repeat(&path, items, passes),
+        Command::Pass {
+            path,
+            items,
+            passes,
+        } => stages::repeat(&path, items, passes),
         Command::Role { name, settings } => cells::run_role(&name, &Settings::parse(&settings)?),
     }
 }

@@ -18,8 +18,8 @@ pub enum End {
 /// The name of the placement used: one process per CPU, its threads included.
 pub const PLACEMENT: &str = "cross";
 
-/// Puts this process, and the threads it starts from now on, on its end's CPU. With one CPU only, both
-/// ends share it, and the row says so.
+/// Puts this process, and the threads it starts from now on, on its end's CPU. With one CPU only,
+/// both ends share it, and the row says so.
 ///
 /// # Errors
 /// The system refuses.

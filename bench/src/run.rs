@@ -28,8 +28,8 @@ pub enum Extent {
     Quick,
     /// Everything, as many ticks as fit into about ten minutes.
     Default,
-    /// Everything as published: 1002 ticks per cell of W1 in three repeats, a million synchronous calls
-    /// in W2. About three and a half hours.
+    /// Everything as published: 1002 ticks per cell of W1 in three repeats, a million synchronous
+    /// calls in W2. About three and a half hours.
     Full,
 }
 
@@ -75,8 +75,8 @@ impl Extent {
         words.collect::<Vec<_>>().join(",")
     }
 
-    /// The steps of one repeat. The systems of a cell follow each other; which comes first changes from
-    /// repeat to repeat.
+    /// The steps of one repeat. The systems of a cell follow each other; which comes first changes
+    /// from repeat to repeat.
     fn steps(self, repeat: u32, scenarios: &[String]) -> Vec<Step> {
         let wanted = |name: &str| scenarios.is_empty() || scenarios.iter().any(|one| one == name);
         let mut cells: Vec<(&'static str, &'static [&'static str], Settings)> = Vec::new();

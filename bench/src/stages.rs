@@ -1,6 +1,7 @@
-//! What each stage of a path costs without a network: both ends of a connection in one thread, bytes
-//! handed from one to the other. Caches are warm and nobody is woken, so these are the least the
-//! program's own code takes; what a scenario needs beyond them is the system's calls, wake-ups, locks.
+//! What each stage of a path costs without a network: both ends of a connection in one thread,
+//! bytes handed from one to the other. Caches are warm and nobody is woken, so these are the least
+//! the program's own code takes; what a scenario needs beyond them is the system's calls, wake-ups,
+//! locks.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -50,8 +50,9 @@ impl Usage {
     pub fn of(pid: u32) -> Outcome<Self> {
         let mut usage = Self::default();
         for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-            let task = task?.path();
-            // A thread may end between the listing and the reading.
+            // A thread may end while it is looked at.
+            let Ok(task) = task else { continue };
+            let task = task.path();
             let (Ok(status), Ok(times)) = (
                 fs::read_to_string(task.join("status")),
                 fs::read_to_string(task.join("schedstat")),

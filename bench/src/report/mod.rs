@@ -36,11 +36,19 @@ struct Plot {
 
 impl Plot {
     fn of_lines(file: &'static str, chart: &Chart) -> Self {
-        Self { file, title: chart.title.clone(), svg: chart.draw() }
+        Self {
+            file,
+            title: chart.title.clone(),
+            svg: chart.draw(),
+        }
     }
 
     fn of_bars(file: &'static str, bars: &Bars) -> Self {
-        Self { file, title: bars.title.clone(), svg: bars.draw() }
+        Self {
+            file,
+            title: bars.title.clone(),
+            svg: bars.draw(),
+        }
     }
 }
 

@@ -1,10 +1,11 @@
-//! What the sources published, to stand beside what is measured here. The machines were of their time:
-//! the figures are context, not a comparison.
+//! What the sources published, to stand beside what is measured here. The machines were of their
+//! time: the figures are context, not a comparison.
 
 use crate::w1::Kind;
 use crate::w2::{Operation, Verb};
 
-/// Mean round trip in ms and share never notified in %, by number of variables (1, 10, 50, 100, 500).
+/// Mean round trip in ms and share never notified in %, by number of variables (1, 10, 50, 100,
+/// 500).
 type Cells = [(f64, f64); 5];
 
 /// LM-28, by period (10, 50, 100, 200 ms).

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 420.0;
 const LEFT: f64 = 76.0;
-const RIGHT: f64 = 190.0;
+const RIGHT: f64 = 214.0;
 const TOP: f64 = 48.0;
 const BOTTOM: f64 = 56.0;
 /// Told apart with any kind of colour vision, and by their marks.
@@ -113,7 +113,10 @@ pub struct Bars {
 impl Bars {
     /// The chart as an SVG document; `None` without bars.
     pub fn draw(&self) -> Option<String> {
-        let heights = self.series.iter().flat_map(|(_, heights)| heights.iter().flatten());
+        let heights = self
+            .series
+            .iter()
+            .flat_map(|(_, heights)| heights.iter().flatten());
         let y = Axis::over(heights.copied(), HEIGHT - BOTTOM, TOP)?;
         let mut svg = head(&self.title);
         draw_vertical_axis(y, &self.y_label, &mut svg);
@@ -121,11 +124,23 @@ impl Bars {
         let width = group_width * 0.8 / self.series.len() as f64;
         for (group, name) in self.groups.iter().enumerate() {
             let left = LEFT + group_width * (group as f64 + 0.1);
-            text(&mut svg, (left + group_width * 0.4, HEIGHT - BOTTOM + 18.0), "middle", name);
+            text(
+                &mut svg,
+                (left + group_width * 0.4, HEIGHT - BOTTOM + 18.0),
+                "middle",
+                name,
+            );
             for (number, (_, heights)) in self.series.iter().enumerate() {
-                let Some(height) = heights.get(group).copied().flatten() else { continue };
+                let Some(height) = heights.get(group).copied().flatten() else {
+                    continue;
+                };
                 let (x, top) = (left + width * number as f64, y.place(height));
-                bar(&mut svg, (x, top), (width - 2.0, HEIGHT - BOTTOM - top), number);
+                bar(
+                    &mut svg,
+                    (x, top),
+                    (width - 2.0, HEIGHT - BOTTOM - top),
+                    number,
+                );
             }
         }
         for (number, (name, _)) in self.series.iter().enumerate() {

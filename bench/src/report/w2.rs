@@ -49,7 +49,10 @@ pub(super) fn section(run: &Run) -> Section {
             text.push_str(&rows(run, operation, MANY_CALLS));
         }
     }
-    Section { text, charts: vec![Plot::of_bars("w2-elapsed.svg", &elapsed(run))] }
+    Section {
+        text,
+        charts: vec![Plot::of_bars("w2-elapsed.svg", &elapsed(run))],
+    }
 }
 
 /// The repeats of an operation.
@@ -101,7 +104,9 @@ fn elapsed(run: &Run) -> Bars {
     Bars {
         title: format!("W2: time of {CALLS} calls"),
         y_label: "ms".to_owned(),
-        groups: OPERATIONS.map(|operation| operation.name().to_owned()).to_vec(),
+        groups: OPERATIONS
+            .map(|operation| operation.name().to_owned())
+            .to_vec(),
         series: vec![
             ("Trunkline".to_owned(), measured(TRUNKLINE)),
             ("raw TCP".to_owned(), measured(RAW)),

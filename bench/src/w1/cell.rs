@@ -53,8 +53,6 @@ pub fn run(
         thread::sleep(next.saturating_duration_since(Instant::now()));
         next += grid.period;
         if tick == WARM_UP_TICKS + 1 {
-            seen.latencies.clear();
-            seen.out_of_order = 0;
             (near, far) = (Usage::of_self()?, Usage::of(far_pid)?);
         }
         seen.current = 0;
@@ -109,8 +107,10 @@ fn note(
         return;
     }
     seen.last[variable] = noticed;
-    seen.latencies
-        .push(sent[number as usize].elapsed().as_secs_f64() * 1e6);
+    if number > WARM_UP_TICKS {
+        let latency = sent[number as usize].elapsed();
+        seen.latencies.push(latency.as_secs_f64() * 1e6);
+    }
     if number == tick {
         seen.current += 1;
     }

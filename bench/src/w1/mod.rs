@@ -1,6 +1,6 @@
-//! W1: the published round-trip grid. Every `period` a client that is subscribed writes a new value to
-//! all its variables on an engine in another process; measured is, per value, the time from the write to
-//! its notification.
+//! W1: the published round-trip grid. Every `period` a client that is subscribed writes a new value
+//! to all its variables on an engine in another process; measured is, per value, the time from the
+//! write to its notification.
 
 pub mod cell;
 pub mod raw;
@@ -67,7 +67,8 @@ pub trait Registers {
     /// The other side is gone, or has refused a value.
     fn send(&mut self) -> Outcome<()>;
 
-    /// Waits for notifications until `deadline` at the latest, and gives each one's variable and tick.
+    /// Waits for notifications until `deadline` at the latest, and gives each one's variable and
+    /// tick.
     ///
     /// # Errors
     /// The other side is gone, or what it says makes no sense.

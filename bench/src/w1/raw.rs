@@ -12,7 +12,8 @@ use crate::raw::{Inbox, accept_one, connect, field};
 const HEADER: usize = 8;
 const INBOX: usize = 1 << 18;
 
-/// The other end: sends back what it receives, record by record, in one call for what one call brought.
+/// The other end: sends back what it receives, record by record, in one call for what one call
+/// brought.
 ///
 /// # Errors
 /// The system refuses a socket.

@@ -1,4 +1,5 @@
-//! W1 with Trunkline: one client, subscribed `latest` to all variables, that writes them in one call.
+//! W1 with Trunkline: one client, subscribed `latest` to all variables, that writes them in one
+//! call.
 
 use std::time::{Duration, Instant};
 

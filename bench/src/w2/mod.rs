@@ -93,7 +93,8 @@ pub trait Variables {
     /// The other side is gone, or refuses.
     fn get(&mut self, variable: usize) -> Outcome<f64>;
 
-    /// Writes `count` values, `first`, `first + 1`, and so on, to the variables in turn; waits once.
+    /// Writes `count` values, `first`, `first + 1`, and so on, to the variables in turn; waits
+    /// once.
     ///
     /// # Errors
     /// The other side is gone, or refuses one.

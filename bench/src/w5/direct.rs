@@ -1,5 +1,5 @@
-//! An engine put together from its parts, so that many updates share one clock read and one wake-up:
-//! what a scan does. The facade writes one value per call.
+//! An engine put together from its parts, so that many updates share one clock read and one
+//! wake-up: what a scan does. The facade writes one value per call.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

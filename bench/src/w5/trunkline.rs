@@ -62,8 +62,8 @@ impl Source for OneByOne {
     }
 }
 
-/// The near end: hosts the variables and writes them as fast as it can, one by one or, with `batched`,
-/// 100 per call.
+/// The near end: hosts the variables and writes them as fast as it can, one by one or, with
+/// `batched`, 100 per call.
 ///
 /// # Errors
 /// The engine cannot be started, or a write was refused.

@@ -77,7 +77,7 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    /// Values only
+    /// Values only; in lists, names only
     #[arg(short, long, global = true)]
     pub(crate) terse: bool,
 
@@ -170,7 +170,6 @@ pub(crate) enum ClockChoice {
 
 /// Reads a time such as `2`, `2s`, `500ms`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    parse_duration(text).ok_or_else(|| {
-        "it is not a time; write seconds, or a number with ms, s, m or h".to_owned()
-    })
+    parse_duration(text)
+        .ok_or_else(|| "it is not a time; write seconds, or a number with ms, s, m or h".to_owned())
 }

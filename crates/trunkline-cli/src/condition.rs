@@ -82,7 +82,9 @@ impl Condition {
             Problem::usage(&sentence)
         };
         let trimmed = text.trim();
-        let end = trimmed.find(|c: char| !c.is_ascii_alphabetic()).ok_or_else(wrong)?;
+        let end = trimmed
+            .find(|c: char| !c.is_ascii_alphabetic())
+            .ok_or_else(wrong)?;
         let (subject, rest) = trimmed.split_at(end);
         let subject = match subject {
             "value" => Subject::Value,
@@ -97,7 +99,12 @@ impl Condition {
             return Err(wrong());
         }
         let operand = operand.to_owned();
-        Ok(Self { text: text.to_owned(), subject, comparison: *comparison, operand })
+        Ok(Self {
+            text: text.to_owned(),
+            subject,
+            comparison: *comparison,
+            operand,
+        })
     }
 
     /// The condition for readings of a variable of this type.
@@ -107,13 +114,18 @@ impl Condition {
     pub(crate) fn bind(&self, name: &str, ty: &DataType) -> Result<Bound, Problem> {
         let wrong = |why: String| {
             let text = &self.text;
-            Problem::usage(&format!("--until \"{text}\" does not fit {name} ({ty}): {why}"))
+            Problem::usage(&format!(
+                "--until \"{text}\" does not fit {name} ({ty}): {why}"
+            ))
         };
         let operand = match self.subject {
             Subject::Quality => self.quality_operand().map_err(wrong)?,
             Subject::Value => self.value_operand(ty).map_err(wrong)?,
         };
-        Ok(Bound { comparison: self.comparison, operand })
+        Ok(Bound {
+            comparison: self.comparison,
+            operand,
+        })
     }
 
     fn is_ordering(&self) -> bool {
@@ -131,7 +143,9 @@ impl Condition {
                 Err("a reason is neither less nor greater; use = or !=".to_owned())
             }
             Some(reason) => Ok(Operand::Reason(reason)),
-            None => Err(format!("\"{word}\" is neither good, uncertain, bad nor a reason")),
+            None => Err(format!(
+                "\"{word}\" is neither good, uncertain, bad nor a reason"
+            )),
         }
     }
 
@@ -147,7 +161,9 @@ impl Condition {
         if self.is_ordering() && *ty != DataType::Timestamp {
             return Err("its values are neither less nor greater; use = or !=".to_owned());
         }
-        parse_value(&self.operand, ty).map(Operand::Value).map_err(|error| error.to_string())
+        parse_value(&self.operand, ty)
+            .map(Operand::Value)
+            .map_err(|error| error.to_string())
     }
 }
 
@@ -163,9 +179,11 @@ impl Bound {
             Operand::Integer(wanted) => {
                 integer(&reading.sample.value).map(|value| value.cmp(wanted))
             }
-            Operand::Number(wanted) => {
-                reading.sample.value.as_f64().and_then(|value| value.partial_cmp(wanted))
-            }
+            Operand::Number(wanted) => reading
+                .sample
+                .value
+                .as_f64()
+                .and_then(|value| value.partial_cmp(wanted)),
             Operand::Value(wanted) => match (&reading.sample.value, wanted) {
                 (Value::Timestamp(value), Value::Timestamp(wanted)) => Some(value.cmp(wanted)),
                 (value, wanted) => equality(value == wanted),
@@ -212,13 +230,22 @@ mod tests {
     use crate::output::specimen;
 
     fn reading(value: Value) -> Reading {
-        let sample = Sample { value, ..specimen::reading().sample };
-        Reading { sample, ..specimen::reading() }
+        let sample = Sample {
+            value,
+            ..specimen::reading().sample
+        };
+        Reading {
+            sample,
+            ..specimen::reading()
+        }
     }
 
     fn is_met(condition: &str, ty: &str, value: Value) -> bool {
         let ty = parse_type(ty).unwrap();
-        let bound = Condition::parse(condition).unwrap().bind("a/b", &ty).unwrap();
+        let bound = Condition::parse(condition)
+            .unwrap()
+            .bind("a/b", &ty)
+            .unwrap();
         bound.is_met(&reading(value))
     }
 
@@ -239,7 +266,11 @@ mod tests {
         let big = (1_u64 << 53) + 1;
         assert!(!is_met("value == 9007199254740992", "u64", Value::U64(big)));
         assert!(is_met("value == 9007199254740993", "u64", Value::U64(big)));
-        assert!(is_met("value < 99999999999999999999", "u64", Value::U64(u64::MAX)));
+        assert!(is_met(
+            "value < 99999999999999999999",
+            "u64",
+            Value::U64(u64::MAX)
+        ));
     }
 
     #[test]
@@ -247,7 +278,11 @@ mod tests {
         assert!(is_met("value = AUTO", "enum(OFF, AUTO)", Value::Enum(1)));
         assert!(is_met("value != AUTO", "enum(OFF, AUTO)", Value::Enum(0)));
         assert!(is_met("value == on", "bool", Value::Bool(true)));
-        assert!(is_met("value = a = b", "string", Value::String("a = b".into())));
+        assert!(is_met(
+            "value = a = b",
+            "string",
+            Value::String("a = b".into())
+        ));
     }
 
     #[test]
@@ -267,16 +302,28 @@ mod tests {
             ("quality = sensor-failure", true),
             ("quality = device-failure", false),
         ] {
-            let bound = Condition::parse(condition).unwrap().bind("a/b", &DataType::F64).unwrap();
+            let bound = Condition::parse(condition)
+                .unwrap()
+                .bind("a/b", &DataType::F64)
+                .unwrap();
             assert_eq!(bound.is_met(&bad), expected, "{condition}");
         }
     }
 
     #[test]
     fn what_was_never_written_has_no_value() {
-        let bound = Condition::parse("value < 1").unwrap().bind("a/b", &DataType::F64).unwrap();
-        let position = Position { epoch: 1, sequence: 0 };
-        assert!(!bound.is_met(&Reading { position, ..reading(Value::F64(0.0)) }));
+        let bound = Condition::parse("value < 1")
+            .unwrap()
+            .bind("a/b", &DataType::F64)
+            .unwrap();
+        let position = Position {
+            epoch: 1,
+            sequence: 0,
+        };
+        assert!(!bound.is_met(&Reading {
+            position,
+            ..reading(Value::F64(0.0))
+        }));
     }
 
     #[test]
@@ -297,8 +344,14 @@ mod tests {
             ("quality < sensor-failure", "f64"),
         ] {
             let ty = parse_type(ty).unwrap();
-            let problem = Condition::parse(condition).unwrap().bind("a/b", &ty).unwrap_err();
-            assert!(problem.message.contains("does not fit a/b"), "{condition}: {problem:?}");
+            let problem = Condition::parse(condition)
+                .unwrap()
+                .bind("a/b", &ty)
+                .unwrap_err();
+            assert!(
+                problem.message.contains("does not fit a/b"),
+                "{condition}: {problem:?}"
+            );
         }
     }
 }

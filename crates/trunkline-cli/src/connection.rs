@@ -173,7 +173,11 @@ impl Entries {
             Entry::Problem(problem) => problem.name.as_deref().unwrap_or_default(),
         });
         // One monster among the names does not push everything else out of sight.
-        names.map(|name| name.chars().count()).filter(|width| *width <= NAME_SHOWN_MAX).max().unwrap_or(0)
+        names
+            .map(|name| name.chars().count())
+            .filter(|width| *width <= NAME_SHOWN_MAX)
+            .max()
+            .unwrap_or(0)
     }
 }
 
@@ -184,9 +188,10 @@ const NAME_SHOWN_MAX: usize = 80;
 pub(crate) fn not_reached(address: &str, error: &CallError) -> Problem {
     let (code, reason) = match error {
         CallError::NotConnected { cause } => (code_of(cause), cause.to_string()),
-        CallError::TimedOut { after } => {
-            ("not-connected", format!("nothing answers within {after:?}; is it the right host?"))
-        }
+        CallError::TimedOut { after } => (
+            "not-connected",
+            format!("nothing answers within {after:?}; is it the right host?"),
+        ),
         other => ("not-connected", other.to_string()),
     };
     let sentence = format!("the engine at {address} is not reachable: {reason}");
@@ -248,7 +253,8 @@ pub(crate) fn nothing_matches(pattern: &str) -> Problem {
 pub(crate) fn readable(name: &str, opened: Opened) -> Result<Opened, Problem> {
     match opened.access {
         Access::WriteOnly => {
-            let sentence = "the variable can only be written; its configuration says so in `access`";
+            let sentence =
+                "the variable can only be written; its configuration says so in `access`";
             Err(Problem::new(Exit::NotPermitted, "not-readable", sentence).of(name))
         }
         _ => Ok(opened),
@@ -260,7 +266,9 @@ pub(crate) fn facts(opened: &Opened) -> Facts {
     let properties: Option<&Properties> = opened.properties.as_deref();
     Facts {
         data_type: opened.data_type.clone(),
-        units: properties.map(|properties| properties.units.clone()).unwrap_or_default(),
+        units: properties
+            .map(|properties| properties.units.clone())
+            .unwrap_or_default(),
         precision: properties.and_then(|properties| properties.precision),
     }
 }

@@ -78,7 +78,9 @@ impl Tally {
     pub(crate) fn exit(self) -> Exit {
         match self {
             Tally { lost: true, .. } => Exit::Lost,
-            Tally { timed_out: true, .. } => Exit::TimedOut,
+            Tally {
+                timed_out: true, ..
+            } => Exit::TimedOut,
             Tally { items, .. } => items.unwrap_or(Exit::Done),
         }
     }
@@ -103,7 +105,10 @@ mod tests {
             (&[Exit::Refused, Exit::Unknown], Exit::SomeFailed),
             (&[Exit::SomeFailed, Exit::Refused], Exit::SomeFailed),
             // Once mixed, it stays so.
-            (&[Exit::Refused, Exit::Unknown, Exit::Refused], Exit::SomeFailed),
+            (
+                &[Exit::Refused, Exit::Unknown, Exit::Refused],
+                Exit::SomeFailed,
+            ),
         ] {
             assert_eq!(tally(failures).exit(), expected, "{failures:?}");
         }
@@ -133,9 +138,6 @@ mod tests {
             Exit::Unknown,
             Exit::Interrupted,
         ];
-        assert_eq!(
-            all.map(Exit::number),
-            [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 130]
-        );
+        assert_eq!(all.map(Exit::number), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 130]);
     }
 }

@@ -23,14 +23,18 @@ pub(crate) fn end_process_on_interrupt(terminal: &Terminal) -> Result<(), Stop> 
                 let _ = terminal.finish();
                 std::process::exit(code);
             };
-            let finishing = std::thread::Builder::new().name("interrupt".to_owned()).spawn(finish);
+            let finishing = std::thread::Builder::new()
+                .name("interrupt".to_owned())
+                .spawn(finish);
             if finishing.is_ok() && signals.next().is_none() {
                 return;
             }
             std::process::exit(code);
         }
     };
-    let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(listen);
+    let thread = std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(listen);
     thread.map(|_| ()).map_err(|error| no_signals(error).into())
 }
 

@@ -58,8 +58,12 @@ pub fn run() -> ExitCode {
 fn run_verb(cli: &Cli, terminal: &Terminal) -> Result<Exit, Stop> {
     let settings = Settings::new(&cli.global, terminal.is_tty)?;
     let clock = trunkline_net::Clock::new();
-    let context =
-        Context { settings, terminal: terminal.clone(), clock, started: clock.wall() };
+    let context = Context {
+        settings,
+        terminal: terminal.clone(),
+        clock,
+        started: clock.wall(),
+    };
     verbs::run(&cli.command, &context)
 }
 
@@ -108,7 +112,9 @@ fn wants_json(words: &[OsString]) -> bool {
     let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
     let named = ["json", "jsonl"];
     let after = |option: &str| {
-        words.windows(2).any(|pair| pair[0] == option && named.contains(&pair[1]))
+        words
+            .windows(2)
+            .any(|pair| pair[0] == option && named.contains(&pair[1]))
     };
     let joined = words.iter().any(|word| {
         let value = word.strip_prefix("--output=").or(word.strip_prefix("-o"));
@@ -127,7 +133,12 @@ mod tests {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             wants_json(&words)
         };
-        for line in ["get --json x", "get -o json x", "-ojsonl get", "get --output=json --bad"] {
+        for line in [
+            "get --json x",
+            "get -o json x",
+            "-ojsonl get",
+            "get --output=json --bad",
+        ] {
             assert!(wants(line), "{line}");
         }
         for line in ["get x", "get -o csv json", "-o table get", "get x/json"] {

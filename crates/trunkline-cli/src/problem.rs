@@ -39,7 +39,13 @@ impl Problem {
             Some((message, hint)) => (message, Some(hint.to_owned())),
             None => (sentence, None),
         };
-        Self { name: None, code: code.into(), message: message.to_owned(), hint, exit }
+        Self {
+            name: None,
+            code: code.into(),
+            message: message.to_owned(),
+            hint,
+            exit,
+        }
     }
 
     /// The command line is wrong.
@@ -59,7 +65,10 @@ impl Problem {
         // What everybody knows is said shortly, and only a suggestion is worth its place.
         let (message, hint) = match self.code.as_ref() {
             "unknown-name" => {
-                let hint = self.hint.as_deref().filter(|hint| hint.starts_with("did you mean"));
+                let hint = self
+                    .hint
+                    .as_deref()
+                    .filter(|hint| hint.starts_with("did you mean"));
                 ("not found", hint)
             }
             _ => (self.message.as_str(), self.hint.as_deref()),

@@ -47,7 +47,9 @@ impl Settings {
     pub(crate) fn new(global: &GlobalArgs, is_tty: bool) -> Result<Self, Problem> {
         let form = match (global.json, global.form) {
             (true, Some(Form::Table | Form::Plain | Form::Json | Form::Csv)) => {
-                return Err(Problem::usage("--json means -o jsonl; give one of the two only"));
+                return Err(Problem::usage(
+                    "--json means -o jsonl; give one of the two only",
+                ));
             }
             (true, _) => Form::Jsonl,
             (false, Some(form)) => form,
@@ -94,6 +96,10 @@ fn columns(global: &GlobalArgs) -> Result<Columns, Problem> {
         (true, false, None) => Columns::Terse,
         (false, true, None) => Columns::Wide,
         (false, false, Some(text)) => Columns::Template(Template::parse(text)?),
-        _ => return Err(Problem::usage("-t, -a and --format exclude each other; give one of them")),
+        _ => {
+            return Err(Problem::usage(
+                "-t, -a and --format exclude each other; give one of them",
+            ));
+        }
     })
 }

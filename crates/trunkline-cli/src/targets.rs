@@ -65,8 +65,14 @@ pub(crate) fn resolve(operands: &[String], settings: &Settings) -> Result<Target
         }
     }
     match engines.as_slice() {
-        [] => Ok(Targets { engine: default, wanted }),
-        [engine] => Ok(Targets { engine: engine.clone(), wanted }),
+        [] => Ok(Targets {
+            engine: default,
+            wanted,
+        }),
+        [engine] => Ok(Targets {
+            engine: engine.clone(),
+            wanted,
+        }),
         [first, second, ..] => {
             let sentence = format!(
                 "the names are at several engines ({first} and {second}); use one command for each"
@@ -83,10 +89,17 @@ fn one(operand: &str, default: &Url) -> (Url, Wanted) {
     let (engine, text) = match operand.contains("://").then(|| Url::parse(operand)) {
         None => (default.clone(), operand.to_owned()),
         Some(Err(error)) => return (default.clone(), wrong("bad-name", error.to_string())),
-        Some(Ok(Url { host: None, name, .. })) => (default.clone(), name.unwrap_or_default()),
-        Some(Ok(Url { host, port, name })) => {
-            (Url { host, port, name: None }, name.unwrap_or_default())
-        }
+        Some(Ok(Url {
+            host: None, name, ..
+        })) => (default.clone(), name.unwrap_or_default()),
+        Some(Ok(Url { host, port, name })) => (
+            Url {
+                host,
+                port,
+                name: None,
+            },
+            name.unwrap_or_default(),
+        ),
     };
     let target = match Pattern::has_wildcards(&text) {
         true => match Pattern::parse(&text) {
@@ -142,7 +155,12 @@ mod tests {
 
     #[test]
     fn an_engine_with_a_name_or_without_a_host_is_refused() {
-        for text in ["tl://plant7/boiler/level", "plant 7", "opc://plant7", "tl://plant7:port"] {
+        for text in [
+            "tl://plant7/boiler/level",
+            "plant 7",
+            "opc://plant7",
+            "tl://plant7:port",
+        ] {
             let problem = engine(&settings(text)).unwrap_err();
             assert_eq!(problem.exit, Exit::Usage, "{text}");
             assert!(problem.message.starts_with("--url"), "{text}");
@@ -171,10 +189,17 @@ mod tests {
     #[test]
     fn what_is_no_name_is_its_own_problem_only() {
         let targets = resolve(&["level", "a//b", "a/**b", "a/b", &"x/".repeat(40_000)]).unwrap();
-        let codes: Vec<&str> = targets.wanted.iter().map(|wanted| match wanted {
-            Wanted::Wrong(problem) => problem.code.as_ref(),
-            _ => "",
-        }).collect();
-        assert_eq!(codes, ["bad-name", "bad-name", "bad-pattern", "", "bad-name"]);
+        let codes: Vec<&str> = targets
+            .wanted
+            .iter()
+            .map(|wanted| match wanted {
+                Wanted::Wrong(problem) => problem.code.as_ref(),
+                _ => "",
+            })
+            .collect();
+        assert_eq!(
+            codes,
+            ["bad-name", "bad-name", "bad-pattern", "", "bad-name"]
+        );
     }
 }

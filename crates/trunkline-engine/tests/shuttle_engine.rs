@@ -52,9 +52,15 @@ impl Wake for Bell {
 
 /// An engine with the libraries `a`, `b`, `c`, each with the f64 variable `x`.
 fn engine(stall: Duration) -> (Engine, Vec<Arc<Variable>>) {
+    engine_with([stall; 3])
+}
+
+/// The same, each variable with a stall of its own.
+fn engine_with(stalls: [Duration; 3]) -> (Engine, Vec<Arc<Variable>>) {
     let engine = Engine::new(EngineOptions::new("sut", EPOCH));
     let caller = Caller::local(1, 0);
-    let variables = ["a", "b", "c"].map(|library| {
+    let variables = [("a", stalls[0]), ("b", stalls[1]), ("c", stalls[2])];
+    let variables = variables.map(|(library, stall)| {
         let mut properties = Properties::new(DataType::F64);
         properties.stall = stall;
         let definition = library_of(library, vec![define("x", properties)]);
@@ -191,7 +197,7 @@ fn consumer_of_all_never_sleeps_with_something_waiting() {
 /// Every session writes and reads the variable under `all` with bound 1, on one thread, asleep
 /// whenever it can neither write nor take anything.
 fn sessions_that_write_what_they_read(sessions: u32, writes: u64) {
-    let (engine, variables) = engine(Duration::from_secs(3600));
+    let (engine, variables) = engine(HOUR);
     let x = Arc::clone(&variables[0]);
     let last = u64::from(sessions) * writes;
     let threads: Vec<_> = (0..sessions)
@@ -199,8 +205,7 @@ fn sessions_that_write_what_they_read(sessions: u32, writes: u64) {
             let (engine, x) = (engine.clone(), Arc::clone(&x));
             let bell = Bell::default();
             let mut consumer = Consumer::new(engine.clone(), Box::new(bell.clone()));
-            let one = Contract::All { elements: 1, bytes: 1 << 20 };
-            subscribe(&mut consumer, 1, one, &x);
+                subscribe(&mut consumer, 1, ONE, &x);
             thread::spawn(move || {
                 let mut told = Vec::new();
                 let mut answered = 0;
@@ -253,15 +258,14 @@ fn sessions_subscribed_all_with_bound_one_to_what_both_write_never_deadlock() {
 #[test]
 fn room_taken_for_nothing_is_given_back_and_told() {
     explore(|| {
-        let (engine, variables) = engine(Duration::from_secs(3600));
+        let (engine, variables) = engine(HOUR);
         let (x, y) = (Arc::clone(&variables[0]), Arc::clone(&variables[1]));
-        let one = Contract::All { elements: 1, bytes: 1 << 20 };
         // `both` hears of x and y, `other` of x and y in another subscription.
         let bell = Bell::default();
         let mut reader = Consumer::new(engine.clone(), Box::new(bell.clone()));
         for id in [1, 2] {
-            subscribe(&mut reader, id, one, &x);
-            subscribe(&mut reader, id, one, &y);
+            subscribe(&mut reader, id, ONE, &x);
+            subscribe(&mut reader, id, ONE, &y);
         }
         let writers: Vec<_> = [x.clone(), y.clone()]
             .into_iter()
@@ -301,6 +305,66 @@ fn room_taken_for_nothing_is_given_back_and_told() {
                 assert_eq!(ledger.received, 2);
             }
         }
+    });
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+const ONE: Contract = Contract::All { elements: 1, bytes: 1 << 20 };
+
+/// A write that one full feed holds up must not make another feed look full, not even for a moment.
+#[test]
+fn attempt_that_fails_ends_nobody_elses_subscription() {
+    explore(|| {
+        let (engine, variables) = engine_with([HOUR, Duration::ZERO, Duration::ZERO]);
+        let (x, y) = (Arc::clone(&variables[0]), Arc::clone(&variables[1]));
+        let mut shared = Consumer::new(engine.clone(), Box::new(Bell::default()));
+        let mut full = Consumer::new(engine.clone(), Box::new(Bell::default()));
+        subscribe(&mut full, 1, ONE, &x);
+        write(&engine, 1, &x, 0.0);
+        subscribe(&mut shared, 1, ONE, &x);
+        subscribe(&mut shared, 1, ONE, &y);
+        let held_up = thread::spawn({
+            let (engine, x) = (engine.clone(), Arc::clone(&x));
+            move || {
+                for _ in 0..2 {
+                    let attempt = try_write(&engine, 1, &x, 1.0);
+                    assert!(matches!(attempt, Attempt::WouldBlock { .. }));
+                }
+            }
+        });
+        write(&engine, 2, &y, 1.0);
+        held_up.join().expect("no panic");
+        let ledger = shared.ledger(1, y.handle()).expect("it is subscribed");
+        assert_eq!((ledger.waiting, ledger.dropped_overrun), (1, 0));
+    });
+}
+
+/// Nobody drains: the writer that may wait is let go by the one that may not, which ends the feed.
+#[test]
+fn writer_that_waits_is_let_go_when_the_subscription_ends() {
+    explore(|| {
+        let (engine, variables) = engine_with([HOUR, Duration::ZERO, Duration::ZERO]);
+        let (x, y) = (Arc::clone(&variables[0]), Arc::clone(&variables[1]));
+        let mut reader = Consumer::new(engine.clone(), Box::new(Bell::default()));
+        subscribe(&mut reader, 1, ONE, &x);
+        subscribe(&mut reader, 1, ONE, &y);
+        let patient = thread::spawn({
+            let (engine, x) = (engine.clone(), Arc::clone(&x));
+            move || {
+                let bell = Bell::default();
+                let waiter = Consumer::new(engine.clone(), Box::new(bell.clone()));
+                while let Attempt::WouldBlock { .. } = try_write(&engine, 1, &x, 1.0) {
+                    if waiter.wait_for_room(&x) {
+                        bell.wait();
+                    }
+                }
+            }
+        });
+        for _ in 0..3 {
+            write(&engine, 2, &y, 1.0);
+        }
+        patient.join().expect("no panic");
+        assert_eq!((x.sequence(), y.sequence()), (1, 3));
     });
 }
 

@@ -1,19 +1,12 @@
-//! Interleavings of markers and a drainer: no mark and no wake-up is lost.
+//! Every interleaving of markers and a drainer: no mark and no wake-up is lost.
 //!
 //! Under loom a chunk has two words, and there are two groups of chunks; the levels are the same.
 #![cfg(loom)]
 
-use loom::model::Builder;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom::thread;
 use trunkline_ring::{Cursor, MarkSet};
-
-fn model(preemptions_max: usize, run: impl Fn() + Send + Sync + 'static) {
-    let mut builder = Builder::new();
-    let _ = preemptions_max;
-    builder.check(run);
-}
 
 /// A set, who is to be woken, and a value per index that its mark stands for.
 struct Rig {
@@ -85,13 +78,8 @@ impl Rig {
 }
 
 /// Two markers change the values at `changes`, while a drainer comes twice if it is woken.
-fn check(
-    preemptions_max: usize,
-    indices: &'static [u32],
-    changes: [&'static [usize]; 2],
-    limit: usize,
-) {
-    model(preemptions_max, move || {
+fn check(indices: &'static [u32], changes: [&'static [usize]; 2], limit: usize) {
+    loom::model(move || {
         let rig = Rig::new(indices);
         let marker = thread::spawn({
             let rig = Arc::clone(&rig);
@@ -117,48 +105,48 @@ fn check(
 
 #[test]
 fn marks_of_one_index() {
-    check(4, &[5], [&[0], &[0]], usize::MAX);
+    check(&[5], [&[0], &[0]], usize::MAX);
 }
 
 #[test]
 fn marks_in_one_word() {
-    check(4, &[5, 6], [&[0], &[1]], usize::MAX);
+    check(&[5, 6], [&[0], &[1]], usize::MAX);
 }
 
 #[test]
 fn marks_in_two_words_of_a_chunk() {
-    check(3, &[5, 70], [&[0], &[1]], usize::MAX);
+    check(&[5, 70], [&[0], &[1]], usize::MAX);
 }
 
 #[test]
 fn marks_in_two_chunks() {
-    check(3, &[5, 130], [&[0], &[1]], usize::MAX);
+    check(&[5, 130], [&[0], &[1]], usize::MAX);
 }
 
 #[test]
 fn marks_in_two_groups() {
-    check(3, &[5, 8_200], [&[0], &[1]], usize::MAX);
+    check(&[5, 8_200], [&[0], &[1]], usize::MAX);
 }
 
 #[test]
 fn index_marked_again_while_it_is_drained() {
-    check(3, &[5, 6], [&[0, 0], &[1]], usize::MAX);
+    check(&[5, 6], [&[0, 0], &[1]], usize::MAX);
 }
 
 #[test]
 fn marks_left_by_a_limit() {
-    check(3, &[5, 6], [&[0], &[1]], 1);
+    check(&[5, 6], [&[0], &[1]], 1);
 }
 
 #[test]
 fn marks_left_by_a_limit_in_another_chunk() {
-    check(3, &[5, 130], [&[0], &[1]], 1);
+    check(&[5, 130], [&[0], &[1]], 1);
 }
 
 /// The drain begins in the middle of a word whose beginning is marked too.
 #[test]
 fn marks_before_and_behind_the_cursor() {
-    model(3, || {
+    loom::model(|| {
         let rig = Rig::new(&[5, 6]);
         let mut cursor = Cursor::default();
         let mut seen = vec![0; 2];
@@ -178,7 +166,7 @@ fn marks_before_and_behind_the_cursor() {
 
 #[test]
 fn index_unmarked_while_it_is_drained_is_delivered_or_not() {
-    model(3, || {
+    loom::model(|| {
         let rig = Rig::new(&[5, 6]);
         rig.change(0);
         rig.change(1);

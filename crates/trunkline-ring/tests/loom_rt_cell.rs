@@ -11,7 +11,7 @@ use trunkline_ring::RtCell;
 
 fn model(preemptions_max: usize, run: impl Fn() + Send + Sync + 'static) {
     let mut builder = Builder::new();
-    let _ = preemptions_max;
+    builder.preemption_bound = Some(preemptions_max);
     builder.check(run);
 }
 

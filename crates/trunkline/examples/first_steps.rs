@@ -26,9 +26,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = engine.local_addrs()[0];
     let client = trunkline::Client::connect(&format!("tl://{address}"))?;
     let session = client.wait_connected(TIMEOUT)?;
-    println!("connected to {} in epoch {}", session.engine_name, session.epoch);
+    println!(
+        "connected to {} in epoch {}",
+        session.engine_name, session.epoch
+    );
 
-    let read = OpenOptions { read: true, ..OpenOptions::default() };
+    let read = OpenOptions {
+        read: true,
+        ..OpenOptions::default()
+    };
     let names = ["rig/pump1/pressure", "rig/pump1/presure"];
     let opened = client.open(&names, read, TIMEOUT)?;
     for (name, result) in names.iter().zip(&opened) {
@@ -38,12 +44,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
 
+    let pressure = client.variable::<f64>("rig/pump1/pressure", TIMEOUT)?;
+    println!("as a number of this program: {}", pressure.get(TIMEOUT)?);
+
     let all = client.subscribe(&names[..1], Contract::ALL, SubscribeOptions::default())?;
-    if let Some(Ok(opened)) = opened.first() {
-        let writes = [2.5, 2.6, 2.7].map(|v| Write::new(opened.variable, Value::F64(v)));
-        for outcome in client.write(writes, TIMEOUT)? {
-            println!("{outcome:?}");
-        }
+    let writes = [2.5, 2.6, 2.7].map(|v| Write::new(pressure.reference(), Value::F64(v)));
+    for outcome in client.write(writes, TIMEOUT)? {
+        println!("{outcome:?}");
     }
     let mut readings = 0;
     while readings < 4 {
@@ -51,14 +58,23 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Some(Event::Reading { reading, .. }) => {
                 readings += 1;
                 println!(
-                    "{:?} seq {} lost {:?} own {}",
-                    reading.sample.value, reading.position.sequence, reading.lost.count(), reading.own
+                    "{:?}, number {}, lost {:?}, own {}",
+                    reading.sample.value,
+                    reading.position.sequence,
+                    reading.lost.count(),
+                    reading.own
                 );
             }
             Some(event) => println!("{event:?}"),
             None => break,
         }
     }
-    println!("{:?}", client.info(&[opened[0].as_ref().unwrap().variable], TIMEOUT)?);
+    for info in client
+        .info(&[pressure.reference()], TIMEOUT)?
+        .into_iter()
+        .flatten()
+    {
+        println!("{}: {:?}", info.name, info.upstream);
+    }
     Ok(())
 }

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use trunkline_config::{DeploymentPlan, SettingValue};
-use trunkline_engine::{Caller, DeployError, Engine as Core, UndeployError, Wakes};
 use trunkline_engine::realtime::{RtError, RtReader, RtWriter};
+use trunkline_engine::{Caller, DeployError, Engine as Core, UndeployError, Wakes};
 use trunkline_io::{DriverError, IoServer, Setting, Settings};
 use trunkline_net::server::{BindError, Server, ServerCounters, ServerOptions};
 use trunkline_net::{Clock, Housekeeper};
@@ -84,7 +84,7 @@ pub enum StartError {
         /// Its name.
         name: String,
         /// What is wrong.
-        error: DriverError,
+        error: Box<DriverError>,
     },
     /// A variable names an item that its I/O server does not have.
     #[error("{variable}: I/O server {server} has no item {item}; correct `source`")]
@@ -161,7 +161,11 @@ impl Engine {
         let housekeeper = Housekeeper::start(clock, move |now, wall| {
             let mut wakes = Wakes::new();
             let latest = now.saturating_add(HOUSEKEEPING);
-            Some(polled.poll(now, wall, &mut wakes).map_or(latest, |due| due.min(latest)))
+            Some(
+                polled
+                    .poll(now, wall, &mut wakes)
+                    .map_or(latest, |due| due.min(latest)),
+            )
         })
         .map_err(StartError::Thread)?;
         let has_rt_writers = Arc::new(AtomicBool::new(false));
@@ -189,12 +193,18 @@ impl Engine {
         let config = &plan.engine;
         let limits = &config.limits;
         let engine = Engine::start(EngineOptions {
-            name: config.name.clone().unwrap_or_else(|| "trunkline".to_owned()),
+            name: config
+                .name
+                .clone()
+                .unwrap_or_else(|| "trunkline".to_owned()),
             listen: config.listen.clone(),
             insecure: config.insecure,
             sessions_max: limits.sessions_max as usize,
             items_per_session_max: limits.items_per_session_max,
-            write_credit: (limits.writes_per_session_max, limits.write_bytes_per_session_max),
+            write_credit: (
+                limits.writes_per_session_max,
+                limits.write_bytes_per_session_max,
+            ),
             keep_alive: config.keep_alive,
             deadline: config.deadline,
         })?;
@@ -202,7 +212,10 @@ impl Engine {
             engine.deploy(library)?;
         }
         for io in &plan.io {
-            let driver_error = |error| StartError::Driver { name: io.name.clone(), error };
+            let driver_error = |error| StartError::Driver {
+                name: io.name.clone(),
+                error: Box::new(error),
+            };
             let mut settings = Settings::new();
             for (key, value) in &io.settings {
                 settings.insert(key, setting(value));
@@ -250,7 +263,9 @@ impl Engine {
         let mut sources = Vec::new();
         for library in self.inner.core.libraries() {
             for handle in library.handles {
-                let Some(variable) = self.inner.core.variable(handle) else { continue };
+                let Some(variable) = self.inner.core.variable(handle) else {
+                    continue;
+                };
                 let source = &variable.properties().source;
                 let Some(item) = source.strip_prefix(name).and_then(|s| s.strip_prefix(':')) else {
                     continue;
@@ -272,7 +287,9 @@ impl Engine {
     /// Stops an I/O server; its variables turn bad. False when none of that name runs.
     pub fn stop_io(&self, name: &str) -> bool {
         let mut io = self.io();
-        let Some(place) = io.iter().position(|host| &*host.name == name) else { return false };
+        let Some(place) = io.iter().position(|host| &*host.name == name) else {
+            return false;
+        };
         let host = io.remove(place);
         drop(io);
         host.stop(&self.inner.core, Reason::ProviderGone);
@@ -292,7 +309,9 @@ impl Engine {
     /// Names of the deployed libraries, and how many variables each has.
     pub fn libraries(&self) -> Vec<(String, usize)> {
         let libraries = self.inner.core.libraries().into_iter();
-        libraries.map(|library| (library.name, library.handles.len())).collect()
+        libraries
+            .map(|library| (library.name, library.handles.len()))
+            .collect()
     }
 
     /// What its listeners count.
@@ -389,8 +408,6 @@ fn engine_id() -> [u8; 16] {
 ///
 /// # Errors
 /// All errors of all files.
-pub fn load_config(
-    paths: &[PathBuf],
-) -> Result<DeploymentPlan, trunkline_config::ConfigErrors> {
+pub fn load_config(paths: &[PathBuf]) -> Result<DeploymentPlan, trunkline_config::ConfigErrors> {
     trunkline_config::load(paths)
 }

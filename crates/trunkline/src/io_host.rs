@@ -116,7 +116,11 @@ impl IoHost {
     ) -> io::Result<Self> {
         let name: Arc<str> = Arc::from(name);
         let queue = Mutex::new(Queue::default());
-        let orders = Arc::new(Orders { name: Arc::clone(&name), queue, thread: OnceLock::new() });
+        let orders = Arc::new(Orders {
+            name: Arc::clone(&name),
+            queue,
+            thread: OnceLock::new(),
+        });
         let mut handles: HashMap<ItemId, Vec<u32>> = HashMap::new();
         let mut items = HashMap::new();
         for (handle, item) in sources {
@@ -147,7 +151,11 @@ impl IoHost {
         let thread = Housekeeper::start(clock, move |now, wall| Some(runner.turn(now, wall)))?;
         let thread = Arc::new(thread);
         let _already = orders.thread.set(Arc::downgrade(&thread));
-        Ok(Self { name, id: provider, thread })
+        Ok(Self {
+            name,
+            id: provider,
+            thread,
+        })
     }
 
     /// Ends the thread; the variables turn bad with `reason`.
@@ -179,7 +187,11 @@ impl Runner {
         }
         let held_until = self.release_held(now, wall, &mut wakes);
         self.report_health();
-        let due = if self.is_open { self.schedule.next_due() } else { self.retry_at };
+        let due = if self.is_open {
+            self.schedule.next_due()
+        } else {
+            self.retry_at
+        };
         held_until.map_or(due, |until| due.min(until))
     }
 
@@ -206,14 +218,17 @@ impl Runner {
         lock(&self.orders.queue).trouble = Some(error.to_string());
         if let Some(id) = self.id.get() {
             let quality = Quality::bad(error.reason());
-            self.engine.set_source_quality(*id, quality, now, wall, wakes);
+            self.engine
+                .set_source_quality(*id, quality, now, wall, wakes);
         }
     }
 
     fn carry_out_orders(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
         loop {
             let next = lock(&self.orders.queue).sends.pop_front();
-            let Some((ticket, handle, raw)) = next else { break };
+            let Some((ticket, handle, raw)) = next else {
+                break;
+            };
             let answer = match self.items.get(&handle) {
                 None => Answer::Refused("it has no such item".to_owned()),
                 Some(_) if !self.is_open => Answer::Refused("its device is not open".to_owned()),
@@ -227,7 +242,9 @@ impl Runner {
         loop {
             let next = lock(&self.orders.queue).requests.pop_front();
             let Some(handle) = next else { break };
-            let Some(item) = self.items.get(&handle).copied() else { continue };
+            let Some(item) = self.items.get(&handle).copied() else {
+                continue;
+            };
             if !self.is_open {
                 continue;
             }
@@ -242,7 +259,9 @@ impl Runner {
     fn publish(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
         let mut scan = std::mem::take(&mut self.scan);
         for published in scan.drain() {
-            let Some(handles) = self.handles.get(&published.item) else { continue };
+            let Some(handles) = self.handles.get(&published.item) else {
+                continue;
+            };
             for handle in handles {
                 let sample = Sample {
                     handle: *handle,

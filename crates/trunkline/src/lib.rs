@@ -34,7 +34,7 @@ mod io_host;
 pub mod local;
 mod sessions;
 
-pub use client::{CallError, Client, ConnectError, ConnectOptions, Subscription};
+pub use client::{CallError, Client, ConnectError, ConnectOptions, Subscription, VariableError};
 pub use engine::{Engine, EngineOptions, StartError};
 pub use trunkline_client::{
     ConnectionState, Event, Found, FromValue, IntoValue, Item, OpenOptions, Opened, Step,

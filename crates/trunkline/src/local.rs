@@ -14,9 +14,7 @@ use trunkline_engine::{
     SubscribeOptions, UnknownCause, Variable as CoreVariable, Wake, Wakes, Write, WriteOutcome,
 };
 use trunkline_net::Clock;
-use trunkline_types::{
-    Contract, Lost, Position, Quality, Reading, Sample, Timestamp, Value,
-};
+use trunkline_types::{Contract, Lost, Position, Quality, Reading, Sample, Timestamp, Value};
 
 use crate::Engine;
 
@@ -109,8 +107,14 @@ impl Engine {
         let variable = core.resolve(&caller, name)?;
         if !T::reads(variable.data_type()) {
             let actual = variable.data_type().to_string();
-            let mismatch = TypeMismatch { expected: T::NAME, actual };
-            return Err(OpenError::Type { name: name.to_owned(), mismatch });
+            let mismatch = TypeMismatch {
+                expected: T::NAME,
+                actual,
+            };
+            return Err(OpenError::Type {
+                name: name.to_owned(),
+                mismatch,
+            });
         }
         Ok(Variable {
             core: core.clone(),
@@ -140,7 +144,10 @@ impl<T: FromValue> Variable<T> {
             source_timestamp: sample.source_timestamp,
             engine_timestamp: sample.engine_timestamp,
             quality: sample.quality,
-            position: Position { epoch: self.core.epoch(), sequence },
+            position: Position {
+                epoch: self.core.epoch(),
+                sequence,
+            },
         })
     }
 
@@ -198,7 +205,8 @@ impl<T: IntoValue> Variable<T> {
         };
         let now = self.clock.now();
         let mut wakes = Wakes::new();
-        self.core.try_write(&self.caller, now, wall, &self.variable, write, &mut wakes)
+        self.core
+            .try_write(&self.caller, now, wall, &self.variable, write, &mut wakes)
     }
 
     fn write_waiting(&self, value: &Value) -> Result<Written, WriteError> {
@@ -227,14 +235,19 @@ impl<T: IntoValue> Variable<T> {
     }
 
     fn written(&self, outcome: WriteOutcome) -> Result<Written, WriteError> {
-        let position = |sequence| Position { epoch: self.core.epoch(), sequence };
+        let position = |sequence| Position {
+            epoch: self.core.epoch(),
+            sequence,
+        };
         match outcome {
-            WriteOutcome::Applied { sequence } => {
-                Ok(Written { position: position(sequence), changed: true })
-            }
-            WriteOutcome::Unchanged { sequence } => {
-                Ok(Written { position: position(sequence), changed: false })
-            }
+            WriteOutcome::Applied { sequence } => Ok(Written {
+                position: position(sequence),
+                changed: true,
+            }),
+            WriteOutcome::Unchanged { sequence } => Ok(Written {
+                position: position(sequence),
+                changed: false,
+            }),
             WriteOutcome::Refused(refusal) => Err(WriteError::Refused(refusal)),
             WriteOutcome::Unknown(cause) => Err(WriteError::Unknown(cause)),
             _ => Err(WriteError::Superseded),
@@ -264,9 +277,10 @@ impl Signal {
         let raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
         let lowered = |raised: &mut bool| !*raised;
         let mut raised = match timeout {
-            None => {
-                self.changed.wait_while(raised, lowered).unwrap_or_else(PoisonError::into_inner)
-            }
+            None => self
+                .changed
+                .wait_while(raised, lowered)
+                .unwrap_or_else(PoisonError::into_inner),
             Some(timeout) => {
                 let waited = self.changed.wait_timeout_while(raised, timeout, lowered);
                 waited.unwrap_or_else(PoisonError::into_inner).0
@@ -342,7 +356,11 @@ impl Subscription {
             return Ok(Some(reading));
         }
         if let Some(lost) = self.ended {
-            return Err(if lost == GONE { NextError::Gone } else { NextError::Overrun { lost } });
+            return Err(if lost == GONE {
+                NextError::Gone
+            } else {
+                NextError::Overrun { lost }
+            });
         }
         let epoch = self.consumer.engine().epoch();
         let mut sink = Readings {
@@ -384,7 +402,10 @@ impl Sink for Readings<'_> {
         let lost: Lost = delivery.lost;
         self.readings.push_back(Reading {
             sample,
-            position: Position { epoch: self.epoch, sequence: update.sequence },
+            position: Position {
+                epoch: self.epoch,
+                sequence: update.sequence,
+            },
             lost,
             stale: None,
             own: update.sequence > 0 && update.writer == self.session,

@@ -71,7 +71,13 @@ impl Sessions {
             Peer::Tcp(address) => (Principal::Unauthenticated, address.to_string(), true),
             _ => (Principal::Local(self.uid), "this process".to_owned(), false),
         };
-        Caller { session, principal, origin: Arc::from(origin), rights: Rights::ALL, remote }
+        Caller {
+            session,
+            principal,
+            origin: Arc::from(origin),
+            rights: Rights::ALL,
+            remote,
+        }
     }
 }
 

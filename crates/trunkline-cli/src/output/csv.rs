@@ -8,8 +8,9 @@ use super::Shown;
 use super::values::ValueStyle;
 
 /// The columns of a reading; the same words as the keys of a JSON line.
-pub(crate) const HEADER: [&str; 10] =
-    ["name", "ts", "value", "type", "units", "q", "reason", "epoch", "seq", "lost"];
+pub(crate) const HEADER: [&str; 10] = [
+    "name", "ts", "value", "type", "units", "q", "reason", "epoch", "seq", "lost",
+];
 
 /// A reading.
 pub(crate) fn reading(shown: &Shown<'_>, values: ValueStyle) -> String {
@@ -33,7 +34,10 @@ pub(crate) fn reading(shown: &Shown<'_>, values: ValueStyle) -> String {
         &reason,
         &reading.position.epoch.to_string(),
         &reading.position.sequence.to_string(),
-        &reading.lost.count().map_or_else(String::new, |lost| lost.to_string()),
+        &reading
+            .lost
+            .count()
+            .map_or_else(String::new, |lost| lost.to_string()),
     ];
     line(&cells)
 }
@@ -69,7 +73,10 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Row>, (usize, &'static str)> {
     let mut line = 1;
     let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
     while !rest.is_empty() {
-        let mut row = Row { line, cells: Vec::new() };
+        let mut row = Row {
+            line,
+            cells: Vec::new(),
+        };
         loop {
             let (cell, after) = next_cell(rest).map_err(|error| (line, error))?;
             line += cell.matches('\n').count();
@@ -97,7 +104,9 @@ fn next_cell(text: &str) -> Result<(String, &str), &'static str> {
         let (cell, rest) = text.split_at(end);
         let cell = cell.strip_suffix('\r').unwrap_or(cell);
         return match cell.contains('"') {
-            true => Err("a quote in the middle of a cell; put the whole cell in quotes and double it"),
+            true => {
+                Err("a quote in the middle of a cell; put the whole cell in quotes and double it")
+            }
             false => Ok((cell.to_owned(), rest)),
         };
     };
@@ -127,7 +136,10 @@ mod tests {
 
     #[test]
     fn cells_are_quoted_where_they_must_be() {
-        assert_eq!(line(&["a/b", "1,5", "say \"x\"", " y"]), "a/b,\"1,5\",\"say \"\"x\"\"\",\" y\"");
+        assert_eq!(
+            line(&["a/b", "1,5", "say \"x\"", " y"]),
+            "a/b,\"1,5\",\"say \"\"x\"\"\",\" y\""
+        );
     }
 
     #[test]
@@ -143,8 +155,7 @@ mod tests {
                 "boiler/level,2026-11-20T21:39:04.123456789Z,NaN,f64,%,bad,sensor-failure,12,48213,3",
             ),
         ] {
-            let shown =
-                Shown::new("boiler/level", &facts, &reading, T);
+            let shown = Shown::new("boiler/level", &facts, &reading, T);
             let text = super::reading(&shown, ValueStyle::default());
             assert_eq!(text, expected);
             assert_eq!(parse(&text).unwrap()[0].cells.len(), HEADER.len());
@@ -156,8 +167,20 @@ mod tests {
         let cells = ["plain", "a,b", "q\"q", "two\nlines", "", " x "];
         let text = format!("{}\r\n\n{}\n", line(&cells), line(&["next"]));
         let rows = parse(&text).unwrap();
-        assert_eq!(rows[0], Row { line: 1, cells: cells.map(str::to_owned).to_vec() });
-        assert_eq!(rows[1], Row { line: 4, cells: vec!["next".to_owned()] });
+        assert_eq!(
+            rows[0],
+            Row {
+                line: 1,
+                cells: cells.map(str::to_owned).to_vec()
+            }
+        );
+        assert_eq!(
+            rows[1],
+            Row {
+                line: 4,
+                cells: vec!["next".to_owned()]
+            }
+        );
     }
 
     #[test]

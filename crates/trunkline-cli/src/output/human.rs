@@ -39,9 +39,7 @@ impl HumanForm {
                 let arrow = old.map_or_else(String::new, |old| format!("{old} "));
                 self.line_with(shown, &format!("{arrow}→ {new}"))
             }
-            (false, _) => {
-                self.line_with(shown, &format!("{}\t{new}", old.unwrap_or_default()))
-            }
+            (false, _) => self.line_with(shown, &format!("{}\t{new}", old.unwrap_or_default())),
         };
         if self.is_table && !remark.is_empty() {
             line.push_str(&self.terminal.paint(Mood::Dim, &format!("   ({remark})")));
@@ -55,14 +53,21 @@ impl HumanForm {
             return "-".to_owned();
         }
         let facts = shown.facts;
-        self.values.text(&shown.reading.sample.value, &facts.data_type, facts.precision)
+        self.values.text(
+            &shown.reading.sample.value,
+            &facts.data_type,
+            facts.precision,
+        )
     }
 
     fn line_with(&mut self, shown: &Shown<'_>, value: &str) -> String {
         if self.is_terse {
             return value.to_owned();
         }
-        let time = self.time.as_mut().map(|time| time.text(shown.name, shown.times()));
+        let time = self
+            .time
+            .as_mut()
+            .map(|time| time.text(shown.name, shown.times()));
         let marks = self.marks(shown);
         if !self.is_table {
             let mut cells = vec![shown.name];
@@ -79,7 +84,11 @@ impl HumanForm {
             line.push_str(&self.terminal.paint(Mood::Dim, &time));
         }
         line.push_str("   ");
-        line.push_str(&self.terminal.paint(mood(shown.reading.sample.quality), value));
+        line.push_str(
+            &self
+                .terminal
+                .paint(mood(shown.reading.sample.quality), value),
+        );
         if !shown.facts.units.is_empty() {
             line.push(' ');
             line.push_str(&shown.facts.units);

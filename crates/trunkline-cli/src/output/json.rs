@@ -52,7 +52,13 @@ pub(crate) fn reading(shown: &Shown<'_>, values: ValueStyle) -> Object {
     }
     object.put("epoch", values.json_u64(reading.position.epoch));
     object.put("seq", values.json_u64(reading.position.sequence));
-    object.put("lost", reading.lost.count().map_or(Json::Null, |lost| values.json_u64(lost)));
+    object.put(
+        "lost",
+        reading
+            .lost
+            .count()
+            .map_or(Json::Null, |lost| values.json_u64(lost)),
+    );
     let lost_by = lost_by(&reading.lost, values);
     if !lost_by.is_empty() {
         object.put("lost_by", lost_by);
@@ -79,7 +85,14 @@ pub(crate) fn value(shown: &Shown<'_>, values: ValueStyle) -> Object {
 fn put_value(object: &mut Object, shown: &Shown<'_>, values: ValueStyle) {
     let (facts, sample) = (shown.facts, &shown.reading.sample);
     let value = values.json(&sample.value, &facts.data_type);
-    object.put("value", if shown.is_written { value.value } else { Json::Null });
+    object.put(
+        "value",
+        if shown.is_written {
+            value.value
+        } else {
+            Json::Null
+        },
+    );
     if let Some(special) = value.special.filter(|_| shown.is_written) {
         object.put("special", special);
     }
@@ -99,7 +112,9 @@ pub(crate) fn lost_by(lost: &Lost, values: ValueStyle) -> Map<String, Json> {
         ("coalesced", lost.coalesced),
     ];
     let present = causes.into_iter().filter(|(_, count)| *count > 0);
-    present.map(|(cause, count)| (cause.to_owned(), values.json_u64(count))).collect()
+    present
+        .map(|(cause, count)| (cause.to_owned(), values.json_u64(count)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -112,7 +127,9 @@ mod tests {
     fn text(reading: &trunkline_types::Reading) -> String {
         let facts = facts();
         let shown = Shown::new("boiler/level", &facts, reading, T);
-        super::reading(&shown, ValueStyle::default()).into_json().to_string()
+        super::reading(&shown, ValueStyle::default())
+            .into_json()
+            .to_string()
     }
 
     #[test]
@@ -140,18 +157,33 @@ mod tests {
 
     #[test]
     fn loss_that_cannot_be_counted_is_null_and_not_zero() {
-        let reading =
-            trunkline_types::Reading { lost: Lost { unknown: true, ..Lost::NONE }, ..specimen() };
-        assert!(text(&reading).contains("\"lost\":null"), "{}", text(&reading));
+        let reading = trunkline_types::Reading {
+            lost: Lost {
+                unknown: true,
+                ..Lost::NONE
+            },
+            ..specimen()
+        };
+        assert!(
+            text(&reading).contains("\"lost\":null"),
+            "{}",
+            text(&reading)
+        );
     }
 
     #[test]
     fn nothing_written_yet_is_null_without_a_time() {
         let mut reading = specimen();
-        reading.position = Position { epoch: 12, sequence: 0 };
+        reading.position = Position {
+            epoch: 12,
+            sequence: 0,
+        };
         reading.sample.value = Value::F64(0.0);
         let text = text(&reading);
-        assert!(text.contains("\"value\":null") && !text.contains("\"ts\""), "{text}");
+        assert!(
+            text.contains("\"value\":null") && !text.contains("\"ts\""),
+            "{text}"
+        );
         assert!(text.contains("\"seq\":0"), "{text}");
     }
 }

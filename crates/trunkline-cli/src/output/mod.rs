@@ -47,7 +47,13 @@ impl<'a> Shown<'a> {
         reading: &'a Reading,
         received: Timestamp,
     ) -> Self {
-        Self { name, facts, reading, received, is_written: reading.position.sequence > 0 }
+        Self {
+            name,
+            facts,
+            reading,
+            received,
+            is_written: reading.position.sequence > 0,
+        }
     }
 
     pub(crate) fn times(&self) -> Times {
@@ -76,7 +82,11 @@ pub(crate) mod specimen {
     pub(crate) const T: Timestamp = Timestamp::from_nanos(1_795_210_744_123_456_789);
 
     pub(crate) fn facts() -> Facts {
-        Facts { data_type: DataType::F64, units: "%".into(), precision: Some(1) }
+        Facts {
+            data_type: DataType::F64,
+            units: "%".into(),
+            precision: Some(1),
+        }
     }
 
     /// A good one.
@@ -88,7 +98,10 @@ pub(crate) mod specimen {
                 engine_timestamp: T,
                 quality: Quality::GOOD,
             },
-            position: Position { epoch: 12, sequence: 48_213 },
+            position: Position {
+                epoch: 12,
+                sequence: 48_213,
+            },
             lost: Lost::NONE,
             stale: None,
             own: false,
@@ -101,7 +114,13 @@ pub(crate) mod specimen {
         reading.sample.value = Value::F64(f64::NAN);
         reading.sample.quality = Quality::bad(Reason::SensorFailure).with_simulated(true);
         reading.sample.engine_timestamp = T.saturating_add_nanos(1);
-        reading.lost = Lost { coalesced: 4, queue: 2, overrun: 1, disconnect: 0, unknown: false };
+        reading.lost = Lost {
+            coalesced: 4,
+            queue: 2,
+            overrun: 1,
+            disconnect: 0,
+            unknown: false,
+        };
         reading.stale = Some(Duration::from_millis(3250));
         reading.own = true;
         reading

@@ -42,7 +42,12 @@ impl RatePrinter {
             _ => {}
         }
         let (form, values) = (settings.form, settings.values);
-        Ok(Self { terminal: terminal.clone(), form, values, name_width })
+        Ok(Self {
+            terminal: terminal.clone(),
+            form,
+            values,
+            name_width,
+        })
     }
 
     /// Prints the rate of one variable; `seconds`: the length of the period.
@@ -61,7 +66,11 @@ impl RatePrinter {
                 object.into_json().to_string()
             }
             Form::Table => {
-                let mood = if lost == Some(0) { Mood::Dim } else { Mood::Bad };
+                let mood = if lost == Some(0) {
+                    Mood::Dim
+                } else {
+                    Mood::Bad
+                };
                 let lost = self.terminal.paint(mood, &format!("lost={lost_text}"));
                 let name = padded(name, self.name_width);
                 format!("{name}   {per_second:.1} /s   {lost}   coalesced={coalesced}")
@@ -69,7 +78,12 @@ impl RatePrinter {
             Form::Plain => format!("{name}\t{per_second:.1}\t{lost_text}\t{coalesced}"),
             Form::Csv => {
                 let lost = lost.map_or_else(String::new, |count| count.to_string());
-                csv::line(&[name, &format!("{per_second:.1}"), &lost, &coalesced.to_string()])
+                csv::line(&[
+                    name,
+                    &format!("{per_second:.1}"),
+                    &lost,
+                    &coalesced.to_string(),
+                ])
             }
         };
         self.terminal.line(&line)

@@ -23,7 +23,11 @@ pub(crate) struct ReadingPrinter {
 #[derive(Debug)]
 enum Kind {
     Human(Box<HumanForm>),
-    Template { template: Template, values: ValueStyle, time: Option<TimeColumn> },
+    Template {
+        template: Template,
+        values: ValueStyle,
+        time: Option<TimeColumn>,
+    },
     Json(ValueStyle),
     Csv(ValueStyle),
 }
@@ -89,14 +93,21 @@ impl ReadingPrinter {
                 name_width: plan.name_width,
             })),
         };
-        Ok(Self { terminal: terminal.clone(), kind })
+        Ok(Self {
+            terminal: terminal.clone(),
+            kind,
+        })
     }
 
     /// Prints one reading.
     pub(crate) fn print(&mut self, shown: &Shown<'_>) -> Result<(), Stop> {
         let line = match &mut self.kind {
             Kind::Human(form) => form.line(shown),
-            Kind::Template { template, values, time } => template.line(shown, *values, time),
+            Kind::Template {
+                template,
+                values,
+                time,
+            } => template.line(shown, *values, time),
             Kind::Json(values) => json::reading(shown, *values).into_json().to_string(),
             Kind::Csv(values) => csv::reading(shown, *values),
         };
@@ -110,7 +121,11 @@ impl ReadingPrinter {
                 let old = change.old.map(|old| form.value(old));
                 form.change(old.as_deref(), &change.new, change.remark)
             }
-            Kind::Template { template, values, time } => template.line(&change.new, *values, time),
+            Kind::Template {
+                template,
+                values,
+                time,
+            } => template.line(&change.new, *values, time),
             Kind::Json(values) => changed(change, *values).into_json().to_string(),
             Kind::Csv(values) => csv::reading(&change.new, *values),
         };

@@ -161,7 +161,10 @@ fn put(line: &mut String, what: &dyn std::fmt::Display) {
 }
 
 fn wrong(text: &str, what: &str) -> Problem {
-    Problem::usage(&format!("--format \"{text}\": {what}; the words are {}", WORDS.trim_end()))
+    Problem::usage(&format!(
+        "--format \"{text}\": {what}; the words are {}",
+        WORDS.trim_end()
+    ))
 }
 
 #[cfg(test)]
@@ -178,10 +181,15 @@ mod tests {
 
     #[test]
     fn words_are_replaced_and_the_rest_stays() {
-        assert_eq!(line("{name}={value} {units}", &reading()), "boiler/level=72.41 %");
+        assert_eq!(
+            line("{name}={value} {units}", &reading()),
+            "boiler/level=72.41 %"
+        );
         assert_eq!(line("{{{seq}}}\\t{type}\\\\", &reading()), "{48213}\tf64\\");
-        assert_eq!(line("{quality} {lost} {age}", &troubled()),
-            "bad: sensor-failure (simulated) 3 3.25");
+        assert_eq!(
+            line("{quality} {lost} {age}", &troubled()),
+            "bad: sensor-failure (simulated) 3 3.25"
+        );
         assert_eq!(line("{ts}", &reading()), "2026-11-20T21:39:04.123456789Z");
     }
 
@@ -189,7 +197,10 @@ mod tests {
     fn mistakes_name_the_words_there_are() {
         for text in ["{nme}", "{name", "name}", "{}"] {
             let problem = Template::parse(text).unwrap_err();
-            assert!(problem.hint.unwrap().contains("{name} {value} {units}"), "{text}");
+            assert!(
+                problem.hint.unwrap().contains("{name} {value} {units}"),
+                "{text}"
+            );
         }
     }
 }

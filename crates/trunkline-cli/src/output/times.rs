@@ -38,7 +38,11 @@ pub(crate) struct TimeColumn {
 
 impl TimeChoice {
     pub(crate) fn new(global: &GlobalArgs) -> Self {
-        Self { style: global.time, clock: global.clock, utc: global.utc }
+        Self {
+            style: global.time,
+            clock: global.clock,
+            utc: global.utc,
+        }
     }
 
     /// The column, where `--time` or the verb wants one.
@@ -50,7 +54,13 @@ impl TimeChoice {
             None => return None,
         };
         let zone = (!self.utc).then(TimeZone::system);
-        Some(TimeColumn { style, clock: self.clock, zone, started, last: HashMap::new() })
+        Some(TimeColumn {
+            style,
+            clock: self.clock,
+            zone,
+            started,
+            last: HashMap::new(),
+        })
     }
 }
 
@@ -76,11 +86,14 @@ impl TimeColumn {
 
     /// Date and time.
     pub(crate) fn absolute(&self, time: Timestamp) -> String {
-        let Some(zone) = &self.zone else { return format_wide(time) };
+        let Some(zone) = &self.zone else {
+            return format_wide(time);
+        };
         match jiff::Timestamp::from_nanosecond(i128::from(time.as_nanos())) {
-            Ok(instant) => {
-                instant.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S%.6f").to_string()
-            }
+            Ok(instant) => instant
+                .to_zoned(zone.clone())
+                .strftime("%Y-%m-%d %H:%M:%S%.6f")
+                .to_string(),
             Err(_) => format_wide(time),
         }
     }
@@ -89,7 +102,10 @@ impl TimeColumn {
 /// Nanoseconds as seconds with so many digits, cut off.
 fn seconds(nanos: i64, digits: u32) -> String {
     let sign = if nanos < 0 { "-" } else { "" };
-    let (whole, rest) = (nanos.unsigned_abs() / 1_000_000_000, nanos.unsigned_abs() % 1_000_000_000);
+    let (whole, rest) = (
+        nanos.unsigned_abs() / 1_000_000_000,
+        nanos.unsigned_abs() % 1_000_000_000,
+    );
     let rest = rest / 10_u64.pow(9_u32.saturating_sub(digits));
     format!("{sign}{whole}.{rest:0width$}", width = digits as usize)
 }
@@ -101,13 +117,23 @@ mod tests {
     const T: Timestamp = Timestamp::from_nanos(1_795_210_744_123_456_789);
 
     fn column(style: TimeStyle, clock: ClockChoice) -> TimeColumn {
-        let choice = TimeChoice { style: Some(style), clock, utc: true };
-        choice.column(false, T.saturating_add_nanos(-2_500_000_000)).unwrap()
+        let choice = TimeChoice {
+            style: Some(style),
+            clock,
+            utc: true,
+        };
+        choice
+            .column(false, T.saturating_add_nanos(-2_500_000_000))
+            .unwrap()
     }
 
     fn times() -> Times {
         let engine = T.saturating_add_nanos(1_000_000_000);
-        Times { source: T, engine, local: T.saturating_add_nanos(2_000_000_000) }
+        Times {
+            source: T,
+            engine,
+            local: T.saturating_add_nanos(2_000_000_000),
+        }
     }
 
     #[test]
@@ -134,7 +160,10 @@ mod tests {
     #[test]
     fn increments_are_counted_per_variable_and_may_be_negative() {
         let mut sut = column(TimeStyle::Inc, ClockChoice::Source);
-        let at = |nanos| Times { source: T.saturating_add_nanos(nanos), ..times() };
+        let at = |nanos| Times {
+            source: T.saturating_add_nanos(nanos),
+            ..times()
+        };
         sut.text("a/b", at(0));
         assert_eq!(sut.text("a/c", at(5)), "0.000000");
         assert_eq!(sut.text("a/b", at(1_500_000_000)), "1.500000");
@@ -143,10 +172,17 @@ mod tests {
 
     #[test]
     fn no_column_unless_asked_for_or_usual() {
-        let choice = TimeChoice { style: None, clock: ClockChoice::Source, utc: true };
+        let choice = TimeChoice {
+            style: None,
+            clock: ClockChoice::Source,
+            utc: true,
+        };
         assert!(choice.column(false, T).is_none());
         assert!(choice.column(true, T).is_some());
-        let none = TimeChoice { style: Some(TimeStyle::None), ..choice };
+        let none = TimeChoice {
+            style: Some(TimeStyle::None),
+            ..choice
+        };
         assert!(none.column(true, T).is_none());
     }
 }

@@ -79,7 +79,12 @@ fn without_labels(ty: &DataType) -> DataType {
         DataType::Struct(ty) => {
             let fields = ty.fields.iter();
             let fields = fields.map(|(name, ty)| (name.clone(), without_labels(ty)));
-            DataType::Struct(StructType { fields: fields.collect() }.into())
+            DataType::Struct(
+                StructType {
+                    fields: fields.collect(),
+                }
+                .into(),
+            )
         }
         other => other.clone(),
     }
@@ -92,7 +97,11 @@ fn with_int_strings(json: Json, ty: &DataType) -> Json {
         (Json::Number(number), DataType::I64 | DataType::U64) => Json::from(number.to_string()),
         (json, DataType::Array(array)) => {
             let ArrayType { element, .. } = **array;
-            if is_64(element) { numbers_as_strings(json) } else { json }
+            if is_64(element) {
+                numbers_as_strings(json)
+            } else {
+                json
+            }
         }
         (Json::Object(mut object), DataType::Struct(ty)) => {
             for (name, ty) in &ty.fields {
@@ -136,37 +145,67 @@ mod tests {
     #[test]
     fn people_see_the_configured_precision_and_programs_every_digit() {
         let value = Value::F64(72.41234);
-        let people = ValueStyle { for_people: true, ..ValueStyle::default() };
+        let people = ValueStyle {
+            for_people: true,
+            ..ValueStyle::default()
+        };
         assert_eq!(people.text(&value, &DataType::F64, Some(1)), "72.4");
-        assert_eq!(ValueStyle::default().text(&value, &DataType::F64, Some(1)), "72.41234");
-        let chosen = ValueStyle { precision: Some(3), ..people };
+        assert_eq!(
+            ValueStyle::default().text(&value, &DataType::F64, Some(1)),
+            "72.41234"
+        );
+        let chosen = ValueStyle {
+            precision: Some(3),
+            ..people
+        };
         assert_eq!(chosen.text(&value, &DataType::F64, Some(1)), "72.412");
     }
 
     #[test]
     fn enums_are_numbers_where_that_is_asked_for() {
-        let sut = ValueStyle { enum_number: true, ..ValueStyle::default() };
+        let sut = ValueStyle {
+            enum_number: true,
+            ..ValueStyle::default()
+        };
         assert_eq!(sut.text(&Value::Enum(1), &mode(), None), "1");
         assert_eq!(sut.json(&Value::Enum(1), &mode()).value, Json::from(1));
         let ty = parse_type("struct(mode: enum(OFF, AUTO), n: u8)").unwrap();
         let value = Value::Struct(Arc::from([Value::Enum(1), Value::U8(5)]));
-        assert_eq!(sut.json(&value, &ty).value.to_string(), "{\"mode\":1,\"n\":5}");
+        assert_eq!(
+            sut.json(&value, &ty).value.to_string(),
+            "{\"mode\":1,\"n\":5}"
+        );
         let words = ValueStyle::default().json(&value, &ty).value.to_string();
         assert_eq!(words, "{\"mode\":\"AUTO\",\"n\":5}");
     }
 
     #[test]
     fn integers_of_64_bits_become_strings_wherever_they_stand() {
-        let sut = ValueStyle { int_strings: true, ..ValueStyle::default() };
+        let sut = ValueStyle {
+            int_strings: true,
+            ..ValueStyle::default()
+        };
         let big = u64::MAX;
-        assert_eq!(sut.json(&Value::U64(big), &DataType::U64).value, Json::from(big.to_string()));
-        assert_eq!(sut.json(&Value::U32(7), &DataType::U32).value, Json::from(7));
+        assert_eq!(
+            sut.json(&Value::U64(big), &DataType::U64).value,
+            Json::from(big.to_string())
+        );
+        assert_eq!(
+            sut.json(&Value::U32(7), &DataType::U32).value,
+            Json::from(7)
+        );
         let array = Value::Array(Arc::new(Array::vector(Elements::I64(vec![-1, 2]))));
         let ty = parse_type("array(i64, *)").unwrap();
         assert_eq!(sut.json(&array, &ty).value.to_string(), "[\"-1\",\"2\"]");
         let ty = parse_type("struct(a: u64, b: f64)").unwrap();
         let value = Value::Struct(Arc::from([Value::U64(1), Value::F64(2.0)]));
-        assert_eq!(sut.json(&value, &ty).value.to_string(), "{\"a\":\"1\",\"b\":2.0}");
-        assert_eq!(ValueStyle::default().json_u64(big).to_string(), big.to_string());
+        assert_eq!(
+            sut.json(&value, &ty).value.to_string(),
+            "{\"a\":\"1\",\"b\":2.0}"
+        );
+        assert_eq!(
+            ValueStyle::default().json_u64(big).to_string(),
+            big.to_string()
+        );
     }
 }

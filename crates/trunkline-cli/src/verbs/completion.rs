@@ -10,7 +10,7 @@ use crate::problem::Stop;
 
 /// Print a script with which a shell completes commands and options
 ///
-/// For bash: `source <(trunkline completion bash)`.
+/// For bash: `eval "$(trunkline completion bash)"`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The shell
@@ -18,8 +18,11 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-pub(crate) const VERB: Verb =
-    Verb { name: "completion", writes: false, exits: &[Exit::Done, Exit::Usage] };
+pub(crate) const VERB: Verb = Verb {
+    name: "completion",
+    writes: false,
+    exits: &[Exit::Done, Exit::Usage],
+};
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let mut script = Vec::new();

@@ -30,7 +30,12 @@ pub(crate) struct Args {
 pub(crate) const VERB: Verb = Verb {
     name: "demo",
     writes: false,
-    exits: &[Exit::Done, Exit::SomeFailed, Exit::Usage, Exit::NotPermitted],
+    exits: &[
+        Exit::Done,
+        Exit::SomeFailed,
+        Exit::Usage,
+        Exit::NotPermitted,
+    ],
 };
 
 /// What moves from the first second on.
@@ -70,7 +75,10 @@ fn announce(engine: &Engine, context: &Context) -> Result<(), Stop> {
     let terminal = &context.terminal;
     let version = env!("CARGO_PKG_VERSION");
     let addresses = engine.local_addrs();
-    let hosts: Vec<String> = addresses.iter().map(|address| address.ip().to_string()).collect();
+    let hosts: Vec<String> = addresses
+        .iter()
+        .map(|address| address.ip().to_string())
+        .collect();
     terminal.line(&format!(
         "trunkline {version} demo · simulated boiler house and this machine · {} variables · in \
          memory · only on {}",
@@ -81,20 +89,32 @@ fn announce(engine: &Engine, context: &Context) -> Result<(), Stop> {
     serve::list_libraries(engine, context)?;
     terminal.line("")?;
     terminal.line("  Try in another terminal")?;
-    for line in preparations(engine).iter().map(String::as_str).chain(TO_TRY) {
+    for line in preparations(engine)
+        .iter()
+        .map(String::as_str)
+        .chain(TO_TRY)
+    {
         terminal.line(&format!("    {line}"))?;
     }
     terminal.line("")?;
     show_movement(engine, context)?;
-    let addresses: Vec<String> =
-        addresses.iter().map(|address| format!("tl://{address}")).collect();
-    terminal.line(&format!("  Listening on {} · Ctrl-C ends it", addresses.join(" and ")))?;
+    let addresses: Vec<String> = addresses
+        .iter()
+        .map(|address| format!("tl://{address}"))
+        .collect();
+    terminal.line(&format!(
+        "  Listening on {} · Ctrl-C ends it",
+        addresses.join(" and ")
+    ))?;
     terminal.flush()
 }
 
 fn announce_json(engine: &Engine, context: &Context) -> Result<(), Stop> {
-    let addresses: Vec<String> =
-        engine.local_addrs().iter().map(|address| format!("tl://{address}")).collect();
+    let addresses: Vec<String> = engine
+        .local_addrs()
+        .iter()
+        .map(|address| format!("tl://{address}"))
+        .collect();
     let mut object = Object::new();
     object.put("event", "serving");
     object.put("engine", "demo");
@@ -113,7 +133,9 @@ fn preparations(engine: &Engine) -> Vec<String> {
         lines.push(format!("export PATH=\"{}:$PATH\"", folder.display()));
     }
     let addresses = engine.local_addrs();
-    let is_usual = addresses.iter().any(|address| address.port() == DEFAULT_PORT);
+    let is_usual = addresses
+        .iter()
+        .any(|address| address.port() == DEFAULT_PORT);
     if let (false, Some(address)) = (is_usual, addresses.first()) {
         lines.push(format!("export TRUNKLINE_URL=tl://{address}"));
     }
@@ -138,28 +160,45 @@ fn is_same(one: &Path, other: &Path) -> bool {
 
 /// The first value, and the first that differs from it.
 fn show_movement(engine: &Engine, context: &Context) -> Result<(), Stop> {
-    let Ok(client) = engine.client() else { return Ok(()) };
-    let options = OpenOptions { describe: true, ..OpenOptions::default() };
+    let Ok(client) = engine.client() else {
+        return Ok(());
+    };
+    let options = OpenOptions {
+        describe: true,
+        ..OpenOptions::default()
+    };
     let opened = client.open(&[SHOWN], options, LOOK_MAX).ok();
-    let Some(Ok(opened)) = opened.and_then(|mut opened| opened.pop()) else { return Ok(()) };
-    let precision = opened.properties.as_ref().and_then(|properties| properties.precision);
-    let units = opened.properties.as_ref().map(|properties| properties.units.clone());
+    let Some(Ok(opened)) = opened.and_then(|mut opened| opened.pop()) else {
+        return Ok(());
+    };
+    let precision = opened
+        .properties
+        .as_ref()
+        .and_then(|properties| properties.precision);
+    let units = opened
+        .properties
+        .as_ref()
+        .map(|properties| properties.units.clone());
     // One digit more than usual: the plant starts at rest.
     let format = FormatOptions {
         precision: precision.map(|digits| digits.saturating_add(1)),
         ..FormatOptions::default()
     };
-    let text = |reading: &Reading| {
-        format_value(&reading.sample.value, &opened.data_type, &format)
-    };
+    let text = |reading: &Reading| format_value(&reading.sample.value, &opened.data_type, &format);
     let subscription = client.subscribe(&[SHOWN], Contract::Latest, SubscribeOptions::default());
-    let Ok(subscription) = subscription else { return Ok(()) };
+    let Ok(subscription) = subscription else {
+        return Ok(());
+    };
     let clock = context.clock;
     let end = clock.now().saturating_add(LOOK_MAX);
     let mut first: Option<String> = None;
     while clock.now() < end {
-        let Some(event) = subscription.next(Some(end.since(clock.now()))) else { break };
-        let Event::Reading { reading, .. } = event else { continue };
+        let Some(event) = subscription.next(Some(end.since(clock.now()))) else {
+            break;
+        };
+        let Event::Reading { reading, .. } = event else {
+            continue;
+        };
         if reading.position.sequence == 0 {
             continue;
         }

@@ -46,17 +46,29 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let pattern = match targets.wanted.into_iter().next() {
         Some(Wanted::Pattern(pattern)) => pattern.to_string(),
         Some(Wanted::Name(name)) => name,
-        Some(Wanted::Wrong(problem)) => return Err(Problem { name: None, ..problem }.into()),
+        Some(Wanted::Wrong(problem)) => {
+            return Err(Problem {
+                name: None,
+                ..problem
+            }
+            .into());
+        }
         None => return Ok(Exit::Done),
     };
     let connection = Connection::new(&targets.engine, context)?;
     let found = connection.client.find(&pattern, None, connection.timeout());
     let found = found.map_err(|error| connection.failed(&error))?;
-    let mut records =
-        Records::new(&context.settings, &context.terminal, &["name", "type", "access"])?;
+    let mut records = Records::new(
+        &context.settings,
+        &context.terminal,
+        &["name", "type", "access"],
+    )?;
     let mut has_any = false;
     for found in found {
-        let is_wanted = args.data_type.as_ref().is_none_or(|ty| is_type(&found.data_type, ty));
+        let is_wanted = args
+            .data_type
+            .as_ref()
+            .is_none_or(|ty| is_type(&found.data_type, ty));
         if is_wanted && !context.settings.is_excluded(&found.name) {
             records.push(row(&found))?;
             has_any = true;
@@ -91,8 +103,16 @@ pub(super) fn row(found: &Found) -> Row {
     object.put("name", found.name.as_str());
     object.put("type", found.data_type.to_string());
     object.put("access", access);
-    let cells = vec![found.name.clone(), found.data_type.to_string(), access.to_owned()];
-    Row { cells, object, mood: Mood::Plain }
+    let cells = vec![
+        found.name.clone(),
+        found.data_type.to_string(),
+        access.to_owned(),
+    ];
+    Row {
+        cells,
+        object,
+        mood: Mood::Plain,
+    }
 }
 
 /// As configuration files write it.

@@ -41,10 +41,18 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let targets = targets::resolve(&args.names, &context.settings)?;
     let connection = Connection::new(&targets.engine, context)?;
     let entries = connection.expand(targets, context)?;
-    let options = OpenOptions { read: true, describe: true, ..OpenOptions::default() };
+    let options = OpenOptions {
+        read: true,
+        describe: true,
+        ..OpenOptions::default()
+    };
     let mut opened = connection.open(&entries.names(), options)?.into_iter();
     let name_width = entries.width();
-    let plan = Plan { name_width, with_time: false, started: context.started };
+    let plan = Plan {
+        name_width,
+        with_time: false,
+        started: context.started,
+    };
     let mut printer = ReadingPrinter::new(&context.settings, &context.terminal, plan)?;
     let mut tally = Tally::default();
     for entry in &entries.0 {
@@ -52,12 +60,16 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
             Entry::Problem(problem) => Err(problem.clone()),
             Entry::Name(name) => {
                 let Some(opened) = opened.next() else { break };
-                opened.and_then(|opened| readable(name, opened)).map(|opened| (name, opened))
+                opened
+                    .and_then(|opened| readable(name, opened))
+                    .map(|opened| (name, opened))
             }
         };
         match result {
             Ok((name, opened)) => {
-                let Some(reading) = &opened.reading else { continue };
+                let Some(reading) = &opened.reading else {
+                    continue;
+                };
                 let received = context.clock.wall();
                 let facts = facts(&opened);
                 printer.print(&Shown::new(name, &facts, reading, received))?;

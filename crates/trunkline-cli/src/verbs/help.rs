@@ -18,8 +18,11 @@ pub(crate) struct Args {
     command: Option<String>,
 }
 
-pub(crate) const VERB: Verb =
-    Verb { name: "help", writes: false, exits: &[Exit::Done, Exit::Usage] };
+pub(crate) const VERB: Verb = Verb {
+    name: "help",
+    writes: false,
+    exits: &[Exit::Done, Exit::Usage],
+};
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let is_json = matches!(context.settings.form, Form::Json | Form::Jsonl);
@@ -33,7 +36,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
             match cli.find_subcommand_mut(name) {
                 Some(command) => command.render_long_help().to_string(),
                 None => {
-                    let sentence = format!("there is no command {name}; `trunkline help` lists them");
+                    let sentence =
+                        format!("there is no command {name}; `trunkline help` lists them");
                     return Err(Problem::usage(&sentence).into());
                 }
             }
@@ -74,13 +78,20 @@ fn describe(verb: &Verb, command: &clap::Command) -> Json {
 }
 
 fn arguments(command: &clap::Command) -> Vec<Json> {
-    command.get_arguments().filter(|argument| !argument.is_hide_set()).map(argument).collect()
+    command
+        .get_arguments()
+        .filter(|argument| !argument.is_hide_set())
+        .map(argument)
+        .collect()
 }
 
 fn argument(argument: &Arg) -> Json {
     let takes_value = argument.get_action().takes_values();
-    let default: Vec<_> =
-        argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+    let default: Vec<_> = argument
+        .get_default_values()
+        .iter()
+        .map(|value| value.to_string_lossy())
+        .collect();
     json!({
         "name": argument.get_id().as_str(),
         "long": argument.get_long(),
@@ -123,7 +134,10 @@ fn help_of(argument: &Arg, help: &str) -> String {
 
 /// Paragraphs as one, each ended like a sentence.
 fn sentences(text: &str) -> String {
-    let paragraphs = text.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty());
+    let paragraphs = text
+        .split("\n\n")
+        .map(str::trim)
+        .filter(|paragraph| !paragraph.is_empty());
     let ended = paragraphs.map(|paragraph| match paragraph.ends_with(['.', ':', '?']) {
         true => paragraph.to_owned(),
         false => format!("{paragraph}."),

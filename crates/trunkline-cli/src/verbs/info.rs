@@ -48,14 +48,23 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;
     let settings = &context.settings;
     if !matches!(settings.columns, Columns::Usual | Columns::Wide) {
-        return Err(Problem::usage("-t and --format are for readings; info has its own form").into());
+        return Err(
+            Problem::usage("-t and --format are for readings; info has its own form").into(),
+        );
     }
     let targets = targets::resolve(&args.names, settings)?;
     let connection = Connection::new(&targets.engine, context)?;
     let entries = connection.expand(targets, context)?;
-    let options = OpenOptions { read: true, ..OpenOptions::default() };
+    let options = OpenOptions {
+        read: true,
+        ..OpenOptions::default()
+    };
     let opened = connection.open(&entries.names(), options)?;
-    let variables: Vec<_> = opened.iter().flatten().map(|opened| opened.variable).collect();
+    let variables: Vec<_> = opened
+        .iter()
+        .flatten()
+        .map(|opened| opened.variable)
+        .collect();
     let told = connection.client.info(&variables, connection.timeout());
     let mut told = told.map_err(|error| connection.failed(&error))?.into_iter();
     let mut opened = opened.into_iter();
@@ -95,11 +104,17 @@ impl<'a> Printer<'a> {
     fn new(context: &'a Context) -> Result<Self, Stop> {
         match context.settings.form {
             Form::Json => context.terminal.begin_list(),
-            Form::Csv => context.terminal.line(&csv::line(&["name", "key", "value"]))?,
+            Form::Csv => context
+                .terminal
+                .line(&csv::line(&["name", "key", "value"]))?,
             _ => {}
         }
         let times = context.settings.times.column(true, context.started);
-        Ok(Self { context, times, is_first: true })
+        Ok(Self {
+            context,
+            times,
+            is_first: true,
+        })
     }
 
     fn print(&mut self, opened: &Opened, info: &VariableInfo) -> Result<(), Stop> {
@@ -152,27 +167,59 @@ impl<'a> Printer<'a> {
         put("last writer", info.last_writer.clone());
         put("subscribers", info.subscribers.to_string());
         put("writes", writes(&info.upstream));
-        put("scaling", properties.scaling.as_ref().map(scaling).unwrap_or_default());
+        put(
+            "scaling",
+            properties.scaling.as_ref().map(scaling).unwrap_or_default(),
+        );
         put("deadband", deadband(properties));
         put("fifo", fifo(properties.fifo));
-        put("initial", properties.initial.as_ref().map(|value| {
-            self.context.settings.values.text(value, &properties.data_type, None)
-        }).unwrap_or_default());
-        put("max age", properties.max_age.map(|age| format!("{age:?}")).unwrap_or_default());
+        put(
+            "initial",
+            properties
+                .initial
+                .as_ref()
+                .map(|value| {
+                    self.context
+                        .settings
+                        .values
+                        .text(value, &properties.data_type, None)
+                })
+                .unwrap_or_default(),
+        );
+        put(
+            "max age",
+            properties
+                .max_age
+                .map(|age| format!("{age:?}"))
+                .unwrap_or_default(),
+        );
         let stall = properties.stall;
-        put("stall", if stall.is_zero() { String::new() } else { format!("{stall:?}") });
+        put(
+            "stall",
+            if stall.is_zero() {
+                String::new()
+            } else {
+                format!("{stall:?}")
+            },
+        );
         put("configured", properties.origin.clone());
         lines
     }
 
     fn value(&self, opened: &Opened, info: &VariableInfo) -> String {
-        let Some(reading) = &opened.reading else { return String::new() };
+        let Some(reading) = &opened.reading else {
+            return String::new();
+        };
         if reading.position.sequence == 0 {
             return "nothing written yet".to_owned();
         }
         let properties = &info.properties;
         let values = self.context.settings.values;
-        let text = values.text(&reading.sample.value, &properties.data_type, properties.precision);
+        let text = values.text(
+            &reading.sample.value,
+            &properties.data_type,
+            properties.precision,
+        );
         let units = match properties.units.as_str() {
             "" => String::new(),
             units => format!(" {units}"),
@@ -221,22 +268,34 @@ impl<'a> Printer<'a> {
         object.put("updates", values.json_u64(info.sequence));
         object.put_text("last_writer", &info.last_writer);
         object.put("subscribers", info.subscribers);
-        object.put("writes", ledger(&info.upstream, |count| values.json_u64(count)));
+        object.put(
+            "writes",
+            ledger(&info.upstream, |count| values.json_u64(count)),
+        );
         object.put_text("configured", &properties.origin);
         object
     }
 }
 
 fn range(properties: &Properties) -> String {
-    let Some((low, high)) = properties.range else { return String::new() };
-    let coerced = if properties.coerce { ", values outside are pulled in" } else { "" };
+    let Some((low, high)) = properties.range else {
+        return String::new();
+    };
+    let coerced = if properties.coerce {
+        ", values outside are pulled in"
+    } else {
+        ""
+    };
     format!("{low} to {high}{coerced}")
 }
 
 fn access(properties: &Properties) -> String {
     match properties.scope {
         Scope::Network => access_name(properties.access).to_owned(),
-        Scope::Process => format!("{}, in its own process only", access_name(properties.access)),
+        Scope::Process => format!(
+            "{}, in its own process only",
+            access_name(properties.access)
+        ),
     }
 }
 
@@ -268,7 +327,8 @@ fn writes(ledger: &UpstreamLedger) -> String {
         fifo_overflow,
         upstream_lost,
     } = *ledger;
-    let mut text = format!("{offered} = {written} written + {unchanged} unchanged + {refused} refused");
+    let mut text =
+        format!("{offered} = {written} written + {unchanged} unchanged + {refused} refused");
     for (count, what) in [
         (superseded, "superseded"),
         (unknown, "unknown"),
@@ -298,10 +358,16 @@ fn ledger(ledger: &UpstreamLedger, number: impl Fn(u64) -> Json) -> Json {
 fn scaling(scaling: &Scaling) -> String {
     match scaling {
         Scaling::Linear { raw, eng } => {
-            format!("linear, {} to {} becomes {} to {}", raw[0], raw[1], eng[0], eng[1])
+            format!(
+                "linear, {} to {} becomes {} to {}",
+                raw[0], raw[1], eng[0], eng[1]
+            )
         }
         Scaling::SquareRoot { raw, eng } => {
-            format!("square root, {} to {} becomes {} to {}", raw[0], raw[1], eng[0], eng[1])
+            format!(
+                "square root, {} to {} becomes {} to {}",
+                raw[0], raw[1], eng[0], eng[1]
+            )
         }
         Scaling::Invert => "inverted".to_owned(),
         Scaling::BitField { invert, select } => {
@@ -333,9 +399,19 @@ mod tests {
 
     #[test]
     fn the_ledger_is_shown_as_its_identity() {
-        let plain = UpstreamLedger { offered: 5, written: 3, unchanged: 1, refused: 1, ..Default::default() };
+        let plain = UpstreamLedger {
+            offered: 5,
+            written: 3,
+            unchanged: 1,
+            refused: 1,
+            ..Default::default()
+        };
         assert_eq!(writes(&plain), "5 = 3 written + 1 unchanged + 1 refused");
-        let rare = UpstreamLedger { offered: 7, fifo_overflow: 2, ..plain };
+        let rare = UpstreamLedger {
+            offered: 7,
+            fifo_overflow: 2,
+            ..plain
+        };
         assert_eq!(
             writes(&rare),
             "7 = 3 written + 1 unchanged + 1 refused + 2 lost in the FIFO"

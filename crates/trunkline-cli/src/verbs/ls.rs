@@ -66,18 +66,18 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     };
     let connection = Connection::new(&engine, context)?;
     let nodes = match path.as_str() {
-        "" => roots(&connection, args.tree)?,
-        path => below(&connection, path)?,
+        "" => roots(&connection, args.tree, context)?,
+        path => below(&connection, path, context)?,
     };
     if nodes.is_empty() && !path.is_empty() {
-        let problem = missing(&connection, &path)?;
+        let problem = missing(&connection, &path, context)?;
         return context.show(&problem, 0);
     }
     let columns = &["name", "type", "access", "variables", "description"];
     let mut records = Records::new(&context.settings, &context.terminal, columns)?;
     let form = context.settings.form;
     for node in &nodes {
-        list(node, 0, args.tree, form, context, &mut records)?;
+        list(node, 0, args.tree, form, &mut records)?;
     }
     records.finish()?;
     Ok(Exit::Done)
@@ -87,16 +87,25 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
 fn place(operand: &str, context: &Context) -> Result<Result<(Url, String), Problem>, Stop> {
     let default = targets::engine(&context.settings)?;
     let wrong = |sentence: String| {
-        Ok(Err(Problem::new(Exit::SomeFailed, "bad-name", &sentence).of(operand)))
+        Ok(Err(
+            Problem::new(Exit::SomeFailed, "bad-name", &sentence).of(operand)
+        ))
     };
     let trimmed = operand.trim_end_matches('/');
     let (engine, path) = match operand.contains("://").then(|| Url::parse(trimmed)) {
         None => (default, trimmed.to_owned()),
         Some(Err(error)) => return wrong(error.to_string()),
-        Some(Ok(Url { host: None, name, .. })) => (default, name.unwrap_or_default()),
-        Some(Ok(Url { host, port, name })) => {
-            (Url { host, port, name: None }, name.unwrap_or_default())
-        }
+        Some(Ok(Url {
+            host: None, name, ..
+        })) => (default, name.unwrap_or_default()),
+        Some(Ok(Url { host, port, name })) => (
+            Url {
+                host,
+                port,
+                name: None,
+            },
+            name.unwrap_or_default(),
+        ),
     };
     if Pattern::has_wildcards(&path) {
         return Err(Problem::usage("ls takes a folder; use find for patterns").into());
@@ -113,17 +122,20 @@ fn place(operand: &str, context: &Context) -> Result<Result<(Url, String), Probl
 }
 
 /// The libraries; with everything in them if wanted.
-fn roots(connection: &Connection, is_tree: bool) -> Result<Vec<Node>, Stop> {
+fn roots(connection: &Connection, is_tree: bool, context: &Context) -> Result<Vec<Node>, Stop> {
     let info = connection.client.engine_info(connection.timeout());
     let info = info.map_err(|error| connection.failed(&error))?;
-    let are_all_told = info.libraries.len() < LIBRARIES_TOLD_MAX;
-    let mut nodes: Vec<Node> = match is_tree || !are_all_told {
-        true => tree(&found(connection, "**")?, ""),
+    let is_by_name = is_tree || info.libraries.len() >= LIBRARIES_TOLD_MAX;
+    let mut nodes: Vec<Node> = match is_by_name {
+        true => tree(&found(connection, "**", context)?, ""),
         false => Vec::new(),
     };
     for library in info.libraries {
         match nodes.iter_mut().find(|node| node.path == library.name) {
             Some(node) => node.description = library.description,
+            // All that is in it is left out.
+            None if is_by_name && library.variables > 0 => {}
+            None if context.settings.is_excluded(&library.name) => {}
             None => nodes.push(Node {
                 path: library.name,
                 description: library.description,
@@ -136,8 +148,8 @@ fn roots(connection: &Connection, is_tree: bool) -> Result<Vec<Node>, Stop> {
 }
 
 /// What is in a folder; the variable itself, when the path is one's.
-fn below(connection: &Connection, path: &str) -> Result<Vec<Node>, Stop> {
-    let found = found(connection, &format!("{path}/**"))?;
+fn below(connection: &Connection, path: &str, context: &Context) -> Result<Vec<Node>, Stop> {
+    let found = found(connection, &format!("{path}/**"), context)?;
     let (itself, inside): (Vec<Found>, Vec<Found>) =
         found.into_iter().partition(|found| found.name == path);
     let mut nodes: Vec<Node> = itself.iter().map(leaf).collect();
@@ -145,9 +157,11 @@ fn below(connection: &Connection, path: &str) -> Result<Vec<Node>, Stop> {
     Ok(nodes)
 }
 
-fn found(connection: &Connection, pattern: &str) -> Result<Vec<Found>, Stop> {
+fn found(connection: &Connection, pattern: &str, context: &Context) -> Result<Vec<Found>, Stop> {
     let found = connection.client.find(pattern, None, connection.timeout());
-    Ok(found.map_err(|error| connection.failed(&error))?)
+    let mut found = found.map_err(|error| connection.failed(&error))?;
+    found.retain(|found| !context.settings.is_excluded(&found.name));
+    Ok(found)
 }
 
 /// Names below `path` as nodes, in the order in which they first appear.
@@ -166,7 +180,10 @@ fn tree(found: &[Found], path: &str) -> Vec<Node> {
         let end = found.name.len() - inside.len() + segment.len();
         let child = &found.name[..end];
         let group = *index.entry(child.to_owned()).or_insert_with(|| {
-            nodes.push(Node { path: child.to_owned(), ..Node::default() });
+            nodes.push(Node {
+                path: child.to_owned(),
+                ..Node::default()
+            });
             groups.push(Vec::new());
             nodes.len() - 1
         });
@@ -194,10 +211,10 @@ fn leaf(found: &Found) -> Node {
 }
 
 /// No such folder; a similar one is named.
-fn missing(connection: &Connection, path: &str) -> Result<Problem, Stop> {
+fn missing(connection: &Connection, path: &str, context: &Context) -> Result<Problem, Stop> {
     let siblings = match path.rsplit_once('/') {
-        Some((parent, _)) => below(connection, parent)?,
-        None => roots(connection, false)?,
+        Some((parent, _)) => below(connection, parent, context)?,
+        None => roots(connection, false, context)?,
     };
     let suggestion = suggest(path, siblings.iter().map(|node| node.path.as_str()));
     let mut problem = Problem::new(
@@ -215,12 +232,10 @@ fn list(
     depth: usize,
     is_tree: bool,
     form: Form,
-    context: &Context,
     records: &mut Records,
 ) -> Result<(), Stop> {
-    let is_excluded = context.settings.is_excluded(&node.path);
     let is_folder = node.variable.is_none() || !node.children.is_empty();
-    if let Some((data_type, access)) = node.variable.as_ref().filter(|_| !is_excluded) {
+    if let Some((data_type, access)) = &node.variable {
         let mut object = Object::new();
         object.put("name", node.path.as_str());
         object.put("kind", "variable");
@@ -228,10 +243,18 @@ fn list(
         object.put("access", *access);
         let name = shown(node, depth, is_tree, form);
         let cells = vec![name, data_type.clone(), (*access).to_owned()];
-        records.push(Row { cells, object, mood: Mood::Plain })?;
+        records.push(Row {
+            cells,
+            object,
+            mood: Mood::Plain,
+        })?;
     }
-    if is_folder && !is_excluded {
-        let kind = if node.path.contains('/') { "folder" } else { "library" };
+    if is_folder {
+        let kind = if node.path.contains('/') {
+            "folder"
+        } else {
+            "library"
+        };
         let mut object = Object::new();
         object.put("name", node.path.as_str());
         object.put("kind", kind);
@@ -248,11 +271,15 @@ fn list(
             },
             node.description.clone(),
         ];
-        records.push(Row { cells, object, mood: Mood::Dim })?;
+        records.push(Row {
+            cells,
+            object,
+            mood: Mood::Dim,
+        })?;
     }
     if is_tree {
         for child in &node.children {
-            list(child, depth + 1, is_tree, form, context, records)?;
+            list(child, depth + 1, is_tree, form, records)?;
         }
     }
     Ok(())
@@ -286,8 +313,10 @@ mod tests {
     fn names_become_folders_in_the_order_of_their_first_appearance() {
         let found = names(&["b/z", "b/pump/mode", "a/x", "b/pump/on", "b/pump"]);
         let roots = tree(&found, "");
-        let shown: Vec<(&str, u64)> =
-            roots.iter().map(|node| (node.path.as_str(), node.variables)).collect();
+        let shown: Vec<(&str, u64)> = roots
+            .iter()
+            .map(|node| (node.path.as_str(), node.variables))
+            .collect();
         assert_eq!(shown, [("b", 4), ("a", 1)]);
         let children: Vec<&str> = roots[0].children.iter().map(|n| n.path.as_str()).collect();
         assert_eq!(children, ["b/z", "b/pump"]);

@@ -62,7 +62,11 @@ enum Item {
     /// It is wrong, and nothing is sent.
     Wrong(Problem),
     /// It is sent, as this write of the batch.
-    Sent { opened: Opened, value: Value, index: usize },
+    Sent {
+        opened: Opened,
+        value: Value,
+        index: usize,
+    },
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
@@ -72,10 +76,23 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let targets = targets::resolve(&operands, &context.settings)?;
     let connection = Connection::new(&targets.engine, context)?;
     let (items, writes) = prepare(&connection, &pairs, targets)?;
-    let name_width = pairs.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-    let plan = Plan { name_width, with_time: false, started: context.started };
+    let name_width = pairs
+        .iter()
+        .map(|(name, _)| name.chars().count())
+        .max()
+        .unwrap_or(0);
+    let plan = Plan {
+        name_width,
+        with_time: false,
+        started: context.started,
+    };
     let printer = ReadingPrinter::new(&context.settings, &context.terminal, plan)?;
-    let report = Report { context, printer, name_width, tally: Tally::default() };
+    let report = Report {
+        context,
+        printer,
+        name_width,
+        tally: Tally::default(),
+    };
     if args.no_wait {
         let sent = connection.client.write_untracked(writes);
         sent.map_err(|error| connection.failed(&error))?;
@@ -92,10 +109,14 @@ fn pairs(args: &Args) -> Result<Vec<Pair>, Problem> {
         return pairs_of_csv(path);
     }
     match args.words.as_slice() {
-        [] => Err(Problem::usage("put needs a name and a value; as in put boiler/setpoint 75")),
-        words if words.iter().all(|word| word.contains('=')) => {
-            Ok(words.iter().filter_map(|word| word.split_once('=')).map(owned).collect())
-        }
+        [] => Err(Problem::usage(
+            "put needs a name and a value; as in put boiler/setpoint 75",
+        )),
+        words if words.iter().all(|word| word.contains('=')) => Ok(words
+            .iter()
+            .filter_map(|word| word.split_once('='))
+            .map(owned)
+            .collect()),
         [name, value] if value == "-" => {
             let mut text = String::new();
             std::io::stdin()
@@ -132,12 +153,19 @@ fn pairs_of_csv(path: &Path) -> Result<Vec<Pair>, Problem> {
     };
     read.map_err(|error| wrong(String::new(), &error.to_string()))?;
     let rows = csv::parse(&text).map_err(|(line, what)| wrong(format!(":{line}"), what))?;
-    let Some((header, rows)) = rows.split_first() else { return Ok(Vec::new()) };
+    let Some((header, rows)) = rows.split_first() else {
+        return Ok(Vec::new());
+    };
     let column = |name: &str| {
-        header.cells.iter().position(|cell| cell == name).ok_or_else(|| {
-            let what = format!("there is no column \"{name}\"; the first line names the columns");
-            wrong(format!(":{}", header.line), &what)
-        })
+        header
+            .cells
+            .iter()
+            .position(|cell| cell == name)
+            .ok_or_else(|| {
+                let what =
+                    format!("there is no column \"{name}\"; the first line names the columns");
+                wrong(format!(":{}", header.line), &what)
+            })
     };
     let (name, value) = (column("name")?, column("value")?);
     rows.iter()
@@ -156,7 +184,11 @@ fn prepare(
 ) -> Result<(Vec<Item>, Vec<Write>), Stop> {
     let names: Vec<Result<String, Problem>> = targets.wanted.into_iter().map(name_of).collect();
     let good: Vec<&str> = names.iter().flatten().map(String::as_str).collect();
-    let options = OpenOptions { read: true, describe: true, ..OpenOptions::default() };
+    let options = OpenOptions {
+        read: true,
+        describe: true,
+        ..OpenOptions::default()
+    };
     let mut opened = connection.open(&good, options)?.into_iter();
     let mut writes = Vec::with_capacity(good.len());
     let mut items = Vec::with_capacity(pairs.len());
@@ -169,7 +201,11 @@ fn prepare(
             Err(problem) => Item::Wrong(problem),
             Ok((opened, value)) => {
                 writes.push(Write::new(opened.variable, value.clone()));
-                Item::Sent { opened, value, index: writes.len() - 1 }
+                Item::Sent {
+                    opened,
+                    value,
+                    index: writes.len() - 1,
+                }
             }
         });
     }
@@ -218,7 +254,10 @@ impl Report<'_> {
             match item {
                 Item::Wrong(problem) => self.failed(problem)?,
                 Item::Sent { opened, value, .. } => {
-                    let outcome = Outcome { word: "sent", position: None };
+                    let outcome = Outcome {
+                        word: "sent",
+                        position: None,
+                    };
                     self.changed((name, opened, value), None, outcome, "not confirmed")?;
                 }
             }
@@ -243,8 +282,10 @@ impl Report<'_> {
         // What came between the sending and the answer leaves every write unknown.
         let lost = outcomes.as_ref().err().map(|error| {
             let why = connection.failed(error);
-            let sentence =
-                format!("it is not known whether it was written: {}; read it again", why.message);
+            let sentence = format!(
+                "it is not known whether it was written: {}; read it again",
+                why.message
+            );
             Problem::new(Exit::Unknown, "unknown", &sentence)
         });
         let outcomes = outcomes.unwrap_or_default();
@@ -256,18 +297,32 @@ impl Report<'_> {
                     self.failed(problem)?;
                     continue;
                 }
-                Item::Sent { opened, value, index } => (opened, value, *index),
+                Item::Sent {
+                    opened,
+                    value,
+                    index,
+                } => (opened, value, *index),
             };
             let (outcome, remark) = match outcomes.get(index) {
-                Some(WriteOutcome::Applied(position)) => {
-                    (Outcome { word: "applied", position: Some(*position) }, remark.as_str())
-                }
+                Some(WriteOutcome::Applied(position)) => (
+                    Outcome {
+                        word: "applied",
+                        position: Some(*position),
+                    },
+                    remark.as_str(),
+                ),
                 Some(WriteOutcome::Unchanged(position)) => {
-                    let outcome = Outcome { word: "unchanged", position: Some(*position) };
+                    let outcome = Outcome {
+                        word: "unchanged",
+                        position: Some(*position),
+                    };
                     (outcome, "unchanged: it is within the deadband")
                 }
                 Some(WriteOutcome::Superseded) => {
-                    let outcome = Outcome { word: "superseded", position: None };
+                    let outcome = Outcome {
+                        word: "superseded",
+                        position: None,
+                    };
                     (outcome, "superseded by a later write")
                 }
                 other => {
@@ -303,7 +358,10 @@ impl Report<'_> {
             .collect();
         // Without an answer, what was written stands for it.
         let readings = connection.client.read(&variables, connection.timeout());
-        readings.map_or_else(|_| Vec::new(), |all| all.into_iter().map(Result::ok).collect())
+        readings.map_or_else(
+            |_| Vec::new(),
+            |all| all.into_iter().map(Result::ok).collect(),
+        )
     }
 
     fn changed(
@@ -330,7 +388,10 @@ impl Report<'_> {
             stale: None,
             own: true,
         };
-        let new = Shown { is_written: true, ..shown(reading.unwrap_or(&assumed)) };
+        let new = Shown {
+            is_written: true,
+            ..shown(reading.unwrap_or(&assumed))
+        };
         self.printer.print_change(&Change {
             old: old.as_ref(),
             new,
@@ -342,7 +403,8 @@ impl Report<'_> {
     }
 
     fn failed(&mut self, problem: &Problem) -> Result<(), Stop> {
-        self.tally.item_failed(self.context.show(problem, self.name_width)?);
+        self.tally
+            .item_failed(self.context.show(problem, self.name_width)?);
         Ok(())
     }
 }
@@ -356,7 +418,8 @@ fn problem_of(outcome: Option<&WriteOutcome>, lost: Option<&Problem>) -> Problem
             Problem::new(Exit::Unknown, fault.code.name(), &sentence)
         }
         (Some(WriteOutcome::WouldBlock), _) => {
-            let sentence = "a subscriber's buffer is full and the variable lets writers wait; try again";
+            let sentence =
+                "a subscriber's buffer is full and the variable lets writers wait; try again";
             Problem::new(Exit::Refused, "would-block", sentence)
         }
         (_, Some(lost)) => lost.clone(),
@@ -369,7 +432,10 @@ fn problem_of(outcome: Option<&WriteOutcome>, lost: Option<&Problem>) -> Problem
 
 fn confirmed_by(connection: &Connection, took: Duration) -> String {
     let millis = took.as_secs_f64() * 1e3;
-    format!("confirmed by {}@{}, {millis:.1} ms", connection.engine_name, connection.address)
+    format!(
+        "confirmed by {}@{}, {millis:.1} ms",
+        connection.engine_name, connection.address
+    )
 }
 
 #[cfg(test)]
@@ -378,7 +444,11 @@ mod tests {
 
     fn pairs_of(words: &[&str]) -> Result<Vec<Pair>, Problem> {
         let words = words.iter().map(|&word| word.to_owned()).collect();
-        pairs(&Args { words, csv: None, no_wait: false })
+        pairs(&Args {
+            words,
+            csv: None,
+            no_wait: false,
+        })
     }
 
     fn pair(name: &str, value: &str) -> Pair {
@@ -396,7 +466,12 @@ mod tests {
 
     #[test]
     fn anything_else_is_a_wrong_command_line() {
-        for words in [&[][..], &["a/b"], &["a/b", "1", "2"], &["a/b=1", "a/c", "2"]] {
+        for words in [
+            &[][..],
+            &["a/b"],
+            &["a/b", "1", "2"],
+            &["a/b=1", "a/c", "2"],
+        ] {
             assert_eq!(pairs_of(words).unwrap_err().exit, Exit::Usage, "{words:?}");
         }
     }

@@ -47,7 +47,13 @@ pub(crate) struct ListenArgs {
 pub(crate) const VERB: Verb = Verb {
     name: "serve",
     writes: true,
-    exits: &[Exit::Done, Exit::SomeFailed, Exit::Usage, Exit::NotPermitted, Exit::Found],
+    exits: &[
+        Exit::Done,
+        Exit::SomeFailed,
+        Exit::Usage,
+        Exit::NotPermitted,
+        Exit::Found,
+    ],
 };
 
 /// How long connections have to send what waits.
@@ -87,8 +93,11 @@ fn host_name() -> Option<String> {
 /// Says what is served and where.
 fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result<(), Stop> {
     let name = plan.engine.name.as_deref().unwrap_or("trunkline");
-    let addresses: Vec<String> =
-        engine.local_addrs().iter().map(|address| format!("tl://{address}")).collect();
+    let addresses: Vec<String> = engine
+        .local_addrs()
+        .iter()
+        .map(|address| format!("tl://{address}"))
+        .collect();
     let terminal = &context.terminal;
     if matches!(context.settings.form, Form::Json | Form::Jsonl) {
         let mut object = Object::new();
@@ -107,7 +116,10 @@ fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result
         for io in &plan.io {
             terminal.line(&format!("  I/O server {} ({})", io.name, io.driver))?;
         }
-        terminal.line(&format!("Listening on {} · Ctrl-C ends it", addresses.join(" and ")))?;
+        terminal.line(&format!(
+            "Listening on {} · Ctrl-C ends it",
+            addresses.join(" and ")
+        ))?;
     }
     terminal.flush()?;
     warn_if_open(engine, context)
@@ -117,7 +129,10 @@ fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result
 pub(super) fn list_libraries(engine: &Engine, context: &Context) -> Result<(), Stop> {
     // The engine itself knows what its I/O servers brought along.
     let timeout = context.settings.timeout;
-    let told = engine.client().ok().and_then(|client| client.engine_info(timeout).ok());
+    let told = engine
+        .client()
+        .ok()
+        .and_then(|client| client.engine_info(timeout).ok());
     let libraries = told.map(|info| info.libraries).unwrap_or_default();
     let names = libraries.iter().map(|library| library.name.chars().count());
     let width = names.max().unwrap_or(0);
@@ -132,11 +147,17 @@ pub(super) fn list_libraries(engine: &Engine, context: &Context) -> Result<(), S
 /// Whoever opens an engine to the network is to know it.
 pub(super) fn warn_if_open(engine: &Engine, context: &Context) -> Result<(), Stop> {
     let is_open = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
-    for address in engine.local_addrs().iter().filter(|address| is_open(address)) {
+    for address in engine
+        .local_addrs()
+        .iter()
+        .filter(|address| is_open(address))
+    {
         let sentence = format!(
             "*** insecure: everyone who reaches {address} may read and write every variable"
         );
-        context.terminal.note(&context.terminal.error_paint(Mood::Bad, &sentence))?;
+        context
+            .terminal
+            .note(&context.terminal.error_paint(Mood::Bad, &sentence))?;
     }
     Ok(())
 }
@@ -179,7 +200,11 @@ pub(super) fn of_start(error: &StartError, plan: &DeploymentPlan) -> Problem {
         }
         StartError::Driver { name, error } => {
             let place = place_of_setting(plan, name, error);
-            Problem::new(Exit::Found, "driver", &format!("{place}[[io]] {name}: {error}"))
+            Problem::new(
+                Exit::Found,
+                "driver",
+                &format!("{place}[[io]] {name}: {error}"),
+            )
         }
         StartError::UnknownItem { variable, .. } => {
             let place = place_of_variable(plan, variable);
@@ -192,7 +217,9 @@ pub(super) fn of_start(error: &StartError, plan: &DeploymentPlan) -> Problem {
 
 /// Where the setting stands that a driver complains about, with a space behind it.
 fn place_of_setting(plan: &DeploymentPlan, name: &str, error: &DriverError) -> String {
-    let Some(io) = plan.io.iter().find(|io| io.name == name) else { return String::new() };
+    let Some(io) = plan.io.iter().find(|io| io.name == name) else {
+        return String::new();
+    };
     let key = match error {
         DriverError::Setting {
             cause:
@@ -203,8 +230,14 @@ fn place_of_setting(plan: &DeploymentPlan, name: &str, error: &DriverError) -> S
         } => Some(key),
         _ => None,
     };
-    let place = key.and_then(|key| io.setting_places.get(key)).unwrap_or(&io.origin);
-    if place.is_empty() { String::new() } else { format!("{place} ") }
+    let place = key
+        .and_then(|key| io.setting_places.get(key))
+        .unwrap_or(&io.origin);
+    if place.is_empty() {
+        String::new()
+    } else {
+        format!("{place} ")
+    }
 }
 
 fn place_of_variable(plan: &DeploymentPlan, name: &str) -> String {
@@ -222,18 +255,24 @@ fn place_of_variable(plan: &DeploymentPlan, name: &str) -> String {
 /// Reads where to listen: `127.0.0.1:5851`, `[::1]`, `localhost:5851`, `5851`.
 fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let local = text.replacen("localhost", "127.0.0.1", 1);
-    let text = if text.starts_with("localhost") { local.as_str() } else { text };
+    let text = if text.starts_with("localhost") {
+        local.as_str()
+    } else {
+        text
+    };
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok(address);
     }
-    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let bare = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'))
+        .unwrap_or(text);
     if let Ok(ip) = bare.parse::<IpAddr>() {
         return Ok(SocketAddr::new(ip, DEFAULT_PORT));
     }
     let port = text.strip_prefix(':').unwrap_or(text).parse::<u16>();
-    port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))).map_err(|_| {
-        "it is no address; write one such as 127.0.0.1:5851, or a port".to_owned()
-    })
+    port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+        .map_err(|_| "it is no address; write one such as 127.0.0.1:5851, or a port".to_owned())
 }
 
 #[cfg(test)]

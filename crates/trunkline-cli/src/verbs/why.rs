@@ -60,7 +60,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;
     let operands: Vec<String> = args.name.iter().cloned().collect();
     let targets = targets::resolve(&operands, &context.settings)?;
-    let mut findings = vec![ok("address", address_sentence(&targets.engine, args, context))];
+    let mut findings = vec![ok(
+        "address",
+        address_sentence(&targets.engine, args, context),
+    )];
     match targets.wanted.into_iter().next() {
         None => {
             connection_steps(&targets.engine, context, &mut findings)?;
@@ -76,7 +79,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
             findings = vec![fault(
                 "name",
                 problem.message.clone(),
-                problem.hint.clone().unwrap_or_else(|| "correct the name".to_owned()),
+                problem
+                    .hint
+                    .clone()
+                    .unwrap_or_else(|| "correct the name".to_owned()),
             )];
             return report(args.name.as_deref(), &findings, context);
         }
@@ -130,7 +136,10 @@ fn connection_steps(
             return Ok(None);
         }
     };
-    findings.push(ok("connection", format!("connected to {}", session.engine_name)));
+    findings.push(ok(
+        "connection",
+        format!("connected to {}", session.engine_name),
+    ));
     let version = format!(
         "protocol {}; this is trunkline {}, the engine is {}",
         session.version,
@@ -167,9 +176,16 @@ fn connection_steps(
 /// How far the engine's clock is from this machine's.
 fn clock(offset_seconds: f64) -> Finding {
     if offset_seconds.abs() <= CLOCK_OFFSET_MAX_SECONDS {
-        return ok("clock", "the engine's clock and this machine's agree".to_owned());
+        return ok(
+            "clock",
+            "the engine's clock and this machine's agree".to_owned(),
+        );
     }
-    let direction = if offset_seconds > 0.0 { "behind" } else { "ahead of" };
+    let direction = if offset_seconds > 0.0 {
+        "behind"
+    } else {
+        "ahead of"
+    };
     Finding {
         step: "clock",
         verdict: Verdict::Note,
@@ -202,7 +218,10 @@ fn unconnected(error: &CallError) -> Finding {
     };
     let (sentence, next) = match sentence.split_once("; ") {
         Some((sentence, next)) => (sentence.to_owned(), next.to_owned()),
-        None => (sentence, "start the engine, or choose another with --url".to_owned()),
+        None => (
+            sentence,
+            "start the engine, or choose another with --url".to_owned(),
+        ),
     };
     fault(step, sentence, next)
 }
@@ -235,29 +254,48 @@ fn of_engine(step: Step) -> Finding {
 }
 
 fn ok(step: &'static str, sentence: String) -> Finding {
-    Finding { step, verdict: Verdict::Ok, sentence, next: String::new() }
+    Finding {
+        step,
+        verdict: Verdict::Ok,
+        sentence,
+        next: String::new(),
+    }
 }
 
 fn fault(step: &'static str, sentence: String, next: String) -> Finding {
-    Finding { step, verdict: Verdict::Fault, sentence, next }
+    Finding {
+        step,
+        verdict: Verdict::Fault,
+        sentence,
+        next,
+    }
 }
 
 /// Prints the steps, and the first cause in a sentence.
 fn report(name: Option<&str>, findings: &[Finding], context: &Context) -> Result<Exit, Stop> {
     let form = context.settings.form;
-    let mut records =
-        Records::new(&context.settings, &context.terminal, &["verdict", "step", "message", "hint"])?;
+    let mut records = Records::new(
+        &context.settings,
+        &context.terminal,
+        &["verdict", "step", "message", "hint"],
+    )?;
     if context.settings.columns != Columns::Terse {
         for finding in findings {
             records.push(row(name, finding, form))?;
         }
     }
     records.finish()?;
-    let cause = findings.iter().find(|finding| finding.verdict == Verdict::Fault);
+    let cause = findings
+        .iter()
+        .find(|finding| finding.verdict == Verdict::Fault);
     if form.is_for_people() {
         context.terminal.line(&conclusion(name, cause))?;
     }
-    Ok(if cause.is_some() { Exit::Found } else { Exit::Done })
+    Ok(if cause.is_some() {
+        Exit::Found
+    } else {
+        Exit::Done
+    })
 }
 
 fn row(name: Option<&str>, finding: &Finding, form: Form) -> Row {
@@ -277,8 +315,17 @@ fn row(name: Option<&str>, finding: &Finding, form: Form) -> Row {
         Form::Table => String::new(),
         _ => finding.next.clone(),
     };
-    let cells = vec![word.to_owned(), finding.step.to_owned(), finding.sentence.clone(), next];
-    Row { cells, object, mood }
+    let cells = vec![
+        word.to_owned(),
+        finding.step.to_owned(),
+        finding.sentence.clone(),
+        next,
+    ];
+    Row {
+        cells,
+        object,
+        mood,
+    }
 }
 
 fn conclusion(name: Option<&str>, cause: Option<&Finding>) -> String {
@@ -312,9 +359,16 @@ mod tests {
 
     #[test]
     fn the_first_cause_is_named_with_what_to_do() {
-        let cause = fault("source", "its device is off".to_owned(), "switch it on".to_owned());
+        let cause = fault(
+            "source",
+            "its device is off".to_owned(),
+            "switch it on".to_owned(),
+        );
         let text = conclusion(Some("a/b"), Some(&cause));
-        assert_eq!(text, "a/b does not update: its device is off.\nNext: switch it on.");
+        assert_eq!(
+            text,
+            "a/b does not update: its device is off.\nNext: switch it on."
+        );
         assert_eq!(conclusion(None, None), "The connection is in order.");
     }
 
@@ -324,7 +378,11 @@ mod tests {
         assert_eq!(clock(-0.9).verdict, Verdict::Ok);
         let behind = clock(12.34);
         assert_eq!(behind.verdict, Verdict::Note);
-        assert!(behind.sentence.contains("12.3 s behind"), "{}", behind.sentence);
+        assert!(
+            behind.sentence.contains("12.3 s behind"),
+            "{}",
+            behind.sentence
+        );
         assert!(clock(-5.0).sentence.contains("ahead of"));
     }
 }

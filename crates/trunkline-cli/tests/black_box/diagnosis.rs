@@ -16,7 +16,10 @@ fn nothing_is_found_where_nothing_is_wrong() {
     rig.run(&["put", "rig/level", "50"]);
     let output = rig.run(&["why", "rig/level"]);
     assert_eq!(output.code, Some(0), "{}", output.out);
-    assert_eq!(last_lines(&output, 1), ["Nothing keeps rig/level from updating."]);
+    assert_eq!(
+        last_lines(&output, 1),
+        ["Nothing keeps rig/level from updating."]
+    );
     let connection = rig.run(&["why"]);
     assert_eq!(connection.code, Some(0), "{}", connection.out);
     assert_eq!(last_lines(&connection, 1), ["The connection is in order."]);
@@ -26,13 +29,35 @@ fn nothing_is_found_where_nothing_is_wrong() {
 fn the_steps_go_from_the_address_to_the_consumer() {
     let rig = Served::rig();
     let output = rig.run(&["why", "--json", "rig/level"]);
-    let steps: Vec<Json> =
-        output.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let names: Vec<&str> = steps.iter().map(|step| step["step"].as_str().unwrap()).collect();
-    let expected = ["address", "host", "connection", "version", "engine", "clock", "name", "library"];
+    let steps: Vec<Json> = output
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let names: Vec<&str> = steps
+        .iter()
+        .map(|step| step["step"].as_str().unwrap())
+        .collect();
+    let expected = [
+        "address",
+        "host",
+        "connection",
+        "version",
+        "engine",
+        "clock",
+        "name",
+        "library",
+    ];
     assert_eq!(names[..expected.len()], expected);
-    assert!(names.contains(&"source") && names.contains(&"buffer"), "{names:?}");
-    assert!(steps.iter().all(|step| step["name"] == "rig/level" && step["v"] == 1));
+    assert!(
+        names.contains(&"source") && names.contains(&"buffer"),
+        "{names:?}"
+    );
+    assert!(
+        steps
+            .iter()
+            .all(|step| step["name"] == "rig/level" && step["v"] == 1)
+    );
 }
 
 #[test]
@@ -41,10 +66,18 @@ fn a_variable_that_nobody_wrote_says_so() {
     let output = rig.run(&["why", "rig/empty"]);
     assert_eq!(output.code, Some(8));
     let conclusion = last_lines(&output, 2).join(" ");
-    assert!(conclusion.starts_with("rig/empty does not update: nothing has been written"), "{conclusion}");
+    assert!(
+        conclusion.starts_with("rig/empty does not update: nothing has been written"),
+        "{conclusion}"
+    );
     assert!(conclusion.contains("Next: write it once"), "{conclusion}");
     let short = rig.run(&["why", "-t", "rig/empty"]);
-    assert_eq!(short.out.lines().count(), 2, "-t is the conclusion alone: {}", short.out);
+    assert_eq!(
+        short.out.lines().count(),
+        2,
+        "-t is the conclusion alone: {}",
+        short.out
+    );
 }
 
 #[test]
@@ -53,7 +86,11 @@ fn a_wrong_name_is_the_first_cause() {
     for name in ["rig/lvel", "level"] {
         let output = rig.run(&["why", name]);
         assert_eq!(output.code, Some(8), "{name}");
-        assert!(output.out.contains(&format!("{name} does not update: ")), "{}", output.out);
+        assert!(
+            output.out.contains(&format!("{name} does not update: ")),
+            "{}",
+            output.out
+        );
     }
     assert!(rig.run(&["why", "rig/lvel"]).out.contains("rig/level"));
     assert_eq!(rig.run(&["why", "rig/*"]).code, Some(2));
@@ -64,10 +101,17 @@ fn a_missing_engine_is_found_with_and_without_a_name() {
     let address = crate::unreachable::free_address();
     for arguments in [&["why"][..], &["why", "rig/level"]] {
         let output = run(&[arguments, &["--url", &address]].concat());
-        assert_eq!(output.code, Some(8), "a check that found problems, not a failure to check");
+        assert_eq!(
+            output.code,
+            Some(8),
+            "a check that found problems, not a failure to check"
+        );
         let conclusion = last_lines(&output, 2).join(" ");
         assert!(conclusion.contains("the connection failed"), "{conclusion}");
-        assert!(conclusion.contains("Next: no program listens there"), "{conclusion}");
+        assert!(
+            conclusion.contains("Next: no program listens there"),
+            "{conclusion}"
+        );
     }
 }
 
@@ -75,7 +119,11 @@ fn a_missing_engine_is_found_with_and_without_a_name() {
 fn a_host_without_address_is_found() {
     let output = run(&["why", "--url", "no-such-host.invalid"]);
     assert_eq!(output.code, Some(8));
-    assert!(output.out.contains("no-such-host.invalid has no address"), "{}", output.out);
+    assert!(
+        output.out.contains("no-such-host.invalid has no address"),
+        "{}",
+        output.out
+    );
 }
 
 #[test]

@@ -53,7 +53,9 @@ fn serve(mut stream: TcpStream, manners: Manners) {
         received.extend_from_slice(&buffer[..count]);
         let mut rest = received.as_slice();
         while let Ok(Some(frame)) = Frame::take_from(&mut rest) {
-            let Some(answer) = answer(&frame, manners) else { return };
+            let Some(answer) = answer(&frame, manners) else {
+                return;
+            };
             if stream.write_all(&answer).is_err() {
                 return;
             }

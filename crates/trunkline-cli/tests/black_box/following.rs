@@ -10,7 +10,15 @@ use crate::rig::{Running, Served, columns};
 #[test]
 fn every_update_is_a_line_beginning_with_the_value_now() {
     let rig = Served::rig();
-    let sut = rig.spawn(&["monitor", "--time", "none", "rig/level", "rig/mode", "--count", "4"]);
+    let sut = rig.spawn(&[
+        "monitor",
+        "--time",
+        "none",
+        "rig/level",
+        "rig/mode",
+        "--count",
+        "4",
+    ]);
     assert_eq!(sut.line(), "rig/level\t72.4\t%\tuncertain: initial");
     assert_eq!(sut.line(), "rig/mode\tAUTO\t\tuncertain: initial");
     rig.run(&["put", "rig/level", "1"]);
@@ -34,9 +42,16 @@ fn a_missing_name_does_not_hide_the_others_and_shows_in_the_end() {
     let rig = Served::rig();
     let output = rig.run(&["monitor", "-t", "rig/lvel", "rig/level", "--count", "1"]);
     assert_eq!((output.code, output.out.as_str()), (Some(1), "72.4\n"));
-    assert_eq!(output.err, "rig/lvel    *** not found (did you mean rig/level?)\n");
+    assert_eq!(
+        output.err,
+        "rig/lvel    *** not found (did you mean rig/level?)\n"
+    );
     let nothing = rig.run(&["monitor", "rig/a", "rig/order"]);
-    assert_eq!((nothing.code, nothing.out.as_str()), (Some(1), ""), "there is nothing to wait for");
+    assert_eq!(
+        (nothing.code, nothing.out.as_str()),
+        (Some(1), ""),
+        "there is nothing to wait for"
+    );
 }
 
 #[test]
@@ -50,7 +65,11 @@ fn until_ends_with_the_reading_that_was_waited_for() {
     assert_eq!(sut.end(), (Some(0), vec!["80.1".to_owned()]));
     let output = rig.run(&["monitor", "rig/mode", "--until", "value > AUTO"]);
     assert_eq!(output.code, Some(2));
-    assert!(output.err.contains("does not fit rig/mode"), "{}", output.err);
+    assert!(
+        output.err.contains("does not fit rig/mode"),
+        "{}",
+        output.err
+    );
 }
 
 #[test]
@@ -89,13 +108,23 @@ fn whoever_stops_reading_ends_it_cleanly() {
         .spawn()
         .unwrap();
     let mut first = [0; 5];
-    child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    child
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut first)
+        .unwrap();
     assert_eq!(&first, b"72.4\n");
     drop(child.stdout.take());
     rig.run(&["put", "rig/level", "1"]);
     assert_eq!(child.wait().unwrap().code(), Some(0));
     let mut errors = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut errors)
+        .unwrap();
     assert_eq!(errors, "");
 }
 
@@ -107,11 +136,19 @@ fn whoever_stops_reading_ends_it_cleanly() {
 fn what_was_lost_is_said_in_the_next_line() {
     let rig = Served::rig();
     let sut = rig.spawn(&[
-        "monitor", "--json", "rig/empty", "--contract", "last:1", "--until", "value = 200",
+        "monitor",
+        "--json",
+        "rig/empty",
+        "--contract",
+        "last:1",
+        "--until",
+        "value = 200",
     ]);
     sut.line_with("rig/empty");
     sut.signal("STOP");
-    let writes: Vec<String> = (1..=200).map(|value| format!("rig/empty={value}")).collect();
+    let writes: Vec<String> = (1..=200)
+        .map(|value| format!("rig/empty={value}"))
+        .collect();
     let writes: Vec<&str> = writes.iter().map(String::as_str).collect();
     assert_eq!(rig.run(&[&["put"], &writes[..]].concat()).code, Some(0));
     sut.signal("CONT");
@@ -120,7 +157,11 @@ fn what_was_lost_is_said_in_the_next_line() {
     for line in &lines {
         let reading: Json = serde_json::from_str(line).unwrap();
         lost += reading["lost"].as_u64().unwrap();
-        assert_eq!(reading["lost_by"]["queue"].as_u64().unwrap_or(0), reading["lost"], "{line}");
+        assert_eq!(
+            reading["lost_by"]["queue"].as_u64().unwrap_or(0),
+            reading["lost"],
+            "{line}"
+        );
     }
     assert!(lost > 0, "{lines:?}");
     assert_eq!(lost + lines.len() as u64, 200, "{lines:?}");
@@ -130,7 +171,15 @@ fn what_was_lost_is_said_in_the_next_line() {
 #[test]
 fn a_read_that_was_declared_lossless_and_lost_something_has_its_code() {
     let rig = Served::rig();
-    let sut = rig.spawn(&["monitor", "--json", "rig/level", "--contract", "all:1", "--until", "value = 99"]);
+    let sut = rig.spawn(&[
+        "monitor",
+        "--json",
+        "rig/level",
+        "--contract",
+        "all:1",
+        "--until",
+        "value = 99",
+    ]);
     sut.line_with("72.4");
     sut.signal("STOP");
     for value in 1..=20 {
@@ -147,7 +196,13 @@ fn a_read_that_was_declared_lossless_and_lost_something_has_its_code() {
 fn coalescing_is_shown_and_is_no_loss() {
     let rig = Served::rig();
     let sut = rig.spawn(&[
-        "monitor", "--json", "rig/level", "--contract", "latest", "--until", "value = 3",
+        "monitor",
+        "--json",
+        "rig/level",
+        "--contract",
+        "latest",
+        "--until",
+        "value = 3",
     ]);
     sut.line_with("72.4");
     sut.signal("STOP");
@@ -157,12 +212,19 @@ fn coalescing_is_shown_and_is_no_loss() {
     sut.signal("CONT");
     let (code, lines) = sut.end();
     assert_eq!(code, Some(0));
-    let readings: Vec<Json> =
-        lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let coalesced: u64 =
-        readings.iter().filter_map(|reading| reading["lost_by"]["coalesced"].as_u64()).sum();
+    let readings: Vec<Json> = lines
+        .iter()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let coalesced: u64 = readings
+        .iter()
+        .filter_map(|reading| reading["lost_by"]["coalesced"].as_u64())
+        .sum();
     assert_eq!(coalesced + readings.len() as u64, 3, "{lines:?}");
-    assert!(readings.iter().all(|reading| reading["lost"] == 0), "{lines:?}");
+    assert!(
+        readings.iter().all(|reading| reading["lost"] == 0),
+        "{lines:?}"
+    );
 }
 
 #[test]
@@ -177,11 +239,18 @@ fn a_lost_connection_is_told_and_comes_back_by_itself() {
     plain.error_with("*** connected again to 127.0.0.1:");
     assert_eq!(plain.line(), "72.4");
     let event: Json = serde_json::from_str(&json.error_with("disconnected")).unwrap();
-    assert_eq!((&event["v"], &event["reconnecting"]), (&1.into(), &true.into()));
+    assert_eq!(
+        (&event["v"], &event["reconnecting"]),
+        (&1.into(), &true.into())
+    );
     let event: Json = serde_json::from_str(&json.error_with("\"connected\"")).unwrap();
     assert_eq!(event["restarted"], true);
     let reading: Json = serde_json::from_str(&json.line()).unwrap();
-    assert_eq!(reading["lost"], Json::Null, "across a restart the loss is unknown, not 0");
+    assert_eq!(
+        reading["lost"],
+        Json::Null,
+        "across a restart the loss is unknown, not 0"
+    );
 }
 
 #[test]
@@ -190,7 +259,11 @@ fn rates_are_printed_instead_of_readings() {
     let sut = rig.spawn(&["monitor", "--rate", "boiler/level"]);
     let line = sut.line();
     let cells = columns(&line);
-    assert_eq!((cells.len(), cells[0], cells[2]), (4, "boiler/level", "0"), "{line}");
+    assert_eq!(
+        (cells.len(), cells[0], cells[2]),
+        (4, "boiler/level", "0"),
+        "{line}"
+    );
     assert!(cells[1].parse::<f64>().unwrap() > 0.0, "{line}");
 }
 
@@ -199,7 +272,11 @@ fn a_contract_that_is_none_is_refused_with_those_there_are() {
     for contract in ["newest", "latest:1", "last:0", "sampled:1ns"] {
         let output = crate::rig::run(&["monitor", "a/b", "--contract", contract]);
         assert_eq!(output.code, Some(2), "{contract}");
-        assert!(output.err.contains("latest, last:N, first:N, all"), "{}", output.err);
+        assert!(
+            output.err.contains("latest, last:N, first:N, all"),
+            "{}",
+            output.err
+        );
     }
 }
 
@@ -212,6 +289,9 @@ fn a_monitor_that_is_stopped_disturbs_nobody() {
     let other: Running = rig.spawn(&["monitor", "--json", "boiler/level", "--count", "10"]);
     let (code, lines) = other.end();
     assert_eq!((code, lines.len()), (Some(0), 10));
-    assert!(lines.iter().all(|line| line.contains("\"lost\":0}")), "{lines:?}");
+    assert!(
+        lines.iter().all(|line| line.contains("\"lost\":0}")),
+        "{lines:?}"
+    );
     stopped.signal("CONT");
 }

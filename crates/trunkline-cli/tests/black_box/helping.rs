@@ -10,36 +10,76 @@ fn help_describes_every_command_option_and_key_for_programs() {
     let help: Json = serde_json::from_str(&output.out).unwrap();
     assert_eq!((output.code, &help["v"]), (Some(0), &1.into()));
     let commands = help["commands"].as_array().unwrap();
-    let names: Vec<&str> = commands.iter().map(|c| c["name"].as_str().unwrap()).collect();
+    let names: Vec<&str> = commands
+        .iter()
+        .map(|c| c["name"].as_str().unwrap())
+        .collect();
     let verbs = [
-        "get", "put", "monitor", "info", "ls", "find", "why", "serve", "demo", "completion", "help",
+        "get",
+        "put",
+        "monitor",
+        "info",
+        "ls",
+        "find",
+        "why",
+        "serve",
+        "demo",
+        "completion",
+        "help",
     ];
     assert_eq!(names, verbs);
     for command in commands {
-        assert!(matches!(command["tag"].as_str(), Some("ro" | "rw")), "{command}");
+        assert!(
+            matches!(command["tag"].as_str(), Some("ro" | "rw")),
+            "{command}"
+        );
         assert!(!command["about"].as_str().unwrap().is_empty(), "{command}");
-        assert!(command["exit_codes"].as_array().unwrap().contains(&0.into()), "{command}");
+        assert!(
+            command["exit_codes"]
+                .as_array()
+                .unwrap()
+                .contains(&0.into()),
+            "{command}"
+        );
         for argument in command["args"].as_array().unwrap() {
             assert!(argument["help"].is_string(), "{argument}");
         }
     }
     let monitor = &commands[2];
     assert_eq!(monitor["aliases"], serde_json::json!(["mon", "sub"]));
-    assert!(monitor["exit_codes"].as_array().unwrap().contains(&7.into()));
+    assert!(
+        monitor["exit_codes"]
+            .as_array()
+            .unwrap()
+            .contains(&7.into())
+    );
     let arguments = |list: &Json| -> Vec<(String, Json)> {
         let list = list.as_array().unwrap();
-        list.iter().map(|a| (a["long"].to_string(), a["default"].clone())).collect()
+        list.iter()
+            .map(|a| (a["long"].to_string(), a["default"].clone()))
+            .collect()
     };
     let of_monitor = arguments(&monitor["args"]);
     assert!(of_monitor.contains(&("\"contract\"".to_owned(), "last:1000".into())));
     let of_all = arguments(&help["args"]);
-    assert!(of_all.contains(&("\"url\"".to_owned(), "tl://localhost:5850".into())), "{of_all:?}");
+    assert!(
+        of_all.contains(&("\"url\"".to_owned(), "tl://localhost:5850".into())),
+        "{of_all:?}"
+    );
     assert!(of_all.contains(&("\"timeout\"".to_owned(), "2s".into())));
     let sections = help["configuration"].as_array().unwrap();
-    let engine = sections.iter().find(|section| section["section"] == "[engine]").unwrap();
+    let engine = sections
+        .iter()
+        .find(|section| section["section"] == "[engine]")
+        .unwrap();
     let listen = &engine["keys"].as_array().unwrap()[1];
     assert_eq!(listen["name"], "listen");
-    assert!(listen["default"].as_str().unwrap().contains("127.0.0.1:5850"));
+    assert!(
+        listen["default"]
+            .as_str()
+            .unwrap()
+            .contains("127.0.0.1:5850")
+    );
 }
 
 #[test]
@@ -49,9 +89,16 @@ fn help_explains_one_command_and_names_those_there_are() {
     assert!(all.out.contains("monitor"), "{}", all.out);
     let one = run(&["help", "monitor"]);
     assert!(one.out.contains("--contract"), "{}", one.out);
-    assert!(one.out.contains("--timeout"), "options of every command, too: {}", one.out);
+    assert!(
+        one.out.contains("--timeout"),
+        "options of every command, too: {}",
+        one.out
+    );
     assert_eq!(run(&["help", "monitr"]).code, Some(2));
-    assert_eq!(run(&["--version"]).out, format!("trunkline {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(
+        run(&["--version"]).out,
+        format!("trunkline {}\n", env!("CARGO_PKG_VERSION"))
+    );
     let nothing = run(&[]);
     assert_eq!(nothing.code, Some(2));
     assert!(nothing.err.contains("trunkline demo"), "{}", nothing.err);

@@ -8,15 +8,26 @@ use crate::rig::{RIG, Running, Served, run};
 fn serve_says_what_it_serves_and_where() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.toml"), RIG).unwrap();
-    std::fs::write(folder.path().join("b.toml"), "[[io]]\nname = \"sim\"\ndriver = \"sim\"\n").unwrap();
+    std::fs::write(
+        folder.path().join("b.toml"),
+        "[[io]]\nname = \"sim\"\ndriver = \"sim\"\n",
+    )
+    .unwrap();
     let sut = Running::start(&["serve", folder.path().to_str().unwrap(), "--listen", "0"]);
     let first = sut.line();
-    assert!(first.starts_with("trunkline ") && first.ends_with(" variables"), "{first}");
-    assert!(sut.line_with("rig ").ends_with("13 variables   Test rig"));
+    assert!(
+        first.starts_with("trunkline ") && first.ends_with(" variables"),
+        "{first}"
+    );
+    assert!(sut.line_with("rig ").ends_with("12 variables   Test rig"));
     assert_eq!(sut.line_with("I/O server"), "  I/O server sim (sim)");
     assert!(sut.line().starts_with("Listening on tl://127.0.0.1:"));
     sut.signal("INT");
-    assert_eq!(sut.end(), (Some(0), vec![]), "to be stopped is what servers are there for");
+    assert_eq!(
+        sut.end(),
+        (Some(0), vec![]),
+        "to be stopped is what servers are there for"
+    );
 }
 
 #[test]
@@ -25,9 +36,15 @@ fn serve_says_it_as_json_where_that_is_wanted() {
     let path = rig.folder.path().join("plant.toml");
     let sut = Running::start(&["serve", path.to_str().unwrap(), "--listen", "0", "--json"]);
     let told: Json = serde_json::from_str(&sut.line()).unwrap();
-    assert_eq!((&told["event"], &told["variables"]), (&"serving".into(), &13.into()));
+    assert_eq!(
+        (&told["event"], &told["variables"]),
+        (&"serving".into(), &12.into())
+    );
     let url = told["listen"][0].as_str().unwrap();
-    assert_eq!(run(&["get", "-t", &format!("{url}/rig/level")]).out, "72.4\n");
+    assert_eq!(
+        run(&["get", "-t", &format!("{url}/rig/level")]).out,
+        "72.4\n"
+    );
 }
 
 #[test]
@@ -41,11 +58,18 @@ fn every_error_of_a_configuration_is_told_with_its_place() {
     let output = run(&["serve", path]);
     assert_eq!((output.code, output.out.as_str()), (Some(8), ""));
     let first = format!("{path}:6:1 unknown key \"unit\", did you mean \"units\"?");
-    assert!(output.err.lines().any(|line| line == first), "{}", output.err);
+    assert!(
+        output.err.lines().any(|line| line == first),
+        "{}",
+        output.err
+    );
     assert!(output.err.contains(&format!("{path}:9:")), "{}", output.err);
     let json = run(&["serve", "--json", path]);
     let error: Json = serde_json::from_str(json.err.lines().next().unwrap()).unwrap();
-    assert_eq!((&error["code"], json.code), (&"unknown-key".into(), Some(8)));
+    assert_eq!(
+        (&error["code"], json.code),
+        (&"unknown-key".into(), Some(8))
+    );
     assert_eq!(error["hint"], "did you mean \"units\"?");
 }
 
@@ -53,8 +77,14 @@ fn every_error_of_a_configuration_is_told_with_its_place() {
 fn what_an_io_server_refuses_is_told_with_its_place() {
     for (section, part) in [
         ("[[io]]\nname = \"s\"\ndriver = \"sym\"\n", "plant.toml:1"),
-        ("[[io]]\nname = \"s\"\ndriver = \"sim\"\nseeed = 1\n", "plant.toml:4:"),
-        ("[[io]]\nname = \"s\"\ndriver = \"sim\"\nseed = \"x\"\n", "plant.toml:4:"),
+        (
+            "[[io]]\nname = \"s\"\ndriver = \"sim\"\nseeed = 1\n",
+            "plant.toml:4:",
+        ),
+        (
+            "[[io]]\nname = \"s\"\ndriver = \"sim\"\nseed = \"x\"\n",
+            "plant.toml:4:",
+        ),
         (
             "[[io]]\nname = \"s\"\ndriver = \"sim\"\n[library]\nname = \"a\"\n[[variable]]\n\
              name = \"x\"\ntype = \"f64\"\nsource = \"s:nothing\"\n",
@@ -74,7 +104,11 @@ fn what_an_io_server_refuses_is_told_with_its_place() {
 fn missing_files_and_wrong_addresses_are_refused() {
     let missing = run(&["serve", "no-such-folder"]);
     assert_eq!(missing.code, Some(8));
-    assert!(missing.err.contains("no-such-folder does not exist"), "{}", missing.err);
+    assert!(
+        missing.err.contains("no-such-folder does not exist"),
+        "{}",
+        missing.err
+    );
     assert_eq!(run(&["serve"]).code, Some(2));
     assert_eq!(run(&["serve", "x.toml", "--listen", "here"]).code, Some(2));
 }
@@ -86,9 +120,21 @@ fn a_taken_port_is_told_and_the_engine_there_is_not_disturbed() {
     let path = rig.folder.path().join("plant.toml");
     for arguments in [&["serve", path.to_str().unwrap()][..], &["demo"]] {
         let output = run(&[arguments, &["--listen", address]].concat());
-        assert_eq!((output.code, output.out.as_str()), (Some(1), ""), "{arguments:?}");
-        assert!(output.err.contains("is in use by another program"), "{}", output.err);
-        assert!(output.err.contains("choose another port with --listen"), "{}", output.err);
+        assert_eq!(
+            (output.code, output.out.as_str()),
+            (Some(1), ""),
+            "{arguments:?}"
+        );
+        assert!(
+            output.err.contains("is in use by another program"),
+            "{}",
+            output.err
+        );
+        assert!(
+            output.err.contains("choose another port with --listen"),
+            "{}",
+            output.err
+        );
     }
     assert_eq!(rig.run(&["get", "-t", "rig/level"]).out, "72.4\n");
 }
@@ -100,17 +146,27 @@ fn an_address_that_others_can_reach_needs_a_word() {
     let path = path.to_str().unwrap();
     for command in [&["serve", path][..], &["demo"]] {
         let output = run(&[command, &["--listen", "0.0.0.0:0"]].concat());
-        assert_eq!((output.code, output.out.as_str()), (Some(5), ""), "{command:?}");
+        assert_eq!(
+            (output.code, output.out.as_str()),
+            (Some(5), ""),
+            "{command:?}"
+        );
         assert!(output.err.contains("insecure = true"), "{}", output.err);
     }
     let sut = Running::start(&["serve", path, "--listen", "0.0.0.0:0", "--insecure"]);
-    assert!(sut.error_with("*** insecure").contains("may read and write every variable"));
+    assert!(
+        sut.error_with("*** insecure")
+            .contains("may read and write every variable")
+    );
 }
 
 #[test]
 fn the_demo_moves_and_what_it_says_to_try_works() {
     let sut = Running::start(&["demo", "--listen", "127.0.0.1:0"]);
-    assert!(sut.line().contains("simulated boiler house and this machine"));
+    assert!(
+        sut.line()
+            .contains("simulated boiler house and this machine")
+    );
     let mut to_try = Vec::new();
     sut.line_with("Try in another terminal");
     loop {
@@ -121,14 +177,29 @@ fn the_demo_moves_and_what_it_says_to_try_works() {
         }
     }
     let moves = sut.line_with("boiler/level moves: ");
-    let (before, after) = moves.rsplit_once("moves: ").unwrap().1.split_once(" → ").unwrap();
+    let (before, after) = moves
+        .rsplit_once("moves: ")
+        .unwrap()
+        .1
+        .split_once(" → ")
+        .unwrap();
     assert_ne!(before, after.trim_end_matches(" %"));
     sut.line_with("Listening on tl://127.0.0.1:");
     let script = to_try.join("\n").replace("monitor", "monitor --count 2");
     let mut shell = std::process::Command::new("sh");
     let output = crate::rig::finish(shell.args(["-e", "-c", &script]), "");
-    assert_eq!(output.code, Some(0), "{script}\n{}{}", output.out, output.err);
-    for part in ["host/cpu/total", "boiler/feed", "Nothing keeps boiler/level from updating."] {
+    assert_eq!(
+        output.code,
+        Some(0),
+        "{script}\n{}{}",
+        output.out,
+        output.err
+    );
+    for part in [
+        "host/cpu/total",
+        "boiler/feed",
+        "Nothing keeps boiler/level from updating.",
+    ] {
         assert!(output.out.contains(part), "{part}\n{}", output.out);
     }
     sut.signal("TERM");

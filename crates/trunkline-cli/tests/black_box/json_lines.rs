@@ -9,8 +9,10 @@ use crate::schema::{check, documented};
 fn checked(lines: &str, part: Option<&str>) -> Vec<Json> {
     let schema = documented();
     let schema = part.map_or(&schema, |part| &schema["$defs"][part]);
-    let objects: Vec<Json> =
-        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let objects: Vec<Json> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     for object in &objects {
         check(object, schema).unwrap_or_else(|error| panic!("{error}\n{object}"));
     }
@@ -19,10 +21,16 @@ fn checked(lines: &str, part: Option<&str>) -> Vec<Json> {
 
 #[test]
 fn readings_of_every_kind_keep_to_the_schema() {
-    let rig = Served::start("[[io]]\nname = \"sim\"\ndriver = \"sim\"\n[[io]]\nname = \"host\"\ndriver = \"host\"\n");
+    let rig = Served::start(
+        "[[io]]\nname = \"sim\"\ndriver = \"sim\"\n[[io]]\nname = \"host\"\ndriver = \"host\"\n",
+    );
     let readings = checked(&rig.run(&["get", "--json", "**"]).out, None);
     assert!(readings.len() > 200, "{}", readings.len());
-    checked(&rig.run(&["monitor", "--json", "boiler/**", "--count", "200"]).out, None);
+    checked(
+        &rig.run(&["monitor", "--json", "boiler/**", "--count", "200"])
+            .out,
+        None,
+    );
     let strings = rig.run(&["get", "--json", "--int-strings", "**"]).out;
     let readings = checked(&strings, None);
     assert!(readings.iter().all(|reading| reading["epoch"].is_string()));
@@ -35,30 +43,58 @@ fn special_numbers_bytes_and_things_not_written_keep_to_the_schema() {
          [[variable]]\nname = \"b\"\ntype = \"bytes\"\n[[variable]]\nname = \"n\"\ntype = \"u64\"\n",
     );
     let empty = checked(&rig.run(&["get", "--json", "x/**"]).out, None);
-    assert!(empty.iter().all(|reading| reading["value"].is_null() && reading.get("ts").is_none()));
+    assert!(
+        empty
+            .iter()
+            .all(|reading| reading["value"].is_null() && reading.get("ts").is_none())
+    );
     for (number, special) in [("NaN", "nan"), ("inf", "inf"), ("-inf", "-inf")] {
         let put = rig.run(&["put", "--json", "--", "x/f", number]);
         assert_eq!(put.code, Some(0), "{}", put.err);
         let reading = &checked(&rig.run(&["get", "--json", "x/f"]).out, None)[0];
-        assert_eq!((&reading["value"], &reading["special"]), (&Json::Null, &special.into()));
+        assert_eq!(
+            (&reading["value"], &reading["special"]),
+            (&Json::Null, &special.into())
+        );
     }
     rig.run(&["put", "x/b=0x00ff", "x/n=18446744073709551615"]);
     let readings = checked(&rig.run(&["get", "--json", "x/b", "x/n"]).out, None);
-    assert_eq!((&readings[0]["value"], &readings[0]["enc"]), (&"AP8=".into(), &"base64".into()));
-    assert_eq!(readings[1]["value"], u64::MAX, "64-bit integers stay integers");
-    let strings = checked(&rig.run(&["get", "--json", "--int-strings", "x/n"]).out, None);
+    assert_eq!(
+        (&readings[0]["value"], &readings[0]["enc"]),
+        (&"AP8=".into(), &"base64".into())
+    );
+    assert_eq!(
+        readings[1]["value"],
+        u64::MAX,
+        "64-bit integers stay integers"
+    );
+    let strings = checked(
+        &rig.run(&["get", "--json", "--int-strings", "x/n"]).out,
+        None,
+    );
     assert_eq!(strings[0]["value"], u64::MAX.to_string());
 }
 
 #[test]
 fn puts_lists_infos_and_steps_keep_to_the_schema() {
     let rig = Served::rig();
-    let put = rig.run(&["put", "--json", "rig/level=1", "rig/mode=OFF", "rig/clamped=99"]);
+    let put = rig.run(&[
+        "put",
+        "--json",
+        "rig/level=1",
+        "rig/mode=OFF",
+        "rig/clamped=99",
+    ]);
     let put = checked(&put.out, Some("write"));
-    assert_eq!((&put[0]["old"], &put[0]["value"], &put[0]["outcome"]),
-        (&72.4.into(), &1.0.into(), &"applied".into()));
+    assert_eq!(
+        (&put[0]["old"], &put[0]["value"], &put[0]["outcome"]),
+        (&72.4.into(), &1.0.into(), &"applied".into())
+    );
     assert_eq!(put[2]["value"], 10.0);
-    checked(&rig.run(&["put", "--json", "--no-wait", "rig/level=1"]).out, Some("write"));
+    checked(
+        &rig.run(&["put", "--json", "--no-wait", "rig/level=1"]).out,
+        Some("write"),
+    );
     checked(&rig.run(&["ls", "--json"]).out, Some("entry"));
     checked(&rig.run(&["ls", "--json", "--tree"]).out, Some("entry"));
     checked(&rig.run(&["find", "--json", "**"]).out, Some("entry"));
@@ -85,7 +121,10 @@ fn errors_keep_to_the_schema_and_go_to_standard_error() {
     }
     let output = rig.run(&["get", "--json", "rig/lvel"]);
     let error = &checked(&output.err, Some("error"))[0];
-    assert_eq!((&error["code"], &error["name"]), (&"unknown-name".into(), &"rig/lvel".into()));
+    assert_eq!(
+        (&error["code"], &error["name"]),
+        (&"unknown-name".into(), &"rig/lvel".into())
+    );
     assert_eq!(error["hint"], "did you mean rig/level?");
 }
 
@@ -102,9 +141,8 @@ fn changes_of_the_connection_keep_to_the_schema() {
     let rates = simulated.spawn(&["monitor", "--rate", "--json", "boiler/level"]);
     checked(&rates.line(), Some("event"));
     let path = rig.folder.path().join("plant.toml");
-    let server = crate::rig::Running::start(&[
-        "serve", path.to_str().unwrap(), "--listen", "0", "--json",
-    ]);
+    let server =
+        crate::rig::Running::start(&["serve", path.to_str().unwrap(), "--listen", "0", "--json"]);
     checked(&server.line(), Some("event"));
 }
 
@@ -113,11 +151,20 @@ fn the_pages_show_what_is_really_printed() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/json.md");
     let page = std::fs::read_to_string(page).unwrap();
     let schema = documented();
-    let blocks = page.split("```json\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let blocks = page
+        .split("```json\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap());
     for line in blocks.flat_map(str::lines) {
         let object: Json = serde_json::from_str(line).unwrap();
         let parts = ["error", "write", "entry", "info", "step", "event"];
-        let mut schemas = parts.iter().map(|part| &schema["$defs"][part]).chain([&schema]);
-        assert!(schemas.any(|schema| check(&object, schema).is_ok()), "{line}");
+        let mut schemas = parts
+            .iter()
+            .map(|part| &schema["$defs"][part])
+            .chain([&schema]);
+        assert!(
+            schemas.any(|schema| check(&object, schema).is_ok()),
+            "{line}"
+        );
     }
 }

@@ -3,6 +3,12 @@
 //! Every test has its own engine on a port of its own and its own folder. None waits for time to pass:
 //! they wait for lines of output.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a rig that does not work fails its test"
+)]
+
 mod browsing;
 mod diagnosis;
 mod fake_engine;

@@ -8,7 +8,15 @@ use crate::rig::{Served, columns};
 #[test]
 fn one_missing_name_does_not_hide_the_others() {
     let rig = Served::rig();
-    let output = rig.run(&["get", "-o", "table", "rig/level", "rig/lvel", "rig/mode", "rig/x"]);
+    let output = rig.run(&[
+        "get",
+        "-o",
+        "table",
+        "rig/level",
+        "rig/lvel",
+        "rig/mode",
+        "rig/x",
+    ]);
     assert_eq!(output.code, Some(1));
     assert_eq!(
         output.out,
@@ -26,7 +34,10 @@ fn a_url_chosen_at_run_time_reaches_engine_and_variable() {
     let rig = Served::rig();
     let url = format!("{}/rig/level", rig.url);
     let nothing_set = crate::rig::run(&["get", "-t", &url, &format!("{}/rig/mode", rig.url)]);
-    assert_eq!((nothing_set.code, nothing_set.out.as_str()), (Some(0), "72.4\nAUTO\n"));
+    assert_eq!(
+        (nothing_set.code, nothing_set.out.as_str()),
+        (Some(0), "72.4\nAUTO\n")
+    );
     assert_eq!(rig.run(&["get", "-t", "tl:///rig/level"]).out, "72.4\n");
 }
 
@@ -44,7 +55,12 @@ fn plain_columns_are_name_value_units_and_remarks() {
 #[test]
 fn the_table_is_aligned_and_has_no_colours_in_a_pipe() {
     let rig = Served::rig();
-    rig.run(&["put", "rig/level=5", "rig/mode=OFF", "rig/Storage Line Control=shut"]);
+    rig.run(&[
+        "put",
+        "rig/level=5",
+        "rig/mode=OFF",
+        "rig/Storage Line Control=shut",
+    ]);
     let names = ["rig/level", "rig/mode", "rig/Storage Line Control"];
     let output = rig.run(&[&["get", "-o", "table"], &names[..]].concat());
     assert_eq!(
@@ -61,8 +77,16 @@ fn the_wide_form_has_time_and_quality() {
     rig.run(&["put", "rig/level", "50"]);
     let output = rig.run(&["get", "-a", "--utc", "rig/level"]);
     let cells = columns(output.out.trim_end());
-    assert_eq!((cells[0], cells[2], cells[3], cells[4]), ("rig/level", "50.0", "%", "good"));
-    assert_eq!(cells[1].len(), "2026-11-20 21:39:04.123456".len(), "{}", cells[1]);
+    assert_eq!(
+        (cells[0], cells[2], cells[3], cells[4]),
+        ("rig/level", "50.0", "%", "good")
+    );
+    assert_eq!(
+        cells[1].len(),
+        "2026-11-20 21:39:04.123456".len(),
+        "{}",
+        cells[1]
+    );
 }
 
 #[test]
@@ -74,7 +98,11 @@ fn a_pattern_stands_for_all_that_match_and_exclude_takes_some_away() {
     assert_eq!(output.out, "rig/pump/on\nrig/pump/starts\n");
     let output = rig.run(&["get", "nothing/**"]);
     assert_eq!((output.code, output.out.as_str()), (Some(1), ""));
-    assert!(output.err.starts_with("nothing/**   *** nothing matches"), "{}", output.err);
+    assert!(
+        output.err.starts_with("nothing/**   *** nothing matches"),
+        "{}",
+        output.err
+    );
 }
 
 /// Behaviour: API-02.
@@ -84,7 +112,9 @@ fn a_thousand_variables_are_read_and_written_as_one_list() {
         "[library]\nname = \"rack\"\n[[variable]]\nname = \"ch{n:04}\"\n\
          each = { n = \"1..1000\" }\ntype = \"u32\"\n",
     );
-    let rows: Vec<String> = (1..=1000).map(|n| format!("rack/ch{n:04},{}", n * 3)).collect();
+    let rows: Vec<String> = (1..=1000)
+        .map(|n| format!("rack/ch{n:04},{}", n * 3))
+        .collect();
     let file = rig.file("values.csv", &format!("name,value\n{}\n", rows.join("\n")));
     let written = rig.run(&["put", "--csv", &file]);
     assert_eq!((written.code, written.out.lines().count()), (Some(0), 1000));
@@ -97,8 +127,13 @@ fn a_thousand_variables_are_read_and_written_as_one_list() {
 fn csv_has_a_header_and_can_be_written_back() {
     let rig = Served::rig();
     rig.run(&["put", "rig/level=41.5", "rig/Storage Line Control=a, \"b\""]);
-    let saved = rig.run(&["get", "-o", "csv", "rig/level", "rig/Storage Line Control"]).out;
-    assert!(saved.starts_with("name,ts,value,type,units,q,reason,epoch,seq,lost\n"), "{saved}");
+    let saved = rig
+        .run(&["get", "-o", "csv", "rig/level", "rig/Storage Line Control"])
+        .out;
+    assert!(
+        saved.starts_with("name,ts,value,type,units,q,reason,epoch,seq,lost\n"),
+        "{saved}"
+    );
     assert!(saved.contains("\"a, \"\"b\"\"\""), "{saved}");
     rig.run(&["put", "rig/level=1", "rig/Storage Line Control=x"]);
     let output = rig.run_with_input(&["put", "--csv", "-"], &saved);
@@ -110,7 +145,12 @@ fn csv_has_a_header_and_can_be_written_back() {
 #[test]
 fn numbers_are_shown_as_asked_for() {
     let rig = Served::rig();
-    rig.run(&["put", "rig/level=1.23456", "rig/sealed=0", "rig/curve=[1,2,3,4,5,6,7,8,9,10]"]);
+    rig.run(&[
+        "put",
+        "rig/level=1.23456",
+        "rig/sealed=0",
+        "rig/curve=[1,2,3,4,5,6,7,8,9,10]",
+    ]);
     let value = |arguments: &[&str]| rig.run(&[&["get", "-t"], arguments].concat()).out;
     assert_eq!(value(&["rig/level"]), "1.2\n");
     assert_eq!(value(&["rig/level", "--precision", "3"]), "1.235\n");
@@ -119,7 +159,10 @@ fn numbers_are_shown_as_asked_for() {
     assert_eq!(value(&["rig/curve", "-#", "2"]), "[1.0, 2.0, … 10 f64]\n");
     assert!(value(&["rig/curve"]).ends_with(" 9.0, 10.0]\n"));
     let table = rig.run(&["get", "-o", "table", "rig/curve"]).out;
-    assert_eq!(table, "rig/curve   [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, … 10 f64]\n");
+    assert_eq!(
+        table,
+        "rig/curve   [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, … 10 f64]\n"
+    );
 }
 
 #[test]
@@ -136,13 +179,29 @@ fn what_may_not_be_read_has_its_own_code() {
 fn names_that_are_none_fail_alone_and_say_which_rule_they_break() {
     let rig = Served::rig();
     let monster = format!("rig/{}", "x".repeat(64 * 1024));
-    let output = rig.run(&["get", "-t", "level", "rig//x", &monster, "rig/a\u{7}b", "rig/level"]);
+    let output = rig.run(&[
+        "get",
+        "-t",
+        "level",
+        "rig//x",
+        &monster,
+        "rig/a\u{7}b",
+        "rig/level",
+    ]);
     assert_eq!((output.code, output.out.as_str()), (Some(1), "72.4\n"));
-    for part in ["write library/path", "segment is empty", "65540 bytes; 1024", "U+0007"] {
+    for part in [
+        "write library/path",
+        "segment is empty",
+        "65540 bytes; 1024",
+        "U+0007",
+    ] {
         let is_said = output.err.replace(" (", "; ").contains(part);
         assert!(is_said, "{part}: {}", output.err);
     }
-    assert!(output.err.len() < 2000, "a monster name is not repeated in full");
+    assert!(
+        output.err.len() < 2000,
+        "a monster name is not repeated in full"
+    );
 }
 
 #[cfg(unix)]
@@ -166,7 +225,10 @@ fn wrong_command_lines_have_their_code_and_say_what_is_wrong() {
         (&["get", "a/b", "-t", "--json"], "leave them out"),
         (&["get", "a/b", "--format", "{nme}"], "{name}"),
         (&["get", "a/b", "-w", "soon"], "not a time"),
-        (&["get", "a/b", "--url", "tl://x/y/z"], "names more than an engine"),
+        (
+            &["get", "a/b", "--url", "tl://x/y/z"],
+            "names more than an engine",
+        ),
         (&["get", "a/b", "--exclude", "a**"], "whole segment"),
         (&["get", "tl://h1/a/b", "tl://h2/a/b"], "several engines"),
         (&["fetch", "a/b"], "fetch"),
@@ -182,7 +244,10 @@ fn wrong_command_lines_have_their_code_and_say_what_is_wrong() {
 fn a_wrong_command_line_is_json_where_json_was_asked_for() {
     let output = crate::rig::run(&["get", "--json"]);
     let error: Json = serde_json::from_str(&output.err).unwrap();
-    assert_eq!((output.code, &error["code"]), (Some(2), &Json::from("usage")));
+    assert_eq!(
+        (output.code, &error["code"]),
+        (Some(2), &Json::from("usage"))
+    );
     let message = error["message"].as_str().unwrap();
     assert!(message.contains("required arguments"), "{message}");
 }

@@ -64,11 +64,6 @@ type = "string"
 access = "write-only"
 
 [[variable]]
-name = "local"
-type = "f64"
-scope = "process"
-
-[[variable]]
 name = "empty"
 type = "i32"
 
@@ -80,7 +75,7 @@ initial = true
 [[variable]]
 name = "pump/starts"
 type = "u64"
-initial = 18446744073709551615
+initial = "18446744073709551615"
 
 [[variable]]
 name = "Storage Line Control"
@@ -156,12 +151,22 @@ impl Running {
             .unwrap();
         let lines = read_lines(child.stdout.take().unwrap());
         let errors = read_lines(child.stderr.take().unwrap());
-        Self { child, lines, errors }
+        Self {
+            child,
+            lines,
+            errors,
+        }
     }
 
     /// The next line of standard output.
     pub fn line(&self) -> String {
-        self.lines.recv_timeout(CUT_OFF).expect("there is no further line of output")
+        match self.lines.recv_timeout(CUT_OFF) {
+            Ok(line) => line,
+            Err(_) => {
+                let errors: Vec<String> = self.errors.try_iter().collect();
+                panic!("there is no further line of output; errors: {errors:#?}")
+            }
+        }
     }
 
     /// The next line of standard output that contains `part`.
@@ -177,7 +182,10 @@ impl Running {
     /// The next line of standard error that contains `part`.
     pub fn error_with(&self, part: &str) -> String {
         loop {
-            let line = self.errors.recv_timeout(CUT_OFF).expect("there is no such line of errors");
+            let line = self
+                .errors
+                .recv_timeout(CUT_OFF)
+                .expect("there is no such line of errors");
             if line.contains(part) {
                 return line;
             }
@@ -233,7 +241,11 @@ impl Served {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("plant.toml"), config).unwrap();
         let (engine, url) = serve(&folder.path().join("plant.toml"), "127.0.0.1:0");
-        Self { engine, url, folder }
+        Self {
+            engine,
+            url,
+            folder,
+        }
     }
 
     /// Serves [`RIG`].
@@ -283,7 +295,11 @@ impl Served {
 fn serve(config: &Path, listen: &str) -> (Running, String) {
     let running = Running::start(&["serve", config.to_str().unwrap(), "--listen", listen]);
     let line = running.line_with("Listening on tl://");
-    let url = line.split(' ').find(|word| word.starts_with("tl://")).unwrap().to_owned();
+    let url = line
+        .split(' ')
+        .find(|word| word.starts_with("tl://"))
+        .unwrap()
+        .to_owned();
     (running, url)
 }
 

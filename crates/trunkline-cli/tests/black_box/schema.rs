@@ -5,20 +5,27 @@ use serde_json::Value as Json;
 
 /// The documented schema.
 pub fn documented() -> Json {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/json.schema.json");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/json.schema.json"
+    );
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
 /// Whether the value is as the schema says, and has no key that it does not describe.
 pub fn check(value: &Json, schema: &Json) -> Result<(), String> {
-    let Some(rules) = schema.as_object() else { return Err(format!("no schema: {schema}")) };
+    let Some(rules) = schema.as_object() else {
+        return Err(format!("no schema: {schema}"));
+    };
     for (word, rule) in rules {
         let holds = match word.as_str() {
             "$schema" | "$defs" | "title" | "description" | "format" => true,
             "const" => value == rule,
             "enum" => rule.as_array().is_some_and(|words| words.contains(value)),
             "type" => is_of_type(value, rule),
-            "minimum" => value.as_f64().is_none_or(|number| rule.as_f64() <= Some(number)),
+            "minimum" => value
+                .as_f64()
+                .is_none_or(|number| rule.as_f64() <= Some(number)),
             "items" => {
                 for item in value.as_array().into_iter().flatten() {
                     check(item, rule)?;
@@ -26,13 +33,18 @@ pub fn check(value: &Json, schema: &Json) -> Result<(), String> {
                 true
             }
             "required" => {
-                let names = rule.as_array().into_iter().flatten().filter_map(Json::as_str);
+                let names = rule
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter_map(Json::as_str);
                 names.into_iter().all(|name| value.get(name).is_some())
             }
             "properties" => {
                 for (key, value) in value.as_object().into_iter().flatten() {
-                    let rule =
-                        rule.get(key).ok_or_else(|| format!("the key {key} is not documented"))?;
+                    let rule = rule
+                        .get(key)
+                        .ok_or_else(|| format!("the key {key} is not documented"))?;
                     check(value, rule).map_err(|error| format!("{key}: {error}"))?;
                 }
                 true

@@ -25,14 +25,30 @@ fn an_engine_that_is_not_there_is_said_at_once_and_has_its_code() {
         &["find", "**"],
     ] {
         let output = run(&[command, &["--url", &address, "-w", "1h"]].concat());
-        assert_eq!((output.code, output.out.as_str()), (Some(3), ""), "{command:?}");
+        assert_eq!(
+            (output.code, output.out.as_str()),
+            (Some(3), ""),
+            "{command:?}"
+        );
         assert!(output.err.contains("is not reachable"), "{}", output.err);
-        assert!(output.err.contains("is the engine running"), "{}", output.err);
+        assert!(
+            output.err.contains("is the engine running"),
+            "{}",
+            output.err
+        );
     }
     let output = run(&["get", "a/b", "--json", "--url", &address]);
     let error: Json = serde_json::from_str(&output.err).unwrap();
-    assert_eq!((&error["code"], output.code), (&"not-connected".into(), Some(3)));
-    assert!(error["hint"].as_str().unwrap().contains("no program listens there"));
+    assert_eq!(
+        (&error["code"], output.code),
+        (&"not-connected".into(), Some(3))
+    );
+    assert!(
+        error["hint"]
+            .as_str()
+            .unwrap()
+            .contains("no program listens there")
+    );
 }
 
 #[test]
@@ -41,9 +57,15 @@ fn the_engine_comes_from_the_environment_and_an_option_goes_before_it() {
     let mut command = rig.command(&["get", "-t", "rig/level", "--url", &free_address()]);
     assert_eq!(crate::rig::finish(&mut command, "").code, Some(3));
     let mut command = rig.command(&["get", "-t", "rig/level"]);
-    assert_eq!(crate::rig::finish(command.env("TRUNKLINE_TIMEOUT", "5s"), "").out, "72.4\n");
+    assert_eq!(
+        crate::rig::finish(command.env("TRUNKLINE_TIMEOUT", "5s"), "").out,
+        "72.4\n"
+    );
     let mut command = rig.command(&["get", "-t", "rig/level"]);
-    assert_eq!(crate::rig::finish(command.env("TRUNKLINE_TIMEOUT", "soon"), "").code, Some(2));
+    assert_eq!(
+        crate::rig::finish(command.env("TRUNKLINE_TIMEOUT", "soon"), "").code,
+        Some(2)
+    );
 }
 
 #[test]
@@ -51,7 +73,11 @@ fn an_engine_that_says_nothing_is_not_reachable() {
     let engine = FakeEngine::start(Manners::Silent);
     let output = run(&["get", "a/b", "--url", &engine.url, "-w", "50ms"]);
     assert_eq!(output.code, Some(3), "{}", output.err);
-    assert!(output.err.contains("nothing answers within 50ms"), "{}", output.err);
+    assert!(
+        output.err.contains("nothing answers within 50ms"),
+        "{}",
+        output.err
+    );
 }
 
 #[test]
@@ -59,7 +85,11 @@ fn an_engine_that_stops_answering_is_a_matter_of_time() {
     let engine = FakeEngine::start(Manners::Mute);
     let output = run(&["get", "a/b", "--url", &engine.url, "-w", "50ms"]);
     assert_eq!(output.code, Some(4), "{}", output.err);
-    assert!(output.err.contains("gave no answer within 50ms"), "{}", output.err);
+    assert!(
+        output.err.contains("gave no answer within 50ms"),
+        "{}",
+        output.err
+    );
 }
 
 #[test]
@@ -67,7 +97,11 @@ fn a_program_that_is_no_engine_is_recognised() {
     let engine = FakeEngine::start(Manners::NotTrunkline);
     let output = run(&["get", "a/b", "--url", &engine.url]);
     assert_eq!(output.code, Some(3), "{}", output.err);
-    assert!(output.err.contains("does not speak Trunkline's protocol"), "{}", output.err);
+    assert!(
+        output.err.contains("does not speak Trunkline's protocol"),
+        "{}",
+        output.err
+    );
 }
 
 #[test]
@@ -75,24 +109,48 @@ fn an_engine_of_another_version_is_refused_naming_both_versions_and_the_cure() {
     let engine = FakeEngine::start(Manners::Newer);
     let output = run(&["get", "--json", "a/b", "--url", &engine.url]);
     let error: Json = serde_json::from_str(&output.err).unwrap();
-    assert_eq!((&error["code"], output.code), (&"version-mismatch".into(), Some(3)));
+    assert_eq!(
+        (&error["code"], output.code),
+        (&"version-mismatch".into(), Some(3))
+    );
     let text = output.err;
-    assert!(text.contains('7') && text.contains('9') && text.contains("update"), "{text}");
+    assert!(
+        text.contains('7') && text.contains('9') && text.contains("update"),
+        "{text}"
+    );
 }
 
 #[test]
 fn a_put_whose_answer_is_lost_is_unknown() {
     let engine = FakeEngine::start(Manners::DropsWrites);
     let output = run(&["put", "a/b", "1", "--url", &engine.url]);
-    assert_eq!((output.code, output.out.as_str()), (Some(9), ""), "{}", output.err);
-    assert!(output.err.contains("not known whether it was written"), "{}", output.err);
+    assert_eq!(
+        (output.code, output.out.as_str()),
+        (Some(9), ""),
+        "{}",
+        output.err
+    );
+    assert!(
+        output.err.contains("not known whether it was written"),
+        "{}",
+        output.err
+    );
 }
 
 #[test]
 fn a_put_whose_answer_does_not_come_in_time_is_unknown() {
     let engine = FakeEngine::start(Manners::IgnoresWrites);
     let output = run(&["put", "a/b", "1", "--url", &engine.url, "-w", "50ms"]);
-    assert_eq!((output.code, output.out.as_str()), (Some(9), ""), "{}", output.err);
+    assert_eq!(
+        (output.code, output.out.as_str()),
+        (Some(9), ""),
+        "{}",
+        output.err
+    );
     let mixed = ["put", "a/b=1", "a/c=x", "--url", &engine.url, "-w", "50ms"];
-    assert_eq!(run(&mixed).code, Some(1), "one refused and one unknown are a mixture");
+    assert_eq!(
+        run(&mixed).code,
+        Some(1),
+        "one refused and one unknown are a mixture"
+    );
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use trunkline_client::SubscribeOptions;
+use trunkline_client::{OpenOptions, SubscribeOptions};
 use trunkline_proto::FrameKind;
 use trunkline_types::{Contract, Lost, Position, Quality, Reason};
 
-use super::rig::{Rig, value};
+use super::rig::{Rig, WALL, value};
 
 /// Behaviour: VS-10.
 #[test]
@@ -26,7 +26,7 @@ fn a_notification_carries_everything_about_the_value() {
         }
     );
     assert_eq!(reading.sample.quality, Quality::GOOD);
-    assert_eq!(reading.sample.engine_timestamp, super::rig::WALL);
+    assert_eq!(reading.sample.engine_timestamp, WALL);
     assert_eq!(
         (reading.stale, reading.own, reading.lost),
         (None, false, Lost::NONE)
@@ -97,8 +97,7 @@ fn a_reading_is_stale_beyond_its_maximum_age() {
         max_age,
         ..SubscribeOptions::default()
     };
-    rig.engine.variable(100).engine_timestamp =
-        super::rig::WALL.saturating_add_nanos(-1_500_000_000);
+    rig.engine.variable(100).engine_timestamp = WALL.saturating_add_nanos(-1_500_000_000);
     let id = rig.subscribe_with(&["a/b"], Contract::Latest, options);
     assert_eq!(rig.readings(id)[0].stale, None, "1.5 s old when it came");
     rig.pass(Duration::from_millis(600));
@@ -137,4 +136,23 @@ fn a_variable_that_nobody_has_written_reads_as_its_default_with_bad_quality() {
     let reading = &rig.readings(id)[0];
     assert_eq!((value(reading), reading.position.sequence), (0.0, 0));
     assert_eq!(reading.sample.quality, Quality::bad(Reason::NoValue));
+}
+
+#[test]
+fn a_read_answers_with_what_the_engine_holds_and_says_when_that_is_too_old() {
+    let mut rig = Rig::connected(&["a/b"]);
+    let age = Duration::from_secs(3);
+    rig.engine.variable(100).properties.max_age = Some(Duration::from_secs(1));
+    rig.engine.variable(100).engine_timestamp = WALL.saturating_add_nanos(-3_000_000_000);
+    let options = OpenOptions {
+        describe: true,
+        ..OpenOptions::default()
+    };
+    let open = rig.client.open(&["a/b"], options).unwrap();
+    let opened = rig.answer(open).into_opened().unwrap().remove(0).unwrap();
+    let read = rig.client.read(&[opened.variable]).unwrap();
+    assert_eq!(
+        rig.answer_readings(read)[0].as_ref().unwrap().stale,
+        Some(age)
+    );
 }

@@ -294,7 +294,7 @@ fn busy() -> (Rig, Vec<u8>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     /// Whatever bytes are changed, cut or invented: no panic, and the client goes on.
     #[test]

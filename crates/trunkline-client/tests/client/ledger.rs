@@ -177,7 +177,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(128))]
 
     /// received = taken + coalesced + dropped + waiting, at every moment; and gaps are explained exactly.
     #[test]

@@ -12,6 +12,7 @@ mod contracts;
 mod copies;
 mod hostile;
 mod ledger;
+mod pages;
 mod reconnect;
 mod requests;
 mod rig;

@@ -1,7 +1,6 @@
 //! Bulk verbs: one round trip, results per item, and what happens to requests that meet a disconnect.
 
 use trunkline_client::{Answer, ClientOptions, Need, OpenOptions, RequestError, RequestId};
-use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::why::WhyStage;
 use trunkline_proto::{Fault, FaultCode, FrameKind};
 use trunkline_types::{Access, Reading, Url, Value};
@@ -16,17 +15,6 @@ impl Rig {
             other => panic!("{other:?}"),
         }
     }
-}
-
-/// The request numbers of what the client said in frames of one kind.
-fn requests(rig: &mut Rig) -> Vec<(FrameKind, u32)> {
-    let number = |said: Said| match said {
-        Said::Open { request, .. } => Some((FrameKind::Open, request)),
-        Said::Handles { kind, request, .. } => Some((kind, request)),
-        Said::Find { request, .. } => Some((FrameKind::Find, request)),
-        _ => None,
-    };
-    rig.said().into_iter().filter_map(number).collect()
 }
 
 /// Behaviour: API-01.
@@ -181,25 +169,6 @@ fn the_other_questions_are_answered() {
     );
 }
 
-#[test]
-fn the_pages_of_a_search_are_collected() {
-    let mut rig = Rig::new();
-    for n in 0..250 {
-        rig.engine.add(&format!("a/v{n}"), Value::F64(0.0));
-    }
-    rig.connect();
-    let find = rig.client.find("a/*", None).unwrap();
-    let Answer::Names(names) = rig.answer(find) else {
-        panic!("no names")
-    };
-    assert_eq!((names.len(), names[249].name.as_str()), (250, "a/v249"));
-    let find = rig.client.find("a/*", Some(120)).unwrap();
-    let Answer::Names(names) = rig.answer(find) else {
-        panic!("no names")
-    };
-    assert_eq!(names.len(), 120);
-}
-
 /// Behaviour: API-08.
 #[test]
 fn opening_verifies_the_access_that_the_program_requires() {
@@ -256,38 +225,6 @@ fn opening_goes_on_in_the_background_or_is_waited_for_until_patience_ends() {
 }
 
 #[test]
-fn a_request_that_is_half_answered_at_a_disconnect_is_asked_again_as_a_whole() {
-    let names: Vec<String> = (0..20_000)
-        .map(|n| format!("a/variable number {n}"))
-        .collect();
-    let mut rig = Rig::new();
-    for name in &names {
-        rig.engine.add(name, Value::F64(0.0));
-    }
-    rig.connect();
-    let open = rig.client.open(&names, OpenOptions::default()).unwrap();
-    let mut bytes = Vec::new();
-    use trunkline_proto::Endpoint;
-    rig.client
-        .poll_output(rig.now, super::rig::WALL, 1, &mut bytes);
-    rig.engine.take(rig.now, &bytes);
-    let answers = std::mem::take(&mut rig.engine.out);
-    rig.client.handle_input(rig.now, super::rig::WALL, &answers);
-    let asked = rig.said().len();
-    assert!(!rig.client.is_answered(open) && asked == 2, "{asked}");
-    rig.reconnect();
-    let opened = rig.answer(open).into_opened().unwrap();
-    assert!(opened.iter().all(Result::is_ok) && opened.len() == names.len());
-    let variables: Vec<_> = opened.into_iter().map(|o| o.unwrap().variable).collect();
-    rig.client.close(&variables).unwrap();
-    assert_eq!(
-        rig.client.variables_in_use(),
-        0,
-        "nothing was counted twice"
-    );
-}
-
-#[test]
 fn every_idempotent_request_survives_a_disconnect() {
     let mut rig = Rig::connected(&["a/b"]);
     let variable = rig.open_one("a/b");
@@ -312,33 +249,6 @@ fn every_idempotent_request_survives_a_disconnect() {
             .iter()
             .all(|request| rig.client.is_answered(*request))
     );
-}
-
-#[test]
-fn a_whole_request_that_is_refused_is_every_items_fault() {
-    let mut rig = Rig::connected(&["a/b"]);
-    rig.engine.hold(FrameKind::Open);
-    rig.engine.hold(FrameKind::Find);
-    let open = rig
-        .client
-        .open(&["a/b", "a/c"], OpenOptions::default())
-        .unwrap();
-    let find = rig.client.find("[", None).unwrap();
-    rig.exchange();
-    let fault = Fault::new(FaultCode::BadPattern, "no");
-    for (_, request) in requests(&mut rig) {
-        rig.tell(|out| {
-            FaultMessage {
-                request,
-                fault: fault.as_ref(),
-            }
-            .encode(out)
-        });
-    }
-    let opened = rig.answer(open).into_opened().unwrap();
-    assert!(opened.iter().all(|result| result.as_ref() == Err(&fault)));
-    assert_eq!(rig.answer(find), Answer::Refused(fault));
-    assert_eq!(rig.client.variables_in_use(), 0);
 }
 
 #[test]

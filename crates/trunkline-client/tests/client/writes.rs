@@ -204,6 +204,26 @@ fn the_credit_counts_bytes_and_a_value_beyond_it_goes_alone() {
 }
 
 #[test]
+fn every_answer_gives_its_bytes_of_credit_back() {
+    let mut rig = Rig::new();
+    rig.engine.welcome.write_credit_bytes = 20;
+    rig.engine.add("a/b", Value::F64(0.0));
+    rig.connect();
+    let variable = rig.open_one("a/b");
+    rig.said();
+    rig.engine.hold(FrameKind::Write);
+    rig.client
+        .write_untracked((0..4).map(|n| write(variable, f64::from(n))))
+        .unwrap();
+    rig.exchange();
+    let writes = said_writes(&mut rig);
+    assert_eq!(writes.len(), 2, "16 of 20 bytes");
+    rig.engine.answer_writes(&writes[..1]);
+    rig.exchange();
+    assert_eq!(said_writes(&mut rig).len(), 1);
+}
+
+#[test]
 fn a_value_longer_than_a_frame_is_sent_in_parts() {
     let mut rig = Rig::new();
     rig.engine.welcome.frame_max = 4096;

@@ -209,7 +209,7 @@ impl Wake for Woken {
 }
 
 /// Runs `users` beside the background thread and a peer, ends when the users have ended.
-fn explore(users: fn() -> Vec<fn(&Rig)>, peer: fn(&Rig)) {
+fn explore(users: &'static [fn(&Rig)], peer: fn(&Rig)) {
     let schedules = std::env::var("SHUTTLE_SCHEDULES");
     let schedules = schedules.map_or(SCHEDULES, |count| count.parse().unwrap());
     shuttle::check_random(
@@ -222,10 +222,7 @@ fn explore(users: fn() -> Vec<fn(&Rig)>, peer: fn(&Rig)) {
             let background = spawn(Box::new(|rig| {
                 rig.role.background(|guard| rig.turn_of_background(guard));
             }));
-            let users: Vec<_> = users()
-                .into_iter()
-                .map(|user| spawn(Box::new(user)))
-                .collect();
+            let users: Vec<_> = users.iter().map(|user| spawn(Box::new(user))).collect();
             let peer = spawn(Box::new(peer));
             users.into_iter().for_each(|user| user.join().unwrap());
             peer.join().unwrap();
@@ -266,41 +263,38 @@ fn impatient(rig: &Rig) {
 
 #[test]
 fn shuttle_one_waiter_and_the_background_thread() {
-    explore(|| vec![waiter], |rig| send(rig, 2));
+    explore(&[waiter], |rig| send(rig, 2));
 }
 
 #[test]
 fn shuttle_waiters_hand_the_role_to_each_other() {
-    explore(|| vec![waiter, waiter, waiter], |rig| send(rig, 6));
+    explore(&[waiter, waiter, waiter], |rig| send(rig, 6));
 }
 
 #[test]
 fn shuttle_a_task_is_driven_by_the_background_thread() {
-    explore(|| vec![task], |rig| send(rig, 2));
+    explore(&[task], |rig| send(rig, 2));
 }
 
 #[test]
 fn shuttle_waiters_and_tasks_share_a_connection() {
-    explore(|| vec![waiter, task, waiter], |rig| send(rig, 6));
+    explore(&[waiter, task, waiter], |rig| send(rig, 6));
 }
 
 #[test]
 fn shuttle_whoever_gives_up_passes_the_role_on() {
-    explore(
-        || vec![waiter, impatient, task],
-        |rig| {
-            send(rig, 2);
-            // Shuttle's time-outs need not come, so those who give up are given something to look
-            // at. It ends with them: whatever they should have passed on stays lost.
-            while !rig.gave_up.load(Ordering::SeqCst) {
-                let mut guard = rig.role.lock();
-                rig.role.changed(&mut guard);
-                rig.role.unlock(guard);
-                rig.socket.change(|state| state.kicked[WAITER] = true);
-            }
-            send(rig, 2);
-        },
-    );
+    explore(&[waiter, impatient, task], |rig| {
+        send(rig, 2);
+        // Shuttle's time-outs need not come, so those who give up are given something to look
+        // at. It ends with them: whatever they should have passed on stays lost.
+        while !rig.gave_up.load(Ordering::SeqCst) {
+            let mut guard = rig.role.lock();
+            rig.role.changed(&mut guard);
+            rig.role.unlock(guard);
+            rig.socket.change(|state| state.kicked[WAITER] = true);
+        }
+        send(rig, 2);
+    });
 }
 
 #[test]
@@ -315,7 +309,7 @@ fn shuttle_a_parked_waiter_sees_what_the_driver_took_in() {
         rig.wait(u64::MAX, |inbox| (inbox.messages >= 2).then_some(()))
             .unwrap();
     }
-    explore(|| vec![both, first, both], |rig| send(rig, 1));
+    explore(&[both, first, both], |rig| send(rig, 1));
 }
 
 #[test]
@@ -324,15 +318,12 @@ fn shuttle_a_lost_connection_is_dialled_again_while_everyone_waits() {
         rig.wait(u64::MAX, |inbox| (inbox.connections >= 2).then_some(()))
             .unwrap();
     }
-    explore(
-        || vec![waits_for_the_second_connection, waiter, task],
-        |rig| {
-            // As a peer would: it closes what it has accepted.
-            rig.wait_as_task(|inbox| (inbox.connections >= 1).then_some(()));
-            send(rig, 2);
-            rig.socket.change(|state| state.closed = true);
-            rig.wait_as_task(|inbox| (inbox.connections >= 2).then_some(()));
-            send(rig, 2);
-        },
-    );
+    explore(&[waits_for_the_second_connection, waiter, task], |rig| {
+        // As a peer would: it closes what it has accepted.
+        rig.wait_as_task(|inbox| (inbox.connections >= 1).then_some(()));
+        send(rig, 2);
+        rig.socket.change(|state| state.closed = true);
+        rig.wait_as_task(|inbox| (inbox.connections >= 2).then_some(()));
+        send(rig, 2);
+    });
 }

@@ -2,5 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
+mod bulk;
 mod contracts;
+mod readings;
 mod rig;
+mod writes;

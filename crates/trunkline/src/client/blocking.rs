@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_client::{
-    ConnectionState, Event, Found, Item, OpenOptions, Opened, Session, Step,
-    SubscribeOptions, SubscriptionId, VariableRef, Write, WriteCounts, WriteOutcome,
+    ConnectionState, Event, Found, Item, OpenOptions, Opened, Session, Step, SubscribeOptions,
+    SubscriptionId, VariableRef, Write, WriteCounts, WriteOutcome,
 };
 use trunkline_net::Dialler;
 use trunkline_proto::Fault;
@@ -41,7 +41,9 @@ impl Client {
     /// # Errors
     /// [`ConnectError::Start`]: the machine has no descriptor or thread left.
     pub fn connect_with(options: &ConnectOptions) -> Result<Self, ConnectError> {
-        Ok(Self { shared: Shared::start(options.dialler(), options)? })
+        Ok(Self {
+            shared: Shared::start(options.dialler(), options)?,
+        })
     }
 
     /// Waits until the connection is up.
@@ -50,9 +52,10 @@ impl Client {
     /// [`CallError::NotConnected`] with the cause when it is not within `timeout`.
     pub fn wait_connected(&self, timeout: Duration) -> Result<Arc<Session>, CallError> {
         let deadline = self.shared.deadline(timeout);
-        let session = self.shared.link.wait_until(Some(deadline), |core, _| {
-            self.shared.session(core)
-        });
+        let session = self
+            .shared
+            .link
+            .wait_until(Some(deadline), |core, _| self.shared.session(core));
         session.unwrap_or_else(|| Err(self.shared.too_late(timeout)))
     }
 
@@ -104,7 +107,9 @@ impl Client {
             }
         });
         outcomes.unwrap_or_else(|| {
-            self.shared.link.with(|core, _, _| core.forget_writes(batch));
+            self.shared
+                .link
+                .with(|core, _, _| core.forget_writes(batch));
             Err(self.shared.too_late(timeout))
         })
     }
@@ -117,7 +122,10 @@ impl Client {
         &self,
         writes: impl IntoIterator<Item = Write>,
     ) -> Result<(), CallError> {
-        Ok(self.shared.link.with(|core, _, _| core.write_untracked(writes))?)
+        Ok(self
+            .shared
+            .link
+            .with(|core, _, _| core.write_untracked(writes))?)
     }
 
     /// What became of all writes so far.
@@ -168,7 +176,10 @@ impl Client {
             .shared
             .link
             .with(|core, _, _| core.subscribe(names, contract, options))?;
-        Ok(Subscription { shared: Arc::clone(&self.shared), id })
+        Ok(Subscription {
+            shared: Arc::clone(&self.shared),
+            id,
+        })
     }
 
     /// The variables whose names match, at most `limit` of them.
@@ -221,7 +232,8 @@ impl Client {
         variables: &[VariableRef],
         timeout: Duration,
     ) -> Result<(), CallError> {
-        self.wait(self.shared.close_variables(variables)?, timeout).map(|_| ())
+        self.wait(self.shared.close_variables(variables)?, timeout)
+            .map(|_| ())
     }
 
     /// Sends what waits and closes the connection; so does dropping the last reference.
@@ -241,7 +253,9 @@ impl Client {
     fn wait<R>(&self, pending: Pending<R>, timeout: Duration) -> Result<R, CallError> {
         let shared = &self.shared;
         let deadline = shared.deadline(timeout);
-        let answer = shared.link.wait_until(Some(deadline), |core, _| shared.check(core, &pending));
+        let answer = shared
+            .link
+            .wait_until(Some(deadline), |core, _| shared.check(core, &pending));
         answer.unwrap_or_else(|| {
             shared.forget(&pending);
             Err(shared.too_late(timeout))
@@ -265,7 +279,9 @@ impl Engine {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("state", &self.state()).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("state", &self.state())
+            .finish_non_exhaustive()
     }
 }
 
@@ -280,18 +296,24 @@ impl Subscription {
     /// none came within `timeout`; without one it is waited for until the client is closed.
     pub fn next(&self, timeout: Option<Duration>) -> Option<Event> {
         let deadline = timeout.map(|timeout| self.shared.deadline(timeout));
-        self.shared.link.wait_until(deadline, |core, now| core.next_event(now, self.id))
+        self.shared
+            .link
+            .wait_until(deadline, |core, now| core.next_event(now, self.id))
     }
 
     /// The next event if one waits.
     pub fn try_next(&self) -> Option<Event> {
-        self.shared.link.with(|core, now, _| core.next_event(now, self.id))
+        self.shared
+            .link
+            .with(|core, now, _| core.next_event(now, self.id))
     }
 
     /// The client's own copy of an item's newest value, whether new or not; no round trip. It says
     /// `stale` while the connection is down.
     pub fn value(&self, item: u32) -> Option<Reading> {
-        self.shared.link.with(|core, now, _| core.value(now, self.id, item))
+        self.shared
+            .link
+            .with(|core, now, _| core.value(now, self.id, item))
     }
 
     /// What is known of an item: its name, and its type once it is open.
@@ -307,12 +329,16 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.shared.link.with(|core, _, _| core.unsubscribe(self.id));
+        self.shared
+            .link
+            .with(|core, _, _| core.unsubscribe(self.id));
     }
 }
 
 impl fmt::Debug for Subscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscription").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("Subscription")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }

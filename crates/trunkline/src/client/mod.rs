@@ -6,15 +6,18 @@
 //! # Layout
 //! - [`Client`], [`Subscription`]: blocking.
 //! - [`aio`](crate::aio): the same names with `async fn`.
+//! - [`Variable`]: one variable as a type of the program, for either.
 //! - `verbs`: what both send and what they make of the answers.
 
 mod blocking;
 mod options;
 pub(crate) mod tasks;
+mod typed;
 mod verbs;
 
 pub use blocking::{Client, Subscription};
 pub use options::{ConnectError, ConnectOptions};
+pub use typed::{Variable, VariableError};
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -27,7 +27,12 @@ impl ConnectOptions {
         let url = Url::parse(url).map_err(ConnectError::Url)?;
         let program = std::env::args().next().unwrap_or_default();
         let program = program.rsplit('/').next().unwrap_or_default().to_owned();
-        Ok(Self { url, program, user: String::new(), fail_fast: false })
+        Ok(Self {
+            url,
+            program,
+            user: String::new(),
+            fail_fast: false,
+        })
     }
 
     pub(crate) fn dialler(&self) -> Dialler {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_client::{
-    ConnectionState, Event, Found, Item, OpenOptions, Opened, Session, Step,
-    SubscribeOptions, SubscriptionId, VariableRef, Write, WriteCounts, WriteOutcome,
+    ConnectionState, Event, Found, Item, OpenOptions, Opened, Session, Step, SubscribeOptions,
+    SubscriptionId, VariableRef, Write, WriteCounts, WriteOutcome,
 };
 use trunkline_proto::Fault;
 use trunkline_proto::message::engine::EngineInfo;
@@ -55,7 +55,9 @@ impl Client {
     /// # Errors
     /// [`ConnectError::Start`]: the machine has no descriptor or thread left.
     pub fn connect_with(options: &ConnectOptions) -> Result<Self, ConnectError> {
-        Ok(Self { shared: Shared::start(options.dialler(), options)? })
+        Ok(Self {
+            shared: Shared::start(options.dialler(), options)?,
+        })
     }
 
     /// Waits until the connection is up.
@@ -65,7 +67,10 @@ impl Client {
     pub async fn wait_connected(&self, timeout: Duration) -> Result<Arc<Session>, CallError> {
         let shared = &self.shared;
         let deadline = shared.deadline(timeout);
-        let session = shared.link.wait(Some(deadline), |core, _| shared.session(core)).await;
+        let session = shared
+            .link
+            .wait(Some(deadline), |core, _| shared.session(core))
+            .await;
         session.unwrap_or_else(|| Err(shared.too_late(timeout)))
     }
 
@@ -134,7 +139,10 @@ impl Client {
         &self,
         writes: impl IntoIterator<Item = Write>,
     ) -> Result<(), CallError> {
-        Ok(self.shared.link.with(|core, _, _| core.write_untracked(writes))?)
+        Ok(self
+            .shared
+            .link
+            .with(|core, _, _| core.write_untracked(writes))?)
     }
 
     /// What became of all writes so far.
@@ -169,7 +177,10 @@ impl Client {
             .shared
             .link
             .with(|core, _, _| core.subscribe(names, contract, options))?;
-        Ok(Subscription { shared: Arc::clone(&self.shared), id })
+        Ok(Subscription {
+            shared: Arc::clone(&self.shared),
+            id,
+        })
     }
 
     /// As [`Client::find`](crate::Client::find).
@@ -229,7 +240,11 @@ impl Client {
     async fn wait<R>(&self, pending: Pending<R>, timeout: Duration) -> Result<R, CallError> {
         let shared = &*self.shared;
         let deadline = shared.deadline(timeout);
-        let mut call = Abandon { shared, pending, answered: false };
+        let mut call = Abandon {
+            shared,
+            pending,
+            answered: false,
+        };
         let answer = shared
             .link
             .wait(Some(deadline), |core, _| shared.check(core, &call.pending))
@@ -241,7 +256,9 @@ impl Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("state", &self.state()).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("state", &self.state())
+            .finish_non_exhaustive()
     }
 }
 
@@ -257,12 +274,17 @@ impl Subscription {
     /// # Cancel safety
     /// No event is lost when the call is dropped.
     pub async fn next(&self) -> Option<Event> {
-        self.shared.link.wait(None, |core, now| core.next_event(now, self.id)).await
+        self.shared
+            .link
+            .wait(None, |core, now| core.next_event(now, self.id))
+            .await
     }
 
     /// The client's own copy of an item's newest value; see the blocking form.
     pub fn value(&self, item: u32) -> Option<Reading> {
-        self.shared.link.with(|core, now, _| core.value(now, self.id, item))
+        self.shared
+            .link
+            .with(|core, now, _| core.value(now, self.id, item))
     }
 
     /// What is known of an item: its name, and its type once it is open.
@@ -278,12 +300,16 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.shared.link.with(|core, _, _| core.unsubscribe(self.id));
+        self.shared
+            .link
+            .with(|core, _, _| core.unsubscribe(self.id));
     }
 }
 
 impl fmt::Debug for Subscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscription").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("Subscription")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }

@@ -50,7 +50,11 @@ impl Shared {
         });
         let link = Link::start(dialler, core, LinkOptions::default())?;
         let clock = Clock::new();
-        Ok(Arc::new(Self { link, clock, fail_fast: options.fail_fast }))
+        Ok(Arc::new(Self {
+            link,
+            clock,
+            fail_fast: options.fail_fast,
+        }))
     }
 
     pub(crate) fn deadline(&self, timeout: Duration) -> Tick {
@@ -62,40 +66,52 @@ impl Shared {
         names: &[N],
         options: OpenOptions,
     ) -> Result<Pending<Results<Opened>>, CallError> {
-        self.send(|core| core.open(names, options), |answer| match answer {
-            Answer::Opened(results) => Ok(results),
-            other => Err(unexpected(other)),
-        })
+        self.send(
+            |core| core.open(names, options),
+            |answer| match answer {
+                Answer::Opened(results) => Ok(results),
+                other => Err(unexpected(other)),
+            },
+        )
     }
 
     pub(crate) fn read(
         &self,
         variables: &[VariableRef],
     ) -> Result<Pending<Results<Reading>>, CallError> {
-        self.send(|core| core.read(variables), |answer| match answer {
-            Answer::Readings(results) => Ok(results),
-            other => Err(unexpected(other)),
-        })
+        self.send(
+            |core| core.read(variables),
+            |answer| match answer {
+                Answer::Readings(results) => Ok(results),
+                other => Err(unexpected(other)),
+            },
+        )
     }
 
     pub(crate) fn request_value(
         &self,
         variables: &[VariableRef],
     ) -> Result<Pending<Results<()>>, CallError> {
-        self.send(|core| core.request_value(variables), |answer| match answer {
-            Answer::Requested(results) => Ok(results),
-            other => Err(unexpected(other)),
-        })
+        self.send(
+            |core| core.request_value(variables),
+            |answer| match answer {
+                Answer::Requested(results) => Ok(results),
+                other => Err(unexpected(other)),
+            },
+        )
     }
 
     pub(crate) fn info(
         &self,
         variables: &[VariableRef],
     ) -> Result<Pending<Results<VariableInfo>>, CallError> {
-        self.send(|core| core.info(variables), |answer| match answer {
-            Answer::Info(results) => Ok(results),
-            other => Err(unexpected(other)),
-        })
+        self.send(
+            |core| core.info(variables),
+            |answer| match answer {
+                Answer::Info(results) => Ok(results),
+                other => Err(unexpected(other)),
+            },
+        )
     }
 
     pub(crate) fn find(
@@ -103,34 +119,46 @@ impl Shared {
         pattern: &str,
         limit: Option<usize>,
     ) -> Result<Pending<Vec<Found>>, CallError> {
-        self.send(|core| core.find(pattern, limit), |answer| match answer {
-            Answer::Names(found) => Ok(found),
-            other => Err(unexpected(other)),
-        })
+        self.send(
+            |core| core.find(pattern, limit),
+            |answer| match answer {
+                Answer::Names(found) => Ok(found),
+                other => Err(unexpected(other)),
+            },
+        )
     }
 
     pub(crate) fn why(&self, name: &str) -> Result<Pending<Vec<Step>>, CallError> {
-        self.send(|core| core.why(name), |answer| match answer {
-            Answer::Why(steps) => Ok(steps),
-            other => Err(unexpected(other)),
-        })
+        self.send(
+            |core| core.why(name),
+            |answer| match answer {
+                Answer::Why(steps) => Ok(steps),
+                other => Err(unexpected(other)),
+            },
+        )
     }
 
     pub(crate) fn engine_info(&self) -> Result<Pending<EngineInfo>, CallError> {
-        self.send(|core| core.engine_info(), |answer| match answer {
-            Answer::Engine(info) => Ok(info),
-            other => Err(unexpected(other)),
-        })
+        self.send(
+            |core| core.engine_info(),
+            |answer| match answer {
+                Answer::Engine(info) => Ok(info),
+                other => Err(unexpected(other)),
+            },
+        )
     }
 
     pub(crate) fn close_variables(
         &self,
         variables: &[VariableRef],
     ) -> Result<Pending<Results<()>>, CallError> {
-        self.send(|core| core.close(variables), |answer| match answer {
-            Answer::Closed(results) => Ok(results),
-            other => Err(unexpected(other)),
-        })
+        self.send(
+            |core| core.close(variables),
+            |answer| match answer {
+                Answer::Closed(results) => Ok(results),
+                other => Err(unexpected(other)),
+            },
+        )
     }
 
     fn send<R>(
@@ -157,12 +185,11 @@ impl Shared {
     /// Why waiting for the connection is of no use, if so.
     pub(crate) fn hopeless(&self, core: &ClientCore) -> Option<CallError> {
         match core.state() {
-            ConnectionState::Closed { cause } => {
-                Some(CallError::NotConnected { cause })
-            }
-            ConnectionState::Connecting { last_failure: Some(cause), .. } if self.fail_fast => {
-                Some(CallError::NotConnected { cause })
-            }
+            ConnectionState::Closed { cause } => Some(CallError::NotConnected { cause }),
+            ConnectionState::Connecting {
+                last_failure: Some(cause),
+                ..
+            } if self.fail_fast => Some(CallError::NotConnected { cause }),
             _ => None,
         }
     }
@@ -178,7 +205,9 @@ impl Shared {
     /// What a caller is told whose time is over.
     pub(crate) fn too_late(&self, after: Duration) -> CallError {
         self.link.with(|core, _, _| match core.state().cause() {
-            Some(cause) => CallError::NotConnected { cause: Arc::clone(cause) },
+            Some(cause) => CallError::NotConnected {
+                cause: Arc::clone(cause),
+            },
             None => CallError::TimedOut { after },
         })
     }

@@ -53,7 +53,10 @@ pub(super) fn open(
             Entry::Problem(_) => None,
         })
         .collect();
-    let describe = OpenOptions { describe: true, ..OpenOptions::default() };
+    let describe = OpenOptions {
+        describe: true,
+        ..OpenOptions::default()
+    };
     let mut opened = connection.open(&names, describe)?.into_iter();
     let (mut items, mut problems) = (Vec::with_capacity(names.len()), Vec::new());
     for entry in entries {
@@ -64,8 +67,14 @@ pub(super) fn open(
             }
             Entry::Name(name) => name,
         };
-        let mut item = Followed { name: name.clone(), ..Followed::default() };
-        match opened.next().map(|opened| opened.and_then(|opened| readable(name, opened))) {
+        let mut item = Followed {
+            name: name.clone(),
+            ..Followed::default()
+        };
+        match opened
+            .next()
+            .map(|opened| opened.and_then(|opened| readable(name, opened)))
+        {
             Some(Ok(opened)) => item.learn(facts(&opened), condition)?,
             Some(Err(problem)) => {
                 item.is_news(&problem);
@@ -85,8 +94,13 @@ pub(super) fn refresh(
     condition: Option<&Condition>,
 ) -> Result<(), Stop> {
     let names: Vec<&str> = items.iter().map(|item| item.name.as_str()).collect();
-    let describe = OpenOptions { describe: true, ..OpenOptions::default() };
-    let Ok(opened) = connection.open(&names, describe) else { return Ok(()) };
+    let describe = OpenOptions {
+        describe: true,
+        ..OpenOptions::default()
+    };
+    let Ok(opened) = connection.open(&names, describe) else {
+        return Ok(());
+    };
     for (item, opened) in items.iter_mut().zip(opened) {
         if let Ok(opened) = opened {
             item.learn(facts(&opened), condition)?;

@@ -86,12 +86,22 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let entries = connection.expand(targets, context)?;
     let name_width = entries.width();
     let printer = match args.rate {
-        true => {
-            Printer::Rates(RatePrinter::new(&context.settings, &context.terminal, name_width)?)
-        }
+        true => Printer::Rates(RatePrinter::new(
+            &context.settings,
+            &context.terminal,
+            name_width,
+        )?),
         false => {
-            let plan = Plan { name_width, with_time: true, started: context.started };
-            Printer::Readings(ReadingPrinter::new(&context.settings, &context.terminal, plan)?)
+            let plan = Plan {
+                name_width,
+                with_time: true,
+                started: context.started,
+            };
+            Printer::Readings(ReadingPrinter::new(
+                &context.settings,
+                &context.terminal,
+                plan,
+            )?)
         }
     };
     let (items, problems) = open(&connection, &entries.0, condition.as_ref())?;
@@ -113,7 +123,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     if monitor.items.iter().all(|item| item.facts.is_none()) {
         return Ok(monitor.tally.exit());
     }
-    let names: Vec<&str> = monitor.items.iter().map(|item| item.name.as_str()).collect();
+    let names: Vec<&str> = monitor
+        .items
+        .iter()
+        .map(|item| item.name.as_str())
+        .collect();
     let subscription = connection
         .client
         .subscribe(&names, args.contract, SubscribeOptions::default())
@@ -145,7 +159,10 @@ impl Monitor<'_> {
     /// Prints what comes until it is enough.
     fn follow(mut self, subscription: &Subscription) -> Result<Exit, Stop> {
         let clock = self.context.clock;
-        let end = self.args.duration.map(|duration| clock.now().saturating_add(duration));
+        let end = self
+            .args
+            .duration
+            .map(|duration| clock.now().saturating_add(duration));
         let mut rate_since = clock.now();
         loop {
             let event = match subscription.try_next() {
@@ -153,7 +170,10 @@ impl Monitor<'_> {
                 None => {
                     // Nothing waits: whoever reads the output gets all of it now.
                     self.context.terminal.flush()?;
-                    let rate = self.args.rate.then_some(rate_since.saturating_add(RATE_PERIOD));
+                    let rate = self
+                        .args
+                        .rate
+                        .then_some(rate_since.saturating_add(RATE_PERIOD));
                     let until = [end, rate].into_iter().flatten().min();
                     subscription.next(until.map(|until| until.since(clock.now())))
                 }
@@ -182,16 +202,26 @@ impl Monitor<'_> {
         match event {
             Event::Reading { item, reading } => return self.take_reading(item as usize, &reading),
             Event::ItemError { item, fault } => {
-                let Some(item) = self.items.get_mut(item as usize) else { return Ok(false) };
+                let Some(item) = self.items.get_mut(item as usize) else {
+                    return Ok(false);
+                };
                 let problem = reading_fault(&fault).of(&item.name);
                 if item.is_news(&problem) {
                     self.complain(&problem)?;
                 }
             }
-            Event::Ended { item, lost, sentence, .. } => {
+            Event::Ended {
+                item,
+                lost,
+                sentence,
+                ..
+            } => {
                 self.take_end(item as usize, lost, &sentence)?;
             }
-            Event::Disconnected { cause, reconnecting } => {
+            Event::Disconnected {
+                cause,
+                reconnecting,
+            } => {
                 let mut object = Object::new();
                 object.put("event", "disconnected");
                 object.put("code", code_of(&cause));
@@ -214,7 +244,9 @@ impl Monitor<'_> {
     }
 
     fn take_connected(&mut self, session: u64, epoch: u64) -> Result<(), Stop> {
-        let Some(before) = self.epoch.replace(epoch) else { return Ok(()) };
+        let Some(before) = self.epoch.replace(epoch) else {
+            return Ok(());
+        };
         let values = self.context.settings.values;
         let is_restarted = before != epoch;
         let mut object = Object::new();
@@ -223,7 +255,10 @@ impl Monitor<'_> {
         object.put("epoch", values.json_u64(epoch));
         object.put("restarted", is_restarted);
         let sentence = match is_restarted {
-            true => format!("*** connected again to {}, which was restarted", self.connection.address),
+            true => format!(
+                "*** connected again to {}, which was restarted",
+                self.connection.address
+            ),
             false => format!("*** connected again to {}", self.connection.address),
         };
         self.say(object, Mood::Fine, &sentence)?;
@@ -236,12 +271,16 @@ impl Monitor<'_> {
 
     fn take_reading(&mut self, index: usize, reading: &Reading) -> Result<bool, Stop> {
         let received = self.context.clock.wall();
-        let Some(item) = self.items.get_mut(index) else { return Ok(false) };
+        let Some(item) = self.items.get_mut(index) else {
+            return Ok(false);
+        };
         if item.facts.is_none() {
             let items = std::slice::from_mut(item);
             followed::refresh(self.connection, items, self.condition.as_ref())?;
         }
-        let Some(facts) = &item.facts else { return Ok(false) };
+        let Some(facts) = &item.facts else {
+            return Ok(false);
+        };
         item.complaint = None;
         if self.args.is_lossless() && !reading.lost.is_none() {
             self.tally.data_lost();
@@ -252,12 +291,17 @@ impl Monitor<'_> {
             printer.print(&Shown::new(&item.name, facts, reading, received))?;
         }
         self.count += 1;
-        let is_met = item.until.as_ref().is_some_and(|until| until.is_met(reading));
+        let is_met = item
+            .until
+            .as_ref()
+            .is_some_and(|until| until.is_met(reading));
         Ok(is_met || self.args.count.is_some_and(|count| self.count >= count))
     }
 
     fn take_end(&mut self, index: usize, lost: Option<u64>, sentence: &str) -> Result<(), Stop> {
-        let Some(item) = self.items.get(index) else { return Ok(()) };
+        let Some(item) = self.items.get(index) else {
+            return Ok(());
+        };
         if self.args.is_lossless() && lost.is_some_and(|lost| lost > 0) {
             self.tally.data_lost();
         }
@@ -265,14 +309,19 @@ impl Monitor<'_> {
         object.put("event", "ended");
         object.put("name", item.name.as_str());
         object.put("message", sentence);
-        object.put("lost", lost.map(|lost| self.context.settings.values.json_u64(lost)));
+        object.put(
+            "lost",
+            lost.map(|lost| self.context.settings.values.json_u64(lost)),
+        );
         let count = lost.map_or_else(String::new, |lost| format!(" (lost={lost})"));
         let text = format!("*** {}: {sentence}{count}", item.name);
         self.say(object, Mood::Bad, &text)
     }
 
     fn print_rates(&mut self, period: Duration) -> Result<(), Stop> {
-        let Printer::Rates(printer) = &self.printer else { return Ok(()) };
+        let Printer::Rates(printer) = &self.printer else {
+            return Ok(());
+        };
         for item in &mut self.items {
             let rate = std::mem::take(&mut item.rate);
             printer.print(&item.name, rate, period.as_secs_f64())?;
@@ -298,7 +347,8 @@ impl Monitor<'_> {
 
     /// One name's problem.
     fn complain(&mut self, problem: &Problem) -> Result<(), Stop> {
-        self.tally.item_failed(self.context.show(problem, self.name_width)?);
+        self.tally
+            .item_failed(self.context.show(problem, self.name_width)?);
         Ok(())
     }
 

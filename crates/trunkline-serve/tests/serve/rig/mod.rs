@@ -37,6 +37,8 @@ pub struct Pair {
     pub options: Arc<ServeOptions>,
     /// The client's process stands still: nothing is read or sent at its end.
     pub is_stopped: bool,
+    /// Bytes that the transport holds in each direction.
+    pub capacity: usize,
     /// Frames and bytes that went each way since this was last cleared.
     pub traffic: Traffic,
     bell: Bell,
@@ -84,7 +86,9 @@ impl Pair {
     /// Connected to the library `rig` with these `f64` variables, written once with 0 each.
     pub fn of(names: &[&str]) -> Self {
         let world = World::with_library("rig", names.iter().map(|n| f64_variable(n)).collect());
-        names.iter().for_each(|name| world.set(&format!("rig/{name}"), 0.0));
+        names
+            .iter()
+            .for_each(|name| world.set(&format!("rig/{name}"), 0.0));
         Self::on(&world)
     }
 
@@ -103,6 +107,7 @@ impl Pair {
             session: None,
             options: Arc::new(serve),
             is_stopped: false,
+            capacity: TRANSPORT_BYTES,
             traffic: Traffic::default(),
             bell: Bell::default(),
             is_due: false,
@@ -161,7 +166,7 @@ impl Pair {
         if !bytes.is_empty() {
             self.client.handle_input(now, wall, &bytes);
         }
-        let room = TRANSPORT_BYTES.saturating_sub(self.to_engine.len());
+        let room = self.capacity.saturating_sub(self.to_engine.len());
         let mut out = Vec::new();
         if room > 0 {
             self.client.poll_output(now, wall, room, &mut out);
@@ -178,7 +183,9 @@ impl Pair {
 
     /// One turn of the connection thread, if there is reason for one.
     pub fn turn_of_session(&mut self) -> bool {
-        let Some(session) = &mut self.session else { return false };
+        let Some(session) = &mut self.session else {
+            return false;
+        };
         let (now, wall) = self.world.time();
         let mut took_input = false;
         if !self.to_engine.is_empty() && session.wants_input() {
@@ -190,7 +197,7 @@ impl Pair {
             session.handle_timeout(now, wall);
             self.is_due = true;
         }
-        let has_room = self.to_client.len() < TRANSPORT_BYTES;
+        let has_room = self.to_client.len() < self.capacity;
         let is_due = took_input
             || self.bell.rang()
             || std::mem::take(&mut self.is_due)
@@ -199,7 +206,7 @@ impl Pair {
         if !is_due || !has_room {
             return took_input;
         }
-        let room = TRANSPORT_BYTES - self.to_client.len();
+        let room = self.capacity - self.to_client.len();
         let mut out = Vec::new();
         let more = session.poll_output(now, wall, room, &mut out);
         self.was_full = false;
@@ -243,7 +250,11 @@ impl Pair {
             self.exchange();
             let session = self.session.as_ref().and_then(Endpoint::poll_timeout);
             let client = self.client.poll_timeout().filter(|_| !self.is_stopped);
-            let Some(due) = session.into_iter().chain(client).min().filter(|due| *due <= end)
+            let Some(due) = session
+                .into_iter()
+                .chain(client)
+                .min()
+                .filter(|due| *due <= end)
             else {
                 break;
             };
@@ -256,6 +267,11 @@ impl Pair {
         }
         self.world.advance_to(end);
         self.exchange();
+    }
+
+    /// Bytes on their way to the client.
+    pub fn waiting_answers(&self) -> usize {
+        self.to_client.len()
     }
 
     // What programs do.
@@ -274,7 +290,10 @@ impl Pair {
     }
 
     pub fn variable(&mut self, name: &str) -> VariableRef {
-        self.open(&[name]).remove(0).expect("it can be opened").variable
+        self.open(&[name])
+            .remove(0)
+            .expect("it can be opened")
+            .variable
     }
 
     pub fn answer(&mut self, request: RequestId) -> Answer {
@@ -295,17 +314,27 @@ impl Pair {
         &mut self,
         writes: impl IntoIterator<Item = (VariableRef, f64)>,
     ) -> Vec<WriteOutcome> {
-        self.write_values(writes.into_iter().map(|(v, value)| Write::new(v, Value::F64(value))))
+        self.write_values(
+            writes
+                .into_iter()
+                .map(|(v, value)| Write::new(v, Value::F64(value))),
+        )
     }
 
     pub fn write_values(&mut self, writes: impl IntoIterator<Item = Write>) -> Vec<WriteOutcome> {
         let batch = self.client.write(writes).unwrap();
         self.exchange();
-        self.client.take_outcomes(batch).expect("all writes are answered")
+        self.client
+            .take_outcomes(batch)
+            .expect("all writes are answered")
     }
 
     pub fn subscribe(&mut self, names: &[&str], contract: &str) -> SubscriptionId {
-        self.subscribe_with(names, contract.parse().unwrap(), SubscribeOptions::default())
+        self.subscribe_with(
+            names,
+            contract.parse().unwrap(),
+            SubscribeOptions::default(),
+        )
     }
 
     pub fn subscribe_with(
@@ -323,10 +352,13 @@ impl Pair {
     pub fn events(&mut self, id: SubscriptionId) -> Vec<Event> {
         let mut events = Vec::new();
         loop {
-            let (now, _) = self.world.time();
-            let Some(event) = self.client.next_event(now, id) else { return events };
-            events.push(event);
+            let (before, (now, _)) = (events.len(), self.world.time());
+            events.extend(std::iter::from_fn(|| self.client.next_event(now, id)));
+            // What was taken may be what more was waiting for.
             self.exchange();
+            if events.len() == before {
+                return events;
+            }
         }
     }
 
@@ -371,7 +403,10 @@ impl Pair {
 }
 
 pub fn client_options() -> ClientOptions {
-    ClientOptions { seed: 7, ..ClientOptions::default() }
+    ClientOptions {
+        seed: 7,
+        ..ClientOptions::default()
+    }
 }
 
 pub fn reading(event: Event) -> Option<Reading> {
@@ -388,7 +423,10 @@ pub fn value(reading: &Reading) -> f64 {
 
 /// The sequence numbers of readings.
 pub fn sequences(readings: &[Reading]) -> Vec<u64> {
-    readings.iter().map(|reading| reading.position.sequence).collect()
+    readings
+        .iter()
+        .map(|reading| reading.position.sequence)
+        .collect()
 }
 
 /// The sequence of a write that was applied.

@@ -37,7 +37,11 @@ impl Peer {
         let mut session = Session::new(world.engine(), Arc::new(options), world.caller(), wake);
         let (now, wall) = world.time();
         session.handle_connected(now, wall);
-        Self { world: world.clone(), session, said: Vec::new() }
+        Self {
+            world: world.clone(),
+            session,
+            said: Vec::new(),
+        }
     }
 
     /// Past its hello.
@@ -64,7 +68,10 @@ impl Peer {
     /// Takes what the session has to say.
     pub fn take(&mut self) {
         let (now, wall) = self.world.time();
-        while self.session.poll_output(now, wall, 64 << 10, &mut self.said) {}
+        while self
+            .session
+            .poll_output(now, wall, 64 << 10, &mut self.said)
+        {}
     }
 
     /// Lets the session do what is due now.
@@ -87,6 +94,15 @@ impl Peer {
         }
         assert!(rest.is_empty(), "half a frame was said");
         frames
+    }
+
+    /// Update records that the session has said.
+    pub fn records(&self) -> usize {
+        let records = self.frames(|frame| match frame.kind() {
+            Some(FrameKind::Updates) => frame.count() as usize,
+            _ => 0,
+        });
+        records.into_iter().sum()
     }
 
     pub fn last(&self) -> Heard {

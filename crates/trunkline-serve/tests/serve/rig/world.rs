@@ -71,11 +71,15 @@ impl World {
     pub fn deploy(&self, library_name: &str, variables: Vec<VariableDefinition>) -> Vec<u32> {
         let (now, wall) = self.time();
         let definition = library(library_name, variables);
-        self.engine().deploy(&definition, now, wall).expect("it is well formed")
+        self.engine()
+            .deploy(&definition, now, wall)
+            .expect("it is well formed")
     }
 
     pub fn undeploy(&self, library: &str) {
-        self.engine().undeploy(library, &mut Wakes::new()).expect("it is deployed");
+        self.engine()
+            .undeploy(library, &mut Wakes::new())
+            .expect("it is deployed");
     }
 
     /// A new session on behalf of somebody on the loopback interface.
@@ -135,12 +139,19 @@ impl World {
     }
 
     pub fn sequence(&self, name: &str) -> u64 {
-        self.engine().resolve(&Caller::engine(), name).expect("it is deployed").sequence()
+        self.engine()
+            .resolve(&Caller::engine(), name)
+            .expect("it is deployed")
+            .sequence()
     }
 }
 
 pub fn library(name: &str, variables: Vec<VariableDefinition>) -> LibraryDefinition {
-    LibraryDefinition { name: name.to_owned(), description: String::new(), variables }
+    LibraryDefinition {
+        name: name.to_owned(),
+        description: String::new(),
+        variables,
+    }
 }
 
 pub fn f64_variable(path: &str) -> VariableDefinition {
@@ -155,5 +166,8 @@ pub fn define(
 ) -> VariableDefinition {
     let mut properties = Properties::new(data_type);
     change(&mut properties);
-    VariableDefinition { path: path.to_owned(), properties: Arc::new(properties) }
+    VariableDefinition {
+        path: path.to_owned(),
+        properties: Arc::new(properties),
+    }
 }
