@@ -15,10 +15,12 @@ struct Pass {
     near_cpu_ms: f64,
     bytes: f64,
     packets: f64,
+    near: Usage,
+    far: Usage,
 }
 
 /// Makes `calls` calls of an operation, once to warm up and `passes` times measured, and enters the
-/// medians. `first` is a number that no variable holds a greater one than.
+/// medians.
 ///
 /// # Errors
 /// The other side is gone or refuses; what it answers is not what was written.
@@ -33,31 +35,37 @@ pub fn run(
     let mut first = 1;
     let mut values = Vec::with_capacity(calls.min(BATCH));
     let mut measured = Vec::new();
-    let (mut near, mut far) = (Usage::default(), Usage::default());
-    for pass in 0..=passes {
-        if pass == 1 {
-            (near, far) = (Usage::of_self()?, Usage::of(far_pid)?);
-        }
-        measured.push(one_pass(operation, calls, first, variables, &mut values)?);
+    for _ in 0..=passes {
+        measured.push(one_pass(
+            operation,
+            calls,
+            first,
+            variables,
+            far_pid,
+            &mut values,
+        )?);
         first += calls as u64;
         if operation.verb == Verb::Put {
             check_content(first - 1, calls, variables, &mut values)?;
         }
     }
-    let (near, far) = (Usage::of_self()? - near, Usage::of(far_pid)? - far);
+    let measured = &measured[1..];
     let middle = |pick: fn(&Pass) -> f64| {
-        median(&measured[1..].iter().map(pick).collect::<Vec<_>>()).unwrap_or(f64::NAN)
+        median(&measured.iter().map(pick).collect::<Vec<_>>()).unwrap_or(f64::NAN)
     };
     row.figure("calls", calls as f64);
     row.figure("elapsed_ms", middle(|pass| pass.elapsed_ms));
     row.figure("near_cpu_ms", middle(|pass| pass.near_cpu_ms));
-    row.figure("far_cpu_ms", far.cpu_ns as f64 / 1e6 / f64::from(passes));
+    row.figure("far_cpu_ms", middle(|pass| pass.far.cpu_ns as f64 / 1e6));
     row.figure("loopback_bytes", middle(|pass| pass.bytes));
     row.figure("loopback_packets", middle(|pass| pass.packets));
     if operation.synchronous {
         let waits = f64::from(passes) * calls as f64;
-        for (end, usage) in [("near", near), ("far", far)] {
-            let switches = usage.voluntary as f64 / waits;
+        let slept = |end: fn(&Pass) -> u64| measured.iter().map(end).sum::<u64>() as f64 / waits;
+        for (end, switches) in [
+            ("near", slept(|pass| pass.near.voluntary)),
+            ("far", slept(|pass| pass.far.voluntary)),
+        ] {
             row.figure(&format!("{end}_switches_per_wait"), switches);
             require_sleep(row, end, switches);
         }
@@ -70,8 +78,10 @@ fn one_pass(
     calls: usize,
     first: u64,
     variables: &mut dyn Variables,
+    far_pid: u32,
     values: &mut Vec<f64>,
 ) -> Outcome<Pass> {
+    let (near, far) = (Usage::of_self()?, Usage::of(far_pid)?);
     let (lo, cpu, start) = (Loopback::now()?, process_cpu_ns(), Instant::now());
     match (operation.verb, operation.synchronous) {
         (Verb::Put, true) => {
@@ -97,11 +107,14 @@ fn one_pass(
     }
     let (elapsed, cpu) = (start.elapsed(), process_cpu_ns() - cpu);
     let lo = Loopback::now()? - lo;
+    let (near, far) = (Usage::of_self()? - near, Usage::of(far_pid)? - far);
     Ok(Pass {
         elapsed_ms: elapsed.as_secs_f64() * 1e3,
         near_cpu_ms: cpu as f64 / 1e6,
         bytes: lo.bytes as f64,
         packets: lo.packets as f64,
+        near,
+        far,
     })
 }
 

@@ -99,7 +99,12 @@ pub(crate) struct GlobalArgs {
     pub(crate) utc: bool,
 
     /// Digits after the point; otherwise as the variable's configuration says
-    #[arg(long, value_name = "DIGITS", value_parser = clap::value_parser!(u8).range(0..=17), global = true)]
+    #[arg(
+        long,
+        value_name = "DIGITS",
+        value_parser = clap::value_parser!(u8).range(0..=17),
+        global = true
+    )]
     pub(crate) precision: Option<u8>,
 
     /// Integers in hexadecimal digits
@@ -114,7 +119,8 @@ pub(crate) struct GlobalArgs {
     #[arg(short = '#', long, value_name = "COUNT", global = true)]
     pub(crate) elements: Option<usize>,
 
-    /// Readings in a form of your own, such as '{name} {value}'; `trunkline help get` lists the words
+    /// Readings in a form of your own, such as '{name} {value}'; `trunkline help get` lists the
+    /// words
     #[arg(long, value_name = "TEMPLATE", global = true)]
     pub(crate) format: Option<String>,
 

@@ -168,14 +168,14 @@ impl Condition {
 }
 
 impl Bound {
-    /// Whether this reading is the one. What was never written is not.
+    /// Whether this reading is the one. What has no value fulfils no condition on it.
     pub(crate) fn is_met(&self, reading: &Reading) -> bool {
         let quality = reading.sample.quality;
-        let is_written = reading.position.sequence > 0;
+        let has_value = reading.position.sequence > 0 && quality.reason() != Reason::NoValue;
         let ordering = match &self.operand {
             Operand::Level(level) => Some(quality.level().cmp(level)),
             Operand::Reason(reason) => equality(quality.reason() == *reason),
-            _ if !is_written => return false,
+            _ if !has_value => return false,
             Operand::Integer(wanted) => {
                 integer(&reading.sample.value).map(|value| value.cmp(wanted))
             }

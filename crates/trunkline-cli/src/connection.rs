@@ -37,8 +37,8 @@ pub(crate) enum Entry {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Entries(pub(crate) Vec<Entry>);
 
-/// Begins to connect. Calls give up as soon as an attempt has failed: a command does not wait for an
-/// engine to be started.
+/// Begins to connect. Calls give up as soon as an attempt has failed: a command does not wait for
+/// an engine to be started.
 ///
 /// # Errors
 /// The machine has no descriptor or thread left.
@@ -73,8 +73,8 @@ impl Connection {
         }
     }
 
-    /// What the operands come to: every pattern is replaced by the names that match now. Names that are
-    /// excluded, or that an earlier pattern brought already, are left out.
+    /// What the operands come to: every pattern is replaced by the names that match now. Names that
+    /// are excluded, or that an earlier pattern brought already, are left out.
     ///
     /// # Errors
     /// The engine does not answer.

@@ -44,9 +44,9 @@ impl From<Exit> for ExitCode {
 
 /// What went wrong so far, and which code it leads to.
 ///
-/// Something that happened to the command as a whole (data lost, time run out) decides, in that order.
-/// Otherwise failures of single names that all have the same code lead to that code, and different ones
-/// to [`Exit::SomeFailed`].
+/// Something that happened to the command as a whole (data lost, time run out) decides, in that
+/// order. Otherwise failures of single names that all have the same code lead to that code, and
+/// different ones to [`Exit::SomeFailed`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Tally {
     items: Option<Exit>,

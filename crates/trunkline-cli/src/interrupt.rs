@@ -9,8 +9,8 @@ use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 use crate::terminal::Terminal;
 
-/// From now on Ctrl-C completes the output and ends the process with its code. A second one ends it at
-/// once: what reads the output may be stuck.
+/// From now on Ctrl-C completes the output and ends the process with its code. A second one ends it
+/// at once: what reads the output may be stuck.
 pub(crate) fn end_process_on_interrupt(terminal: &Terminal) -> Result<(), Stop> {
     let terminal = terminal.clone();
     let mut signals = Signals::new([SIGINT]).map_err(no_signals)?;

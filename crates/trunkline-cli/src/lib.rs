@@ -12,7 +12,8 @@
 //! - [`run`]: from the words of the command line to the exit code.
 //! - `arguments`, `settings`: the options, and what they come to together.
 //! - `verbs`: one file per verb. `targets`, `connection`: names and URLs, the engine behind them.
-//! - `output`: readings and lists as table, plain text, JSON, CSV. `terminal`: the only place that prints.
+//! - `output`: readings and lists as table, plain text, JSON, CSV. `terminal`: the only place that
+//!   prints.
 //! - `problem`, `exit`: what went wrong, and the code that says so. `interrupt`: Ctrl-C.
 //! - `condition`: `--until`.
 
@@ -33,8 +34,8 @@ mod verbs;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 
 use crate::arguments::Cli;
 use crate::exit::Exit;
@@ -89,6 +90,13 @@ fn refuse(error: &clap::Error, terminal: &Terminal, is_json: bool) -> Result<Exi
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             terminal.raw(error.render().to_string().as_bytes())?;
             Ok(Exit::Done)
+        }
+        // Not as the same error of clap: with a variable of the environment set it would say less.
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+            if !is_json =>
+        {
+            terminal.note(Cli::command().render_help().to_string().trim_end())?;
+            Ok(Exit::Usage)
         }
         _ if is_json => {
             let text = error.render().to_string();
@@ -148,7 +156,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        use clap::CommandFactory;
         Cli::command().debug_assert();
     }
 }

@@ -1,5 +1,7 @@
 //! The command `trunkline`.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

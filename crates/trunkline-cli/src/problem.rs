@@ -1,4 +1,5 @@
-//! What went wrong, in the form in which it is shown: a sentence for people, an object for programs.
+//! What went wrong, in the form in which it is shown: a sentence for people, an object for
+//! programs.
 
 use std::borrow::Cow;
 use std::io;
@@ -32,8 +33,8 @@ pub(crate) enum Stop {
 }
 
 impl Problem {
-    /// A problem of the whole command. Sentences here say what is wrong, then `; `, then what to do: the
-    /// second half becomes the hint.
+    /// A problem of the whole command. Sentences here say what is wrong, then `; `, then what to
+    /// do: the second half becomes the hint.
     pub(crate) fn new(exit: Exit, code: impl Into<Cow<'static, str>>, sentence: &str) -> Self {
         let (message, hint) = match sentence.split_once("; ") {
             Some((message, hint)) => (message, Some(hint.to_owned())),

@@ -1,9 +1,11 @@
 //! The one place that prints: standard output for data, standard error for everything else.
 //!
-//! Output is kept back until a line is of use to somebody: at once on a terminal, otherwise when the
-//! command has nothing more to say for now. So a pipe gets whole lines, in time, and few system calls.
+//! Output is kept back until a line is of use to somebody: at once on a terminal, otherwise when
+//! the command has nothing more to say for now. So a pipe gets whole lines, in time, and few system
+//! calls.
 
 use std::borrow::Cow;
+use std::ffi::OsString;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -55,8 +57,7 @@ enum List {
 impl Terminal {
     /// Of this process. Colours only where people look, and not where `NO_COLOR` is set.
     pub(crate) fn new(json_errors: bool) -> Self {
-        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-            && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        let wanted = are_colours_wanted(std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
         let is_tty = io::stdout().is_terminal();
         Self {
             out: Arc::new(Mutex::new(Out {
@@ -166,6 +167,12 @@ impl Terminal {
     }
 }
 
+/// Whether colours are wanted on a terminal: not where `NO_COLOR` says anything, nor where none can
+/// be.
+fn are_colours_wanted(no_color: Option<OsString>, term: Option<OsString>) -> bool {
+    no_color.is_none_or(|value| value.is_empty()) && term.is_none_or(|term| term != "dumb")
+}
+
 /// The text and spaces behind it, as many as it lacks characters to `width`.
 pub(crate) fn padded(text: &str, width: usize) -> String {
     let missing = width.saturating_sub(text.chars().count());
@@ -196,4 +203,34 @@ fn painted(colours: bool, mood: Mood, text: &str) -> String {
         Mood::Fine => AnsiColor::Green.on_default(),
     };
     format!("{style}{text}{style:#}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_left_out_where_they_are_not_wanted() {
+        let text = |text: &str| Some(OsString::from(text));
+        assert!(are_colours_wanted(None, text("xterm")));
+        assert!(
+            are_colours_wanted(text(""), None),
+            "an empty NO_COLOR says nothing"
+        );
+        assert!(!are_colours_wanted(text("1"), text("xterm")));
+        assert!(!are_colours_wanted(None, text("dumb")));
+        assert_eq!(painted(false, Mood::Bad, "x"), "x");
+        assert_eq!(painted(true, Mood::Bad, "x"), "\u{1b}[31mx\u{1b}[0m");
+        assert_eq!(painted(true, Mood::Plain, "x"), "x");
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_characters() {
+        assert_eq!(padded("°C", 4), "°C  ");
+        assert_eq!(padded("too long", 3), "too long");
+        assert_eq!(
+            clipped(&"é".repeat(200)).chars().count(),
+            NAME_SHOWN_MAX + 1
+        );
+    }
 }

@@ -32,6 +32,8 @@ impl ClientCore {
         options: OpenOptions,
     ) -> Result<RequestId, RequestError> {
         self.check_request(names.len())?;
+        self.variables.reserve(names.len());
+        self.variables.reserve_handles(names.len());
         let variables = names
             .iter()
             .map(|name| self.variables.acquire(name.as_ref()))

@@ -79,7 +79,12 @@ impl ClientCore {
             let (session, epoch) = (session.session, session.epoch);
             subscription.connection_changed(Event::Connected { session, epoch });
         }
+        subscription.items.reserve_exact(names.len());
         let key = self.subscriptions.insert(subscription);
+        self.variables.reserve(names.len());
+        if let Some(wire) = self.wires.get_mut(wire_id) {
+            wire.reserve(names.len());
+        }
         if contract != Contract::Latest
             && let Some(wire) = self.wires.get_mut(wire_id)
         {
@@ -163,6 +168,7 @@ impl ClientCore {
             return;
         };
         entry.ask(&items);
+        self.variables.reserve_handles(items.len());
         let verb = Verb::OpenItems { wire, items };
         if restoring {
             self.requests.push_restoring(verb);

@@ -44,6 +44,10 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
+    pub(crate) fn reserve(&mut self, more: usize) {
+        self.slots.reserve(more.saturating_sub(self.free.len()));
+    }
+
     /// Adds a value. The callers' limits keep it far below 2^32 values.
     pub(crate) fn insert(&mut self, value: T) -> Key {
         self.generation = self.generation.wrapping_add(1);

@@ -46,6 +46,17 @@ pub(crate) struct Variable {
 }
 
 impl Variables {
+    /// So many names may be new.
+    pub(crate) fn reserve(&mut self, names: usize) {
+        self.slots.reserve(names);
+        self.by_name.reserve(names);
+    }
+
+    /// So many handles will be.
+    pub(crate) fn reserve_handles(&mut self, handles: usize) {
+        self.by_handle.reserve(handles);
+    }
+
     /// The variable of this name, with one more user.
     pub(crate) fn acquire(&mut self, name: &str) -> VariableRef {
         // In canonical form, so that two spellings of one variable are one here, as at the engine. What is

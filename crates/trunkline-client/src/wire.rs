@@ -179,6 +179,13 @@ impl WireSubscription {
         matches!(self.terms.contract, Contract::Latest | Contract::Sampled(_))
     }
 
+    /// So many items may be added.
+    pub(crate) fn reserve(&mut self, items: usize) {
+        self.items.reserve(items.saturating_sub(self.free.len()));
+        self.by_variable.reserve(items);
+        self.by_handle.reserve(items);
+    }
+
     /// The item of this variable; whether it was added now.
     pub(crate) fn join(&mut self, variable: VariableRef) -> (u32, bool) {
         if let Some(index) = self.by_variable.get(&variable) {

@@ -319,10 +319,12 @@ fn attempt_that_fails_ends_nobody_elses_subscription() {
         let (x, y) = (Arc::clone(&variables[0]), Arc::clone(&variables[1]));
         let mut shared = Consumer::new(engine.clone(), Box::new(Bell::default()));
         let mut full = Consumer::new(engine.clone(), Box::new(Bell::default()));
-        subscribe(&mut full, 1, ONE, &x);
-        write(&engine, 1, &x, 0.0);
+        // In this order: a write asks `shared` for room first.
         subscribe(&mut shared, 1, ONE, &x);
+        subscribe(&mut full, 1, ONE, &x);
         subscribe(&mut shared, 1, ONE, &y);
+        write(&engine, 1, &x, 0.0);
+        shared.drain(&mut Recorder::default(), &mut Wakes::new());
         let held_up = thread::spawn({
             let (engine, x) = (engine.clone(), Arc::clone(&x));
             move || {

@@ -13,7 +13,9 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use echo::{Caller, CallerLink, Over, Rig, cut_off};
-use trunkline_net::{Clock, Link};
+use trunkline_net::{Clock, Link, LinkOptions};
+use trunkline_proto::{Disconnect, Endpoint};
+use trunkline_types::{Tick, Timestamp};
 
 /// The smallest executor there is.
 fn block_on<R>(future: impl Future<Output = R>) -> R {
@@ -196,6 +198,51 @@ fn what_arrives_after_a_long_wait_is_taken_in_while_nobody_waits() {
         let found = looks.find(|found| found.is_some() || Clock::new().now() > until);
         assert_eq!(found, Some(Some(b"hello".to_vec())));
     }
+}
+
+/// Panics at the first byte.
+#[derive(Default)]
+struct Fragile {
+    hello: bool,
+}
+
+impl Endpoint for Fragile {
+    fn handle_connected(&mut self, _: Tick, _: Timestamp) {
+        self.hello = true;
+    }
+    fn handle_input(&mut self, _: Tick, _: Timestamp, _: &[u8]) {
+        panic!("on purpose");
+    }
+    fn poll_output(&mut self, _: Tick, _: Timestamp, _: usize, out: &mut Vec<u8>) -> bool {
+        if std::mem::take(&mut self.hello) {
+            out.extend(b"hello");
+        }
+        false
+    }
+    fn poll_timeout(&self) -> Option<Tick> {
+        None
+    }
+    fn handle_timeout(&mut self, _: Tick, _: Timestamp) {}
+    fn handle_disconnected(&mut self, _: Tick, _: Disconnect) {}
+    fn wants_close(&self) -> Option<Disconnect> {
+        None
+    }
+    fn poll_dial(&self) -> Option<Tick> {
+        Some(Tick::ZERO)
+    }
+}
+
+#[test]
+fn a_defect_on_the_background_thread_ends_the_link_instead_of_hanging_it() {
+    let rig = Rig::new(Over::Tcp);
+    let options = LinkOptions::default();
+    let sut = Link::start(rig.dialler(), Fragile::default(), options).unwrap();
+    let until = cut_off().unwrap();
+    while !sut.is_closed() {
+        assert!(Clock::new().now() < until, "it hangs");
+    }
+    assert_eq!(sut.wait_until(None, |_, _| None::<()>), None);
+    assert_eq!(block_on(sut.wait(None, |_, _| None::<()>)), None);
 }
 
 #[test]

@@ -30,7 +30,7 @@
 //! So the last writer of the slot has given it back; its publication, if any, happened before, so
 //! `published` names the slot now or never again until the slot's next writer publishes it.
 
-use crate::snapshot::{READ_ATTEMPTS_MAX, Snapshot, check_width, copy_in, copy_out};
+use crate::snapshot::{Snapshot, check_width, copy_in, copy_out, further_attempts};
 use crate::sync::{AtomicU64, Ordering, fence, spin_loop, zeroed_words};
 
 pub(crate) const SLOTS: usize = 4;
@@ -75,6 +75,7 @@ pub(crate) struct FourSlots<S> {
 }
 
 /// A slot that one writer has for itself.
+#[derive(Debug, Clone, Copy)]
 struct Claim {
     number: u64,
     slot: usize,
@@ -118,19 +119,26 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
     #[track_caller]
     pub(crate) fn write(&self, words: &[u64]) -> Result<u64, CellBusy> {
         check_width(words.len(), self.width());
-        let slots = self.words.as_ref();
+        let claim = self.claim()?;
+        self.finish(claim, words);
+        Ok(claim.number)
+    }
+
+    /// Fills a claimed slot, publishes it unless a newer write is there already, and gives it back.
+    #[inline]
+    fn finish(&self, claim: Claim, words: &[u64]) {
         let Claim {
             number,
             slot,
             parity,
             mut published,
-        } = self.claim()?;
+        } = claim;
         let stamp = &self.stamps[slot];
         stamp.store(number << SLOT_BITS | (parity ^ 1), Ordering::Relaxed);
         // SYNC POINT, pairs with the acquire fence in `try_read`: a reader that sees one of the words
         // stored below also sees the stamp above, and knows the slot is no longer what it copied.
         fence(Ordering::Release);
-        copy_in(words_of(slots, slot, words.len()), words);
+        copy_in(words_of(self.words.as_ref(), slot, words.len()), words);
         // SYNC POINT, pairs with the acquire load in `try_read`: words and stamp before the number.
         // The loop ends when a newer write is there, which then stays: this one is superseded. It
         // repeats only for each of the older writes, at most two, that get done meanwhile.
@@ -149,7 +157,6 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
         // SYNC POINT, pairs with the acquire load in `free_slot`: the next writer of this slot
         // comes after everything above.
         stamp.store(number << SLOT_BITS | parity, Ordering::Release);
-        Ok(number)
     }
 
     #[inline]
@@ -170,24 +177,14 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
         fence(Ordering::Acquire);
         let stamp = self.stamps[slot].load(Ordering::Relaxed);
         let is_same_write = (stamp ^ published) >> SLOT_BITS == 0;
-        is_same_write.then_some(Snapshot {
-            count: published >> SLOT_BITS,
-            complete: true,
-        })
+        is_same_write.then(|| Snapshot::complete(published >> SLOT_BITS))
     }
 
     /// The attempts after the first.
     #[cold]
     #[inline(never)]
     pub(crate) fn read_again(&self, out: &mut [u64]) -> Snapshot {
-        let attempt = |_| self.try_read(out);
-        let overtaken = || Snapshot {
-            count: self.count(),
-            complete: false,
-        };
-        (1..READ_ATTEMPTS_MAX)
-            .find_map(attempt)
-            .unwrap_or_else(overtaken)
+        further_attempts(|| self.try_read(out)).unwrap_or_else(|| Snapshot::overtaken(self.count()))
     }
 
     /// Takes the next number, and a slot that is neither published nor taken.
@@ -247,3 +244,7 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
 fn words_of(words: &[AtomicU64], slot: usize, width: usize) -> &[AtomicU64] {
     &words[slot * width..][..width]
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;

@@ -1,6 +1,6 @@
 //! The last-value cell: one writer at a time, any number of readers.
 
-use crate::snapshot::{READ_ATTEMPTS_MAX, Snapshot, check_width, copy_in, copy_out};
+use crate::snapshot::{Snapshot, check_width, copy_in, copy_out, further_attempts};
 use crate::sync::{AtomicU64, Ordering, fence, zeroed_words};
 
 /// The last value of a variable, in words: written by one thread at a time, read by any.
@@ -116,24 +116,14 @@ impl LastValue {
         // from write `count + 2`, then the load below finds at least `count + 1`.
         fence(Ordering::Acquire);
         let is_last_still = self.published.load(Ordering::Relaxed) == count;
-        is_last_still.then_some(Snapshot {
-            count,
-            complete: true,
-        })
+        is_last_still.then(|| Snapshot::complete(count))
     }
 
     /// The attempts after the first.
     #[cold]
     #[inline(never)]
     fn read_again(&self, out: &mut [u64]) -> Snapshot {
-        let attempt = |_| self.try_read(out);
-        let overtaken = || Snapshot {
-            count: self.count(),
-            complete: false,
-        };
-        (1..READ_ATTEMPTS_MAX)
-            .find_map(attempt)
-            .unwrap_or_else(overtaken)
+        further_attempts(|| self.try_read(out)).unwrap_or_else(|| Snapshot::overtaken(self.count()))
     }
 }
 

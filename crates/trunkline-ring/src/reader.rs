@@ -128,3 +128,7 @@ where
         snapshot.complete
     }
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;

@@ -364,3 +364,7 @@ impl<T: Copy> SlotRing<T> {
         run.first.slots() + run.wrapped.slots()
     }
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;

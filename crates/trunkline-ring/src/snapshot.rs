@@ -21,6 +21,30 @@ pub struct Snapshot {
     pub complete: bool,
 }
 
+impl Snapshot {
+    /// A copy of write number `count`.
+    #[inline]
+    pub(crate) fn complete(count: u64) -> Self {
+        Self {
+            count,
+            complete: true,
+        }
+    }
+
+    /// No copy, because writers overtook the reader each time; `count` is where they are.
+    pub(crate) fn overtaken(count: u64) -> Self {
+        Self {
+            count,
+            complete: false,
+        }
+    }
+}
+
+/// Makes the attempts to read that are left after the first one; `None` when all fail.
+pub(crate) fn further_attempts(mut attempt: impl FnMut() -> Option<Snapshot>) -> Option<Snapshot> {
+    (1..READ_ATTEMPTS_MAX).find_map(|_| attempt())
+}
+
 /// Checks that a caller's slice has the width of the cell or element.
 #[inline]
 #[track_caller]
@@ -55,5 +79,32 @@ pub(crate) fn copy_out(slot: &[AtomicU64], out: &mut [u64]) {
 pub(crate) fn copy_in(slot: &[AtomicU64], words: &[u64]) {
     for (target, source) in slot.iter().zip(words) {
         target.store(*source, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    /// Behaviour: SP-21.
+    #[test]
+    fn reader_that_is_overtaken_every_time_stops_after_eight_attempts() {
+        let mut attempts = 1;
+        let snapshot = further_attempts(|| {
+            attempts += 1;
+            None
+        });
+        assert_eq!((snapshot, attempts), (None, 8));
+    }
+
+    #[test]
+    fn attempt_that_succeeds_is_the_last() {
+        let mut attempts = 1;
+        let snapshot = further_attempts(|| {
+            attempts += 1;
+            (attempts == 5).then(|| Snapshot::complete(7))
+        });
+        assert_eq!((snapshot, attempts), (Some(Snapshot::complete(7)), 5));
     }
 }

@@ -209,5 +209,6 @@ mod sealed {
     impl<const N: usize> Sealed for [u64; N] {}
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests;

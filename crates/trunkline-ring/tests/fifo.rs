@@ -1,5 +1,7 @@
 //! The multi-element FIFO, one thread at a time.
 #![cfg(not(loom))]
+// What a test calls may panic as the test may.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,6 +1,8 @@
 //! The multi-element FIFO between threads: nothing torn, lost or doubled, and each writer's
 //! elements in its order.
 #![cfg(not(loom))]
+// What a test calls may panic as the test may.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

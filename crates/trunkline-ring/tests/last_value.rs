@@ -1,5 +1,7 @@
 //! The last-value cell: one writer at a time, any number of readers.
 #![cfg(not(loom))]
+// What a test calls may panic as the test may.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::Arc;
 use std::thread;

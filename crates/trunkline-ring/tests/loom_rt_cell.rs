@@ -3,6 +3,8 @@
 //! Where a model is bounded, it explores every interleaving with up to that many preemptions, which
 //! is where almost all mistakes show; without the bound it would run for hours.
 #![cfg(loom)]
+// What a test calls may panic as the test may.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use loom::model::Builder;
 use loom::sync::Arc;

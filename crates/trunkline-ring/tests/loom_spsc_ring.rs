@@ -2,6 +2,8 @@
 //!
 //! loom checks the elements too: it reports two threads that have one slot at the same time.
 #![cfg(loom)]
+// What a test calls may panic as the test may.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use loom::thread;
 use trunkline_ring::SpscRing;

@@ -1,5 +1,7 @@
 //! The mark set.
 #![cfg(not(loom))]
+// What a test calls may panic as the test may.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! The single-element FIFO: several writers, several readers, no lock.
 #![cfg(not(loom))]
+// What a test calls may panic as the test may.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,5 +1,7 @@
 //! `tl`: the command `trunkline` under a shorter name.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

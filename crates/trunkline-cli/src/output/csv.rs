@@ -16,8 +16,10 @@ pub(crate) const HEADER: [&str; 10] = [
 pub(crate) fn reading(shown: &Shown<'_>, values: ValueStyle) -> String {
     let (reading, sample, facts) = (shown.reading, &shown.reading.sample, shown.facts);
     let (mut time, mut value) = (String::new(), String::new());
-    if shown.is_written {
+    if shown.is_written() {
         time = sample.source_timestamp.to_string();
+    }
+    if shown.has_value {
         value = values.text(&sample.value, &facts.data_type, None);
     }
     let reason = match sample.quality.reason() {

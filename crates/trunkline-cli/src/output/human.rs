@@ -49,7 +49,7 @@ impl HumanForm {
 
     /// The value as it is shown.
     pub(crate) fn value(&self, shown: &Shown<'_>) -> String {
-        if !shown.is_written {
+        if !shown.has_value {
             return "-".to_owned();
         }
         let facts = shown.facts;
@@ -64,10 +64,11 @@ impl HumanForm {
         if self.is_terse {
             return value.to_owned();
         }
-        let time = self
-            .time
-            .as_mut()
-            .map(|time| time.text(shown.name, shown.times()));
+        let time = self.time.as_mut().map(|time| match shown.is_written() {
+            true => time.text(shown.name, shown.times()),
+            // 1970 is when nothing happened.
+            false => "-".to_owned(),
+        });
         let marks = self.marks(shown);
         if !self.is_table {
             let mut cells = vec![shown.name];
@@ -105,7 +106,7 @@ impl HumanForm {
         let mut marks = Vec::new();
         let reading = shown.reading;
         let quality = reading.sample.quality;
-        if !shown.is_written {
+        if !shown.is_written() && !shown.has_value {
             marks.push(("nothing written yet".to_owned(), Mood::Bad));
         } else if self.is_wide || !quality.is_good() || quality.is_forced() {
             marks.push((quality.to_string(), mood(quality)));

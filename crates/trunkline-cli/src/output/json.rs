@@ -39,7 +39,7 @@ pub(crate) fn reading(shown: &Shown<'_>, values: ValueStyle) -> Object {
     let (reading, sample) = (shown.reading, &shown.reading.sample);
     let mut object = Object::new();
     object.put("name", shown.name);
-    if shown.is_written {
+    if shown.is_written() {
         object.put("ts", sample.source_timestamp.to_string());
         if sample.engine_timestamp != sample.source_timestamp {
             object.put("engine_ts", sample.engine_timestamp.to_string());
@@ -87,16 +87,16 @@ fn put_value(object: &mut Object, shown: &Shown<'_>, values: ValueStyle) {
     let value = values.json(&sample.value, &facts.data_type);
     object.put(
         "value",
-        if shown.is_written {
+        if shown.has_value {
             value.value
         } else {
             Json::Null
         },
     );
-    if let Some(special) = value.special.filter(|_| shown.is_written) {
+    if let Some(special) = value.special.filter(|_| shown.has_value) {
         object.put("special", special);
     }
-    if let Some(enc) = value.enc.filter(|_| shown.is_written) {
+    if let Some(enc) = value.enc.filter(|_| shown.has_value) {
         object.put("enc", enc);
     }
     object.put("type", facts.data_type.to_string());
@@ -169,6 +169,18 @@ mod tests {
             "{}",
             text(&reading)
         );
+    }
+
+    #[test]
+    fn a_source_without_a_value_says_so_and_not_zero() {
+        let mut reading = specimen();
+        reading.sample.quality = trunkline_types::Quality::bad(Reason::NoValue);
+        let text = text(&reading);
+        assert!(
+            text.contains("\"value\":null") && text.contains("\"ts\""),
+            "{text}"
+        );
+        assert!(text.contains("\"reason\":\"no-value\""), "{text}");
     }
 
     #[test]

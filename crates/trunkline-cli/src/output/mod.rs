@@ -1,8 +1,8 @@
 //! Readings and lists in the form that the user wants.
 //!
 //! # Layout
-//! - [`readings`]: prints readings, one after the other; [`human`], [`json`], [`csv`], [`template`] are
-//!   its forms, [`values`] and [`times`] write their parts.
+//! - [`readings`]: prints readings, one after the other; [`human`], [`json`], [`csv`], [`template`]
+//!   are its forms, [`values`] and [`times`] write their parts; [`rates`] counts them instead.
 //! - [`records`]: prints lists with columns of any kind.
 
 pub(crate) mod csv;
@@ -15,7 +15,7 @@ pub(crate) mod template;
 pub(crate) mod times;
 pub(crate) mod values;
 
-use trunkline_types::{DataType, Reading, Timestamp};
+use trunkline_types::{DataType, Reading, Reason, Timestamp};
 
 use self::times::Times;
 
@@ -27,8 +27,9 @@ pub(crate) struct Shown<'a> {
     pub(crate) reading: &'a Reading,
     /// When it arrived here.
     pub(crate) received: Timestamp,
-    /// Whether there is a value: before anything was written there is none.
-    pub(crate) is_written: bool,
+    /// Whether there is a value: before anything was written there is none, and a source may say
+    /// that it has none.
+    pub(crate) has_value: bool,
 }
 
 /// What of a variable's properties shows with its readings.
@@ -47,13 +48,20 @@ impl<'a> Shown<'a> {
         reading: &'a Reading,
         received: Timestamp,
     ) -> Self {
+        let is_written = reading.position.sequence > 0;
+        let has_value = is_written && reading.sample.quality.reason() != Reason::NoValue;
         Self {
             name,
             facts,
             reading,
             received,
-            is_written: reading.position.sequence > 0,
+            has_value,
         }
+    }
+
+    /// Whether anything was written to the variable yet.
+    pub(crate) fn is_written(&self) -> bool {
+        self.reading.position.sequence > 0
     }
 
     pub(crate) fn times(&self) -> Times {

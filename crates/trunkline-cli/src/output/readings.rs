@@ -50,8 +50,8 @@ pub(crate) struct Change<'a> {
     pub(crate) old: Option<&'a Shown<'a>>,
     /// What it is now.
     pub(crate) new: Shown<'a>,
-    /// The engine did not tell what it holds: the value is the one that was written, and its number is
-    /// known only where `position` says it.
+    /// The engine did not tell what it holds: the value is the one that was written, and its number
+    /// is known only where `position` says it.
     pub(crate) is_assumed: bool,
     /// The number of the update, as the answer to the write told it.
     pub(crate) position: Option<Position>,
@@ -142,7 +142,7 @@ fn changed(change: &Change<'_>, values: ValueStyle) -> Object {
         object.put("epoch", values.json_u64(position.epoch));
         object.put("seq", values.json_u64(position.sequence));
     }
-    if let Some(old) = change.old.filter(|old| old.is_written) {
+    if let Some(old) = change.old.filter(|old| old.has_value) {
         let old = values.json(&old.reading.sample.value, &old.facts.data_type);
         object.put("old", old.into_plain());
     }

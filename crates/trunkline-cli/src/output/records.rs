@@ -9,8 +9,8 @@ use crate::problem::{Problem, Stop};
 use crate::settings::{Columns, Settings};
 use crate::terminal::{Mood, Terminal, padded};
 
-/// A list while it is gathered. Tables are printed at the end, when the widths are known; everything else
-/// row by row.
+/// A list while it is gathered. Tables are printed at the end, when the widths are known;
+/// everything else row by row.
 #[derive(Debug)]
 pub(crate) struct Records {
     terminal: Terminal,

@@ -122,7 +122,7 @@ impl Template {
             };
             match word {
                 Word::Name => line.push_str(shown.name),
-                Word::Value if shown.is_written => {
+                Word::Value if shown.has_value => {
                     let text = values.text(&sample.value, &facts.data_type, facts.precision);
                     line.push_str(&text);
                 }
@@ -130,10 +130,11 @@ impl Template {
                 Word::Units => line.push_str(&facts.units),
                 Word::Type => put(&mut line, &facts.data_type),
                 Word::Time => {
-                    if let Some(time) = time {
+                    if let Some(time) = time.as_mut().filter(|_| shown.is_written()) {
                         line.push_str(&time.text(shown.name, shown.times()));
                     }
                 }
+                Word::SourceTime | Word::EngineTime if !shown.is_written() => {}
                 Word::SourceTime => put(&mut line, &sample.source_timestamp),
                 Word::EngineTime => put(&mut line, &sample.engine_timestamp),
                 Word::Quality => put(&mut line, &sample.quality),

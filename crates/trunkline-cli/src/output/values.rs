@@ -39,8 +39,8 @@ impl ValueStyle {
         }
     }
 
-    /// The value as text; `configured` is the variable's own precision, which people see unless they ask
-    /// for another, and programs do not.
+    /// The value as text; `configured` is the variable's own precision, which people see unless
+    /// they ask for another, and programs do not.
     pub(crate) fn text(self, value: &Value, ty: &DataType, configured: Option<u8>) -> String {
         let options = FormatOptions {
             precision: self.precision.or(configured.filter(|_| self.for_people)),
@@ -90,7 +90,8 @@ fn without_labels(ty: &DataType) -> DataType {
     }
 }
 
-/// The integers of 64-bit types as strings; small ones as well, so that a reader finds one type only.
+/// The integers of 64-bit types as strings; small ones as well, so that a reader finds one type
+/// only.
 fn with_int_strings(json: Json, ty: &DataType) -> Json {
     let is_64 = |element| matches!(element, ElementType::I64 | ElementType::U64);
     match (json, ty) {

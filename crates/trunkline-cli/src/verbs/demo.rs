@@ -125,8 +125,8 @@ fn announce_json(engine: &Engine, context: &Context) -> Result<(), Stop> {
     context.terminal.flush()
 }
 
-/// What must be said to the other shell first: where the command is, and which engine, unless both go
-/// without saying.
+/// What must be said to the other shell first: where the command is, and which engine, unless both
+/// go without saying.
 fn preparations(engine: &Engine) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(folder) = folder_off_path() {

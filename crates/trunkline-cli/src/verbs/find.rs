@@ -14,8 +14,8 @@ use crate::terminal::Mood;
 
 /// Find variables by their names
 ///
-/// In a pattern `*` stands for anything within a segment and `**` for any number of segments. A word
-/// without a star or slash is looked for in every segment.
+/// In a pattern `*` stands for anything within a segment and `**` for any number of segments. A
+/// word without a star or slash is looked for in every segment.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// A pattern such as 'boiler/**', or a word

@@ -1,5 +1,5 @@
-//! `help`: for people as everywhere; with `--json` the whole command line and configuration as data, from
-//! which the reference pages are made.
+//! `help`: for people as everywhere; with `--json` the whole command line and configuration as
+//! data, from which the reference pages are made.
 
 use clap::{Arg, ArgAction, CommandFactory};
 use serde_json::{Value as Json, json};

@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 use trunkline::proto::VariableInfo;
 use trunkline::{OpenOptions, Opened};
 use trunkline_types::ledger::UpstreamLedger;
-use trunkline_types::{Fifo, Properties, Scaling, Scope};
+use trunkline_types::{Fifo, Properties, Reason, Scaling, Scope};
 
 use super::find::access_name;
 use super::{Context, Verb};
@@ -21,8 +21,8 @@ use crate::terminal::{Mood, padded};
 
 /// Tell everything the engine knows about variables
 ///
-/// Type, units, range, access, source and how it is doing, the last update, who wrote it, what became of
-/// all writes, and where it is configured.
+/// Type, units, range, access, source and how it is doing, the last update, who wrote it, what
+/// became of all writes, and where it is configured.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Names, URLs, or patterns such as 'boiler/*'
@@ -212,6 +212,9 @@ impl<'a> Printer<'a> {
         };
         if reading.position.sequence == 0 {
             return "nothing written yet".to_owned();
+        }
+        if reading.sample.quality.reason() == Reason::NoValue {
+            return reading.sample.quality.to_string();
         }
         let properties = &info.properties;
         let values = self.context.settings.values;

@@ -42,7 +42,8 @@ pub(crate) const VERB: Verb = Verb {
     ],
 };
 
-/// An engine names at most so many libraries in one answer; beyond, they are gathered from the names.
+/// An engine names at most so many libraries in one answer; beyond, they are gathered from the
+/// names.
 const LIBRARIES_TOLD_MAX: usize = 1024;
 
 /// A variable, or a folder with what is in it; a variable may be a folder, too.

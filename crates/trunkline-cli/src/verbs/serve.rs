@@ -34,8 +34,8 @@ pub(crate) struct Args {
 /// Where an engine listens.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ListenArgs {
-    /// Where to listen instead: an address, a port, or both; port 0 is any that is free. May be given
-    /// several times
+    /// Where to listen instead: an address, a port, or both; port 0 is any that is free. May be
+    /// given several times
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub(crate) listen: Vec<SocketAddr>,
 

@@ -1,7 +1,8 @@
 //! `why`: why a variable does not update, or why there is no connection.
 //!
-//! The steps go from the name to this program. Those that the engine cannot see (address, connection,
-//! version) are looked at here, by doing what any command does; those behind them are the engine's.
+//! The steps go from the name to this program. Those that the engine cannot see (address,
+//! connection, version) are looked at here, by doing what any command does; those behind them are
+//! the engine's.
 
 use std::net::ToSocketAddrs;
 
@@ -22,8 +23,8 @@ use crate::terminal::Mood;
 
 /// Find out why a variable does not update, or without a name, why there is no connection
 ///
-/// Looks at the live state step by step, and names the first cause with what to do about it. Ends with
-/// code 8 when it found one.
+/// Looks at the live state step by step, and names the first cause with what to do about it. Ends
+/// with code 8 when it found one.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The variable

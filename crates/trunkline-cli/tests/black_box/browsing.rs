@@ -92,7 +92,6 @@ fn lists_come_in_every_form() {
     assert_eq!(rig.run(&["find", "-o", "json", "nothing"]).out, "[]\n");
 }
 
-/// Behaviour: B-04.
 #[test]
 fn info_tells_what_is_known_and_what_became_of_every_write() {
     let rig = Served::rig();

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use trunkline_proto::message::closing::Refused;
@@ -30,29 +31,39 @@ pub enum Manners {
 /// One of them, until the test ends.
 pub struct FakeEngine {
     pub url: String,
+    frames: Receiver<FrameKind>,
 }
 
 impl FakeEngine {
     pub fn start(manners: Manners) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("tl://{}", listener.local_addr().unwrap());
+        let (sender, frames) = channel();
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                std::thread::spawn(move || serve(stream, manners));
+                let sender = sender.clone();
+                std::thread::spawn(move || serve(stream, manners, &sender));
             }
         });
-        Self { url }
+        Self { url, frames }
+    }
+
+    /// Waits until a client has asked for this.
+    pub fn wait_for(&self, kind: FrameKind) {
+        while self.frames.recv().unwrap() != kind {}
     }
 }
 
 /// Until the client goes.
-fn serve(mut stream: TcpStream, manners: Manners) {
+fn serve(mut stream: TcpStream, manners: Manners, frames: &Sender<FrameKind>) {
     let mut received = Vec::new();
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = stream.read(&mut buffer) {
         received.extend_from_slice(&buffer[..count]);
         let mut rest = received.as_slice();
         while let Ok(Some(frame)) = Frame::take_from(&mut rest) {
+            // The test may not care.
+            let _ = frame.kind().map(|kind| frames.send(kind));
             let Some(answer) = answer(&frame, manners) else {
                 return;
             };

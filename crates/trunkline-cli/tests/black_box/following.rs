@@ -128,10 +128,8 @@ fn whoever_stops_reading_ends_it_cleanly() {
     assert_eq!(errors, "");
 }
 
-/// The monitor is stopped while two hundred updates are written. Its buffer holds one of them at a time,
-/// and what it dropped is said in the lines that remain: nothing is missing from the account.
-///
-/// Behaviour: B-04.
+/// The monitor is stopped while two hundred updates are written. Its buffer holds one of them at a
+/// time, and what it dropped is said in the lines that remain: nothing is missing from the account.
 #[test]
 fn what_was_lost_is_said_in_the_next_line() {
     let rig = Served::rig();

@@ -187,7 +187,12 @@ fn the_demo_moves_and_what_it_says_to_try_works() {
     sut.line_with("Listening on tl://127.0.0.1:");
     let script = to_try.join("\n").replace("monitor", "monitor --count 2");
     let mut shell = std::process::Command::new("sh");
-    let output = crate::rig::finish(shell.args(["-e", "-c", &script]), "");
+    let output = crate::rig::finish(
+        shell
+            .args(["-e", "-c", &script])
+            .env("TRUNKLINE_TIMEOUT", "60s"),
+        "",
+    );
     assert_eq!(
         output.code,
         Some(0),

@@ -1,7 +1,7 @@
 //! The binary as users run it, against engines that it serves itself: real processes, real sockets.
 //!
-//! Every test has its own engine on a port of its own and its own folder. None waits for time to pass:
-//! they wait for lines of output.
+//! Every test has its own engine on a port of its own and its own folder. None waits for time to
+//! pass: they wait for lines of output.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! As much of JSON Schema as `docs/reference/json.schema.json` uses. A word that is not known here fails
-//! the test: nothing in the schema goes unchecked.
+//! As much of JSON Schema as `docs/reference/json.schema.json` uses. A word that is not known here
+//! fails the test: nothing in the schema goes unchecked.
 
 use serde_json::Value as Json;
 

@@ -3,9 +3,10 @@
 use std::net::TcpListener;
 
 use serde_json::Value as Json;
+use trunkline_proto::FrameKind;
 
 use crate::fake_engine::{FakeEngine, Manners};
-use crate::rig::{Served, run};
+use crate::rig::{Running, Served, run};
 
 /// An address at which nobody listens.
 pub fn free_address() -> String {
@@ -83,10 +84,10 @@ fn an_engine_that_says_nothing_is_not_reachable() {
 #[test]
 fn an_engine_that_stops_answering_is_a_matter_of_time() {
     let engine = FakeEngine::start(Manners::Mute);
-    let output = run(&["get", "a/b", "--url", &engine.url, "-w", "50ms"]);
+    let output = run(&["get", "a/b", "--url", &engine.url, "-w", "1s"]);
     assert_eq!(output.code, Some(4), "{}", output.err);
     assert!(
-        output.err.contains("gave no answer within 50ms"),
+        output.err.contains("gave no answer within 1s"),
         "{}",
         output.err
     );
@@ -140,17 +141,26 @@ fn a_put_whose_answer_is_lost_is_unknown() {
 #[test]
 fn a_put_whose_answer_does_not_come_in_time_is_unknown() {
     let engine = FakeEngine::start(Manners::IgnoresWrites);
-    let output = run(&["put", "a/b", "1", "--url", &engine.url, "-w", "50ms"]);
+    let output = run(&["put", "a/b", "1", "--url", &engine.url, "-w", "1s"]);
     assert_eq!(
         (output.code, output.out.as_str()),
         (Some(9), ""),
         "{}",
         output.err
     );
-    let mixed = ["put", "a/b=1", "a/c=x", "--url", &engine.url, "-w", "50ms"];
+    let mixed = ["put", "a/b=1", "a/c=x", "--url", &engine.url, "-w", "1s"];
     assert_eq!(
         run(&mixed).code,
         Some(1),
         "one refused and one unknown are a mixture"
     );
+}
+
+#[test]
+fn ctrl_c_ends_a_command_that_waits() {
+    let engine = FakeEngine::start(Manners::Mute);
+    let sut = Running::start(&["get", "a/b", "--url", &engine.url]);
+    engine.wait_for(FrameKind::Open);
+    sut.signal("INT");
+    assert_eq!(sut.end(), (Some(130), vec![]));
 }

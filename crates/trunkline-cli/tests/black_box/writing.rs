@@ -118,6 +118,8 @@ fn nobody_waits_for_a_put_that_is_not_to_be_confirmed() {
     );
     assert!(json.get("seq").is_none(), "nobody told its number: {json}");
     assert_eq!(follower.line(), "33.0");
+    let plain = rig.run(&["put", "--no-wait", "rig/setpoint", "34"]);
+    assert_eq!(plain.out, "rig/setpoint\t33.0\t34.0\t%\n");
 }
 
 #[test]

@@ -99,6 +99,11 @@ impl<E: Endpoint> Connection<E> {
         }
     }
 
+    /// Closes the transport without a word to the endpoint, which has panicked.
+    pub(super) fn abandon(&mut self) {
+        self.wire = None;
+    }
+
     /// What a driver is to sleep for; `None` while there is nothing to drive.
     pub(super) fn plan(&self) -> Option<Plan> {
         let wire = self.wire.as_ref()?;

@@ -1,6 +1,7 @@
 //! The turns of the thread that drives a link: sleep, read, hand over, send.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use trunkline_proto::{Disconnect, Endpoint};
@@ -98,10 +99,20 @@ impl<E: Endpoint> Driven<E> {
     /// The background thread's life.
     pub(super) fn run_background(&self, mut dialler: Dialler) {
         let mut dial = None;
-        self.role.background(|guard| match guard.is_offline() {
-            true => self.turn_of_dialler(guard, &mut dialler, &mut dial),
-            false => self.turn_of_background(guard),
-        });
+        let drive = || {
+            self.role.background(|guard| match guard.is_offline() {
+                true => self.turn_of_dialler(guard, &mut dialler, &mut dial),
+                false => self.turn_of_background(guard),
+            });
+        };
+        if catch_unwind(AssertUnwindSafe(drive)).is_err() {
+            // Nobody drives any more when nobody waits, so the link is over for everyone.
+            let mut guard = self.role.lock();
+            guard.data.abandon();
+            self.role.stop(&mut guard);
+            self.kick(&guard);
+            self.role.unlock(guard);
+        }
     }
 
     /// The background thread's turn while connected: it leaves the receive half behind while it

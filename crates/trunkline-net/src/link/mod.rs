@@ -201,7 +201,8 @@ impl<E: Endpoint + 'static> Link<E> {
         driven.role.unlock(guard);
     }
 
-    /// True once [`close`](Self::close) was called.
+    /// True once [`close`](Self::close) was called, or the endpoint panicked on the background
+    /// thread, which nobody else would hear of.
     pub fn is_closed(&self) -> bool {
         self.driven.role.lock().is_stopping()
     }

@@ -4,6 +4,10 @@
 
 mod bulk;
 mod contracts;
+mod hostile;
+#[cfg(not(shuttle))]
+mod ledger;
+mod life;
 mod readings;
 mod rig;
 mod writes;

@@ -34,8 +34,8 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
 
-    /// What to do when updates come faster than they are printed: latest, last:N, first:N, all, all:N,
-    /// sampled:PERIOD
+    /// What to do when updates come faster than they are printed: latest, last:N, first:N, all,
+    /// all:N, sampled:PERIOD
     #[arg(long, value_name = "CONTRACT", default_value = "last:1000", value_parser = contract)]
     contract: Contract,
 

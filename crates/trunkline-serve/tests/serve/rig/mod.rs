@@ -224,6 +224,11 @@ impl Pair {
         is_moving
     }
 
+    /// The connection thread has a reason for a turn that the test has brought about itself.
+    pub fn wake_session(&mut self) {
+        self.is_due = true;
+    }
+
     fn deliver_last_words(&mut self) {
         let (now, wall) = self.world.time();
         let bytes: Vec<u8> = self.to_client.drain(..).collect();

@@ -1,0 +1,158 @@
+//! `put`: writes values and says what came of each.
+
+mod pairs;
+mod report;
+
+use std::path::PathBuf;
+
+use trunkline::{OpenOptions, Opened, Write};
+use trunkline_types::Value;
+use trunkline_types::text::parse_value;
+
+use self::pairs::{Pair, pairs};
+use self::report::Report;
+use super::{Context, Verb};
+use crate::connection::Connection;
+use crate::exit::{Exit, Tally};
+use crate::output::readings::{Plan, ReadingPrinter};
+use crate::problem::{Problem, Stop};
+use crate::targets::{self, Targets, Wanted};
+
+/// Write values, and wait until each is confirmed
+///
+/// `put NAME VALUE`, `put NAME=VALUE NAME=VALUE`, `put NAME -` (the value from standard input), or
+/// `put --csv FILE`. Values are written as the variable's type wants them: 72.5, on, AUTO, text,
+/// [1, 2, 3]. All of them go as one batch; a value that is refused leaves the others alone.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// NAME VALUE, or any number of NAME=VALUE
+    #[arg(value_name = "NAME VALUE", allow_negative_numbers = true)]
+    words: Vec<String>,
+
+    /// Write the rows of a file with the columns name and value, such as `get -o csv` makes; `-` is
+    /// standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "words")]
+    csv: Option<PathBuf>,
+
+    /// Do not wait until the engine has confirmed the values
+    #[arg(long)]
+    no_wait: bool,
+}
+
+pub(crate) const VERB: Verb = Verb {
+    name: "put",
+    writes: true,
+    exits: &[
+        Exit::Done,
+        Exit::SomeFailed,
+        Exit::Usage,
+        Exit::Unreachable,
+        Exit::TimedOut,
+        Exit::NotPermitted,
+        Exit::Refused,
+        Exit::Unknown,
+        Exit::Interrupted,
+    ],
+};
+
+/// What is to become of one pair.
+enum Item {
+    /// It is wrong, and nothing is sent.
+    Wrong(Problem),
+    /// It is sent, as this write of the batch.
+    Sent {
+        opened: Opened,
+        value: Value,
+        index: usize,
+    },
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+    let pairs = pairs(args)?;
+    let operands: Vec<String> = pairs.iter().map(|(name, _)| name.clone()).collect();
+    let targets = targets::resolve(&operands, &context.settings)?;
+    let connection = Connection::new(&targets.engine, context)?;
+    let (items, writes) = prepare(&connection, &pairs, targets)?;
+    let name_width = pairs
+        .iter()
+        .map(|(name, _)| name.chars().count())
+        .max()
+        .unwrap_or(0);
+    let plan = Plan {
+        name_width,
+        with_time: false,
+        started: context.started,
+    };
+    let printer = ReadingPrinter::new(&context.settings, &context.terminal, plan)?;
+    let report = Report {
+        context,
+        printer,
+        name_width,
+        tally: Tally::default(),
+    };
+    if args.no_wait {
+        let sent = connection.client.write_untracked(writes);
+        sent.map_err(|error| connection.failed(&error))?;
+        // Sends what waits, without waiting for what the engine says to it.
+        connection.client.close();
+        return report.sent(&pairs, &items);
+    }
+    report.written(&connection, &pairs, &items, writes)
+}
+
+/// Opens the variables, and makes a write of each value that fits.
+fn prepare(
+    connection: &Connection,
+    pairs: &[Pair],
+    targets: Targets,
+) -> Result<(Vec<Item>, Vec<Write>), Stop> {
+    let names: Vec<Result<String, Problem>> = targets.wanted.into_iter().map(name_of).collect();
+    let good: Vec<&str> = names.iter().flatten().map(String::as_str).collect();
+    let options = OpenOptions {
+        read: true,
+        describe: true,
+        ..OpenOptions::default()
+    };
+    let mut opened = connection.open(&good, options)?.into_iter();
+    let mut writes = Vec::with_capacity(good.len());
+    let mut items = Vec::with_capacity(pairs.len());
+    for (name, (_, text)) in names.into_iter().zip(pairs) {
+        let opened = name.and_then(|name| match opened.next() {
+            Some(opened) => opened.and_then(|opened| convert(&name, opened, text)),
+            None => Err(Problem::new(Exit::SomeFailed, "failed", "there was no answer").of(&name)),
+        });
+        items.push(match opened {
+            Err(problem) => Item::Wrong(problem),
+            Ok((opened, value)) => {
+                writes.push(Write::new(opened.variable, value.clone()));
+                Item::Sent {
+                    opened,
+                    value,
+                    index: writes.len() - 1,
+                }
+            }
+        });
+    }
+    Ok((items, writes))
+}
+
+fn name_of(wanted: Wanted) -> Result<String, Problem> {
+    match wanted {
+        Wanted::Name(name) => Ok(name),
+        Wanted::Wrong(problem) => Err(problem),
+        Wanted::Pattern(pattern) => {
+            let sentence = "a pattern is not written to; name the variables one by one";
+            Err(Problem::new(Exit::SomeFailed, "bad-name", sentence).of(&pattern.to_string()))
+        }
+    }
+}
+
+fn convert(name: &str, opened: Opened, text: &str) -> Result<(Opened, Value), Problem> {
+    match parse_value(text, &opened.data_type) {
+        Ok(value) => Ok((opened, value)),
+        Err(error) => {
+            Err(Problem::new(Exit::Refused, "invalid-value", &error.to_string()).of(name))
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What is to be written: from the command line, standard input or a file.
+
+use std::io::Read;
+use std::path::Path;
+
+use super::Args;
+use crate::output::csv;
+use crate::problem::Problem;
+
+/// A value for a name, as it was typed.
+pub(super) type Pair = (String, String);
+
+/// What is to be written, from the command line, standard input or a file.
+pub(super) fn pairs(args: &Args) -> Result<Vec<Pair>, Problem> {
+    if let Some(path) = &args.csv {
+        return pairs_of_csv(path);
+    }
+    match args.words.as_slice() {
+        [] => Err(Problem::usage(
+            "put needs a name and a value; as in put boiler/setpoint 75",
+        )),
+        words if words.iter().all(|word| word.contains('=')) => Ok(words
+            .iter()
+            .filter_map(|word| word.split_once('='))
+            .map(owned)
+            .collect()),
+        [name, value] if value == "-" => {
+            let mut text = String::new();
+            std::io::stdin()
+                .read_to_string(&mut text)
+                .map_err(|error| Problem::usage(&format!("standard input: {error}")))?;
+            let text = text.strip_suffix('\n').unwrap_or(&text);
+            let text = text.strip_suffix('\r').unwrap_or(text);
+            Ok(vec![(name.clone(), text.to_owned())])
+        }
+        [name, value] => Ok(vec![(name.clone(), value.clone())]),
+        [name] => {
+            let sentence = format!("what is to be written to {name}? put {name} VALUE");
+            Err(Problem::usage(&sentence))
+        }
+        _ => {
+            let sentence = "several values are written as NAME=VALUE NAME=VALUE; a value with spaces \
+                            needs quotes";
+            Err(Problem::usage(sentence))
+        }
+    }
+}
+
+fn owned((name, value): (&str, &str)) -> Pair {
+    (name.to_owned(), value.to_owned())
+}
+
+fn pairs_of_csv(path: &Path) -> Result<Vec<Pair>, Problem> {
+    let shown = path.display();
+    let wrong = |place: String, what: &str| Problem::usage(&format!("{shown}{place}: {what}"));
+    let mut text = String::new();
+    let read = match path == Path::new("-") {
+        true => std::io::stdin().read_to_string(&mut text),
+        false => std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text)),
+    };
+    read.map_err(|error| wrong(String::new(), &error.to_string()))?;
+    let rows = csv::parse(&text).map_err(|(line, what)| wrong(format!(":{line}"), what))?;
+    let Some((header, rows)) = rows.split_first() else {
+        return Ok(Vec::new());
+    };
+    let column = |name: &str| {
+        header
+            .cells
+            .iter()
+            .position(|cell| cell == name)
+            .ok_or_else(|| {
+                let what =
+                    format!("there is no column \"{name}\"; the first line names the columns");
+                wrong(format!(":{}", header.line), &what)
+            })
+    };
+    let (name, value) = (column("name")?, column("value")?);
+    rows.iter()
+        .map(|row| match (row.cells.get(name), row.cells.get(value)) {
+            (Some(name), Some(value)) => Ok((name.clone(), value.clone())),
+            _ => Err(wrong(format!(":{}", row.line), "the row is too short")),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::Exit;
+
+    fn pairs_of(words: &[&str]) -> Result<Vec<Pair>, Problem> {
+        let words = words.iter().map(|&word| word.to_owned()).collect();
+        pairs(&Args {
+            words,
+            csv: None,
+            no_wait: false,
+        })
+    }
+
+    fn pair(name: &str, value: &str) -> Pair {
+        (name.to_owned(), value.to_owned())
+    }
+
+    #[test]
+    fn a_name_and_a_value_or_any_number_of_pairs() {
+        assert_eq!(pairs_of(&["a/b", "5"]), Ok(vec![pair("a/b", "5")]));
+        assert_eq!(pairs_of(&["a/b", "x=y"]), Ok(vec![pair("a/b", "x=y")]));
+        assert_eq!(pairs_of(&["a/b=x=y"]), Ok(vec![pair("a/b", "x=y")]));
+        let two = vec![pair("a/b", "1"), pair("a/c", "")];
+        assert_eq!(pairs_of(&["a/b=1", "a/c="]), Ok(two));
+    }
+
+    #[test]
+    fn anything_else_is_a_wrong_command_line() {
+        for words in [
+            &[][..],
+            &["a/b"],
+            &["a/b", "1", "2"],
+            &["a/b=1", "a/c", "2"],
+        ] {
+            assert_eq!(pairs_of(words).unwrap_err().exit, Exit::Usage, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_needs_its_two_columns_and_may_have_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("values.csv");
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            pairs_of_csv(&path)
+        };
+        let pairs = read("ts,value,name\n1,\"x,y\",a/b\n\n2,5,a/c\n");
+        assert_eq!(pairs, Ok(vec![pair("a/b", "x,y"), pair("a/c", "5")]));
+        for (text, message) in [
+            ("name,wert\na/b,1\n", ":1: there is no column \"value\""),
+            ("name,value\na/b\n", ":2: the row is too short"),
+            ("name,value\na/b,\"1\n", ":2: a quote is not closed"),
+        ] {
+            let problem = read(text).unwrap_err();
+            assert!(problem.message.ends_with(message), "{}", problem.message);
+        }
+        let missing = pairs_of_csv(&folder.path().join("none.csv")).unwrap_err();
+        assert_eq!(missing.exit, Exit::Usage);
+    }
+}

@@ -1,0 +1,222 @@
+//! What came of the writes, one line each.
+
+use std::time::Duration;
+
+use trunkline::{Opened, Write, WriteOutcome};
+use trunkline_types::{Lost, Position, Quality, Reading, Sample, Value};
+
+use super::Item;
+use super::pairs::Pair;
+use crate::connection::{Connection, facts, writing_fault};
+use crate::exit::{Exit, Tally};
+use crate::output::readings::{Change, ReadingPrinter};
+use crate::output::{Facts, Shown};
+use crate::problem::{Problem, Stop};
+use crate::verbs::Context;
+
+/// What came of a write that did not fail.
+#[derive(Clone, Copy)]
+struct Outcome {
+    word: &'static str,
+    position: Option<Position>,
+}
+
+/// Says what came of the writes.
+pub(super) struct Report<'a> {
+    pub(super) context: &'a Context,
+    pub(super) printer: ReadingPrinter,
+    pub(super) name_width: usize,
+    pub(super) tally: Tally,
+}
+
+impl Report<'_> {
+    /// All were sent, and that is all that is known.
+    pub(super) fn sent(mut self, pairs: &[Pair], items: &[Item]) -> Result<Exit, Stop> {
+        for ((name, _), item) in pairs.iter().zip(items) {
+            match item {
+                Item::Wrong(problem) => self.failed(problem)?,
+                Item::Sent { opened, value, .. } => {
+                    let outcome = Outcome {
+                        word: "sent",
+                        position: None,
+                    };
+                    self.changed((name, opened, value), None, outcome, "not confirmed")?;
+                }
+            }
+        }
+        Ok(self.tally.exit())
+    }
+
+    /// Writes, and waits for what comes of it.
+    pub(super) fn written(
+        mut self,
+        connection: &Connection,
+        pairs: &[Pair],
+        items: &[Item],
+        writes: Vec<Write>,
+    ) -> Result<Exit, Stop> {
+        let began = self.context.clock.now();
+        let outcomes = match writes.is_empty() {
+            true => Ok(Vec::new()),
+            false => connection.client.write(writes, connection.timeout()),
+        };
+        let took = self.context.clock.now().since(began);
+        // What came between the sending and the answer leaves every write unknown.
+        let lost = outcomes.as_ref().err().map(|error| {
+            let why = connection.failed(error);
+            let sentence = format!(
+                "it is not known whether it was written: {}; read it again",
+                why.message
+            );
+            Problem::new(Exit::Unknown, "unknown", &sentence)
+        });
+        let outcomes = outcomes.unwrap_or_default();
+        let now = self.read_back(connection, items, &outcomes);
+        let remark = confirmed_by(connection, took);
+        for ((name, _), item) in pairs.iter().zip(items) {
+            let (opened, value, index) = match item {
+                Item::Wrong(problem) => {
+                    self.failed(problem)?;
+                    continue;
+                }
+                Item::Sent {
+                    opened,
+                    value,
+                    index,
+                } => (opened, value, *index),
+            };
+            let (outcome, remark) = match outcomes.get(index) {
+                Some(WriteOutcome::Applied(position)) => (
+                    Outcome {
+                        word: "applied",
+                        position: Some(*position),
+                    },
+                    remark.as_str(),
+                ),
+                Some(WriteOutcome::Unchanged(position)) => {
+                    let outcome = Outcome {
+                        word: "unchanged",
+                        position: Some(*position),
+                    };
+                    (outcome, "unchanged: it is within the deadband")
+                }
+                Some(WriteOutcome::Superseded) => {
+                    let outcome = Outcome {
+                        word: "superseded",
+                        position: None,
+                    };
+                    (outcome, "superseded by a later write")
+                }
+                other => {
+                    self.failed(&problem_of(other, lost.as_ref()).of(name))?;
+                    continue;
+                }
+            };
+            // Another write may have followed already; what is told is what came of this one.
+            let is_ours = |reading: &&Reading| Some(reading.position) == outcome.position;
+            let reading = now.get(index).and_then(Option::as_ref).filter(is_ours);
+            self.changed((name, opened, value), reading, outcome, remark)?;
+        }
+        Ok(self.tally.exit())
+    }
+
+    /// What the engine holds now, by the index of the write: the value may have been pulled into
+    /// its range or come back from a device.
+    fn read_back(
+        &self,
+        connection: &Connection,
+        items: &[Item],
+        outcomes: &[WriteOutcome],
+    ) -> Vec<Option<Reading>> {
+        if outcomes.is_empty() {
+            return Vec::new();
+        }
+        let variables: Vec<_> = items
+            .iter()
+            .filter_map(|item| match item {
+                Item::Sent { opened, .. } => Some(opened.variable),
+                Item::Wrong(_) => None,
+            })
+            .collect();
+        // Without an answer, what was written stands for it.
+        let readings = connection.client.read(&variables, connection.timeout());
+        readings.map_or_else(
+            |_| Vec::new(),
+            |all| all.into_iter().map(Result::ok).collect(),
+        )
+    }
+
+    fn changed(
+        &mut self,
+        (name, opened, value): (&str, &Opened, &Value),
+        reading: Option<&Reading>,
+        outcome: Outcome,
+        remark: &str,
+    ) -> Result<(), Stop> {
+        let facts: Facts = facts(opened);
+        let received = self.context.clock.wall();
+        let shown = |reading| Shown::new(name, &facts, reading, received);
+        let old = opened.reading.as_ref().map(shown);
+        // Where the engine was not asked, or holds a newer value already, what was written is
+        // shown.
+        let assumed = Reading {
+            sample: Sample {
+                value: value.clone(),
+                source_timestamp: received,
+                engine_timestamp: received,
+                quality: Quality::GOOD,
+            },
+            position: outcome.position.unwrap_or_default(),
+            lost: Lost::NONE,
+            stale: None,
+            own: true,
+        };
+        let new = Shown {
+            has_value: true,
+            ..shown(reading.unwrap_or(&assumed))
+        };
+        self.printer.print_change(&Change {
+            old: old.as_ref(),
+            new,
+            is_assumed: reading.is_none(),
+            position: outcome.position,
+            outcome: outcome.word,
+            remark,
+        })
+    }
+
+    fn failed(&mut self, problem: &Problem) -> Result<(), Stop> {
+        self.tally
+            .item_failed(self.context.show(problem, self.name_width)?);
+        Ok(())
+    }
+}
+
+/// Why a write came to nothing, or may have.
+fn problem_of(outcome: Option<&WriteOutcome>, lost: Option<&Problem>) -> Problem {
+    match (outcome, lost) {
+        (Some(WriteOutcome::Refused(fault)), _) => writing_fault(fault),
+        (Some(WriteOutcome::Unknown(fault)), _) => {
+            let sentence = format!("it is not known whether it was written: {}", fault.sentence);
+            Problem::new(Exit::Unknown, fault.code.name(), &sentence)
+        }
+        (Some(WriteOutcome::WouldBlock), _) => {
+            let sentence =
+                "a subscriber's buffer is full and the variable lets writers wait; try again";
+            Problem::new(Exit::Refused, "would-block", sentence)
+        }
+        (_, Some(lost)) => lost.clone(),
+        (_, None) => {
+            let sentence = "it is not known whether it was written; read it again";
+            Problem::new(Exit::Unknown, "unknown", sentence)
+        }
+    }
+}
+
+fn confirmed_by(connection: &Connection, took: Duration) -> String {
+    let millis = took.as_secs_f64() * 1e3;
+    format!(
+        "confirmed by {}@{}, {millis:.1} ms",
+        connection.engine_name, connection.address
+    )
+}

@@ -1,0 +1,282 @@
+//! Real threads, as fast as they go, for a fixed number of writes.
+#![cfg(not(shuttle))]
+
+mod rig;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+
+use rig::{EPOCH, START, define, library_of};
+use trunkline_engine::{
+    Attempt, Caller, Consumer, Delivery, EndedItem, Engine, EngineOptions, Sink, SubscribeOptions,
+    Variable, Wake, Wakes, Write, WriteOutcome, WriteValue,
+};
+use trunkline_types::{Contract, DataType, Properties, Tick, Timestamp, Value};
+
+const NOW: Tick = Tick::from_nanos(1_000);
+
+fn engine(data_type: &DataType, libraries: &[&str]) -> (Engine, Vec<Arc<Variable>>) {
+    let engine = Engine::new(EngineOptions::new("sut", EPOCH));
+    let caller = Caller::local(1, 0);
+    let deployed = libraries.iter().map(|library| {
+        let mut properties = Properties::new(data_type.clone());
+        properties.stall = std::time::Duration::from_secs(3600);
+        let definition = library_of(library, vec![define("x", properties)]);
+        engine.deploy(&definition, NOW, START).expect("well formed");
+        Arc::clone(engine.resolve(&caller, &format!("{library}/x")).expect("deployed"))
+    });
+    let variables = deployed.collect();
+    (engine, variables)
+}
+
+/// Rings for the thread that sleeps on it.
+#[derive(Clone, Default)]
+struct Bell(Arc<(Mutex<bool>, Condvar)>);
+
+impl Bell {
+    fn wait(&self) {
+        let (rung, changed) = &*self.0;
+        let mut rung = rung.lock().expect("no panic");
+        while !*rung {
+            rung = changed.wait(rung).expect("no panic");
+        }
+        *rung = false;
+    }
+}
+
+impl Wake for Bell {
+    fn wake(&self) {
+        *self.0.0.lock().expect("no panic") = true;
+        self.0.1.notify_one();
+    }
+}
+
+/// Behaviour: LM-03, SP-13.
+#[test]
+fn value_and_timestamp_read_while_others_write_belong_together() {
+    const WRITES: i64 = 30_000;
+    let (engine, variables) = engine(&DataType::String, &["a"]);
+    let x = Arc::clone(&variables[0]);
+    let over = Arc::new(AtomicBool::new(false));
+    let readers: Vec<_> = (0..2)
+        .map(|_| {
+            let (x, over) = (Arc::clone(&x), Arc::clone(&over));
+            thread::spawn(move || {
+                let mut last = 0;
+                while !over.load(Ordering::Relaxed) {
+                    let update = x.update();
+                    assert!(update.sequence >= last, "time runs backwards");
+                    last = update.sequence;
+                    if last == 0 {
+                        continue;
+                    }
+                    let Value::String(text) = update.value.decode(x.data_type()) else {
+                        panic!("not a text")
+                    };
+                    // The source timestamp says which text it is: n repeated n mod 60 times.
+                    let n = update.source_timestamp.nanos_since(START);
+                    assert_eq!(update.engine_timestamp.nanos_since(START), n);
+                    assert_eq!(text.len() as i64, n % 60);
+                    let letter = char::from(b'a' + (n % 26) as u8);
+                    assert!(text.chars().all(|c| c == letter), "{text:?} is of two writes");
+                }
+            })
+        })
+        .collect();
+    let writers: Vec<_> = (0..2)
+        .map(|writer| {
+            let (engine, x) = (engine.clone(), Arc::clone(&x));
+            thread::spawn(move || {
+                let caller = Caller::local(writer, 0);
+                let mut wakes = Wakes::new();
+                for round in 0..WRITES {
+                    let n = round * 2 + i64::from(writer);
+                    let letter = char::from(b'a' + (n % 26) as u8).to_string();
+                    let value = Value::String(letter.repeat((n % 60) as usize).into());
+                    let stamp = START.saturating_add_nanos(n);
+                    let write = Write::value(&value);
+                    engine.try_write(&caller, NOW, stamp, &x, &write, &mut wakes);
+                }
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.join().expect("no panic");
+    }
+    over.store(true, Ordering::Relaxed);
+    for reader in readers {
+        reader.join().expect("no panic");
+    }
+    let ledger = x.ledger();
+    assert!(ledger.is_balanced());
+    assert_eq!(ledger.written, 2 * WRITES as u64);
+}
+
+/// Checks order and counts; keeps only the last number of each variable.
+struct Checker<'a> {
+    variables: &'a [Arc<Variable>],
+    last: Vec<u64>,
+    got: Vec<u64>,
+    missed: Vec<u64>,
+}
+
+impl Sink for Checker<'_> {
+    fn wants(&self) -> bool {
+        true
+    }
+    fn deliver(&mut self, delivery: &Delivery<'_>) {
+        let of = |variable: &Arc<Variable>| Arc::ptr_eq(variable, delivery.variable);
+        let place = self.variables.iter().position(of).expect("one of them");
+        let sequence = delivery.update.sequence;
+        let lost = delivery.lost;
+        assert_eq!(sequence, self.last[place] + 1 + lost.coalesced + lost.queue, "miscounted");
+        self.last[place] = sequence;
+        self.got[place] += 1;
+        self.missed[place] += lost.coalesced + lost.queue;
+    }
+    fn overrun(&mut self, _subscription: u32, _items: &[EndedItem]) {
+        panic!("every writer waits");
+    }
+    fn gone(&mut self, _subscription: u32, _handle: u32) {}
+}
+
+/// Behaviour: B-02, B-03, B-05.
+#[test]
+fn sleeping_consumer_gets_everything_its_contract_promises() {
+    const WRITES: u64 = 20_000;
+    let contracts = [
+        Contract::Latest,
+        Contract::Last(16),
+        Contract::First(16),
+        Contract::All { elements: 64, bytes: 1 << 20 },
+    ];
+    for contract in contracts {
+        let (engine, variables) = engine(&DataType::F64, &["a", "b", "c"]);
+        let caller = Caller::local(9, 0);
+        // So that the first reading is update 1.
+        for variable in &variables {
+            let value = Value::F64(0.0);
+            let write = Write::value(&value);
+            engine.try_write(&caller, NOW, START, variable, &write, &mut Wakes::new());
+        }
+        let bell = Bell::default();
+        let mut consumer = Consumer::new(engine.clone(), Box::new(bell.clone()));
+        for variable in &variables {
+            let options = SubscribeOptions::default();
+            consumer
+                .subscribe(&caller, 1, contract, options, variable, None)
+                .expect("it may be subscribed");
+        }
+        let writers: Vec<_> = (0..3)
+            .map(|writer| {
+                let (engine, variables) = (engine.clone(), variables.clone());
+                thread::spawn(move || write_all(&engine, writer, &variables, WRITES))
+            })
+            .collect();
+        let mut sink = Checker {
+            variables: &variables,
+            last: vec![0; 3],
+            got: vec![0; 3],
+            missed: vec![0; 3],
+        };
+        // First-n may drop the last ones, so its end is when the writers say so.
+        let drops_newest = matches!(contract, Contract::First(_));
+        while sink.last.iter().sum::<u64>() < 3 * (WRITES + 1) {
+            consumer.drain(&mut sink, &mut Wakes::new());
+            if drops_newest && writers.iter().all(thread::JoinHandle::is_finished) {
+                consumer.drain(&mut sink, &mut Wakes::new());
+                break;
+            }
+            if sink.last.iter().sum::<u64>() < 3 * (WRITES + 1) && !drops_newest {
+                bell.wait();
+            }
+        }
+        for writer in writers {
+            writer.join().expect("no panic");
+        }
+        for (place, variable) in variables.iter().enumerate() {
+            let ledger = consumer.ledger(1, variable.handle()).expect("it is subscribed");
+            assert!(ledger.is_balanced(), "{contract}: {ledger:?}");
+            assert_eq!((ledger.received, ledger.waiting), (sink.got[place], 0), "{contract}");
+            if !drops_newest {
+                assert_eq!(ledger.coalesced + ledger.dropped_queue, sink.missed[place]);
+            }
+            assert!(variable.ledger().is_balanced());
+            assert_eq!(variable.ledger().written, WRITES + 1);
+        }
+    }
+}
+
+/// Writer n writes every third value of each variable, and waits where a feed is full.
+fn write_all(engine: &Engine, writer: u32, variables: &[Arc<Variable>], writes: u64) {
+    let bell = Bell::default();
+    let waiter = Consumer::new(engine.clone(), Box::new(bell.clone()));
+    let caller = Caller::local(writer, 0);
+    let mut wakes = Wakes::new();
+    let count = writes / 3 + u64::from(u64::from(writer) < writes % 3);
+    for n in 0..count {
+        let bytes = (n as f64).to_le_bytes();
+        for variable in variables {
+            loop {
+                let mut write = Write::wire(&bytes);
+                write.value = WriteValue::Wire(&bytes);
+                match engine.try_write(&caller, NOW, START, variable, &write, &mut wakes) {
+                    Attempt::Done(WriteOutcome::Applied { .. }) => break,
+                    Attempt::WouldBlock { .. } => {
+                        wakes.flush();
+                        if waiter.wait_for_room(variable) {
+                            bell.wait();
+                        }
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        wakes.flush();
+    }
+}
+
+#[test]
+fn libraries_come_and_go_beside_writers_readers_and_finders() {
+    let (engine, _variables) = engine(&DataType::F64, &["fixed"]);
+    let over = Arc::new(AtomicBool::new(false));
+    let workers: Vec<_> = (0..2)
+        .map(|worker| {
+            let (engine, over) = (engine.clone(), Arc::clone(&over));
+            thread::spawn(move || {
+                let caller = Caller::local(worker, 0);
+                let mut consumer = Consumer::new(engine.clone(), Box::new(Bell::default()));
+                let value = Value::F64(1.0);
+                let mut id = 0;
+                while !over.load(Ordering::Relaxed) {
+                    let Ok(variable) = engine.resolve(&caller, "passing/x") else { continue };
+                    // Refused by then, or not: both are right.
+                    let write = Write::value(&value);
+                    engine.try_write(&caller, NOW, START, variable, &write, &mut Wakes::new());
+                    let options = SubscribeOptions::default();
+                    let contract = Contract::ALL;
+                    id += 1;
+                    let _gone =
+                        consumer.subscribe(&caller, id, contract, options, variable, None);
+                    let mut sink = rig::Recorder::default();
+                    consumer.drain(&mut sink, &mut Wakes::new());
+                    let pattern = trunkline_types::Pattern::parse("**").expect("it is one");
+                    let mut found = 0;
+                    engine.find(&caller, &pattern, 0, 10, 10_000, |_| found += 1);
+                    assert!((1..=2).contains(&found));
+                }
+            })
+        })
+        .collect();
+    let passing = library_of("passing", vec![define("x", Properties::new(DataType::F64))]);
+    for _ in 0..500 {
+        engine.deploy(&passing, NOW, Timestamp::from_nanos(0)).expect("well formed");
+        engine.undeploy("passing", &mut Wakes::new()).expect("it is deployed");
+    }
+    over.store(true, Ordering::Relaxed);
+    for worker in workers {
+        worker.join().expect("no panic");
+    }
+    assert_eq!(engine.variable_count(), 1);
+}

@@ -1,0 +1,69 @@
+//! The real-time side allocates nothing and makes no system call.
+//!
+//! Each operation runs in a child process, on a thread of its own, under a filter that lets no
+//! system call pass but the one that ends the process; whoever makes another is killed. At the same
+//! time another thread works on the other side of the same structure. The allocator counts. Then
+//! the same again from a `SCHED_FIFO` thread, where the system permits one.
+#![cfg(all(not(loom), target_os = "linux"))]
+// Says when the system refuses a real-time thread; what a test calls may panic as the test may.
+#![allow(clippy::print_stdout, clippy::expect_used)]
+
+#[path = "realtime/child.rs"]
+mod child;
+#[path = "realtime/counting.rs"]
+mod counting;
+#[path = "realtime/operations.rs"]
+mod operations;
+
+use self::child::{Ended, Policy, run_filtered};
+use self::operations::operations;
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
+
+fn check_all(policy: Policy) {
+    for operation in operations() {
+        let name = operation.name;
+        match run_filtered(policy, operation) {
+            Ended::Clean => {}
+            Ended::Refused => {
+                println!("{name}: no SCHED_FIFO thread permitted here; ran on a normal one");
+            }
+            Ended::Allocated => panic!("{name} allocates"),
+            Ended::Killed => panic!("{name} makes a system call"),
+            Ended::Otherwise(status) => panic!("{name} failed with status {status:#x}"),
+        }
+    }
+}
+
+/// Behaviour: SP-21, SP-22.
+#[test]
+fn real_time_side_allocates_nothing_and_makes_no_system_call() {
+    check_all(Policy::Normal);
+}
+
+/// Behaviour: SP-21.
+#[test]
+fn real_time_side_runs_on_a_sched_fifo_thread() {
+    check_all(Policy::Fifo);
+}
+
+#[test]
+fn check_finds_a_system_call() {
+    // SAFETY: asks for the number of the parent process and touches nothing.
+    let ask = || assert!(unsafe { libc::getppid() } >= 0);
+    assert_eq!(
+        run_filtered(Policy::Normal, operations::alone("getppid", ask)),
+        Ended::Killed
+    );
+}
+
+#[test]
+fn check_finds_an_allocation() {
+    // Small, so that the allocator has it at hand and asks the system for nothing.
+    let allocate = || drop(std::hint::black_box(Box::new(1_u8)));
+    assert_eq!(
+        run_filtered(Policy::Normal, operations::alone("box", allocate)),
+        Ended::Allocated
+    );
+}

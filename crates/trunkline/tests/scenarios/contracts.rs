@@ -1,0 +1,174 @@
+//! What each contract delivers, and how it tells what it does not.
+
+use std::time::Duration;
+
+use trunkline::types::{Contract, Value};
+use trunkline::{Event, SubscribeOptions};
+
+use crate::place::{Place, TIMEOUT, reading};
+
+/// Behaviour: B-05, NV-05, NV-17.
+pub fn latest_gives_the_newest_value(place: &Place) {
+    let level = place.engine.variable::<f64>("all/f64").expect("it exists");
+    for i in 0..100 {
+        level.write(f64::from(i)).expect("applied");
+    }
+    let updates = place.subscribe("all/f64", Contract::Latest);
+    let first = reading(&updates);
+    assert_eq!((first.sample.value, first.position.sequence), (Value::F64(99.0), 100));
+    for i in 100..1000 {
+        level.write(f64::from(i)).expect("applied");
+    }
+    let mut last = first.position.sequence;
+    let mut coalesced = 0;
+    while last < 1000 {
+        let next = reading(&updates);
+        assert_eq!(next.position.sequence, last + 1 + next.lost.coalesced);
+        assert!(next.lost.is_none(), "coalescing is no loss");
+        coalesced += next.lost.coalesced;
+        last = next.position.sequence;
+    }
+    let ledger = updates.ledger().expect("it is open");
+    assert!(ledger.is_balanced(), "{ledger:?}");
+    assert!(coalesced < 900);
+}
+
+/// Behaviour: B-03, B-05, NV-06, NV-12, NV-13.
+pub fn last_drops_the_oldest_and_says_so(place: &Place) {
+    let level = place.engine.variable::<f64>("all/f64").expect("it exists");
+    let updates = place.subscribe("all/f64", Contract::Last(10));
+    reading(&updates);
+    for i in 1..=10_000 {
+        level.write(f64::from(i)).expect("applied");
+    }
+    let (mut last, mut lost) = (0, 0);
+    while last < 10_000 {
+        let next = reading(&updates);
+        let missed = next.lost.count().expect("it is known");
+        assert_eq!(next.position.sequence, last + 1 + missed, "a gap is told, exactly");
+        lost += missed;
+        last = next.position.sequence;
+    }
+    let ledger = updates.ledger().expect("it is open");
+    assert!(ledger.is_balanced(), "{ledger:?}");
+    assert!(lost < 10_000);
+}
+
+/// Behaviour: B-03, B-05.
+pub fn first_drops_the_newest_and_says_so(place: &Place) {
+    let level = place.engine.variable::<f64>("all/f64").expect("it exists");
+    let updates = place.subscribe("all/f64", Contract::First(10));
+    reading(&updates);
+    for i in 1..=10_000 {
+        level.write(f64::from(i)).expect("applied");
+    }
+    // The gap behind the last kept one is told with the next that is delivered.
+    let (mut last, mut extra) = (0, 10_000);
+    loop {
+        match updates.next(Some(Duration::from_millis(50))) {
+            Some(Event::Reading { reading: next, .. }) => {
+                let missed = next.lost.count().expect("it is known");
+                assert_eq!(next.position.sequence, last + 1 + missed, "a gap is told, exactly");
+                last = next.position.sequence;
+                if last > 10_000 {
+                    return;
+                }
+            }
+            Some(_) => {}
+            None => {
+                extra += 1;
+                level.write(f64::from(extra)).expect("applied");
+            }
+        }
+    }
+}
+
+/// Behaviour: B-01, B-05, NV-01, VS-09.
+pub fn all_gives_every_update_in_order(place: &Place) {
+    let level = place.engine.variable::<f64>("all/f64").expect("it exists");
+    let updates = place.subscribe("all/f64", Contract::ALL);
+    reading(&updates);
+    for i in 1..=5000 {
+        level.write(f64::from(i)).expect("applied");
+    }
+    for i in 1..=5000u32 {
+        let next = reading(&updates);
+        assert_eq!(next.position.sequence, u64::from(i));
+        assert_eq!(next.sample.value, Value::F64(f64::from(i)));
+        assert_eq!(next.lost, trunkline::types::Lost::NONE);
+    }
+    let copy = updates.value(0).expect("the client's own copy");
+    assert_eq!(copy.position.sequence, 5000);
+}
+
+/// Behaviour: B-05.
+pub fn sampled_gives_one_value_per_period(place: &Place) {
+    let level = place.engine.variable::<f64>("all/f64").expect("it exists");
+    level.write(0.0).expect("applied");
+    let updates = place.subscribe("all/f64", Contract::Sampled(Duration::from_millis(5)));
+    let mut last = reading(&updates).position.sequence;
+    for i in 1..=3 {
+        for _ in 0..10 {
+            level.write(f64::from(i)).expect("applied");
+        }
+        let newest = u64::from(i as u32) * 10 + 1;
+        while last < newest {
+            let next = reading(&updates);
+            assert!(next.lost.is_none());
+            assert!(next.position.sequence > last);
+            last = next.position.sequence;
+        }
+    }
+}
+
+/// Behaviour: B-05.
+pub fn changes_only_leaves_out_what_is_equal(place: &Place) {
+    let level = place.engine.variable::<f64>("all/f64").expect("it exists");
+    let options = SubscribeOptions { only_changes: true, ..SubscribeOptions::default() };
+    let updates = place.subscribe_with("all/f64", Contract::ALL, options);
+    reading(&updates);
+    for value in [1.0, 1.0, 1.0, 2.0, 2.0, 1.0] {
+        level.write(value).expect("applied");
+    }
+    let delivered: Vec<_> = (0..3).map(|_| reading(&updates)).collect();
+    let sequences: Vec<_> = delivered.iter().map(|r| r.position.sequence).collect();
+    assert_eq!(sequences, [1, 4, 6]);
+    assert!(delivered.iter().all(|r| r.lost.is_none()), "what was filtered is not lost");
+}
+
+/// Behaviour: B-03.
+pub fn undeployed_variables_say_that_they_are_gone(place: &Place) {
+    let level = place.engine.variable::<f64>("all/f64").expect("it exists");
+    let updates = place.subscribe("all/f64", Contract::ALL);
+    reading(&updates);
+    level.write(1.0).expect("applied");
+    place.engine.undeploy("all").expect("it is deployed");
+    assert_eq!(reading(&updates).position.sequence, 1, "the end follows the last update");
+    match updates.next(Some(TIMEOUT)) {
+        Some(Event::Ended { sentence, .. }) => assert!(!sentence.is_empty()),
+        other => panic!("the end was expected, not {other:?}"),
+    }
+    assert!(level.read().is_err());
+}
+
+/// Behaviour: B-02.
+pub fn the_ledgers_of_both_sides_balance(place: &Place) {
+    let level = place.engine.variable::<f64>("all/f64").expect("it exists");
+    let updates = place.subscribe("all/f64", Contract::Last(5));
+    reading(&updates);
+    for i in 0..1000 {
+        level.write(f64::from(i)).expect("applied");
+    }
+    while reading(&updates).position.sequence < 1000 {}
+    let client = updates.ledger().expect("it is open");
+    assert!(client.is_balanced(), "{client:?}");
+    let variable = place.variable("all/f64");
+    let info = place.client.info(&[variable], TIMEOUT).expect("an answer").remove(0);
+    let info = info.expect("it exists");
+    assert!(info.upstream.is_balanced(), "{:?}", info.upstream);
+    assert_eq!(info.upstream.written, 1000);
+    for subscription in info.subscriptions {
+        assert!(subscription.ledger.is_balanced(), "{:?}", subscription.ledger);
+        assert_eq!(subscription.ledger.waiting, 0);
+    }
+}

@@ -1,0 +1,79 @@
+//! An engine with a library of every kind of variable, and a client that is connected to it.
+
+use std::time::Duration;
+
+use trunkline::types::{Contract, Reading};
+use trunkline::{
+    Client, Engine, Event, OpenOptions, Opened, SubscribeOptions, Subscription, VariableRef, Write,
+    WriteOutcome,
+};
+
+/// Only cuts off a test that hangs.
+pub const TIMEOUT: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, Debug)]
+pub enum Transport {
+    Tcp,
+    Memory,
+}
+
+pub struct Place {
+    pub engine: Engine,
+    pub client: Client,
+}
+
+impl Place {
+    pub fn new(transport: Transport) -> Self {
+        let text = include_str!("library.toml");
+        let plan = trunkline::config::parse("library.toml", text).expect("the library is right");
+        let engine = Engine::from_plan(&plan).expect("an engine on a free port");
+        let client = match transport {
+            Transport::Tcp => Client::connect(&format!("tl://{}", engine.local_addrs()[0])),
+            Transport::Memory => engine.client(),
+        };
+        Self { engine, client: client.expect("a client") }
+    }
+
+    pub fn open(&self, name: &str) -> Opened {
+        let options = OpenOptions { read: true, describe: true, ..OpenOptions::default() };
+        let mut opened = self.client.open(&[name], options, TIMEOUT).expect("an answer");
+        opened.remove(0).expect("the variable exists")
+    }
+
+    pub fn variable(&self, name: &str) -> VariableRef {
+        self.open(name).variable
+    }
+
+    pub fn write(&self, write: Write) -> WriteOutcome {
+        self.client.write([write], TIMEOUT).expect("an answer").remove(0)
+    }
+
+    pub fn read(&self, variable: VariableRef) -> Reading {
+        let mut readings = self.client.read(&[variable], TIMEOUT).expect("an answer");
+        readings.remove(0).expect("a reading")
+    }
+
+    pub fn subscribe(&self, name: &str, contract: Contract) -> Subscription {
+        self.subscribe_with(name, contract, SubscribeOptions::default())
+    }
+
+    pub fn subscribe_with(
+        &self,
+        name: &str,
+        contract: Contract,
+        options: SubscribeOptions,
+    ) -> Subscription {
+        self.client.subscribe(&[name], contract, options).expect("a subscription")
+    }
+}
+
+/// The next reading; other events are passed over.
+pub fn reading(subscription: &Subscription) -> Reading {
+    loop {
+        match subscription.next(Some(TIMEOUT)) {
+            Some(Event::Reading { reading, .. }) => return reading,
+            Some(Event::Connected { .. }) => {}
+            other => panic!("a reading was expected, not {other:?}"),
+        }
+    }
+}
