@@ -10,7 +10,8 @@ use trunkline_types::{Access, DataType, Properties, Reading};
 
 use crate::variable::VariableRef;
 
-/// The answer to a request. Lists have one entry per item, in the order of the request; a fault of one
+/// The answer to a request. Lists have one entry per item, in the order of the request; a fault of
+/// one
 /// item is that item's only.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
@@ -94,7 +95,8 @@ impl<T> Page<T> {
         }
     }
 
-    /// Decides what is asked for: the items that `ask` gives a handle, the others have their faults.
+    /// Decides what is asked for: the items that `ask` gives a handle, the others have their
+    /// faults.
     pub(crate) fn ask(&mut self, mut ask: impl FnMut(VariableRef) -> Result<u32, Fault>) -> u32 {
         self.asked.clear();
         self.asked.reserve_exact(self.variables.len());

@@ -49,7 +49,8 @@ impl ClientCore {
         Ok(self.ask(variables.len(), Verb::Info(Page::new(variables.to_vec()))))
     }
 
-    /// Searches the names that match a pattern; every page is collected. Answered by [`Answer::Names`],
+    /// Searches the names that match a pattern; every page is collected. Answered by
+    /// [`Answer::Names`],
     /// with at most `limit` names where one is given, and never more than
     /// [`request_items_max`](crate::ClientOptions::request_items_max).
     ///
@@ -183,7 +184,8 @@ impl ClientCore {
             return Ok(());
         };
         match next {
-            // A page may be empty where the engine has searched in vain for long; the cursor moves on.
+            // A page may be empty where the engine has searched in vain for long; the cursor moves
+            // on.
             Some(next) if found.len() < *limit && next != *cursor => {
                 *cursor = next;
                 self.requests.ask_again(id, request);

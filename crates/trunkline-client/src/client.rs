@@ -25,7 +25,8 @@ use crate::write_queue::Writes;
 /// The client's end of one connection, over any number of reconnects. A driver such as
 /// `trunkline_net::Link` calls it as an [`Endpoint`]; programs call the verbs.
 ///
-/// Every verb returns at once. What was asked for is sent when the driver next takes output, answers
+/// Every verb returns at once. What was asked for is sent when the driver next takes output,
+/// answers
 /// are there when the driver has brought input: [`changes`](Self::changes) says when to look.
 #[derive(Debug)]
 pub struct ClientCore {
@@ -103,13 +104,15 @@ impl ClientCore {
         self.connection.counters
     }
 
-    /// Rises with everything that anybody may wait for: an answer, an outcome, an event, a change of the
+    /// Rises with everything that anybody may wait for: an answer, an outcome, an event, a change
+    /// of the
     /// connection. Equal values: there is nothing to look at.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Requests that are not answered and writes that have not ended: a program that has made any number
+    /// Requests that are not answered and writes that have not ended: a program that has made any
+    /// number
     /// of either waits once, until this is 0.
     pub fn pending(&self) -> usize {
         self.requests.open() + self.writes.open()
@@ -120,7 +123,8 @@ impl ClientCore {
         self.variables.len()
     }
 
-    /// Says goodbye and closes the connection for good; what was not sent by then never is. A program that
+    /// Says goodbye and closes the connection for good; what was not sent by then never is. A
+    /// program that
     /// wants everything carried out waits for [`pending`](Self::pending) to be 0 before.
     pub fn shut_down(&mut self) {
         let was_closed = self.connection.closed().is_some();
@@ -233,7 +237,8 @@ impl Endpoint for ClientCore {
         self.connection.liveness.handle_received(now);
         let mut input = bytes;
         loop {
-            // The frame borrows the buffer, which therefore steps aside; its limits may change meanwhile.
+            // The frame borrows the buffer, which therefore steps aside; its limits may change
+            // meanwhile.
             let mut frames = std::mem::take(&mut self.connection.frames);
             let was_greeting = self.connection.session().is_none();
             let result = match frames.next_frame(now, &mut input) {

@@ -126,7 +126,8 @@ impl Connection {
         }
     }
 
-    /// The engine has accepted the hello. Whether it is the engine, in the epoch, of the last session.
+    /// The engine has accepted the hello. Whether it is the engine, in the epoch, of the last
+    /// session.
     pub(crate) fn welcome(
         &mut self,
         now: Tick,
@@ -354,7 +355,8 @@ impl Connection {
         self.random.u64(..)
     }
 
-    /// An update record as it arrives now. `first` ones may have waited at the engine for long: their age
+    /// An update record as it arrives now. `first` ones may have waited at the engine for long:
+    /// their age
     /// is reckoned by the engine's clock alone.
     pub(crate) fn receive(
         &self,

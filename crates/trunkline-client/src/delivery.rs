@@ -125,7 +125,8 @@ impl ClientCore {
         }
     }
 
-    /// The program has too much waiting under `all`: the subscription ends here as it would have at the
+    /// The program has too much waiting under `all`: the subscription ends here as it would have
+    /// at the
     /// engine, and goes on from the last update that found room.
     fn end_overrun(&mut self, wire: &mut WireSubscription) {
         wire.pause = Pause::Overrun;
@@ -219,7 +220,8 @@ impl ClientCore {
                 if item.handle != Some(handle) || !matches!(item.status, Status::Live) {
                     continue;
                 }
-                // The item stays known by its handle: another subscription's last updates may follow.
+                // The item stays known by its handle: another subscription's last updates may
+                // follow.
                 end_item(
                     &mut self.subscriptions,
                     item,
@@ -326,7 +328,8 @@ impl ClientCore {
     }
 }
 
-/// Ends an item, and tells everyone who wants it. An item that has ended for this reason stays as it is.
+/// Ends an item, and tells everyone who wants it. An item that has ended for this reason stays as
+/// it is.
 fn end_item(
     subscriptions: &mut Slab<Subscription>,
     item: &mut WireItem,

@@ -10,7 +10,8 @@ use trunkline_types::{Position, Reading};
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// The connection is up: readings after this are of this session. The first event of a subscription
+    /// The connection is up: readings after this are of this session. The first event of a
+    /// subscription
     /// that is made while it is.
     Connected {
         /// The session's number at the engine.
@@ -47,7 +48,8 @@ pub enum Event {
         reason: EndReason,
         /// The last update that arrived; `None` when none did.
         last: Option<Position>,
-        /// Updates after it that were not delivered; `None` when that shows only with the next reading.
+        /// Updates after it that were not delivered; `None` when that shows only with the next
+        /// reading.
         lost: Option<u64>,
         /// Why, for people.
         sentence: Arc<str>,

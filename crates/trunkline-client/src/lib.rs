@@ -1,6 +1,7 @@
 //! The client's end of the protocol: handles, cells, queues, batches, its side of the ledger.
 //!
-//! [`ClientCore`] is a state machine: bytes and the time go in, bytes and the time of the next call come
+//! [`ClientCore`] is a state machine: bytes and the time go in, bytes and the time of the next
+//! call come
 //! out. It opens nothing, waits for nothing and starts nothing; `trunkline-net` drives it over any
 //! transport, the simulator over none, bit for bit the same in every run.
 //!
@@ -8,26 +9,32 @@
 //!  program:  open  read  write  subscribe  ...          take  take_outcomes  next_event  value
 //!               |                                           ^
 //!               v                                           |
-//!  requests, writes (in order, bounded)        answers, outcomes, queues and local copies (bounded)
+//!  requests, writes (in order, bounded)        answers, outcomes, queues and local copies
+//! (bounded)
 //!               |                                           ^
 //!               v                                           |
-//!  output: frames of 64 KiB, credit kept       dispatch: every frame checked, or the connection closed
+//!  output: frames of 64 KiB, credit kept       dispatch: every frame checked, or the connection
+//! closed
 //!               |                                           ^
 //!               v                                           |
 //!           bytes out  ~~~~~~~~~~~~ the driver ~~~~~~~~~~  bytes in
 //! ```
 //!
-//! Everything the program holds lasts over reconnects: variables are known by name and opened again,
-//! subscriptions go on behind the last update they have, requests without an answer are asked again. Only
+//! Everything the program holds lasts over reconnects: variables are known by name and opened
+//! again,
+//! subscriptions go on behind the last update they have, requests without an answer are asked
+//! again. Only
 //! writes are not sent twice: one whose answer was lost with the connection ends as unknown.
 //!
 //! # Layout
-//! - [`ClientCore`] (`client`), `connection`, `receipt`, `output`: the state machine, the connection's
+//! - [`ClientCore`] (`client`), `connection`, `receipt`, `output`: the state machine, the
+//!   connection's
 //!   life, what is acknowledged, what is sent.
 //! - `request`, `settle`, `open`, `browse`, [`answer`]: verbs with one answer.
 //! - `write`, `write_queue`, `outcome`: writes, credit, how they end.
 //! - `subscribe`, `subscription`, `queue`, `event`: subscriptions as the program sees them.
-//! - `wire`, `delivery`, `reading`: subscriptions as the engine sees them; what arrives, what was lost.
+//! - `wire`, `delivery`, `reading`: subscriptions as the engine sees them; what arrives, what was
+//!   lost.
 //! - `restore`: what happens on a reconnect, and to items that fail.
 //! - [`typed`], [`options`], [`error`], [`state`]: types of the program, choices, refusals, state.
 

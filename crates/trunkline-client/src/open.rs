@@ -21,8 +21,10 @@ use crate::wire::Next;
 impl ClientCore {
     /// Opens variables by their full names, in one request. Answered by [`Answer::Opened`].
     ///
-    /// A variable that was opened stays open over reconnects, until it is closed as often. Opening is
-    /// always in the background: wait for the answer to have the names verified, or go on meanwhile.
+    /// A variable that was opened stays open over reconnects, until it is closed as often. Opening
+    /// is
+    /// always in the background: wait for the answer to have the names verified, or go on
+    /// meanwhile.
     ///
     /// # Errors
     /// [`RequestError`] when a bound is reached or the client is closed.
@@ -47,7 +49,8 @@ impl ClientCore {
         ))
     }
 
-    /// Closes variables, once each. Answered by [`Answer::Closed`]. Subscriptions go on: they have opened
+    /// Closes variables, once each. Answered by [`Answer::Closed`]. Subscriptions go on: they have
+    /// opened
     /// their variables themselves.
     ///
     /// # Errors
@@ -215,7 +218,8 @@ impl ClientCore {
         }
     }
 
-    /// Ends an opening: what was opened is kept if the program will take it, everything else is given back.
+    /// Ends an opening: what was opened is kept if the program will take it, everything else is
+    /// given back.
     pub(crate) fn finish_opening(
         &mut self,
         page: Page<Opened>,

@@ -6,7 +6,8 @@ use trunkline_proto::limits::{ITEMS_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, WINDOW_RE
 use trunkline_proto::{Backoff, Negotiation};
 use trunkline_types::Contract;
 
-/// Who the client is, and the bounds of what it keeps. What happens at each bound is said at the verb
+/// Who the client is, and the bounds of what it keeps. What happens at each bound is said at the
+/// verb
 /// that meets it: the call is refused and nothing of it is done.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
@@ -97,9 +98,11 @@ pub struct SubscribeOptions {
     pub only_changes: bool,
     /// Not the updates that this client wrote itself.
     pub own_suppressed: bool,
-    /// Readings older than this are stale; `None`: as the variable's properties say, if they are known.
+    /// Readings older than this are stale; `None`: as the variable's properties say, if they are
+    /// known.
     pub max_age: Option<Duration>,
-    /// When an `all` subscription has overrun its bound: go on from there, once the program has taken
+    /// When an `all` subscription has overrun its bound: go on from there, once the program has
+    /// taken
     /// everything that waited, the end included. Otherwise it stays ended.
     pub reopen: bool,
     /// Bytes of values in wire form that may wait under `last:n` and `first:n`, all items together;
@@ -124,7 +127,8 @@ impl Default for SubscribeOptions {
 #[error("a buffer of 1 element holds nothing back; use 0 for the newest value only, or 2 and more")]
 pub struct BufferError;
 
-/// The contract that a plain buffer size means: 0 the newest value only, 2 and more a buffer that drops
+/// The contract that a plain buffer size means: 0 the newest value only, 2 and more a buffer that
+/// drops
 /// its oldest.
 ///
 /// # Errors

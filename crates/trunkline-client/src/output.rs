@@ -1,7 +1,9 @@
 //! What is sent, and in which order.
 //!
-//! First what keeps the connection alive, then requests and writes in the order in which the program made
-//! them, frame by frame; an acknowledgement goes with whatever else goes. Writes that have to wait for
+//! First what keeps the connection alive, then requests and writes in the order in which the
+//! program made
+//! them, frame by frame; an acknowledgement goes with whatever else goes. Writes that have to wait
+//! for
 //! credit do not hold up requests.
 
 use trunkline_proto::limits::PAGE_BYTES;

@@ -14,7 +14,8 @@ const DEFAULT_BYTES_MAX: usize = 64 << 10;
 /// An update as it arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
-    /// `None`: nothing was written yet. What stands for it is made when it is read: a hostile engine
+    /// `None`: nothing was written yet. What stands for it is made when it is read: a hostile
+    /// engine
     /// could have named a type whose default is large.
     pub(crate) value: Option<Value>,
     pub(crate) source_timestamp: Timestamp,
@@ -60,7 +61,8 @@ impl Received {
     }
 }
 
-/// What stands for the value of a variable that nobody has written: its type's default, in which arrays
+/// What stands for the value of a variable that nobody has written: its type's default, in which
+/// arrays
 /// whose fixed lengths make it larger than `room` bytes are empty.
 fn default_of(data_type: &DataType, room: &mut usize) -> Value {
     match data_type {
@@ -155,9 +157,11 @@ impl Account {
         }
     }
 
-    /// An update has arrived. What was missed since the one before; `None` when the item has it already.
+    /// An update has arrived. What was missed since the one before; `None` when the item has it
+    /// already.
     ///
-    /// Causes that were told are taken from the gap between the two sequences, and never exceed it; for
+    /// Causes that were told are taken from the gap between the two sequences, and never exceed
+    /// it; for
     /// what then remains the caller knows the cause.
     pub(crate) fn update(&mut self, position: Position, remainder: Remainder) -> Option<Lost> {
         let before = self.position;

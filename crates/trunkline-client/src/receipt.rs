@@ -42,7 +42,8 @@ impl Receipt {
         self.records
     }
 
-    /// Whether anything is to be acknowledged, and whether it cannot wait for something else to be sent:
+    /// Whether anything is to be acknowledged, and whether it cannot wait for something else to be
+    /// sent:
     /// a quarter of the window is, or there is room to grant.
     pub(crate) fn due(&self, options: &ClientOptions) -> (bool, bool) {
         let unacked = self.records - self.acked;

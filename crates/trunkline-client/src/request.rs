@@ -1,7 +1,9 @@
 //! Requests on their way: what was asked, what was sent of it, what was answered.
 //!
-//! A request that is unanswered when the connection breaks is asked again on the next one. Only those of
-//! the program are; what the client asked for its own purposes is made anew from what it then needs.
+//! A request that is unanswered when the connection breaks is asked again on the next one. Only
+//! those of
+//! the program are; what the client asked for its own purposes is made anew from what it then
+//! needs.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -225,7 +227,8 @@ impl Requests {
         }
     }
 
-    /// The request that a frame answers; `None` for what is left of one that was refused as a whole.
+    /// The request that a frame answers; `None` for what is left of one that was refused as a
+    /// whole.
     pub(crate) fn answered_by(
         &mut self,
         frame: &Frame<'_>,
@@ -241,7 +244,8 @@ impl Requests {
         }
     }
 
-    /// A request was refused as a whole. The engine may have had more of its frames before it said so, and
+    /// A request was refused as a whole. The engine may have had more of its frames before it said
+    /// so, and
     /// answers to those may come.
     pub(crate) fn refused(&mut self, request: &Request) {
         if self.refused.len() >= REFUSED_MAX {

@@ -1,17 +1,22 @@
 //! What happens to variables and subscriptions when the connection goes and comes.
 //!
 //! ```text
-//! the same epoch    every variable is opened again by its name, then every item is subscribed behind
+//! the same epoch    every variable is opened again by its name, then every item is subscribed
+//! behind
 //!                   the last update it has: what was missed is counted exactly by the engine
-//! another epoch     every item is opened and subscribed in one round trip: its next reading says that
+//! another epoch     every item is opened and subscribed in one round trip: its next reading says
+//! that
 //!                   an unknown number was lost
 //! ```
 //!
-//! Nothing here relies on the engine to keep a session: every connection is subscribed anew. The session
+//! Nothing here relies on the engine to keep a session: every connection is subscribed anew. The
+//! session
 //! that the hello names only lets the engine end the old one at once.
 //!
-//! Items that cannot be subscribed now but may be later (no such name yet, the library is stopped) are
-//! asked for again after a while, all in one request: within 1 s at first, then more and more seldom, with
+//! Items that cannot be subscribed now but may be later (no such name yet, the library is stopped)
+//! are
+//! asked for again after a while, all in one request: within 1 s at first, then more and more
+//! seldom, with
 //! at most 60 s between two attempts.
 
 use std::time::Duration;
@@ -146,7 +151,8 @@ impl ClientCore {
         }
     }
 
-    /// The program has taken everything that waited: a wire subscription that was paused for it goes on.
+    /// The program has taken everything that waited: a wire subscription that was paused for it
+    /// goes on.
     pub(crate) fn end_pause(&mut self, wire_id: u32) {
         let Some(wire) = self.wires.get_mut(wire_id) else {
             return;
@@ -166,7 +172,8 @@ impl ClientCore {
         }
     }
 
-    /// Subscribes items that are not, behind the updates they have; by name where they have no handle.
+    /// Subscribes items that are not, behind the updates they have; by name where they have no
+    /// handle.
     fn resume(&mut self, wire_id: u32) {
         let Self {
             wires,
@@ -220,7 +227,8 @@ impl ClientCore {
         }
     }
 
-    /// A request about items of a wire subscription is over. Items without an answer get this fault.
+    /// A request about items of a wire subscription is over. Items without an answer get this
+    /// fault.
     pub(crate) fn items_answered(&mut self, wire_id: u32, items: &[u32], fault: &Fault) {
         let Self {
             wires,
@@ -318,7 +326,8 @@ impl ClientCore {
         }
     }
 
-    /// The bound of `all` begins anew with every connection: one whose last bound is not taken yet waits.
+    /// The bound of `all` begins anew with every connection: one whose last bound is not taken yet
+    /// waits.
     fn pause_for_backlog(&mut self, wire_id: u32) {
         let Some(wire) = self.wires.get_mut(wire_id) else {
             return;

@@ -43,7 +43,8 @@ impl ClientCore {
         self.requests.is_answered(request.0)
     }
 
-    /// Nobody will take the answer: for a caller that has waited long enough. Variables that the request
+    /// Nobody will take the answer: for a caller that has waited long enough. Variables that the
+    /// request
     /// opens are closed when they are.
     pub fn forget(&mut self, request: RequestId) {
         let id = request.0;

@@ -33,17 +33,22 @@ pub struct Item {
 }
 
 impl ClientCore {
-    /// Subscribes variables by their full names, in one request that opens and subscribes. What happens
-    /// to the items is told by [`next_event`](Self::next_event), item by item; the subscription lasts
+    /// Subscribes variables by their full names, in one request that opens and subscribes. What
+    /// happens
+    /// to the items is told by [`next_event`](Self::next_event), item by item; the subscription
+    /// lasts
     /// over reconnects until it is ended.
     ///
     /// What waits for the program is bounded: under `latest` and `sampled` by one reading per item,
-    /// under `last:n` and `first:n` by `n` per item and by bytes, under `all` by its bound, which the
-    /// engine knows and does not exceed. Readings that do not fit are counted in `lost` of the item's
+    /// under `last:n` and `first:n` by `n` per item and by bytes, under `all` by its bound, which
+    /// the
+    /// engine knows and does not exceed. Readings that do not fit are counted in `lost` of the
+    /// item's
     /// next reading.
     ///
     /// # Errors
-    /// [`SubscribeError`] when the contract cannot be kept, a bound is reached or the client is closed.
+    /// [`SubscribeError`] when the contract cannot be kept, a bound is reached or the client is
+    /// closed.
     pub fn subscribe<N: AsRef<str>>(
         &mut self,
         names: &[N],
@@ -108,7 +113,8 @@ impl ClientCore {
         Ok(SubscriptionId(key))
     }
 
-    /// Joins an item to the wire subscription. The wire item, when it was added now; one that is there
+    /// Joins an item to the wire subscription. The wire item, when it was added now; one that is
+    /// there
     /// already has a local copy to begin with.
     fn join(&mut self, wire_id: u32, variable: VariableRef, target: Target) -> Option<u32> {
         let Self {
@@ -251,7 +257,8 @@ impl ClientCore {
         Some(self.taken(subscription, taken))
     }
 
-    /// The next reading of one item that was not taken yet: each is new once. `None` when there is none;
+    /// The next reading of one item that was not taken yet: each is new once. `None` when there is
+    /// none;
     /// a caller that has waited long enough takes [`read_current`](Self::read_current) instead.
     ///
     /// Under `first:n` and `all` it looks at every event that waits before it.
@@ -271,7 +278,8 @@ impl ClientCore {
         }
     }
 
-    /// The item's reading, whether new or not: the next one that was not taken yet, else the local copy.
+    /// The item's reading, whether new or not: the next one that was not taken yet, else the local
+    /// copy.
     /// It counts as read. `None` before the first update has arrived.
     pub fn read_current(
         &mut self,
@@ -283,7 +291,8 @@ impl ClientCore {
             .or_else(|| self.value(now, subscription, item))
     }
 
-    /// The local copy of the item's last update; it stays, and news stays news. While the connection is
+    /// The local copy of the item's last update; it stays, and news stays news. While the
+    /// connection is
     /// down its quality is bad, with the reason. `None` before the first update has arrived.
     pub fn value(&self, now: Tick, subscription: SubscriptionId, item: u32) -> Option<Reading> {
         let entry = self.subscriptions.get(subscription.0)?;
@@ -335,14 +344,16 @@ impl ClientCore {
             .map_or(0, Subscription::waiting)
     }
 
-    /// Rises with everything that begins to wait under a subscription: equal values, nothing to look at.
+    /// Rises with everything that begins to wait under a subscription: equal values, nothing to
+    /// look at.
     pub fn subscription_changes(&self, subscription: SubscriptionId) -> u64 {
         self.subscriptions
             .get(subscription.0)
             .map_or(0, |entry| entry.changes)
     }
 
-    /// Opens a subscription again that has ended with `overrun` and was not to be reopened by itself:
+    /// Opens a subscription again that has ended with `overrun` and was not to be reopened by
+    /// itself:
     /// delivery goes on behind the last update that arrived, and what is missing is counted.
     pub fn resubscribe(&mut self, subscription: SubscriptionId) {
         let wire = self

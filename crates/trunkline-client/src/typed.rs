@@ -23,7 +23,8 @@ pub trait FromValue: Sized {
     fn from_value(value: &Value) -> Option<Self>;
 }
 
-/// A type of the program that can be written. Whether a variable takes it shows when it is opened as
+/// A type of the program that can be written. Whether a variable takes it shows when it is opened
+/// as
 /// [`Typed`], which checks the same types for both directions.
 pub trait IntoValue {
     /// As a value.
@@ -59,7 +60,8 @@ impl<T: FromValue> Typed<T> {
     /// The handle of an opened variable.
     ///
     /// # Errors
-    /// [`TypeMismatch`] when the variable cannot be read as `T`: told here, once, and not at every use.
+    /// [`TypeMismatch`] when the variable cannot be read as `T`: told here, once, and not at every
+    /// use.
     pub fn new(opened: &Opened) -> Result<Self, TypeMismatch> {
         Self::of(opened.variable, &opened.data_type)
     }

@@ -1,7 +1,9 @@
 //! Subscriptions as the engine sees them.
 //!
-//! All `latest` subscriptions of a client with the same filters are one on the wire: the engine sends an
-//! update once, and it is handed to every local subscription that wants it. Every other contract has a
+//! All `latest` subscriptions of a client with the same filters are one on the wire: the engine
+//! sends an
+//! update once, and it is handed to every local subscription that wants it. Every other contract
+//! has a
 //! wire subscription of its own, because its buffer is.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -42,7 +44,8 @@ pub(crate) struct WireSubscription {
     pub(crate) pause: Pause,
     /// The one local subscription it is for; shared ones have none.
     pub(crate) owner: Option<u32>,
-    /// Rises whenever the engine's credit begins anew: what was sent under an earlier one makes no room
+    /// Rises whenever the engine's credit begins anew: what was sent under an earlier one makes no
+    /// room
     /// under this one.
     pub(crate) life: u32,
     /// Updates taken since the last grant (`all` only).
@@ -330,7 +333,8 @@ impl WireItem {
         false
     }
 
-    /// Whether an update is one to be delivered. The last ones of a variable that is gone may come behind
+    /// Whether an update is one to be delivered. The last ones of a variable that is gone may come
+    /// behind
     /// the news, when another subscription has had it first.
     pub(crate) fn takes_updates(&self) -> bool {
         matches!(self.status, Status::Live | Status::Ended(EndReason::Gone))

@@ -45,10 +45,12 @@ impl Write {
 }
 
 impl ClientCore {
-    /// Writes values. The call returns at once; [`take_outcomes`](Self::take_outcomes) has the outcomes
+    /// Writes values. The call returns at once; [`take_outcomes`](Self::take_outcomes) has the
+    /// outcomes
     /// when all of them are known. Writes are sent in the order they were made, many to a frame.
     ///
-    /// While there is no connection they wait, and are sent on the next one. Those that were sent and not
+    /// While there is no connection they wait, and are sent on the next one. Those that were sent
+    /// and not
     /// answered when it broke end as unknown: nobody can say whether the engine carried them out.
     ///
     /// # Errors
@@ -73,7 +75,8 @@ impl ClientCore {
         Ok(WriteBatchId(batch))
     }
 
-    /// As [`write`](Self::write), for writes whose outcomes nobody takes one by one: they are counted in
+    /// As [`write`](Self::write), for writes whose outcomes nobody takes one by one: they are
+    /// counted in
     /// [`write_counts`](Self::write_counts), and the last fault is kept.
     ///
     /// # Errors
@@ -113,7 +116,8 @@ impl ClientCore {
         })
     }
 
-    /// The outcomes, once all of them are known, in the order of the writes; afterwards they are gone.
+    /// The outcomes, once all of them are known, in the order of the writes; afterwards they are
+    /// gone.
     pub fn take_outcomes(&mut self, batch: WriteBatchId) -> Option<Vec<WriteOutcome>> {
         if !self.is_settled(batch) {
             return None;
@@ -142,7 +146,8 @@ impl ClientCore {
         self.writes.last_fault()
     }
 
-    /// Appends a WRITE frame of about `page` bytes of writes made before the request `before`. One that
+    /// Appends a WRITE frame of about `page` bytes of writes made before the request `before`. One
+    /// that
     /// can never succeed is refused when its turn comes, as all others are.
     pub(crate) fn send_writes(&mut self, before: u64, page: usize, out: &mut Vec<u8>) {
         let message_max = self.connection.message_max();
@@ -194,7 +199,8 @@ impl ClientCore {
         Ok(())
     }
 
-    /// The answer to a write precedes its update: under `all`, whose runs are the same for all sessions,
+    /// The answer to a write precedes its update: under `all`, whose runs are the same for all
+    /// sessions,
     /// the mark is set here.
     fn remember_own(&mut self, variable: VariableRef, sequence: u64) {
         let Some(known) = self.variables.get(variable) else {

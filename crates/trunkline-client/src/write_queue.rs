@@ -68,7 +68,8 @@ impl Writes {
         self.credit_bytes = credit_bytes as usize;
     }
 
-    /// The number of the next write to be sent, if the credit allows one. A value longer than the whole
+    /// The number of the next write to be sent, if the credit allows one. A value longer than the
+    /// whole
     /// credit is sent alone.
     pub(crate) fn front(&self) -> Option<u64> {
         let front = self.unsent.front()?;

@@ -1,4 +1,10 @@
 //! Lists of 100,000: deployed, subscribed, written, told, closed, in one consumer.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -42,7 +48,10 @@ fn hundred_thousand_variables_are_subscribed_written_and_closed_in_one_consumer(
         }
         // One by one, as a client closes them, and the rest as a list.
         for handle in &handles[..COUNT / 2] {
-            assert_eq!(consumer.unsubscribe(1, Some(&[*handle]), &mut Wakes::new()), 1);
+            assert_eq!(
+                consumer.unsubscribe(1, Some(&[*handle]), &mut Wakes::new()),
+                1
+            );
         }
         let rest = consumer.unsubscribe(1, Some(&handles), &mut Wakes::new());
         assert_eq!((rest, consumer.item_count()), (COUNT - COUNT / 2, 0));
@@ -65,13 +74,18 @@ fn hundred_thousand_ends_are_told_in_slices() {
                 drain_some(&mut consumer, 1);
             }
         }
-        rig.engine.undeploy("rig", &mut Wakes::new()).expect("it is deployed");
+        rig.engine
+            .undeploy("rig", &mut Wakes::new())
+            .expect("it is deployed");
         let mut gone = 0;
         let mut more = true;
         while more {
             let told;
             (told, more) = drain_some(&mut consumer, 1000);
-            gone += told.iter().filter(|told| matches!(told, Told::Gone { .. })).count();
+            gone += told
+                .iter()
+                .filter(|told| matches!(told, Told::Gone { .. }))
+                .count();
         }
         assert_eq!((gone, consumer.item_count()), (COUNT, 0), "{contract}");
     }
@@ -84,10 +98,15 @@ fn hundred_thousand_unknown_names_cost_no_more_than_known_ones() {
     let mut unknown = 0;
     for n in 0..COUNT {
         match rig.engine.resolve(&rig.caller, &format!("rig/w{n}")) {
-            Err(AccessError::UnknownName { suggestion: None, .. }) => unknown += 1,
+            Err(AccessError::UnknownName {
+                suggestion: None, ..
+            }) => unknown += 1,
             other => panic!("{other:?}"),
         }
     }
     assert_eq!(unknown, COUNT);
-    assert_eq!(rig.engine.suggest(&rig.caller, "rig/V77").as_deref(), Some("rig/v77"));
+    assert_eq!(
+        rig.engine.suggest(&rig.caller, "rig/V77").as_deref(),
+        Some("rig/v77")
+    );
 }

@@ -1,4 +1,10 @@
 //! What each contract delivers, in which order, and what it says of the rest.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -15,15 +21,25 @@ use trunkline_types::{
     Contract, DataType, Lost, Properties, Quality, Reason, Value, VariableDefinition,
 };
 
-const CONTRACTS: [Contract; 4] =
-    [Contract::Latest, Contract::Last(8), Contract::First(8), Contract::ALL];
+const CONTRACTS: [Contract; 4] = [
+    Contract::Latest,
+    Contract::Last(8),
+    Contract::First(8),
+    Contract::ALL,
+];
 
 fn coalesced(n: u64) -> Lost {
-    Lost { coalesced: n, ..Lost::NONE }
+    Lost {
+        coalesced: n,
+        ..Lost::NONE
+    }
 }
 
 fn queue(n: u64) -> Lost {
-    Lost { queue: n, ..Lost::NONE }
+    Lost {
+        queue: n,
+        ..Lost::NONE
+    }
 }
 
 /// Behaviour: NV-17, B-05.
@@ -39,7 +55,11 @@ fn first_reading_is_the_current_value_and_nothing_older() {
         assert_eq!(balanced(&consumer, 1, &x).waiting, 1, "{contract}");
         rig.write(&x, 4.0);
         let got = updates(&mut consumer);
-        let expected = if contract == Contract::Latest { vec![4.0] } else { vec![3.0, 4.0] };
+        let expected = if contract == Contract::Latest {
+            vec![4.0]
+        } else {
+            vec![3.0, 4.0]
+        };
         assert_eq!(numbers(&got), expected, "{contract}");
         assert_eq!(balanced(&consumer, 1, &x).written, 2, "{contract}");
     }
@@ -78,10 +98,16 @@ fn latest_delivers_the_newest_and_counts_what_it_merged() {
     let got = updates(&mut consumer);
     assert_eq!((sequences(&got), numbers(&got)), (vec![1000], vec![1000.0]));
     assert_eq!(got[0].lost, coalesced(999));
-    assert!(got[0].lost.is_none(), "merging is what the contract asks for");
+    assert!(
+        got[0].lost.is_none(),
+        "merging is what the contract asks for"
+    );
     assert_eq!(drain(&mut consumer), []);
     let ledger = balanced(&consumer, 1, &x);
-    assert_eq!((ledger.written, ledger.coalesced, ledger.received), (1000, 999, 1));
+    assert_eq!(
+        (ledger.written, ledger.coalesced, ledger.received),
+        (1000, 999, 1)
+    );
 }
 
 /// Behaviour: LM-22.
@@ -89,7 +115,9 @@ fn latest_delivers_the_newest_and_counts_what_it_merged() {
 fn what_waits_under_latest_is_bounded_by_the_number_of_variables() {
     let paths = (0..100).map(|n| VariableDefinition::new(format!("v{n}"), DataType::F64));
     let rig = Rig::with(paths.collect());
-    let variables: Vec<_> = (0..100).map(|n| rig.variable(&format!("rig/v{n}"))).collect();
+    let variables: Vec<_> = (0..100)
+        .map(|n| rig.variable(&format!("rig/v{n}")))
+        .collect();
     let mut consumer = rig.consumer();
     for variable in &variables {
         rig.subscribe(&mut consumer, 1, Contract::Latest, variable);
@@ -116,7 +144,11 @@ fn last_n_keeps_the_newest_n_in_order_and_counts_the_oldest_it_dropped() {
         rig.write(&x, f64::from(value));
     }
     let got = updates(&mut consumer);
-    assert_eq!(numbers(&got), [1.0, 2.0, 3.0, 4.0, 5.0], "a burst within the buffer is whole");
+    assert_eq!(
+        numbers(&got),
+        [1.0, 2.0, 3.0, 4.0, 5.0],
+        "a burst within the buffer is whole"
+    );
     assert!(got.iter().all(|got| got.lost == Lost::NONE));
     for value in 6..=18 {
         rig.write(&x, f64::from(value));
@@ -128,7 +160,10 @@ fn last_n_keeps_the_newest_n_in_order_and_counts_the_oldest_it_dropped() {
     assert_eq!(got[0].lost, queue(8));
     assert!(got[1..].iter().all(|got| got.lost == Lost::NONE));
     let ledger = balanced(&consumer, 1, &x);
-    assert_eq!((ledger.received, ledger.dropped_queue, ledger.waiting), (10, 8, 0));
+    assert_eq!(
+        (ledger.received, ledger.dropped_queue, ledger.waiting),
+        (10, 8, 0)
+    );
 }
 
 /// Behaviour: NV-11.
@@ -152,7 +187,10 @@ fn readers_of_one_variable_have_their_own_buffers() {
         let got = updates(consumer);
         assert_eq!(numbers(&got), expected);
         assert_eq!(got[0].lost, queue(u64::from(20 - kept)));
-        assert_eq!(balanced(consumer, 1, &x).dropped_queue, u64::from(20 - kept));
+        assert_eq!(
+            balanced(consumer, 1, &x).dropped_queue,
+            u64::from(20 - kept)
+        );
     }
     // The longest buffer goes, and a longer one comes: the others notice nothing.
     consumers.pop();
@@ -164,7 +202,10 @@ fn readers_of_one_variable_have_their_own_buffers() {
     for value in 31..=40 {
         rig.write(&x, f64::from(value));
     }
-    assert_eq!(numbers(&updates(&mut longer)), (30..=40).map(f64::from).collect::<Vec<_>>());
+    assert_eq!(
+        numbers(&updates(&mut longer)),
+        (30..=40).map(f64::from).collect::<Vec<_>>()
+    );
     assert_eq!(numbers(&updates(&mut consumers[1])), [38.0, 39.0, 40.0]);
     let got = updates(&mut consumers[2]);
     assert_eq!(numbers(&got), (31..=40).map(f64::from).collect::<Vec<_>>());
@@ -203,7 +244,11 @@ fn long_buffers_are_delivered_whole_by_one_drain() {
             rig.write(&x, f64::from(value));
         }
         let got = updates(&mut consumer);
-        assert_eq!(sequences(&got), (0..=1000).collect::<Vec<_>>(), "{contract}");
+        assert_eq!(
+            sequences(&got),
+            (0..=1000).collect::<Vec<_>>(),
+            "{contract}"
+        );
         assert!(consumer.is_idle(), "{contract}");
     }
 }
@@ -231,10 +276,19 @@ fn all_delivers_every_update_in_the_order_of_their_commits() {
     let got = updates(&mut consumer);
     let as_told: Vec<(u32, u64, f64)> = got
         .iter()
-        .map(|got| (got.handle, got.sequence, got.value.as_f64().expect("a number")))
+        .map(|got| {
+            (
+                got.handle,
+                got.sequence,
+                got.value.as_f64().expect("a number"),
+            )
+        })
         .collect();
     assert_eq!(as_told, expected);
-    assert!(got.iter().all(|got| got.lost == Lost::NONE && got.filtered == 0));
+    assert!(
+        got.iter()
+            .all(|got| got.lost == Lost::NONE && got.filtered == 0)
+    );
     assert!(got.iter().all(|got| got.writer == rig.caller.session));
     assert_eq!(balanced(&consumer, 1, &x).received, 100);
     assert_eq!(balanced(&consumer, 1, &y).received, 200);
@@ -280,7 +334,9 @@ fn sampled_items_are_looked_at_in_slices_and_all_in_turn() {
     let count = 2500;
     let paths = (0..count).map(|n| VariableDefinition::new(format!("v{n}"), DataType::F64));
     let rig = Rig::with(paths.collect());
-    let variables: Vec<_> = (0..count).map(|n| rig.variable(&format!("rig/v{n}"))).collect();
+    let variables: Vec<_> = (0..count)
+        .map(|n| rig.variable(&format!("rig/v{n}")))
+        .collect();
     let period = Duration::from_secs(1);
     let mut consumer = rig.consumer();
     for variable in &variables {
@@ -318,7 +374,9 @@ fn sampled_items_that_come_and_go_between_slices_are_neither_missed_nor_doubled(
     let count = 3000u32;
     let paths = (0..count).map(|n| VariableDefinition::new(format!("v{n}"), DataType::F64));
     let rig = Rig::with(paths.collect());
-    let variables: Vec<_> = (0..count).map(|n| rig.variable(&format!("rig/v{n}"))).collect();
+    let variables: Vec<_> = (0..count)
+        .map(|n| rig.variable(&format!("rig/v{n}")))
+        .collect();
     let mut consumer = rig.consumer();
     let period = Duration::from_secs(1);
     for variable in &variables {
@@ -331,20 +389,32 @@ fn sampled_items_that_come_and_go_between_slices_are_neither_missed_nor_doubled(
         rig.write(variable, 1.0);
     }
     consumer.poll(rig.now());
-    let mut seen: Vec<u32> = updates(&mut consumer).iter().map(|got| got.handle).collect();
+    let mut seen: Vec<u32> = updates(&mut consumer)
+        .iter()
+        .map(|got| got.handle)
+        .collect();
     assert_eq!(seen.len(), 1000);
     // Some that were looked at, some that were not.
-    let gone: Vec<u32> =
-        variables.iter().map(|v| v.handle()).filter(|handle| handle % 7 == 0).collect();
-    assert_eq!(consumer.unsubscribe(1, Some(&gone), &mut Wakes::new()), gone.len());
+    let gone: Vec<u32> = variables
+        .iter()
+        .map(|v| v.handle())
+        .filter(|handle| handle % 7 == 0)
+        .collect();
+    assert_eq!(
+        consumer.unsubscribe(1, Some(&gone), &mut Wakes::new()),
+        gone.len()
+    );
     for _ in 0..3 {
         consumer.poll(rig.now());
         seen.extend(updates(&mut consumer).iter().map(|got| got.handle));
     }
     let mut left: Vec<u32> = seen.iter().copied().filter(|h| !gone.contains(h)).collect();
     left.sort_unstable();
-    let expected: Vec<u32> =
-        variables.iter().map(|v| v.handle()).filter(|handle| handle % 7 != 0).collect();
+    let expected: Vec<u32> = variables
+        .iter()
+        .map(|v| v.handle())
+        .filter(|handle| handle % 7 != 0)
+        .collect();
     assert_eq!(left, expected);
 }
 
@@ -371,7 +441,11 @@ fn only_changes_holds_back_what_equals_the_update_before_and_counts_it() {
         let expected = expected.map(|(sequence, value)| (sequence, Value::F64(value)));
         assert_eq!(told, expected, "{contract}");
         let ledger = balanced(&consumer, 1, &x);
-        assert_eq!((ledger.filtered, ledger.received, filtered), (5, 4, 5), "{contract}");
+        assert_eq!(
+            (ledger.filtered, ledger.received, filtered),
+            (5, 4, 5),
+            "{contract}"
+        );
         // A change of quality is a change.
         let value = Value::F64(3.0);
         let mut write = Write::value(&value);
@@ -400,13 +474,22 @@ fn only_changes_and_a_full_buffer_are_told_apart() {
         let queue: u64 = got.iter().map(|got| got.lost.queue).sum();
         let filtered: u64 = got.iter().map(|got| got.filtered).sum();
         let coalesced: u64 = got.iter().map(|got| got.lost.coalesced).sum();
-        (numbers(&got), queue, coalesced, filtered, after.dropped_queue)
+        (
+            numbers(&got),
+            queue,
+            coalesced,
+            filtered,
+            after.dropped_queue,
+        )
     };
     assert_eq!(sum(Contract::Latest), (vec![5.0], 0, 4, 4, 0));
     assert_eq!(sum(Contract::Last(2)), (vec![4.0, 5.0], 3, 0, 3, 3));
     // What was dropped last is told with what comes next.
     assert_eq!(sum(Contract::First(2)), (vec![1.0, 2.0], 0, 0, 1, 3));
-    assert_eq!(sum(Contract::ALL), (vec![1.0, 2.0, 3.0, 4.0, 5.0], 0, 0, 3, 0));
+    assert_eq!(
+        sum(Contract::ALL),
+        (vec![1.0, 2.0, 3.0, 4.0, 5.0], 0, 0, 3, 0)
+    );
 }
 
 #[test]
@@ -439,10 +522,16 @@ fn sink_is_asked_before_every_delivery_and_loses_nothing() {
             assert!(turns < 1000, "every turn gets on");
         }
         for variable in &variables {
-            let got: Vec<u64> =
-                all.iter().filter(|g| g.handle == variable.handle()).map(|g| g.sequence).collect();
-            let expected =
-                if contract == Contract::Latest { vec![8] } else { (0..=8).collect::<Vec<_>>() };
+            let got: Vec<u64> = all
+                .iter()
+                .filter(|g| g.handle == variable.handle())
+                .map(|g| g.sequence)
+                .collect();
+            let expected = if contract == Contract::Latest {
+                vec![8]
+            } else {
+                (0..=8).collect::<Vec<_>>()
+            };
             assert_eq!(got, expected, "{contract}");
         }
         assert_eq!(drain(&mut consumer), [], "{contract}");
@@ -483,7 +572,8 @@ fn consumer_is_woken_on_the_empty_to_marked_edge_only() {
         let value = Value::F64(f64::from(value));
         let write = Write::value(&value);
         let attempt =
-            rig.engine.try_write(&rig.caller, rig.now(), rig.wall(), &x, &write, &mut wakes);
+            rig.engine
+                .try_write(&rig.caller, rig.now(), rig.wall(), &x, &write, &mut wakes);
         assert!(matches!(rig::done(attempt), WriteOutcome::Applied { .. }));
         assert_eq!(bell.rings(), 0);
     }
@@ -516,7 +606,10 @@ fn error_of_one_item_is_that_items_only() {
     assert_eq!(results[1], Err(AccessError::NotReadable));
     assert!(matches!(results[2], Err(AccessError::UnknownName { .. })));
     assert_eq!(results[3], Ok(()));
-    assert_eq!((consumer.item_count(), updates(&mut consumer).len()), (2, 2));
+    assert_eq!(
+        (consumer.item_count(), updates(&mut consumer).len()),
+        (2, 2)
+    );
 }
 
 #[test]
@@ -555,7 +648,10 @@ fn contracts_that_make_no_sense_are_refused_and_leave_nothing() {
         Contract::Last(0),
         Contract::First(0),
         Contract::Last(1_000_001),
-        Contract::All { elements: 0, bytes: 1 },
+        Contract::All {
+            elements: 0,
+            bytes: 1,
+        },
         Contract::Sampled(Duration::from_micros(99)),
         Contract::Sampled(Duration::ZERO),
     ];
@@ -583,13 +679,20 @@ fn unsubscribed_items_deliver_nothing_more_and_the_others_go_on() {
         }
         // With something waiting, and its index used again at once.
         let gone = [variables[1].handle(), 999_999];
-        assert_eq!(consumer.unsubscribe(1, Some(&gone), &mut Wakes::new()), 1, "{contract}");
+        assert_eq!(
+            consumer.unsubscribe(1, Some(&gone), &mut Wakes::new()),
+            1,
+            "{contract}"
+        );
         rig.subscribe(&mut consumer, 1, contract, &variables[3]);
         for variable in &variables {
             rig.write(variable, 2.0);
         }
         let got = updates(&mut consumer);
-        assert!(got.iter().all(|got| got.handle != variables[1].handle()), "{contract}");
+        assert!(
+            got.iter().all(|got| got.handle != variables[1].handle()),
+            "{contract}"
+        );
         for variable in [&variables[0], &variables[2], &variables[3]] {
             let last = got.iter().rev().find(|got| got.handle == variable.handle());
             assert_eq!(last.map(|got| got.sequence), Some(2), "{contract}");
@@ -597,7 +700,10 @@ fn unsubscribed_items_deliver_nothing_more_and_the_others_go_on() {
         }
         assert_eq!(consumer.ledger(1, variables[1].handle()), None);
         assert_eq!(consumer.unsubscribe(1, None, &mut Wakes::new()), 3);
-        assert_eq!((consumer.item_count(), consumer.has_subscription(1)), (0, false));
+        assert_eq!(
+            (consumer.item_count(), consumer.has_subscription(1)),
+            (0, false)
+        );
         assert!(variables.iter().all(|variable| variable.subscribers() == 0));
         assert_eq!(drain(&mut consumer), []);
         assert!(consumer.is_idle());
@@ -663,7 +769,10 @@ fn sink_may_write_what_it_is_given() {
         let (rig, x) = Rig::plain();
         let mut consumer = rig.consumer();
         rig.subscribe(&mut consumer, 1, contract, &x);
-        let mut sink = Echo { rig: &rig, left: 200 };
+        let mut sink = Echo {
+            rig: &rig,
+            left: 200,
+        };
         assert!(!consumer.drain(&mut sink, &mut Wakes::new()));
         assert_eq!((sink.left, x.sequence()), (0, 200), "{contract}");
         assert!(balanced(&consumer, 1, &x).received > 0);
@@ -685,8 +794,11 @@ fn buffers_are_bounded_in_bytes_too() {
         let ledger = balanced(&consumer, 1, &x);
         assert_eq!((ledger.waiting, ledger.dropped_queue), (7, 5), "{contract}");
         let got = updates(&mut consumer);
-        let expected: Vec<u64> =
-            if contract == Contract::Last(1000) { (6..=12).collect() } else { (1..=7).collect() };
+        let expected: Vec<u64> = if contract == Contract::Last(1000) {
+            (6..=12).collect()
+        } else {
+            (1..=7).collect()
+        };
         assert_eq!(sequences(&got), expected, "{contract}");
     }
 }
@@ -701,13 +813,19 @@ fn what_is_dropped_before_the_first_reading_is_taken_is_told() {
         rig.write(&x, f64::from(value));
     }
     let ledger = balanced(&consumer, 1, &x);
-    assert_eq!((ledger.written, ledger.waiting, ledger.dropped_queue), (6, 3, 3));
+    assert_eq!(
+        (ledger.written, ledger.waiting, ledger.dropped_queue),
+        (6, 3, 3)
+    );
     let (told, more) = drain_some(&mut consumer, 2);
     assert!(more);
     let got = only_updates(told);
     assert_eq!((numbers(&got), got[1].lost), (vec![0.0, 4.0], queue(3)));
     let ledger = balanced(&consumer, 1, &x);
-    assert_eq!((ledger.received, ledger.waiting, ledger.dropped_queue), (2, 1, 3));
+    assert_eq!(
+        (ledger.received, ledger.waiting, ledger.dropped_queue),
+        (2, 1, 3)
+    );
     // What is overwritten while the sink is full is lost like everything else.
     for value in 6..=8 {
         rig.write(&x, f64::from(value));
@@ -730,6 +848,13 @@ fn source_and_clients_are_heard_alike() {
     rig.attempt_as(&trunkline_engine::Caller::engine(), &x, &write);
     let got = updates(&mut consumer);
     assert_eq!(numbers(&got[1..]), [1.0, 2.0, 3.0]);
-    assert_eq!(got.iter().map(|got| got.writer).collect::<Vec<_>>(), [0, 1, 1, 0]);
-    assert!(drain(&mut consumer).iter().all(|told| matches!(told, Told::Update(_))));
+    assert_eq!(
+        got.iter().map(|got| got.writer).collect::<Vec<_>>(),
+        [0, 1, 1, 0]
+    );
+    assert!(
+        drain(&mut consumer)
+            .iter()
+            .all(|told| matches!(told, Told::Update(_)))
+    );
 }

@@ -1,4 +1,10 @@
 //! Libraries come and go as wholes; names lead to handles, and handles are never used again.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -16,20 +22,27 @@ use trunkline_types::{
 };
 
 fn f64s(paths: &[&str]) -> Vec<VariableDefinition> {
-    paths.iter().map(|path| VariableDefinition::new(*path, DataType::F64)).collect()
+    paths
+        .iter()
+        .map(|path| VariableDefinition::new(*path, DataType::F64))
+        .collect()
 }
 
 fn refused(rig: &Rig, library: &str, variables: Vec<VariableDefinition>) -> DeployError {
     let definition = library_of(library, variables);
-    rig.engine.deploy(&definition, rig.now(), rig.wall()).expect_err("it is malformed")
+    rig.engine
+        .deploy(&definition, rig.now(), rig.wall())
+        .expect_err("it is malformed")
 }
 
 fn found(rig: &Rig, caller: &Caller, pattern: &str) -> Vec<String> {
     let pattern = Pattern::parse(pattern).expect("it is one");
     let mut names = Vec::new();
-    let end = rig.engine.find(caller, &pattern, 0, usize::MAX, usize::MAX, |variable| {
-        names.push(variable.name().to_owned());
-    });
+    let end = rig
+        .engine
+        .find(caller, &pattern, 0, usize::MAX, usize::MAX, |variable| {
+            names.push(variable.name().to_owned());
+        });
     assert_eq!(end, None);
     names
 }
@@ -45,12 +58,18 @@ fn deployed_library_is_hosted_as_a_whole_whether_used_or_not() {
     let handles = rig.deploy("plant", f64s(&["a", "b", "pump/mode"]));
     assert_eq!(handles.len(), 3);
     assert_eq!(rig.engine.variable_count(), 3);
-    for (name, handle) in ["plant/a", "plant/b", "plant/pump/mode"].iter().zip(&handles) {
+    for (name, handle) in ["plant/a", "plant/b", "plant/pump/mode"]
+        .iter()
+        .zip(&handles)
+    {
         let variable = rig.variable(name);
         assert_eq!((variable.name(), variable.handle()), (*name, *handle));
     }
     let libraries = rig.engine.libraries();
-    assert_eq!((libraries[0].name.as_str(), &libraries[0].handles), ("plant", &handles));
+    assert_eq!(
+        (libraries[0].name.as_str(), &libraries[0].handles),
+        ("plant", &handles)
+    );
 }
 
 #[test]
@@ -65,8 +84,16 @@ fn variable_stays_until_its_library_is_undeployed() {
     assert!(a.is_gone());
     assert!(rig.engine.resolve(&rig.caller, "plant/a").is_err());
     assert_eq!(rig.write(&a, 2.0), WriteOutcome::Refused(Refusal::Gone));
-    let error = rig.engine.undeploy("plant", &mut Wakes::new()).expect_err("it is gone");
-    assert_eq!(error, UndeployError { name: "plant".to_owned() });
+    let error = rig
+        .engine
+        .undeploy("plant", &mut Wakes::new())
+        .expect_err("it is gone");
+    assert_eq!(
+        error,
+        UndeployError {
+            name: "plant".to_owned()
+        }
+    );
     assert!(a.ledger().is_balanced());
 }
 
@@ -77,7 +104,10 @@ fn malformed_library_leaves_nothing_behind() {
     let with = |change: &dyn Fn(&mut Properties)| {
         let mut properties = Properties::new(DataType::F64);
         change(&mut properties);
-        vec![VariableDefinition::new("good", DataType::F64), define("wrong", properties)]
+        vec![
+            VariableDefinition::new("good", DataType::F64),
+            define("wrong", properties),
+        ]
     };
     let cases: Vec<(&str, Vec<VariableDefinition>)> = vec![
         ("taken", f64s(&["b"])),
@@ -89,13 +119,37 @@ fn malformed_library_leaves_nothing_behind() {
         ("plant", with(&|p| p.range = Some((10.0, 0.0)))),
         ("plant", with(&|p| p.range = Some((0.0, f64::NAN)))),
         ("plant", with(&|p| p.range = Some((f64::NEG_INFINITY, 0.0)))),
-        ("plant", with(&|p| p.deadband = Deadband { user_percent: -1.0, source_percent: 0.0 })),
+        (
+            "plant",
+            with(&|p| {
+                p.deadband = Deadband {
+                    user_percent: -1.0,
+                    source_percent: 0.0,
+                }
+            }),
+        ),
         ("plant", with(&|p| p.deadband.source_percent = f64::NAN)),
         ("plant", with(&|p| p.initial = Some(Value::Bool(true)))),
         ("plant", with(&|p| p.scaling = Some(Scaling::Invert))),
-        ("plant", with(&|p| p.fifo = Fifo::Multi { capacity: 0, length: 1 })),
+        (
+            "plant",
+            with(&|p| {
+                p.fifo = Fifo::Multi {
+                    capacity: 0,
+                    length: 1,
+                }
+            }),
+        ),
         ("plant", with(&|p| p.fifo = Fifo::Single { length: 0 })),
-        ("plant", with(&|p| p.fifo = Fifo::Multi { capacity: u32::MAX, length: 1 })),
+        (
+            "plant",
+            with(&|p| {
+                p.fifo = Fifo::Multi {
+                    capacity: u32::MAX,
+                    length: 1,
+                }
+            }),
+        ),
         (
             "plant",
             with(&|p| p.data_type = DataType::Enum(Arc::new(EnumType { labels: Vec::new() }))),
@@ -117,11 +171,12 @@ fn malformed_library_leaves_nothing_behind() {
 #[test]
 fn fifo_and_scaling_are_refused_for_types_they_do_not_fit() {
     let rig = Rig::new();
-    let array = |shape: Vec<Option<u32>>, element| {
-        DataType::Array(Arc::new(ArrayType { element, shape }))
-    };
+    let array =
+        |shape: Vec<Option<u32>>, element| DataType::Array(Arc::new(ArrayType { element, shape }));
     let cluster = |field| {
-        DataType::Struct(Arc::new(StructType { fields: vec![("x".into(), field)] }))
+        DataType::Struct(Arc::new(StructType {
+            fields: vec![("x".into(), field)],
+        }))
     };
     let no_fifo = [
         cluster(array(vec![None], ElementType::F64)),
@@ -134,16 +189,32 @@ fn fifo_and_scaling_are_refused_for_types_they_do_not_fit() {
     ];
     for data_type in no_fifo {
         let mut properties = Properties::new(data_type.clone());
-        properties.fifo = Fifo::Multi { capacity: 4, length: 4 };
+        properties.fifo = Fifo::Multi {
+            capacity: 4,
+            length: 4,
+        };
         let error = refused(&rig, "plant", vec![define("x", properties)]);
-        assert!(matches!(error, DeployError::Fifo { .. }), "{data_type}: {error}");
+        assert!(
+            matches!(error, DeployError::Fifo { .. }),
+            "{data_type}: {error}"
+        );
     }
-    let linear = Scaling::Linear { raw: [0.0, 1.0], eng: [0.0, 100.0] };
-    for data_type in [cluster(DataType::F64), DataType::String, array(vec![None], ElementType::F64)] {
+    let linear = Scaling::Linear {
+        raw: [0.0, 1.0],
+        eng: [0.0, 100.0],
+    };
+    for data_type in [
+        cluster(DataType::F64),
+        DataType::String,
+        array(vec![None], ElementType::F64),
+    ] {
         let mut properties = Properties::new(data_type.clone());
         properties.scaling = Some(linear);
         let error = refused(&rig, "plant", vec![define("x", properties)]);
-        assert!(matches!(error, DeployError::Scaling { .. }), "{data_type}: {error}");
+        assert!(
+            matches!(error, DeployError::Scaling { .. }),
+            "{data_type}: {error}"
+        );
     }
 }
 
@@ -181,7 +252,10 @@ fn variable_without_initial_value_has_none() {
     let (_rig, x) = Rig::plain();
     assert_eq!(x.sequence(), 0);
     let sample = x.sample();
-    assert_eq!((sample.value, sample.quality), (Value::F64(0.0), Quality::bad(Reason::NoValue)));
+    assert_eq!(
+        (sample.value, sample.quality),
+        (Value::F64(0.0), Quality::bad(Reason::NoValue))
+    );
 }
 
 #[test]
@@ -190,14 +264,19 @@ fn redeployed_variable_has_a_new_handle_and_counts_from_one() {
     let first = rig.deploy("plant", f64s(&["a", "b"]));
     let old = rig.variable("plant/a");
     rig.write(&old, 1.0);
-    rig.engine.undeploy("plant", &mut Wakes::new()).expect("it is deployed");
+    rig.engine
+        .undeploy("plant", &mut Wakes::new())
+        .expect("it is deployed");
     let second = rig.deploy("plant", f64s(&["a", "b"]));
     assert!(first.iter().all(|handle| !second.contains(handle)));
     let new = rig.variable("plant/a");
     assert_eq!(new.sequence(), 0);
     assert_eq!(rig.write(&new, 2.0), applied(1));
     assert_eq!(old.sample().value, Value::F64(1.0));
-    assert_eq!(rig.engine.variable(first[0]).map(|v| v.is_gone()), Some(true));
+    assert_eq!(
+        rig.engine.variable(first[0]).map(|v| v.is_gone()),
+        Some(true)
+    );
 }
 
 #[test]
@@ -216,9 +295,14 @@ fn gone_follows_the_last_update_under_every_contract() {
         rig.subscribe(&mut consumer, 3, contract, &x);
         rig.write(&x, 2.0);
         rig.write(&x, 3.0);
-        rig.engine.undeploy("rig", &mut Wakes::new()).expect("it is deployed");
+        rig.engine
+            .undeploy("rig", &mut Wakes::new())
+            .expect("it is deployed");
         let mut told = drain(&mut consumer);
-        let gone = Told::Gone { subscription: 3, handle: x.handle() };
+        let gone = Told::Gone {
+            subscription: 3,
+            handle: x.handle(),
+        };
         assert_eq!(told.pop(), Some(gone), "{contract}");
         let last = rig::only_updates(told).pop().map(|got| got.sequence);
         assert_eq!(last, Some(3), "{contract}");
@@ -249,10 +333,17 @@ fn end_of_one_library_leaves_the_subscriptions_of_another() {
     }
     rig.write(&y, 1.0);
     rig.write(&x, 1.0);
-    rig.engine.undeploy("rig", &mut Wakes::new()).expect("it is deployed");
+    rig.engine
+        .undeploy("rig", &mut Wakes::new())
+        .expect("it is deployed");
     rig.write(&y, 2.0);
     let told = drain(&mut consumer);
-    assert_eq!(told.iter().filter(|told| matches!(told, Told::Gone { .. })).count(), 1);
+    assert_eq!(
+        told.iter()
+            .filter(|told| matches!(told, Told::Gone { .. }))
+            .count(),
+        1
+    );
     assert_eq!(consumer.item_count(), 1);
     rig.write(&y, 3.0);
     assert_eq!(rig::sequences(&updates(&mut consumer)), [3]);
@@ -267,10 +358,16 @@ fn single_process_variables_are_hidden_from_connections() {
     remote.remote = true;
     assert!(matches!(
         rig.engine.resolve(&remote, "rig/x"),
-        Err(AccessError::UnknownName { suggestion: None, .. })
+        Err(AccessError::UnknownName {
+            suggestion: None,
+            ..
+        })
     ));
     assert_eq!(rig.engine.suggest(&remote, "rig/X"), None);
-    assert_eq!(rig.engine.suggest(&rig.caller, "rig/X").as_deref(), Some("rig/x"));
+    assert_eq!(
+        rig.engine.suggest(&rig.caller, "rig/X").as_deref(),
+        Some("rig/x")
+    );
     assert!(rig.engine.visible(&remote, x.handle()).is_none());
     assert_eq!(found(&rig, &remote, "**"), [""; 0]);
     assert_eq!(found(&rig, &rig.caller, "**"), ["rig/x"]);
@@ -281,7 +378,10 @@ fn single_process_variables_are_hidden_from_connections() {
     assert_eq!(subscribed, Err(AccessError::Denied));
     let value = Value::F64(1.0);
     let attempt = rig.attempt_as(&remote, &x, &Write::value(&value));
-    assert_eq!(attempt, Attempt::Done(WriteOutcome::Refused(Refusal::Denied)));
+    assert_eq!(
+        attempt,
+        Attempt::Done(WriteOutcome::Refused(Refusal::Denied))
+    );
 }
 
 #[test]
@@ -290,12 +390,30 @@ fn names_are_found_however_they_are_escaped() {
     assert_eq!(rig.variable("rig/50%25").name(), "rig/50%25");
     assert_eq!(rig.variable("rig/a b").name(), "rig/a b");
     assert_eq!(rig.variable("rig/Über").name(), "rig/Über");
-    for nonsense in ["", "rig", "rig/", "/x", "rig//x", "rig/*", "rig/a\u{0}", "rig/50%"] {
-        let error = rig.engine.resolve(&rig.caller, nonsense).expect_err("it is no name");
-        assert!(matches!(error, AccessError::InvalidName(_)), "{nonsense:?}: {error}");
+    for nonsense in [
+        "",
+        "rig",
+        "rig/",
+        "/x",
+        "rig//x",
+        "rig/*",
+        "rig/a\u{0}",
+        "rig/50%",
+    ] {
+        let error = rig
+            .engine
+            .resolve(&rig.caller, nonsense)
+            .expect_err("it is no name");
+        assert!(
+            matches!(error, AccessError::InvalidName(_)),
+            "{nonsense:?}: {error}"
+        );
     }
     let long = format!("rig/{}", "x".repeat(65_536));
-    assert!(matches!(rig.engine.resolve(&rig.caller, &long), Err(AccessError::InvalidName(_))));
+    assert!(matches!(
+        rig.engine.resolve(&rig.caller, &long),
+        Err(AccessError::InvalidName(_))
+    ));
 }
 
 #[test]
@@ -303,7 +421,9 @@ fn find_comes_in_pages_that_miss_nothing() {
     let paths: Vec<String> = (0..1000).map(|n| format!("pump{n}/speed")).collect();
     let rig = Rig::with(f64s(&paths.iter().map(String::as_str).collect::<Vec<_>>()));
     rig.deploy("gone", f64s(&["pump/speed"]));
-    rig.engine.undeploy("gone", &mut Wakes::new()).expect("it is deployed");
+    rig.engine
+        .undeploy("gone", &mut Wakes::new())
+        .expect("it is deployed");
     let pattern = Pattern::parse("*/pump*/speed").expect("it is one");
     for (limit, budget) in [(1, 7), (10, 1000), (1000, 3), (1000, 1000), (7, usize::MAX)] {
         let mut names = Vec::new();
@@ -311,9 +431,11 @@ fn find_comes_in_pages_that_miss_nothing() {
         let mut pages = 0;
         while let Some(from) = cursor {
             let before = names.len();
-            cursor = rig.engine.find(&rig.caller, &pattern, from, limit, budget, |variable| {
-                names.push(variable.name().to_owned());
-            });
+            cursor = rig
+                .engine
+                .find(&rig.caller, &pattern, from, limit, budget, |variable| {
+                    names.push(variable.name().to_owned());
+                });
             pages += 1;
             assert!(names.len() - before <= limit, "a page keeps to its limit");
             assert!(pages <= 1002, "every page gets on");
@@ -321,14 +443,19 @@ fn find_comes_in_pages_that_miss_nothing() {
         let expected: Vec<String> = paths.iter().map(|path| format!("rig/{path}")).collect();
         assert_eq!(names, expected, "limit {limit}, budget {budget}");
     }
-    assert_eq!(rig.engine.find(&rig.caller, &pattern, u32::MAX, 10, 10, |_| panic!()), None);
+    assert_eq!(
+        rig.engine
+            .find(&rig.caller, &pattern, u32::MAX, 10, 10, |_| panic!()),
+        None
+    );
 }
 
 #[test]
 fn properties_that_are_equal_are_kept_once() {
     let rig = Rig::new();
-    let separate: Vec<VariableDefinition> =
-        (0..100).map(|n| VariableDefinition::new(format!("v{n}"), DataType::F64)).collect();
+    let separate: Vec<VariableDefinition> = (0..100)
+        .map(|n| VariableDefinition::new(format!("v{n}"), DataType::F64))
+        .collect();
     rig.deploy("plant", separate);
     let first = rig.variable("plant/v0");
     let last = rig.variable("plant/v99");

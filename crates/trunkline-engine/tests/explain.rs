@@ -1,4 +1,10 @@
 //! Why a variable does not update: the first fault of the walk is the cause.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -22,7 +28,10 @@ fn walk(rig: &Rig, name: &str) -> Vec<Step> {
 }
 
 fn cause(steps: &[Step]) -> (Subject, &str) {
-    let fault = steps.iter().find(|step| step.verdict == Verdict::Fault).expect("a fault");
+    let fault = steps
+        .iter()
+        .find(|step| step.verdict == Verdict::Fault)
+        .expect("a fault");
     assert!(!fault.next.is_empty(), "a fault says what to do: {fault:?}");
     (fault.subject, &fault.sentence)
 }
@@ -48,7 +57,10 @@ fn walk_of_a_healthy_variable_finds_nothing_and_goes_in_order() {
     let rig = with(|_| {});
     rig.write(&rig.variable("rig/x"), 1.0);
     let steps = walk(&rig, "rig/x");
-    assert!(steps.iter().all(|step| step.verdict == Verdict::Fine), "{steps:?}");
+    assert!(
+        steps.iter().all(|step| step.verdict == Verdict::Fine),
+        "{steps:?}"
+    );
     let subjects: Vec<Subject> = steps.iter().map(|step| step.subject).collect();
     assert!(subjects.is_sorted(), "{subjects:?}");
     assert!(steps.iter().all(|step| !step.sentence.is_empty()));
@@ -62,7 +74,11 @@ fn walk_names_the_first_cause() {
     assert_eq!(steps[0].next, "try rig/x");
     assert_eq!(cause(&walk(&rig, "nonsense")).0, Subject::Name);
     assert_eq!(cause(&walk(&rig, "other/y")).0, Subject::Name);
-    assert_eq!(cause(&walk(&rig, "rig/x")).0, Subject::Quality, "nothing was written yet");
+    assert_eq!(
+        cause(&walk(&rig, "rig/x")).0,
+        Subject::Quality,
+        "nothing was written yet"
+    );
 
     let rig = with(|p| p.access = Access::WriteOnly);
     assert_eq!(cause(&walk(&rig, "rig/x")).0, Subject::Rights);
@@ -85,7 +101,10 @@ fn walk_names_the_first_cause() {
     }
     let steps = walk(&rig, "rig/x");
     assert_eq!(cause(&steps).0, Subject::Filter);
-    assert!(steps.iter().any(|step| step.next.contains("50 %")), "{steps:?}");
+    assert!(
+        steps.iter().any(|step| step.next.contains("50 %")),
+        "{steps:?}"
+    );
 
     let rig = with(|p| p.range = Some((0.0, 1.0)));
     let x = rig.variable("rig/x");
@@ -94,7 +113,11 @@ fn walk_names_the_first_cause() {
     rig.write(&x, 6.0);
     let steps = walk(&rig, "rig/x");
     let (subject, sentence) = cause(&steps);
-    assert_eq!((subject, sentence.contains("2 refused")), (Subject::Filter, true), "{sentence}");
+    assert_eq!(
+        (subject, sentence.contains("2 refused")),
+        (Subject::Filter, true),
+        "{sentence}"
+    );
 }
 
 #[test]
@@ -102,23 +125,34 @@ fn walk_asks_the_provider() {
     let rig = with(|p| p.source = "plc:level".to_owned());
     let x = rig.variable("rig/x");
     let plc = Arc::new(Plc::default());
-    let id = rig.engine.attach_provider(Arc::clone(&plc) as Arc<_>, &[x.handle()]);
+    let id = rig
+        .engine
+        .attach_provider(Arc::clone(&plc) as Arc<_>, &[x.handle()]);
     rig.publish(&x, 1.0);
-    assert!(walk(&rig, "rig/x").iter().all(|step| step.verdict == Verdict::Fine));
+    assert!(
+        walk(&rig, "rig/x")
+            .iter()
+            .all(|step| step.verdict == Verdict::Fine)
+    );
     assert!(rig.engine.source_state(&x).contains("plc"));
 
     *plc.trouble.lock().expect("no panic") = Some("line 3 is broken".to_owned());
     let bad = Quality::bad(Reason::DeviceFailure);
-    rig.engine.set_source_quality(id, bad, rig.now(), rig.wall(), &mut Wakes::new());
+    rig.engine
+        .set_source_quality(id, bad, rig.now(), rig.wall(), &mut Wakes::new());
     let steps = walk(&rig, "rig/x");
     let (subject, sentence) = cause(&steps);
     assert_eq!(subject, Subject::Source);
     assert!(sentence.contains("line 3 is broken"), "{sentence}");
-    let quality = steps.iter().find(|step| step.subject == Subject::Quality).expect("it is there");
+    let quality = steps
+        .iter()
+        .find(|step| step.subject == Subject::Quality)
+        .expect("it is there");
     assert_eq!(quality.verdict, Verdict::Fault);
 
     let reason = Reason::ProviderGone;
-    rig.engine.detach_provider(id, reason, rig.now(), rig.wall(), &mut Wakes::new());
+    rig.engine
+        .detach_provider(id, reason, rig.now(), rig.wall(), &mut Wakes::new());
     let steps = walk(&rig, "rig/x");
     let (subject, sentence) = cause(&steps);
     assert_eq!(subject, Subject::Source);
@@ -133,7 +167,10 @@ fn walk_says_what_this_caller_may_do() {
     reader.rights = Rights::READ;
     let rights = |caller: &Caller| {
         let steps = rig.engine.explain(caller, "rig/x", rig.wall());
-        steps.into_iter().find(|step| step.subject == Subject::Rights).expect("it is there")
+        steps
+            .into_iter()
+            .find(|step| step.subject == Subject::Rights)
+            .expect("it is there")
     };
     assert!(rights(&rig.caller).sentence.contains("read and write"));
     assert_eq!(rights(&reader).verdict, Verdict::Note);

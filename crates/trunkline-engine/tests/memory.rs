@@ -1,5 +1,11 @@
 //! What a variable and a subscription cost in bytes, and what a write does not cost: an allocator
 //! counts what each thread asks for.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -22,7 +28,8 @@ struct Counts {
     allocations: u64,
     /// Bytes asked for and not given back.
     live: i64,
-    /// The same as the system's allocator takes them: a word of its own, in steps of 16, at least 32.
+    /// The same as the system's allocator takes them: a word of its own, in steps of 16, at least
+    /// 32.
     resident: i64,
 }
 
@@ -109,7 +116,10 @@ fn plain_variable_costs_under_300_bytes() {
         assert_eq!(name.len(), 24);
         let mut handles = Vec::new();
         let cost = cost(|| {
-            handles = rig.engine.deploy(&library, rig.now(), rig.wall()).expect("well formed");
+            handles = rig
+                .engine
+                .deploy(&library, rig.now(), rig.wall())
+                .expect("well formed");
         });
         let (live, resident) = (cost.live / count as i64, cost.resident / count as i64);
         println!("{count} variables: {live} bytes each asked for, {resident} taken");
@@ -185,7 +195,9 @@ fn steady(rig: &Rig, x: &Variable, consumer: &mut Consumer, value: &Value) -> u6
         for _ in 0..10 {
             let write = Write::value(value);
             let (now, wall) = (rig.now(), rig.wall());
-            let attempt = rig.engine.try_write(&rig.caller, now, wall, x, &write, &mut wakes);
+            let attempt = rig
+                .engine
+                .try_write(&rig.caller, now, wall, x, &write, &mut wakes);
             assert!(matches!(rig::done(attempt), WriteOutcome::Applied { .. }));
         }
         wakes.flush();
@@ -209,7 +221,9 @@ fn steady_updates_of_numbers_allocate_nothing() {
             let (rig, x) = Rig::plain();
             let mut consumer = rig.consumer();
             let options = SubscribeOptions { only_changes };
-            consumer.subscribe(&rig.caller, 1, contract, options, &x, None).expect("it may");
+            consumer
+                .subscribe(&rig.caller, 1, contract, options, &x, None)
+                .expect("it may");
             let allocations = steady(&rig, &x, &mut consumer, &Value::F64(1.5));
             assert_eq!(allocations, 0, "{contract}, only changes: {only_changes}");
             balanced(&consumer, 1, &x);
@@ -225,7 +239,8 @@ fn steady_updates_of_numbers_allocate_nothing() {
     let mut wakes = Wakes::new();
     let mut write = || {
         let write = Write::wire(&wire);
-        rig.engine.try_write(&rig.caller, rig.now(), rig.wall(), &x, &write, &mut wakes);
+        rig.engine
+            .try_write(&rig.caller, rig.now(), rig.wall(), &x, &write, &mut wakes);
     };
     write();
     assert_eq!(cost(|| (0..1000).for_each(|_| write())).allocations, 0);
@@ -246,7 +261,8 @@ fn write_in_wire_form_with_every_rule_allocates_nothing() {
         let bytes = value.to_le_bytes();
         let mut write = Write::wire(&bytes);
         write.source_timestamp = Some(rig.wall());
-        rig.engine.try_write(&rig.caller, rig.now(), rig.wall(), &x, &write, &mut wakes);
+        rig.engine
+            .try_write(&rig.caller, rig.now(), rig.wall(), &x, &write, &mut wakes);
     };
     for value in [1.0, 1.01, 20.0] {
         round(value);
@@ -259,13 +275,28 @@ fn write_in_wire_form_with_every_rule_allocates_nothing() {
 /// Behaviour: SP-20, SP-21.
 #[test]
 fn real_time_endpoints_allocate_when_they_are_made_and_never_again() {
-    for fifo in [Fifo::Single { length: 1 }, Fifo::Multi { capacity: 16, length: 1 }] {
-        for scope in [trunkline_types::Scope::Process, trunkline_types::Scope::Network] {
+    for fifo in [
+        Fifo::Single { length: 1 },
+        Fifo::Multi {
+            capacity: 16,
+            length: 1,
+        },
+    ] {
+        for scope in [
+            trunkline_types::Scope::Process,
+            trunkline_types::Scope::Network,
+        ] {
             let mut properties = Properties::new(DataType::F64);
             (properties.fifo, properties.scope) = (fifo, scope);
             let rig = Rig::with(vec![define("x", properties)]);
-            let mut writer = rig.engine.rt_writer(&rig.caller, "rig/x").expect("it has a FIFO");
-            let mut reader = rig.engine.rt_reader(&rig.caller, "rig/x").expect("it has a FIFO");
+            let mut writer = rig
+                .engine
+                .rt_writer(&rig.caller, "rig/x")
+                .expect("it has a FIFO");
+            let mut reader = rig
+                .engine
+                .rt_reader(&rig.caller, "rig/x")
+                .expect("it has a FIFO");
             // The very first access included; full and empty too.
             let cost = cost(|| {
                 for n in 0..100 {
@@ -290,12 +321,21 @@ fn buffer_takes_memory_as_it_fills_and_the_last_subscriber_gives_it_back() {
     let mut short = rig.consumer();
     rig.subscribe(&mut short, 1, Contract::Last(10), &x);
     let empty = cost(|| rig.subscribe(&mut long, 1, Contract::Last(1_000_000), &x));
-    assert!(empty.live < 4096, "nothing is taken in advance: {}", empty.live);
+    assert!(
+        empty.live < 4096,
+        "nothing is taken in advance: {}",
+        empty.live
+    );
     let filled = cost(|| (0..100_000).for_each(|n| drop(rig.write(&x, f64::from(n)))));
     assert!(filled.live > 100_000 * 60);
     // With the long one the long buffer goes; the short one keeps what it needs.
     let left = cost(|| drop(long));
-    assert!(-left.live > filled.live * 9 / 10, "{} of {}", -left.live, filled.live);
+    assert!(
+        -left.live > filled.live * 9 / 10,
+        "{} of {}",
+        -left.live,
+        filled.live
+    );
     assert_eq!(balanced(&short, 1, &x).waiting, 10);
     let left = cost(|| drop(short));
     assert!(left.live < 0);
@@ -310,12 +350,16 @@ fn stopped_client_among_ten_takes_no_memory_and_disturbs_nobody() {
         Contract::Latest,
         Contract::Last(100),
         Contract::First(100),
-        Contract::All { elements: 100, bytes: 1 << 20 },
+        Contract::All {
+            elements: 100,
+            bytes: 1 << 20,
+        },
     ] {
         let rig = Rig::with(vec![VariableDefinition::new("x", DataType::F64)]);
         let x = rig.variable("rig/x");
-        let mut clients: Vec<Consumer> =
-            (0..10).map(|_| rig.consumer().confirmed_by_peer()).collect();
+        let mut clients: Vec<Consumer> = (0..10)
+            .map(|_| rig.consumer().confirmed_by_peer())
+            .collect();
         for client in &mut clients {
             rig.subscribe(client, 1, contract, &x);
         }
@@ -335,7 +379,11 @@ fn stopped_client_among_ten_takes_no_memory_and_disturbs_nobody() {
         assert!(cost.live <= 0, "{contract}: {} bytes more", cost.live);
         for client in others.iter() {
             let ledger = balanced(client, 1, &x);
-            assert_eq!((ledger.dropped_queue, ledger.dropped_overrun), (0, 0), "{contract}");
+            assert_eq!(
+                (ledger.dropped_queue, ledger.dropped_overrun),
+                (0, 0),
+                "{contract}"
+            );
         }
         balanced(stopped, 1, &x);
         assert!(drain_some(stopped, 1).0.len() <= 1);

@@ -1,9 +1,16 @@
 //! Random histories against a reference that keeps every update in a list.
 //!
-//! Several writers, two consumers (one whose peer confirms), every contract with and without "changes
+//! Several writers, two consumers (one whose peer confirms), every contract with and without
+//! "changes
 //! only", bounds that are reached, credit, resumption, undeployment: after every step every ledger
 //! balances and equals the reference's; every delivery is the one the reference expects, with the
 //! losses it expects; and a consumer that takes all it can is left with nothing waiting.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
 #![cfg(not(shuttle))]
 
 mod reference;
@@ -34,25 +41,76 @@ const TERMS: [(Contract, bool); 12] = [
     (Contract::Last(3), true),
     (Contract::First(1), false),
     (Contract::First(3), true),
-    (Contract::All { elements: 1, bytes: 1 << 20 }, false),
-    (Contract::All { elements: 5, bytes: 1 << 20 }, false),
-    (Contract::All { elements: 3, bytes: 1 << 20 }, true),
+    (
+        Contract::All {
+            elements: 1,
+            bytes: 1 << 20,
+        },
+        false,
+    ),
+    (
+        Contract::All {
+            elements: 5,
+            bytes: 1 << 20,
+        },
+        false,
+    ),
+    (
+        Contract::All {
+            elements: 3,
+            bytes: 1 << 20,
+        },
+        true,
+    ),
     (Contract::Sampled(PERIOD), false),
     (Contract::Sampled(PERIOD), true),
 ];
 
 #[derive(Clone, Debug)]
 enum Step {
-    Write { variable: usize, value: u8, session: u32, doubtful: bool },
-    Qualify { variable: usize, doubtful: bool },
-    Subscribe { consumer: usize, id: usize, variable: usize, resume: Option<(bool, u64)> },
-    Unsubscribe { consumer: usize, id: usize, variable: Option<usize> },
-    Drain { consumer: usize, budget: Option<usize> },
-    Confirm { consumer: usize, share: u8 },
-    Grant { consumer: usize, id: usize, more: u64 },
-    Wait { millis: u64 },
-    Poll { consumer: usize },
-    Redeploy { variable: usize },
+    Write {
+        variable: usize,
+        value: u8,
+        session: u32,
+        doubtful: bool,
+    },
+    Qualify {
+        variable: usize,
+        doubtful: bool,
+    },
+    Subscribe {
+        consumer: usize,
+        id: usize,
+        variable: usize,
+        resume: Option<(bool, u64)>,
+    },
+    Unsubscribe {
+        consumer: usize,
+        id: usize,
+        variable: Option<usize>,
+    },
+    Drain {
+        consumer: usize,
+        budget: Option<usize>,
+    },
+    Confirm {
+        consumer: usize,
+        share: u8,
+    },
+    Grant {
+        consumer: usize,
+        id: usize,
+        more: u64,
+    },
+    Wait {
+        millis: u64,
+    },
+    Poll {
+        consumer: usize,
+    },
+    Redeploy {
+        variable: usize,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -101,14 +159,23 @@ struct Pair {
 
 /// Every second variable lets writers wait.
 fn stall_of(variable: usize) -> Duration {
-    if variable % 2 == 1 { STALL } else { Duration::ZERO }
+    if variable % 2 == 1 {
+        STALL
+    } else {
+        Duration::ZERO
+    }
 }
 
 impl Pair {
     fn new() -> Self {
         let rig = Rig::new();
         let consumers = vec![rig.consumer(), rig.consumer().confirmed_by_peer()];
-        let mut pair = Self { rig, model: Model::default(), consumers, live: Vec::new() };
+        let mut pair = Self {
+            rig,
+            model: Model::default(),
+            consumers,
+            live: Vec::new(),
+        };
         pair.model.confirms(1);
         for variable in 0..VARIABLES {
             let deployed = pair.deploy(variable);
@@ -128,14 +195,28 @@ impl Pair {
 
     fn run(&mut self, step: &Step) {
         match *step {
-            Step::Write { variable, value, session, doubtful } => {
+            Step::Write {
+                variable,
+                value,
+                session,
+                doubtful,
+            } => {
                 self.write(variable, f64::from(value), session, doubtful);
             }
             Step::Qualify { variable, doubtful } => self.qualify(variable, doubtful),
-            Step::Subscribe { consumer, id, variable, resume } => {
+            Step::Subscribe {
+                consumer,
+                id,
+                variable,
+                resume,
+            } => {
                 self.subscribe(consumer, id, variable, resume);
             }
-            Step::Unsubscribe { consumer, id, variable } => {
+            Step::Unsubscribe {
+                consumer,
+                id,
+                variable,
+            } => {
                 self.unsubscribe(consumer, id as u32, variable);
             }
             Step::Drain { consumer, budget } => self.drain(consumer, budget),
@@ -154,7 +235,10 @@ impl Pair {
             }
             Step::Redeploy { variable } => {
                 let library = format!("lib{variable}");
-                self.rig.engine.undeploy(&library, &mut Wakes::new()).expect("it is deployed");
+                self.rig
+                    .engine
+                    .undeploy(&library, &mut Wakes::new())
+                    .expect("it is deployed");
                 self.model.undeploy(self.live[variable].1);
                 self.live[variable] = self.deploy(variable);
             }
@@ -172,7 +256,10 @@ impl Pair {
         let caller = Caller::local(session, 1000);
         let target = &self.live[variable].0;
         let mut wakes = Wakes::new();
-        let attempt = self.rig.engine.try_write(&caller, now, wall, target, &write, &mut wakes);
+        let attempt = self
+            .rig
+            .engine
+            .try_write(&caller, now, wall, target, &write, &mut wakes);
         let got = match attempt {
             Attempt::Done(WriteOutcome::Applied { sequence }) => Expected::Applied(sequence),
             Attempt::Done(WriteOutcome::Refused(Refusal::Gone)) => Expected::Gone,
@@ -193,7 +280,9 @@ impl Pair {
             self.model.write(*number, value, quality, now, false);
         }
         let mut wakes = Wakes::new();
-        self.rig.engine.set_quality(target.handle(), quality, now, wall, &mut wakes);
+        self.rig
+            .engine
+            .set_quality(target.handle(), quality, now, wall, &mut wakes);
     }
 
     fn subscribe(
@@ -214,7 +303,8 @@ impl Pair {
         self.consumers[consumer]
             .subscribe(&self.rig.caller, id, contract, options, target, resume)
             .expect("it may be subscribed");
-        self.model.subscribe((consumer, id), contract, only_changes, *number, resume);
+        self.model
+            .subscribe((consumer, id), contract, only_changes, *number, resume);
     }
 
     fn unsubscribe(&mut self, consumer: usize, id: u32, variable: Option<usize>) {
@@ -281,13 +371,19 @@ impl Pair {
 }
 
 fn quality(doubtful: bool) -> Quality {
-    if doubtful { Quality::uncertain(Reason::Estimated) } else { Quality::GOOD }
+    if doubtful {
+        Quality::uncertain(Reason::Estimated)
+    } else {
+        Quality::GOOD
+    }
 }
 
 proptest! {
     /// Behaviour: B-01, B-02, B-03, B-05, B-08.
     #[test]
-    fn every_update_is_accounted_for_in_every_history(steps in prop::collection::vec(step(), 1..250)) {
+    fn every_update_is_accounted_for_in_every_history(
+        steps in prop::collection::vec(step(), 1..250),
+    ) {
         let mut pair = Pair::new();
         for step in &steps {
             pair.run(step);

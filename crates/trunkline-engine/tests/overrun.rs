@@ -1,4 +1,10 @@
 //! `all` at its bound: writers that wait, writers that do not, and ends that are told exactly.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -20,7 +26,10 @@ use trunkline_types::{
 const STALL: Duration = Duration::from_millis(500);
 
 fn all(elements: u32) -> Contract {
-    Contract::All { elements, bytes: u32::MAX }
+    Contract::All {
+        elements,
+        bytes: u32::MAX,
+    }
 }
 
 fn stalling() -> Properties {
@@ -30,7 +39,10 @@ fn stalling() -> Properties {
 }
 
 fn at(sequence: u64) -> Position {
-    Position { epoch: EPOCH, sequence }
+    Position {
+        epoch: EPOCH,
+        sequence,
+    }
 }
 
 fn blocks_until(rig: &Rig, variable: &Variable, value: f64) -> trunkline_types::Tick {
@@ -58,8 +70,18 @@ fn without_stall_a_full_subscription_ends_and_tells_the_exact_count() {
     let ledger = balanced(&consumer, 4, &x);
     assert_eq!((ledger.waiting, ledger.dropped_overrun), (10, 15));
     let mut told = drain(&mut consumer);
-    let ended = EndedItem { handle: x.handle(), last: at(10), lost: 15 };
-    assert_eq!(told.pop(), Some(Told::Overrun { subscription: 4, items: vec![ended] }));
+    let ended = EndedItem {
+        handle: x.handle(),
+        last: at(10),
+        lost: 15,
+    };
+    assert_eq!(
+        told.pop(),
+        Some(Told::Overrun {
+            subscription: 4,
+            items: vec![ended]
+        })
+    );
     assert_eq!(sequences(&only_updates(told)), (0..=10).collect::<Vec<_>>());
     assert_eq!((x.subscribers(), consumer.item_count()), (0, 0));
     assert_eq!(drain(&mut consumer), []);
@@ -83,9 +105,17 @@ fn with_stall_a_write_is_told_to_wait_before_it_has_a_number() {
     assert_eq!(until, rig.now().saturating_add(STALL));
     let ledger = x.ledger();
     assert!(ledger.is_balanced());
-    assert_eq!((ledger.offered, x.sequence()), (2, 2), "it is not offered yet");
+    assert_eq!(
+        (ledger.offered, x.sequence()),
+        (2, 2),
+        "it is not offered yet"
+    );
     rig.advance(STALL / 2);
-    assert_eq!(blocks_until(&rig, &x, 3.0), until, "the clock runs from the first that waited");
+    assert_eq!(
+        blocks_until(&rig, &x, 3.0),
+        until,
+        "the clock runs from the first that waited"
+    );
 
     // Room comes, and the write goes on as if nothing had been.
     assert_eq!(drain_some(&mut consumer, 2).0.len(), 2);
@@ -114,8 +144,18 @@ fn after_the_stall_the_subscription_ends_and_the_write_goes_on() {
     let ledger = balanced(&consumer, 1, &x);
     assert_eq!((ledger.waiting, ledger.dropped_overrun), (1, 2));
     let told = drain(&mut consumer);
-    let ended = EndedItem { handle: x.handle(), last: at(1), lost: 2 };
-    assert_eq!(told.last(), Some(&Told::Overrun { subscription: 1, items: vec![ended] }));
+    let ended = EndedItem {
+        handle: x.handle(),
+        last: at(1),
+        lost: 2,
+    };
+    assert_eq!(
+        told.last(),
+        Some(&Told::Overrun {
+            subscription: 1,
+            items: vec![ended]
+        })
+    );
 }
 
 #[test]
@@ -168,9 +208,21 @@ fn slow_subscriber_ends_alone() {
 fn bound_in_bytes_holds_and_one_value_always_fits() {
     let (rig, x) = Rig::of(Properties::new(DataType::String));
     let mut consumer = rig.consumer();
-    rig.subscribe(&mut consumer, 1, Contract::All { elements: 100, bytes: 50 }, &x);
+    rig.subscribe(
+        &mut consumer,
+        1,
+        Contract::All {
+            elements: 100,
+            bytes: 50,
+        },
+        &x,
+    );
     let text = |n| "x".repeat(n);
-    assert_eq!(rig.write(&x, &*text(1000)), applied(1), "alone it goes over");
+    assert_eq!(
+        rig.write(&x, &*text(1000)),
+        applied(1),
+        "alone it goes over"
+    );
     drain(&mut consumer);
     assert_eq!(rig.write(&x, &*text(24)), applied(2));
     assert_eq!(rig.write(&x, &*text(24)), applied(3));
@@ -184,7 +236,9 @@ fn bound_in_bytes_holds_and_one_value_always_fits() {
 fn first_readings_do_not_count_against_the_bound() {
     let paths = (0..10).map(|n| VariableDefinition::new(format!("v{n}"), DataType::F64));
     let rig = Rig::with(paths.collect());
-    let variables: Vec<_> = (0..10).map(|n| rig.variable(&format!("rig/v{n}"))).collect();
+    let variables: Vec<_> = (0..10)
+        .map(|n| rig.variable(&format!("rig/v{n}")))
+        .collect();
     let mut consumer = rig.consumer();
     for variable in &variables {
         rig.write(variable, 1.0);
@@ -193,8 +247,15 @@ fn first_readings_do_not_count_against_the_bound() {
     assert_eq!(rig.write(&variables[3], 2.0), applied(2));
     let got = updates(&mut consumer);
     assert_eq!(got.len(), 11);
-    assert_eq!((got[10].handle, got[10].sequence), (variables[3].handle(), 2));
-    assert!(variables.iter().all(|variable| balanced(&consumer, 1, variable).written > 0));
+    assert_eq!(
+        (got[10].handle, got[10].sequence),
+        (variables[3].handle(), 2)
+    );
+    assert!(
+        variables
+            .iter()
+            .all(|variable| balanced(&consumer, 1, variable).written > 0)
+    );
 }
 
 #[test]
@@ -209,10 +270,23 @@ fn overrun_before_the_first_reading_was_taken_is_counted_exactly() {
         rig.write(&x, 1.0);
     }
     let ledger = balanced(&consumer, 1, &x);
-    assert_eq!((ledger.written, ledger.waiting, ledger.dropped_overrun), (8, 2, 6));
+    assert_eq!(
+        (ledger.written, ledger.waiting, ledger.dropped_overrun),
+        (8, 2, 6)
+    );
     let told = drain(&mut consumer);
-    let ended = EndedItem { handle: x.handle(), last: at(6), lost: 6 };
-    assert_eq!(told.last(), Some(&Told::Overrun { subscription: 1, items: vec![ended] }));
+    let ended = EndedItem {
+        handle: x.handle(),
+        last: at(6),
+        lost: 6,
+    };
+    assert_eq!(
+        told.last(),
+        Some(&Told::Overrun {
+            subscription: 1,
+            items: vec![ended]
+        })
+    );
 }
 
 /// Behaviour: B-03.
@@ -227,10 +301,23 @@ fn overrun_does_not_count_what_only_changes_held_back() {
         rig.write(&x, value);
     }
     let ledger = balanced(&consumer, 1, &x);
-    assert_eq!((ledger.filtered, ledger.waiting, ledger.dropped_overrun), (5, 2, 2));
+    assert_eq!(
+        (ledger.filtered, ledger.waiting, ledger.dropped_overrun),
+        (5, 2, 2)
+    );
     let told = drain(&mut consumer);
-    let ended = EndedItem { handle: x.handle(), last: at(3), lost: 2 };
-    assert_eq!(told.last(), Some(&Told::Overrun { subscription: 1, items: vec![ended] }));
+    let ended = EndedItem {
+        handle: x.handle(),
+        last: at(3),
+        lost: 2,
+    };
+    assert_eq!(
+        told.last(),
+        Some(&Told::Overrun {
+            subscription: 1,
+            items: vec![ended]
+        })
+    );
 }
 
 #[test]
@@ -255,7 +342,13 @@ fn every_item_of_an_ended_subscription_is_told_with_its_own_count() {
         lost,
     };
     let items = vec![item(&x, 2, 1), item(&y, 1, 2), item(&z, 0, 0)];
-    assert_eq!(told.last(), Some(&Told::Overrun { subscription: 1, items }));
+    assert_eq!(
+        told.last(),
+        Some(&Told::Overrun {
+            subscription: 1,
+            items
+        })
+    );
 }
 
 /// Behaviour: B-08.
@@ -318,12 +411,18 @@ fn parked_writer_is_woken_by_whatever_lets_it_go_on() {
     reader.unsubscribe(1, Some(&[x.handle()]), &mut Wakes::new());
     assert_eq!(bell.rings(), 1);
     assert_eq!(rig.write(&x, 2.0), applied(2));
-    assert_eq!(rig.write(&y, 2.0), applied(1), "what waited for x has made room");
+    assert_eq!(
+        rig.write(&y, 2.0),
+        applied(1),
+        "what waited for x has made room"
+    );
 
     // The variable goes.
     let (rig, x) = Rig::of(stalling());
     let (_writer, _reader, bell) = parked(&rig, &x);
-    rig.engine.undeploy("rig", &mut Wakes::new()).expect("it is deployed");
+    rig.engine
+        .undeploy("rig", &mut Wakes::new())
+        .expect("it is deployed");
     assert_eq!(bell.rings(), 1);
     assert!(matches!(rig.write(&x, 2.0), WriteOutcome::Refused(_)));
 
@@ -338,7 +437,10 @@ fn parked_writer_is_woken_by_whatever_lets_it_go_on() {
     assert_eq!(rig.write(&y, 1.0), applied(1));
     assert_eq!(bell.rings(), 1);
     assert_eq!(rig.write(&x, 2.0), applied(2));
-    assert!(matches!(drain(&mut reader).last(), Some(Told::Overrun { .. })));
+    assert!(matches!(
+        drain(&mut reader).last(),
+        Some(Told::Overrun { .. })
+    ));
 }
 
 #[test]
@@ -348,13 +450,24 @@ fn change_of_quality_ends_a_full_subscription_rather_than_passing_it_by() {
     rig.subscribe(&mut consumer, 1, all(1), &x);
     rig.write(&x, 1.0);
     let bad = Quality::bad(Reason::DeviceFailure);
-    rig.engine.set_quality(x.handle(), bad, rig.now(), rig.wall(), &mut Wakes::new());
+    rig.engine
+        .set_quality(x.handle(), bad, rig.now(), rig.wall(), &mut Wakes::new());
     assert_eq!((x.sequence(), x.sample().quality), (2, bad));
     let ledger = balanced(&consumer, 1, &x);
     assert_eq!((ledger.waiting, ledger.dropped_overrun), (1, 1));
     let told = drain(&mut consumer);
-    let ended = EndedItem { handle: x.handle(), last: at(1), lost: 1 };
-    assert_eq!(told.last(), Some(&Told::Overrun { subscription: 1, items: vec![ended] }));
+    let ended = EndedItem {
+        handle: x.handle(),
+        last: at(1),
+        lost: 1,
+    };
+    assert_eq!(
+        told.last(),
+        Some(&Told::Overrun {
+            subscription: 1,
+            items: vec![ended]
+        })
+    );
 }
 
 #[test]
@@ -373,7 +486,10 @@ fn credit_bounds_what_is_handed_over_first_readings_included() {
         rig.write(&variables[0], 1.0);
     }
     assert_eq!(drain(&mut consumer), []);
-    assert!(consumer.is_idle(), "what waits for credit keeps nobody awake");
+    assert!(
+        consumer.is_idle(),
+        "what waits for credit keeps nobody awake"
+    );
     consumer.grant(1, 1);
     assert_eq!(updates(&mut consumer).len(), 1);
     consumer.grant(1, 3);
@@ -381,13 +497,19 @@ fn credit_bounds_what_is_handed_over_first_readings_included() {
     assert_eq!(sequences(&updates(&mut consumer)), [1, 2, 3, 4]);
     let ledger = balanced(&consumer, 1, &variables[0]);
     assert_eq!((ledger.received, ledger.waiting), (4, 1));
-    rig.engine.undeploy("rig", &mut Wakes::new()).expect("it is deployed");
+    rig.engine
+        .undeploy("rig", &mut Wakes::new())
+        .expect("it is deployed");
     assert_eq!(drain(&mut consumer), []);
     consumer.grant(1, u64::MAX);
     consumer.grant(1, u64::MAX);
     let told = drain(&mut consumer);
     assert_eq!(told.len(), 4, "{told:?}");
-    assert!(told[1..].iter().all(|told| matches!(told, Told::Gone { .. })));
+    assert!(
+        told[1..]
+            .iter()
+            .all(|told| matches!(told, Told::Gone { .. }))
+    );
 }
 
 #[test]
@@ -404,8 +526,18 @@ fn overrun_without_credit_is_told_once_the_rest_was_taken() {
     consumer.grant(1, 1);
     let told = drain(&mut consumer);
     assert_eq!(told.len(), 2);
-    let ended = EndedItem { handle: x.handle(), last: at(2), lost: 3 };
-    assert_eq!(told[1], Told::Overrun { subscription: 1, items: vec![ended] });
+    let ended = EndedItem {
+        handle: x.handle(),
+        last: at(2),
+        lost: 3,
+    };
+    assert_eq!(
+        told[1],
+        Told::Overrun {
+            subscription: 1,
+            items: vec![ended]
+        }
+    );
 }
 
 #[test]
@@ -417,7 +549,10 @@ fn subscription_may_be_made_again_after_it_has_ended() {
         rig.write(&x, 1.0);
         rig.write(&x, 2.0);
         let told = drain(&mut consumer);
-        assert!(matches!(told.last(), Some(Told::Overrun { .. })), "round {round}");
+        assert!(
+            matches!(told.last(), Some(Told::Overrun { .. })),
+            "round {round}"
+        );
         assert_eq!(x.subscribers(), 0);
     }
 }
@@ -439,10 +574,24 @@ fn item_that_comes_into_an_ended_subscription_ends_with_it() {
     balanced(&consumer, 1, &y);
     let told = drain(&mut consumer);
     let items = vec![
-        EndedItem { handle: x.handle(), last: at(1), lost: 1 },
-        EndedItem { handle: y.handle(), last: at(1), lost: 1 },
+        EndedItem {
+            handle: x.handle(),
+            last: at(1),
+            lost: 1,
+        },
+        EndedItem {
+            handle: y.handle(),
+            last: at(1),
+            lost: 1,
+        },
     ];
-    assert_eq!(told.last(), Some(&Told::Overrun { subscription: 1, items }));
+    assert_eq!(
+        told.last(),
+        Some(&Told::Overrun {
+            subscription: 1,
+            items
+        })
+    );
 }
 
 #[test]
@@ -453,17 +602,34 @@ fn undeployment_after_the_overrun_does_not_hide_its_count() {
     for _ in 0..4 {
         rig.write(&x, 1.0);
     }
-    rig.engine.undeploy("rig", &mut Wakes::new()).expect("it is deployed");
+    rig.engine
+        .undeploy("rig", &mut Wakes::new())
+        .expect("it is deployed");
     let told = drain(&mut consumer);
-    let ended = EndedItem { handle: x.handle(), last: at(1), lost: 3 };
-    assert_eq!(told[2..], [Told::Overrun { subscription: 1, items: vec![ended] }]);
+    let ended = EndedItem {
+        handle: x.handle(),
+        last: at(1),
+        lost: 3,
+    };
+    assert_eq!(
+        told[2..],
+        [Told::Overrun {
+            subscription: 1,
+            items: vec![ended]
+        }]
+    );
     assert_eq!((consumer.item_count(), drain(&mut consumer)), (0, vec![]));
 }
 
 /// Behaviour: B-02.
 #[test]
 fn resumed_subscription_accounts_for_what_was_written_meanwhile() {
-    let contracts = [Contract::Latest, Contract::Last(4), Contract::First(4), all(4)];
+    let contracts = [
+        Contract::Latest,
+        Contract::Last(4),
+        Contract::First(4),
+        all(4),
+    ];
     for contract in contracts {
         let (rig, x) = Rig::plain();
         for _ in 0..10 {
@@ -473,9 +639,16 @@ fn resumed_subscription_accounts_for_what_was_written_meanwhile() {
         let mut consumer = rig.consumer();
         rig.resume(&mut consumer, 1, contract, &x, at(4));
         let ledger = balanced(&consumer, 1, &x);
-        assert_eq!((ledger.written, ledger.dropped_disconnect, ledger.waiting), (6, 5, 1));
+        assert_eq!(
+            (ledger.written, ledger.dropped_disconnect, ledger.waiting),
+            (6, 5, 1)
+        );
         let got = updates(&mut consumer);
-        assert_eq!((sequences(&got), got[0].lost.disconnect), (vec![10], 5), "{contract}");
+        assert_eq!(
+            (sequences(&got), got[0].lost.disconnect),
+            (vec![10], 5),
+            "{contract}"
+        );
         assert_eq!(got[0].lost.count(), Some(5));
         // Told once.
         rig.write(&x, 1.0);
@@ -492,15 +665,29 @@ fn resumed_subscription_accounts_for_what_was_written_meanwhile() {
         let mut consumer = rig.consumer();
         rig.resume(&mut consumer, 1, contract, &x, at(11));
         let got = updates(&mut consumer);
-        assert_eq!((sequences(&got), got[0].lost.count()), (vec![12], Some(0)), "{contract}");
+        assert_eq!(
+            (sequences(&got), got[0].lost.count()),
+            (vec![12], Some(0)),
+            "{contract}"
+        );
         balanced(&consumer, 1, &x);
 
         // Another engine start, or a position that never was: nobody knows how many.
-        for position in [Position { epoch: EPOCH + 1, sequence: 3 }, at(1000)] {
+        for position in [
+            Position {
+                epoch: EPOCH + 1,
+                sequence: 3,
+            },
+            at(1000),
+        ] {
             let mut consumer = rig.consumer();
             rig.resume(&mut consumer, 1, contract, &x, position);
             let got = updates(&mut consumer);
-            assert_eq!((sequences(&got), got[0].lost.count()), (vec![12], None), "{contract}");
+            assert_eq!(
+                (sequences(&got), got[0].lost.count()),
+                (vec![12], None),
+                "{contract}"
+            );
             balanced(&consumer, 1, &x);
         }
     }
@@ -535,8 +722,15 @@ fn deliveries_are_received_when_the_peer_says_so() {
     let got = updates(&mut consumer);
     assert_eq!((got.len(), consumer.in_flight()), (5, 5));
     let ledger = balanced(&consumer, 1, &x);
-    assert_eq!((ledger.sent_unconfirmed, ledger.received, ledger.coalesced), (1, 0, 2));
-    assert_eq!(balanced(&consumer, 2, &y).sent_unconfirmed, 3, "nothing-yet is no update");
+    assert_eq!(
+        (ledger.sent_unconfirmed, ledger.received, ledger.coalesced),
+        (1, 0, 2)
+    );
+    assert_eq!(
+        balanced(&consumer, 2, &y).sent_unconfirmed,
+        3,
+        "nothing-yet is no update"
+    );
     assert!(consumer.confirm(3));
     assert_eq!(consumer.in_flight(), 2);
     let received = balanced(&consumer, 1, &x).received + balanced(&consumer, 2, &y).received;
@@ -547,7 +741,10 @@ fn deliveries_are_received_when_the_peer_says_so() {
     assert!(consumer.confirm(2));
     assert_eq!(consumer.in_flight(), 0);
     let ledger = balanced(&consumer, 2, &y);
-    assert_eq!((ledger.received, ledger.sent_unconfirmed, ledger.waiting), (0, 0, 1));
+    assert_eq!(
+        (ledger.received, ledger.sent_unconfirmed, ledger.waiting),
+        (0, 0, 1)
+    );
     assert!(consumer.confirm(0));
     assert!(!consumer.confirm(1), "more than were sent");
     assert!(!rig.consumer().confirm(1));
@@ -559,7 +756,9 @@ fn options_do_not_matter_to_who_waits() {
     let (rig, x) = Rig::of(stalling());
     let mut consumer = rig.consumer();
     let options = SubscribeOptions { only_changes: true };
-    consumer.subscribe(&rig.caller, 1, all(1), options, &x, None).expect("it may");
+    consumer
+        .subscribe(&rig.caller, 1, all(1), options, &x, None)
+        .expect("it may");
     rig.write(&x, 1.0);
     for _ in 0..5 {
         assert!(matches!(rig.write(&x, 1.0), WriteOutcome::Applied { .. }));

@@ -1,4 +1,10 @@
 //! Variables whose value somebody else owns: asked, answered, refused, silent, gone.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -29,7 +35,10 @@ impl Provider for Plc {
     }
 
     fn send(&self, ticket: Ticket, handle: u32, raw: Value) {
-        self.orders.lock().expect("no panic").push((ticket, handle, raw));
+        self.orders
+            .lock()
+            .expect("no panic")
+            .push((ticket, handle, raw));
     }
 
     fn request(&self, handle: u32) {
@@ -59,10 +68,19 @@ struct Scene {
 fn scene(properties: Properties) -> Scene {
     let (rig, x) = Rig::of(properties);
     let plc = Arc::new(Plc::default());
-    let id = rig.engine.attach_provider(Arc::clone(&plc) as Arc<_>, &[x.handle(), 4_000_000]);
+    let id = rig
+        .engine
+        .attach_provider(Arc::clone(&plc) as Arc<_>, &[x.handle(), 4_000_000]);
     let bell = Bell::default();
     let consumer = Consumer::new(rig.engine.clone(), Box::new(bell.clone()));
-    Scene { rig, x, plc, id, consumer, bell }
+    Scene {
+        rig,
+        x,
+        plc,
+        id,
+        consumer,
+        bell,
+    }
 }
 
 impl Scene {
@@ -76,7 +94,14 @@ impl Scene {
     fn answer(&self, ticket: Ticket, answer: Answer) {
         let (now, wall) = (self.rig.now(), self.rig.wall());
         let engine = &self.rig.engine;
-        engine.answer(ticket, self.x.handle(), answer, now, wall, &mut Wakes::new());
+        engine.answer(
+            ticket,
+            self.x.handle(),
+            answer,
+            now,
+            wall,
+            &mut Wakes::new(),
+        );
     }
 
     fn detach(&self) {
@@ -86,7 +111,9 @@ impl Scene {
     }
 
     fn poll(&self) -> Option<Tick> {
-        self.rig.engine.poll(self.rig.now(), self.rig.wall(), &mut Wakes::new())
+        self.rig
+            .engine
+            .poll(self.rig.now(), self.rig.wall(), &mut Wakes::new())
     }
 }
 
@@ -112,7 +139,10 @@ fn cell_waits_for_the_answer_and_shows_what_the_device_holds() {
     assert_eq!(scene.consumer.take_completion(), None);
     let update = scene.x.update();
     assert_eq!(scene.x.sample().value, Value::F64(4.9));
-    assert_eq!((update.writer, scene.x.sample().quality), (0, Quality::GOOD));
+    assert_eq!(
+        (update.writer, scene.x.sample().quality),
+        (0, Quality::GOOD)
+    );
     assert!(scene.x.ledger().is_balanced());
     assert_eq!(scene.poll(), None, "nothing is due any more");
 }
@@ -125,8 +155,13 @@ fn providers_refusal_is_the_writes_end_and_changes_nothing() {
     let (ticket, ..) = scene.plc.order();
     scene.answer(ticket, Answer::Refused("the valve is locked".to_owned()));
     let (id, outcome) = scene.consumer.take_completion().expect("it was answered");
-    let WriteOutcome::Refused(refusal) = outcome else { panic!("{outcome:?}") };
-    assert_eq!((id, refusal.to_string()), (1, "plc refused: the valve is locked".to_owned()));
+    let WriteOutcome::Refused(refusal) = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(
+        (id, refusal.to_string()),
+        (1, "plc refused: the valve is locked".to_owned())
+    );
     assert_eq!(scene.x.sequence(), 0);
     let ledger = scene.x.ledger();
     assert!(ledger.is_balanced());
@@ -145,19 +180,29 @@ fn silent_provider_leaves_the_outcome_unknown_and_a_late_answer_the_value_true()
     let (ticket, ..) = scene.plc.order();
     let due = scene.rig.now().saturating_add(PROVIDER_TIMEOUT_DEFAULT);
     assert_eq!(scene.poll(), Some(due));
-    scene.rig.advance(PROVIDER_TIMEOUT_DEFAULT - Duration::from_nanos(1));
+    scene
+        .rig
+        .advance(PROVIDER_TIMEOUT_DEFAULT - Duration::from_nanos(1));
     assert_eq!(scene.poll(), Some(due));
     assert_eq!(scene.consumer.take_completion(), None);
     scene.rig.advance(Duration::from_nanos(1));
     assert_eq!(scene.poll(), None);
-    let unknown =
-        WriteOutcome::Unknown(UnknownCause::ProviderTimedOut { provider: Arc::from("plc") });
+    let unknown = WriteOutcome::Unknown(UnknownCause::ProviderTimedOut {
+        provider: Arc::from("plc"),
+    });
     assert_eq!(scene.consumer.take_completion(), Some((1, unknown)));
     assert_eq!(scene.x.ledger().unknown, 1);
 
     scene.answer(ticket, Answer::Applied(Value::F64(5.0)));
-    assert_eq!(scene.consumer.take_completion(), None, "the write has had its end");
-    assert_eq!((scene.x.sequence(), scene.x.sample().value), (1, Value::F64(5.0)));
+    assert_eq!(
+        scene.consumer.take_completion(),
+        None,
+        "the write has had its end"
+    );
+    assert_eq!(
+        (scene.x.sequence(), scene.x.sample().value),
+        (1, Value::F64(5.0))
+    );
     let ledger = scene.x.ledger();
     assert!(ledger.is_balanced());
     assert_eq!((ledger.offered, ledger.written, ledger.unknown), (2, 1, 1));
@@ -172,20 +217,34 @@ fn provider_that_goes_turns_its_variables_bad_and_its_open_writes_unknown() {
     scene.put(2, 6.0);
     let (ticket, ..) = scene.plc.order();
     scene.detach();
-    let unknown = || UnknownCause::ProviderGone { provider: Arc::from("plc") };
+    let unknown = || UnknownCause::ProviderGone {
+        provider: Arc::from("plc"),
+    };
     for id in [1, 2] {
         let completion = Some((id, WriteOutcome::Unknown(unknown())));
-        assert_eq!(scene.consumer.take_completion(), completion, "in the order of the writes");
+        assert_eq!(
+            scene.consumer.take_completion(),
+            completion,
+            "in the order of the writes"
+        );
     }
     let sample = scene.x.sample();
     assert_eq!(sample.quality, Quality::bad(Reason::ProviderGone));
-    assert_eq!((sample.value, sample.engine_timestamp), (Value::F64(1.0), scene.rig.wall()));
+    assert_eq!(
+        (sample.value, sample.engine_timestamp),
+        (Value::F64(1.0), scene.rig.wall())
+    );
 
     // What it says now is not believed: it is not there to keep the value true.
     scene.answer(ticket, Answer::Applied(Value::F64(5.0)));
     assert!(scene.x.sample().quality.is_bad());
-    let gone = Refusal::ProviderGone { provider: Arc::from("plc") };
-    assert_eq!(scene.put(3, 7.0), Attempt::Done(WriteOutcome::Refused(gone)));
+    let gone = Refusal::ProviderGone {
+        provider: Arc::from("plc"),
+    };
+    assert_eq!(
+        scene.put(3, 7.0),
+        Attempt::Done(WriteOutcome::Refused(gone))
+    );
     assert!(!scene.rig.engine.request(scene.x.handle()));
     let ledger = scene.x.ledger();
     assert!(ledger.is_balanced());
@@ -193,7 +252,10 @@ fn provider_that_goes_turns_its_variables_bad_and_its_open_writes_unknown() {
 
     // Another takes over, and the answers of the first stay without effect.
     let plc = Arc::new(Plc::default());
-    scene.rig.engine.attach_provider(Arc::clone(&plc) as Arc<_>, &[scene.x.handle()]);
+    scene
+        .rig
+        .engine
+        .attach_provider(Arc::clone(&plc) as Arc<_>, &[scene.x.handle()]);
     scene.answer(ticket, Answer::Applied(Value::F64(5.0)));
     assert!(scene.x.sample().quality.is_bad());
     assert_eq!(scene.put(4, 8.0), Attempt::Pending);
@@ -206,11 +268,16 @@ fn provider_that_goes_turns_its_variables_bad_and_its_open_writes_unknown() {
 fn variable_without_value_is_marked_when_its_provider_goes() {
     let scene = scene(plain());
     let mut consumer = scene.rig.consumer();
-    scene.rig.subscribe(&mut consumer, 1, Contract::Latest, &scene.x);
+    scene
+        .rig
+        .subscribe(&mut consumer, 1, Contract::Latest, &scene.x);
     drain(&mut consumer);
     scene.detach();
     let got = updates(&mut consumer);
-    assert_eq!((sequences(&got), got[0].quality.reason()), (vec![1], Reason::ProviderGone));
+    assert_eq!(
+        (sequences(&got), got[0].quality.reason()),
+        (vec![1], Reason::ProviderGone)
+    );
     scene.detach();
     assert_eq!(drain(&mut consumer), [], "said once");
 }
@@ -219,21 +286,29 @@ fn variable_without_value_is_marked_when_its_provider_goes() {
 #[test]
 fn provider_is_asked_in_raw_units_and_answers_in_them() {
     let mut properties = plain();
-    properties.scaling = Some(Scaling::Linear { raw: [0.0, 4095.0], eng: [0.0, 100.0] });
+    properties.scaling = Some(Scaling::Linear {
+        raw: [0.0, 4095.0],
+        eng: [0.0, 100.0],
+    });
     let mut scene = scene(properties);
     scene.put(1, 50.0);
     let (ticket, _, raw) = scene.plc.order();
     assert_eq!(raw, Value::F64(2047.5));
     scene.answer(ticket, Answer::Applied(Value::U16(2047)));
     assert_eq!(scene.consumer.take_completion(), Some((1, applied(1))));
-    let Value::F64(shown) = scene.x.sample().value else { panic!("not a f64") };
+    let Value::F64(shown) = scene.x.sample().value else {
+        panic!("not a f64")
+    };
     assert!((shown - 49.987_789).abs() < 1e-6, "{shown}");
 }
 
 #[test]
 fn value_that_has_no_raw_one_is_refused_before_the_provider_hears_of_it() {
     let mut properties = plain();
-    properties.scaling = Some(Scaling::SquareRoot { raw: [0.0, 1.0], eng: [0.0, 100.0] });
+    properties.scaling = Some(Scaling::SquareRoot {
+        raw: [0.0, 1.0],
+        eng: [0.0, 100.0],
+    });
     properties.range = Some((-50.0, 100.0));
     let scene = scene(properties);
     let refused = |attempt| matches!(attempt, Attempt::Done(WriteOutcome::Refused(_)));
@@ -266,7 +341,10 @@ fn answer_is_published_even_where_writers_would_have_to_wait() {
     properties.stall = Duration::from_secs(60);
     let mut scene = scene(properties);
     let mut reader = scene.rig.consumer();
-    let one = Contract::All { elements: 1, bytes: 1000 };
+    let one = Contract::All {
+        elements: 1,
+        bytes: 1000,
+    };
     scene.rig.subscribe(&mut reader, 1, one, &scene.x);
     scene.rig.publish(&scene.x, 1.0);
     scene.put(1, 5.0);
@@ -308,8 +386,13 @@ fn provider_with_too_many_unanswered_writes_gets_no_more() {
 fn fresh_value_is_asked_for_where_somebody_can_deliver_it() {
     let scene = scene(plain());
     assert!(scene.rig.engine.request(scene.x.handle()));
-    assert_eq!(*scene.plc.requests.lock().expect("no panic"), [scene.x.handle()]);
-    scene.rig.deploy("held", vec![VariableDefinition::new("y", DataType::F64)]);
+    assert_eq!(
+        *scene.plc.requests.lock().expect("no panic"),
+        [scene.x.handle()]
+    );
+    scene
+        .rig
+        .deploy("held", vec![VariableDefinition::new("y", DataType::F64)]);
     let y = scene.rig.variable("held/y");
     assert!(!y.is_provided());
     assert!(!scene.rig.engine.request(y.handle()));
@@ -328,8 +411,12 @@ fn source_quality_reaches_all_variables_of_the_provider_and_no_others() {
         rig.publish(variable, 1.0);
     }
     let bad = Quality::bad(Reason::DeviceFailure);
-    rig.engine.set_source_quality(id, bad, rig.now(), rig.wall(), &mut Wakes::new());
-    assert_eq!([&a, &b, &c].map(|v| v.sample().quality), [bad, bad, Quality::GOOD]);
+    rig.engine
+        .set_source_quality(id, bad, rig.now(), rig.wall(), &mut Wakes::new());
+    assert_eq!(
+        [&a, &b, &c].map(|v| v.sample().quality),
+        [bad, bad, Quality::GOOD]
+    );
 }
 
 #[test]
@@ -337,11 +424,21 @@ fn answer_for_an_undeployed_variable_ends_the_write() {
     let mut scene = scene(plain());
     scene.put(1, 5.0);
     let (ticket, ..) = scene.plc.order();
-    scene.rig.engine.undeploy("rig", &mut Wakes::new()).expect("it is deployed");
+    scene
+        .rig
+        .engine
+        .undeploy("rig", &mut Wakes::new())
+        .expect("it is deployed");
     scene.answer(ticket, Answer::Applied(Value::F64(5.0)));
-    let (id, outcome) = scene.consumer.take_completion().expect("every write has an end");
+    let (id, outcome) = scene
+        .consumer
+        .take_completion()
+        .expect("every write has an end");
     assert_eq!(id, 1);
-    assert!(matches!(outcome, WriteOutcome::Unknown(UnknownCause::ReadBack { .. })));
+    assert!(matches!(
+        outcome,
+        WriteOutcome::Unknown(UnknownCause::ReadBack { .. })
+    ));
     assert!(scene.x.ledger().is_balanced());
     let gone = Attempt::Done(WriteOutcome::Refused(Refusal::Gone));
     assert_eq!(scene.put(2, 6.0), gone);
@@ -357,7 +454,14 @@ fn provider_may_answer_while_it_is_asked() {
         fn send(&self, ticket: Ticket, handle: u32, raw: Value) {
             let engine = self.0.lock().expect("no panic").clone().expect("it is set");
             let (now, wall) = (Tick::from_nanos(5), rig::START);
-            engine.answer(ticket, handle, Answer::Applied(raw), now, wall, &mut Wakes::new());
+            engine.answer(
+                ticket,
+                handle,
+                Answer::Applied(raw),
+                now,
+                wall,
+                &mut Wakes::new(),
+            );
         }
         fn request(&self, _handle: u32) {}
         fn trouble(&self) -> Option<String> {
@@ -366,7 +470,8 @@ fn provider_may_answer_while_it_is_asked() {
     }
     let (rig, x) = Rig::plain();
     let eager = Arc::new(Eager(Mutex::new(Some(rig.engine.clone()))));
-    rig.engine.attach_provider(Arc::clone(&eager) as Arc<_>, &[x.handle()]);
+    rig.engine
+        .attach_provider(Arc::clone(&eager) as Arc<_>, &[x.handle()]);
     let value = Value::F64(3.0);
     assert_eq!(rig.attempt(&x, &Write::value(&value)), Attempt::Pending);
     assert_eq!(x.sample().value, value);

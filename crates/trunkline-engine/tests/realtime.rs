@@ -1,5 +1,11 @@
 //! FIFO-enabled variables: one FIFO or one per endpoint, over- and underflow, declared lengths, and
 //! what reaches the ledger.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -18,7 +24,10 @@ use trunkline_types::{
 const SINGLE: Fifo = Fifo::Single { length: 1 };
 
 fn multi(capacity: u32) -> Fifo {
-    Fifo::Multi { capacity, length: 1 }
+    Fifo::Multi {
+        capacity,
+        length: 1,
+    }
 }
 
 fn fifo(scope: Scope, fifo: Fifo) -> Properties {
@@ -40,17 +49,33 @@ fn at(nanos: i64) -> Timestamp {
 #[test]
 fn single_process_variable_has_one_fifo_and_each_element_goes_to_one_reader() {
     let (rig, _x) = Rig::of(fifo(Scope::Process, multi(8)));
-    let mut writers: Vec<_> =
-        (0..2).map(|_| rig.engine.rt_writer(&rig.caller, "rig/x").expect("it has a FIFO")).collect();
-    let mut readers: Vec<_> =
-        (0..2).map(|_| rig.engine.rt_reader(&rig.caller, "rig/x").expect("it has a FIFO")).collect();
+    let mut writers: Vec<_> = (0..2)
+        .map(|_| {
+            rig.engine
+                .rt_writer(&rig.caller, "rig/x")
+                .expect("it has a FIFO")
+        })
+        .collect();
+    let mut readers: Vec<_> = (0..2)
+        .map(|_| {
+            rig.engine
+                .rt_reader(&rig.caller, "rig/x")
+                .expect("it has a FIFO")
+        })
+        .collect();
     for n in 0..6 {
-        assert_eq!(writers[n % 2].write(n as f64, at(n as i64)), RtWrite::Written);
+        assert_eq!(
+            writers[n % 2].write(n as f64, at(n as i64)),
+            RtWrite::Written
+        );
     }
     let mut taken = Vec::new();
     for n in 0..6 {
         let reading = readers[n % 2].read::<f64>();
-        assert_eq!((reading.status, reading.timestamp), (RtRead::Fresh, Some(at(n as i64))));
+        assert_eq!(
+            (reading.status, reading.timestamp),
+            (RtRead::Fresh, Some(at(n as i64)))
+        );
         taken.push(reading.value);
     }
     assert_eq!(taken, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0], "in order, each once");
@@ -62,9 +87,16 @@ fn single_element_fifo_gives_everybody_the_newest_again_and_again() {
     for scope in [Scope::Process, Scope::Network] {
         let (rig, x) = Rig::of(fifo(scope, SINGLE));
         let mut readers: Vec<_> = (0..3)
-            .map(|_| rig.engine.rt_reader(&rig.caller, "rig/x").expect("it has a FIFO"))
+            .map(|_| {
+                rig.engine
+                    .rt_reader(&rig.caller, "rig/x")
+                    .expect("it has a FIFO")
+            })
             .collect();
-        let mut writer = rig.engine.rt_writer(&rig.caller, "rig/x").expect("it has a FIFO");
+        let mut writer = rig
+            .engine
+            .rt_writer(&rig.caller, "rig/x")
+            .expect("it has a FIFO");
         for value in [1.0, 2.0, 3.0] {
             for _ in 0..10 {
                 assert_eq!(writer.write(value, rig.wall()), RtWrite::Written);
@@ -84,7 +116,10 @@ fn single_element_fifo_gives_everybody_the_newest_again_and_again() {
         let ledger = x.ledger();
         assert!(ledger.is_balanced());
         assert_eq!(ledger.offered, 30, "every write is accounted for");
-        assert_eq!((ledger.written + ledger.superseded, ledger.fifo_overflow), (30, 0));
+        assert_eq!(
+            (ledger.written + ledger.superseded, ledger.fifo_overflow),
+            (30, 0)
+        );
     }
 }
 
@@ -92,9 +127,18 @@ fn single_element_fifo_gives_everybody_the_newest_again_and_again() {
 #[test]
 fn multi_element_fifo_reports_overflow_and_underflow() {
     let (rig, x) = Rig::of(fifo(Scope::Process, multi(3)));
-    let mut reader = rig.engine.rt_reader(&rig.caller, "rig/x").expect("it has a FIFO");
-    let mut other = rig.engine.rt_reader(&rig.caller, "rig/x").expect("it has a FIFO");
-    let mut writer = rig.engine.rt_writer(&rig.caller, "rig/x").expect("it has a FIFO");
+    let mut reader = rig
+        .engine
+        .rt_reader(&rig.caller, "rig/x")
+        .expect("it has a FIFO");
+    let mut other = rig
+        .engine
+        .rt_reader(&rig.caller, "rig/x")
+        .expect("it has a FIFO");
+    let mut writer = rig
+        .engine
+        .rt_writer(&rig.caller, "rig/x")
+        .expect("it has a FIFO");
     let reading = reader.read::<f64>();
     assert_eq!((reading.value, reading.status), (0.0, RtRead::Underflow));
     for n in 1..=3 {
@@ -120,10 +164,22 @@ fn multi_element_fifo_reports_overflow_and_underflow() {
 #[test]
 fn hosted_variable_has_a_fifo_per_writer_and_per_reader() {
     let (rig, x) = Rig::of(fifo(Scope::Network, multi(4)));
-    let mut a = rig.engine.rt_writer(&rig.caller, "rig/x").expect("it has a FIFO");
-    let mut b = rig.engine.rt_writer(&rig.caller, "rig/x").expect("it has a FIFO");
-    let mut fast = rig.engine.rt_reader(&rig.caller, "rig/x").expect("it has a FIFO");
-    let mut slow = rig.engine.rt_reader(&rig.caller, "rig/x").expect("it has a FIFO");
+    let mut a = rig
+        .engine
+        .rt_writer(&rig.caller, "rig/x")
+        .expect("it has a FIFO");
+    let mut b = rig
+        .engine
+        .rt_writer(&rig.caller, "rig/x")
+        .expect("it has a FIFO");
+    let mut fast = rig
+        .engine
+        .rt_reader(&rig.caller, "rig/x")
+        .expect("it has a FIFO");
+    let mut slow = rig
+        .engine
+        .rt_reader(&rig.caller, "rig/x")
+        .expect("it has a FIFO");
     let mut consumer = rig.consumer();
     rig.subscribe(&mut consumer, 1, Contract::ALL, &x);
     updates(&mut consumer);
@@ -133,7 +189,11 @@ fn hosted_variable_has_a_fifo_per_writer_and_per_reader() {
     }
     assert_eq!(a.write(5.0, rig.wall()), RtWrite::Overflowed);
     assert_eq!(b.write(10.0, rig.wall()), RtWrite::Written);
-    assert_eq!(fast.read::<f64>().status, RtRead::Underflow, "the pump has not run yet");
+    assert_eq!(
+        fast.read::<f64>().status,
+        RtRead::Underflow,
+        "the pump has not run yet"
+    );
     assert!(pump(&rig));
     assert_eq!(numbers(&updates(&mut consumer)), [2.0, 3.0, 4.0, 5.0, 10.0]);
     // Every reader sees every element, as far as its own FIFO reaches.
@@ -150,7 +210,10 @@ fn hosted_variable_has_a_fifo_per_writer_and_per_reader() {
     assert!(!pump(&rig));
     let ledger = x.ledger();
     assert!(ledger.is_balanced());
-    assert_eq!((ledger.offered, ledger.written, ledger.fifo_overflow), (10, 9, 1));
+    assert_eq!(
+        (ledger.offered, ledger.written, ledger.fifo_overflow),
+        (10, 9, 1)
+    );
     balanced(&consumer, 1, &x);
 }
 
@@ -160,10 +223,16 @@ fn reader_of_a_hosted_variable_begins_with_the_current_value() {
     let (rig, x) = Rig::of(fifo(Scope::Network, multi(4)));
     rig.write(&x, 1.0);
     rig.write(&x, 2.0);
-    let mut reader = rig.engine.rt_reader(&rig.caller, "rig/x").expect("it has a FIFO");
+    let mut reader = rig
+        .engine
+        .rt_reader(&rig.caller, "rig/x")
+        .expect("it has a FIFO");
     rig.write(&x, 3.0);
     let readings: Vec<_> = (0..3).map(|_| reader.read::<f64>()).collect();
-    assert_eq!(readings.iter().map(|r| r.value).collect::<Vec<_>>(), [2.0, 3.0, 3.0]);
+    assert_eq!(
+        readings.iter().map(|r| r.value).collect::<Vec<_>>(),
+        [2.0, 3.0, 3.0]
+    );
     assert_eq!(readings[2].status, RtRead::Underflow);
     assert_eq!(x.subscribers(), 1);
     drop(reader);
@@ -173,11 +242,19 @@ fn reader_of_a_hosted_variable_begins_with_the_current_value() {
 #[test]
 fn variable_with_real_time_readers_can_be_undeployed() {
     let (rig, x) = Rig::of(fifo(Scope::Network, multi(4)));
-    let mut reader = rig.engine.rt_reader(&rig.caller, "rig/x").expect("it has a FIFO");
-    let mut writer = rig.engine.rt_writer(&rig.caller, "rig/x").expect("it has a FIFO");
+    let mut reader = rig
+        .engine
+        .rt_reader(&rig.caller, "rig/x")
+        .expect("it has a FIFO");
+    let mut writer = rig
+        .engine
+        .rt_writer(&rig.caller, "rig/x")
+        .expect("it has a FIFO");
     writer.write(1.0, rig.wall());
     pump(&rig);
-    rig.engine.undeploy("rig", &mut Wakes::new()).expect("it is deployed");
+    rig.engine
+        .undeploy("rig", &mut Wakes::new())
+        .expect("it is deployed");
     writer.write(2.0, rig.wall());
     pump(&rig);
     assert_eq!((reader.read::<f64>().value, x.sequence()), (1.0, 1));
@@ -190,8 +267,14 @@ fn variable_with_real_time_readers_can_be_undeployed() {
 #[test]
 fn two_writers_of_one_fifo_publish_each_value_once() {
     let (rig, x) = Rig::of(fifo(Scope::Process, SINGLE));
-    let mut a = rig.engine.rt_writer(&rig.caller, "rig/x").expect("it has a FIFO");
-    let mut b = rig.engine.rt_writer(&rig.caller, "rig/x").expect("it has a FIFO");
+    let mut a = rig
+        .engine
+        .rt_writer(&rig.caller, "rig/x")
+        .expect("it has a FIFO");
+    let mut b = rig
+        .engine
+        .rt_writer(&rig.caller, "rig/x")
+        .expect("it has a FIFO");
     a.write(1.0, rig.wall());
     b.write(2.0, rig.wall());
     pump(&rig);
@@ -209,11 +292,17 @@ fn two_writers_of_one_fifo_publish_each_value_once() {
 fn what_a_writer_leaves_behind_is_published_and_its_place_used_again() {
     let (rig, x) = Rig::of(fifo(Scope::Network, multi(8)));
     for round in 0..1000u64 {
-        let mut writer = rig.engine.rt_writer(&rig.caller, "rig/x").expect("it has a FIFO");
+        let mut writer = rig
+            .engine
+            .rt_writer(&rig.caller, "rig/x")
+            .expect("it has a FIFO");
         writer.write(round as f64, rig.wall());
         drop(writer);
         pump(&rig);
-        assert_eq!((x.sequence(), x.sample().value), (round + 1, Value::F64(round as f64)));
+        assert_eq!(
+            (x.sequence(), x.sample().value),
+            (round + 1, Value::F64(round as f64))
+        );
     }
     // Nobody keeps the variable but the engine and this test.
     pump(&rig);
@@ -224,19 +313,35 @@ fn what_a_writer_leaves_behind_is_published_and_its_place_used_again() {
 #[test]
 fn arrays_and_waveforms_have_the_declared_length() {
     let array = |shape| {
-        DataType::Array(Arc::new(ArrayType { element: ElementType::I16, shape: vec![shape] }))
+        DataType::Array(Arc::new(ArrayType {
+            element: ElementType::I16,
+            shape: vec![shape],
+        }))
     };
     let of = |data_type: DataType| {
-        let mut properties = fifo(Scope::Network, Fifo::Multi { capacity: 4, length: 3 });
+        let mut properties = fifo(
+            Scope::Network,
+            Fifo::Multi {
+                capacity: 4,
+                length: 3,
+            },
+        );
         properties.data_type = data_type;
         Rig::of(properties)
     };
-    let vector = |elements: Vec<i16>| Value::Array(Arc::new(Array::vector(Elements::I16(elements))));
+    let vector =
+        |elements: Vec<i16>| Value::Array(Arc::new(Array::vector(Elements::I16(elements))));
     for shape in [None, Some(3)] {
         let (rig, x) = of(array(shape));
         assert_eq!(rig.engine.rt_words(&rig.caller, "rig/x"), Ok(3));
-        let mut reader = rig.engine.rt_reader(&rig.caller, "rig/x").expect("it has a FIFO");
-        let mut writer = rig.engine.rt_writer(&rig.caller, "rig/x").expect("it has a FIFO");
+        let mut reader = rig
+            .engine
+            .rt_reader(&rig.caller, "rig/x")
+            .expect("it has a FIFO");
+        let mut writer = rig
+            .engine
+            .rt_writer(&rig.caller, "rig/x")
+            .expect("it has a FIFO");
         writer.write([1i16, -2, 3], rig.wall());
         pump(&rig);
         assert_eq!(x.sample().value, vector(vec![1, -2, 3]));
@@ -256,8 +361,14 @@ fn arrays_and_waveforms_have_the_declared_length() {
 
     let (rig, w) = of(DataType::Waveform(ElementType::F64));
     assert_eq!(rig.engine.rt_words(&rig.caller, "rig/x"), Ok(5));
-    let mut reader = rig.engine.rt_reader(&rig.caller, "rig/x").expect("it has a FIFO");
-    let mut writer = rig.engine.rt_writer(&rig.caller, "rig/x").expect("it has a FIFO");
+    let mut reader = rig
+        .engine
+        .rt_reader(&rig.caller, "rig/x")
+        .expect("it has a FIFO");
+    let mut writer = rig
+        .engine
+        .rt_writer(&rig.caller, "rig/x")
+        .expect("it has a FIFO");
     let samples = [1.5f64, -2.5, 3.5];
     let mut words = vec![at(7).as_nanos() as u64, 0.25f64.to_bits()];
     words.extend(samples.map(f64::to_bits));
@@ -269,13 +380,22 @@ fn arrays_and_waveforms_have_the_declared_length() {
         samples: Elements::F64(samples.to_vec()),
         attributes: [].into(),
     };
-    assert_eq!(w.sample().value, Value::Waveform(Arc::new(waveform.clone())));
+    assert_eq!(
+        w.sample().value,
+        Value::Waveform(Arc::new(waveform.clone()))
+    );
     let (read, status) = reader.read_words();
     assert_eq!((&read[..5], status), (&words[..], RtRead::Fresh));
     let mut longer = waveform;
     longer.samples = Elements::F64(vec![0.0; 4]);
     let outcome = rig.write(&w, Value::Waveform(Arc::new(longer)));
-    assert_eq!(outcome, WriteOutcome::Refused(Refusal::Length { expected: 3, given: 4 }));
+    assert_eq!(
+        outcome,
+        WriteOutcome::Refused(Refusal::Length {
+            expected: 3,
+            given: 4
+        })
+    );
 }
 
 #[test]
@@ -308,8 +428,15 @@ fn every_scalar_type_goes_through_a_fifo_unchanged() {
     goes_through!(DataType::F32, -0.5, f32, Value::F32(-0.5));
     goes_through!(DataType::F64, 1e300, f64, Value::F64(1e300));
     let instant = rig::START;
-    goes_through!(DataType::Timestamp, instant.as_nanos(), i64, Value::Timestamp(instant));
-    let labels = DataType::Enum(Arc::new(EnumType { labels: vec!["A".into(), "B".into()] }));
+    goes_through!(
+        DataType::Timestamp,
+        instant.as_nanos(),
+        i64,
+        Value::Timestamp(instant)
+    );
+    let labels = DataType::Enum(Arc::new(EnumType {
+        labels: vec!["A".into(), "B".into()],
+    }));
     goes_through!(labels.clone(), 1, u32, Value::Enum(1));
 }
 
@@ -319,7 +446,10 @@ fn words_that_are_no_value_are_refused_and_counted() {
     let labels = vec!["A".into(), "B".into()];
     properties.data_type = DataType::Enum(Arc::new(EnumType { labels }));
     let (rig, x) = Rig::of(properties);
-    let mut writer = rig.engine.rt_writer(&rig.caller, "rig/x").expect("it has a FIFO");
+    let mut writer = rig
+        .engine
+        .rt_writer(&rig.caller, "rig/x")
+        .expect("it has a FIFO");
     writer.write(7u32, rig.wall());
     writer.write(1u32, rig.wall());
     pump(&rig);
@@ -343,11 +473,22 @@ fn timestamp_travels_with_the_value_where_it_is_switched_on() {
             writer.write(1.0, at(5));
             pump(&rig);
             let reading = reader.read::<f64>();
-            assert_eq!((reading.value, reading.timestamp), (1.0, stamped.then(|| at(5))));
+            assert_eq!(
+                (reading.value, reading.timestamp),
+                (1.0, stamped.then(|| at(5)))
+            );
             let sample = x.sample();
-            let expected = if stamped { at(5) } else { Timestamp::UNIX_EPOCH };
+            let expected = if stamped {
+                at(5)
+            } else {
+                Timestamp::UNIX_EPOCH
+            };
             assert_eq!(sample.source_timestamp, expected);
-            let clock = if stamped { Clock::Source } else { Clock::Unknown };
+            let clock = if stamped {
+                Clock::Source
+            } else {
+                Clock::Unknown
+            };
             assert_eq!(sample.quality.clock(), clock);
         }
     }
@@ -360,10 +501,16 @@ fn elements_wait_in_their_fifo_while_an_all_subscription_is_full() {
     properties.stall = Duration::from_secs(10);
     let (rig, x) = Rig::of(properties);
     let mut consumer = rig.consumer();
-    let two = Contract::All { elements: 2, bytes: 1000 };
+    let two = Contract::All {
+        elements: 2,
+        bytes: 1000,
+    };
     rig.subscribe(&mut consumer, 1, two, &x);
     updates(&mut consumer);
-    let mut writer = rig.engine.rt_writer(&rig.caller, "rig/x").expect("it has a FIFO");
+    let mut writer = rig
+        .engine
+        .rt_writer(&rig.caller, "rig/x")
+        .expect("it has a FIFO");
     for n in 1..=7 {
         writer.write(f64::from(n), rig.wall());
     }
@@ -384,8 +531,11 @@ fn elements_wait_in_their_fifo_while_an_all_subscription_is_full() {
 fn long_fifo_is_emptied_in_turns() {
     let paths = ["a", "b"].map(|path| define(path, fifo(Scope::Network, multi(5000))));
     let rig = Rig::with(paths.to_vec());
-    let mut writers = ["rig/a", "rig/b"]
-        .map(|name| rig.engine.rt_writer(&rig.caller, name).expect("it has a FIFO"));
+    let mut writers = ["rig/a", "rig/b"].map(|name| {
+        rig.engine
+            .rt_writer(&rig.caller, name)
+            .expect("it has a FIFO")
+    });
     for writer in &mut writers {
         for n in 0..5000 {
             writer.write(f64::from(n), rig.wall());
@@ -393,12 +543,21 @@ fn long_fifo_is_emptied_in_turns() {
     }
     let mut rounds = 0;
     while pump(&rig) {
-        let (a, b) = (rig.variable("rig/a").sequence(), rig.variable("rig/b").sequence());
+        let (a, b) = (
+            rig.variable("rig/a").sequence(),
+            rig.variable("rig/b").sequence(),
+        );
         assert!(a.abs_diff(b) <= 1024, "neither waits for all of the other");
         rounds += 1;
         assert!(rounds < 10);
     }
-    assert_eq!((rig.variable("rig/a").sequence(), rig.variable("rig/b").sequence()), (5000, 5000));
+    assert_eq!(
+        (
+            rig.variable("rig/a").sequence(),
+            rig.variable("rig/b").sequence()
+        ),
+        (5000, 5000)
+    );
 }
 
 #[test]
@@ -418,19 +577,33 @@ fn endpoint_is_refused_to_who_may_not_have_it() {
         }),
     ]);
     let mut guest = Caller::local(2, 1000);
-    guest.rights = Rights { read: false, write: false };
+    guest.rights = Rights {
+        read: false,
+        write: false,
+    };
     let mut remote = Caller::local(3, 1000);
     remote.remote = true;
     let writer = |caller: &Caller, name| rig.engine.rt_writer(caller, name).map(|_| ());
     let reader = |caller: &Caller, name| rig.engine.rt_reader(caller, name).map(|_| ());
     let denied = Err(RtError::Access(AccessError::Denied));
-    assert_eq!(writer(&guest, "rig/x"), Err(RtError::Refused(Refusal::Denied)));
+    assert_eq!(
+        writer(&guest, "rig/x"),
+        Err(RtError::Refused(Refusal::Denied))
+    );
     assert_eq!(reader(&guest, "rig/x"), denied);
-    assert_eq!(writer(&rig.caller, "rig/input"), Err(RtError::Refused(Refusal::ReadOnly)));
+    assert_eq!(
+        writer(&rig.caller, "rig/input"),
+        Err(RtError::Refused(Refusal::ReadOnly))
+    );
     assert_eq!(reader(&rig.caller, "rig/input"), Ok(()));
-    assert_eq!(reader(&rig.caller, "rig/output"), Err(RtError::Access(AccessError::NotReadable)));
+    assert_eq!(
+        reader(&rig.caller, "rig/output"),
+        Err(RtError::Access(AccessError::NotReadable))
+    );
     assert_eq!(writer(&rig.caller, "rig/output"), Ok(()));
-    let no_fifo = RtError::NoFifo { name: "rig/plain".to_owned() };
+    let no_fifo = RtError::NoFifo {
+        name: "rig/plain".to_owned(),
+    };
     assert_eq!(writer(&rig.caller, "rig/plain"), Err(no_fifo.clone()));
     assert_eq!(reader(&rig.caller, "rig/plain"), Err(no_fifo.clone()));
     assert!(no_fifo.to_string().contains("set `fifo`"));
@@ -440,18 +613,28 @@ fn endpoint_is_refused_to_who_may_not_have_it() {
     };
     assert_eq!(unknown(writer(&remote, "rig/x")), None);
     assert_eq!(unknown(reader(&remote, "rig/x")), None);
-    assert_eq!(unknown(reader(&rig.caller, "rig/X")).as_deref(), Some("rig/x"));
+    assert_eq!(
+        unknown(reader(&rig.caller, "rig/X")).as_deref(),
+        Some("rig/x")
+    );
 }
 
 #[test]
 fn ordinary_writes_reach_real_time_readers_and_quality_follows() {
     let (rig, x) = Rig::of(fifo(Scope::Network, SINGLE));
-    let mut reader = rig.engine.rt_reader(&rig.caller, "rig/x").expect("it has a FIFO");
+    let mut reader = rig
+        .engine
+        .rt_reader(&rig.caller, "rig/x")
+        .expect("it has a FIFO");
     rig.write(&x, 4.0);
     assert_eq!(reader.read::<f64>().value, 4.0);
     let bad = Quality::bad(Reason::SensorFailure);
-    rig.engine.set_quality(x.handle(), bad, rig.now(), rig.wall(), &mut Wakes::new());
+    rig.engine
+        .set_quality(x.handle(), bad, rig.now(), rig.wall(), &mut Wakes::new());
     assert_eq!((reader.read::<f64>().value, x.sample().quality), (4.0, bad));
     let outcome = rig::done(rig.attempt(&x, &Write::wire(&9.0f64.to_le_bytes())));
-    assert_eq!((outcome, reader.read::<f64>().value), (rig::applied(3), 9.0));
+    assert_eq!(
+        (outcome, reader.read::<f64>().value),
+        (rig::applied(3), 9.0)
+    );
 }

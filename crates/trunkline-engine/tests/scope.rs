@@ -1,4 +1,10 @@
 //! A single-process variable becomes a hosted one by its definition alone.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -22,15 +28,27 @@ fn program(rig: &Rig) {
     assert_eq!(x.sample().source_timestamp, rig.wall());
 
     let mut consumer = rig.consumer();
-    for (id, contract) in [(1, Contract::Latest), (2, Contract::Last(3)), (3, Contract::ALL)] {
+    for (id, contract) in [
+        (1, Contract::Latest),
+        (2, Contract::Last(3)),
+        (3, Contract::ALL),
+    ] {
         rig.subscribe(&mut consumer, id, contract, &x);
     }
     updates(&mut consumer);
     for n in 1..=5 {
-        assert!(matches!(rig.write(&x, f64::from(n)), WriteOutcome::Applied { .. }));
+        assert!(matches!(
+            rig.write(&x, f64::from(n)),
+            WriteOutcome::Applied { .. }
+        ));
     }
     let got = updates(&mut consumer);
-    let of = |id| got.iter().filter(move |got| got.subscription == id).cloned().collect::<Vec<_>>();
+    let of = |id| {
+        got.iter()
+            .filter(move |got| got.subscription == id)
+            .cloned()
+            .collect::<Vec<_>>()
+    };
     assert_eq!(numbers(&of(1)), [5.0]);
     assert_eq!(numbers(&of(2)), [3.0, 4.0, 5.0]);
     assert_eq!(sequences(&of(3)), [2, 3, 4, 5, 6]);
@@ -38,8 +56,14 @@ fn program(rig: &Rig) {
         balanced(&consumer, id, &x);
     }
 
-    let mut rt_reader = rig.engine.rt_reader(&writer, "rig/x").expect("it has a FIFO");
-    let mut rt_writer = rig.engine.rt_writer(&writer, "rig/x").expect("it has a FIFO");
+    let mut rt_reader = rig
+        .engine
+        .rt_reader(&writer, "rig/x")
+        .expect("it has a FIFO");
+    let mut rt_writer = rig
+        .engine
+        .rt_writer(&writer, "rig/x")
+        .expect("it has a FIFO");
     while rt_reader.read::<f64>().status == RtRead::Fresh {}
     for n in 10..13 {
         rt_writer.write(f64::from(n), rig.wall());
@@ -47,7 +71,10 @@ fn program(rig: &Rig) {
     rig.engine.pump(rig.now(), rig.wall(), &mut Wakes::new());
     for n in 10..13 {
         let reading = rt_reader.read::<f64>();
-        assert_eq!((reading.value, reading.status), (f64::from(n), RtRead::Fresh));
+        assert_eq!(
+            (reading.value, reading.status),
+            (f64::from(n), RtRead::Fresh)
+        );
     }
     assert_eq!(x.sample().value, Value::F64(12.0));
     assert!(x.ledger().is_balanced());
@@ -59,7 +86,10 @@ fn same_program_runs_on_a_single_process_and_on_a_hosted_variable() {
     for scope in [Scope::Process, Scope::Network] {
         let mut properties = Properties::new(DataType::F64);
         properties.scope = scope;
-        properties.fifo = Fifo::Multi { capacity: 16, length: 1 };
+        properties.fifo = Fifo::Multi {
+            capacity: 16,
+            length: 1,
+        };
         program(&Rig::with(vec![define("x", properties)]));
     }
 }
@@ -74,5 +104,8 @@ fn single_process_variable_moves_data_between_two_places_of_one_process() {
     assert!(Arc::ptr_eq(&here, &there));
     rig.write(&here, 1.5);
     let sample = there.sample();
-    assert_eq!((sample.value, sample.engine_timestamp), (Value::F64(1.5), rig.wall()));
+    assert_eq!(
+        (sample.value, sample.engine_timestamp),
+        (Value::F64(1.5), rig.wall())
+    );
 }

@@ -1,7 +1,14 @@
 //! Interleavings of the write path, the consumer and what happens beside them, explored by shuttle.
 //!
-//! `SHUTTLE_SCHEDULES` says how many schedules each test tries (4,000 by default). A lost wake-up or a
+//! `SHUTTLE_SCHEDULES` says how many schedules each test tries (4,000 by default). A lost wake-up
+//! or a
 //! lock taken twice shows as a deadlock, which shuttle reports with the schedule to replay.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
 #![cfg(shuttle)]
 
 mod rig;
@@ -22,7 +29,9 @@ const NOW: Tick = Tick::from_nanos(1_000);
 
 fn explore(test: impl Fn() + Send + Sync + Copy + 'static) {
     let schedules = std::env::var("SHUTTLE_SCHEDULES").ok();
-    let schedules = schedules.and_then(|n| n.parse().ok()).unwrap_or(4_000_usize);
+    let schedules = schedules
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(4_000_usize);
     shuttle::check_random(test, schedules.div_ceil(2));
     shuttle::check_pct(test, schedules.div_ceil(2), 3);
 }
@@ -65,7 +74,11 @@ fn engine_with(stalls: [Duration; 3]) -> (Engine, Vec<Arc<Variable>>) {
         properties.stall = stall;
         let definition = library_of(library, vec![define("x", properties)]);
         engine.deploy(&definition, NOW, START).expect("well formed");
-        Arc::clone(engine.resolve(&caller, &format!("{library}/x")).expect("deployed"))
+        Arc::clone(
+            engine
+                .resolve(&caller, &format!("{library}/x"))
+                .expect("deployed"),
+        )
     });
     (engine, variables.to_vec())
 }
@@ -85,7 +98,10 @@ fn try_write(engine: &Engine, session: u32, variable: &Variable, value: f64) -> 
 
 fn write(engine: &Engine, session: u32, variable: &Variable, value: f64) {
     let attempt = try_write(engine, session, variable, value);
-    assert!(matches!(attempt, Attempt::Done(WriteOutcome::Applied { .. })), "{attempt:?}");
+    assert!(
+        matches!(attempt, Attempt::Done(WriteOutcome::Applied { .. })),
+        "{attempt:?}"
+    );
 }
 
 fn write_four(engine: &Engine, variable: &Variable) {
@@ -124,7 +140,9 @@ fn of(told: &[Told], variable: &Variable) -> Vec<Got> {
 }
 
 fn has(told: &[Told], variable: &Variable, sequence: u64) -> bool {
-    of(told, variable).last().is_some_and(|got| got.sequence >= sequence)
+    of(told, variable)
+        .last()
+        .is_some_and(|got| got.sequence >= sequence)
 }
 
 fn assert_contiguous(got: &[Got]) {
@@ -160,9 +178,14 @@ fn writers_and_a_sleeper(contract: Contract) {
     }
     for variable in &variables {
         let got = of(&told, variable);
-        let ledger = consumer.ledger(1, variable.handle()).expect("it is subscribed");
+        let ledger = consumer
+            .ledger(1, variable.handle())
+            .expect("it is subscribed");
         assert!(ledger.is_balanced(), "{ledger:?}");
-        assert!(got.is_sorted_by(|a, b| a.sequence < b.sequence), "out of order or double");
+        assert!(
+            got.is_sorted_by(|a, b| a.sequence < b.sequence),
+            "out of order or double"
+        );
         let coalesced: u64 = got.iter().map(|got| got.lost.coalesced).sum();
         assert_eq!((ledger.coalesced, ledger.waiting), (coalesced, 0));
         assert!(variable.ledger().is_balanced());
@@ -205,7 +228,7 @@ fn sessions_that_write_what_they_read(sessions: u32, writes: u64) {
             let (engine, x) = (engine.clone(), Arc::clone(&x));
             let bell = Bell::default();
             let mut consumer = Consumer::new(engine.clone(), Box::new(bell.clone()));
-                subscribe(&mut consumer, 1, ONE, &x);
+            subscribe(&mut consumer, 1, ONE, &x);
             thread::spawn(move || {
                 let mut told = Vec::new();
                 let mut answered = 0;
@@ -297,10 +320,15 @@ fn room_taken_for_nothing_is_given_back_and_told() {
         for writer in writers {
             writer.join().expect("no panic");
         }
-        assert!(told.iter().all(|told| matches!(told, Told::Update(_))), "nobody overran");
+        assert!(
+            told.iter().all(|told| matches!(told, Told::Update(_))),
+            "nobody overran"
+        );
         for variable in [&x, &y] {
             for id in [1, 2] {
-                let ledger = reader.ledger(id, variable.handle()).expect("it is subscribed");
+                let ledger = reader
+                    .ledger(id, variable.handle())
+                    .expect("it is subscribed");
                 assert!(ledger.is_balanced());
                 assert_eq!(ledger.received, 2);
             }
@@ -309,7 +337,10 @@ fn room_taken_for_nothing_is_given_back_and_told() {
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
-const ONE: Contract = Contract::All { elements: 1, bytes: 1 << 20 };
+const ONE: Contract = Contract::All {
+    elements: 1,
+    bytes: 1 << 20,
+};
 
 /// A write that one full feed holds up must not make another feed look full, not even for a moment.
 #[test]
@@ -377,7 +408,10 @@ fn overrun_is_told_once_with_an_exact_count_however_writers_race() {
         let (engine, variables) = engine(Duration::ZERO);
         let bell = Bell::default();
         let mut consumer = Consumer::new(engine.clone(), Box::new(bell.clone()));
-        let two = Contract::All { elements: 2, bytes: 1 << 20 };
+        let two = Contract::All {
+            elements: 2,
+            bytes: 1 << 20,
+        };
         for variable in &variables[..2] {
             subscribe(&mut consumer, 1, two, variable);
         }
@@ -431,14 +465,21 @@ fn end_follows_the_last_update(contract: Contract) {
         let engine = engine.clone();
         thread::spawn(move || engine.undeploy("a", &mut Wakes::new()).expect("deployed"))
     };
-    let gone = Told::Gone { subscription: 1, handle: x.handle() };
+    let gone = Told::Gone {
+        subscription: 1,
+        handle: x.handle(),
+    };
     let told = drain_until(&mut consumer, &bell, Some(2), |told| told.contains(&gone));
     writer.join().expect("no panic");
     undeployer.join().expect("no panic");
     assert_eq!(told.iter().filter(|told| **told == gone).count(), 1);
     assert_eq!(told.last(), Some(&gone), "nothing comes behind the end");
     let got = of(&told, &x);
-    assert_eq!(got.last().map(|got| got.sequence), Some(x.sequence()), "the last one is missing");
+    assert_eq!(
+        got.last().map(|got| got.sequence),
+        Some(x.sequence()),
+        "the last one is missing"
+    );
     assert!(x.ledger().is_balanced());
     assert_eq!(x.ledger().offered, 3);
 }
@@ -474,8 +515,12 @@ fn subscriptions_that_come_and_go_beside_a_writer_count_exactly() {
             thread::spawn(move || write_four(&engine, &x))
         };
         let mut consumer = Consumer::new(engine.clone(), Box::new(Bell::default()));
-        let contracts =
-            [Contract::Latest, Contract::Last(2), Contract::First(2), Contract::ALL];
+        let contracts = [
+            Contract::Latest,
+            Contract::Last(2),
+            Contract::First(2),
+            Contract::ALL,
+        ];
         for (id, contract) in contracts.into_iter().enumerate() {
             let id = id as u32;
             subscribe(&mut consumer, id, contract, &x);

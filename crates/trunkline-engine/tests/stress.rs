@@ -1,4 +1,10 @@
 //! Real threads, as fast as they go, for a fixed number of writes.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -24,7 +30,11 @@ fn engine(data_type: &DataType, libraries: &[&str]) -> (Engine, Vec<Arc<Variable
         properties.stall = std::time::Duration::from_secs(3600);
         let definition = library_of(library, vec![define("x", properties)]);
         engine.deploy(&definition, NOW, START).expect("well formed");
-        Arc::clone(engine.resolve(&caller, &format!("{library}/x")).expect("deployed"))
+        Arc::clone(
+            engine
+                .resolve(&caller, &format!("{library}/x"))
+                .expect("deployed"),
+        )
     });
     let variables = deployed.collect();
     (engine, variables)
@@ -79,7 +89,10 @@ fn value_and_timestamp_read_while_others_write_belong_together() {
                     assert_eq!(update.engine_timestamp.nanos_since(START), n);
                     assert_eq!(text.len() as i64, n % 60);
                     let letter = char::from(b'a' + (n % 26) as u8);
-                    assert!(text.chars().all(|c| c == letter), "{text:?} is of two writes");
+                    assert!(
+                        text.chars().all(|c| c == letter),
+                        "{text:?} is of two writes"
+                    );
                 }
             })
         })
@@ -130,7 +143,11 @@ impl Sink for Checker<'_> {
         let place = self.variables.iter().position(of).expect("one of them");
         let sequence = delivery.update.sequence;
         let lost = delivery.lost;
-        assert_eq!(sequence, self.last[place] + 1 + lost.coalesced + lost.queue, "miscounted");
+        assert_eq!(
+            sequence,
+            self.last[place] + 1 + lost.coalesced + lost.queue,
+            "miscounted"
+        );
         self.last[place] = sequence;
         self.got[place] += 1;
         self.missed[place] += lost.coalesced + lost.queue;
@@ -149,7 +166,10 @@ fn sleeping_consumer_gets_everything_its_contract_promises() {
         Contract::Latest,
         Contract::Last(16),
         Contract::First(16),
-        Contract::All { elements: 64, bytes: 1 << 20 },
+        Contract::All {
+            elements: 64,
+            bytes: 1 << 20,
+        },
     ];
     for contract in contracts {
         let (engine, variables) = engine(&DataType::F64, &["a", "b", "c"]);
@@ -196,9 +216,15 @@ fn sleeping_consumer_gets_everything_its_contract_promises() {
             writer.join().expect("no panic");
         }
         for (place, variable) in variables.iter().enumerate() {
-            let ledger = consumer.ledger(1, variable.handle()).expect("it is subscribed");
+            let ledger = consumer
+                .ledger(1, variable.handle())
+                .expect("it is subscribed");
             assert!(ledger.is_balanced(), "{contract}: {ledger:?}");
-            assert_eq!((ledger.received, ledger.waiting), (sink.got[place], 0), "{contract}");
+            assert_eq!(
+                (ledger.received, ledger.waiting),
+                (sink.got[place], 0),
+                "{contract}"
+            );
             if !drops_newest {
                 assert_eq!(ledger.coalesced + ledger.dropped_queue, sink.missed[place]);
             }
@@ -250,15 +276,16 @@ fn libraries_come_and_go_beside_writers_readers_and_finders() {
                 let value = Value::F64(1.0);
                 let mut id = 0;
                 while !over.load(Ordering::Relaxed) {
-                    let Ok(variable) = engine.resolve(&caller, "passing/x") else { continue };
+                    let Ok(variable) = engine.resolve(&caller, "passing/x") else {
+                        continue;
+                    };
                     // Refused by then, or not: both are right.
                     let write = Write::value(&value);
                     engine.try_write(&caller, NOW, START, variable, &write, &mut Wakes::new());
                     let options = SubscribeOptions::default();
                     let contract = Contract::ALL;
                     id += 1;
-                    let _gone =
-                        consumer.subscribe(&caller, id, contract, options, variable, None);
+                    let _gone = consumer.subscribe(&caller, id, contract, options, variable, None);
                     let mut sink = rig::Recorder::default();
                     consumer.drain(&mut sink, &mut Wakes::new());
                     let pattern = trunkline_types::Pattern::parse("**").expect("it is one");
@@ -271,8 +298,12 @@ fn libraries_come_and_go_beside_writers_readers_and_finders() {
         .collect();
     let passing = library_of("passing", vec![define("x", Properties::new(DataType::F64))]);
     for _ in 0..500 {
-        engine.deploy(&passing, NOW, Timestamp::from_nanos(0)).expect("well formed");
-        engine.undeploy("passing", &mut Wakes::new()).expect("it is deployed");
+        engine
+            .deploy(&passing, NOW, Timestamp::from_nanos(0))
+            .expect("well formed");
+        engine
+            .undeploy("passing", &mut Wakes::new())
+            .expect("it is deployed");
     }
     over.store(true, Ordering::Relaxed);
     for worker in workers {

@@ -1,4 +1,10 @@
 //! What becomes of a write: rights, type, scaling, range, deadband, timestamps, and its one end.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -65,7 +71,10 @@ fn source_timestamp_is_kept_to_the_nanosecond_and_quality_names_its_clock() {
     write.source_timestamp = Some(measured);
     assert_eq!(done(rig.attempt(&x, &write)), applied(1));
     let sample = x.sample();
-    assert_eq!((sample.source_timestamp, sample.engine_timestamp), (measured, rig.wall()));
+    assert_eq!(
+        (sample.source_timestamp, sample.engine_timestamp),
+        (measured, rig.wall())
+    );
     assert_eq!(sample.quality.clock(), Clock::Source);
     assert_eq!(sample.quality.clock_sync(), ClockSync::Unknown);
 
@@ -89,7 +98,10 @@ fn sample_of_an_unset_clock_is_marked_and_not_stored_as_1970() {
     for unset in [0, 315_532_800_000_000_000, -2_082_844_800_000_000_000] {
         let mut write = Write::value(&value);
         write.source_timestamp = Some(Timestamp::from_nanos(unset));
-        assert!(matches!(done(rig.attempt(&x, &write)), WriteOutcome::Applied { .. }));
+        assert!(matches!(
+            done(rig.attempt(&x, &write)),
+            WriteOutcome::Applied { .. }
+        ));
         let sample = x.sample();
         assert_eq!(sample.source_timestamp, rig.wall());
         assert_eq!(sample.quality.level(), Level::Uncertain);
@@ -116,7 +128,8 @@ fn late_sample_does_not_overwrite_a_newer_live_value() {
     assert_eq!(x.sample().value, Value::F64(1.0));
     // As old as the live value is not older.
     assert_eq!(at(-10, 3.0), applied(2));
-    // One written without a timestamp is stamped on arrival, so nothing measured before replaces it.
+    // One written without a timestamp is stamped on arrival, so nothing measured before replaces
+    // it.
     assert_eq!(rig.write(&x, 4.0), applied(3));
     assert!(matches!(refusal(at(-1, 5.0)), Refusal::Late { .. }));
     assert!(x.ledger().is_balanced());
@@ -160,8 +173,14 @@ fn timestamps_can_be_switched_off() {
     assert_eq!(rig.write(&x, 1.0), applied(1));
     let sample = x.sample();
     let none = Timestamp::UNIX_EPOCH;
-    assert_eq!((sample.source_timestamp, sample.engine_timestamp), (none, none));
-    assert_eq!((sample.quality.level(), sample.quality.clock()), (Level::Good, Clock::Unknown));
+    assert_eq!(
+        (sample.source_timestamp, sample.engine_timestamp),
+        (none, none)
+    );
+    assert_eq!(
+        (sample.quality.level(), sample.quality.clock()),
+        (Level::Good, Clock::Unknown)
+    );
     // Nothing is late where there is no time.
     let value = Value::F64(2.0);
     let mut write = Write::value(&value);
@@ -198,36 +217,56 @@ fn access_type_decides_before_anything_else_is_looked_at() {
 fn caller_without_rights_is_refused_and_learns_no_rule() {
     let (rig, x) = Rig::of(with(DataType::F64, |p| p.access = Access::ReadOnly));
     let mut nobody = Caller::local(5, 1000);
-    nobody.rights = Rights { read: false, write: false };
+    nobody.rights = Rights {
+        read: false,
+        write: false,
+    };
     let value = Value::Bool(true);
     let attempt = rig.attempt_as(&nobody, &x, &Write::value(&value));
     assert_eq!(refusal(done(attempt)), Refusal::Denied);
-    assert_eq!(x.check_readable(&nobody), Err(trunkline_engine::AccessError::Denied));
+    assert_eq!(
+        x.check_readable(&nobody),
+        Err(trunkline_engine::AccessError::Denied)
+    );
     let mut reader = Caller::local(5, 1000);
     reader.rights = Rights::READ;
     assert_eq!(x.check_readable(&reader), Ok(()));
-    assert_eq!(refusal(done(rig.attempt_as(&reader, &x, &Write::value(&value)))), Refusal::Denied);
+    assert_eq!(
+        refusal(done(rig.attempt_as(&reader, &x, &Write::value(&value)))),
+        Refusal::Denied
+    );
 }
 
 #[test]
 fn value_of_another_type_is_refused_in_either_form() {
     let (rig, x) = Rig::plain();
-    let expected = || Refusal::WrongType { expected: "f64".to_owned() };
+    let expected = || Refusal::WrongType {
+        expected: "f64".to_owned(),
+    };
     assert_eq!(refusal(rig.write(&x, Value::I32(1))), expected());
     assert_eq!(refusal(rig.write(&x, "1.0")), expected());
     for bytes in [&[][..], &[0; 7], &[0; 9], &[0; 4096]] {
         let outcome = done(rig.attempt(&x, &Write::wire(bytes)));
-        assert!(matches!(refusal(outcome), Refusal::InvalidValue(_)), "{} bytes", bytes.len());
+        assert!(
+            matches!(refusal(outcome), Refusal::InvalidValue(_)),
+            "{} bytes",
+            bytes.len()
+        );
     }
     let outcome = done(rig.attempt(&x, &Write::wire(&2.5f64.to_le_bytes())));
     assert_eq!((outcome, x.sample().value), (applied(1), Value::F64(2.5)));
     assert!(x.ledger().is_balanced());
     assert_eq!(x.ledger().refused, 6);
 
-    let labels = DataType::Enum(Arc::new(EnumType { labels: vec!["OFF".into(), "ON".into()] }));
+    let labels = DataType::Enum(Arc::new(EnumType {
+        labels: vec!["OFF".into(), "ON".into()],
+    }));
     let (rig, mode) = Rig::of(Properties::new(labels));
     assert_eq!(rig.write(&mode, Value::Enum(1)), applied(1));
-    assert!(matches!(refusal(rig.write(&mode, Value::Enum(2))), Refusal::WrongType { .. }));
+    assert!(matches!(
+        refusal(rig.write(&mode, Value::Enum(2))),
+        Refusal::WrongType { .. }
+    ));
     let outcome = done(rig.attempt(&mode, &Write::wire(&2u32.to_le_bytes())));
     assert!(matches!(refusal(outcome), Refusal::InvalidValue(_)));
 
@@ -245,7 +284,10 @@ fn value_over_the_limit_is_refused() {
     let fits = Value::Bytes(vec![1; wire::VALUE_BYTES_MAX - 8].into());
     assert_eq!(rig.write(&x, fits), applied(1));
     let too_large = Value::Bytes(vec![1; wire::VALUE_BYTES_MAX].into());
-    assert!(matches!(refusal(rig.write(&x, too_large)), Refusal::TooLarge { .. }));
+    assert!(matches!(
+        refusal(rig.write(&x, too_large)),
+        Refusal::TooLarge { .. }
+    ));
     let bytes = vec![0; wire::VALUE_BYTES_MAX + 1];
     let outcome = done(rig.attempt(&x, &Write::wire(&bytes)));
     assert!(matches!(refusal(outcome), Refusal::TooLarge { .. }));
@@ -254,8 +296,13 @@ fn value_over_the_limit_is_refused() {
 /// Behaviour: SP-07.
 #[test]
 fn every_type_is_written_and_read_back_in_either_form() {
-    let labels = Arc::new(EnumType { labels: vec!["OFF".into(), "ON".into()] });
-    let fields = vec![("x".into(), DataType::F64), ("name".into(), DataType::String)];
+    let labels = Arc::new(EnumType {
+        labels: vec!["OFF".into(), "ON".into()],
+    });
+    let fields = vec![
+        ("x".into(), DataType::F64),
+        ("name".into(), DataType::String),
+    ];
     let matrix =
         Array::new(vec![2, 3], Elements::I16(vec![1, 2, 3, -4, 5, 6])).expect("six elements");
     let texts = Array::vector(Elements::String(vec!["a".into(), "b".repeat(40).into()]));
@@ -282,13 +329,22 @@ fn every_type_is_written_and_read_back_in_either_form() {
         (DataType::Bytes, Value::Bytes(vec![0, 255, 7].into())),
         (DataType::Timestamp, Value::Timestamp(rig::START)),
         (DataType::Enum(labels), Value::Enum(1)),
-        (array_of(ElementType::I16, vec![Some(2), None]), Value::Array(Arc::new(matrix))),
-        (array_of(ElementType::String, vec![None]), Value::Array(Arc::new(texts))),
+        (
+            array_of(ElementType::I16, vec![Some(2), None]),
+            Value::Array(Arc::new(matrix)),
+        ),
+        (
+            array_of(ElementType::String, vec![None]),
+            Value::Array(Arc::new(texts)),
+        ),
         (
             DataType::Struct(Arc::new(StructType { fields })),
             Value::Struct(vec![Value::F64(1.5), Value::String("p".into())].into()),
         ),
-        (DataType::Waveform(ElementType::F32), Value::Waveform(Arc::new(waveform))),
+        (
+            DataType::Waveform(ElementType::F32),
+            Value::Waveform(Arc::new(waveform)),
+        ),
     ];
     for (data_type, value) in values {
         let (rig, x) = Rig::of(Properties::new(data_type.clone()));
@@ -297,7 +353,11 @@ fn every_type_is_written_and_read_back_in_either_form() {
         let mut bytes = Vec::new();
         wire::encode_value(&value, &mut bytes);
         assert_eq!(x.update().value.as_slice(), bytes, "{data_type}");
-        assert_eq!(done(rig.attempt(&x, &Write::wire(&bytes))), applied(2), "{data_type}");
+        assert_eq!(
+            done(rig.attempt(&x, &Write::wire(&bytes))),
+            applied(2),
+            "{data_type}"
+        );
         assert_eq!(x.sample().value, value, "{data_type}");
     }
 }
@@ -317,7 +377,10 @@ fn texts_around_the_length_kept_in_place_are_read_back_in_any_order() {
 /// Behaviour: H-01, H-02, H-03.
 #[test]
 fn raw_values_of_the_source_are_scaled_and_client_values_are_not() {
-    let linear = Scaling::Linear { raw: [4.0, 20.0], eng: [0.0, 200.0] };
+    let linear = Scaling::Linear {
+        raw: [4.0, 20.0],
+        eng: [0.0, 200.0],
+    };
     let (rig, x) = Rig::of(with(DataType::F64, |p| p.scaling = Some(linear)));
     for (raw, eng) in [(4.0, 0.0), (12.0, 100.0), (20.0, 200.0), (2.0, -25.0)] {
         rig.publish_raw(&x, raw);
@@ -331,7 +394,10 @@ fn raw_values_of_the_source_are_scaled_and_client_values_are_not() {
     rig.publish(&x, 5.0);
     assert_eq!(x.sample().value, Value::F64(5.0));
 
-    let root = Scaling::SquareRoot { raw: [100.0, 500.0], eng: [10.0, 50.0] };
+    let root = Scaling::SquareRoot {
+        raw: [100.0, 500.0],
+        eng: [10.0, 50.0],
+    };
     let (rig, flow) = Rig::of(with(DataType::F64, |p| p.scaling = Some(root)));
     for (raw, eng) in [(100.0, 10.0), (200.0, 30.0), (500.0, 50.0)] {
         rig.publish_raw(&flow, raw);
@@ -342,7 +408,10 @@ fn raw_values_of_the_source_are_scaled_and_client_values_are_not() {
     rig.publish_raw(&switch, Value::Bool(false));
     assert_eq!(switch.sample().value, Value::Bool(true));
 
-    let bits = Scaling::BitField { invert: 0b1010, select: 0b0110 };
+    let bits = Scaling::BitField {
+        invert: 0b1010,
+        select: 0b0110,
+    };
     let (rig, field) = Rig::of(with(DataType::U32, |p| p.scaling = Some(bits)));
     rig.publish_raw(&field, Value::U32(0b1100));
     assert_eq!(field.sample().value, Value::U32((0b1100 ^ 0b1010) & 0b0110));
@@ -350,10 +419,16 @@ fn raw_values_of_the_source_are_scaled_and_client_values_are_not() {
 
 #[test]
 fn raw_value_that_cannot_be_scaled_turns_the_variable_bad() {
-    let root = Scaling::SquareRoot { raw: [4.0, 20.0], eng: [0.0, 100.0] };
+    let root = Scaling::SquareRoot {
+        raw: [4.0, 20.0],
+        eng: [0.0, 100.0],
+    };
     let (rig, flow) = Rig::of(with(DataType::F64, |p| p.scaling = Some(root)));
     rig.publish_raw(&flow, 20.0);
-    assert!(matches!(refusal(rig.publish_raw(&flow, 3.5)), Refusal::Scaling(_)));
+    assert!(matches!(
+        refusal(rig.publish_raw(&flow, 3.5)),
+        Refusal::Scaling(_)
+    ));
     let sample = flow.sample();
     assert_eq!(sample.quality, Quality::bad(Reason::OutOfRange));
     assert_eq!(sample.value, Value::F64(100.0));
@@ -373,7 +448,10 @@ fn value_outside_the_range_is_refused_or_coerced() {
     let range = Some((0.0, 100.0));
     let (rig, x) = Rig::of(with(DataType::F64, |p| p.range = range));
     for outside in [-0.1, 100.1, f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
-        let refused = Refusal::OutOfRange { low: 0.0, high: 100.0 };
+        let refused = Refusal::OutOfRange {
+            low: 0.0,
+            high: 100.0,
+        };
         assert_eq!(refusal(rig.write(&x, outside)), refused, "{outside}");
     }
     assert_eq!(rig.write(&x, 0.0), applied(1));
@@ -398,7 +476,10 @@ fn value_outside_the_range_is_refused_or_coerced() {
         assert_eq!(sample.quality.is_coerced(), given != kept);
         assert_eq!(sample.quality.level(), Level::Good);
     }
-    assert!(matches!(refusal(rig.write(&y, f64::NAN)), Refusal::OutOfRange { .. }));
+    assert!(matches!(
+        refusal(rig.write(&y, f64::NAN)),
+        Refusal::OutOfRange { .. }
+    ));
     rig.publish(&y, -1.0);
     assert!(y.sample().quality.is_coerced());
     assert_eq!(y.sample().quality.reason(), Reason::LimitsExceeded);
@@ -430,7 +511,10 @@ fn change_within_the_deadband_is_unchanged_and_names_the_update_it_equals() {
     assert_eq!(rig.publish(&x, 62.0), applied(3));
     let ledger = x.ledger();
     assert!(ledger.is_balanced());
-    assert_eq!((ledger.offered, ledger.written, ledger.unchanged), (7, 3, 4));
+    assert_eq!(
+        (ledger.offered, ledger.written, ledger.unchanged),
+        (7, 3, 4)
+    );
     assert_eq!(x.sample().value, Value::F64(62.0));
 
     // Without a range it is 100 wide; integers have no deadband.
@@ -454,13 +538,19 @@ fn deadband_never_holds_back_a_change_of_quality_nor_a_step_to_or_from_nan() {
         done(rig.attempt(&x, &write))
     };
     assert_eq!(rig.write(&x, 1.0), applied(1));
-    assert_eq!(with_quality(1.0, Quality::uncertain(Reason::Estimated)), applied(2));
+    assert_eq!(
+        with_quality(1.0, Quality::uncertain(Reason::Estimated)),
+        applied(2)
+    );
     assert_eq!(
         with_quality(1.0, Quality::uncertain(Reason::Estimated)),
         WriteOutcome::Unchanged { sequence: 2 }
     );
     assert_eq!(with_quality(1.0, Quality::GOOD), applied(3));
-    for (sequence, step) in [f64::NAN, 1.0, f64::INFINITY, f64::NEG_INFINITY].iter().enumerate() {
+    for (sequence, step) in [f64::NAN, 1.0, f64::INFINITY, f64::NEG_INFINITY]
+        .iter()
+        .enumerate()
+    {
         let sequence = sequence as u64 + 4;
         assert_eq!(rig.write(&x, *step), applied(sequence));
         let again = WriteOutcome::Unchanged { sequence };
@@ -474,7 +564,10 @@ fn value_in_wire_form_goes_the_same_way_as_a_value() {
         p.range = Some((0.0, 10.0));
         p.coerce = true;
         p.deadband.user_percent = 10.0;
-        p.scaling = Some(Scaling::Linear { raw: [0.0, 1.0], eng: [0.0, 10.0] });
+        p.scaling = Some(Scaling::Linear {
+            raw: [0.0, 1.0],
+            eng: [0.0, 10.0],
+        });
     }));
     let wire = |value: f64, origin| {
         let bytes = value.to_le_bytes();
@@ -486,13 +579,22 @@ fn value_in_wire_form_goes_the_same_way_as_a_value() {
     assert_eq!(x.sample().value, Value::F64(10.0));
     assert_eq!(wire(0.5, Origin::SourceRaw), applied(2));
     assert_eq!(x.sample().value, Value::F64(5.0));
-    assert_eq!(wire(5.5, Origin::Client), WriteOutcome::Unchanged { sequence: 2 });
+    assert_eq!(
+        wire(5.5, Origin::Client),
+        WriteOutcome::Unchanged { sequence: 2 }
+    );
     let mut write = Write::wire(&[1, 2, 3]);
     write.origin = Origin::SourceRaw;
-    assert!(matches!(refusal(done(rig.attempt(&x, &write))), Refusal::InvalidValue(_)));
+    assert!(matches!(
+        refusal(done(rig.attempt(&x, &write))),
+        Refusal::InvalidValue(_)
+    ));
     let mut write = Write::wire(&[0; 16]);
     write.origin = Origin::SourceRaw;
-    assert!(matches!(refusal(done(rig.attempt(&x, &write))), Refusal::InvalidValue(_)));
+    assert!(matches!(
+        refusal(done(rig.attempt(&x, &write))),
+        Refusal::InvalidValue(_)
+    ));
 }
 
 #[test]
@@ -500,25 +602,36 @@ fn quality_of_a_variable_changes_without_a_value() {
     let (rig, x) = Rig::plain();
     let mut wakes = trunkline_engine::Wakes::new();
     let mut set = |quality| {
-        rig.engine.set_quality(x.handle(), quality, rig.now(), rig.wall(), &mut wakes);
+        rig.engine
+            .set_quality(x.handle(), quality, rig.now(), rig.wall(), &mut wakes);
     };
     let bad = Quality::bad(Reason::NotConnected);
     set(bad);
     // Nothing was written yet: the type's default, marked.
-    assert_eq!((x.sequence(), x.sample().value, x.sample().quality), (1, Value::F64(0.0), bad));
+    assert_eq!(
+        (x.sequence(), x.sample().value, x.sample().quality),
+        (1, Value::F64(0.0), bad)
+    );
     set(bad);
     assert_eq!(x.sequence(), 1);
     rig.write(&x, 3.0);
     set(bad);
-    assert_eq!((x.sequence(), x.sample().value, x.sample().quality), (3, Value::F64(3.0), bad));
+    assert_eq!(
+        (x.sequence(), x.sample().value, x.sample().quality),
+        (3, Value::F64(3.0), bad)
+    );
     assert!(x.ledger().is_balanced());
 
     // A text that is not kept in place comes along.
     let (rig, text) = Rig::of(Properties::new(DataType::String));
     let long = "x".repeat(100);
     rig.write(&text, &*long);
-    rig.engine.set_quality(text.handle(), bad, rig.now(), rig.wall(), &mut wakes);
-    assert_eq!((text.sample().value, text.sample().quality), (Value::String(long.into()), bad));
+    rig.engine
+        .set_quality(text.handle(), bad, rig.now(), rig.wall(), &mut wakes);
+    assert_eq!(
+        (text.sample().value, text.sample().quality),
+        (Value::String(long.into()), bad)
+    );
 }
 
 #[test]
@@ -528,7 +641,10 @@ fn losses_before_the_engine_are_entered_in_the_ledger() {
     x.count_upstream_lost(5);
     let ledger = x.ledger();
     assert!(ledger.is_balanced());
-    assert_eq!((ledger.offered, ledger.written, ledger.upstream_lost), (6, 1, 5));
+    assert_eq!(
+        (ledger.offered, ledger.written, ledger.upstream_lost),
+        (6, 1, 5)
+    );
 }
 
 #[test]
@@ -537,13 +653,24 @@ fn every_refusal_says_what_to_do() {
     let refusals = [
         Refusal::ReadOnly,
         Refusal::Denied,
-        Refusal::WrongType { expected: "f64".into() },
-        Refusal::OutOfRange { low: 0.0, high: 1.0 },
+        Refusal::WrongType {
+            expected: "f64".into(),
+        },
+        Refusal::OutOfRange {
+            low: 0.0,
+            high: 1.0,
+        },
         Refusal::TooLarge { bytes: 2, max: 1 },
-        Refusal::Length { expected: 4, given: 3 },
+        Refusal::Length {
+            expected: 4,
+            given: 3,
+        },
         Refusal::Late { live: rig::START },
         Refusal::Gone,
-        Refusal::ProviderBusy { provider: Arc::clone(&provider), pending: 3 },
+        Refusal::ProviderBusy {
+            provider: Arc::clone(&provider),
+            pending: 3,
+        },
         Refusal::ProviderGone { provider },
     ];
     for refusal in refusals {
@@ -551,5 +678,9 @@ fn every_refusal_says_what_to_do() {
         assert!(sentence.len() > 30, "{refusal:?}: {sentence}");
         assert!(!sentence.contains("{"), "{sentence}");
     }
-    assert!(Refusal::Late { live: rig::START }.to_string().contains("2026-01-01"));
+    assert!(
+        Refusal::Late { live: rig::START }
+            .to_string()
+            .contains("2026-01-01")
+    );
 }

@@ -1,5 +1,11 @@
 //! When scans are due, and what becomes of late ones.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
+
 use std::time::Duration;
 
 use trunkline_io::ScanSchedule;

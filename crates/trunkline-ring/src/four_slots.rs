@@ -30,7 +30,7 @@
 //! So the last writer of the slot has given it back; its publication, if any, happened before, so
 //! `published` names the slot now or never again until the slot's next writer publishes it.
 
-use crate::snapshot::{Snapshot, check_width, copy_in, copy_out, further_attempts};
+use crate::snapshot::{Snapshot, check_width_of_slots, copy_in, copy_out, further_attempts};
 use crate::sync::{AtomicU64, Ordering, fence, spin_loop, zeroed_words};
 
 pub(crate) const SLOTS: usize = 4;
@@ -118,7 +118,7 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
     #[inline]
     #[track_caller]
     pub(crate) fn write(&self, words: &[u64]) -> Result<u64, CellBusy> {
-        check_width(words.len(), self.width());
+        check_width_of_slots(words.len(), self.words.as_ref(), SLOTS);
         let claim = self.claim()?;
         self.finish(claim, words);
         Ok(claim.number)
@@ -135,7 +135,8 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
         } = claim;
         let stamp = &self.stamps[slot];
         stamp.store(number << SLOT_BITS | (parity ^ 1), Ordering::Relaxed);
-        // SYNC POINT, pairs with the acquire fence in `try_read`: a reader that sees one of the words
+        // SYNC POINT, pairs with the acquire fence in `try_read`: a reader that sees one of the
+        // words
         // stored below also sees the stamp above, and knows the slot is no longer what it copied.
         fence(Ordering::Release);
         copy_in(words_of(self.words.as_ref(), slot, words.len()), words);
@@ -162,7 +163,7 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
     #[inline]
     #[track_caller]
     pub(crate) fn read(&self, out: &mut [u64]) -> Snapshot {
-        check_width(out.len(), self.width());
+        check_width_of_slots(out.len(), self.words.as_ref(), SLOTS);
         self.try_read(out).unwrap_or_else(|| self.read_again(out))
     }
 

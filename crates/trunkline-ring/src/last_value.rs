@@ -1,6 +1,6 @@
 //! The last-value cell: one writer at a time, any number of readers.
 
-use crate::snapshot::{Snapshot, check_width, copy_in, copy_out, further_attempts};
+use crate::snapshot::{Snapshot, check_width_of_slots, copy_in, copy_out, further_attempts};
 use crate::sync::{AtomicU64, Ordering, fence, zeroed_words};
 
 /// The last value of a variable, in words: written by one thread at a time, read by any.
@@ -75,7 +75,7 @@ impl LastValue {
     #[inline]
     #[track_caller]
     pub fn publish(&self, words: &[u64]) -> u64 {
-        check_width(words.len(), self.words());
+        check_width_of_slots(words.len(), &self.slots, 2);
         let slots = &*self.slots;
         // Only writers store the count, and there is one at a time; a lock that passes from one to
         // the next carries the latest value along.
@@ -86,7 +86,8 @@ impl LastValue {
         // stands between the store of `count - 1`, in the previous call, and those words.
         fence(Ordering::Release);
         copy_in(slot(slots, count, words.len()), words);
-        // SYNC POINT, pairs with the acquire load in `try_read`: the words are there before the count.
+        // SYNC POINT, pairs with the acquire load in `try_read`: the words are there before the
+        // count.
         self.published.store(count, Ordering::Release);
         count
     }
@@ -102,7 +103,7 @@ impl LastValue {
     #[inline]
     #[track_caller]
     pub fn read(&self, out: &mut [u64]) -> Snapshot {
-        check_width(out.len(), self.words());
+        check_width_of_slots(out.len(), &self.slots, 2);
         self.try_read(out).unwrap_or_else(|| self.read_again(out))
     }
 

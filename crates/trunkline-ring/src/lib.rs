@@ -6,12 +6,15 @@
 //! | Type | Writers | Readers | What a reader gets |
 //! | --- | --- | --- | --- |
 //! | [`LastValue`] | one at a time | any | the last complete value |
-//! | [`RtCell`], [`TypedCell`] | several, no lock | any | the newest complete value, again and again |
-//! | [`Fifo`], [`TypedFifo`] | several, no lock | several | the elements in order, each to one reader |
+//! | [`RtCell`], [`TypedCell`] | several, no lock | any | the newest complete value, again and
+//! again |
+//! | [`Fifo`], [`TypedFifo`] | several, no lock | several | the elements in order, each to one
+//! reader |
 //! | [`SpscRing`] | one | one | the elements in order |
 //! | [`MarkSet`] | several | one | which indices were marked, each once |
 //!
-//! [`RtCell`] and [`TypedCell`] are the single-element, [`Fifo`] and [`TypedFifo`] the multi-element
+//! [`RtCell`] and [`TypedCell`] are the single-element, [`Fifo`] and [`TypedFifo`] the
+//! multi-element
 //! FIFO of a variable. The plain names move 64-bit words, of a width chosen when they are made; the
 //! `Typed` ones move values of one type, and [`SpscRing`] does too. [`Reader`], [`FifoReader`] and
 //! [`TypedFifoReader`] are one thread's end, with a memory of what it read last.

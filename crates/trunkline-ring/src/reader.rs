@@ -34,7 +34,8 @@ pub struct Reading<'a> {
     /// Number of the write that made it; 0 when nothing has been written yet.
     pub count: u64,
     /// Whether a newer value is there but could not be read, because writers overtook the reader
-    /// [`READ_ATTEMPTS_MAX`](crate::READ_ATTEMPTS_MAX) times; this is then the reader's previous reading.
+    /// [`READ_ATTEMPTS_MAX`](crate::READ_ATTEMPTS_MAX) times; this is then the reader's previous
+    /// reading.
     pub stale_read: bool,
 }
 

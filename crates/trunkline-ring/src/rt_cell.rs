@@ -98,7 +98,8 @@ impl RtCell {
     }
 }
 
-/// The single-element FIFO of one type: an [`RtCell`] that needs no slices and lies where it is put.
+/// The single-element FIFO of one type: an [`RtCell`] that needs no slices and lies where it is
+/// put.
 ///
 /// Its slots are part of it, so it costs no allocation at all.
 ///
@@ -147,7 +148,8 @@ impl<T: Words> TypedCell<T> {
 
     /// The newest complete value.
     ///
-    /// `None` only when writers overtook this reader [`READ_ATTEMPTS_MAX`](crate::READ_ATTEMPTS_MAX)
+    /// `None` only when writers overtook this reader
+    /// [`READ_ATTEMPTS_MAX`](crate::READ_ATTEMPTS_MAX)
     /// times; keep what you read before, or let a [`Reader`](crate::Reader) keep it.
     #[must_use]
     #[inline]

@@ -10,7 +10,7 @@ pub(crate) struct Slab<T> {
     #[cfg(not(loom))]
     cells: Box<[std::cell::UnsafeCell<MaybeUninit<T>>]>,
     #[cfg(loom)]
-    cells: Box<[loom::cell::UnsafeCell<MaybeUninit<T>>]>,
+    cells: Box<[crate::sync::TracedCell<MaybeUninit<T>>]>,
 }
 
 // SAFETY: a `Slab` gives access to its cells only through `unsafe` methods, whose contract is that
@@ -121,7 +121,7 @@ impl<T: Copy> Slab<T> {
 #[cfg(loom)]
 impl<T: Copy> Slab<T> {
     pub(crate) fn new(len: usize) -> Self {
-        let cell = |_| loom::cell::UnsafeCell::new(MaybeUninit::uninit());
+        let cell = |_| crate::sync::TracedCell::new(MaybeUninit::uninit());
         Self {
             cells: (0..len).map(cell).collect(),
         }

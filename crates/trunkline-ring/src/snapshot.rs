@@ -54,6 +54,18 @@ pub(crate) fn check_width(given: usize, declared: usize) {
     }
 }
 
+/// Checks that a caller's slice has the width of a cell, whose `count` slots lie in `slots`.
+///
+/// Comparing this way around also tells the compiler how long `slots` is, so that it need not check
+/// the bounds of the slot that is copied.
+#[inline]
+#[track_caller]
+pub(crate) fn check_width_of_slots(given: usize, slots: &[AtomicU64], count: usize) {
+    if slots.len() != given * count {
+        wrong_width(given, slots.len() / count);
+    }
+}
+
 // Apart from the check, so that a read pays for a comparison and not for a message.
 #[cold]
 #[inline(never)]

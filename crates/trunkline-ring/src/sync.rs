@@ -20,6 +20,10 @@ pub(crate) use loom::{
     },
 };
 
+// A cell whose accesses loom sees.
+#[cfg(loom)]
+pub(crate) use loom::cell::UnsafeCell as TracedCell;
+
 // loom has no `OnceLock`; its models initialise before they start threads.
 pub(crate) use std::sync::{OnceLock, atomic::Ordering};
 

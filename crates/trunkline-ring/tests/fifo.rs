@@ -283,7 +283,8 @@ proptest! {
                 }
             }
             prop_assert_eq!((typed.len(), typed.capacity()), (fifo.len(), capacity));
-            prop_assert_eq!((typed.is_empty(), typed.overflows()), (fifo.is_empty(), fifo.overflows()));
+            let seen = (typed.is_empty(), typed.overflows());
+            prop_assert_eq!(seen, (fifo.is_empty(), fifo.overflows()));
         }
     }
 }

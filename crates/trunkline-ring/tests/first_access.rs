@@ -2,6 +2,12 @@
 //!
 //! A test process of its own, because a process that forks beside it would have its pages to fault
 //! in again.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
 #![cfg(all(not(loom), target_os = "linux"))]
 
 #[path = "realtime/counting.rs"]

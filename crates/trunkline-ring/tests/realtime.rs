@@ -4,6 +4,12 @@
 //! system call pass but the one that ends the process; whoever makes another is killed. At the same
 //! time another thread works on the other side of the same structure. The allocator counts. Then
 //! the same again from a `SCHED_FIFO` thread, where the system permits one.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
 #![cfg(all(not(loom), target_os = "linux"))]
 // Says when the system refuses a real-time thread; what a test calls may panic as the test may.
 #![allow(clippy::print_stdout, clippy::expect_used)]

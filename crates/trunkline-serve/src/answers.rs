@@ -26,7 +26,8 @@ impl Answers {
         self.len() == 0
     }
 
-    /// Moves at most `room` bytes to the end of `out`. Frames beyond `frame_max` are cut into parts.
+    /// Moves at most `room` bytes to the end of `out`. Frames beyond `frame_max` are cut into
+    /// parts.
     pub(crate) fn send(&mut self, out: &mut Vec<u8>, room: usize, frame_max: u32) {
         split_oversized(&mut self.frames, 0, frame_max);
         if self.waiting.is_empty() && self.frames.len() <= room {

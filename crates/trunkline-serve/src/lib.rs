@@ -1,7 +1,9 @@
 //! Joins protocol sessions to engine variables: outboxes, contracts on the wire, the rights gate.
 //!
-//! A [`Session`] is the engine's end of one connection, as a state machine: bytes and the time go in,
-//! bytes and the time of the next call come out. It opens nothing, waits for nothing and starts nothing;
+//! A [`Session`] is the engine's end of one connection, as a state machine: bytes and the time go
+//! in,
+//! bytes and the time of the next call come out. It opens nothing, waits for nothing and starts
+//! nothing;
 //! `trunkline-net` drives it over any transport, the simulator over none.
 //!
 //! ```text
@@ -11,19 +13,23 @@
 //!  bytes out <-- Answers, then updates <--------------- UpdateSink <------------ Consumer::drain
 //! ```
 //!
-//! Two orders are kept: requests of a session are carried out in the order they came, and the answer to
+//! Two orders are kept: requests of a session are carried out in the order they came, and the
+//! answer to
 //! a write leaves before the update it made.
 //!
 //! What a client can make a session hold is bounded: answers it does not read (1 MiB and a page),
-//! requests not yet carried out (8 MiB and a frame), writes without an answer (the credit), records it
-//! has not confirmed (its window, at most 2^20), and what its subscriptions buffer (their contracts).
+//! requests not yet carried out (8 MiB and a frame), writes without an answer (the credit),
+//! records it
+//! has not confirmed (its window, at most 2^20), and what its subscriptions buffer (their
+//! contracts).
 //! Beyond the first two its input is left unread.
 //!
 //! # Layout
 //! - [`Session`]: the connection's life, input and output.
 //! - `requests`, `work`: frames to requests; requests on their way, in slices of 1,000 items.
 //! - `open`, `read`, `write`, `browse`: the requests.
-//! - `answers`, `updates`, `window`: what is sent; deliveries to UPDATES, LOST, ENDED and GONE frames,
+//! - `answers`, `updates`, `window`: what is sent; deliveries to UPDATES, LOST, ENDED and GONE
+//!   frames,
 //!   within what the client lets be on its way.
 //! - `fault`: the engine's errors in the protocol's words.
 //! - [`ServeOptions`]: what all sessions of an engine share.

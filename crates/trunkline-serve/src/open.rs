@@ -118,7 +118,8 @@ impl Session {
         Ok(variable)
     }
 
-    /// The nearest name there is, for the first few misses of a request: looking for it reads through
+    /// The nearest name there is, for the first few misses of a request: looking for it reads
+    /// through
     /// tens of thousands of names.
     fn suggest(&self, error: AccessError, misses: &mut u32) -> AccessError {
         let AccessError::UnknownName {

@@ -20,7 +20,8 @@ use crate::window::Window;
 use crate::work::Queue;
 use crate::write::Unanswered;
 
-/// Bytes of answers that may wait for a client that does not read; beyond, its input is left unread.
+/// Bytes of answers that may wait for a client that does not read; beyond, its input is left
+/// unread.
 const ANSWERS_BYTES_MAX: usize = 1 << 20;
 /// Bytes of requests that may wait; beyond, the session's input is left unread.
 const WORK_BYTES_MAX: usize = 8 << 20;
@@ -225,7 +226,8 @@ impl Session {
         (left && is_full) || (self.parked_until.is_some() && out.len() > start)
     }
 
-    /// While this end does not read, neither silence nor half a frame is the peer's fault: it has its
+    /// While this end does not read, neither silence nor half a frame is the peer's fault: it has
+    /// its
     /// full time again.
     fn excuse_peer(&mut self, now: Tick) {
         self.liveness.handle_received(now);
@@ -246,7 +248,8 @@ impl Endpoint for Session {
         self.liveness.handle_received(now);
         let (mut wakes, mut input) = (Wakes::new(), bytes);
         loop {
-            // The frame borrows the buffer, which therefore steps aside; the hello changes its limits.
+            // The frame borrows the buffer, which therefore steps aside; the hello changes its
+            // limits.
             let mut frames = std::mem::take(&mut self.frames);
             let was_open = self.is_open();
             let result = match frames.next_frame(now, &mut input) {

@@ -1,4 +1,5 @@
-//! Writes: carried out as they arrive, answered in packed runs, parked where a feed must first drain.
+//! Writes: carried out as they arrive, answered in packed runs, parked where a feed must first
+//! drain.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +56,8 @@ impl Unanswered {
         self.waiting + self.provided.len()
     }
 
-    /// A frame of `count` writes has come. One that could not end well is not looked at: its answers
+    /// A frame of `count` writes has come. One that could not end well is not looked at: its
+    /// answers
     /// alone might be far longer than it.
     fn begin(&mut self, first: u64, count: u32, options: &ServeOptions) -> Result<(), Disconnect> {
         let max = options.write_credit_count as usize;

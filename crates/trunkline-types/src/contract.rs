@@ -13,7 +13,8 @@ pub const BUFFER_ELEMENTS_MAX: u32 = 1_000_000;
 /// Shortest period of `sampled`.
 pub const SAMPLED_PERIOD_MIN: Duration = Duration::from_micros(100);
 
-/// The delivery contract of a subscription: stated by the subscriber, never guessed, never degraded.
+/// The delivery contract of a subscription: stated by the subscriber, never guessed, never
+/// degraded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Contract {
     /// The newest value; older ones not yet sent are coalesced into it.
@@ -22,7 +23,8 @@ pub enum Contract {
     Last(u32),
     /// A buffer of this many updates that drops the newest when full, and counts it.
     First(u32),
-    /// Every update, or the end of the subscription told in band: at most so many elements and bytes
+    /// Every update, or the end of the subscription told in band: at most so many elements and
+    /// bytes
     /// may wait for the subscriber.
     All {
         /// Updates that may wait.
@@ -114,12 +116,16 @@ impl FromStr for Contract {
     }
 }
 
-/// A duration as people write it: a decimal number with `ns`, `us`, `ms`, `s`, `m` or `h`; a bare number
-/// is seconds. Exact to the nanosecond; what is finer is cut off. `None` when it is not one or does not
+/// A duration as people write it: a decimal number with `ns`, `us`, `ms`, `s`, `m` or `h`; a bare
+/// number
+/// is seconds. Exact to the nanosecond; what is finer is cut off. `None` when it is not one or
+/// does not
 /// fit.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let text = text.trim();
-    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let split = text
+        .find(|c: char| c.is_ascii_alphabetic())
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at_checked(split)?;
     let nanos_per_unit: u128 = match unit {
         "ns" => 1,
@@ -195,9 +201,15 @@ mod tests {
     #[test]
     fn durations_are_exact_to_the_nanosecond() {
         let long = "4444444.444444424";
-        assert_eq!(parse_duration(long), Some(Duration::new(4_444_444, 444_444_424)));
+        assert_eq!(
+            parse_duration(long),
+            Some(Duration::new(4_444_444, 444_444_424))
+        );
         let contract: Contract = format!("sampled:{long}s").parse().unwrap();
-        assert_eq!(contract.to_string().parse::<Contract>().ok(), Some(contract));
+        assert_eq!(
+            contract.to_string().parse::<Contract>().ok(),
+            Some(contract)
+        );
         assert_eq!(parse_duration(&format!("{}", u128::MAX)), None);
     }
 }

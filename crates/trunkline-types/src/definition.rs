@@ -117,7 +117,8 @@ pub enum Fifo {
 }
 
 impl Properties {
-    /// The properties of a plain variable of this type: read-write, hosted, unscaled, everything passes.
+    /// The properties of a plain variable of this type: read-write, hosted, unscaled, everything
+    /// passes.
     pub fn new(data_type: DataType) -> Self {
         Self {
             data_type,

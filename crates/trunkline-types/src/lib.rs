@@ -1,6 +1,8 @@
-//! Names and URLs, data types, values, samples, timestamps, quality, units and scaling of Trunkline.
+//! Names and URLs, data types, values, samples, timestamps, quality, units and scaling of
+//! Trunkline.
 //!
-//! Everything else stands on this crate: it says what a variable's value *is*, independent of where it
+//! Everything else stands on this crate: it says what a variable's value *is*, independent of
+//! where it
 //! lives. It opens nothing, starts nothing and reads no clock.
 //!
 //! ```text
@@ -12,7 +14,8 @@
 //! ```
 //!
 //! # Layout
-//! - [`name`], [`pattern`], [`url`]: addressing (`library/path#field`, `*` and `**`, `tl://host/...`).
+//! - [`name`], [`pattern`], [`url`]: addressing (`library/path#field`, `*` and `**`,
+//!   `tl://host/...`).
 //! - [`data_type`], [`value`], [`mod@array`], [`waveform`]: the types and their values.
 //! - [`time`]: [`Timestamp`] (UTC nanoseconds) and [`Tick`] (monotonic nanoseconds).
 //! - [`quality`], [`sample`]: quality with its reason and clock; samples and readings.

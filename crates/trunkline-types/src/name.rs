@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Every printable character is legal. Four have a meaning and are escaped where they are meant as
-//! themselves: `%2F` is `/`, `%23` is `#`, `%25` is `%`, `%2A` is `*`. Names are compared byte by byte
+//! themselves: `%2F` is `/`, `%23` is `#`, `%25` is `%`, `%2A` is `*`. Names are compared byte by
+//! byte
 //! in that escaped form; `.` and `..` are segments like any other and never resolved. Case counts.
 
 use std::borrow::{Borrow, Cow};
@@ -18,7 +19,8 @@ use std::str::FromStr;
 /// Longest full name in bytes, escapes and field included.
 pub const NAME_BYTES_MAX: usize = 1024;
 
-/// A full name that keeps all the rules, in canonical form: hexadecimal digits of escapes are upper case.
+/// A full name that keeps all the rules, in canonical form: hexadecimal digits of escapes are
+/// upper case.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Box<str>);
 
@@ -250,10 +252,12 @@ pub fn unescape_segment(text: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// The candidate that `name` was probably meant to be: one that differs only in case, else the first of
+/// The candidate that `name` was probably meant to be: one that differs only in case, else the
+/// first of
 /// the nearest ones within a quarter of its length (at least one) in edits.
 ///
-/// Looks at every candidate and compares those of similar length edit by edit: use it for single misses,
+/// Looks at every candidate and compares those of similar length edit by edit: use it for single
+/// misses,
 /// not for each of 100,000 names. Names over 128 characters are compared by case only.
 pub fn suggest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
     let length = name.chars().count();
@@ -278,7 +282,8 @@ pub fn suggest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
         let distance = strsim::levenshtein(name, candidate);
         if distance <= allowed && distance > 0 {
             nearest = Some(candidate);
-            // Only a nearer one replaces it; at distance 1 none can, but one in another case still may.
+            // Only a nearer one replaces it; at distance 1 none can, but one in another case still
+            // may.
             allowed = distance - 1;
         }
     }
@@ -292,7 +297,8 @@ pub(crate) enum Stars {
     Refused,
 }
 
-/// Checks everything that names, patterns and the name part of URLs have in common, in one pass, and
+/// Checks everything that names, patterns and the name part of URLs have in common, in one pass,
+/// and
 /// brings escapes into upper case.
 pub(crate) fn scan(text: &str, bytes_max: usize, stars: Stars) -> Result<Cow<'_, str>, NameError> {
     if text.is_empty() {
@@ -389,7 +395,8 @@ fn read_escape(text: &str) -> Option<(char, &'static str)> {
     })
 }
 
-/// Control characters, line separators, and marks that reorder or hide text: two names that look equal
+/// Control characters, line separators, and marks that reorder or hide text: two names that look
+/// equal
 /// must be equal as far as a machine can tell.
 fn is_unprintable(character: char) -> bool {
     character.is_control()

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! The matcher never looks back further than the last wildcard of each kind, so its time is at most
-//! proportional to name length times pattern length, whatever the pattern (F22 of the reliability plan).
+//! proportional to name length times pattern length, whatever the pattern (F22 of the reliability
+//! plan).
 
 use std::fmt;
 use std::str::FromStr;
@@ -50,7 +51,8 @@ pub enum PatternError {
 }
 
 impl Pattern {
-    /// Checks a pattern and brings it into canonical form. A text without wildcards is a pattern that
+    /// Checks a pattern and brings it into canonical form. A text without wildcards is a pattern
+    /// that
     /// matches itself.
     ///
     /// # Errors
@@ -153,7 +155,8 @@ fn split_field(text: &str) -> (&str, Option<&str>) {
         .map_or((text, None), |(body, field)| (body, Some(field)))
 }
 
-/// Segments against segments. Once a later `**` is reached, what came before it never has to be tried
+/// Segments against segments. Once a later `**` is reached, what came before it never has to be
+/// tried
 /// again: the leftmost place where it fits leaves the most room.
 fn body_matches(pattern: &str, name: &str, step: &mut impl FnMut()) -> bool {
     let mut wanted = pattern.split('/');

@@ -262,7 +262,8 @@ impl fmt::Display for Reason {
 /// Declares the reasons once: code, name and sentence of each.
 macro_rules! reasons {
     ($($variant:ident = $code:literal, $name:literal, $sentence:literal;)*) => {
-        /// Why a quality is what it is. Codes are part of the wire form and never reused; those below
+        /// Why a quality is what it is. Codes are part of the wire form and never reused; those
+        /// below
         /// 64 are used with `uncertain`, those from 64 with `bad`.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
         #[non_exhaustive]

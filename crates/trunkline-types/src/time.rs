@@ -5,7 +5,8 @@ use std::time::Duration;
 
 /// A point on the monotonic clock of one process, in nanoseconds since an arbitrary origin.
 ///
-/// Timers, periods, ages and deadlines are computed with it, so a step of the system clock moves none
+/// Timers, periods, ages and deadlines are computed with it, so a step of the system clock moves
+/// none
 /// of them. It means nothing in another process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Tick(u64);
@@ -54,12 +55,14 @@ pub const fn duration_nanos(duration: Duration) -> u64 {
     }
 }
 
-/// Nanoseconds since 1970-01-01T00:00:00 UTC, leap seconds not counted. Covers the years 1677 to 2262.
+/// Nanoseconds since 1970-01-01T00:00:00 UTC, leap seconds not counted. Covers the years 1677 to
+/// 2262.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// 1970-01-01T00:00:00Z, which is also what an unset clock says: see [`Timestamp::is_plausible`].
+    /// 1970-01-01T00:00:00Z, which is also what an unset clock says: see
+    /// [`Timestamp::is_plausible`].
     pub const UNIX_EPOCH: Timestamp = Timestamp(0);
     /// The earliest time a set clock can say here: 2000-01-01T00:00:00Z.
     pub const PLAUSIBLE_MIN: Timestamp = Timestamp(946_684_800_000_000_000);

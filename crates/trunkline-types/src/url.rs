@@ -24,7 +24,8 @@ pub const DEFAULT_PORT: u16 = 5850;
 /// A parsed URL. Built at run time from its parts, or from text.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Url {
-    /// Host in lower case, IPv6 without its brackets; `None` for this machine or the selected context.
+    /// Host in lower case, IPv6 without its brackets; `None` for this machine or the selected
+    /// context.
     pub host: Option<String>,
     /// Port; `None` for [`DEFAULT_PORT`].
     pub port: Option<u16>,
@@ -101,7 +102,8 @@ impl Url {
         }
     }
 
-    /// The URL of this variable at a host: alias, DNS name or address, IPv6 with or without brackets.
+    /// The URL of this variable at a host: alias, DNS name or address, IPv6 with or without
+    /// brackets.
     ///
     /// # Errors
     /// [`UrlError::Host`] when `host` is none of these.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::data_type::LABEL_BYTES_MAX;
 use crate::{Array, DataType, Timestamp, Waveform};
 
-/// A value. Cloning never copies more than 24 bytes: text, arrays, structs and waveforms are shared.
+/// A value. Cloning never copies more than 24 bytes: text, arrays, structs and waveforms are
+/// shared.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Value {
@@ -48,7 +49,8 @@ pub enum Value {
 }
 
 impl Value {
-    /// Whether this value is one of the type `data_type`: variant, shape, enum range, every field, and
+    /// Whether this value is one of the type `data_type`: variant, shape, enum range, every field,
+    /// and
     /// attributes of a waveform that are plain scalars.
     pub fn has_type(&self, data_type: &DataType) -> bool {
         match (self, data_type) {
@@ -85,7 +87,8 @@ impl Value {
         }
     }
 
-    /// The type, where the variant alone says it: booleans, numbers, text, bytes and timestamps, which
+    /// The type, where the variant alone says it: booleans, numbers, text, bytes and timestamps,
+    /// which
     /// are what attributes of a waveform can be.
     pub fn plain_type(&self) -> Option<DataType> {
         Some(match self {

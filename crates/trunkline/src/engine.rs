@@ -243,11 +243,13 @@ impl Engine {
         self.inner.core.undeploy(name, &mut Wakes::new())
     }
 
-    /// Runs an I/O server under `name`. With `publish` the libraries it offers are deployed as well;
+    /// Runs an I/O server under `name`. With `publish` the libraries it offers are deployed as
+    /// well;
     /// every variable whose `source` is `name:item` gets its value from it.
     ///
     /// # Errors
-    /// A library cannot be deployed, a variable names an item that does not exist, or no thread is left.
+    /// A library cannot be deployed, a variable names an item that does not exist, or no thread is
+    /// left.
     pub fn attach_io(
         &self,
         name: &str,

@@ -105,7 +105,8 @@ struct Sample {
 }
 
 impl IoHost {
-    /// Starts `server` under `name`. `sources` are the variables whose `source` begins with that name,
+    /// Starts `server` under `name`. `sources` are the variables whose `source` begins with that
+    /// name,
     /// as handle and item.
     pub(crate) fn start(
         engine: &Engine,

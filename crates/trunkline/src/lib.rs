@@ -1,7 +1,9 @@
 //! Trunkline: a distributed real-time data system for measurement and control.
 //!
-//! This is the crate to add to a program: host variables in an [`Engine`], or reach those of any engine
-//! with a [`Client`]. Both can be used in the same program, and a client's verbs are the same whether
+//! This is the crate to add to a program: host variables in an [`Engine`], or reach those of any
+//! engine
+//! with a [`Client`]. Both can be used in the same program, and a client's verbs are the same
+//! whether
 //! the engine is in this process, on this machine or across the network.
 //!
 //! ```
@@ -21,7 +23,8 @@
 //! ```
 //!
 //! # Layout
-//! - [`Engine`]: hosting; `sessions` makes an endpoint of each connection, `io_host` runs I/O servers.
+//! - [`Engine`]: hosting; `sessions` makes an endpoint of each connection, `io_host` runs I/O
+//!   servers.
 //! - [`local`]: variables and subscriptions of an engine in this process, without a connection.
 //! - [`Client`], [`aio`]: the client's verbs, blocking and async.
 //! - [`types`], [`config`], [`io`]: what the verbs speak of.
@@ -49,7 +52,8 @@ pub mod aio {
     pub use crate::client::tasks::{Client, Subscription};
 }
 
-/// What the protocol says in its own words: faults, why a connection ended, what `info` and `why` tell.
+/// What the protocol says in its own words: faults, why a connection ended, what `info` and `why`
+/// tell.
 pub mod proto {
     pub use trunkline_proto::message::engine::{EngineInfo, LibraryInfo};
     pub use trunkline_proto::message::info::{SubscriptionInfo, VariableInfo};

@@ -175,7 +175,8 @@ impl<T: FromValue> Variable<T> {
 }
 
 impl<T: IntoValue> Variable<T> {
-    /// Writes a value and waits until it has taken effect: at once, unless a provider has to be asked
+    /// Writes a value and waits until it has taken effect: at once, unless a provider has to be
+    /// asked
     /// or an `all` subscription may hold up writers.
     ///
     /// # Errors
@@ -190,7 +191,8 @@ impl<T: IntoValue> Variable<T> {
         self.write_waiting(&value)
     }
 
-    /// Tries to write without ever waiting. `Attempt::Pending`: a provider was asked, and its answer
+    /// Tries to write without ever waiting. `Attempt::Pending`: a provider was asked, and its
+    /// answer
     /// will show in the variable.
     pub fn try_write(&self, value: T) -> Attempt {
         let value = value.into_value();

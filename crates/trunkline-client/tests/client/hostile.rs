@@ -1,4 +1,5 @@
-//! An engine that does not keep to the protocol: the connection is closed with a cause, nothing panics.
+//! An engine that does not keep to the protocol: the connection is closed with a cause, nothing
+//! panics.
 
 use proptest::prelude::*;
 

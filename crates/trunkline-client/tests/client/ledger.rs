@@ -1,4 +1,5 @@
-//! The client's side of the ledger, after anything that may happen: every update is accounted for, and
+//! The client's side of the ledger, after anything that may happen: every update is accounted for,
+//! and
 //! what readings say they missed is what was missed.
 
 use std::collections::BTreeMap;
@@ -53,7 +54,8 @@ struct Seen {
 }
 
 impl Seen {
-    /// Checks a reading against the one before: nothing doubled, nothing reordered, every gap explained.
+    /// Checks a reading against the one before: nothing doubled, nothing reordered, every gap
+    /// explained.
     fn check(&mut self, reading: &Reading) -> Result<(), TestCaseError> {
         let Some(last) = self.last.replace(reading.position) else {
             return Ok(());
@@ -179,7 +181,8 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// received = taken + coalesced + dropped + waiting, at every moment; and gaps are explained exactly.
+    /// received = taken + coalesced + dropped + waiting, at every moment; and gaps are explained
+    /// exactly.
     #[test]
     fn every_update_is_accounted_for(
         steps in prop::collection::vec(step(), 1..120),
@@ -209,7 +212,8 @@ proptest! {
         }
     }
 
-    /// The same inputs give the same outputs, byte for byte: what the simulator needs to replay a run.
+    /// The same inputs give the same outputs, byte for byte: what the simulator needs to replay a
+    /// run.
     #[test]
     fn a_run_can_be_replayed_bit_for_bit(steps in prop::collection::vec(step(), 1..60)) {
         let run = || {

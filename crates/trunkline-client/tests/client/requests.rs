@@ -1,4 +1,5 @@
-//! Bulk verbs: one round trip, results per item, and what happens to requests that meet a disconnect.
+//! Bulk verbs: one round trip, results per item, and what happens to requests that meet a
+//! disconnect.
 
 use trunkline_client::{Answer, ClientOptions, Need, OpenOptions, RequestError, RequestId};
 use trunkline_proto::message::why::WhyStage;
@@ -222,6 +223,19 @@ fn opening_goes_on_in_the_background_or_is_waited_for_until_patience_ends() {
         0,
         "what nobody waited for was closed"
     );
+}
+
+#[test]
+fn an_answer_that_nobody_takes_is_undone_when_it_is_forgotten() {
+    let mut rig = Rig::connected(&["a/b"]);
+    let open = rig.client.open(&["a/b"], OpenOptions::default()).unwrap();
+    rig.exchange();
+    assert!(rig.client.is_answered(open));
+    rig.client.forget(open);
+    rig.exchange();
+    assert_eq!(rig.client.variables_in_use(), 0);
+    let closed = rig.said().pop().map(|said| said.kind());
+    assert_eq!(closed, Some(FrameKind::Close));
 }
 
 #[test]

@@ -100,11 +100,16 @@ impl Subscription {
     }
 
     fn waiting_within_bound(&self) -> usize {
-        self.feed.iter().filter(|(_, entry)| matches!(entry, Entry::Next(_))).count()
+        self.feed
+            .iter()
+            .filter(|(_, entry)| matches!(entry, Entry::Next(_)))
+            .count()
     }
 
     fn is_full(&self) -> bool {
-        let Contract::All { elements, .. } = self.contract else { return false };
+        let Contract::All { elements, .. } = self.contract else {
+            return false;
+        };
         self.waiting_within_bound() >= elements as usize
     }
 }
@@ -112,7 +117,13 @@ impl Subscription {
 impl Model {
     pub fn deploy(&mut self, handle: u32, stall: Duration) -> usize {
         let (updates, interests) = (Vec::new(), Vec::new());
-        self.variables.push(Variable { handle, stall, gone: false, updates, interests });
+        self.variables.push(Variable {
+            handle,
+            stall,
+            gone: false,
+            updates,
+            interests,
+        });
         self.variables.len() - 1
     }
 
@@ -125,7 +136,10 @@ impl Model {
     }
 
     fn by_handle(&self, handle: u32) -> usize {
-        self.variables.iter().position(|v| v.handle == handle).expect("a handle it knows")
+        self.variables
+            .iter()
+            .position(|v| v.handle == handle)
+            .expect("a handle it knows")
     }
 
     /// A write, or with `may_wait` false a change that cannot wait.
@@ -141,24 +155,34 @@ impl Model {
         if var.gone {
             return Expected::Gone;
         }
-        let changed = var.updates.last().is_none_or(|last| {
-            last.value.to_bits() != value.to_bits() || last.quality != quality
-        });
+        let changed = var
+            .updates
+            .last()
+            .is_none_or(|last| last.value.to_bits() != value.to_bits() || last.quality != quality);
         let stall = if may_wait { var.stall } else { Duration::ZERO };
         for key in var.interests.clone() {
-            let Some(subscription) = self.subscriptions.get_mut(&key) else { continue };
+            let Some(subscription) = self.subscriptions.get_mut(&key) else {
+                continue;
+            };
             let concerned = subscription.is_all() && (changed || !subscription.only_changes);
             if !concerned || subscription.ended || !subscription.is_full() {
                 continue;
             }
-            let until = subscription.full_since.get_or_insert(now).saturating_add(stall);
+            let until = subscription
+                .full_since
+                .get_or_insert(now)
+                .saturating_add(stall);
             if now < until {
                 return Expected::WouldBlock(until);
             }
             subscription.ended = true;
         }
         let var = &mut self.variables[variable];
-        var.updates.push(Update { value, quality, changed });
+        var.updates.push(Update {
+            value,
+            quality,
+            changed,
+        });
         let sequence = var.updates.len() as u64;
         for key in var.interests.clone() {
             self.offer(key, variable, sequence, changed);
@@ -168,7 +192,10 @@ impl Model {
 
     fn offer(&mut self, key: Key, variable: usize, sequence: u64, changed: bool) {
         let subscription = self.subscriptions.get_mut(&key).expect("it is subscribed");
-        let item = subscription.items.get_mut(&variable).expect("it is subscribed");
+        let item = subscription
+            .items
+            .get_mut(&variable)
+            .expect("it is subscribed");
         if subscription.only_changes && !changed {
             item.filtered += 1;
             return;
@@ -188,7 +215,9 @@ impl Model {
             }
             Contract::First(_) => item.dropped += 1,
             Contract::All { .. } if subscription.ended => item.missed += 1,
-            Contract::All { .. } => subscription.feed.push_back((variable, Entry::Next(sequence))),
+            Contract::All { .. } => subscription
+                .feed
+                .push_back((variable, Entry::Next(sequence))),
         }
     }
 
@@ -203,15 +232,18 @@ impl Model {
         let newest = self.newest(variable);
         self.births += 1;
         let birth = self.births;
-        let subscription = self.subscriptions.entry(key).or_insert_with(|| Subscription {
-            contract,
-            only_changes,
-            items: BTreeMap::new(),
-            feed: VecDeque::new(),
-            ended: false,
-            full_since: None,
-            credit: None,
-        });
+        let subscription = self
+            .subscriptions
+            .entry(key)
+            .or_insert_with(|| Subscription {
+                contract,
+                only_changes,
+                items: BTreeMap::new(),
+                feed: VecDeque::new(),
+                ended: false,
+                full_since: None,
+                credit: None,
+            });
         if subscription.items.contains_key(&variable) {
             return;
         }
@@ -252,7 +284,9 @@ impl Model {
             match contract {
                 Contract::Last(_) | Contract::First(_) => item.initial = Some(newest),
                 Contract::All { .. } => {
-                    subscription.feed.push_back((variable, Entry::First(newest)));
+                    subscription
+                        .feed
+                        .push_back((variable, Entry::First(newest)));
                 }
                 Contract::Latest | Contract::Sampled(_) => {}
             }
@@ -262,11 +296,15 @@ impl Model {
     }
 
     pub fn is_subscribed(&self, key: Key, variable: usize) -> bool {
-        self.subscriptions.get(&key).is_some_and(|s| s.items.contains_key(&variable))
+        self.subscriptions
+            .get(&key)
+            .is_some_and(|s| s.items.contains_key(&variable))
     }
 
     pub fn unsubscribe(&mut self, key: Key, variable: Option<usize>) {
-        let Some(subscription) = self.subscriptions.get_mut(&key) else { return };
+        let Some(subscription) = self.subscriptions.get_mut(&key) else {
+            return;
+        };
         let closing: Vec<usize> = match variable {
             Some(variable) => vec![variable],
             None => subscription.items.keys().copied().collect(),
@@ -278,13 +316,19 @@ impl Model {
             if subscription.waiting_within_bound() < waiting {
                 subscription.full_since = None;
             }
-            self.variables[variable].interests.retain(|interest| *interest != key);
+            self.variables[variable]
+                .interests
+                .retain(|interest| *interest != key);
         }
         self.remove_if_empty(key);
     }
 
     fn remove_if_empty(&mut self, key: Key) {
-        if self.subscriptions.get(&key).is_some_and(|s| s.items.is_empty()) {
+        if self
+            .subscriptions
+            .get(&key)
+            .is_some_and(|s| s.items.is_empty())
+        {
             self.subscriptions.remove(&key);
         }
     }
@@ -310,9 +354,14 @@ impl Model {
     }
 
     pub fn confirm(&mut self, consumer: usize, records: usize) {
-        let Some(in_flight) = self.in_flight.get_mut(&consumer) else { return };
+        let Some(in_flight) = self.in_flight.get_mut(&consumer) else {
+            return;
+        };
         for (key, variable, birth) in in_flight.drain(..records) {
-            let item = self.subscriptions.get_mut(&key).and_then(|s| s.items.get_mut(&variable));
+            let item = self
+                .subscriptions
+                .get_mut(&key)
+                .and_then(|s| s.items.get_mut(&variable));
             if let Some(item) = item
                 && item.birth == birth
             {
@@ -325,8 +374,14 @@ impl Model {
     pub fn told(&mut self, consumer: usize, told: &Told) {
         match told {
             Told::Update(got) => self.update(consumer, got),
-            Told::Gone { subscription, handle } => self.gone((consumer, *subscription), *handle),
-            Told::Overrun { subscription, items } => {
+            Told::Gone {
+                subscription,
+                handle,
+            } => self.gone((consumer, *subscription), *handle),
+            Told::Overrun {
+                subscription,
+                items,
+            } => {
                 self.overrun((consumer, *subscription), items);
             }
         }
@@ -337,7 +392,10 @@ impl Model {
         let variable = self.by_handle(got.handle);
         let newest = self.newest(variable);
         let subscription = self.subscriptions.get_mut(&key).expect("it is subscribed");
-        let item = subscription.items.get_mut(&variable).expect("it is subscribed");
+        let item = subscription
+            .items
+            .get_mut(&variable)
+            .expect("it is subscribed");
         let mut lost = Lost::NONE;
         let sequence = match subscription.contract {
             Contract::Latest | Contract::Sampled(_) => {
@@ -390,7 +448,10 @@ impl Model {
         item.first = false;
         if sequence > 0 {
             let update = &updates[sequence as usize - 1];
-            assert_eq!((&got.value, got.quality), (&Value::F64(update.value), update.quality));
+            assert_eq!(
+                (&got.value, got.quality),
+                (&Value::F64(update.value), update.quality)
+            );
             item.delivered += 1;
         }
         if let Some(in_flight) = self.in_flight.get_mut(&consumer) {
@@ -398,7 +459,11 @@ impl Model {
             in_flight.push_back((key, variable, birth));
             item.unconfirmed += u64::from(sequence > 0);
         }
-        assert_eq!((got.sequence, got.lost, got.filtered), (sequence, lost, filtered), "{got:?}");
+        assert_eq!(
+            (got.sequence, got.lost, got.filtered),
+            (sequence, lost, filtered),
+            "{got:?}"
+        );
     }
 
     fn gone(&mut self, key: Key, handle: u32) {
@@ -409,14 +474,22 @@ impl Model {
         if subscription.is_all() {
             assert_eq!(subscription.feed.pop_front(), Some((variable, Entry::Gone)));
         }
-        subscription.items.remove(&variable).expect("it is subscribed");
-        self.variables[variable].interests.retain(|interest| *interest != key);
+        subscription
+            .items
+            .remove(&variable)
+            .expect("it is subscribed");
+        self.variables[variable]
+            .interests
+            .retain(|interest| *interest != key);
         self.remove_if_empty(key);
     }
 
     fn overrun(&mut self, key: Key, items: &[EndedItem]) {
         let subscription = self.subscriptions.remove(&key).expect("it is subscribed");
-        assert!(subscription.ended && subscription.feed.is_empty(), "it holds something still");
+        assert!(
+            subscription.ended && subscription.feed.is_empty(),
+            "it holds something still"
+        );
         let mut told: Vec<EndedItem> = items.to_vec();
         told.sort_by_key(|item| item.handle);
         let mut expected: Vec<EndedItem> = subscription
@@ -424,14 +497,19 @@ impl Model {
             .iter()
             .map(|(variable, item)| EndedItem {
                 handle: self.variables[*variable].handle,
-                last: Position { epoch: EPOCH, sequence: item.last },
+                last: Position {
+                    epoch: EPOCH,
+                    sequence: item.last,
+                },
                 lost: item.missed,
             })
             .collect();
         expected.sort_by_key(|item| item.handle);
         assert_eq!(told, expected);
         for variable in subscription.items.keys() {
-            self.variables[*variable].interests.retain(|interest| *interest != key);
+            self.variables[*variable]
+                .interests
+                .retain(|interest| *interest != key);
         }
     }
 
@@ -443,7 +521,10 @@ impl Model {
             }
             if subscription.is_all() {
                 let starved = subscription.credit == Some(0);
-                assert!(subscription.feed.is_empty() || starved, "{key:?} has something waiting");
+                assert!(
+                    subscription.feed.is_empty() || starved,
+                    "{key:?} has something waiting"
+                );
                 assert!(!subscription.ended || starved, "{key:?} has ended untold");
                 continue;
             }
@@ -472,7 +553,10 @@ impl Model {
             Contract::Sampled(_) if !at_its_end => {}
             Contract::Latest | Contract::Sampled(_) => {
                 let news = self.newest(variable) - item.last;
-                assert!(!item.first && news == item.held_back(), "{key:?} missed the newest");
+                assert!(
+                    !item.first && news == item.held_back(),
+                    "{key:?} missed the newest"
+                );
             }
             Contract::Last(_) | Contract::First(_) => {
                 assert!(item.initial.is_none() && item.queue.is_empty(), "{key:?}");
@@ -483,8 +567,12 @@ impl Model {
 
     /// The items that a consumer has.
     pub fn items(&self, consumer: usize) -> Vec<(u32, usize)> {
-        let own = self.subscriptions.iter().filter(|(key, _)| key.0 == consumer);
-        own.flat_map(|(key, s)| s.items.keys().map(|variable| (key.1, *variable))).collect()
+        let own = self
+            .subscriptions
+            .iter()
+            .filter(|(key, _)| key.0 == consumer);
+        own.flat_map(|(key, s)| s.items.keys().map(|variable| (key.1, *variable)))
+            .collect()
     }
 
     pub fn ledger(&self, key: Key, variable: usize) -> SubscriptionLedger {

@@ -58,11 +58,17 @@ impl Rig {
 
     pub fn deploy(&self, library: &str, variables: Vec<VariableDefinition>) -> Vec<u32> {
         let definition = library_of(library, variables);
-        self.engine.deploy(&definition, self.now(), self.wall()).expect("it is well formed")
+        self.engine
+            .deploy(&definition, self.now(), self.wall())
+            .expect("it is well formed")
     }
 
     pub fn variable(&self, name: &str) -> Arc<Variable> {
-        Arc::clone(self.engine.resolve(&self.caller, name).expect("it is deployed"))
+        Arc::clone(
+            self.engine
+                .resolve(&self.caller, name)
+                .expect("it is deployed"),
+        )
     }
 
     pub fn now(&self) -> Tick {
@@ -83,7 +89,8 @@ impl Rig {
 
     pub fn attempt_as(&self, caller: &Caller, variable: &Variable, write: &Write<'_>) -> Attempt {
         let mut wakes = Wakes::new();
-        self.engine.try_write(caller, self.now(), self.wall(), variable, write, &mut wakes)
+        self.engine
+            .try_write(caller, self.now(), self.wall(), variable, write, &mut wakes)
     }
 
     pub fn write(&self, variable: &Variable, value: impl Into<V>) -> WriteOutcome {
@@ -147,17 +154,31 @@ impl Rig {
     ) {
         let options = SubscribeOptions::default();
         consumer
-            .subscribe(&self.caller, id, contract, options, variable, Some(position))
+            .subscribe(
+                &self.caller,
+                id,
+                contract,
+                options,
+                variable,
+                Some(position),
+            )
             .expect("it may be subscribed");
     }
 }
 
 pub fn define(path: &str, properties: Properties) -> VariableDefinition {
-    VariableDefinition { path: path.to_owned(), properties: Arc::new(properties) }
+    VariableDefinition {
+        path: path.to_owned(),
+        properties: Arc::new(properties),
+    }
 }
 
 pub fn library_of(name: &str, variables: Vec<VariableDefinition>) -> LibraryDefinition {
-    LibraryDefinition { name: name.to_owned(), description: String::new(), variables }
+    LibraryDefinition {
+        name: name.to_owned(),
+        description: String::new(),
+        variables,
+    }
 }
 
 /// What short forms take for a value: an f64, a text, or a value.
@@ -221,8 +242,14 @@ impl Wake for Bell {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Told {
     Update(Got),
-    Overrun { subscription: u32, items: Vec<EndedItem> },
-    Gone { subscription: u32, handle: u32 },
+    Overrun {
+        subscription: u32,
+        items: Vec<EndedItem>,
+    },
+    Gone {
+        subscription: u32,
+        handle: u32,
+    },
 }
 
 /// One delivery.
@@ -248,7 +275,10 @@ pub struct Recorder {
 
 impl Recorder {
     pub fn wanting(budget: Option<usize>) -> Self {
-        Self { budget, ..Self::default() }
+        Self {
+            budget,
+            ..Self::default()
+        }
     }
 }
 
@@ -274,11 +304,17 @@ impl Sink for Recorder {
     }
 
     fn overrun(&mut self, subscription: u32, items: &[EndedItem]) {
-        self.told.push(Told::Overrun { subscription, items: items.to_vec() });
+        self.told.push(Told::Overrun {
+            subscription,
+            items: items.to_vec(),
+        });
     }
 
     fn gone(&mut self, subscription: u32, handle: u32) {
-        self.told.push(Told::Gone { subscription, handle });
+        self.told.push(Told::Gone {
+            subscription,
+            handle,
+        });
     }
 }
 
@@ -315,12 +351,17 @@ pub fn sequences(updates: &[Got]) -> Vec<u64> {
 }
 
 pub fn numbers(updates: &[Got]) -> Vec<f64> {
-    updates.iter().map(|got| got.value.as_f64().expect("it is a number")).collect()
+    updates
+        .iter()
+        .map(|got| got.value.as_f64().expect("it is a number"))
+        .collect()
 }
 
 /// The ledger of a variable under a subscription, which balances.
 pub fn balanced(consumer: &Consumer, id: u32, variable: &Variable) -> SubscriptionLedger {
-    let ledger = consumer.ledger(id, variable.handle()).expect("it is subscribed");
+    let ledger = consumer
+        .ledger(id, variable.handle())
+        .expect("it is subscribed");
     assert!(ledger.is_balanced(), "{ledger:?}");
     ledger
 }

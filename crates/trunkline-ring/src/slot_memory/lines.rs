@@ -50,7 +50,8 @@ impl Shape {
         })
     }
 
-    /// The group of a slot: `slot / lanes`, by a multiplication, because every access needs it and a
+    /// The group of a slot: `slot / lanes`, by a multiplication, because every access needs it and
+    /// a
     /// division takes several times as long.
     ///
     /// Rounding `per_lane` up makes it too large by less than 1, the product by less than `slot`,
@@ -187,7 +188,8 @@ impl<T: Copy> SlotMemory<T> {
 
     /// Whether a slot has this stamp.
     ///
-    /// SYNC POINT, pairs with `set_stamp`: what was done before the slot got the stamp has happened.
+    /// SYNC POINT, pairs with `set_stamp`: what was done before the slot got the stamp has
+    /// happened.
     #[inline]
     pub(crate) fn is_stamped(&self, spot: Spot, stamp: u8) -> bool {
         self.stamp(spot).load(Ordering::Acquire) == stamp

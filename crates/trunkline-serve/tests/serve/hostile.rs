@@ -1,4 +1,5 @@
-//! Peers that do not keep to the protocol: each ends its own connection, with a sentence, and nothing
+//! Peers that do not keep to the protocol: each ends its own connection, with a sentence, and
+//! nothing
 //! else.
 
 use trunkline_proto::message::closing::Refused;
@@ -10,7 +11,9 @@ use trunkline_proto::message::open::{OpenBuilder, OpenTerms, Opened};
 use trunkline_proto::message::updates::UpdatesBuilder;
 use trunkline_proto::message::write::{WriteBuilder, WriteOptions};
 use trunkline_proto::part::split_oversized;
-use trunkline_proto::{Disconnect, Endpoint, FaultCode, Frame, FrameHeader, FrameKind, FrameWriter};
+use trunkline_proto::{
+    Disconnect, Endpoint, FaultCode, Frame, FrameHeader, FrameKind, FrameWriter,
+};
 use trunkline_types::Value;
 
 use crate::rig::{Heard, Pair, Peer, World, f64_variable};
@@ -25,8 +28,14 @@ fn last_words(encode: impl FnOnce(&mut Vec<u8>)) -> String {
     let mut bystander = Pair::on(&world);
     let mut peer = Peer::greeted(&world);
     peer.say(encode);
-    assert!(matches!(peer.cause(), Disconnect::Malformed { .. }), "{:?}", peer.cause());
-    let Heard::Goodbye(goodbye) = peer.last() else { panic!("{:?}", peer.last()) };
+    assert!(
+        matches!(peer.cause(), Disconnect::Malformed { .. }),
+        "{:?}",
+        peer.cause()
+    );
+    let Heard::Goodbye(goodbye) = peer.last() else {
+        panic!("{:?}", peer.last())
+    };
     assert_eq!(goodbye.code, FaultCode::Malformed);
     let blames = "this program sent what is not the protocol: ";
     assert!(goodbye.sentence.starts_with(blames), "{}", goodbye.sentence);
@@ -41,15 +50,23 @@ fn last_words(encode: impl FnOnce(&mut Vec<u8>)) -> String {
 fn each_offence_is_named() {
     let offences: [(&str, fn(&mut Vec<u8>)); 9] = [
         ("a second HELLO", |out| Hello::default().encode(out)),
-        ("WELCOME is a frame that engines send, not clients", |out| Welcome::default().encode(out)),
+        ("WELCOME is a frame that engines send, not clients", |out| {
+            Welcome::default().encode(out)
+        }),
         ("UPDATES is a frame that engines send, not clients", |out| {
             let mut updates = UpdatesBuilder::begin(out, 1);
             updates.push(&trunkline_proto::message::record::UpdateRecord::nothing_yet(1));
             updates.finish();
         }),
-        ("it confirms 5 records where 0 were sent", |out| AckBuilder::begin(out, 5).finish()),
+        ("it confirms 5 records where 0 were sent", |out| {
+            AckBuilder::begin(out, 5).finish()
+        }),
         ("it confirms 1 records where 0 were sent", |out| {
-            Keepalive { records_received: 1, ..Keepalive::default() }.encode(out);
+            Keepalive {
+                records_received: 1,
+                ..Keepalive::default()
+            }
+            .encode(out);
         }),
         ("4097 writes are unanswered; 4096 were granted", |out| {
             writes(out, 0, 4097, 8);
@@ -58,18 +75,28 @@ fn each_offence_is_named() {
             writes(out, 0, 10, 8);
             writes(out, 5, 1, 8);
         }),
-        ("a frame of kind 16 announces 4294967295 bytes where at most 1048576 are agreed", |out| {
-            let kind = FrameKind::Read.number();
-            let header = FrameHeader { length: u32::MAX, kind, ..FrameHeader::default() };
-            out.extend_from_slice(&header.to_bytes());
-        }),
-        ("a READ of 3000000 bytes, longer than 2097152; long lists come in several frames", |out| {
-            let start = out.len();
-            let mut read = HandlesBuilder::read(out, 1);
-            (0..3_000_000).for_each(|_| read.push(0));
-            read.finish(false);
-            split_oversized(out, start, 1 << 20);
-        }),
+        (
+            "a frame of kind 16 announces 4294967295 bytes where at most 1048576 are agreed",
+            |out| {
+                let kind = FrameKind::Read.number();
+                let header = FrameHeader {
+                    length: u32::MAX,
+                    kind,
+                    ..FrameHeader::default()
+                };
+                out.extend_from_slice(&header.to_bytes());
+            },
+        ),
+        (
+            "a READ of 3000000 bytes, longer than 2097152; long lists come in several frames",
+            |out| {
+                let start = out.len();
+                let mut read = HandlesBuilder::read(out, 1);
+                (0..3_000_000).for_each(|_| read.push(0));
+                read.finish(false);
+                split_oversized(out, start, 1 << 20);
+            },
+        ),
     ];
     for (sentence, encode) in offences {
         assert_eq!(last_words(encode), sentence);
@@ -114,13 +141,23 @@ fn requests_that_never_end_are_bounded() {
 
 #[test]
 fn what_is_no_hello_is_told_what_the_port_is_for() {
-    for first in ["GET / HTTP/1.1\r\nHost: x\r\n\r\n", "\0\0\0\0\u{7f}\0\0\0aaaaaaaaaaaaaaaa"] {
+    for first in [
+        "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        "\0\0\0\0\u{7f}\0\0\0aaaaaaaaaaaaaaaa",
+    ] {
         let world = world();
         let mut peer = Peer::silent(&world);
         peer.send(first.as_bytes());
-        assert!(matches!(peer.cause(), Disconnect::NotTrunkline { .. }), "{:?}", peer.cause());
+        assert!(
+            matches!(peer.cause(), Disconnect::NotTrunkline { .. }),
+            "{:?}",
+            peer.cause()
+        );
         let sentence = peer.last_sentence();
-        assert!(sentence.starts_with("this port is for Trunkline clients"), "{sentence}");
+        assert!(
+            sentence.starts_with("this port is for Trunkline clients"),
+            "{sentence}"
+        );
         assert!(sentence.contains("check host and port"), "{sentence}");
     }
     let world = world();
@@ -129,12 +166,24 @@ fn what_is_no_hello_is_told_what_the_port_is_for() {
     Hello::default().encode(&mut hello);
     hello[trunkline_proto::frame::HEADER_BYTES] = b'X';
     peer.send(&hello);
-    assert!(matches!(peer.cause(), Disconnect::Malformed { .. }), "{:?}", peer.cause());
-    assert!(peer.last_sentence().contains("HELLO frame"), "{}", peer.last_sentence());
+    assert!(
+        matches!(peer.cause(), Disconnect::Malformed { .. }),
+        "{:?}",
+        peer.cause()
+    );
+    assert!(
+        peer.last_sentence().contains("HELLO frame"),
+        "{}",
+        peer.last_sentence()
+    );
     // A frame that is legal later is not before the hello.
     let mut peer = Peer::silent(&world);
     peer.say(|out| Keepalive::default().encode(out));
-    assert!(matches!(peer.cause(), Disconnect::NotTrunkline { .. }), "{:?}", peer.cause());
+    assert!(
+        matches!(peer.cause(), Disconnect::NotTrunkline { .. }),
+        "{:?}",
+        peer.cause()
+    );
     let mut peer = Peer::silent(&world);
     let refused = Refused {
         code: FaultCode::Denied,
@@ -143,7 +192,11 @@ fn what_is_no_hello_is_told_what_the_port_is_for() {
         sentence: String::new(),
     };
     peer.say(|out| refused.encode(out));
-    assert!(peer.last_sentence().ends_with("REFUSED before HELLO"), "{}", peer.last_sentence());
+    assert!(
+        peer.last_sentence().ends_with("REFUSED before HELLO"),
+        "{}",
+        peer.last_sentence()
+    );
 }
 
 #[test]
@@ -151,19 +204,32 @@ fn names_that_are_none_are_each_answered() {
     let world = world();
     let mut peer = Peer::greeted(&world);
     let long = vec![b'n'; 64 << 10];
-    let names: [&[u8]; 7] =
-        [b"rig/x", &long, b"rig/\xff\xfe", b"", b"rig", b"rig/\x07", b"rig/x"];
+    let names: [&[u8]; 7] = [
+        b"rig/x",
+        &long,
+        b"rig/\xff\xfe",
+        b"",
+        b"rig",
+        b"rig/\x07",
+        b"rig/x",
+    ];
     peer.say(|out| open_bytes(out, 1, &names));
     let codes = peer.frames(|frame| {
         let opened = Opened::decode(frame).unwrap();
-        opened.map(|item| item.unwrap().err().map(|f| f.to_fault())).collect::<Vec<_>>()
+        opened
+            .map(|item| item.unwrap().err().map(|f| f.to_fault()))
+            .collect::<Vec<_>>()
     });
     let faults: Vec<_> = codes.concat();
     assert!(faults[0].is_none() && faults[6].is_none(), "{faults:?}");
     for fault in &faults[1..6] {
         let fault = fault.as_ref().expect("a fault");
         assert_eq!(fault.code, FaultCode::BadName, "{fault}");
-        assert!(fault.sentence.len() < 1024, "{} bytes", fault.sentence.len());
+        assert!(
+            fault.sentence.len() < 1024,
+            "{} bytes",
+            fault.sentence.len()
+        );
     }
     let says = |index: usize, words: &str| {
         let sentence = &faults[index].as_ref().unwrap().sentence;
@@ -191,7 +257,9 @@ fn handles_and_subscriptions_that_nobody_has_are_answered_and_harmless() {
     let mut peer = Peer::greeted(&world);
     peer.say(|out| {
         let mut read = HandlesBuilder::read(out, 1);
-        [0, 1, 77, u32::MAX].iter().for_each(|handle| read.push(*handle));
+        [0, 1, 77, u32::MAX]
+            .iter()
+            .for_each(|handle| read.push(*handle));
         read.finish(false);
         HandlesBuilder::unsubscribe(out, 2, 99).finish(false);
         let mut unsubscribe = HandlesBuilder::unsubscribe(out, 3, 99);
@@ -201,7 +269,10 @@ fn handles_and_subscriptions_that_nobody_has_are_answered_and_harmless() {
         close.push(u32::MAX);
         close.finish(false);
         let mut ack = AckBuilder::begin(out, 0);
-        ack.push(Grant { subscription: 99, more: u64::MAX });
+        ack.push(Grant {
+            subscription: 99,
+            more: u64::MAX,
+        });
         ack.finish();
         writes(out, 0, 3, 1);
     });
@@ -223,7 +294,10 @@ fn a_provider_is_refused_in_words() {
         let message = FaultMessage::decode(frame).unwrap();
         (message.request, message.fault.to_fault())
     });
-    assert_eq!((answers[0].0, answers[0].1.code), (9, FaultCode::NotSupported));
+    assert_eq!(
+        (answers[0].0, answers[0].1.code),
+        (9, FaultCode::NotSupported)
+    );
     assert!(peer.session.wants_close().is_none());
 }
 
@@ -231,13 +305,20 @@ fn a_provider_is_refused_in_words() {
 fn values_beyond_the_credit_end_the_connection() {
     use std::time::Duration;
     let stall = |p: &mut trunkline_types::Properties| p.stall = Duration::from_secs(60);
-    let variables =
-        vec![crate::rig::define("b", trunkline_types::DataType::Bytes, stall)];
+    let variables = vec![crate::rig::define(
+        "b",
+        trunkline_types::DataType::Bytes,
+        stall,
+    )];
     let world = World::with_library("rig", variables);
     let mut holder = Pair::on(&world);
     let _slow = holder.subscribe(&["rig/b"], "all:1");
     world.write("rig/b", &Value::Bytes([1].into()));
-    let handle = world.engine().resolve(&world.caller(), "rig/b").unwrap().handle();
+    let handle = world
+        .engine()
+        .resolve(&world.caller(), "rig/b")
+        .unwrap()
+        .handle();
     let mut peer = Peer::greeted(&world);
     let value = |bytes: usize| {
         let mut value = Vec::new();
@@ -258,7 +339,10 @@ fn values_beyond_the_credit_end_the_connection() {
         frame.push(handle, &WriteOptions::default(), &value(10));
         frame.finish();
     });
-    assert!(peer.last_sentence().contains("bytes are unanswered; 1048576 were granted"));
+    assert!(
+        peer.last_sentence()
+            .contains("bytes are unanswered; 1048576 were granted")
+    );
 }
 
 #[test]
@@ -284,7 +368,13 @@ mod anything {
         (0..60_u8, 0..4_u8, request, count, payload).prop_map(
             |(kind, flags, request, count, payload)| {
                 let length = payload.len() as u32;
-                let header = FrameHeader { length, kind, flags, request, count };
+                let header = FrameHeader {
+                    length,
+                    kind,
+                    flags,
+                    request,
+                    count,
+                };
                 [&header.to_bytes()[..], &payload].concat()
             },
         )

@@ -1,4 +1,5 @@
-//! Random histories of writers, readers, slow networks, cuts and reconnections: whatever happens, every
+//! Random histories of writers, readers, slow networks, cuts and reconnections: whatever happens,
+//! every
 //! update is accounted for at both ends, and both accounts are the same.
 
 use std::collections::BTreeMap;
@@ -18,26 +19,61 @@ const SUBSCRIPTIONS: [(Contract, bool); 8] = [
     (Contract::Last(3), false),
     (Contract::Last(4), true),
     (Contract::First(3), false),
-    (Contract::All { elements: 2, bytes: 1 << 20 }, false),
-    (Contract::All { elements: 1000, bytes: 1 << 20 }, true),
+    (
+        Contract::All {
+            elements: 2,
+            bytes: 1 << 20,
+        },
+        false,
+    ),
+    (
+        Contract::All {
+            elements: 1000,
+            bytes: 1 << 20,
+        },
+        true,
+    ),
     (Contract::Sampled(Duration::from_millis(20)), false),
 ];
 
 #[derive(Clone, Debug)]
 enum Step {
     /// A program in the engine's process writes.
-    Set { variable: usize, value: u8 },
+    Set {
+        variable: usize,
+        value: u8,
+    },
     /// A client writes.
-    Write { client: usize, variable: usize, value: u8 },
+    Write {
+        client: usize,
+        variable: usize,
+        value: u8,
+    },
     /// A client's program takes some of what waits.
-    Take { client: usize, subscription: usize, events: usize },
+    Take {
+        client: usize,
+        subscription: usize,
+        events: usize,
+    },
     /// Bytes move, or time passes.
-    Exchange { client: usize },
-    Pass { client: usize, ms: u64 },
+    Exchange {
+        client: usize,
+    },
+    Pass {
+        client: usize,
+        ms: u64,
+    },
     /// The network takes nothing, or something again.
-    Capacity { client: usize, bytes: usize },
-    Cut { client: usize },
-    Connect { client: usize },
+    Capacity {
+        client: usize,
+        bytes: usize,
+    },
+    Cut {
+        client: usize,
+    },
+    Connect {
+        client: usize,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -86,7 +122,10 @@ impl Program {
         let variables = NAMES.iter().map(|name| pair.variable(name)).collect();
         let subscribe = |(contract, only_changes): (Contract, bool)| Subscription {
             id: {
-                let options = SubscribeOptions { only_changes, ..SubscribeOptions::default() };
+                let options = SubscribeOptions {
+                    only_changes,
+                    ..SubscribeOptions::default()
+                };
                 pair.subscribe_with(&NAMES, contract, options)
             },
             contract,
@@ -96,18 +135,28 @@ impl Program {
             has_ended: false,
         };
         let subscriptions = SUBSCRIPTIONS.into_iter().map(subscribe).collect();
-        Self { pair, variables, subscriptions }
+        Self {
+            pair,
+            variables,
+            subscriptions,
+        }
     }
 
     /// How many events were taken.
     fn take(&mut self, subscription: usize, events: usize) -> usize {
         let (now, _) = self.pair.world.time();
-        let Self { pair, subscriptions, .. } = self;
+        let Self {
+            pair,
+            subscriptions,
+            ..
+        } = self;
         let subscription = &mut subscriptions[subscription];
         let waiting = std::iter::from_fn(|| pair.client.next_event(now, subscription.id));
         let taken: Vec<Event> = waiting.take(events).collect();
         let count = taken.len();
-        taken.into_iter().for_each(|event| subscription.check(event));
+        taken
+            .into_iter()
+            .for_each(|event| subscription.check(event));
         count
     }
 
@@ -129,7 +178,9 @@ impl Program {
         // A bound of two lets two through per round.
         for round in 0.. {
             self.pair.settle();
-            let taken = (0..SUBSCRIPTIONS.len()).map(|n| self.take(n, usize::MAX)).sum::<usize>();
+            let taken = (0..SUBSCRIPTIONS.len())
+                .map(|n| self.take(n, usize::MAX))
+                .sum::<usize>();
             if taken == 0 {
                 return;
             }
@@ -144,7 +195,10 @@ impl Program {
             .iter()
             .map(|variable| {
                 let subscriptions = self.pair.info(*variable).subscriptions;
-                subscriptions.into_iter().map(|s| (s.terms.subscription, s.ledger)).collect()
+                subscriptions
+                    .into_iter()
+                    .map(|s| (s.terms.subscription, s.ledger))
+                    .collect()
             })
             .collect();
         for subscription in &self.subscriptions {
@@ -155,7 +209,11 @@ impl Program {
             for (item, name) in NAMES.iter().enumerate() {
                 let engine = ledgers[item][&wire];
                 assert!(engine.is_balanced(), "{engine:?}");
-                assert_eq!((engine.waiting, engine.sent_unconfirmed), (0, 0), "{engine:?}");
+                assert_eq!(
+                    (engine.waiting, engine.sent_unconfirmed),
+                    (0, 0),
+                    "{engine:?}"
+                );
                 received += engine.received;
                 let current = self.pair.world.sequence(name);
                 let last = subscription.items[item].expect("it has had its first reading");
@@ -179,11 +237,15 @@ impl Program {
 impl Subscription {
     fn check(&mut self, event: Event) {
         self.has_ended |= matches!(event, Event::Ended { .. });
-        let Event::Reading { item, reading } = event else { return };
+        let Event::Reading { item, reading } = event else {
+            return;
+        };
         let item = item as usize;
         let (sequence, lost) = (reading.position.sequence, reading.lost);
         assert!(!lost.unknown, "the loss is known within an epoch");
-        let Some(before) = self.items[item].replace(sequence) else { return };
+        let Some(before) = self.items[item].replace(sequence) else {
+            return;
+        };
         assert!(sequence > before, "{sequence} after {before}");
         let gap = sequence - before - 1;
         let told = lost.coalesced + lost.queue + lost.overrun + lost.disconnect;
@@ -197,8 +259,11 @@ impl Subscription {
 
 fn run(steps: Vec<Step>) {
     let stall = |p: &mut trunkline_types::Properties| p.stall = Duration::from_millis(30);
-    let variables =
-        vec![f64_variable("a"), f64_variable("b"), define("stall", DataType::F64, stall)];
+    let variables = vec![
+        f64_variable("a"),
+        f64_variable("b"),
+        define("stall", DataType::F64, stall),
+    ];
     let world = World::with_library("rig", variables);
     NAMES.iter().for_each(|name| world.set(name, 0.0));
     let mut programs = [Program::new(&world), Program::new(&world)];
@@ -208,13 +273,21 @@ fn run(steps: Vec<Step>) {
                 let value = Value::F64(f64::from(value));
                 world.try_write(NAMES[variable], &trunkline_engine::Write::value(&value));
             }
-            Step::Write { client, variable, value } => {
+            Step::Write {
+                client,
+                variable,
+                value,
+            } => {
                 let program = &mut programs[client];
                 let value = Value::F64(f64::from(value));
                 let write = Write::new(program.variables[variable], value);
                 program.pair.client.write_untracked([write]).unwrap();
             }
-            Step::Take { client, subscription, events } => {
+            Step::Take {
+                client,
+                subscription,
+                events,
+            } => {
                 let _taken = programs[client].take(subscription, events);
             }
             Step::Exchange { client } => programs[client].pair.exchange(),
@@ -233,14 +306,19 @@ fn run(steps: Vec<Step>) {
         });
     }
     programs.iter_mut().for_each(Program::drain);
-    // One more of each, which every filter lets pass: the gap before it is accounted for as all others.
+    // One more of each, which every filter lets pass: the gap before it is accounted for as all
+    // others.
     for name in NAMES {
         world.set(name, 100.0);
         programs.iter_mut().for_each(Program::drain);
     }
     programs.iter_mut().for_each(Program::compare_accounts);
     for name in NAMES {
-        let variable = world.engine().resolve(&world.caller(), name).unwrap().clone();
+        let variable = world
+            .engine()
+            .resolve(&world.caller(), name)
+            .unwrap()
+            .clone();
         assert!(variable.ledger().is_balanced());
     }
 }

@@ -20,14 +20,23 @@ use crate::rig::{Heard, Pair, Peer, World, client_options, define, f64_variable,
 const SECOND: Duration = Duration::from_secs(1);
 
 fn of_release(newest: u8) -> Negotiation {
-    Negotiation { versions: VersionRange::of_release(newest), ..Negotiation::OURS }
+    Negotiation {
+        versions: VersionRange::of_release(newest),
+        ..Negotiation::OURS
+    }
 }
 
 /// An engine and a client of these releases, after they have tried to connect.
 fn engine_and_client(engine: u8, client: u8) -> Pair {
     let world = World::with_library("rig", vec![f64_variable("x")]);
-    let serve = ServeOptions { negotiation: of_release(engine), ..ServeOptions::default() };
-    let client = ClientOptions { negotiation: of_release(client), ..client_options() };
+    let serve = ServeOptions {
+        negotiation: of_release(engine),
+        ..ServeOptions::default()
+    };
+    let client = ClientOptions {
+        negotiation: of_release(client),
+        ..client_options()
+    };
     let mut pair = Pair::offline(&world, serve, client);
     pair.connect();
     pair
@@ -54,20 +63,42 @@ fn peers_further_apart_part_with_both_versions_and_the_cure() {
         let ConnectionState::Closed { cause } = sut.client.state() else {
             panic!("{:?}", sut.client.state())
         };
-        let (e, c) = (VersionRange::of_release(engine), VersionRange::of_release(client));
+        let (e, c) = (
+            VersionRange::of_release(engine),
+            VersionRange::of_release(client),
+        );
         let sentence = cause.to_string();
-        let names = format!("the engine speaks protocol {e} and the client {c}; update the {older}");
+        let names =
+            format!("the engine speaks protocol {e} and the client {c}; update the {older}");
         assert!(sentence.starts_with(&names), "{sentence}");
     }
     // The engine says the same in the refusal itself, for clients in other languages.
     let world = World::new();
     let negotiation = of_release(5);
-    let options = ServeOptions { negotiation, ..ServeOptions::default() };
+    let options = ServeOptions {
+        negotiation,
+        ..ServeOptions::default()
+    };
     let mut peer = Peer::with(&world, options);
-    peer.say(|out| Hello { versions: VersionRange::of_release(2), ..Hello::default() }.encode(out));
-    let Heard::Refused(refused) = peer.last() else { panic!("not refused") };
-    assert_eq!((refused.code, refused.versions), (FaultCode::VersionMismatch, negotiation.versions));
-    assert!(refused.sentence.contains("versions 4 to 5"), "{}", refused.sentence);
+    peer.say(|out| {
+        Hello {
+            versions: VersionRange::of_release(2),
+            ..Hello::default()
+        }
+        .encode(out)
+    });
+    let Heard::Refused(refused) = peer.last() else {
+        panic!("not refused")
+    };
+    assert_eq!(
+        (refused.code, refused.versions),
+        (FaultCode::VersionMismatch, negotiation.versions)
+    );
+    assert!(
+        refused.sentence.contains("versions 4 to 5"),
+        "{}",
+        refused.sentence
+    );
     assert!(matches!(peer.cause(), Disconnect::VersionMismatch(_)));
 }
 
@@ -78,14 +109,22 @@ fn frames_and_fields_of_a_newer_minor_version_are_skipped() {
     let x = sut.variable("rig/x");
     let (now, wall) = sut.world.time();
     let mut bytes = Vec::new();
-    let unknown = FrameHeader { length: 5, kind: 200, request: 77, ..FrameHeader::default() };
+    let unknown = FrameHeader {
+        length: 5,
+        kind: 200,
+        request: 77,
+        ..FrameHeader::default()
+    };
     bytes.extend_from_slice(&unknown.to_bytes());
     bytes.extend_from_slice(b"hello");
     // A known frame with an extension block of a field that nobody knows.
     let mut frame = FrameWriter::begin(&mut bytes, FrameKind::Keepalive, 0);
     frame.payload().extend_from_slice(&[0; 40]);
     frame.finish_with_extension(false, &[99, 2, 1, 2]);
-    sut.session.as_mut().unwrap().handle_input(now, wall, &bytes);
+    sut.session
+        .as_mut()
+        .unwrap()
+        .handle_input(now, wall, &bytes);
     assert!(sut.session.as_ref().unwrap().wants_close().is_none());
     assert_eq!(sut.write([(x, 1.0)]).len(), 1);
 
@@ -100,16 +139,31 @@ fn frames_and_fields_of_a_newer_minor_version_are_skipped() {
         ..FrameHeader::default()
     };
     peer.send(&[&header.to_bytes()[..], &payload].concat());
-    assert!(matches!(peer.last(), Heard::Welcome(_)), "{:?}", peer.last());
+    assert!(
+        matches!(peer.last(), Heard::Welcome(_)),
+        "{:?}",
+        peer.last()
+    );
 }
 
 #[test]
 fn the_welcome_says_what_holds() {
     let world = World::new();
     let mut peer = Peer::silent(&world);
-    peer.say(|out| Hello { frame_max: 8192, ..Hello::default() }.encode(out));
-    let Heard::Welcome(welcome) = peer.last() else { panic!("no welcome") };
-    assert_eq!((welcome.epoch, welcome.session, welcome.frame_max), (7, 1, 8192));
+    peer.say(|out| {
+        Hello {
+            frame_max: 8192,
+            ..Hello::default()
+        }
+        .encode(out)
+    });
+    let Heard::Welcome(welcome) = peer.last() else {
+        panic!("no welcome")
+    };
+    assert_eq!(
+        (welcome.epoch, welcome.session, welcome.frame_max),
+        (7, 1, 8192)
+    );
     assert_eq!(welcome.engine_name, "sut");
     assert_eq!(welcome.write_credit_count, 4096);
     // Providers over the network are not served yet, so the feature is not offered.
@@ -120,11 +174,21 @@ fn the_welcome_says_what_holds() {
 fn a_peer_that_says_no_hello_is_let_go() {
     let world = World::new();
     let mut peer = Peer::silent(&world);
-    assert_eq!(peer.session.poll_timeout(), Some(world.time().0.saturating_add(5 * SECOND)));
+    assert_eq!(
+        peer.session.poll_timeout(),
+        Some(world.time().0.saturating_add(5 * SECOND))
+    );
     world.advance(5 * SECOND);
     peer.time_out();
-    assert!(matches!(peer.cause(), Disconnect::Slow { what: "hello", .. }));
-    assert!(peer.last_sentence().contains("silent past the deadline"), "{}", peer.last_sentence());
+    assert!(matches!(
+        peer.cause(),
+        Disconnect::Slow { what: "hello", .. }
+    ));
+    assert!(
+        peer.last_sentence().contains("silent past the deadline"),
+        "{}",
+        peer.last_sentence()
+    );
 }
 
 #[test]
@@ -138,7 +202,10 @@ fn a_frame_that_trickles_in_ends_the_connection() {
         world.advance(SECOND / 4);
     }
     peer.time_out();
-    assert!(matches!(peer.cause(), Disconnect::Slow { what: "frame", .. }));
+    assert!(matches!(
+        peer.cause(),
+        Disconnect::Slow { what: "frame", .. }
+    ));
 }
 
 #[test]
@@ -185,7 +252,11 @@ impl EngineFacts for Going {
     fn goodbye(&self) -> Option<Goodbye> {
         let sentence = "the engine is being stopped".to_owned();
         let retry_after = Some(10 * SECOND);
-        let goodbye = Goodbye { code: FaultCode::ShuttingDown, retry_after, sentence };
+        let goodbye = Goodbye {
+            code: FaultCode::ShuttingDown,
+            retry_after,
+            sentence,
+        };
         self.0.lock().unwrap().then_some(goodbye)
     }
 }
@@ -195,13 +266,18 @@ fn an_engine_that_stops_sends_what_is_ready_and_says_when_to_come_back() {
     let world = World::with_library("rig", vec![f64_variable("x")]);
     let facts = Arc::new(Going::default());
     let shared: Arc<dyn EngineFacts> = facts.clone();
-    let serve = ServeOptions { facts: Some(shared), ..ServeOptions::default() };
+    let serve = ServeOptions {
+        facts: Some(shared),
+        ..ServeOptions::default()
+    };
     let mut sut = Pair::offline(&world, serve, client_options());
     sut.connect();
     let id = sut.subscribe(&["rig/x"], "all");
     sut.readings(id);
     let request = sut.client.engine_info().unwrap();
-    let trunkline_client::Answer::Engine(info) = sut.answer(request) else { panic!("no answer") };
+    let trunkline_client::Answer::Engine(info) = sut.answer(request) else {
+        panic!("no answer")
+    };
     assert_eq!((info.sessions, info.host.as_str()), (3, "boiler-house"));
 
     (0..5000).for_each(|n| world.set("rig/x", f64::from(n)));
@@ -209,11 +285,24 @@ fn an_engine_that_stops_sends_what_is_ready_and_says_when_to_come_back() {
     sut.exchange();
     assert!(sut.session.is_none());
     let events = sut.events(id);
-    assert_eq!(events.iter().filter(|e| matches!(e, Event::Reading { .. })).count(), 5000);
-    let Some(Event::Disconnected { cause, reconnecting: true }) = events.last() else {
+    assert_eq!(
+        events
+            .iter()
+            .filter(|e| matches!(e, Event::Reading { .. }))
+            .count(),
+        5000
+    );
+    let Some(Event::Disconnected {
+        cause,
+        reconnecting: true,
+    }) = events.last()
+    else {
         panic!("{:?}", events.last())
     };
-    assert!(cause.to_string().ends_with("the engine is being stopped"), "{cause}");
+    assert!(
+        cause.to_string().ends_with("the engine is being stopped"),
+        "{cause}"
+    );
     let (now, _) = world.time();
     assert!(sut.client.poll_dial().unwrap() >= now.saturating_add(10 * SECOND));
 }
@@ -234,7 +323,11 @@ fn after_a_cut_a_subscription_goes_on_behind_what_it_has_and_counts_what_it_miss
         let readings = sut.readings(id);
         // What y holds the client has already.
         assert_eq!(sequences(&readings), [12], "{contract}");
-        assert_eq!(readings[0].lost.disconnect, 9, "{contract}: {:?}", readings[0].lost);
+        assert_eq!(
+            readings[0].lost.disconnect, 9,
+            "{contract}: {:?}",
+            readings[0].lost
+        );
     }
 }
 
@@ -268,28 +361,51 @@ fn requests_that_a_cut_left_unanswered_are_asked_again() {
 #[test]
 fn a_client_that_takes_its_answers_slowly_is_not_taken_for_dead() {
     let names: Vec<String> = (0..16).map(|n| format!("b{n}")).collect();
-    let variables = names.iter().map(|n| define(n, DataType::Bytes, |_| {})).collect();
+    let variables = names
+        .iter()
+        .map(|n| define(n, DataType::Bytes, |_| {}))
+        .collect();
     let world = World::with_library("rig", variables);
     let mut sut = Pair::on(&world);
-    let variables: Vec<_> = names.iter().map(|n| sut.variable(&format!("rig/{n}"))).collect();
+    let variables: Vec<_> = names
+        .iter()
+        .map(|n| sut.variable(&format!("rig/{n}")))
+        .collect();
     for name in &names {
-        world.write(&format!("rig/{name}"), &Value::Bytes(vec![1; 1 << 20].into()));
+        world.write(
+            &format!("rig/{name}"),
+            &Value::Bytes(vec![1; 1 << 20].into()),
+        );
     }
     // 16 MiB over a link of 64 KiB per 100 ms, with a write behind every read.
-    let reads: Vec<_> = variables.iter().map(|v| sut.client.read(&[*v]).unwrap()).collect();
-    let batch = sut.client.write([Write::new(variables[0], Value::Bytes([9].into()))]).unwrap();
+    let reads: Vec<_> = variables
+        .iter()
+        .map(|v| sut.client.read(&[*v]).unwrap())
+        .collect();
+    let batch = sut
+        .client
+        .write([Write::new(variables[0], Value::Bytes([9].into()))])
+        .unwrap();
     for _ in 0..400 {
         sut.turn_of_session();
         sut.turn_of_client();
         world.advance(SECOND / 10);
-        if sut.client.poll_timeout().is_some_and(|due| due <= world.time().0) {
+        if sut
+            .client
+            .poll_timeout()
+            .is_some_and(|due| due <= world.time().0)
+        {
             let (now, wall) = world.time();
             sut.client.handle_timeout(now, wall);
         }
     }
     assert_eq!(sut.client.counters().connections, 1);
     assert!(sut.session.is_some(), "{:?}", sut.client.state());
-    assert!(reads.into_iter().all(|read| sut.client.take(read).is_some()));
+    assert!(
+        reads
+            .into_iter()
+            .all(|read| sut.client.take(read).is_some())
+    );
     assert!(matches!(
         sut.client.take_outcomes(batch).unwrap()[..],
         [WriteOutcome::Applied(_)]
@@ -301,7 +417,11 @@ fn a_client_that_takes_no_answers_is_bounded_and_then_let_go() {
     let world = World::with_library("rig", vec![define("b", DataType::Bytes, |_| {})]);
     world.write("rig/b", &Value::Bytes(vec![1; 1 << 20].into()));
     let mut peer = Peer::greeted(&world);
-    let handle = world.engine().resolve(&world.caller(), "rig/b").unwrap().handle();
+    let handle = world
+        .engine()
+        .resolve(&world.caller(), "rig/b")
+        .unwrap()
+        .handle();
     let mut bytes = Vec::new();
     for request in 0..1000 {
         let mut read = HandlesBuilder::read(&mut bytes, request);
@@ -338,7 +458,10 @@ fn a_parked_write_does_not_keep_the_thread_awake_while_nothing_can_be_sent() {
     let mut sut = Pair::on(&world);
     let _id = sut.subscribe(&["rig/x"], "all:1");
     let x = sut.variable("rig/x");
-    let batch = sut.client.write((0..4).map(|n| Write::new(x, Value::F64(f64::from(n))))).unwrap();
+    let batch = sut
+        .client
+        .write((0..4).map(|n| Write::new(x, Value::F64(f64::from(n)))))
+        .unwrap();
     sut.turn_of_client();
     sut.turn_of_session();
     // The transport is full; the write's time comes.

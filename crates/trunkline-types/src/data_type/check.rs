@@ -74,7 +74,8 @@ pub enum TypeError {
 }
 
 impl DataType {
-    /// Checks that a variable can have this type: counts, names, nesting and fixed lengths are within
+    /// Checks that a variable can have this type: counts, names, nesting and fixed lengths are
+    /// within
     /// their limits. The decoders and parsers of this crate return only types that pass.
     ///
     /// # Errors

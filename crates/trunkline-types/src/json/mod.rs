@@ -7,16 +7,19 @@
 //! bytes                      base64
 //! timestamp                  RFC 3339 with nanoseconds, UTC
 //! enum                       its label
-//! array                      lists nested by shape, outermost dimension first; without elements: []
+//! array                      lists nested by shape, outermost dimension first; without elements:
+//! []
 //! struct                     object
 //! waveform                   {"t0": time, "dt": seconds, "samples": list, "attributes": object}
 //! ```
 //!
-//! JSON has no NaN and no infinities. A variable's own value becomes `null` with the word beside it in
+//! JSON has no NaN and no infinities. A variable's own value becomes `null` with the word beside
+//! it in
 //! [`JsonValue::special`]; inside arrays, structs and waveforms they are the strings `"NaN"`,
 //! `"Infinity"` and `"-Infinity"`.
 //!
-//! An attribute of a waveform that JSON would read back as another type (anything but booleans, strings,
+//! An attribute of a waveform that JSON would read back as another type (anything but booleans,
+//! strings,
 //! `i64` and finite `f64`) is written with its type: `{"type": "u8", "value": 5}`.
 
 mod read;

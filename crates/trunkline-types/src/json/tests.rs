@@ -31,7 +31,10 @@ proptest! {
     }
 
     #[test]
-    fn json_of_another_type_is_an_error_or_a_value((ty, _) in typed_value(), (other, value) in typed_value()) {
+    fn json_of_another_type_is_an_error_or_a_value(
+        (ty, _) in typed_value(),
+        (other, value) in typed_value(),
+    ) {
         let json = to_json(&value, &other).into_plain();
         if let Ok(value) = from_json(&json, &ty) {
             prop_assert!(value.has_type(&ty));

@@ -30,7 +30,8 @@ impl JsonValue {
 
 /// The value as JSON.
 ///
-/// `data_type` names labels and fields; where it does not fit the value their numbers stand instead.
+/// `data_type` names labels and fields; where it does not fit the value their numbers stand
+/// instead.
 pub fn to_json(value: &Value, data_type: &DataType) -> JsonValue {
     let special = match value {
         Value::F32(v) => special_word(f64::from(*v)),

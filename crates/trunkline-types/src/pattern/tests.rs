@@ -269,7 +269,8 @@ proptest! {
     }
 }
 
-/// The reliability plan's F22 asks for a million pairs; a fixed generator makes them the same each time.
+/// The reliability plan's F22 asks for a million pairs; a fixed generator makes them the same each
+/// time.
 #[test]
 fn a_million_generated_pairs_equal_the_slow_reference() {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;

@@ -334,7 +334,8 @@ proptest! {
             prop_assert_eq!(scaling.check(&DataType::F64), Ok(()));
             let there = up(scaling, value);
             let slack = 1e-6 * (1.0 + (eng[1] - eng[0]).abs());
-            prop_assert!(there >= eng[0].min(eng[1]) - slack && there <= eng[0].max(eng[1]) + slack);
+            let (low, high) = (eng[0].min(eng[1]) - slack, eng[0].max(eng[1]) + slack);
+            prop_assert!(there >= low && there <= high);
             let back = match scaling.to_raw(&Value::F64(there), &DataType::F64) {
                 Ok(Value::F64(back)) => back,
                 // Rounding may carry the very beginning of the range past its zero.

@@ -10,13 +10,15 @@ use crate::{DataType, Elements, Value, Waveform};
 
 use super::parse::unquote;
 
-/// How [`format_value`] writes. The default writes everything, as [`parse_value`](super::parse_value)
+/// How [`format_value`] writes. The default writes everything, as
+/// [`parse_value`](super::parse_value)
 /// reads it back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FormatOptions {
     /// Digits after the point; `None`: as many as tell the number from its neighbours.
     pub precision: Option<u8>,
-    /// Show only so many elements of an array, samples of a waveform or bytes, then how many there are.
+    /// Show only so many elements of an array, samples of a waveform or bytes, then how many there
+    /// are.
     pub elide: Option<usize>,
     /// Integers in hexadecimal digits.
     pub hex: bool,
@@ -24,8 +26,10 @@ pub struct FormatOptions {
     pub enum_number: bool,
 }
 
-/// The value as text: a number, a label, text as it is (in JSON quotes where it would not be read back or
-/// holds control characters), bytes as `0x00ff`, a time as RFC 3339; arrays, structs and waveforms as JSON.
+/// The value as text: a number, a label, text as it is (in JSON quotes where it would not be read
+/// back or
+/// holds control characters), bytes as `0x00ff`, a time as RFC 3339; arrays, structs and waveforms
+/// as JSON.
 pub fn format_value(value: &Value, data_type: &DataType, options: &FormatOptions) -> String {
     let mut out = String::new();
     match (value, data_type) {

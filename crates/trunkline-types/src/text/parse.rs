@@ -14,7 +14,8 @@ use super::{ConvertError, parse_rfc3339};
 /// The value of type `ty` that `text` says:
 ///
 /// - truth values: `true` `false` `on` `off` `yes` `no` `1` `0`, in any case;
-/// - numbers: `72.5`, `1e3`, `0x1F`, `0o17`, `0b101`; `NaN`, `inf`, `-inf`; never rounded to an integer;
+/// - numbers: `72.5`, `1e3`, `0x1F`, `0o17`, `0b101`; `NaN`, `inf`, `-inf`; never rounded to an
+///   integer;
 /// - strings as they are, or in JSON quotes;
 /// - bytes: `0x00ff` or `base64:AP8=`;
 /// - times: RFC 3339, UTC when it has no offset;

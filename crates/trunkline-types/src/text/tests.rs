@@ -184,7 +184,9 @@ mod values {
         #[test]
         fn integers_in_hexadecimal_come_back(signed in any::<i64>(), unsigned in any::<u64>()) {
             let hex = FormatOptions { hex: true, ..FormatOptions::default() };
-            for (value, ty) in [(Value::I64(signed), DataType::I64), (Value::U64(unsigned), DataType::U64)] {
+            let values =
+                [(Value::I64(signed), DataType::I64), (Value::U64(unsigned), DataType::U64)];
+            for (value, ty) in values {
                 prop_assert_eq!(parse_value(&format_value(&value, &ty, &hex), &ty), Ok(value));
             }
         }

@@ -14,7 +14,8 @@ pub fn format_rfc3339(timestamp: Timestamp) -> String {
     timestamp.to_string()
 }
 
-/// `2026-11-20 21:39:04.123456`: UTC, cut off (not rounded) after the microseconds; the wide form of
+/// `2026-11-20 21:39:04.123456`: UTC, cut off (not rounded) after the microseconds; the wide form
+/// of
 /// EPICS tools.
 pub fn format_wide(timestamp: Timestamp) -> String {
     let Civil {
@@ -30,8 +31,10 @@ pub fn format_wide(timestamp: Timestamp) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{micros:06}")
 }
 
-/// Reads what [`format_rfc3339`] and [`format_wide`] write, and the rest of RFC 3339: a space or small
-/// `t` between date and time, any number of digits after the point (beyond nine only zeros), `z`, an
+/// Reads what [`format_rfc3339`] and [`format_wide`] write, and the rest of RFC 3339: a space or
+/// small
+/// `t` between date and time, any number of digits after the point (beyond nine only zeros), `z`,
+/// an
 /// offset such as `+02:00`. Without an offset it is UTC.
 ///
 /// # Errors

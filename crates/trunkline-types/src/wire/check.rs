@@ -7,7 +7,8 @@ use super::value::{array_count, check_size, enum_index, for_each_attribute};
 use super::{DecodeError, Reader, VALUE_BYTES_MAX};
 
 /// Checks that `bytes` are exactly one value of this type: accepts what
-/// [`decode_value`](super::decode_value) followed by [`Reader::finish`] accepts, and allocates nothing.
+/// [`decode_value`](super::decode_value) followed by [`Reader::finish`] accepts, and allocates
+/// nothing.
 ///
 /// # Errors
 /// The same as theirs.

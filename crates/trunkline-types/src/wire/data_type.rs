@@ -154,7 +154,8 @@ pub(super) fn decode_scalar_tag(reader: &mut Reader<'_>) -> Result<DataType, Dec
     })
 }
 
-/// The tag of a value whose variant alone says its type; `None` for enums, arrays, structs, waveforms.
+/// The tag of a value whose variant alone says its type; `None` for enums, arrays, structs,
+/// waveforms.
 pub(super) fn scalar_tag(value: &Value) -> Option<u8> {
     value.plain_type().map(|ty| type_tag(&ty))
 }

@@ -80,7 +80,8 @@ pub fn encode_properties(properties: &Properties, out: &mut Vec<u8>) {
 /// Reads what [`encode_properties`] wrote; fields with unknown ids are skipped.
 ///
 /// # Errors
-/// [`DecodeError`] when the data type is missing, a field appears twice or its bytes are not its form.
+/// [`DecodeError`] when the data type is missing, a field appears twice or its bytes are not its
+/// form.
 /// Whether the values make sense together is for whoever deploys them to say.
 pub fn decode_properties(reader: &mut Reader<'_>) -> Result<Properties, DecodeError> {
     let offset = reader.offset();

@@ -33,7 +33,8 @@ pub(super) fn encode_elements(elements: &Elements, out: &mut Vec<u8>) {
     }
 }
 
-/// Fills a block that stays in the first-level cache and appends it: one pass over the memory of `out`,
+/// Fills a block that stays in the first-level cache and appends it: one pass over the memory of
+/// `out`,
 /// where growing it first would be two.
 fn put_run<T, const N: usize>(out: &mut Vec<u8>, values: &[T], to_bytes: impl Fn(&T) -> [u8; N]) {
     out.reserve(values.len().saturating_mul(N));
@@ -145,7 +146,8 @@ fn fixed_run<'a>(
     reader.bytes(count.saturating_mul(size))
 }
 
-/// The count, if so many elements of at least `size` bytes can be in the bytes left and in one value.
+/// The count, if so many elements of at least `size` bytes can be in the bytes left and in one
+/// value.
 fn checked_count(count: u64, size: usize, reader: &Reader<'_>) -> Result<usize, DecodeError> {
     let offset = reader.offset();
     let needed = count.saturating_mul(size as u64);

@@ -17,14 +17,16 @@
 //!
 //! A varint is LEB128 with at most ten bytes; a zigzag is a varint of `(v << 1) ^ (v >> 63)`.
 //!
-//! Decoders trust nothing: every count is compared with the bytes that are present before anything is
+//! Decoders trust nothing: every count is compared with the bytes that are present before anything
+//! is
 //! allocated, nesting is limited by the type, and no input makes them panic. Encoders cannot fail.
 //!
 //! # Layout
 //! - [`Reader`], [`DecodeError`]: a checked cursor; `put_*`: its counterpart.
 //! - [`encode_value`], [`decode_value`], [`check_value`], [`encoded_len`]: values of a known type.
 //! - [`encode_type`], [`encode_tagged`]: types, and values that bring their type with them.
-//! - [`encode_properties`]: what configuration says about a variable, as fields that can be skipped.
+//! - [`encode_properties`]: what configuration says about a variable, as fields that can be
+//!   skipped.
 
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 

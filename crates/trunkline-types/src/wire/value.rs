@@ -18,7 +18,8 @@ const ATTRIBUTE_BYTES_MIN: usize = 3;
 
 /// Appends the wire form of `value`.
 ///
-/// Attributes of a waveform that are not plain scalars, which [`Value::has_type`] refuses, are left out.
+/// Attributes of a waveform that are not plain scalars, which [`Value::has_type`] refuses, are
+/// left out.
 pub fn encode_value(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Bool(v) => put_u8(out, u8::from(*v)),

@@ -27,7 +27,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Begins to connect to the engine that `url` names (`tl://host[:port]`; a bare name or `tl:///`
+    /// Begins to connect to the engine that `url` names (`tl://host[:port]`; a bare name or
+    /// `tl:///`
     /// means this machine). Calls wait for the connection; [`Client::wait_connected`] verifies it.
     ///
     /// # Errors
@@ -114,7 +115,8 @@ impl Client {
         })
     }
 
-    /// Hands writes over and returns at once; what became of them shows in [`Client::write_counts`].
+    /// Hands writes over and returns at once; what became of them shows in
+    /// [`Client::write_counts`].
     ///
     /// # Errors
     /// [`CallError::Write`] when too many writes wait already.
@@ -161,7 +163,8 @@ impl Client {
         self.wait(self.shared.request_value(variables)?, timeout)
     }
 
-    /// Follows variables under one contract: opened and subscribed in one round trip, and again after
+    /// Follows variables under one contract: opened and subscribed in one round trip, and again
+    /// after
     /// every reconnection.
     ///
     /// # Errors
@@ -264,7 +267,8 @@ impl Client {
 }
 
 impl Engine {
-    /// A client of this engine over a pipe in memory: the same verbs and the same delivery as over the
+    /// A client of this engine over a pipe in memory: the same verbs and the same delivery as over
+    /// the
     /// network, and single-process variables are there too.
     ///
     /// # Errors
@@ -292,7 +296,8 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// The next event: a reading, or a change of the connection, in the order they happened. `None` when
+    /// The next event: a reading, or a change of the connection, in the order they happened.
+    /// `None` when
     /// none came within `timeout`; without one it is waited for until the client is closed.
     pub fn next(&self, timeout: Option<Duration>) -> Option<Event> {
         let deadline = timeout.map(|timeout| self.shared.deadline(timeout));

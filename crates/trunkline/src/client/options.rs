@@ -13,7 +13,8 @@ pub struct ConnectOptions {
     pub program: String,
     /// On whose behalf, for people who look at the engine.
     pub user: String,
-    /// Gives up waiting calls as soon as an attempt to connect has failed, instead of letting them wait
+    /// Gives up waiting calls as soon as an attempt to connect has failed, instead of letting them
+    /// wait
     /// for a connection until their time is over.
     pub fail_fast: bool,
 }

@@ -20,10 +20,15 @@ pub fn a_hundred_thousand_variables_are_subscribed_in_one_request(place: &Place)
         variables: variables.collect(),
     };
     assert_eq!(place.engine.deploy(&library).expect("it fits"), COUNT);
-    let mut names: Vec<String> =
-        library.variables.iter().map(|variable| format!("bulk/{}", variable.path)).collect();
+    let mut names: Vec<String> = library
+        .variables
+        .iter()
+        .map(|variable| format!("bulk/{}", variable.path))
+        .collect();
     names.push("bulk/rack000/channel".into());
-    let all = place.client.subscribe(&names, Contract::Latest, SubscribeOptions::default());
+    let all = place
+        .client
+        .subscribe(&names, Contract::Latest, SubscribeOptions::default());
     let all = all.expect("a subscription");
     let (mut readings, mut errors) = (0, 0);
     while readings + errors < names.len() {

@@ -15,7 +15,10 @@ pub fn latest_gives_the_newest_value(place: &Place) {
     }
     let updates = place.subscribe("all/f64", Contract::Latest);
     let first = reading(&updates);
-    assert_eq!((first.sample.value, first.position.sequence), (Value::F64(99.0), 100));
+    assert_eq!(
+        (first.sample.value, first.position.sequence),
+        (Value::F64(99.0), 100)
+    );
     for i in 100..1000 {
         level.write(f64::from(i)).expect("applied");
     }
@@ -45,7 +48,11 @@ pub fn last_drops_the_oldest_and_says_so(place: &Place) {
     while last < 10_000 {
         let next = reading(&updates);
         let missed = next.lost.count().expect("it is known");
-        assert_eq!(next.position.sequence, last + 1 + missed, "a gap is told, exactly");
+        assert_eq!(
+            next.position.sequence,
+            last + 1 + missed,
+            "a gap is told, exactly"
+        );
         lost += missed;
         last = next.position.sequence;
     }
@@ -68,7 +75,11 @@ pub fn first_drops_the_newest_and_says_so(place: &Place) {
         match updates.next(Some(Duration::from_millis(50))) {
             Some(Event::Reading { reading: next, .. }) => {
                 let missed = next.lost.count().expect("it is known");
-                assert_eq!(next.position.sequence, last + 1 + missed, "a gap is told, exactly");
+                assert_eq!(
+                    next.position.sequence,
+                    last + 1 + missed,
+                    "a gap is told, exactly"
+                );
                 last = next.position.sequence;
                 if last > 10_000 {
                     return;
@@ -124,7 +135,10 @@ pub fn sampled_gives_one_value_per_period(place: &Place) {
 /// Behaviour: B-05.
 pub fn changes_only_leaves_out_what_is_equal(place: &Place) {
     let level = place.engine.variable::<f64>("all/f64").expect("it exists");
-    let options = SubscribeOptions { only_changes: true, ..SubscribeOptions::default() };
+    let options = SubscribeOptions {
+        only_changes: true,
+        ..SubscribeOptions::default()
+    };
     let updates = place.subscribe_with("all/f64", Contract::ALL, options);
     reading(&updates);
     for value in [1.0, 1.0, 1.0, 2.0, 2.0, 1.0] {
@@ -133,7 +147,10 @@ pub fn changes_only_leaves_out_what_is_equal(place: &Place) {
     let delivered: Vec<_> = (0..3).map(|_| reading(&updates)).collect();
     let sequences: Vec<_> = delivered.iter().map(|r| r.position.sequence).collect();
     assert_eq!(sequences, [1, 4, 6]);
-    assert!(delivered.iter().all(|r| r.lost.is_none()), "what was filtered is not lost");
+    assert!(
+        delivered.iter().all(|r| r.lost.is_none()),
+        "what was filtered is not lost"
+    );
 }
 
 /// Behaviour: B-03.
@@ -143,7 +160,11 @@ pub fn undeployed_variables_say_that_they_are_gone(place: &Place) {
     reading(&updates);
     level.write(1.0).expect("applied");
     place.engine.undeploy("all").expect("it is deployed");
-    assert_eq!(reading(&updates).position.sequence, 1, "the end follows the last update");
+    assert_eq!(
+        reading(&updates).position.sequence,
+        1,
+        "the end follows the last update"
+    );
     match updates.next(Some(TIMEOUT)) {
         Some(Event::Ended { sentence, .. }) => assert!(!sentence.is_empty()),
         other => panic!("the end was expected, not {other:?}"),
@@ -163,12 +184,20 @@ pub fn the_ledgers_of_both_sides_balance(place: &Place) {
     let client = updates.ledger().expect("it is open");
     assert!(client.is_balanced(), "{client:?}");
     let variable = place.variable("all/f64");
-    let info = place.client.info(&[variable], TIMEOUT).expect("an answer").remove(0);
+    let info = place
+        .client
+        .info(&[variable], TIMEOUT)
+        .expect("an answer")
+        .remove(0);
     let info = info.expect("it exists");
     assert!(info.upstream.is_balanced(), "{:?}", info.upstream);
     assert_eq!(info.upstream.written, 1000);
     for subscription in info.subscriptions {
-        assert!(subscription.ledger.is_balanced(), "{:?}", subscription.ledger);
+        assert!(
+            subscription.ledger.is_balanced(),
+            "{:?}",
+            subscription.ledger
+        );
         assert_eq!(subscription.ledger.waiting, 0);
     }
 }

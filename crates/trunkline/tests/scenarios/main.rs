@@ -1,5 +1,12 @@
-//! One table of scenarios, run by a client over TCP and over a pipe in memory: what a program sees does
+//! One table of scenarios, run by a client over TCP and over a pipe in memory: what a program sees
+//! does
 //! not depend on how it is connected.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
 
 mod bulk;
 mod contracts;
@@ -13,23 +20,44 @@ use place::{Place, Transport};
 type Scenario = (&'static str, fn(&Place));
 
 const SCENARIOS: &[Scenario] = &[
-    ("every type goes there and back", types::every_type_goes_there_and_back),
-    ("missing name", types::one_missing_name_does_not_hide_the_others),
-    ("typed handles", types::a_typed_handle_refuses_another_type_once),
+    (
+        "every type goes there and back",
+        types::every_type_goes_there_and_back,
+    ),
+    (
+        "missing name",
+        types::one_missing_name_does_not_hide_the_others,
+    ),
+    (
+        "typed handles",
+        types::a_typed_handle_refuses_another_type_once,
+    ),
     ("find and info", types::variables_are_found_and_described),
     ("outcomes", writes::every_write_ends_in_exactly_one_way),
     ("stamps", writes::readings_say_when_and_by_which_clock),
     ("own updates", writes::own_updates_come_back_marked),
-    ("async puts", writes::a_thousand_puts_are_packed_and_answered),
+    (
+        "async puts",
+        writes::a_thousand_puts_are_packed_and_answered,
+    ),
     ("latest", contracts::latest_gives_the_newest_value),
     ("last", contracts::last_drops_the_oldest_and_says_so),
     ("first", contracts::first_drops_the_newest_and_says_so),
     ("all", contracts::all_gives_every_update_in_order),
     ("sampled", contracts::sampled_gives_one_value_per_period),
-    ("changes only", contracts::changes_only_leaves_out_what_is_equal),
-    ("undeployed", contracts::undeployed_variables_say_that_they_are_gone),
+    (
+        "changes only",
+        contracts::changes_only_leaves_out_what_is_equal,
+    ),
+    (
+        "undeployed",
+        contracts::undeployed_variables_say_that_they_are_gone,
+    ),
     ("ledgers", contracts::the_ledgers_of_both_sides_balance),
-    ("bulk", bulk::a_hundred_thousand_variables_are_subscribed_in_one_request),
+    (
+        "bulk",
+        bulk::a_hundred_thousand_variables_are_subscribed_in_one_request,
+    ),
 ];
 
 #[test]

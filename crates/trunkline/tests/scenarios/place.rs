@@ -31,12 +31,22 @@ impl Place {
             Transport::Tcp => Client::connect(&format!("tl://{}", engine.local_addrs()[0])),
             Transport::Memory => engine.client(),
         };
-        Self { engine, client: client.expect("a client") }
+        Self {
+            engine,
+            client: client.expect("a client"),
+        }
     }
 
     pub fn open(&self, name: &str) -> Opened {
-        let options = OpenOptions { read: true, describe: true, ..OpenOptions::default() };
-        let mut opened = self.client.open(&[name], options, TIMEOUT).expect("an answer");
+        let options = OpenOptions {
+            read: true,
+            describe: true,
+            ..OpenOptions::default()
+        };
+        let mut opened = self
+            .client
+            .open(&[name], options, TIMEOUT)
+            .expect("an answer");
         opened.remove(0).expect("the variable exists")
     }
 
@@ -45,7 +55,10 @@ impl Place {
     }
 
     pub fn write(&self, write: Write) -> WriteOutcome {
-        self.client.write([write], TIMEOUT).expect("an answer").remove(0)
+        self.client
+            .write([write], TIMEOUT)
+            .expect("an answer")
+            .remove(0)
     }
 
     pub fn read(&self, variable: VariableRef) -> Reading {
@@ -63,7 +76,9 @@ impl Place {
         contract: Contract,
         options: SubscribeOptions,
     ) -> Subscription {
-        self.client.subscribe(&[name], contract, options).expect("a subscription")
+        self.client
+            .subscribe(&[name], contract, options)
+            .expect("a subscription")
     }
 }
 

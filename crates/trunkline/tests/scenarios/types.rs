@@ -32,8 +32,14 @@ const VALUES: &[(&str, &str)] = &[
 
 /// Behaviour: SP-07, API-02, B-30, NV-21, VS-04.
 pub fn every_type_goes_there_and_back(place: &Place) {
-    let names: Vec<String> = VALUES.iter().map(|(name, _)| format!("all/{name}")).collect();
-    let opened = place.client.open(&names, OpenOptions::default(), TIMEOUT).expect("an answer");
+    let names: Vec<String> = VALUES
+        .iter()
+        .map(|(name, _)| format!("all/{name}"))
+        .collect();
+    let opened = place
+        .client
+        .open(&names, OpenOptions::default(), TIMEOUT)
+        .expect("an answer");
     let opened: Vec<_> = opened.into_iter().map(|o| o.expect("it exists")).collect();
     let writes = opened.iter().zip(VALUES).map(|(opened, (_, text))| {
         let document = serde_json::from_str(text).expect("JSON");
@@ -59,9 +65,15 @@ pub fn every_type_goes_there_and_back(place: &Place) {
 /// Behaviour: B-30, API-02.
 pub fn one_missing_name_does_not_hide_the_others(place: &Place) {
     let names = ["all/f64", "all/f65", "all/i32", "no library", "ALL/bool"];
-    let opened = place.client.open(&names, OpenOptions::default(), TIMEOUT).expect("an answer");
+    let opened = place
+        .client
+        .open(&names, OpenOptions::default(), TIMEOUT)
+        .expect("an answer");
     assert!(opened[0].is_ok() && opened[2].is_ok());
-    let sentence = opened[1].as_ref().expect_err("it does not exist").to_string();
+    let sentence = opened[1]
+        .as_ref()
+        .expect_err("it does not exist")
+        .to_string();
     assert!(sentence.contains("did you mean all/f64?"), "{sentence}");
     let sentence = opened[3].as_ref().expect_err("no name").to_string();
     assert!(sentence.contains("library/path"), "{sentence}");
@@ -71,28 +83,63 @@ pub fn one_missing_name_does_not_hide_the_others(place: &Place) {
 
 /// Behaviour: VS-04.
 pub fn a_typed_handle_refuses_another_type_once(place: &Place) {
-    let number = place.client.variable::<f64>("all/f64", TIMEOUT).expect("it is f64");
+    let number = place
+        .client
+        .variable::<f64>("all/f64", TIMEOUT)
+        .expect("it is f64");
     number.put(4.25, TIMEOUT).expect("an answer");
     assert_eq!(number.get(TIMEOUT), Ok(4.25));
-    let wrong = place.client.variable::<bool>("all/f64", TIMEOUT).expect_err("it is no bool");
+    let wrong = place
+        .client
+        .variable::<bool>("all/f64", TIMEOUT)
+        .expect_err("it is no bool");
     let sentence = wrong.to_string();
-    assert!(sentence.contains("f64") && sentence.contains("bool"), "{sentence}");
+    assert!(
+        sentence.contains("f64") && sentence.contains("bool"),
+        "{sentence}"
+    );
 }
 
 /// Behaviour: VS-10.
 pub fn variables_are_found_and_described(place: &Place) {
-    let found = place.client.find("all/*i*", None, TIMEOUT).expect("an answer");
+    let found = place
+        .client
+        .find("all/*i*", None, TIMEOUT)
+        .expect("an answer");
     let mut names: Vec<_> = found.iter().map(|found| found.name.as_str()).collect();
     names.sort_unstable();
-    let expected =
-        ["all/i16", "all/i32", "all/i64", "all/i8", "all/limited", "all/quiet", "all/string"];
-    assert!(expected.iter().all(|name| names.contains(name)), "{names:?}");
+    let expected = [
+        "all/i16",
+        "all/i32",
+        "all/i64",
+        "all/i8",
+        "all/limited",
+        "all/quiet",
+        "all/string",
+    ];
+    assert!(
+        expected.iter().all(|name| names.contains(name)),
+        "{names:?}"
+    );
     let limited = place.open("all/limited");
-    assert_eq!((limited.data_type, limited.access), (DataType::F64, Access::ReadWrite));
+    assert_eq!(
+        (limited.data_type, limited.access),
+        (DataType::F64, Access::ReadWrite)
+    );
     let properties = limited.properties.expect("it was asked for");
-    assert_eq!((properties.units.as_str(), properties.range), ("%", Some((0.0, 100.0))));
-    let info = place.client.info(&[limited.variable], TIMEOUT).expect("an answer");
+    assert_eq!(
+        (properties.units.as_str(), properties.range),
+        ("%", Some((0.0, 100.0)))
+    );
+    let info = place
+        .client
+        .info(&[limited.variable], TIMEOUT)
+        .expect("an answer");
     let info = info[0].as_ref().expect("it exists");
-    assert!(info.properties.origin.starts_with("library.toml:"), "{}", info.properties.origin);
+    assert!(
+        info.properties.origin.starts_with("library.toml:"),
+        "{}",
+        info.properties.origin
+    );
     assert!(info.upstream.is_balanced());
 }

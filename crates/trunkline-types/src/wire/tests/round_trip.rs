@@ -63,7 +63,8 @@ proptest! {
     }
 }
 
-/// The part of it that belongs here: timestamps are nanoseconds since 1970, whole and exact on the wire.
+/// The part of it that belongs here: timestamps are nanoseconds since 1970, whole and exact on the
+/// wire.
 ///
 /// Behaviour: B-40.
 #[test]
