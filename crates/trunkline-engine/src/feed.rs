@@ -173,12 +173,16 @@ impl Feed {
         self.log.lock().entries.push_back(FeedEntry { item, event });
     }
 
-    /// Notes behind its last update that an item's variable was undeployed, and lets writers that wait
+    /// Notes behind its last update that an item's variable was undeployed, and lets writers that
+    /// wait
     /// to write it go on. Of a subscription that has ended that end is told, with what it misses.
     pub(crate) fn push_gone(&self, item: u32, wakes: &mut Wakes) {
         let mut log = self.log.lock();
         if !log.ended {
-            log.entries.push_back(FeedEntry { item, event: Event::Gone });
+            log.entries.push_back(FeedEntry {
+                item,
+                event: Event::Gone,
+            });
         }
         log.wake_parked(wakes);
     }

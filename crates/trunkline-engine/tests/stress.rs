@@ -3,6 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::disallowed_methods,
     reason = "a test stops at what it did not expect"
 )]
 #![cfg(not(shuttle))]

@@ -8,11 +8,11 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::print_stdout,
     reason = "a test stops at what it did not expect"
 )]
 #![cfg(all(not(loom), target_os = "linux"))]
 // Says when the system refuses a real-time thread; what a test calls may panic as the test may.
-#![allow(clippy::print_stdout, clippy::expect_used)]
 
 #[path = "realtime/child.rs"]
 mod child;

@@ -1,12 +1,16 @@
 //! A real session and a real client, joined without a network: what the two do together.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::type_complexity,
+    reason = "a test may panic"
+)]
 
 mod bulk;
 mod contracts;
 mod hostile;
 #[cfg(not(shuttle))]
-mod ledger;
 mod life;
 mod readings;
 mod rig;

@@ -27,7 +27,7 @@ use trunkline_types::ledger::SubscriptionLedger;
 use trunkline_types::{Contract, Reading, Value};
 
 pub use peer::{Heard, Peer};
-pub use world::{Bell, World, define, f64_variable, library};
+pub use world::{Bell, World, define, f64_variable};
 
 /// Bytes that a transport holds in each direction.
 pub const TRANSPORT_BYTES: usize = 64 << 10;
