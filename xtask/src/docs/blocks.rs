@@ -37,7 +37,11 @@ pub(super) fn fill(tree: &Tree, findings: &mut Vec<Finding>) -> Result<Vec<Page>
 /// The page of configuration keys, when the binary tells them.
 pub(super) fn configuration(tree: &Tree, help: &Help, findings: &mut Vec<Finding>) -> Option<Page> {
     let path = "docs/reference/configuration.md";
-    let is_told = !help.configuration.is_empty();
+    // The page may be held by the configuration's own tests instead; then it has no marker.
+    let has_marker = tree
+        .text(path)
+        .is_some_and(|text| text.contains("<!-- generated: keys -->"));
+    let is_told = !help.configuration.is_empty() && has_marker;
     is_told.then(|| {
         fill_one(
             tree,
