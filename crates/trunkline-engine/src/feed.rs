@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use trunkline_types::Tick;
 
+use crate::budget::{Budget, cost};
 use crate::outbox::{Outbox, Wakes};
 use crate::sync::{Arc, Mutex};
 use crate::update::Update;
@@ -51,6 +52,8 @@ pub(crate) enum Reserve {
 pub(crate) struct Feed {
     elements_max: usize,
     bytes_max: usize,
+    /// What may wait for the consumer in all its subscriptions.
+    budget: Arc<Budget>,
     log: Mutex<Log>,
 }
 
@@ -64,6 +67,8 @@ struct Log {
     reserved_bytes: usize,
     /// Since when writers have found it full and the subscriber has taken nothing.
     full_since: Option<Tick>,
+    /// What the last of them needed, if it was the consumer's budget that had no room for it.
+    short_of: Option<usize>,
     ended: bool,
     /// Consumers whose writes wait for room here.
     parked: Vec<Arc<Outbox>>,
@@ -82,22 +87,25 @@ impl Log {
         }
     }
 
-    /// Takes an entry that has left the log out of its bound; says whether that made room.
-    fn forget(&mut self, entry: &FeedEntry) -> bool {
+    /// Takes an entry that has left the log out of its bound; returns what it cost there, 0 when it
+    /// was outside.
+    fn forget(&mut self, entry: &FeedEntry) -> usize {
         let Event::Next(update) = &entry.event else {
-            return false;
+            return 0;
         };
+        let bytes = update.value.as_slice().len();
         self.elements -= 1;
-        self.bytes -= update.value.as_slice().len();
-        true
+        self.bytes -= bytes;
+        cost(bytes)
     }
 }
 
 impl Feed {
-    pub(crate) fn new(elements: u32, bytes: u32) -> Self {
+    pub(crate) fn new(elements: u32, bytes: u32, budget: Arc<Budget>) -> Self {
         Self {
             elements_max: elements as usize,
             bytes_max: bytes as usize,
+            budget,
             log: Mutex::new(Log::default()),
         }
     }
@@ -105,7 +113,7 @@ impl Feed {
     /// Whether an update of `bytes` would find room now.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         let log = self.log.lock();
-        !log.ended && self.fits(&log, bytes)
+        !log.ended && self.fits(&log, bytes) && self.budget.has(cost(bytes))
     }
 
     /// A feed without elements takes one of any length: otherwise it would never go over.
@@ -131,17 +139,22 @@ impl Feed {
         if log.ended {
             return Reserve::Ended;
         }
-        if self.fits(&log, bytes) {
+        let fits = self.fits(&log, bytes);
+        if fits && self.budget.claim(cost(bytes)) {
             log.reserved += 1;
             log.reserved_bytes += bytes;
+            log.full_since = None;
             return Reserve::Reserved;
         }
+        // Bytes that other subscriptions of the consumer hold are waited for elsewhere.
+        log.short_of = fits.then_some(cost(bytes));
         let until = log.full_since.get_or_insert(now).saturating_add(stall);
         if now < until {
             return Reserve::WouldBlock { until };
         }
         log.ended = true;
         log.wake_parked(wakes);
+        self.budget.wake_parked(wakes);
         Reserve::Ended
     }
 
@@ -151,6 +164,7 @@ impl Feed {
         log.reserved -= 1;
         log.reserved_bytes -= bytes;
         log.make_way(wakes);
+        self.budget.release(cost(bytes), wakes);
     }
 
     /// Fills reserved room.
@@ -197,15 +211,16 @@ impl Feed {
     /// any entry is left.
     pub(crate) fn advance(&self, count: usize, wakes: &mut Wakes) -> bool {
         let mut log = self.log.lock();
-        let mut made_room = false;
+        let mut freed = 0;
         for _ in 0..count {
             let Some(entry) = log.entries.pop_front() else {
                 break;
             };
-            made_room |= log.forget(&entry);
+            freed += log.forget(&entry);
         }
-        if made_room {
+        if freed > 0 {
             log.make_way(wakes);
+            self.budget.release(freed, wakes);
         }
         !log.entries.is_empty()
     }
@@ -221,12 +236,13 @@ impl Feed {
             .into_iter()
             .partition::<VecDeque<_>, _>(|entry| items.contains(&entry.item));
         log.entries = kept;
-        for entry in &left {
-            if log.forget(entry) {
-                log.full_since = None;
-            }
+        let freed = left.iter().map(|entry| log.forget(entry)).sum();
+        if freed > 0 {
+            log.full_since = None;
         }
         log.wake_parked(wakes);
+        self.budget.release(freed, wakes);
+        self.budget.wake_parked(wakes);
     }
 
     /// Asks for `outbox` to be woken at the next room. False when there is room already, or will
@@ -234,6 +250,9 @@ impl Feed {
     pub(crate) fn park(&self, outbox: &Arc<Outbox>) -> bool {
         let mut log = self.log.lock();
         let full = log.full_since.is_some() && !log.ended;
+        if full && let Some(cost) = log.short_of {
+            return self.budget.park(outbox, cost);
+        }
         if full && !log.parked.iter().any(|parked| Arc::ptr_eq(parked, outbox)) {
             log.parked.push(Arc::clone(outbox));
         }
@@ -259,9 +278,10 @@ impl Feed {
     pub(crate) fn close(&self, wakes: &mut Wakes) {
         let mut log = self.log.lock();
         log.ended = true;
-        log.entries = VecDeque::new();
-        log.elements = 0;
-        log.bytes = 0;
+        let entries = std::mem::take(&mut log.entries);
+        let freed = entries.iter().map(|entry| log.forget(entry)).sum();
         log.wake_parked(wakes);
+        self.budget.release(freed, wakes);
+        self.budget.wake_parked(wakes);
     }
 }

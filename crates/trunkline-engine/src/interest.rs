@@ -245,7 +245,9 @@ impl Interests {
             let marked = match &mut interest.kind {
                 Kind::Mark | Kind::Last(_) => Some(interest.item),
                 Kind::Sampled => None,
-                Kind::First(queue) => queue.push(update).then_some(interest.item),
+                Kind::First(queue) => queue
+                    .push(update, &interest.outbox.budget)
+                    .then_some(interest.item),
                 Kind::Feed(place) => {
                     if std::mem::take(&mut place.reserved) {
                         place.feed.commit(interest.item, update);

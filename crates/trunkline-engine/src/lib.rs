@@ -15,7 +15,7 @@
 //! - [`Engine`](engine), `deploy`, `registry`: libraries, names, handles.
 //! - [`Variable`], `cell`, `update`: one variable and its newest update.
 //! - `write`, `accept`, [`outcome`]: the write path and the five ends of a write.
-//! - `interest`, `outbox`, `feed`, `retained`: what a commit does for each contract.
+//! - `interest`, `outbox`, `feed`, `retained`, `budget`: what a commit does for each contract.
 //! - [`Consumer`]: subscriptions, deliveries, their side of the ledger.
 //! - [`provider`]: values that somebody else owns.
 //! - [`realtime`]: cells and FIFOs for time-critical threads.
@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod budget;
 mod caller;
 mod cell;
 mod consumer;

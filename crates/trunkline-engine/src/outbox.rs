@@ -5,6 +5,7 @@ use std::fmt;
 
 use trunkline_ring::MarkSet;
 
+use crate::budget::Budget;
 use crate::outcome::WriteOutcome;
 use crate::sync::{Arc, Mutex};
 
@@ -22,6 +23,7 @@ pub(crate) struct Outbox {
     pub(crate) marks: MarkSet,
     /// Outcomes of writes that a provider answered; bounded by the write credit of the session.
     completions: Mutex<VecDeque<(u64, WriteOutcome)>>,
+    pub(crate) budget: Arc<Budget>,
     wake: Box<dyn Wake>,
 }
 
@@ -38,11 +40,14 @@ impl Outbox {
         Self {
             marks: MarkSet::new(),
             completions: Mutex::new(VecDeque::new()),
+            budget: Arc::new(Budget::unlimited()),
             wake,
         }
     }
 
-    /// Notes the outcome of write `id`; the caller wakes the outbox once no lock is held.
+    /// Notes the outcome of write `id`; the caller wakes the outbox once no lock is held. Lock
+    /// order:
+    /// variable, then this.
     pub(crate) fn complete(&self, id: u64, outcome: WriteOutcome) {
         self.completions.lock().push_back((id, outcome));
     }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::budget::{Budget, cost};
 use crate::update::Update;
 
 /// Bytes of values too long to be kept in place that one buffer holds at most, whatever its number
@@ -140,6 +141,8 @@ pub(crate) struct FirstQueue {
     dropped: u64,
     /// Bytes of the counted buffers in it.
     bytes: usize,
+    /// What it holds of the consumer's budget.
+    charged: usize,
 }
 
 impl FirstQueue {
@@ -149,15 +152,20 @@ impl FirstQueue {
             updates: VecDeque::new(),
             dropped: 0,
             bytes: 0,
+            charged: 0,
         }
     }
 
-    /// Keeps `update`, or counts it as dropped; says which.
-    pub(crate) fn push(&mut self, update: &Update) -> bool {
+    /// Keeps `update`, or counts it as dropped; says which. The consumer's budget has to have room
+    /// too.
+    pub(crate) fn push(&mut self, update: &Update, budget: &Budget) -> bool {
         let bytes = self.bytes.saturating_add(update.value.shared_bytes());
         let room = self.updates.len() < self.capacity
             && (bytes <= BUFFER_BYTES_MAX || self.updates.is_empty());
+        let cost = cost(update.value.as_slice().len());
+        let room = room && budget.claim(cost);
         if room {
+            self.charged += cost;
             let dropped = std::mem::take(&mut self.dropped);
             self.bytes = bytes;
             self.updates.push_back((dropped, update.clone()));
@@ -167,11 +175,18 @@ impl FirstQueue {
         room
     }
 
-    /// The oldest update, and how many were dropped before it.
-    pub(crate) fn pop(&mut self) -> Option<(u64, Update)> {
+    /// The oldest update, how many were dropped before it, and what it held of the budget.
+    pub(crate) fn pop(&mut self) -> Option<(u64, Update, usize)> {
         let (dropped, update) = self.updates.pop_front()?;
         self.bytes -= update.value.shared_bytes();
-        Some((dropped, update))
+        let cost = cost(update.value.as_slice().len());
+        self.charged -= cost;
+        Some((dropped, update, cost))
+    }
+
+    /// What it holds of the consumer's budget.
+    pub(crate) fn charged(&self) -> usize {
+        self.charged
     }
 
     pub(crate) fn len(&self) -> usize {

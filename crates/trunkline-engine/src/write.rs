@@ -99,6 +99,7 @@ impl Engine {
             now,
             wall,
             stall: variable.properties().stall,
+            completion: None,
         };
         self.put(put, variable, write, wakes)
             .unwrap_or_else(|refusal| {
@@ -175,6 +176,9 @@ pub(crate) struct Put<'a> {
     pub(crate) now: Tick,
     pub(crate) wall: Timestamp,
     pub(crate) stall: Duration,
+    /// Told that the write was applied before anybody hears of the update: whoever wrote has the
+    /// answer when the update comes.
+    pub(crate) completion: Option<&'a Completion>,
 }
 
 /// Step 1: everything that needs no lock. Rights come first: whoever may not write learns no more.
@@ -201,6 +205,7 @@ fn commit(
         now,
         wall,
         stall,
+        completion,
     } = put;
     let properties = variable.properties();
     let mut guard = variable.lock();
@@ -250,6 +255,12 @@ fn commit(
     state.offered += 1;
     variable.publish(state, &mut update);
     let sequence = update.sequence;
+    if let Some(completion) = completion {
+        completion
+            .outbox
+            .complete(completion.id, WriteOutcome::Applied { sequence });
+        wakes.add(&completion.outbox);
+    }
     if let Some(interests) = state.interests_mut() {
         interests.announce(&update, changed, wakes);
     }

@@ -52,19 +52,15 @@ fn a_round_trip_costs_one_wake_up_on_each_side() {
         let background = sleeps_of("trunkline-link") - before.1;
         let server = sleeps_of("trunkline-conn") - before.2;
         // The background thread looks every 5 ms whether it is needed: on a machine so busy that a
-        // round trip takes long, that is seen.
-        let dozes = elapsed.as_millis() as u64 / 5 + 10;
+        // round trip takes long, that is seen. Everything else it does is part of the round trips.
+        let looks = elapsed.as_millis() as u64 / 5 * 2;
         assert!(
-            client <= TRIPS * 11 / 10,
-            "{over:?}: client slept {client} times"
+            client + background <= TRIPS * 11 / 10 + looks,
+            "{over:?}: the client's side slept {client} + {background} times, {looks} are free"
         );
         assert!(
             server <= TRIPS * 11 / 10,
-            "{over:?}: server slept {server} times"
-        );
-        assert!(
-            background <= dozes * 2,
-            "{over:?}: background slept {background} of {dozes}"
+            "{over:?}: the engine's side slept {server} times"
         );
     }
 }

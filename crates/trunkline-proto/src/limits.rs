@@ -20,6 +20,8 @@ pub const MESSAGE_MAX_DEFAULT: u32 = VALUE_BYTES_MAX as u32 + (1 << 20);
 pub const FRAME_DEADLINE: Duration = Duration::from_secs(5);
 /// Items one session may have open.
 pub const ITEMS_MAX_DEFAULT: u32 = 2_000_000;
+/// Bytes that may wait in one session's subscriptions.
+pub const QUEUE_BYTES_MAX_DEFAULT: usize = 64 << 20;
 /// Writes that may be on their way or parked without an answer.
 pub const WRITE_CREDIT_COUNT: u32 = 4096;
 /// Bytes of the values of those writes; a single write that is larger may be on its way alone.

@@ -180,9 +180,6 @@ impl Session {
                 resume,
             )
             .map_err(|error| of_access(&error))?;
-        if is_new {
-            self.note_flags(subscription, flags);
-        }
         match contract {
             Contract::All { elements, .. } => {
                 // The client has room for the bound it named, and says when it has more.
@@ -202,25 +199,11 @@ impl Session {
         Ok(())
     }
 
-    fn note_flags(&mut self, subscription: u32, flags: SubscribeFlags) {
-        if !flags.only_changes {
-            self.only_changes.remove(&subscription);
-            return;
-        }
-        self.only_changes.insert(subscription);
-        if self.only_changes.len() > self.consumer.item_count() {
-            // Every subscription there is has an item.
-            let consumer = &self.consumer;
-            self.only_changes
-                .retain(|known| consumer.has_subscription(*known));
-        }
-    }
-
     /// The filters of a subscription there is.
     pub(crate) fn flags_of(&self, subscription: u32) -> SubscribeFlags {
-        let only_changes = self.only_changes.contains(&subscription);
+        let options = self.consumer.options(subscription);
         SubscribeFlags {
-            only_changes,
+            only_changes: options.is_some_and(|options| options.only_changes),
             ..SubscribeFlags::NONE
         }
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_proto::limits::{
-    HELLO_DEADLINE, ITEMS_MAX_DEFAULT, KEEPALIVE_DEADLINE, KEEPALIVE_INTERVAL, WRITE_CREDIT_BYTES,
-    WRITE_CREDIT_COUNT,
+    HELLO_DEADLINE, ITEMS_MAX_DEFAULT, KEEPALIVE_DEADLINE, KEEPALIVE_INTERVAL,
+    QUEUE_BYTES_MAX_DEFAULT, WRITE_CREDIT_BYTES, WRITE_CREDIT_COUNT,
 };
 use trunkline_proto::message::closing::Goodbye;
 use trunkline_proto::{Features, Negotiation};
@@ -55,6 +55,8 @@ pub struct ServeOptions {
     pub write_credit_count: u32,
     /// Bytes of their values.
     pub write_credit_bytes: u32,
+    /// Bytes that may wait in the subscriptions of one session: values, and 64 for each update.
+    pub queue_bytes_max: usize,
     /// What only the host knows.
     pub facts: Option<Arc<dyn EngineFacts>>,
 }
@@ -77,6 +79,7 @@ impl Default for ServeOptions {
             items_max: ITEMS_MAX_DEFAULT,
             write_credit_count: WRITE_CREDIT_COUNT,
             write_credit_bytes: WRITE_CREDIT_BYTES,
+            queue_bytes_max: QUEUE_BYTES_MAX_DEFAULT,
             facts: None,
         }
     }

@@ -1,6 +1,5 @@
 //! The engine's end of one connection: its life, its input and its output.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use trunkline_engine::{Caller, Consumer, Engine, Wake, Wakes};
@@ -50,8 +49,6 @@ pub struct Session {
     pub(crate) records: Records,
     /// When a `sampled` subscription is due.
     pub(crate) sampled_due: Option<Tick>,
-    /// Subscriptions with this filter; some of them may have ended.
-    pub(crate) only_changes: BTreeSet<u32>,
 }
 
 #[derive(Debug)]
@@ -81,7 +78,9 @@ impl Session {
         caller: Caller,
         wake: Box<dyn Wake>,
     ) -> Self {
-        let consumer = Consumer::new(engine.clone(), wake).confirmed_by_peer();
+        let consumer = Consumer::new(engine.clone(), wake)
+            .confirmed_by_peer()
+            .queue_bytes_max(options.queue_bytes_max);
         Self {
             engine,
             consumer,
@@ -100,7 +99,6 @@ impl Session {
             frame_max: FRAME_MAX_MIN,
             records: Records::new(caller.session, 0),
             sampled_due: None,
-            only_changes: BTreeSet::new(),
             options,
             caller,
         }
@@ -222,8 +220,20 @@ impl Session {
         let left = self.consumer.drain(&mut sink, wakes);
         let is_full = sink.finish();
         trunkline_proto::part::split_oversized(out, start, self.frame_max);
+        self.put_answers_before(start, out);
         // What was taken out of a feed may be the room that a parked write waits for.
         (left && is_full) || (self.parked_until.is_some() && out.len() > start)
+    }
+
+    /// A provider may have answered a write while updates were taken: the answer goes before them,
+    /// because they may hold what it made.
+    fn put_answers_before(&mut self, start: usize, out: &mut Vec<u8>) {
+        self.answer_completions();
+        if !self.answers.is_empty() {
+            let mut frames = Vec::new();
+            self.answers.send(&mut frames, usize::MAX, self.frame_max);
+            out.splice(start..start, frames);
+        }
     }
 
     /// While this end does not read, neither silence nor half a frame is the peer's fault: it has

@@ -14,8 +14,8 @@ use trunkline_io::{DriverError, IoServer, Setting, Settings};
 use trunkline_net::server::{BindError, Server, ServerCounters, ServerOptions};
 use trunkline_net::{Clock, Housekeeper};
 use trunkline_proto::limits::{
-    ITEMS_MAX_DEFAULT, KEEPALIVE_DEADLINE, KEEPALIVE_INTERVAL, WRITE_CREDIT_BYTES,
-    WRITE_CREDIT_COUNT,
+    ITEMS_MAX_DEFAULT, KEEPALIVE_DEADLINE, KEEPALIVE_INTERVAL, QUEUE_BYTES_MAX_DEFAULT,
+    WRITE_CREDIT_BYTES, WRITE_CREDIT_COUNT,
 };
 use trunkline_serve::ServeOptions;
 use trunkline_types::{LibraryDefinition, Reason};
@@ -44,6 +44,8 @@ pub struct EngineOptions {
     pub items_per_session_max: u32,
     /// Writes of one connection that may be unanswered, and bytes of their values.
     pub write_credit: (u32, u32),
+    /// Bytes that may wait in the subscriptions of one connection: values, and 64 for each update.
+    pub queue_bytes_per_session_max: usize,
     /// Interval of keep-alives.
     pub keep_alive: Duration,
     /// Silence after which a connection counts as dead.
@@ -59,6 +61,7 @@ impl Default for EngineOptions {
             sessions_max: 1000,
             items_per_session_max: ITEMS_MAX_DEFAULT,
             write_credit: (WRITE_CREDIT_COUNT, WRITE_CREDIT_BYTES),
+            queue_bytes_per_session_max: QUEUE_BYTES_MAX_DEFAULT,
             keep_alive: KEEPALIVE_INTERVAL,
             deadline: KEEPALIVE_DEADLINE,
         }
@@ -108,6 +111,7 @@ pub(crate) struct Inner {
     pub(crate) core: Core,
     pub(crate) clock: Clock,
     pub(crate) server: Arc<Server>,
+    facts: Arc<Facts>,
     pub(crate) numbers: Arc<SessionNumbers>,
     pub(crate) uid: u32,
     /// Runs what time brings.
@@ -140,6 +144,7 @@ impl Engine {
             items_max: options.items_per_session_max,
             write_credit_count: options.write_credit.0,
             write_credit_bytes: options.write_credit.1,
+            queue_bytes_max: options.queue_bytes_per_session_max,
             facts: Some(Arc::clone(&facts) as Arc<_>),
             ..ServeOptions::default()
         };
@@ -175,6 +180,7 @@ impl Engine {
                 core,
                 clock,
                 server,
+                facts,
                 numbers,
                 uid,
                 _housekeeper: housekeeper,
@@ -205,6 +211,8 @@ impl Engine {
                 limits.writes_per_session_max,
                 limits.write_bytes_per_session_max,
             ),
+            queue_bytes_per_session_max: usize::try_from(limits.queue_bytes_per_session_max)
+                .unwrap_or(usize::MAX),
             keep_alive: config.keep_alive,
             deadline: config.deadline,
         })?;
@@ -340,12 +348,14 @@ impl Engine {
         self.inner.core.rt_reader(&self.caller(), name)
     }
 
-    /// Stops: I/O servers, then connections, which have `grace` to send what waits.
+    /// Stops: I/O servers, then connections, which have `grace` to send what waits and to say
+    /// goodbye.
     pub fn shutdown(&self, grace: Duration) {
         let hosts = std::mem::take(&mut *self.io());
         for host in hosts {
             host.stop(&self.inner.core, Reason::Inactive);
         }
+        self.inner.facts.stopping.store(true, Ordering::Release);
         self.inner.server.shutdown(grace);
     }
 

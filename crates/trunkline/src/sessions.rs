@@ -1,17 +1,17 @@
 //! An endpoint for each connection, with the caller it speaks for.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use trunkline_engine::{Caller, Engine, Principal, Rights, Wake};
 use trunkline_net::server::{Refusal, Server, SessionFactory};
 use trunkline_net::{Notifier, Peer};
-use trunkline_proto::message::closing::Refused;
+use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::{Endpoint, FaultCode, Negotiation};
 use trunkline_serve::{EngineFacts, ServeOptions, Session};
 
-/// How long a client that was turned away is asked to wait before it comes again.
+/// How long a client that was turned away or said goodbye to is asked to wait before it comes again.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// Makes the sessions of one engine.
@@ -42,12 +42,25 @@ impl SessionNumbers {
 #[derive(Default)]
 pub(crate) struct Facts {
     pub(crate) server: OnceLock<Weak<Server>>,
+    /// Set before the server is shut down, which then wakes every session.
+    pub(crate) stopping: AtomicBool,
 }
 
 impl EngineFacts for Facts {
     fn sessions(&self) -> u64 {
         let server = self.server.get().and_then(Weak::upgrade);
         server.map_or(0, |server| server.counters().sessions as u64)
+    }
+
+    fn goodbye(&self) -> Option<Goodbye> {
+        let is_stopping = self.stopping.load(Ordering::Acquire);
+        is_stopping.then(|| Goodbye {
+            code: FaultCode::ShuttingDown,
+            retry_after: Some(RETRY_AFTER),
+            sentence: "the engine is being stopped; the connection comes back by itself when it \
+                       runs again"
+                .to_owned(),
+        })
     }
 }
 

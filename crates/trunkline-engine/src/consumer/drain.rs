@@ -68,12 +68,12 @@ impl Consumer {
                 false
             }
             Contract::Last(n) => self.deliver_last(index, n, only_changes, sink),
-            Contract::First(_) => self.deliver_first(index, sink),
+            Contract::First(_) => self.deliver_first(index, sink, wakes),
             // Its updates, its first reading and its end are in the feed.
             Contract::All { .. } => return false,
         };
         if gone && !left {
-            self.end_gone(index, sink);
+            self.end_gone(index, sink, wakes);
             self.remove_if_empty(id, wakes);
         }
         left
@@ -162,7 +162,7 @@ impl Consumer {
         left
     }
 
-    fn deliver_first(&mut self, index: u32, sink: &mut dyn Sink) -> bool {
+    fn deliver_first(&mut self, index: u32, sink: &mut dyn Sink, wakes: &mut Wakes) -> bool {
         if !self.deliver_initial(index, sink) {
             return true;
         }
@@ -170,18 +170,19 @@ impl Consumer {
             if !sink.wants() {
                 return true;
             }
-            let Some((dropped, update)) = self.pop_first(index) else {
+            let Some((dropped, update, cost)) = self.pop_first(index) else {
                 return false;
             };
             let Some(item) = self.items.get_mut(index) else {
                 return false;
             };
             item.hand_over_buffered(index, &update, dropped, &mut self.in_flight, sink);
+            self.outbox.budget.release(cost, wakes);
         }
         true
     }
 
-    fn pop_first(&self, index: u32) -> Option<(u64, Update)> {
+    fn pop_first(&self, index: u32) -> Option<(u64, Update, usize)> {
         let mut state = self.items.get(index)?.variable.lock();
         match &mut state.interests_mut()?.find_mut(&self.outbox, index)?.kind {
             Kind::First(queue) => queue.pop(),
@@ -211,7 +212,7 @@ impl Consumer {
                 break;
             }
             match &entry.event {
-                Event::Gone => self.end_gone(entry.item, sink),
+                Event::Gone => self.end_gone(entry.item, sink, wakes),
                 Event::First(_) | Event::Next(_) if credit == 0 => {
                     waits_for_credit = true;
                     break;
@@ -245,12 +246,12 @@ impl Consumer {
     }
 
     /// Tells that an item's variable was undeployed, and closes the item.
-    fn end_gone(&mut self, index: u32, sink: &mut dyn Sink) {
+    fn end_gone(&mut self, index: u32, sink: &mut dyn Sink, wakes: &mut Wakes) {
         let Some(item) = self.items.get(index) else {
             return;
         };
         let (subscription, handle) = (item.subscription, item.variable.handle());
-        self.close(index);
+        self.close(index, wakes);
         sink.gone(subscription, handle);
     }
 

@@ -95,6 +95,17 @@ impl Consumer {
         self
     }
 
+    /// From now on at most about `max` bytes wait in its `all` and `first:n` subscriptions
+    /// together:
+    /// values, and 64 bytes for each update. A subscription that would need more is full, as at
+    /// its own
+    /// bound. To be set before the first subscription.
+    #[must_use]
+    pub fn queue_bytes_max(self, max: usize) -> Self {
+        self.outbox.budget.limit(max);
+        self
+    }
+
     /// The engine whose variables these are.
     pub fn engine(&self) -> &Engine {
         &self.engine
@@ -103,6 +114,11 @@ impl Consumer {
     /// Whether this subscription number is in use.
     pub fn has_subscription(&self, subscription: u32) -> bool {
         self.subscriptions.contains_key(&subscription)
+    }
+
+    /// The options of a subscription.
+    pub fn options(&self, subscription: u32) -> Option<SubscribeOptions> {
+        Some(self.subscriptions.get(&subscription)?.options)
     }
 
     /// Number of items subscribed.

@@ -67,7 +67,8 @@ impl Consumer {
         let feed = match contract {
             Contract::All { elements, bytes } => {
                 let mark = self.new_item(Item::Feed { subscription: id })?;
-                Some((Arc::new(Feed::new(elements, bytes)), mark))
+                let budget = Arc::clone(&self.outbox.budget);
+                Some((Arc::new(Feed::new(elements, bytes, budget)), mark))
             }
             _ => None,
         };
@@ -177,7 +178,7 @@ impl Consumer {
         let feed = entry.feed.as_ref().map(|(feed, _)| Arc::clone(feed));
         let closed: HashSet<u32> = closing
             .into_iter()
-            .filter(|index| self.close(*index))
+            .filter(|index| self.close(*index, wakes))
             .collect();
         // After the interests are gone, so that none of them adds anything any more.
         if let Some(feed) = feed {
@@ -188,11 +189,14 @@ impl Consumer {
     }
 
     /// Takes one item out of its variable's interests, out of its subscription and away.
-    pub(super) fn close(&mut self, index: u32) -> bool {
+    pub(super) fn close(&mut self, index: u32, wakes: &mut Wakes) -> bool {
         let Some(item) = self.items.get(index) else {
             return false;
         };
-        forget(&item.variable, &self.outbox, index);
+        let interest = forget(&item.variable, &self.outbox, index);
+        if let Some(Kind::First(queue)) = interest.map(|interest| interest.kind) {
+            self.outbox.budget.release(queue.charged(), wakes);
+        }
         let (id, place) = (item.subscription, item.place as usize);
         if let Some(subscription) = self.subscriptions.get_mut(&id) {
             for moved in subscription.remove_item(place).into_iter().flatten() {

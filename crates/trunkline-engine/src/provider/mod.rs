@@ -145,14 +145,26 @@ impl Engine {
         if pending.is_none() && (running.is_none() || !is_owner) {
             return;
         }
+        let completion = pending.as_ref().and_then(|write| write.completion.as_ref());
         let outcome = match answer {
-            Answer::Applied(raw) => self.read_back(variable, provider, &raw, now, wall, wakes),
+            Answer::Applied(raw) => {
+                let put = Put {
+                    caller: &Caller::engine(),
+                    now,
+                    wall,
+                    stall: Duration::ZERO,
+                    completion,
+                };
+                self.read_back(put, variable, provider, &raw, wakes)
+            }
             Answer::Refused(_) if pending.is_none() => return,
             Answer::Refused(reason) => {
                 count_refused(variable, Refusal::Provider { provider, reason })
             }
         };
-        if let Some(completion) = pending.and_then(|write| write.completion) {
+        if let Some(completion) = completion
+            && !matches!(outcome, WriteOutcome::Applied { .. })
+        {
             completion.outbox.complete(completion.id, outcome);
             wakes.add(&completion.outbox);
         }
@@ -162,21 +174,14 @@ impl Engine {
     /// subscription ends, whatever the owner's `stall`.
     fn read_back(
         &self,
+        put: Put<'_>,
         variable: &Variable,
         provider: Arc<str>,
         raw: &Value,
-        now: Tick,
-        wall: Timestamp,
         wakes: &mut Wakes,
     ) -> WriteOutcome {
         let mut write = Write::value(raw);
         write.origin = Origin::SourceRaw;
-        let put = Put {
-            caller: &Caller::engine(),
-            now,
-            wall,
-            stall: Duration::ZERO,
-        };
         match self.put(put, variable, &write, wakes) {
             Ok(Attempt::Done(outcome)) => outcome,
             Ok(Attempt::WouldBlock { .. } | Attempt::Pending) => {
