@@ -11,6 +11,7 @@ mod bulk;
 mod contracts;
 mod hostile;
 #[cfg(not(shuttle))]
+mod ledger;
 mod life;
 mod readings;
 mod rig;
