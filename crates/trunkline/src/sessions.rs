@@ -11,7 +11,7 @@ use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::{Endpoint, FaultCode, Negotiation};
 use trunkline_serve::{EngineFacts, ServeOptions, Session};
 
-/// How long a client that was turned away or said goodbye to is asked to wait before it comes again.
+/// How long a client is asked to wait that was turned away or told goodbye.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// Makes the sessions of one engine.

@@ -1,5 +1,5 @@
-//! Random histories of writers, readers, slow networks, cuts and reconnections: whatever happens, every
-//! update is accounted for at both ends, and both accounts are the same.
+//! Random histories of writers, readers, slow networks, cuts and reconnections: whatever happens,
+//! every update is accounted for at both ends, and both accounts are the same.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -305,7 +305,7 @@ fn run(steps: Vec<Step>) {
         });
     }
     programs.iter_mut().for_each(Program::drain);
-    // One more of each, which every filter lets pass: the gap before it is accounted for as all others.
+    // One more of each, which every filter lets pass: the gap before it is accounted for too.
     for name in NAMES {
         world.set(name, 100.0);
         programs.iter_mut().for_each(Program::drain);
