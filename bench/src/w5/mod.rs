@@ -1,7 +1,6 @@
 //! W5: variables updated as fast as possible in the process that hosts them; one subscriber in
 //! another process takes every update.
 
-mod direct;
 pub mod figures;
 pub mod raw;
 pub mod trunkline;

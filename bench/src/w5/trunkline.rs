@@ -6,7 +6,6 @@ use trunkline::local::Variable;
 use trunkline::types::{Contract, DataType, Level, Timestamp, Value};
 use trunkline::{Client, Engine, Event, SubscribeOptions};
 
-use super::direct::Direct;
 use super::figures::{Written, enter, report_taken, taken_of};
 use super::{PER_CALL, Stream, Taken, Window};
 use crate::Outcome;
@@ -20,38 +19,39 @@ use crate::usage::{process_cpu_ns, thread_cpu_ns};
 /// How long a write may wait for the feed: a subscriber that is not stuck never ends for it.
 const STALL: Duration = Duration::from_secs(20);
 
-/// Who writes.
-pub trait Source {
-    /// Writes the updates, in order: variable and value.
-    ///
-    /// # Errors
-    /// A write was refused.
-    fn write(&mut self, updates: &[(usize, f64)]) -> Outcome<()>;
-
-    /// Where the engine is reached.
-    fn url(&self) -> Outcome<String>;
-}
-
-/// One call per update, each with its own timestamp.
+/// What writes: one call per update, each with its own timestamp, or one for all of them.
 #[derive(Debug)]
-struct OneByOne {
+struct Source {
     engine: Engine,
     variables: Vec<Variable<f64>>,
+    batched: bool,
 }
 
-impl OneByOne {
-    fn new(variables: usize) -> Outcome<Self> {
+impl Source {
+    fn new(variables: usize, batched: bool) -> Outcome<Self> {
         let engine = start(&library(variables, DataType::F64, STALL))?;
         let opened = (0..variables).map(|index| engine.variable::<f64>(&name(index)));
         let variables = opened.collect::<Result<_, _>>()?;
-        Ok(Self { engine, variables })
+        Ok(Self {
+            engine,
+            variables,
+            batched,
+        })
     }
-}
 
-impl Source for OneByOne {
-    fn write(&mut self, updates: &[(usize, f64)]) -> Outcome<()> {
-        for (variable, value) in updates {
-            self.variables[*variable].write(*value)?;
+    /// Writes the updates, in order: variable and value.
+    fn write(&self, updates: &[(usize, f64)]) -> Outcome<()> {
+        let writes = updates
+            .iter()
+            .map(|(variable, value)| (&self.variables[*variable], *value));
+        if self.batched {
+            for result in self.engine.write_many(writes) {
+                result?;
+            }
+            return Ok(());
+        }
+        for (variable, value) in writes {
+            variable.write(value)?;
         }
         Ok(())
     }
@@ -68,15 +68,7 @@ impl Source for OneByOne {
 /// # Errors
 /// The engine cannot be started, or a write was refused.
 pub fn write_all(stream: Stream, batched: bool, row: &mut Row) -> Outcome<()> {
-    let mut source: Box<dyn Source> = if batched {
-        Box::new(Direct::start(&library(
-            stream.variables,
-            DataType::F64,
-            STALL,
-        ))?)
-    } else {
-        Box::new(OneByOne::new(stream.variables)?)
-    };
+    let source = Source::new(stream.variables, batched)?;
     let settings = Settings::default()
         .with("vars", stream.variables)
         .with("warm_ms", stream.warm_up.as_millis())

@@ -1,10 +1,8 @@
 //! Trunkline: a distributed real-time data system for measurement and control.
 //!
 //! This is the crate to add to a program: host variables in an [`Engine`], or reach those of any
-//! engine
-//! with a [`Client`]. Both can be used in the same program, and a client's verbs are the same
-//! whether
-//! the engine is in this process, on this machine or across the network.
+//! engine with a [`Client`]. Both can be used in the same program, and a client's verbs are the
+//! same whether the engine is in this process, on this machine or across the network.
 //!
 //! ```
 //! use trunkline::types::{Contract, DataType, LibraryDefinition, VariableDefinition};

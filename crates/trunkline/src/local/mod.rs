@@ -1,0 +1,154 @@
+//! Variables of an engine in this process, reached without a connection.
+//!
+//! Reading takes no lock and costs nanoseconds; writing runs on the caller's thread. Single-process
+//! variables are reached like any others.
+
+mod signal;
+mod subscription;
+mod write;
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use trunkline_client::{FromValue, TypeMismatch};
+use trunkline_engine::{
+    AccessError, Caller, Consumer, Engine as Core, SubscribeOptions, Variable as CoreVariable,
+};
+use trunkline_net::Clock;
+use trunkline_types::{Contract, Position, Quality, Timestamp};
+
+use crate::Engine;
+
+pub use self::subscription::{NextError, Subscription};
+pub use self::write::{WriteError, Written};
+
+use self::signal::{Signal, SignalWake};
+
+/// A variable of an engine in this process, as the type `T`.
+#[derive(Debug)]
+pub struct Variable<T> {
+    core: Core,
+    variable: Arc<CoreVariable>,
+    caller: Arc<Caller>,
+    clock: Clock,
+    value: PhantomData<fn() -> T>,
+}
+
+/// What a variable holds, as the program's own type.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Held<T> {
+    /// The value.
+    pub value: T,
+    /// When it was measured; the Unix epoch when the variable carries no timestamps.
+    pub source_timestamp: Timestamp,
+    /// When the engine accepted it.
+    pub engine_timestamp: Timestamp,
+    /// How far it can be trusted.
+    pub quality: Quality,
+    /// Its number.
+    pub position: Position,
+}
+
+/// Why a variable could not be opened.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// No such variable, or none that may be used.
+    #[error("{0}")]
+    Access(#[from] AccessError),
+    /// The program expects another type.
+    #[error("{name}: {mismatch}")]
+    Type {
+        /// The variable.
+        name: String,
+        /// What differs.
+        mismatch: TypeMismatch,
+    },
+}
+
+/// Why a variable could not be read.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// It may not be read.
+    #[error("{0}")]
+    Access(#[from] AccessError),
+    /// Its value is not one of the program's type, which was checked when it was opened.
+    #[error("the value is no longer of the type that was opened; open the variable again")]
+    Type,
+}
+
+impl Engine {
+    /// A variable of this engine as the type `T`, whatever its scope.
+    ///
+    /// # Errors
+    /// [`OpenError`]: no such variable, or another type.
+    pub fn variable<T: FromValue>(&self, name: &str) -> Result<Variable<T>, OpenError> {
+        let caller = self.caller();
+        let core = &self.inner.core;
+        let variable = core.resolve(&caller, name)?;
+        if !T::reads(variable.data_type()) {
+            let actual = variable.data_type().to_string();
+            let mismatch = TypeMismatch {
+                expected: T::NAME,
+                actual,
+            };
+            return Err(OpenError::Type {
+                name: name.to_owned(),
+                mismatch,
+            });
+        }
+        Ok(Variable {
+            core: core.clone(),
+            variable: Arc::clone(variable),
+            caller: Arc::new(caller),
+            clock: self.inner.clock,
+            value: PhantomData,
+        })
+    }
+}
+
+impl<T: FromValue> Variable<T> {
+    /// What it holds now: one copy, no lock.
+    ///
+    /// # Errors
+    /// [`ReadError::Access`] when it is write-only or gone.
+    pub fn read(&self) -> Result<Held<T>, ReadError> {
+        self.variable.check_readable(&self.caller)?;
+        if self.variable.is_gone() {
+            return Err(ReadError::Access(AccessError::Gone));
+        }
+        let update = self.variable.update();
+        let sequence = update.sequence;
+        let sample = self.variable.sample_of(&update);
+        Ok(Held {
+            value: T::from_value(&sample.value).ok_or(ReadError::Type)?,
+            source_timestamp: sample.source_timestamp,
+            engine_timestamp: sample.engine_timestamp,
+            quality: sample.quality,
+            position: Position {
+                epoch: self.core.epoch(),
+                sequence,
+            },
+        })
+    }
+
+    /// Follows it under `contract`.
+    ///
+    /// # Errors
+    /// [`AccessError`] when it may not be read or the contract makes no sense.
+    pub fn subscribe(&self, contract: Contract) -> Result<Subscription, AccessError> {
+        let signal = Arc::new(Signal::default());
+        let wake = Box::new(SignalWake(Arc::clone(&signal)));
+        let mut consumer = Consumer::new(self.core.clone(), wake);
+        let options = SubscribeOptions::default();
+        consumer.subscribe(&self.caller, 0, contract, options, &self.variable, None)?;
+        Ok(Subscription::new(
+            consumer,
+            signal,
+            self.clock,
+            contract,
+            &self.caller,
+        ))
+    }
+}

@@ -1,0 +1,160 @@
+//! Following a variable of an engine in this process.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_engine::{Caller, Consumer, Delivery, EndedItem, Sink, Wakes};
+use trunkline_net::Clock;
+use trunkline_types::{Contract, Lost, Position, Reading, Sample};
+
+use super::signal::Signal;
+
+/// What follows a variable in this process. Dropping it ends the subscription.
+#[derive(Debug)]
+pub struct Subscription {
+    consumer: Consumer,
+    signal: Arc<Signal>,
+    clock: Clock,
+    contract: Contract,
+    /// The session whose own updates are marked.
+    session: u32,
+    readings: VecDeque<Reading>,
+    ended: Option<u64>,
+}
+
+/// Why there is no next reading.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NextError {
+    /// None came in time.
+    #[error("no update came in time")]
+    TimedOut,
+    /// The subscriber fell behind the bound of its `all` contract.
+    #[error("the subscription overran its bound; {lost} updates were lost")]
+    Overrun {
+        /// Updates written after the last delivered one until it ended.
+        lost: u64,
+    },
+    /// The variable was undeployed.
+    #[error("the variable is no longer deployed")]
+    Gone,
+}
+
+impl Subscription {
+    pub(super) fn new(
+        consumer: Consumer,
+        signal: Arc<Signal>,
+        clock: Clock,
+        contract: Contract,
+        caller: &Caller,
+    ) -> Self {
+        Self {
+            consumer,
+            signal,
+            clock,
+            contract,
+            session: caller.session,
+            readings: VecDeque::new(),
+            ended: None,
+        }
+    }
+
+    /// The next reading; waits for it up to `timeout`, for ever when `None`.
+    ///
+    /// # Errors
+    /// [`NextError`]: none came in time, or the subscription has ended.
+    pub fn next(&mut self, timeout: Option<Duration>) -> Result<Reading, NextError> {
+        let deadline = timeout.map(|timeout| self.clock.now().saturating_add(timeout));
+        loop {
+            if let Some(reading) = self.try_next()? {
+                return Ok(reading);
+            }
+            let now = self.clock.now();
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                return Err(NextError::TimedOut);
+            }
+            let due = match self.contract {
+                Contract::Sampled(_) => self.consumer.poll(now),
+                _ => None,
+            };
+            let wake = [deadline, due].into_iter().flatten().min();
+            if self.consumer.is_idle() {
+                self.signal.wait(wake.map(|tick| tick.since(now)));
+            }
+        }
+    }
+
+    /// The next reading if one waits.
+    ///
+    /// # Errors
+    /// [`NextError`] when the subscription has ended.
+    pub fn try_next(&mut self) -> Result<Option<Reading>, NextError> {
+        if let Some(reading) = self.readings.pop_front() {
+            return Ok(Some(reading));
+        }
+        if let Some(lost) = self.ended {
+            return Err(if lost == GONE {
+                NextError::Gone
+            } else {
+                NextError::Overrun { lost }
+            });
+        }
+        let epoch = self.consumer.engine().epoch();
+        let mut sink = Readings {
+            readings: &mut self.readings,
+            ended: &mut self.ended,
+            session: self.session,
+            epoch,
+        };
+        self.consumer.drain(&mut sink, &mut Wakes::new());
+        match (self.readings.pop_front(), self.ended) {
+            (Some(reading), _) => Ok(Some(reading)),
+            (None, Some(_)) => self.try_next(),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+/// Marks the end of a subscription whose variable was undeployed.
+const GONE: u64 = u64::MAX;
+/// Readings decoded ahead of the program.
+const AHEAD: usize = 64;
+
+/// Turns deliveries into readings.
+struct Readings<'a> {
+    readings: &'a mut VecDeque<Reading>,
+    ended: &'a mut Option<u64>,
+    session: u32,
+    epoch: u64,
+}
+
+impl Sink for Readings<'_> {
+    fn wants(&self) -> bool {
+        self.readings.len() < AHEAD
+    }
+
+    fn deliver(&mut self, delivery: &Delivery<'_>) {
+        let update = delivery.update;
+        let sample: Sample = delivery.variable.sample_of(update);
+        let lost: Lost = delivery.lost;
+        self.readings.push_back(Reading {
+            sample,
+            position: Position {
+                epoch: self.epoch,
+                sequence: update.sequence,
+            },
+            lost,
+            stale: None,
+            own: update.sequence > 0 && update.writer == self.session,
+        });
+    }
+
+    fn overrun(&mut self, _subscription: u32, items: &[EndedItem]) {
+        *self.ended = Some(items.iter().map(|item| item.lost).sum());
+    }
+
+    fn gone(&mut self, _subscription: u32, _handle: u32) {
+        *self.ended = Some(GONE);
+    }
+}

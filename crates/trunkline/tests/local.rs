@@ -1,0 +1,118 @@
+//! Variables of an engine in this process, reached without a connection.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use trunkline::local::{NextError, Variable, WriteError};
+use trunkline::types::{
+    Access, Contract, DataType, LibraryDefinition, Properties, Reading, Timestamp, Value,
+    VariableDefinition,
+};
+use trunkline::{Engine, EngineOptions};
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn engine(change: impl Fn(&str, &mut Properties)) -> Engine {
+    let engine = Engine::start(EngineOptions::default()).unwrap();
+    let define = |path: &str| {
+        let mut properties = Properties::new(DataType::F64);
+        change(path, &mut properties);
+        VariableDefinition {
+            path: path.to_owned(),
+            properties: Arc::new(properties),
+        }
+    };
+    let library = LibraryDefinition {
+        name: "rig".to_owned(),
+        description: String::new(),
+        variables: ["a", "b", "c"].map(define).to_vec(),
+    };
+    engine.deploy(&library).unwrap();
+    engine
+}
+
+fn open(engine: &Engine) -> Vec<Variable<f64>> {
+    let names = ["rig/a", "rig/b", "rig/c"];
+    names.map(|name| engine.variable(name).unwrap()).into()
+}
+
+fn values(readings: &[Reading]) -> Vec<Value> {
+    readings.iter().map(|r| r.sample.value.clone()).collect()
+}
+
+#[test]
+fn many_writes_have_a_result_each_and_one_timestamp() {
+    let engine = engine(|path, properties| {
+        if path == "b" {
+            properties.access = Access::ReadOnly;
+        }
+    });
+    let sut = open(&engine);
+    let results = engine.write_many(sut.iter().zip([1.0, 2.0, 3.0]));
+    assert!(matches!(
+        &results[..],
+        [Ok(_), Err(WriteError::Refused(_)), Ok(_)]
+    ));
+    let (a, c) = (sut[0].read().unwrap(), sut[2].read().unwrap());
+    assert_eq!((a.value, c.value), (1.0, 3.0));
+    assert_eq!(a.position, results[0].as_ref().unwrap().position);
+    assert!(a.engine_timestamp > Timestamp::UNIX_EPOCH);
+    assert_eq!(a.engine_timestamp, c.engine_timestamp);
+}
+
+#[test]
+fn many_writes_to_one_variable_arrive_in_their_order() {
+    let engine = engine(|_, _| {});
+    let sut = open(&engine);
+    let mut all = sut[0].subscribe(Contract::ALL).unwrap();
+    all.next(Some(PATIENCE)).unwrap();
+    let results = engine.write_many((1..=100).map(|n| (&sut[0], f64::from(n))));
+    assert!(results.iter().all(Result::is_ok));
+    let readings: Vec<Reading> = (1..=100)
+        .map(|_| all.next(Some(PATIENCE)).unwrap())
+        .collect();
+    let expected: Vec<Value> = (1..=100).map(|n| Value::F64(f64::from(n))).collect();
+    assert_eq!(values(&readings), expected);
+}
+
+/// A subscriber that takes what comes holds a writer up and loses nothing, whatever the bound.
+#[test]
+fn many_writes_wait_for_a_full_subscription_as_long_as_the_owner_lets_them() {
+    let engine = engine(|_, properties| properties.stall = PATIENCE);
+    let sut = open(&engine);
+    let bound = Contract::All {
+        elements: 3,
+        bytes: 1 << 20,
+    };
+    let mut all = sut[0].subscribe(bound).unwrap();
+    all.next(Some(PATIENCE)).unwrap();
+    let taker = thread::spawn(move || -> Result<Vec<Reading>, NextError> {
+        (0..1000).map(|_| all.next(Some(PATIENCE))).collect()
+    });
+    let results = engine.write_many((1..=1000).map(|n| (&sut[0], f64::from(n))));
+    assert!(results.iter().all(Result::is_ok));
+    let readings = taker.join().unwrap().unwrap();
+    let expected: Vec<Value> = (1..=1000).map(|n| Value::F64(f64::from(n))).collect();
+    assert_eq!(values(&readings), expected);
+    assert!(readings.iter().all(|r| r.lost.count() == Some(0)));
+}
+
+#[test]
+fn variable_without_timestamps_stays_without_whoever_writes_it() {
+    let engine = engine(|_, properties| properties.timestamps = false);
+    let sut = open(&engine);
+    sut[0].write(1.0).unwrap();
+    let results = engine.write_many([(&sut[1], 2.0)]);
+    assert!(results[0].is_ok());
+    for variable in &sut[..2] {
+        let held = variable.read().unwrap();
+        let epoch = Timestamp::UNIX_EPOCH;
+        assert_eq!(
+            (held.source_timestamp, held.engine_timestamp),
+            (epoch, epoch)
+        );
+    }
+}
