@@ -19,6 +19,9 @@ use crate::usage::{process_cpu_ns, thread_cpu_ns};
 /// How long a write may wait for the feed: a subscriber that is not stuck never ends for it.
 const STALL: Duration = Duration::from_secs(20);
 
+/// Readings the subscriber takes at once, at most; it looks at each of them.
+const AT_ONCE: usize = 1000;
+
 /// What writes: one call per update, each with its own timestamp, or one for all of them.
 #[derive(Debug)]
 struct Source {
@@ -136,12 +139,19 @@ pub fn take_all(stream: Stream, url: &str) -> Outcome<()> {
     let (mut first_readings, mut ended) = (0, 0);
     let mut window = None;
     let mut newest = Timestamp::UNIX_EPOCH;
+    let mut events = Vec::new().into_iter();
     while ended < stream.variables {
-        let (item, reading) = match subscription.next(Some(PATIENCE)) {
-            Some(Event::Reading { item, reading }) => (item as usize, reading),
-            Some(Event::Connected { .. }) => continue,
-            Some(other) => return Err(format!("instead of a reading: {other:?}").into()),
-            None => return Err("no update came".into()),
+        let Some(event) = events.next() else {
+            events = subscription.next_many(AT_ONCE, Some(PATIENCE)).into_iter();
+            if events.len() == 0 {
+                return Err("no update came".into());
+            }
+            continue;
+        };
+        let (item, reading) = match event {
+            Event::Reading { item, reading } => (item as usize, reading),
+            Event::Connected { .. } => continue,
+            other => return Err(format!("instead of a reading: {other:?}").into()),
         };
         if reading.position.sequence == 0 {
             first_readings += 1;

@@ -1,10 +1,8 @@
 //! Joins protocol sessions to engine variables: outboxes, contracts on the wire, the rights gate.
 //!
 //! A [`Session`] is the engine's end of one connection, as a state machine: bytes and the time go
-//! in,
-//! bytes and the time of the next call come out. It opens nothing, waits for nothing and starts
-//! nothing;
-//! `trunkline-net` drives it over any transport, the simulator over none.
+//! in, bytes and the time of the next call come out. It opens nothing, waits for nothing and starts
+//! nothing; `trunkline-net` drives it over any transport, the simulator over none.
 //!
 //! ```text
 //!  bytes in --> FrameBuffer --> dispatch --> Queue (requests in order, in slices) --> Engine
@@ -14,15 +12,12 @@
 //! ```
 //!
 //! Two orders are kept: requests of a session are carried out in the order they came, and the
-//! answer to
-//! a write leaves before the update it made.
+//! answer to a write leaves before the update it made.
 //!
 //! What a client can make a session hold is bounded: answers it does not read (1 MiB and a page),
-//! requests not yet carried out (8 MiB and a frame), writes without an answer (the credit),
-//! records it
-//! has not confirmed (its window, at most 2^20), and what its subscriptions buffer (their
-//! contracts).
-//! Beyond the first two its input is left unread.
+//! requests not yet carried out (8 MiB and a frame), writes without an answer (the credit), records
+//! it has not confirmed (its window, at most 2^20), and what its subscriptions buffer (their
+//! contracts). Beyond the first two its input is left unread.
 //!
 //! # Layout
 //! - [`Session`]: the connection's life, input and output.

@@ -119,8 +119,7 @@ impl Session {
     }
 
     /// The nearest name there is, for the first few misses of a request: looking for it reads
-    /// through
-    /// tens of thousands of names.
+    /// through tens of thousands of names.
     fn suggest(&self, error: AccessError, misses: &mut u32) -> AccessError {
         let AccessError::UnknownName {
             name,

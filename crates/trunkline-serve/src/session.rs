@@ -237,8 +237,7 @@ impl Session {
     }
 
     /// While this end does not read, neither silence nor half a frame is the peer's fault: it has
-    /// its
-    /// full time again.
+    /// its full time again.
     fn excuse_peer(&mut self, now: Tick) {
         self.liveness.handle_received(now);
         self.excused_until = now.saturating_add(FRAME_DEADLINE);

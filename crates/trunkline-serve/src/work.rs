@@ -1,9 +1,8 @@
 //! Requests on their way: carried out in the order they came, in slices.
 //!
 //! A request is taken over whole, so that the frame's buffer is free for the next one, and worked
-//! off as
-//! far as there is room for its answers. So one that names 100,000 variables disturbs nobody, and a
-//! client that does not read its answers stops its own requests and nothing else.
+//! off as far as there is room for its answers. So one that names 100,000 variables disturbs
+//! nobody, and a client that does not read its answers stops its own requests and nothing else.
 
 use std::collections::VecDeque;
 use std::ops::Range;

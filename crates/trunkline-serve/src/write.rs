@@ -57,8 +57,7 @@ impl Unanswered {
     }
 
     /// A frame of `count` writes has come. One that could not end well is not looked at: its
-    /// answers
-    /// alone might be far longer than it.
+    /// answers alone might be far longer than it.
     fn begin(&mut self, first: u64, count: u32, options: &ServeOptions) -> Result<(), Disconnect> {
         let max = options.write_credit_count as usize;
         let unanswered = self.count() + count as usize;

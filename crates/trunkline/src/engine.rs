@@ -252,8 +252,7 @@ impl Engine {
     }
 
     /// Runs an I/O server under `name`. With `publish` the libraries it offers are deployed as
-    /// well;
-    /// every variable whose `source` is `name:item` gets its value from it.
+    /// well; every variable whose `source` is `name:item` gets its value from it.
     ///
     /// # Errors
     /// A library cannot be deployed, a variable names an item that does not exist, or no thread is

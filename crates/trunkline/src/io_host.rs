@@ -106,8 +106,7 @@ struct Sample {
 
 impl IoHost {
     /// Starts `server` under `name`. `sources` are the variables whose `source` begins with that
-    /// name,
-    /// as handle and item.
+    /// name, as handle and item.
     pub(crate) fn start(
         engine: &Engine,
         name: &str,

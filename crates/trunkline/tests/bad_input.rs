@@ -1,6 +1,5 @@
 //! Peers and programs that do what they must not, over real sockets: each is told what is wrong,
-//! and
-//! nobody else notices.
+//! and nobody else notices.
 
 #![allow(
     clippy::unwrap_used,

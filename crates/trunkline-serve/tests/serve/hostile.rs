@@ -1,6 +1,5 @@
 //! Peers that do not keep to the protocol: each ends its own connection, with a sentence, and
-//! nothing
-//! else.
+//! nothing else.
 
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::fault::FaultMessage;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_client::{
-    ConnectionState, Event, Found, Item, OpenOptions, Opened, Session, Step, SubscribeOptions,
-    SubscriptionId, VariableRef, Write, WriteCounts, WriteOutcome,
+    ClientCore, ConnectionState, Event, Found, Item, OpenOptions, Opened, Session, Step,
+    SubscribeOptions, SubscriptionId, VariableRef, Write, WriteCounts, WriteOutcome,
 };
 use trunkline_net::Dialler;
 use trunkline_proto::Fault;
@@ -15,7 +15,7 @@ use trunkline_proto::message::info::VariableInfo;
 use trunkline_types::ledger::ClientLedger;
 use trunkline_types::{Contract, Reading};
 
-use super::verbs::{Pending, Shared};
+use super::verbs::{Pending, Shared, take_events};
 use super::{CallError, ConnectError, ConnectOptions};
 use crate::Engine;
 
@@ -28,8 +28,8 @@ pub struct Client {
 
 impl Client {
     /// Begins to connect to the engine that `url` names (`tl://host[:port]`; a bare name or
-    /// `tl:///`
-    /// means this machine). Calls wait for the connection; [`Client::wait_connected`] verifies it.
+    /// `tl:///` means this machine). Calls wait for the connection; [`Client::wait_connected`]
+    /// verifies it.
     ///
     /// # Errors
     /// [`ConnectError`]: not a URL, or the machine has no descriptor or thread left.
@@ -164,8 +164,7 @@ impl Client {
     }
 
     /// Follows variables under one contract: opened and subscribed in one round trip, and again
-    /// after
-    /// every reconnection.
+    /// after every reconnection.
     ///
     /// # Errors
     /// [`CallError::Subscribe`]; what is wrong with one name comes as an event.
@@ -268,8 +267,7 @@ impl Client {
 
 impl Engine {
     /// A client of this engine over a pipe in memory: the same verbs and the same delivery as over
-    /// the
-    /// network, and single-process variables are there too.
+    /// the network, and single-process variables are there too.
     ///
     /// # Errors
     /// [`ConnectError::Start`]: the machine has no descriptor or thread left.
@@ -297,8 +295,8 @@ pub struct Subscription {
 
 impl Subscription {
     /// The next event: a reading, or a change of the connection, in the order they happened.
-    /// `None` when
-    /// none came within `timeout`; without one it is waited for until the client is closed.
+    /// `None` when none came within `timeout`; without one it is waited for until the client is
+    /// closed.
     pub fn next(&self, timeout: Option<Duration>) -> Option<Event> {
         let deadline = timeout.map(|timeout| self.shared.deadline(timeout));
         self.shared
@@ -311,6 +309,17 @@ impl Subscription {
         self.shared
             .link
             .with(|core, now, _| core.next_event(now, self.id))
+    }
+
+    /// Up to `most` of the events that wait, in order, and at least one unless none came within
+    /// `timeout`: what [`Subscription::next`] would give one by one, at a fraction of its cost.
+    pub fn next_many(&self, most: usize, timeout: Option<Duration>) -> Vec<Event> {
+        let deadline = timeout.map(|timeout| self.shared.deadline(timeout));
+        let take = |core: &mut ClientCore, now| take_events(core, now, self.id, most);
+        self.shared
+            .link
+            .wait_until(deadline, take)
+            .unwrap_or_default()
     }
 
     /// The client's own copy of an item's newest value, whether new or not; no round trip. It says

@@ -1,9 +1,8 @@
 //! Clients: the same verbs blocking and async, on the same kind of connection.
 //!
 //! A call hands its request to the connection and then waits for the answer: a blocking caller
-//! drives
-//! the socket on its own thread meanwhile, a task is woken. Neither has a pool of threads behind
-//! it.
+//! drives the socket on its own thread meanwhile, a task is woken. Neither has a pool of threads
+//! behind it.
 //!
 //! # Layout
 //! - [`Client`], [`Subscription`]: blocking.

@@ -14,8 +14,7 @@ pub struct ConnectOptions {
     /// On whose behalf, for people who look at the engine.
     pub user: String,
     /// Gives up waiting calls as soon as an attempt to connect has failed, instead of letting them
-    /// wait
-    /// for a connection until their time is over.
+    /// wait for a connection until their time is over.
     pub fail_fast: bool,
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_client::{
-    ConnectionState, Event, Found, Item, OpenOptions, Opened, Session, Step, SubscribeOptions,
-    SubscriptionId, VariableRef, Write, WriteCounts, WriteOutcome,
+    ClientCore, ConnectionState, Event, Found, Item, OpenOptions, Opened, Session, Step,
+    SubscribeOptions, SubscriptionId, VariableRef, Write, WriteCounts, WriteOutcome,
 };
 use trunkline_proto::Fault;
 use trunkline_proto::message::engine::EngineInfo;
@@ -14,7 +14,7 @@ use trunkline_proto::message::info::VariableInfo;
 use trunkline_types::ledger::ClientLedger;
 use trunkline_types::{Contract, Reading};
 
-use super::verbs::{Pending, Shared};
+use super::verbs::{Pending, Shared, take_events};
 use super::{CallError, ConnectError, ConnectOptions};
 
 /// A connection to an engine for tasks; see the blocking [`Client`](crate::Client) for each verb.
@@ -228,6 +228,24 @@ impl Client {
         self.wait(pending, timeout).await
     }
 
+    /// As [`Client::close_variables`](crate::Client::close_variables).
+    ///
+    /// # Errors
+    /// As [`Client::open`].
+    pub async fn close_variables(
+        &self,
+        variables: &[VariableRef],
+        timeout: Duration,
+    ) -> Result<(), CallError> {
+        let pending = self.shared.close_variables(variables)?;
+        self.wait(pending, timeout).await.map(|_| ())
+    }
+
+    /// As [`Client::close`](crate::Client::close); never waits for the engine.
+    pub fn close(&self) {
+        self.shared.close();
+    }
+
     /// The same connection for threads that wait.
     pub fn into_blocking(self) -> crate::Client {
         crate::Client::of(self.shared)
@@ -278,6 +296,16 @@ impl Subscription {
             .link
             .wait(None, |core, now| core.next_event(now, self.id))
             .await
+    }
+
+    /// Up to `most` of the events that wait, and at least one; none once the client is closed.
+    ///
+    /// # Cancel safety
+    /// No event is lost when the call is dropped.
+    pub async fn next_many(&self, most: usize) -> Vec<Event> {
+        let take = |core: &mut ClientCore, now| take_events(core, now, self.id, most);
+        let link = &self.shared.link;
+        link.wait(None, take).await.unwrap_or_default()
     }
 
     /// The client's own copy of an item's newest value; see the blocking form.

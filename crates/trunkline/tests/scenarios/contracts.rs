@@ -5,7 +5,7 @@ use std::time::Duration;
 use trunkline::types::{Contract, Value};
 use trunkline::{Event, SubscribeOptions};
 
-use crate::place::{Place, TIMEOUT, reading};
+use crate::place::{Place, TIMEOUT, block_on, reading};
 
 /// Behaviour: B-05, NV-05, NV-17.
 pub fn latest_gives_the_newest_value(place: &Place) {
@@ -110,6 +110,43 @@ pub fn all_gives_every_update_in_order(place: &Place) {
     }
     let copy = updates.value(0).expect("the client's own copy");
     assert_eq!(copy.position.sequence, 5000);
+}
+
+/// Taken in blocks, by a thread and by a task, they are the same readings in the same order.
+pub fn readings_are_taken_in_blocks(place: &Place) {
+    let level = place.engine.variable::<f64>("all/f64").expect("it exists");
+    let blocks = place.subscribe("all/f64", Contract::ALL);
+    let tasks = place.client.clone().into_async();
+    let options = SubscribeOptions::default();
+    let awaited = tasks.subscribe(&["all/f64"], Contract::ALL, options);
+    let awaited = awaited.expect("a subscription");
+    reading(&blocks);
+    while !is_reading(&block_on(awaited.next()).expect("it is open")) {}
+    for i in 1..=3000 {
+        level.write(f64::from(i)).expect("applied");
+    }
+    check_blocks(|| blocks.next_many(100, Some(TIMEOUT)));
+    check_blocks(|| block_on(awaited.next_many(100)));
+    assert!(blocks.next_many(100, Some(Duration::ZERO)).is_empty());
+}
+
+fn check_blocks(mut next_block: impl FnMut() -> Vec<Event>) {
+    let mut last = 0;
+    while last < 3000 {
+        let block = next_block();
+        assert!((1..=100).contains(&block.len()), "{}", block.len());
+        for event in block {
+            let Event::Reading { reading, .. } = event else {
+                panic!("a reading was expected, not {event:?}");
+            };
+            last += 1;
+            assert_eq!(reading.position.sequence, last);
+        }
+    }
+}
+
+fn is_reading(event: &Event) -> bool {
+    matches!(event, Event::Reading { .. })
 }
 
 /// Behaviour: B-05.

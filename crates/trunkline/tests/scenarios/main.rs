@@ -1,6 +1,5 @@
 //! One table of scenarios, run by a client over TCP and over a pipe in memory: what a program sees
-//! does
-//! not depend on how it is connected.
+//! does not depend on how it is connected.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,6 +11,7 @@
 mod bulk;
 mod contracts;
 mod place;
+mod tasks;
 mod types;
 mod writes;
 
@@ -45,6 +45,7 @@ const SCENARIOS: &[Scenario] = &[
     ("last", contracts::last_drops_the_oldest_and_says_so),
     ("first", contracts::first_drops_the_newest_and_says_so),
     ("all", contracts::all_gives_every_update_in_order),
+    ("blocks", contracts::readings_are_taken_in_blocks),
     ("sampled", contracts::sampled_gives_one_value_per_period),
     (
         "changes only",
@@ -55,6 +56,9 @@ const SCENARIOS: &[Scenario] = &[
         contracts::undeployed_variables_say_that_they_are_gone,
     ),
     ("ledgers", contracts::the_ledgers_of_both_sides_balance),
+    ("tasks", tasks::a_task_has_the_verbs_of_a_thread),
+    ("many tasks", tasks::many_tasks_wait_on_one_connection),
+    ("dropped calls", tasks::a_call_that_is_dropped_is_forgotten),
     (
         "bulk",
         bulk::a_hundred_thousand_variables_are_subscribed_in_one_request,

@@ -1,5 +1,9 @@
 //! An engine with a library of every kind of variable, and a client that is connected to it.
 
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::Duration;
 
 use trunkline::types::{Contract, Reading};
@@ -90,5 +94,25 @@ pub fn reading(subscription: &Subscription) -> Reading {
             Some(Event::Connected { .. }) => {}
             other => panic!("a reading was expected, not {other:?}"),
         }
+    }
+}
+
+/// Runs a task on this thread.
+pub fn block_on<R>(task: impl Future<Output = R>) -> R {
+    let mut task = pin!(task);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        if let Poll::Ready(result) = task.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return result;
+        }
+        thread::park();
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }

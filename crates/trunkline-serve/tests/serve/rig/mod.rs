@@ -2,10 +2,9 @@
 //! clock.
 //!
 //! A [`Pair`] is a real session and a real client. As on a connection thread, the session gets a
-//! turn
-//! only when it was woken, when bytes came, when its time has come, or when there is room again in
-//! a
-//! transport that was full: a wake-up that is missing is a test that hangs on old values.
+//! turn only when it was woken, when bytes came, when its time has come, or when there is room
+//! again in a transport that was full: a wake-up that is missing is a test that hangs on old
+//! values.
 
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
