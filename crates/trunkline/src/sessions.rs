@@ -11,7 +11,7 @@ use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::{Endpoint, FaultCode, Negotiation};
 use trunkline_serve::{EngineFacts, ServeOptions, Session};
 
-/// How long a client is asked to wait that was turned away or told goodbye.
+/// How long a client that was turned away is asked to wait before it comes again.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// Makes the sessions of one engine.
@@ -56,7 +56,8 @@ impl EngineFacts for Facts {
         let is_stopping = self.stopping.load(Ordering::Acquire);
         is_stopping.then(|| Goodbye {
             code: FaultCode::ShuttingDown,
-            retry_after: Some(RETRY_AFTER),
+            // It may be back at once; clients come back one by one as it is.
+            retry_after: None,
             sentence: "the engine is being stopped; the connection comes back by itself when it \
                        runs again"
                 .to_owned(),

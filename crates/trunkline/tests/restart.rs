@@ -9,6 +9,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use trunkline::proto::{Disconnect, FaultCode};
 use trunkline::types::{Contract, DataType, LibraryDefinition, VariableDefinition};
 use trunkline::{Client, Engine, EngineOptions, Event, SubscribeOptions};
 
@@ -61,7 +62,15 @@ fn a_subscription_survives_a_restart_of_the_engine_and_says_what_it_cannot_know(
                     engine.shutdown(Duration::from_secs(1));
                 }
             }
-            Event::Disconnected { reconnecting, .. } => {
+            Event::Disconnected {
+                cause,
+                reconnecting,
+            } => {
+                let is_goodbye = |cause: &Disconnect| {
+                    let expected = FaultCode::ShuttingDown;
+                    matches!(cause, Disconnect::Goodbye { code, .. } if *code == expected)
+                };
+                assert!(is_goodbye(&cause), "it was said goodbye to: {cause}");
                 assert!(reconnecting, "it comes back by itself");
                 causes += 1;
                 let stale = updates.value(0).expect("the last value is kept");
