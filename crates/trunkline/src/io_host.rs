@@ -3,8 +3,9 @@
 //! Each has a thread of its own, so that a device that takes its time delays nobody else. Clients'
 //! writes and requests reach it through a queue; what it publishes goes through the write path.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -12,10 +13,8 @@ use trunkline_engine::{Answer, Attempt, Caller, Engine, Origin, Provider, Provid
 use trunkline_engine::{Ticket, Wakes, Write, WriteValue};
 use trunkline_io::{HealthState, IoServer, ItemId, Scan, ScanSchedule};
 use trunkline_net::{Clock, Housekeeper};
-use trunkline_types::{Quality, Tick, Timestamp, Value};
+use trunkline_types::{Quality, Reason, Tick, Timestamp, Value};
 
-/// Requests that may wait for one I/O server; the same variable waits once.
-const REQUESTS_MAX: usize = 65_536;
 /// Samples that may wait for a subscription whose variable's `stall` lets its source wait.
 const HELD_MAX: usize = 65_536;
 /// How long until a device that could not be opened is tried again, at first and at most.
@@ -39,8 +38,10 @@ struct Orders {
 
 #[derive(Default)]
 struct Queue {
-    sends: VecDeque<(Ticket, u32, Value)>,
-    requests: VecDeque<u32>,
+    /// Bounded by the engine: a provider has at most so many unanswered writes.
+    sends: Vec<(Ticket, u32, Value)>,
+    /// Each of its variables waits once, however often it is asked for.
+    requests: HashSet<u32>,
     trouble: Option<String>,
 }
 
@@ -50,17 +51,12 @@ impl Provider for Orders {
     }
 
     fn send(&self, ticket: Ticket, handle: u32, raw: Value) {
-        // Bounded by the engine: a provider has at most so many unanswered writes.
-        lock(&self.queue).sends.push_back((ticket, handle, raw));
+        lock(&self.queue).sends.push((ticket, handle, raw));
         self.wake();
     }
 
     fn request(&self, handle: u32) {
-        let mut queue = lock(&self.queue);
-        if queue.requests.len() < REQUESTS_MAX && !queue.requests.contains(&handle) {
-            queue.requests.push_back(handle);
-        }
-        drop(queue);
+        lock(&self.queue).requests.insert(handle);
         self.wake();
     }
 
@@ -148,7 +144,8 @@ impl IoHost {
         let sourced: Vec<u32> = sources.iter().map(|(handle, _)| *handle).collect();
         let provider = engine.attach_provider(Arc::clone(&orders) as Arc<dyn Provider>, &sourced);
         let _already = id.set(provider);
-        let thread = Housekeeper::start(clock, move |now, wall| Some(runner.turn(now, wall)))?;
+        let turn = move |now, wall| Some(runner.turn_or_fail(now, wall));
+        let thread = Housekeeper::start(clock, turn)?;
         let thread = Arc::new(thread);
         let _already = orders.thread.set(Arc::downgrade(&thread));
         Ok(Self {
@@ -159,7 +156,7 @@ impl IoHost {
     }
 
     /// Ends the thread; the variables turn bad with `reason`.
-    pub(crate) fn stop(self, engine: &Engine, reason: trunkline_types::Reason) {
+    pub(crate) fn stop(self, engine: &Engine, reason: Reason) {
         drop(self.thread);
         let clock = Clock::new();
         let mut wakes = Wakes::new();
@@ -168,6 +165,18 @@ impl IoHost {
 }
 
 impl Runner {
+    /// As [`Runner::turn`]; a driver that panics is a device that failed, and is opened again.
+    fn turn_or_fail(&mut self, now: Tick, wall: Timestamp) -> Tick {
+        if let Ok(due) = catch_unwind(AssertUnwindSafe(|| self.turn(now, wall))) {
+            return due;
+        }
+        self.is_open = false;
+        let sentence = "its driver panicked, which is a fault of the driver; it is opened again";
+        let reason = Reason::DeviceFailure;
+        self.failed(sentence.to_owned(), reason, now, wall, &mut Wakes::new());
+        self.retry_at
+    }
+
     /// Does what is due and says when to come again.
     fn turn(&mut self, now: Tick, wall: Timestamp) -> Tick {
         let mut wakes = Wakes::new();
@@ -182,7 +191,7 @@ impl Runner {
             self.publish(now, wall, &mut wakes);
             if let Err(error) = result {
                 self.is_open = false;
-                self.failed(&error, now, wall, &mut wakes);
+                self.failed(error.to_string(), error.reason(), now, wall, &mut wakes);
             }
         }
         let held_until = self.release_held(now, wall, &mut wakes);
@@ -201,34 +210,39 @@ impl Runner {
                 self.is_open = true;
                 self.retry = RETRY_FIRST;
             }
-            Err(error) => self.failed(&error, now, wall, wakes),
+            Err(error) => self.failed(error.to_string(), error.reason(), now, wall, wakes),
         }
     }
 
     /// Nothing could be had from the device: its variables say so until it is back.
     fn failed(
         &mut self,
-        error: &trunkline_io::IoError,
+        sentence: String,
+        reason: Reason,
         now: Tick,
         wall: Timestamp,
         wakes: &mut Wakes,
     ) {
         self.retry_at = now.saturating_add(self.retry);
         self.retry = (self.retry * 2).min(RETRY_MAX);
-        lock(&self.orders.queue).trouble = Some(error.to_string());
+        lock(&self.orders.queue).trouble = Some(sentence);
         if let Some(id) = self.id.get() {
-            let quality = Quality::bad(error.reason());
+            let quality = Quality::bad(reason);
             self.engine
                 .set_source_quality(*id, quality, now, wall, wakes);
         }
     }
 
+    /// What has been ordered so far; what comes meanwhile has to wait for the scan that is due.
     fn carry_out_orders(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
-        loop {
-            let next = lock(&self.orders.queue).sends.pop_front();
-            let Some((ticket, handle, raw)) = next else {
-                break;
-            };
+        let (sends, requests) = {
+            let mut queue = lock(&self.orders.queue);
+            (
+                std::mem::take(&mut queue.sends),
+                std::mem::take(&mut queue.requests),
+            )
+        };
+        for (ticket, handle, raw) in sends {
             let answer = match self.items.get(&handle) {
                 None => Answer::Refused("it has no such item".to_owned()),
                 Some(_) if !self.is_open => Answer::Refused("its device is not open".to_owned()),
@@ -239,9 +253,7 @@ impl Runner {
             };
             self.engine.answer(ticket, handle, answer, now, wall, wakes);
         }
-        loop {
-            let next = lock(&self.orders.queue).requests.pop_front();
-            let Some(handle) = next else { break };
+        for handle in requests {
             let Some(item) = self.items.get(&handle).copied() else {
                 continue;
             };

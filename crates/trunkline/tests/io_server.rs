@@ -1,0 +1,282 @@
+//! An I/O server in the engine's process: its scans, what clients send it, and its failures.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use trunkline::io::{Health, IoError, IoServer, ItemId, Scan, SendRefusal};
+use trunkline::local::{Subscription, Variable, WriteError};
+use trunkline::types::{
+    Contract, DataType, Level, LibraryDefinition, Properties, Quality, Reading, Reason, Scaling,
+    Tick, Timestamp, Value, VariableDefinition,
+};
+use trunkline::{Engine, EngineOptions};
+
+/// Only cuts off a test that hangs.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What the device does, and what was done with it; the test looks at it from outside.
+#[derive(Debug, Default)]
+struct Bench {
+    /// Raw value of its only item.
+    raw: f64,
+    trouble: Trouble,
+    requests: usize,
+    scans: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+enum Trouble {
+    #[default]
+    None,
+    /// It does not answer.
+    Unreachable,
+    /// The driver has a defect.
+    Panic,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Device(Arc<Mutex<Bench>>);
+
+impl Device {
+    fn bench(&self) -> std::sync::MutexGuard<'_, Bench> {
+        self.0.lock().unwrap()
+    }
+
+    fn check(&self) -> Result<f64, IoError> {
+        let trouble = self.bench().trouble;
+        match trouble {
+            Trouble::None => Ok(self.bench().raw),
+            Trouble::Unreachable => Err(IoError::Unreachable {
+                device: "the loop".to_owned(),
+                cause: "no answer".to_owned(),
+            }),
+            Trouble::Panic => panic!("a defect, as the test asks for"),
+        }
+    }
+
+    fn publish(&self, scan: &mut Scan) -> Result<(), IoError> {
+        let raw = self.check()?;
+        scan.publish(ItemId(0), Value::F64(raw), Quality::GOOD);
+        Ok(())
+    }
+}
+
+impl IoServer for Device {
+    fn libraries(&self, name: &str) -> Vec<LibraryDefinition> {
+        let mut properties = Properties::new(DataType::F64);
+        properties.source = format!("{name}:current");
+        properties.scaling = Some(Scaling::Linear {
+            raw: [4.0, 20.0],
+            eng: [0.0, 100.0],
+        });
+        vec![LibraryDefinition {
+            name: "loop".to_owned(),
+            description: String::new(),
+            variables: vec![VariableDefinition {
+                path: "level".to_owned(),
+                properties: Arc::new(properties),
+            }],
+        }]
+    }
+
+    fn item(&self, item: &str) -> Option<ItemId> {
+        (item == "current").then_some(ItemId(0))
+    }
+
+    fn open(&mut self, _now: Tick, _wall: Timestamp) -> Result<(), IoError> {
+        self.check().map(|_| ())
+    }
+
+    fn scan(&mut self, _: Tick, _: Timestamp, scan: &mut Scan) -> Result<(), IoError> {
+        self.bench().scans += 1;
+        self.publish(scan)
+    }
+
+    fn request(
+        &mut self,
+        _item: ItemId,
+        _now: Tick,
+        _wall: Timestamp,
+        scan: &mut Scan,
+    ) -> Result<(), IoError> {
+        self.bench().requests += 1;
+        self.publish(scan)
+    }
+
+    fn send(
+        &mut self,
+        _item: ItemId,
+        value: &Value,
+        _now: Tick,
+        _wall: Timestamp,
+    ) -> Result<Value, SendRefusal> {
+        let Value::F64(raw) = value else {
+            panic!("an item of another type");
+        };
+        if *raw > 19.0 {
+            return Err(SendRefusal::Interlock {
+                item: "current".to_owned(),
+                rule: "the valve does not open that far".to_owned(),
+            });
+        }
+        // It moves in steps of a milliampere.
+        self.bench().raw = raw.round();
+        Ok(Value::F64(raw.round()))
+    }
+
+    fn health(&self) -> Health {
+        Health::default()
+    }
+
+    fn period(&self) -> Duration {
+        Duration::from_millis(2)
+    }
+}
+
+struct Rig {
+    engine: Engine,
+    device: Device,
+    level: Variable<f64>,
+    updates: Subscription,
+}
+
+impl Rig {
+    fn new(trouble: Trouble, period: Option<Duration>) -> Self {
+        let device = Device::default();
+        *device.bench() = Bench {
+            raw: 12.0,
+            trouble,
+            ..Bench::default()
+        };
+        let engine = Engine::start(EngineOptions::default()).unwrap();
+        engine
+            .attach_io("dev", Box::new(device.clone()), period, true)
+            .unwrap();
+        let level = engine.variable("loop/level").unwrap();
+        let updates = level.subscribe(Contract::Latest).unwrap();
+        Self {
+            engine,
+            device,
+            level,
+            updates,
+        }
+    }
+
+    /// The next reading that is like this.
+    fn next_where(&mut self, is_it: impl Fn(&Reading) -> bool) -> Reading {
+        loop {
+            let reading = self.updates.next(Some(TIMEOUT)).expect("an update");
+            if is_it(&reading) {
+                return reading;
+            }
+        }
+    }
+}
+
+fn has(value: f64) -> impl Fn(&Reading) -> bool {
+    move |reading| {
+        let quality = reading.sample.quality;
+        reading.sample.value == Value::F64(value) && quality.level() == Level::Good
+    }
+}
+
+fn is_bad(reason: Reason) -> impl Fn(&Reading) -> bool {
+    move |reading| {
+        let quality = reading.sample.quality;
+        quality.level() == Level::Bad && quality.reason() == reason
+    }
+}
+
+#[test]
+fn scans_are_scaled_and_a_write_ends_with_what_the_device_holds() {
+    let mut sut = Rig::new(Trouble::None, None);
+    sut.next_where(has(50.0));
+    // 25 % is 8 mA; 33 % would be 9.28 mA, of which the device makes 9.
+    sut.level.write(25.0).unwrap();
+    assert_eq!(sut.level.read().unwrap().value, 25.0);
+    sut.level.write(33.0).unwrap();
+    assert_eq!(sut.level.read().unwrap().value, 31.25);
+    assert_eq!(sut.device.bench().raw, 9.0);
+    sut.next_where(has(31.25));
+}
+
+#[test]
+fn what_the_device_refuses_changes_nothing_and_is_said_in_its_words() {
+    let mut sut = Rig::new(Trouble::None, None);
+    sut.next_where(has(50.0));
+    let Err(WriteError::Refused(refusal)) = sut.level.write(99.0) else {
+        panic!("a valve opened too far");
+    };
+    let sentence = refusal.to_string();
+    assert!(sentence.contains("does not open that far"), "{sentence}");
+    assert_eq!(sut.level.read().unwrap().value, 50.0);
+}
+
+#[test]
+fn a_device_that_is_not_there_is_bad_with_its_reason_and_comes_back() {
+    let mut sut = Rig::new(Trouble::Unreachable, None);
+    sut.next_where(is_bad(Reason::HostUnreachable));
+    assert!(sut.level.write(25.0).is_err());
+    sut.device.bench().trouble = Trouble::None;
+    sut.next_where(has(50.0));
+    sut.device.bench().trouble = Trouble::Unreachable;
+    let lost = sut.next_where(is_bad(Reason::HostUnreachable));
+    assert_eq!(
+        lost.sample.value,
+        Value::F64(50.0),
+        "the last value is kept"
+    );
+}
+
+#[test]
+fn a_driver_that_panics_is_a_failed_device_and_is_opened_again() {
+    let mut sut = Rig::new(Trouble::None, None);
+    sut.next_where(has(50.0));
+    sut.device.bench().trouble = Trouble::Panic;
+    sut.next_where(is_bad(Reason::DeviceFailure));
+    let client = sut.engine.client().unwrap();
+    let steps = client.why("loop/level", TIMEOUT).unwrap();
+    let told = steps.iter().any(|step| step.sentence.contains("panicked"));
+    assert!(told, "{steps:?}");
+    sut.device.bench().trouble = Trouble::None;
+    sut.next_where(has(50.0));
+}
+
+#[test]
+fn a_fresh_value_can_be_asked_for_between_scans() {
+    let hour = Duration::from_secs(3600);
+    let mut sut = Rig::new(Trouble::None, Some(hour));
+    sut.next_where(has(50.0));
+    sut.device.bench().raw = 16.0;
+    let client = sut.engine.client().unwrap();
+    let opened = client.open(&["loop/level"], Default::default(), TIMEOUT);
+    let level = opened.unwrap().remove(0).unwrap().variable;
+    let results = client.request_value(&[level], TIMEOUT).unwrap();
+    assert!(results[0].is_ok());
+    sut.next_where(has(75.0));
+    assert_eq!(sut.device.bench().requests, 1);
+}
+
+/// However many writes come, the scans go on.
+#[test]
+fn clients_that_write_all_the_time_do_not_keep_the_scans_from_running() {
+    let sut = Rig::new(Trouble::None, None);
+    let client = sut.engine.client().unwrap();
+    let opened = client.open(&["loop/level"], Default::default(), TIMEOUT);
+    let level = opened.unwrap().remove(0).unwrap().variable;
+    let scans = sut.device.bench().scans;
+    while sut.device.bench().scans < scans + 20 {
+        let writes = (0..100).map(|n| trunkline::Write::new(level, Value::F64(f64::from(n % 50))));
+        client.write(writes, TIMEOUT).unwrap();
+    }
+}
+
+#[test]
+fn what_a_stopped_io_server_left_is_bad() {
+    let mut sut = Rig::new(Trouble::None, None);
+    sut.next_where(has(50.0));
+    assert!(sut.engine.stop_io("dev"));
+    sut.next_where(is_bad(Reason::ProviderGone));
+    assert!(!sut.engine.stop_io("dev"));
+}
