@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use trunkline_client::{
     ClientCore, ConnectionState, Event, Found, Item, OpenOptions, Opened, Session, Step,
-    SubscribeOptions, SubscriptionId, VariableRef, Write, WriteCounts, WriteOutcome,
+    SubscribeOptions, VariableRef, Write, WriteCounts, WriteOutcome,
 };
 use trunkline_net::Dialler;
 use trunkline_proto::Fault;
@@ -15,7 +15,8 @@ use trunkline_proto::message::info::VariableInfo;
 use trunkline_types::ledger::ClientLedger;
 use trunkline_types::{Contract, Reading};
 
-use super::verbs::{Pending, Shared, take_events};
+use super::subscription::{Followed, take_events};
+use super::verbs::{Pending, Shared};
 use super::{CallError, ConnectError, ConnectOptions};
 use crate::Engine;
 
@@ -178,10 +179,8 @@ impl Client {
             .shared
             .link
             .with(|core, _, _| core.subscribe(names, contract, options))?;
-        Ok(Subscription {
-            shared: Arc::clone(&self.shared),
-            id,
-        })
+        let shared = Arc::clone(&self.shared);
+        Ok(Subscription(Followed { shared, id }))
     }
 
     /// The variables whose names match, at most `limit` of them.
@@ -288,35 +287,36 @@ impl fmt::Debug for Client {
 }
 
 /// A subscription of a client. Dropping it ends the subscription.
-pub struct Subscription {
-    shared: Arc<Shared>,
-    id: SubscriptionId,
-}
+#[derive(Debug)]
+pub struct Subscription(pub(super) Followed);
 
 impl Subscription {
     /// The next event: a reading, or a change of the connection, in the order they happened.
     /// `None` when none came within `timeout`; without one it is waited for until the client is
     /// closed.
     pub fn next(&self, timeout: Option<Duration>) -> Option<Event> {
-        let deadline = timeout.map(|timeout| self.shared.deadline(timeout));
-        self.shared
+        let deadline = timeout.map(|timeout| self.0.shared.deadline(timeout));
+        self.0
+            .shared
             .link
-            .wait_until(deadline, |core, now| core.next_event(now, self.id))
+            .wait_until(deadline, |core, now| core.next_event(now, self.0.id))
     }
 
     /// The next event if one waits.
     pub fn try_next(&self) -> Option<Event> {
-        self.shared
+        self.0
+            .shared
             .link
-            .with(|core, now, _| core.next_event(now, self.id))
+            .with(|core, now, _| core.next_event(now, self.0.id))
     }
 
     /// Up to `most` of the events that wait, in order, and at least one unless none came within
     /// `timeout`: what [`Subscription::next`] would give one by one, at a fraction of its cost.
     pub fn next_many(&self, most: usize, timeout: Option<Duration>) -> Vec<Event> {
-        let deadline = timeout.map(|timeout| self.shared.deadline(timeout));
-        let take = |core: &mut ClientCore, now| take_events(core, now, self.id, most);
-        self.shared
+        let deadline = timeout.map(|timeout| self.0.shared.deadline(timeout));
+        let take = |core: &mut ClientCore, now| take_events(core, now, self.0.id, most);
+        self.0
+            .shared
             .link
             .wait_until(deadline, take)
             .unwrap_or_default()
@@ -325,34 +325,16 @@ impl Subscription {
     /// The client's own copy of an item's newest value, whether new or not; no round trip. It says
     /// `stale` while the connection is down.
     pub fn value(&self, item: u32) -> Option<Reading> {
-        self.shared
-            .link
-            .with(|core, now, _| core.value(now, self.id, item))
+        self.0.value(item)
     }
 
     /// What is known of an item: its name, and its type once it is open.
     pub fn item(&self, item: u32) -> Option<Item> {
-        self.shared.link.with(|core, _, _| core.item(self.id, item))
+        self.0.item(item)
     }
 
     /// What became of the updates that reached this client.
     pub fn ledger(&self) -> Option<ClientLedger> {
-        self.shared.link.with(|core, _, _| core.ledger(self.id))
-    }
-}
-
-impl Drop for Subscription {
-    fn drop(&mut self) {
-        self.shared
-            .link
-            .with(|core, _, _| core.unsubscribe(self.id));
-    }
-}
-
-impl fmt::Debug for Subscription {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscription")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
+        self.0.ledger()
     }
 }

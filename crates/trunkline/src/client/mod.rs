@@ -12,6 +12,7 @@
 
 mod blocking;
 mod options;
+mod subscription;
 pub(crate) mod tasks;
 mod typed;
 mod verbs;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use trunkline_client::{
     ClientCore, ConnectionState, Event, Found, Item, OpenOptions, Opened, Session, Step,
-    SubscribeOptions, SubscriptionId, VariableRef, Write, WriteCounts, WriteOutcome,
+    SubscribeOptions, VariableRef, Write, WriteCounts, WriteOutcome,
 };
 use trunkline_proto::Fault;
 use trunkline_proto::message::engine::EngineInfo;
@@ -14,7 +14,8 @@ use trunkline_proto::message::info::VariableInfo;
 use trunkline_types::ledger::ClientLedger;
 use trunkline_types::{Contract, Reading};
 
-use super::verbs::{Pending, Shared, take_events};
+use super::subscription::{Followed, take_events};
+use super::verbs::{Pending, Shared};
 use super::{CallError, ConnectError, ConnectOptions};
 
 /// A connection to an engine for tasks; see the blocking [`Client`](crate::Client) for each verb.
@@ -177,10 +178,8 @@ impl Client {
             .shared
             .link
             .with(|core, _, _| core.subscribe(names, contract, options))?;
-        Ok(Subscription {
-            shared: Arc::clone(&self.shared),
-            id,
-        })
+        let shared = Arc::clone(&self.shared);
+        Ok(Subscription(Followed { shared, id }))
     }
 
     /// As [`Client::find`](crate::Client::find).
@@ -281,10 +280,8 @@ impl fmt::Debug for Client {
 }
 
 /// A subscription for tasks. Dropping it ends the subscription.
-pub struct Subscription {
-    shared: Arc<Shared>,
-    id: SubscriptionId,
-}
+#[derive(Debug)]
+pub struct Subscription(pub(super) Followed);
 
 impl Subscription {
     /// The next event, in the order they happened; `None` once the client is closed.
@@ -292,9 +289,10 @@ impl Subscription {
     /// # Cancel safety
     /// No event is lost when the call is dropped.
     pub async fn next(&self) -> Option<Event> {
-        self.shared
+        self.0
+            .shared
             .link
-            .wait(None, |core, now| core.next_event(now, self.id))
+            .wait(None, |core, now| core.next_event(now, self.0.id))
             .await
     }
 
@@ -303,41 +301,23 @@ impl Subscription {
     /// # Cancel safety
     /// No event is lost when the call is dropped.
     pub async fn next_many(&self, most: usize) -> Vec<Event> {
-        let take = |core: &mut ClientCore, now| take_events(core, now, self.id, most);
-        let link = &self.shared.link;
+        let take = |core: &mut ClientCore, now| take_events(core, now, self.0.id, most);
+        let link = &self.0.shared.link;
         link.wait(None, take).await.unwrap_or_default()
     }
 
     /// The client's own copy of an item's newest value; see the blocking form.
     pub fn value(&self, item: u32) -> Option<Reading> {
-        self.shared
-            .link
-            .with(|core, now, _| core.value(now, self.id, item))
+        self.0.value(item)
     }
 
     /// What is known of an item: its name, and its type once it is open.
     pub fn item(&self, item: u32) -> Option<Item> {
-        self.shared.link.with(|core, _, _| core.item(self.id, item))
+        self.0.item(item)
     }
 
     /// What became of the updates that reached this client.
     pub fn ledger(&self) -> Option<ClientLedger> {
-        self.shared.link.with(|core, _, _| core.ledger(self.id))
-    }
-}
-
-impl Drop for Subscription {
-    fn drop(&mut self) {
-        self.shared
-            .link
-            .with(|core, _, _| core.unsubscribe(self.id));
-    }
-}
-
-impl fmt::Debug for Subscription {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscription")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
+        self.0.ledger()
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_client::{
-    Answer, ClientCore, ClientOptions, ConnectionState, Event, Found, OpenOptions, Opened,
-    RequestError, RequestId, Session, Step, SubscriptionId, VariableRef,
+    Answer, ClientCore, ClientOptions, ConnectionState, Found, OpenOptions, Opened, RequestError,
+    RequestId, Session, Step, VariableRef,
 };
 use trunkline_net::{Clock, Dialler, Link, LinkOptions};
 use trunkline_proto::Fault;
@@ -233,16 +233,4 @@ fn unexpected(answer: Answer) -> CallError {
         Answer::Refused(fault) => CallError::Fault(fault),
         _ => CallError::Answer,
     }
-}
-
-/// Up to `most` events of a subscription; `None` when none waits.
-pub(super) fn take_events(
-    core: &mut ClientCore,
-    now: Tick,
-    subscription: SubscriptionId,
-    most: usize,
-) -> Option<Vec<Event>> {
-    let waiting = std::iter::from_fn(|| core.next_event(now, subscription));
-    let events: Vec<Event> = waiting.take(most.max(1)).collect();
-    (!events.is_empty()).then_some(events)
 }
