@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use trunkline_types::contract::parse_duration;
+use trunkline_types::text::Digits;
 
 use crate::verbs;
 
@@ -100,12 +101,35 @@ pub(crate) struct GlobalArgs {
 
     /// Digits after the point; otherwise as the variable's configuration says
     #[arg(
+        short = 'f',
         long,
         value_name = "DIGITS",
         value_parser = clap::value_parser!(u8).range(0..=17),
         global = true
     )]
     pub(crate) precision: Option<u8>,
+
+    /// Floating-point numbers as 1.23e4, with so many digits after the point
+    #[arg(
+        short = 'e',
+        long,
+        value_name = "DIGITS",
+        value_parser = clap::value_parser!(u8).range(0..=17),
+        conflicts_with = "precision",
+        global = true
+    )]
+    pub(crate) scientific: Option<u8>,
+
+    /// Floating-point numbers with so many digits that count, whatever their size
+    #[arg(
+        short = 'g',
+        long,
+        value_name = "DIGITS",
+        value_parser = clap::value_parser!(u8).range(1..=17),
+        conflicts_with_all = ["precision", "scientific"],
+        global = true
+    )]
+    pub(crate) significant: Option<u8>,
 
     /// Integers in hexadecimal digits
     #[arg(long, global = true)]
@@ -131,6 +155,17 @@ pub(crate) struct GlobalArgs {
     /// Leave out names that match; may be given several times
     #[arg(long, value_name = "PATTERN", global = true)]
     pub(crate) exclude: Vec<String>,
+}
+
+impl GlobalArgs {
+    /// How floating-point numbers are to be written, if that was said.
+    pub(crate) fn digits(&self) -> Option<Digits> {
+        let fixed = self.precision.map(Digits::Fixed);
+        let scientific = self.scientific.map(Digits::Scientific);
+        fixed
+            .or(scientific)
+            .or(self.significant.map(Digits::Significant))
+    }
 }
 
 /// Forms of the output.

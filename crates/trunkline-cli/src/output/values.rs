@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 use trunkline_types::json::{JsonValue, to_json};
-use trunkline_types::text::{FormatOptions, format_value};
+use trunkline_types::text::{Digits, FormatOptions, format_value};
 use trunkline_types::{ArrayType, DataType, ElementType, StructType, Value};
 
 use crate::arguments::{Form, GlobalArgs};
@@ -10,7 +10,7 @@ use crate::arguments::{Form, GlobalArgs};
 /// How values are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ValueStyle {
-    precision: Option<u8>,
+    digits: Option<Digits>,
     hex: bool,
     enum_number: bool,
     elements: Option<usize>,
@@ -30,7 +30,7 @@ impl ValueStyle {
             Form::Json | Form::Jsonl | Form::Csv => None,
         };
         Self {
-            precision: global.precision,
+            digits: global.digits(),
             hex: global.hex,
             enum_number: global.enum_number,
             elements,
@@ -42,8 +42,9 @@ impl ValueStyle {
     /// The value as text; `configured` is the variable's own precision, which people see unless
     /// they ask for another, and programs do not.
     pub(crate) fn text(self, value: &Value, ty: &DataType, configured: Option<u8>) -> String {
+        let configured = configured.filter(|_| self.for_people);
         let options = FormatOptions {
-            precision: self.precision.or(configured.filter(|_| self.for_people)),
+            precision: self.digits.or(configured.map(Digits::Fixed)),
             elide: self.elements,
             hex: self.hex,
             enum_number: self.enum_number,
@@ -156,7 +157,7 @@ mod tests {
             "72.41234"
         );
         let chosen = ValueStyle {
-            precision: Some(3),
+            digits: Some(Digits::Fixed(3)),
             ..people
         };
         assert_eq!(chosen.text(&value, &DataType::F64, Some(1)), "72.412");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use trunkline::config::{DeploymentPlan, IoConfig};
 use trunkline::types::url::DEFAULT_PORT;
 use trunkline::{Engine, Event, OpenOptions, SubscribeOptions};
-use trunkline_types::text::{FormatOptions, format_value};
+use trunkline_types::text::{Digits, FormatOptions, format_value};
 use trunkline_types::{Contract, Reading};
 
 use super::serve::{self, ListenArgs};
@@ -181,7 +181,7 @@ fn show_movement(engine: &Engine, context: &Context) -> Result<(), Stop> {
         .map(|properties| properties.units.clone());
     // One digit more than usual: the plant starts at rest.
     let format = FormatOptions {
-        precision: precision.map(|digits| digits.saturating_add(1)),
+        precision: precision.map(|digits| Digits::Fixed(digits.saturating_add(1))),
         ..FormatOptions::default()
     };
     let text = |reading: &Reading| format_value(&reading.sample.value, &opened.data_type, &format);

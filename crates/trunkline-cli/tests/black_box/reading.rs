@@ -154,6 +154,9 @@ fn numbers_are_shown_as_asked_for() {
     let value = |arguments: &[&str]| rig.run(&[&["get", "-t"], arguments].concat()).out;
     assert_eq!(value(&["rig/level"]), "1.2\n");
     assert_eq!(value(&["rig/level", "--precision", "3"]), "1.235\n");
+    assert_eq!(value(&["rig/level", "-f", "3"]), "1.235\n");
+    assert_eq!(value(&["rig/level", "-e", "2"]), "1.23e0\n");
+    assert_eq!(value(&["rig/level", "-g", "4"]), "1.235\n");
     assert_eq!(value(&["rig/sealed", "--hex"]), "0x7\n");
     assert_eq!(value(&["rig/mode", "-n"]), "1\n");
     assert_eq!(value(&["rig/curve", "-#", "2"]), "[1.0, 2.0, … 10 f64]\n");

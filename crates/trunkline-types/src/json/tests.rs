@@ -175,12 +175,12 @@ fn what_would_change_is_refused_with_the_reason() {
         (
             json!(9_007_199_254_740_993_u64),
             "f64",
-            "9007199254740993 cannot be kept exactly in a f64",
+            "9007199254740993 cannot be kept exactly in an f64",
         ),
         (
             json!(16_777_217),
             "f32",
-            "16777217 cannot be kept exactly in a f32",
+            "16777217 cannot be kept exactly in an f32",
         ),
         (
             json!(1e39),
@@ -189,7 +189,7 @@ fn what_would_change_is_refused_with_the_reason() {
         ),
         (json!("5"), "i32", "\"5\" is not an i32"),
         (json!("x"), "u64", "\"x\" is not a u64"),
-        (json!(null), "f64", "null is not a f64"),
+        (json!(null), "f64", "null is not an f64"),
         (json!(1), "bool", "1 is not a bool"),
         (json!([1]), "string", "a list of 1 is not a string"),
         (
@@ -223,7 +223,7 @@ fn what_would_change_is_refused_with_the_reason() {
         (
             json!([1, [2]]),
             "array(f64, *)",
-            "element 1: a list of 1 is not a f64",
+            "element 1: a list of 1 is not an f64",
         ),
         (
             json!([1, "x"]),

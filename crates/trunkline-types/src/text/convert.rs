@@ -179,10 +179,11 @@ impl ConvertError {
     }
 }
 
-/// The type as it stands in a sentence: `a f64`, `an i8`, `an array(f64, 3)`.
+/// The type as it stands in a sentence: `an f64`, `an i8`, `a u8`, `an array(f64, 3)`.
 pub(crate) fn with_article(ty: &DataType) -> String {
     let name = ty.to_string();
-    let article = if name.starts_with(['a', 'e', 'i']) {
+    let is_float = name.starts_with("f32") || name.starts_with("f64");
+    let article = if is_float || name.starts_with(['a', 'e', 'i']) {
         "an"
     } else {
         "a"

@@ -15,8 +15,8 @@ use super::parse::unquote;
 /// reads it back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FormatOptions {
-    /// Digits after the point; `None`: as many as tell the number from its neighbours.
-    pub precision: Option<u8>,
+    /// Digits of a floating-point number; `None`: as many as tell it from its neighbours.
+    pub precision: Option<Digits>,
     /// Show only so many elements of an array, samples of a waveform or bytes, then how many there
     /// are.
     pub elide: Option<usize>,
@@ -26,10 +26,53 @@ pub struct FormatOptions {
     pub enum_number: bool,
 }
 
+/// How many digits a floating-point number has, and in which notation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Digits {
+    /// So many after the point: `1234.50`.
+    Fixed(u8),
+    /// One before the point and so many after it: `1.23e3`.
+    Scientific(u8),
+    /// So many that count, without zeros at the end; scientific where the number is below 0.0001
+    /// or has more digits before its point: C's `%g`.
+    Significant(u8),
+}
+
+impl Digits {
+    fn format(self, value: f64, out: &mut String) {
+        match self {
+            Digits::Fixed(digits) => put(out, format_args!("{value:.*}", usize::from(digits))),
+            Digits::Scientific(digits) => {
+                put(out, format_args!("{value:.*e}", usize::from(digits)));
+            }
+            Digits::Significant(digits) => significant(value, i32::from(digits.max(1)), out),
+        }
+    }
+}
+
+fn significant(value: f64, digits: i32, out: &mut String) {
+    // The exponent of the number as it is rounded to so many digits.
+    let rounded = format!("{value:.*e}", (digits - 1) as usize);
+    let (mantissa, exponent) = rounded.split_once('e').unwrap_or((&rounded, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..digits).contains(&exponent) {
+        let decimals = (digits - 1 - exponent) as usize;
+        out.push_str(without_zeros(&format!("{value:.decimals$}")));
+    } else {
+        put(out, format_args!("{}e{exponent}", without_zeros(mantissa)));
+    }
+}
+
+fn without_zeros(number: &str) -> &str {
+    match number.contains('.') {
+        true => number.trim_end_matches('0').trim_end_matches('.'),
+        false => number,
+    }
+}
+
 /// The value as text: a number, a label, text as it is (in JSON quotes where it would not be read
-/// back or
-/// holds control characters), bytes as `0x00ff`, a time as RFC 3339; arrays, structs and waveforms
-/// as JSON.
+/// back or holds control characters), bytes as `0x00ff`, a time as RFC 3339; arrays, structs and
+/// waveforms as JSON.
 pub fn format_value(value: &Value, data_type: &DataType, options: &FormatOptions) -> String {
     let mut out = String::new();
     match (value, data_type) {
@@ -63,7 +106,7 @@ fn inner(value: &Value, ty: Option<&DataType>, options: &FormatOptions, out: &mu
         Value::U64(v) => integer(i128::from(*v), options, out),
         Value::F32(v) => match (special_text(f64::from(*v)), options.precision) {
             (Some(special), _) => quoted(special, out),
-            (None, Some(digits)) => put(out, format_args!("{v:.*}", usize::from(digits))),
+            (None, Some(digits)) => digits.format(f64::from(*v), out),
             (None, None) => put(out, format_args!("{v:?}")),
         },
         Value::F64(v) => float(*v, options, out),
@@ -192,7 +235,7 @@ fn integer(value: i128, options: &FormatOptions, out: &mut String) {
 fn float(value: f64, options: &FormatOptions, out: &mut String) {
     match (special_text(value), options.precision) {
         (Some(special), _) => quoted(special, out),
-        (None, Some(digits)) => put(out, format_args!("{value:.*}", usize::from(digits))),
+        (None, Some(digits)) => digits.format(value, out),
         (None, None) => put(out, format_args!("{value:?}")),
     }
 }

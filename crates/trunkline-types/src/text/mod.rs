@@ -19,7 +19,7 @@ mod tests;
 
 pub use convert::ConvertError;
 pub use data_type::{ParseTypeError, parse_type};
-pub use format::{FormatOptions, format_value};
+pub use format::{Digits, FormatOptions, format_value};
 pub use parse::parse_value;
 pub use timestamp::{format_rfc3339, format_wide, parse_rfc3339};
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::{
-    FormatOptions, format_rfc3339, format_value, format_wide, parse_rfc3339, parse_type,
+    Digits, FormatOptions, format_rfc3339, format_value, format_wide, parse_rfc3339, parse_type,
     parse_value,
 };
 use crate::arbitrary::{bits, data_type, normal, typed_scalar, typed_value};
@@ -265,9 +265,9 @@ mod values {
     #[test]
     fn what_is_not_a_value_is_refused_with_the_reason() {
         for (text, name, sentence) in [
-            ("x", "f64", "x is not a f64"),
-            ("", "f64", " is not a f64"),
-            ("72,5", "f64", "72,5 is not a f64"),
+            ("x", "f64", "x is not an f64"),
+            ("", "f64", " is not an f64"),
+            ("72,5", "f64", "72,5 is not an f64"),
             (
                 "1e400",
                 "f64",
@@ -281,7 +281,7 @@ mod values {
             (
                 "9007199254740993",
                 "f64",
-                "9007199254740993 cannot be kept exactly in a f64",
+                "9007199254740993 cannot be kept exactly in an f64",
             ),
             ("300", "u8", "300 is outside u8 (0 to 255)"),
             ("-1", "u8", "-1 is outside u8 (0 to 255)"),
@@ -331,6 +331,36 @@ mod values {
     }
 
     #[test]
+    fn digits_are_counted_as_asked_for() {
+        let text = |value: f64, digits| {
+            let options = FormatOptions {
+                precision: Some(digits),
+                ..FormatOptions::default()
+            };
+            format_value(&Value::F64(value), &DataType::F64, &options)
+        };
+        assert_eq!(text(1234.5678, Digits::Fixed(2)), "1234.57");
+        assert_eq!(text(1234.5678, Digits::Scientific(2)), "1.23e3");
+        // As C prints them with %g, but for the digits of an exponent.
+        for (value, digits, expected) in [
+            (0.0, 6, "0"),
+            (100_000.0, 6, "100000"),
+            (1_000_000.0, 6, "1e6"),
+            (999_999.5, 6, "1e6"),
+            (123_456.7, 6, "123457"),
+            (0.0001, 6, "0.0001"),
+            (0.000_012_345, 3, "1.23e-5"),
+            (-72.449, 3, "-72.4"),
+            (72.0, 4, "72"),
+            (0.1 + 0.2, 17, "0.30000000000000004"),
+            (5.5, 0, "6"),
+            (f64::NAN, 3, "NaN"),
+        ] {
+            assert_eq!(text(value, Digits::Significant(digits)), expected);
+        }
+    }
+
+    #[test]
     fn options_shorten_and_change_what_is_shown() {
         let list = |count: u32| {
             let elements = Elements::F64((1..=count).map(f64::from).collect());
@@ -338,7 +368,7 @@ mod values {
         };
         let options = FormatOptions {
             elide: Some(2),
-            precision: Some(1),
+            precision: Some(Digits::Fixed(1)),
             ..FormatOptions::default()
         };
         let array = ty("array(f64, *)");
