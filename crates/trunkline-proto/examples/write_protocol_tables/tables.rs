@@ -102,6 +102,10 @@ fn limits() -> String {
             bytes(WRITE_CREDIT_BYTES.into()),
         ),
         (
+            "bytes that wait in the `all` and `first` subscriptions of a session",
+            bytes(QUEUE_BYTES_MAX_DEFAULT as u64),
+        ),
+        (
             "updates without an acknowledgement (`window_records`)",
             count(WINDOW_RECORDS_DEFAULT, "records"),
         ),
