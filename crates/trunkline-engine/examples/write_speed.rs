@@ -5,8 +5,7 @@
 //! ```
 //!
 //! Every contender runs once per round, in turn, so that whatever disturbs the machine disturbs
-//! them
-//! alike; the table gives the median of the rounds. With a name only the contenders whose name
+//! them alike; the table gives the median of the rounds. With a name only the contenders whose name
 //! contains it run, once and long, for a profiler.
 
 // A measuring program reads the clock and prints.

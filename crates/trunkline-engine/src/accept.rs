@@ -8,44 +8,58 @@ use crate::outcome::Refusal;
 use crate::update::{Encoded, Update};
 use crate::write::{Origin, Write, WriteValue};
 
-/// A value that passed every rule that does not depend on the variable's present state.
+/// A value that passed every rule that does not depend on the variable's present state. It is
+/// filled in where it stays until it is committed: moving it costs as much as the rest of a write.
 #[derive(Debug)]
 pub(crate) struct Accepted {
-    pub(crate) value: Encoded,
+    /// What is to be committed: all but its number, the engine's timestamp and the writer.
+    pub(crate) update: Update,
     /// Its number, where a deadband is to be looked at.
     pub(crate) number: Option<f64>,
-    pub(crate) quality: Quality,
-    pub(crate) source_timestamp: Timestamp,
     /// The source timestamp is a time that the writer gave, not that of its arrival.
     pub(crate) is_stamped: bool,
 }
 
+impl Accepted {
+    /// What [`accept`] fills in.
+    #[inline]
+    pub(crate) fn nothing() -> Self {
+        Self {
+            update: Update {
+                sequence: 0,
+                source_timestamp: Timestamp::UNIX_EPOCH,
+                engine_timestamp: Timestamp::UNIX_EPOCH,
+                quality: Quality::GOOD,
+                writer: 0,
+                value: Encoded::EMPTY,
+            },
+            number: None,
+            is_stamped: false,
+        }
+    }
+}
+
 /// Timestamps (B-40, B-41), type, scaling (H-01..H-03), range and coercion (H-04).
+#[inline]
 pub(crate) fn accept(
     properties: &Properties,
     write: &Write<'_>,
     wall: Timestamp,
-) -> Result<Accepted, Refusal> {
-    let Stamp {
-        source_timestamp,
-        quality,
-        is_stamped,
-    } = stamp(properties, write, wall);
-    let (value, number, quality) = accept_value(properties, write, quality)?;
-    Ok(Accepted {
-        value,
-        number,
-        quality,
-        source_timestamp,
-        is_stamped,
-    })
+    accepted: &mut Accepted,
+) -> Result<(), Refusal> {
+    let stamp = stamp(properties, write, wall);
+    accepted.is_stamped = stamp.is_stamped;
+    accepted.update.source_timestamp = stamp.source_timestamp;
+    accepted.update.quality = stamp.quality;
+    accept_value(properties, write, accepted)
 }
 
+#[inline]
 fn accept_value(
     properties: &Properties,
     write: &Write<'_>,
-    quality: Quality,
-) -> Result<(Encoded, Option<f64>, Quality), Refusal> {
+    accepted: &mut Accepted,
+) -> Result<(), Refusal> {
     let data_type = &properties.data_type;
     if let WriteValue::Wire(bytes) = write.value {
         check_size(bytes.len())?;
@@ -57,7 +71,7 @@ fn accept_value(
     let range = properties.range.filter(|_| data_type.is_numeric());
     let has_deadband = data_type.is_float() && deadband_percent(properties, write) > 0.0;
     if scaling.is_none() && range.is_none() && !has_deadband {
-        return Ok((encode(data_type, &write.value)?, None, quality));
+        return encode(data_type, &write.value, &mut accepted.update.value);
     }
     let mut value = decode(data_type, &write.value, scaling.is_some())?;
     if let Some(scaling) = scaling {
@@ -65,7 +79,7 @@ fn accept_value(
             .to_engineering(&value, data_type)
             .map_err(Refusal::Scaling)?;
     }
-    let mut quality = quality;
+    let quality = &mut accepted.update.quality;
     if let Some((low, high)) = range
         && let Some(number) = value.as_f64()
         && !(low..=high).contains(&number)
@@ -73,16 +87,17 @@ fn accept_value(
         let from_source = write.origin != Origin::Client;
         if properties.coerce && !number.is_nan() {
             value = coerced(number, low, high, data_type);
-            quality = quality.with_coerced(true);
+            *quality = quality.with_coerced(true);
         } else if !from_source {
             return Err(Refusal::OutOfRange { low, high });
         }
         if from_source {
-            quality = quality.worst(Quality::uncertain(Reason::LimitsExceeded));
+            *quality = quality.worst(Quality::uncertain(Reason::LimitsExceeded));
         }
     }
-    let number = value.as_f64().filter(|_| has_deadband);
-    Ok((Encoded::from_value(&value), number, quality))
+    accepted.number = value.as_f64().filter(|_| has_deadband);
+    accepted.update.value.set(&value);
+    Ok(())
 }
 
 fn deadband_percent(properties: &Properties, write: &Write<'_>) -> f64 {
@@ -103,7 +118,7 @@ pub(crate) fn within_deadband(
     let Some(number) = accepted.number else {
         return false;
     };
-    if current.sequence == 0 || current.quality != accepted.quality {
+    if current.sequence == 0 || current.quality != accepted.update.quality {
         return false;
     }
     let Some(before) = current.value.decode(&properties.data_type).as_f64() else {
@@ -124,6 +139,7 @@ struct Stamp {
 
 /// The timestamp a write is stored with, and the quality that says which clock made it (B-40,
 /// B-41).
+#[inline]
 fn stamp(properties: &Properties, write: &Write<'_>, wall: Timestamp) -> Stamp {
     let quality = write.quality.unwrap_or(Quality::GOOD);
     if !properties.timestamps {
@@ -182,21 +198,27 @@ fn check_size(bytes: usize) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn encode(data_type: &DataType, value: &WriteValue<'_>) -> Result<Encoded, Refusal> {
+#[inline]
+fn encode(
+    data_type: &DataType,
+    value: &WriteValue<'_>,
+    encoded: &mut Encoded,
+) -> Result<(), Refusal> {
     match value {
         WriteValue::Value(value) if value.has_type(data_type) => {
             if data_type.fixed_size().is_none() {
                 // Before anything is allocated for it.
                 check_size(wire::encoded_len(value))?;
             }
-            Ok(Encoded::from_value(value))
+            encoded.set(value);
         }
-        WriteValue::Value(_) => Err(wrong_type(data_type)),
+        WriteValue::Value(_) => return Err(wrong_type(data_type)),
         WriteValue::Wire(bytes) => {
             wire::check_value(data_type, bytes).map_err(Refusal::InvalidValue)?;
-            Ok(Encoded::from_bytes(bytes))
+            *encoded = Encoded::from_bytes(bytes);
         }
     }
+    Ok(())
 }
 
 /// The value to compute with. A raw value that is going to be scaled may have another numeric type.

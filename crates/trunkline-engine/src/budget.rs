@@ -16,8 +16,16 @@ pub(crate) struct Budget {
     /// `usize::MAX`: as many as there are, and nobody counts them.
     max: AtomicUsize,
     used: AtomicUsize,
-    /// Consumers whose writes wait for bytes to become free.
-    parked: Mutex<Vec<Arc<Outbox>>>,
+    /// How often the consumer has taken so much that half of them were free again.
+    ebbs: AtomicUsize,
+    parked: Mutex<Vec<Parked>>,
+}
+
+/// A consumer whose write waits for bytes to become free.
+#[derive(Debug)]
+struct Parked {
+    outbox: Arc<Outbox>,
+    need: usize,
 }
 
 /// What an update with a value of `bytes` costs.
@@ -30,6 +38,7 @@ impl Budget {
         Self {
             max: AtomicUsize::new(usize::MAX),
             used: AtomicUsize::new(0),
+            ebbs: AtomicUsize::new(0),
             parked: Mutex::new(Vec::new()),
         }
     }
@@ -60,39 +69,91 @@ impl Budget {
             .is_ok()
     }
 
-    /// Whether [`Budget::claim`] would succeed now.
-    pub(crate) fn has(&self, cost: usize) -> bool {
-        let (max, used) = (self.max(), self.used.load(Ordering::Acquire));
-        max == usize::MAX || used == 0 || used.saturating_add(cost) <= max
+    /// What has to be free for a write that costs `cost`, of which `held` comes on top for other
+    /// subscriptions of the consumer.
+    pub(crate) fn need(&self, cost: usize, held: usize) -> usize {
+        if held == 0 {
+            // Where nothing waits one update of any length may.
+            return cost.min(self.max());
+        }
+        cost.saturating_add(held)
     }
 
-    /// Gives bytes back and wakes writers that waited for some.
+    /// Whether what [`Budget::need`] said is free now.
+    pub(crate) fn has(&self, need: usize) -> bool {
+        let (max, used) = (self.max(), self.used.load(Ordering::Acquire));
+        max == usize::MAX || used.saturating_add(need) <= max
+    }
+
+    /// A number that changes when the consumer has caught up: whoever found no bytes free before
+    /// could have had some since.
+    pub(crate) fn ebbs(&self) -> usize {
+        self.ebbs.load(Ordering::Acquire)
+    }
+
+    /// Gives back bytes of what the consumer has taken, and wakes writers that find enough now.
     pub(crate) fn release(&self, cost: usize, wakes: &mut Wakes) {
         if self.max() == usize::MAX || cost == 0 {
             return;
         }
-        self.used.fetch_sub(cost, Ordering::AcqRel);
-        self.wake_parked(wakes);
+        if self.subtract(cost) <= self.max() / 2 {
+            self.ebbs.fetch_add(1, Ordering::AcqRel);
+        }
+        self.wake_satisfied(wakes);
     }
 
-    /// Lets writers that wait for bytes try again.
+    /// Gives bytes back that were claimed for nothing: the consumer has taken nothing.
+    pub(crate) fn give_back(&self, cost: usize, wakes: &mut Wakes) {
+        if self.max() == usize::MAX {
+            return;
+        }
+        let _used = self.subtract(cost);
+        self.wake_satisfied(wakes);
+    }
+
+    fn subtract(&self, cost: usize) -> usize {
+        self.used.fetch_sub(cost, Ordering::AcqRel) - cost
+    }
+
+    /// Only writers that find what they need: two that take and give back in turn would wake each
+    /// other for ever.
+    fn wake_satisfied(&self, wakes: &mut Wakes) {
+        self.parked.lock().retain(|parked| {
+            let wakes_up = self.has(parked.need);
+            if wakes_up {
+                wakes.add(&parked.outbox);
+            }
+            !wakes_up
+        });
+    }
+
+    /// Lets all writers that wait for bytes try again.
     pub(crate) fn wake_parked(&self, wakes: &mut Wakes) {
         if self.max() == usize::MAX {
             return;
         }
-        for outbox in self.parked.lock().drain(..) {
-            wakes.add(&outbox);
+        for parked in self.parked.lock().drain(..) {
+            wakes.add(&parked.outbox);
         }
     }
 
-    /// Asks for `outbox` to be woken when bytes become free. False when `cost` of them are.
-    pub(crate) fn park(&self, outbox: &Arc<Outbox>, cost: usize) -> bool {
+    /// Asks for `outbox` to be woken when `need` is free. False when it is.
+    pub(crate) fn park(&self, outbox: &Arc<Outbox>, need: usize) -> bool {
         let mut parked = self.parked.lock();
         // Under the lock, which whoever frees some takes afterwards.
-        let short = !self.has(cost);
-        if short && !parked.iter().any(|known| Arc::ptr_eq(known, outbox)) {
-            parked.push(Arc::clone(outbox));
+        if self.has(need) {
+            return false;
         }
-        short
+        match parked
+            .iter_mut()
+            .find(|known| Arc::ptr_eq(&known.outbox, outbox))
+        {
+            Some(known) => known.need = known.need.min(need),
+            None => parked.push(Parked {
+                outbox: Arc::clone(outbox),
+                need,
+            }),
+        }
+        true
     }
 }

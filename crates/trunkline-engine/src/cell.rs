@@ -15,11 +15,10 @@
 use trunkline_ring::LastValue;
 use trunkline_types::{DataType, Quality, Timestamp};
 
-use crate::update::{Encoded, INLINE_BYTES, Update};
+use crate::update::{Encoded, INLINE_BYTES, INLINE_WORDS, Update};
 
 const HEADER_WORDS: usize = 3;
 const LENGTH_WORDS: usize = 1;
-const INLINE_WORDS: usize = INLINE_BYTES / 8;
 /// Words of the largest cell.
 const WORDS_MAX: usize = HEADER_WORDS + LENGTH_WORDS + INLINE_WORDS;
 
@@ -52,27 +51,21 @@ impl Cell {
     }
 
     /// Publishes the next update and returns its number. The caller holds the variable's lock.
+    #[inline]
     pub(crate) fn publish(&self, data_type: &DataType, update: &Update) -> u64 {
         let mut buffer = [0u64; WORDS_MAX];
         buffer[0] = update.source_timestamp.as_nanos() as u64;
         buffer[1] = update.engine_timestamp.as_nanos() as u64;
         buffer[2] = u64::from(update.quality.to_bits()) | (u64::from(update.writer) << 32);
-        let bytes = update.value.as_slice();
-        let count = match data_type.fixed_size() {
-            Some(_) => {
-                buffer[HEADER_WORDS] = le_word(bytes);
-                HEADER_WORDS + 1
-            }
-            None => {
-                buffer[HEADER_WORDS] = bytes.len() as u64;
-                if bytes.len() <= INLINE_BYTES {
-                    let words = &mut buffer[HEADER_WORDS + LENGTH_WORDS..];
-                    for (word, chunk) in words.iter_mut().zip(bytes.chunks(8)) {
-                        *word = le_word(chunk);
-                    }
-                }
-                WORDS_MAX
-            }
+        let words = update.value.words();
+        let count = if data_type.fixed_size().is_some() {
+            // A value of fixed size is one word.
+            buffer[HEADER_WORDS] = words[0];
+            HEADER_WORDS + 1
+        } else {
+            buffer[HEADER_WORDS] = update.value.as_slice().len() as u64;
+            buffer[HEADER_WORDS + LENGTH_WORDS..].copy_from_slice(&words);
+            WORDS_MAX
         };
         self.last.publish(&buffer[..count])
     }
@@ -100,10 +93,10 @@ impl Cell {
                 value: Encoded::EMPTY,
             });
         }
-        let mut inline = [0u8; INLINE_BYTES];
+        let mut words = [0; INLINE_WORDS];
         let len = match fixed {
             Some(size) => {
-                inline[..8].copy_from_slice(&buffer[HEADER_WORDS].to_le_bytes());
+                words[0] = buffer[HEADER_WORDS];
                 size
             }
             None => {
@@ -111,18 +104,12 @@ impl Cell {
                 if len > INLINE_BYTES {
                     return CellRead::Shared;
                 }
-                let words = &buffer[HEADER_WORDS + LENGTH_WORDS..];
-                for (chunk, word) in inline.chunks_exact_mut(8).zip(words) {
-                    chunk.copy_from_slice(&word.to_le_bytes());
-                }
+                words.copy_from_slice(&buffer[HEADER_WORDS + LENGTH_WORDS..]);
                 len
             }
         };
-        CellRead::Complete(header(
-            &buffer,
-            snapshot.count,
-            Encoded::from_bytes(&inline[..len]),
-        ))
+        let value = Encoded::from_words(&words, len);
+        CellRead::Complete(header(&buffer, snapshot.count, value))
     }
 
     /// Timestamps, quality and number of the newest update with a value that the caller brings. The
@@ -152,11 +139,4 @@ fn words(data_type: &DataType) -> usize {
     } else {
         WORDS_MAX
     }
-}
-
-fn le_word(bytes: &[u8]) -> u64 {
-    let mut word = [0u8; 8];
-    let len = bytes.len().min(8);
-    word[..len].copy_from_slice(&bytes[..len]);
-    u64::from_le_bytes(word)
 }

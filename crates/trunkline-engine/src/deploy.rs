@@ -9,7 +9,7 @@ use trunkline_types::{
     VariableDefinition,
 };
 
-use crate::accept::accept;
+use crate::accept::{Accepted, accept};
 use crate::caller::Caller;
 use crate::engine::{Engine, Library};
 use crate::outbox::Wakes;
@@ -293,9 +293,11 @@ fn check_properties(name: &Name, properties: &Properties) -> Result<(), DeployEr
         reason,
     })?;
     if let Some(initial) = &properties.initial {
-        let accepted = accept(properties, &initial_write(initial), Timestamp::UNIX_EPOCH);
-        let fits = accepted
-            .and_then(|accepted| crate::realtime::check_length(properties, &accepted.value));
+        let mut accepted = Accepted::nothing();
+        let write = initial_write(initial);
+        let checked = accept(properties, &write, Timestamp::UNIX_EPOCH, &mut accepted);
+        let fits = checked
+            .and_then(|()| crate::realtime::check_length(properties, &accepted.update.value));
         if fits.is_err() {
             return Err(DeployError::Initial {
                 name: name(),

@@ -67,8 +67,10 @@ struct Log {
     reserved_bytes: usize,
     /// Since when writers have found it full and the subscriber has taken nothing.
     full_since: Option<Tick>,
-    /// What the last of them needed, if it was the consumer's budget that had no room for it.
+    /// What the least of them needs of the consumer's budget, where it was that which had no room.
     short_of: Option<usize>,
+    /// The budget's ebbs when one of them was last told to wait.
+    ebbs: usize,
     ended: bool,
     /// Consumers whose writes wait for room here.
     parked: Vec<Arc<Outbox>>,
@@ -77,8 +79,13 @@ struct Log {
 impl Log {
     /// Room came: writers that waited try again.
     fn make_way(&mut self, wakes: &mut Wakes) {
-        self.full_since = None;
+        self.forget_full();
         self.wake_parked(wakes);
+    }
+
+    fn forget_full(&mut self) {
+        self.full_since = None;
+        self.short_of = None;
     }
 
     fn wake_parked(&mut self, wakes: &mut Wakes) {
@@ -113,7 +120,8 @@ impl Feed {
     /// Whether an update of `bytes` would find room now.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         let log = self.log.lock();
-        !log.ended && self.fits(&log, bytes) && self.budget.has(cost(bytes))
+        let need = self.budget.need(cost(bytes), 0);
+        !log.ended && self.fits(&log, bytes) && self.budget.has(need)
     }
 
     /// A feed without elements takes one of any length: otherwise it would never go over.
@@ -139,15 +147,18 @@ impl Feed {
         if log.ended {
             return Reserve::Ended;
         }
-        let fits = self.fits(&log, bytes);
-        if fits && self.budget.claim(cost(bytes)) {
+        if self.fits(&log, bytes) && self.budget.claim(cost(bytes)) {
             log.reserved += 1;
             log.reserved_bytes += bytes;
-            log.full_since = None;
+            log.forget_full();
             return Reserve::Reserved;
         }
-        // Bytes that other subscriptions of the consumer hold are waited for elsewhere.
-        log.short_of = fits.then_some(cost(bytes));
+        let ebbs = self.budget.ebbs();
+        if log.short_of.is_some() && log.ebbs != ebbs {
+            // The consumer has caught up since: whoever was told to wait then waits no more.
+            log.forget_full();
+        }
+        log.ebbs = ebbs;
         let until = log.full_since.get_or_insert(now).saturating_add(stall);
         if now < until {
             return Reserve::WouldBlock { until };
@@ -158,13 +169,25 @@ impl Feed {
         Reserve::Ended
     }
 
+    /// Notes what a write of `bytes` that was told to wait here needs of the consumer's budget,
+    /// beside the `held` bytes it has given back to it. What other writers need stays noted as long
+    /// as it is not free.
+    pub(crate) fn note_need(&self, bytes: usize, held: usize) {
+        let mut log = self.log.lock();
+        let known = log.short_of.filter(|need| !self.budget.has(*need));
+        let need = self
+            .fits(&log, bytes)
+            .then(|| self.budget.need(cost(bytes), held));
+        log.short_of = known.into_iter().chain(need).min();
+    }
+
     /// Gives reserved room back: the write was not committed after all.
     pub(crate) fn release(&self, bytes: usize, wakes: &mut Wakes) {
         let mut log = self.log.lock();
         log.reserved -= 1;
         log.reserved_bytes -= bytes;
         log.make_way(wakes);
-        self.budget.release(cost(bytes), wakes);
+        self.budget.give_back(cost(bytes), wakes);
     }
 
     /// Fills reserved room.
@@ -188,8 +211,8 @@ impl Feed {
     }
 
     /// Notes behind its last update that an item's variable was undeployed, and lets writers that
-    /// wait
-    /// to write it go on. Of a subscription that has ended that end is told, with what it misses.
+    /// wait to write it go on. Of a subscription that has ended that end is told, with what it
+    /// misses.
     pub(crate) fn push_gone(&self, item: u32, wakes: &mut Wakes) {
         let mut log = self.log.lock();
         if !log.ended {
@@ -199,6 +222,7 @@ impl Feed {
             });
         }
         log.wake_parked(wakes);
+        self.budget.wake_parked(wakes);
     }
 
     /// Copies up to `limit` entries from the front to `out`; they stay where they are until
@@ -238,7 +262,7 @@ impl Feed {
         log.entries = kept;
         let freed = left.iter().map(|entry| log.forget(entry)).sum();
         if freed > 0 {
-            log.full_since = None;
+            log.forget_full();
         }
         log.wake_parked(wakes);
         self.budget.release(freed, wakes);
@@ -250,8 +274,11 @@ impl Feed {
     pub(crate) fn park(&self, outbox: &Arc<Outbox>) -> bool {
         let mut log = self.log.lock();
         let full = log.full_since.is_some() && !log.ended;
-        if full && let Some(cost) = log.short_of {
-            return self.budget.park(outbox, cost);
+        if full
+            && let Some(need) = log.short_of
+            && !self.budget.park(outbox, need)
+        {
+            return false;
         }
         if full && !log.parked.iter().any(|parked| Arc::ptr_eq(parked, outbox)) {
             log.parked.push(Arc::clone(outbox));

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use trunkline_types::Tick;
 
+use crate::budget::cost;
 use crate::feed::{Feed, Reserve};
 use crate::outbox::{Outbox, Wakes};
 use crate::realtime::ReaderFifo;
@@ -62,6 +63,13 @@ impl Place {
             missed: 0,
         }
     }
+}
+
+/// A feed that has no room, and until when it may be waited for.
+struct Blocked {
+    /// Its place in the list.
+    at: usize,
+    until: Tick,
 }
 
 /// All subscriptions of one variable.
@@ -188,13 +196,23 @@ impl Interests {
         if blocked.is_none() && self.feeds > 1 {
             blocked = self.reserve_where(changed, bytes, now, stall, wakes, false);
         }
-        let Some(until) = blocked else { return Ok(()) };
+        let Some(Blocked { at, until }) = blocked else {
+            return Ok(());
+        };
+        let outbox = self.list.get(at).map(|full| Arc::clone(&full.outbox));
+        let mut held = 0;
         for interest in &mut self.list {
             if let Kind::Feed(place) = &mut interest.kind
                 && std::mem::take(&mut place.reserved)
             {
                 place.feed.release(bytes, wakes);
+                if outbox.as_ref().is_some_and(|full| interest.is_of(full)) {
+                    held += cost(bytes);
+                }
             }
+        }
+        if let Some(Kind::Feed(place)) = self.list.get(at).map(|full| &full.kind) {
+            place.feed.note_need(bytes, held);
         }
         Err(until)
     }
@@ -207,8 +225,8 @@ impl Interests {
         stall: Duration,
         wakes: &mut Wakes,
         full_only: bool,
-    ) -> Option<Tick> {
-        for interest in &mut self.list {
+    ) -> Option<Blocked> {
+        for (at, interest) in self.list.iter_mut().enumerate() {
             let Kind::Feed(place) = &mut interest.kind else {
                 continue;
             };
@@ -221,7 +239,7 @@ impl Interests {
             match place.feed.reserve(bytes, now, stall, wakes) {
                 Reserve::Reserved => place.reserved = true,
                 Reserve::Ended => interest.outbox.mark(place.mark, wakes),
-                Reserve::WouldBlock { until } => return Some(until),
+                Reserve::WouldBlock { until } => return Some(Blocked { at, until }),
             }
         }
         None

@@ -46,10 +46,18 @@ impl Outbox {
     }
 
     /// Notes the outcome of write `id`; the caller wakes the outbox once no lock is held. Lock
-    /// order:
-    /// variable, then this.
+    /// order: variable, then this.
     pub(crate) fn complete(&self, id: u64, outcome: WriteOutcome) {
         self.completions.lock().push_back((id, outcome));
+    }
+
+    /// Publishes what write `id` made and notes that it was applied, in one step: `latest` reads
+    /// the cell without a lock, and whoever has seen the update there finds the answer here.
+    pub(crate) fn complete_applied(&self, id: u64, publish: impl FnOnce() -> u64) -> u64 {
+        let mut completions = self.completions.lock();
+        let sequence = publish();
+        completions.push_back((id, WriteOutcome::Applied { sequence }));
+        sequence
     }
 
     pub(crate) fn take_completion(&self) -> Option<(u64, WriteOutcome)> {

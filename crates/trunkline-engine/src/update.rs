@@ -6,6 +6,8 @@ use trunkline_types::{DataType, Quality, Timestamp, Value, wire};
 
 /// Bytes of a value that are kept in place; longer values are counted buffers.
 pub const INLINE_BYTES: usize = 24;
+/// The same in words.
+pub(crate) const INLINE_WORDS: usize = INLINE_BYTES / 8;
 
 /// A value in wire form: what cells and queues hold and what is copied to the network.
 #[derive(Clone, Debug)]
@@ -13,15 +15,24 @@ pub struct Encoded(Form);
 
 #[derive(Clone, Debug)]
 enum Form {
-    Inline { len: u8, bytes: [u8; INLINE_BYTES] },
+    /// Behind `len` bytes there are zeros.
+    Inline {
+        len: u8,
+        bytes: Words,
+    },
     Shared(Arc<[u8]>),
 }
+
+/// Aligned, so that it is copied word by word.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(8))]
+struct Words([u8; INLINE_BYTES]);
 
 impl Encoded {
     /// No value: nothing was written yet.
     pub const EMPTY: Encoded = Encoded(Form::Inline {
         len: 0,
-        bytes: [0; INLINE_BYTES],
+        bytes: Words([0; INLINE_BYTES]),
     });
 
     /// A copy of `bytes`, which are a value's wire form.
@@ -32,33 +43,75 @@ impl Encoded {
                 place.copy_from_slice(bytes);
                 Self(Form::Inline {
                     len: bytes.len() as u8,
-                    bytes: inline,
+                    bytes: Words(inline),
                 })
             }
             None => Self(Form::Shared(Arc::from(bytes))),
         }
     }
 
-    /// The wire form of `value`.
-    pub fn from_value(value: &Value) -> Self {
-        match value {
-            Value::F64(v) => Self::from_bytes(&v.to_le_bytes()),
-            Value::F32(v) => Self::from_bytes(&v.to_le_bytes()),
-            Value::I64(v) => Self::from_bytes(&v.to_le_bytes()),
-            Value::I32(v) => Self::from_bytes(&v.to_le_bytes()),
-            Value::Bool(v) => Self::from_bytes(&[u8::from(*v)]),
-            other => {
-                let mut bytes = Vec::new();
-                wire::encode_value(other, &mut bytes);
-                Self::from_bytes(&bytes)
+    /// The `len` bytes that these words hold in little-endian order; at most [`INLINE_BYTES`].
+    #[inline]
+    pub(crate) fn from_words(words: &[u64; INLINE_WORDS], len: usize) -> Self {
+        let mut bytes = [0; INLINE_BYTES];
+        for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
+            chunk.copy_from_slice(&word.to_le_bytes());
+        }
+        Self(Form::Inline {
+            len: len.min(INLINE_BYTES) as u8,
+            bytes: Words(bytes),
+        })
+    }
+
+    /// The bytes as words in little-endian order, filled up with zeros; all zero when they are kept
+    /// in a counted buffer.
+    #[inline]
+    pub(crate) fn words(&self) -> [u64; INLINE_WORDS] {
+        let mut words = [0; INLINE_WORDS];
+        if let Form::Inline { bytes, .. } = &self.0 {
+            let (chunks, _) = bytes.0.as_chunks::<8>();
+            for (word, chunk) in words.iter_mut().zip(chunks) {
+                *word = u64::from_le_bytes(*chunk);
             }
         }
+        words
+    }
+
+    /// The wire form of `value`.
+    #[inline]
+    pub fn from_value(value: &Value) -> Self {
+        match word_of(value) {
+            Some((word, len)) => Self::from_words(&[word, 0, 0], len),
+            None => Self::from_other(value),
+        }
+    }
+
+    /// Becomes the wire form of `value`, a number in place: to make it elsewhere and move it here
+    /// takes longer than all the rest.
+    #[inline]
+    pub(crate) fn set(&mut self, value: &Value) {
+        match (word_of(value), &mut self.0) {
+            (Some((word, new_len)), Form::Inline { len, bytes }) => {
+                *len = new_len as u8;
+                bytes.0 = [0; INLINE_BYTES];
+                bytes.0[..8].copy_from_slice(&word.to_le_bytes());
+            }
+            _ => *self = Self::from_value(value),
+        }
+    }
+
+    /// Apart, so that the common types are encoded where they are needed.
+    #[inline(never)]
+    fn from_other(value: &Value) -> Self {
+        let mut bytes = Vec::new();
+        wire::encode_value(value, &mut bytes);
+        Self::from_bytes(&bytes)
     }
 
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
         match &self.0 {
-            Form::Inline { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or(bytes),
+            Form::Inline { len, bytes } => bytes.0.get(..usize::from(*len)).unwrap_or(&bytes.0),
             Form::Shared(bytes) => bytes,
         }
     }
@@ -86,6 +139,19 @@ impl Encoded {
         let mut reader = wire::Reader::new(self.as_slice());
         wire::decode_value(data_type, &mut reader).unwrap_or_else(|_| Value::default_of(data_type))
     }
+}
+
+/// The wire form of the most common types, as a word, and its length.
+#[inline]
+fn word_of(value: &Value) -> Option<(u64, usize)> {
+    Some(match value {
+        Value::F64(v) => (v.to_bits(), 8),
+        Value::F32(v) => (u64::from(v.to_bits()), 4),
+        Value::I64(v) => (*v as u64, 8),
+        Value::I32(v) => (u64::from(*v as u32), 4),
+        Value::Bool(v) => (u64::from(*v), 1),
+        _ => return None,
+    })
 }
 
 /// One update of a variable, as commit numbered it.

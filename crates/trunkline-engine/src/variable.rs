@@ -228,10 +228,11 @@ impl Variable {
         }
     }
 
-    /// Publishes `update` as the newest one. The caller holds the lock.
-    pub(crate) fn publish(&self, state: &mut State, update: &mut Update) {
+    /// Publishes `update` as the newest one, and returns its number. The caller holds the lock.
+    pub(crate) fn publish(&self, state: &mut State, update: &mut Update) -> u64 {
         state.shared = update.value.shared().map(Arc::clone);
         update.sequence = self.cell.publish(self.data_type(), update);
+        update.sequence
     }
 
     /// Whether somebody else owns its value: clients' writes go there first.

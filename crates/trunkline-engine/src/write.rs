@@ -124,9 +124,10 @@ impl Engine {
         wakes: &mut Wakes,
     ) -> Result<Attempt, Refusal> {
         check(put.caller, variable, write)?;
-        let accepted = accept(variable.properties(), write, put.wall)?;
+        let mut accepted = Accepted::nothing();
+        accept(variable.properties(), write, put.wall, &mut accepted)?;
         if let Some(realtime) = &variable.realtime {
-            realtime.check_length(accepted.value.as_slice())?;
+            realtime.check_length(accepted.update.value.as_slice())?;
         }
         if write.origin == Origin::Client
             && let Some(index) = variable.provider_index()
@@ -134,7 +135,7 @@ impl Engine {
             self.ask_provider(index, put.now, variable, write, &accepted)?;
             return Ok(Attempt::Pending);
         }
-        commit(put, variable, write, accepted, wakes)
+        commit(put, variable, write, &mut accepted, wakes)
     }
 
     /// A write to a provided variable goes to the provider, outside every lock; the cell waits for
@@ -151,7 +152,7 @@ impl Engine {
             return Err(Refusal::Gone);
         }
         let properties = variable.properties();
-        let value = accepted.value.decode(&properties.data_type);
+        let value = accepted.update.value.decode(&properties.data_type);
         let raw = match &properties.scaling {
             Some(scaling) => scaling
                 .to_raw(&value, &properties.data_type)
@@ -193,11 +194,12 @@ fn check(caller: &Caller, variable: &Variable, write: &Write<'_>) -> Result<(), 
 }
 
 /// Steps 2 to 4: lock, decide, commit.
+#[inline]
 fn commit(
     put: Put<'_>,
     variable: &Variable,
     write: &Write<'_>,
-    accepted: Accepted,
+    accepted: &mut Accepted,
     wakes: &mut Wakes,
 ) -> Result<Attempt, Refusal> {
     let Put {
@@ -219,50 +221,43 @@ fn commit(
     let mut changed = true;
     if accepted.is_stamped || accepted.number.is_some() || wants_changes {
         let current = variable.update_locked(state);
-        if accepted.is_stamped && is_late(&current, accepted.source_timestamp, wall) {
+        if accepted.is_stamped && is_late(&current, accepted.update.source_timestamp, wall) {
             return Err(Refusal::Late {
                 live: current.source_timestamp,
             });
         }
-        if within_deadband(properties, write, &accepted, &current) {
+        if within_deadband(properties, write, accepted, &current) {
             state.count(1, |unapplied| &mut unapplied.unchanged);
             return Ok(Attempt::Done(WriteOutcome::Unchanged {
                 sequence: current.sequence,
             }));
         }
         changed = current.sequence == 0
-            || current.quality != accepted.quality
-            || current.value.as_slice() != accepted.value.as_slice();
+            || current.quality != accepted.update.quality
+            || current.value.as_slice() != accepted.update.value.as_slice();
     }
     if let Some(interests) = state.interests_mut() {
-        let bytes = accepted.value.as_slice().len();
+        let bytes = accepted.update.value.as_slice().len();
         if let Err(until) = interests.reserve_room(changed, bytes, now, stall, wakes) {
             return Ok(Attempt::WouldBlock { until });
         }
     }
-    let mut update = Update {
-        sequence: 0,
-        source_timestamp: accepted.source_timestamp,
-        engine_timestamp: if properties.timestamps {
-            wall
-        } else {
-            Timestamp::UNIX_EPOCH
-        },
-        quality: accepted.quality,
-        writer: caller.session,
-        value: accepted.value,
-    };
-    state.offered += 1;
-    variable.publish(state, &mut update);
-    let sequence = update.sequence;
-    if let Some(completion) = completion {
-        completion
-            .outbox
-            .complete(completion.id, WriteOutcome::Applied { sequence });
-        wakes.add(&completion.outbox);
+    let update = &mut accepted.update;
+    update.writer = caller.session;
+    if properties.timestamps {
+        update.engine_timestamp = wall;
     }
+    state.offered += 1;
+    let mut publish = || variable.publish(state, update);
+    let sequence = match completion {
+        Some(Completion { outbox, id }) => {
+            wakes.add(outbox);
+            outbox.complete_applied(*id, publish)
+        }
+        None => publish(),
+    };
     if let Some(interests) = state.interests_mut() {
-        interests.announce(&update, changed, wakes);
+        interests.announce(update, changed, wakes);
     }
     Ok(Attempt::Done(WriteOutcome::Applied { sequence }))
 }

@@ -858,3 +858,17 @@ fn source_and_clients_are_heard_alike() {
             .all(|told| matches!(told, Told::Update(_)))
     );
 }
+
+#[test]
+fn options_of_a_subscription_are_those_it_was_made_with_as_long_as_it_is_there() {
+    let (rig, x) = Rig::plain();
+    let mut consumer = rig.consumer();
+    rig.subscribe(&mut consumer, 1, Contract::Latest, &x);
+    rig.subscribe_changes(&mut consumer, 2, Contract::Latest, &x);
+    let only_changes = |only_changes| Some(SubscribeOptions { only_changes });
+    assert_eq!(consumer.options(1), only_changes(false));
+    assert_eq!(consumer.options(2), only_changes(true));
+    assert_eq!(consumer.options(3), None);
+    consumer.unsubscribe(2, None, &mut Wakes::new());
+    assert_eq!(consumer.options(2), None);
+}

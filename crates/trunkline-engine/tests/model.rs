@@ -1,10 +1,10 @@
 //! Random histories against a reference that keeps every update in a list.
 //!
 //! Several writers, two consumers (one whose peer confirms), every contract with and without
-//! "changes
-//! only", bounds that are reached, credit, resumption, undeployment: after every step every ledger
-//! balances and equals the reference's; every delivery is the one the reference expects, with the
-//! losses it expects; and a consumer that takes all it can is left with nothing waiting.
+//! "changes only", bounds that are reached, credit, resumption, undeployment: after every step
+//! every ledger balances and equals the reference's; every delivery is the one the reference
+//! expects, with the losses it expects; and a consumer that takes all it can is left with nothing
+//! waiting.
 
 #![allow(
     clippy::unwrap_used,

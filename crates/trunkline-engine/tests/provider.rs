@@ -477,3 +477,40 @@ fn provider_may_answer_while_it_is_asked() {
     assert_eq!(x.sample().value, value);
     *eager.0.lock().expect("no panic") = None;
 }
+
+/// Behaviour: B-20.
+#[test]
+fn answer_is_queued_once_before_its_update_and_wakes_the_consumer_once() {
+    let mut scene = scene(plain());
+    scene
+        .rig
+        .subscribe(&mut scene.consumer, 1, Contract::ALL, &scene.x);
+    updates(&mut scene.consumer);
+    scene.bell.rings();
+    assert_eq!(scene.put(3, 1.0), Attempt::Pending);
+    let (ticket, _, raw) = scene.plc.order();
+    scene.answer(ticket, Answer::Applied(raw));
+    assert_eq!(scene.bell.rings(), 1);
+    assert!(!scene.consumer.is_idle());
+    assert_eq!(scene.consumer.take_completion(), Some((3, applied(1))));
+    assert_eq!(scene.consumer.take_completion(), None);
+    assert_eq!(sequences(&updates(&mut scene.consumer)), [1]);
+    assert!(scene.consumer.is_idle());
+}
+
+/// A device that holds what the variable holds already has answered all the same.
+#[test]
+fn answer_within_the_deadband_is_queued_once_too() {
+    let mut properties = plain();
+    properties.deadband.source_percent = 10.0;
+    let mut scene = scene(properties);
+    for id in [1, 2] {
+        assert_eq!(scene.put(id, 1.0), Attempt::Pending);
+        let (ticket, _, raw) = scene.plc.order();
+        scene.answer(ticket, Answer::Applied(raw));
+    }
+    let unchanged = WriteOutcome::Unchanged { sequence: 1 };
+    assert_eq!(scene.consumer.take_completion(), Some((1, applied(1))));
+    assert_eq!(scene.consumer.take_completion(), Some((2, unchanged)));
+    assert_eq!(scene.consumer.take_completion(), None);
+}

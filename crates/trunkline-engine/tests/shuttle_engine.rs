@@ -1,8 +1,7 @@
 //! Interleavings of the write path, the consumer and what happens beside them, explored by shuttle.
 //!
 //! `SHUTTLE_SCHEDULES` says how many schedules each test tries (4,000 by default). A lost wake-up
-//! or a
-//! lock taken twice shows as a deadlock, which shuttle reports with the schedule to replay.
+//! or a lock taken twice shows as a deadlock, which shuttle reports with the schedule to replay.
 
 #![allow(
     clippy::unwrap_used,
@@ -217,9 +216,10 @@ fn consumer_of_all_never_sleeps_with_something_waiting() {
     explore(|| writers_and_a_sleeper(Contract::ALL));
 }
 
-/// Every session writes and reads the variable under `all` with bound 1, on one thread, asleep
-/// whenever it can neither write nor take anything.
-fn sessions_that_write_what_they_read(sessions: u32, writes: u64) {
+/// Every session writes and reads the variable under `all`, on one thread, asleep whenever it can
+/// neither write nor take anything. One update at a time fits: in the subscription, or in the bytes
+/// that may wait for the session.
+fn sessions_that_write_what_they_read(sessions: u32, writes: u64, contract: Contract) {
     let (engine, variables) = engine(HOUR);
     let x = Arc::clone(&variables[0]);
     let last = u64::from(sessions) * writes;
@@ -228,7 +228,10 @@ fn sessions_that_write_what_they_read(sessions: u32, writes: u64) {
             let (engine, x) = (engine.clone(), Arc::clone(&x));
             let bell = Bell::default();
             let mut consumer = Consumer::new(engine.clone(), Box::new(bell.clone()));
-            subscribe(&mut consumer, 1, ONE, &x);
+            if contract != ONE {
+                consumer = consumer.queue_bytes_max(1);
+            }
+            subscribe(&mut consumer, 1, contract, &x);
             thread::spawn(move || {
                 let mut told = Vec::new();
                 let mut answered = 0;
@@ -268,13 +271,19 @@ fn sessions_that_write_what_they_read(sessions: u32, writes: u64) {
 /// Behaviour: B-08.
 #[test]
 fn three_sessions_subscribed_all_with_bound_one_to_what_they_write_never_deadlock() {
-    explore(|| sessions_that_write_what_they_read(3, 1));
+    explore(|| sessions_that_write_what_they_read(3, 1, ONE));
 }
 
 /// Behaviour: B-08.
 #[test]
 fn sessions_subscribed_all_with_bound_one_to_what_both_write_never_deadlock() {
-    explore(|| sessions_that_write_what_they_read(2, 2));
+    explore(|| sessions_that_write_what_they_read(2, 2, ONE));
+}
+
+/// Behaviour: B-08.
+#[test]
+fn sessions_with_bytes_for_one_update_subscribed_to_what_both_write_never_deadlock() {
+    explore(|| sessions_that_write_what_they_read(2, 2, Contract::ALL));
 }
 
 /// A write that one full feed refuses takes no room from another one, and wakes who waited for it.
@@ -606,4 +615,58 @@ fn write_that_is_answered_times_out_and_loses_its_provider_at_once_has_one_end()
         assert_eq!(consumer.take_completion(), None);
         assert!(x.ledger().is_balanced());
     });
+}
+
+/// Whoever finds the update that a provider made of a write finds the write's answer too.
+fn answer_is_there_when_the_update_is_seen(contract: Contract) {
+    explore(move || {
+        let (engine, variables) = engine(Duration::ZERO);
+        let x = Arc::clone(&variables[0]);
+        let plc = Arc::new(Plc::default());
+        engine.attach_provider(Arc::clone(&plc) as Arc<_>, &[x.handle()]);
+        let bell = Bell::default();
+        let mut consumer = Consumer::new(engine.clone(), Box::new(bell.clone()));
+        // Its first reading waits: it may be taken at any moment.
+        subscribe(&mut consumer, 1, contract, &x);
+        let value = Value::F64(1.0);
+        let mut order = Write::value(&value);
+        order.completion = Some(consumer.completion(5));
+        let caller = Caller::local(1, 0);
+        let attempt = engine.try_write(&caller, NOW, START, &x, &order, &mut Wakes::new());
+        assert_eq!(attempt, Attempt::Pending);
+        let device = thread::spawn({
+            let (engine, x) = (engine.clone(), Arc::clone(&x));
+            move || {
+                let ticket = plc.0.lock().expect("no panic").remove(0);
+                let answer = Answer::Applied(Value::F64(1.0));
+                engine.answer(ticket, x.handle(), answer, NOW, START, &mut Wakes::new());
+            }
+        });
+        loop {
+            let mut sink = Recorder::default();
+            let more = consumer.drain(&mut sink, &mut Wakes::new());
+            if has(&sink.told, &x, 1) {
+                break;
+            }
+            if !more {
+                bell.wait();
+            }
+        }
+        let applied = WriteOutcome::Applied { sequence: 1 };
+        assert_eq!(consumer.take_completion(), Some((5, applied)));
+        device.join().expect("no panic");
+        assert_eq!(consumer.take_completion(), None);
+    });
+}
+
+/// Behaviour: B-20.
+#[test]
+fn providers_answer_is_there_when_its_update_is_seen_under_latest() {
+    answer_is_there_when_the_update_is_seen(Contract::Latest);
+}
+
+/// Behaviour: B-20.
+#[test]
+fn providers_answer_is_there_when_its_update_is_seen_under_all() {
+    answer_is_there_when_the_update_is_seen(Contract::ALL);
 }

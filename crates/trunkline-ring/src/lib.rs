@@ -14,10 +14,9 @@
 //! | [`MarkSet`] | several | one | which indices were marked, each once |
 //!
 //! [`RtCell`] and [`TypedCell`] are the single-element, [`Fifo`] and [`TypedFifo`] the
-//! multi-element
-//! FIFO of a variable. The plain names move 64-bit words, of a width chosen when they are made; the
-//! `Typed` ones move values of one type, and [`SpscRing`] does too. [`Reader`], [`FifoReader`] and
-//! [`TypedFifoReader`] are one thread's end, with a memory of what it read last.
+//! multi-element FIFO of a variable. The plain names move 64-bit words, of a width chosen when they
+//! are made; the `Typed` ones move values of one type, and [`SpscRing`] does too. [`Reader`],
+//! [`FifoReader`] and [`TypedFifoReader`] are one thread's end, with a memory of what it read last.
 //!
 //! # The real-time contract
 //!

@@ -149,8 +149,8 @@ impl<T: Words> TypedCell<T> {
     /// The newest complete value.
     ///
     /// `None` only when writers overtook this reader
-    /// [`READ_ATTEMPTS_MAX`](crate::READ_ATTEMPTS_MAX)
-    /// times; keep what you read before, or let a [`Reader`](crate::Reader) keep it.
+    /// [`READ_ATTEMPTS_MAX`](crate::READ_ATTEMPTS_MAX) times; keep what you read before, or let a
+    /// [`Reader`](crate::Reader) keep it.
     #[must_use]
     #[inline]
     pub fn read(&self) -> Option<T> {

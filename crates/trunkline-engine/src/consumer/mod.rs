@@ -96,10 +96,8 @@ impl Consumer {
     }
 
     /// From now on at most about `max` bytes wait in its `all` and `first:n` subscriptions
-    /// together:
-    /// values, and 64 bytes for each update. A subscription that would need more is full, as at
-    /// its own
-    /// bound. To be set before the first subscription.
+    /// together: values, and 64 bytes for each update. A subscription that would need more is full,
+    /// as at its own bound. To be set before the first subscription.
     #[must_use]
     pub fn queue_bytes_max(self, max: usize) -> Self {
         self.outbox.budget.limit(max);

@@ -98,6 +98,15 @@ impl Rig {
         done(self.attempt(variable, &Write::value(&value)))
     }
 
+    /// Until when a write that has to wait for room may.
+    pub fn blocks_until(&self, variable: &Variable, value: impl Into<V>) -> Tick {
+        let V(value) = value.into();
+        match self.attempt(variable, &Write::value(&value)) {
+            Attempt::WouldBlock { until } => until,
+            other => panic!("the write does not block: {other:?}"),
+        }
+    }
+
     /// A value from the variable's source, in engineering units.
     pub fn publish(&self, variable: &Variable, value: impl Into<V>) -> WriteOutcome {
         let V(value) = value.into();

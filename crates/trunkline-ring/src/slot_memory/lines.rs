@@ -51,8 +51,7 @@ impl Shape {
     }
 
     /// The group of a slot: `slot / lanes`, by a multiplication, because every access needs it and
-    /// a
-    /// division takes several times as long.
+    /// a division takes several times as long.
     ///
     /// Rounding `per_lane` up makes it too large by less than 1, the product by less than `slot`,
     /// and the quotient by less than `slot / 2^64`; no memory has the 2^61 slots it would take to
