@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::Outcome;
 use crate::machine::Machine;
 
+/// Voluntary context switches per wait from which an end counts as sleeping.
+const SLEEPING_SHARE_MIN: f64 = 0.9;
+
 /// What was measured of one system in one cell of a scenario, once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
@@ -23,7 +26,8 @@ pub struct Row {
     pub repeat: u32,
     /// Where the processes ran.
     pub placement: String,
-    /// How they waited: `sleeping` blocks at once.
+    /// How they waited: `sleeping`, or `mixed` where an end often found its answer there before it
+    /// could sleep. Every system here blocks at once when it has to wait.
     pub waiting: String,
     /// Names end in their unit.
     pub figures: BTreeMap<String, f64>,
@@ -32,7 +36,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// A row without figures yet. Every system here blocks at once when it has to wait.
+    /// A row without figures yet.
     pub fn new(scenario: &str, system: &str, case: String, placement: &str) -> Self {
         Self {
             scenario: scenario.to_owned(),
@@ -49,6 +53,15 @@ impl Row {
     /// Enters a figure.
     pub fn figure(&mut self, name: &str, value: f64) {
         self.figures.insert(name.to_owned(), value);
+    }
+
+    /// Enters how often an end slept in its waits. It counts as sleeping from 0.9 per wait on; what
+    /// it is in at the end is not counted yet.
+    pub fn slept(&mut self, end: &str, switches: u64, waits: f64) {
+        self.figure(&format!("{end}_switches_per_wait"), switches as f64 / waits);
+        if (switches + 1) as f64 / waits < SLEEPING_SHARE_MIN {
+            self.waiting = "mixed".to_owned();
+        }
     }
 
     /// Enters why the row does not count, unless `holds`.
@@ -120,6 +133,20 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_end_that_seldom_slept_makes_the_row_mixed() {
+        let row = |switches| {
+            let mut row = Row::new("w1", "raw-tcp", "n=10 t=50".to_owned(), "cross");
+            row.slept("near", 100, 100.0);
+            row.slept("far", switches, 100.0);
+            row.waiting
+        };
+        assert_eq!(
+            (row(89), row(88)),
+            ("sleeping".to_owned(), "mixed".to_owned())
+        );
+    }
 
     #[test]
     fn file_gives_back_what_was_written() {

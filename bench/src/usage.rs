@@ -17,6 +17,13 @@ pub fn thread_cpu_ns() -> u64 {
     nanoseconds(ClockId::ThreadCPUTime)
 }
 
+/// CPU nanoseconds of all other threads of this process.
+pub fn others_cpu_ns() -> u64 {
+    // In this order: the thread's own time goes on between the two.
+    let own = thread_cpu_ns();
+    process_cpu_ns().saturating_sub(own)
+}
+
 fn nanoseconds(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
     // CPU times are never negative.

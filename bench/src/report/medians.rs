@@ -31,6 +31,11 @@ impl<'a> Repeats<'a> {
             .reduce(|a, b| a + b)
     }
 
+    /// Whether an end often found its answer there before it could sleep, in a repeat that counts.
+    pub fn is_mixed(&self) -> bool {
+        self.counting().any(|row| row.waiting == "mixed")
+    }
+
     /// Why repeats do not count, one sentence each.
     pub fn invalid(&self) -> Vec<String> {
         let reasons = self.0.iter().flat_map(|row| {

@@ -16,6 +16,7 @@ use crate::Outcome;
 use crate::machine::Machine;
 use crate::record::Run;
 
+use medians::Repeats;
 use svg::{Bars, Chart};
 
 /// What a scenario contributes.
@@ -116,10 +117,13 @@ fn head(machine: &Machine, file: &str) -> String {
          | Date | {} |\n| Processor | {}, {} CPUs, {kind} |\n| Memory | {} GiB |\n| System | {} |\n\
          | Program | Trunkline {} |\n| Run | {}; load before it {load:.2} |\n\
          | Placement | `cross`: one process per CPU, its threads included |\n\
-         | Waiting | `sleeping`: every wait blocks at once, on both sides |\n\n\
+         | Waiting | every wait blocks at once, on both sides |\n\n\
          Every figure is the median of the repeats of this one run, in which the systems took turns cell \
          by cell. *Raw* is TCP used by hand: the least code that does the same work. Ratios are to raw; \
-         figures of other runs must not be compared with these.\n",
+         figures of other runs must not be compared with these. An asterisk: an end was often answered \
+         before it could sleep (less than 0.9 voluntary context switches per wait), so the row is no \
+         measurement of sleeping ends. That is the machine's doing, not a spinning program's: none of \
+         the systems here spins.\n",
         machine.date,
         machine.cpu,
         machine.cpus,
@@ -146,6 +150,11 @@ fn not_counting(run: &Run) -> String {
         text.push_str("None: every row met the rule of its scenario.\n");
     }
     text
+}
+
+/// The sign behind figures of an end that was often answered before it could sleep.
+fn mark(repeats: &Repeats<'_>) -> &'static str {
+    if repeats.is_mixed() { " *" } else { "" }
 }
 
 /// Three digits, or a dash for what was not measured.

@@ -9,8 +9,8 @@ use crate::w1::{Kind, PERIODS_MS, SCENARIO, TYPES, VARIABLES};
 
 const HEAD: &str = "\
 | variables | T ms | ticks | raw mean us | mean us | ratio | median us | p99 us | raw p99 us | variance us2 \
-| never notified % | published ms | published never % |
-|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|
+| never notified % | switches per wait, raw / ours | published ms | published never % |
+|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|
 ";
 
 pub(super) fn section(run: &Run) -> Section {
@@ -62,9 +62,16 @@ fn table_row(
         figure(raw.figure("p99_us")),
         figure(ours.figure("variance_us2")),
         figure(ours.figure("never_notified_percent")),
+        format!("{} / {}", slept(&raw), slept(&ours)),
         published_ms.to_string(),
         published_never.to_string(),
     ])
+}
+
+/// Of the client; one of its two waits per tick is for the next tick.
+fn slept(repeats: &Repeats<'_>) -> String {
+    let switches = figure(repeats.figure("near_switches_per_wait"));
+    format!("{switches}{}", super::mark(repeats))
 }
 
 fn by_variables(run: &Run) -> Chart {

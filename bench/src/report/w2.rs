@@ -89,7 +89,12 @@ fn rows(run: &Run, operation: Operation, calls: usize) -> String {
             figure(repeats.figure("far_cpu_ms")),
             figure(repeats.figure("loopback_bytes")),
             figure(repeats.figure("loopback_packets")),
-            format!("{} / {}", switches("near"), switches("far")),
+            format!(
+                "{} / {}{}",
+                switches("near"),
+                switches("far"),
+                super::mark(&repeats)
+            ),
         ]));
     }
     text

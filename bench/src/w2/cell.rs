@@ -7,7 +7,6 @@ use crate::Outcome;
 use crate::record::Row;
 use crate::statistics::median;
 use crate::usage::{Loopback, Usage, process_cpu_ns};
-use crate::w1::cell::require_sleep;
 
 /// One pass of an operation.
 struct Pass {
@@ -61,14 +60,9 @@ pub fn run(
     row.figure("loopback_packets", middle(|pass| pass.packets));
     if operation.synchronous {
         let waits = f64::from(passes) * calls as f64;
-        let slept = |end: fn(&Pass) -> u64| measured.iter().map(end).sum::<u64>() as f64 / waits;
-        for (end, switches) in [
-            ("near", slept(|pass| pass.near.voluntary)),
-            ("far", slept(|pass| pass.far.voluntary)),
-        ] {
-            row.figure(&format!("{end}_switches_per_wait"), switches);
-            require_sleep(row, end, switches);
-        }
+        let switches = |end: fn(&Pass) -> u64| measured.iter().map(end).sum();
+        row.slept("near", switches(|pass| pass.near.voluntary), waits);
+        row.slept("far", switches(|pass| pass.far.voluntary), waits);
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use crate::raw::{Inbox, accept_one, connect, field};
 use crate::record::Row;
 use crate::role::Role;
 use crate::settings::Settings;
-use crate::usage::{process_cpu_ns, thread_cpu_ns};
+use crate::usage::{others_cpu_ns, process_cpu_ns, thread_cpu_ns};
 
 const RECORD: usize = 24;
 /// Records of one call: 64 KiB of them.
@@ -82,7 +82,7 @@ pub fn write_all(stream: Stream, row: &mut Row) -> Outcome<()> {
         count += BUFFER as u64;
         let now = window.look(count, || {
             in_window = true;
-            others = process_cpu_ns() - thread_cpu_ns();
+            others = others_cpu_ns();
             thread_cpu_ns()
         });
         if in_window && now >= window.end(stream.measured) {
@@ -90,7 +90,7 @@ pub fn write_all(stream: Stream, row: &mut Row) -> Outcome<()> {
         }
     }
     let measured = window.close(count, thread_cpu_ns());
-    let others = process_cpu_ns() - thread_cpu_ns() - others;
+    let others = others_cpu_ns().saturating_sub(others);
     let last = Instant::now();
     end(&mut socket)?;
     let taken = taken_of(&mut far)?;

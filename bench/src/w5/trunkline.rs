@@ -14,7 +14,7 @@ use crate::record::Row;
 use crate::role::{Role, say};
 use crate::settings::Settings;
 use crate::trunkline_calls::PATIENCE;
-use crate::usage::{process_cpu_ns, thread_cpu_ns};
+use crate::usage::{others_cpu_ns, process_cpu_ns, thread_cpu_ns};
 
 /// How long a write may wait for the feed: a subscriber that is not stuck never ends for it.
 const STALL: Duration = Duration::from_secs(20);
@@ -94,7 +94,7 @@ pub fn write_all(stream: Stream, batched: bool, row: &mut Row) -> Outcome<()> {
         count += PER_CALL as u64;
         let now = window.look(count, || {
             in_window = true;
-            others = process_cpu_ns() - thread_cpu_ns();
+            others = others_cpu_ns();
             thread_cpu_ns()
         });
         if in_window && now >= window.end(stream.measured) {
@@ -102,7 +102,7 @@ pub fn write_all(stream: Stream, batched: bool, row: &mut Row) -> Outcome<()> {
         }
     }
     let measured = window.close(count, thread_cpu_ns());
-    let others = process_cpu_ns() - thread_cpu_ns() - others;
+    let others = others_cpu_ns().saturating_sub(others);
     let last = Instant::now();
     let ends: Vec<(usize, f64)> = (0..stream.variables)
         .map(|index| (index, f64::NAN))
