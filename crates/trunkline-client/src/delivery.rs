@@ -9,7 +9,7 @@ use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::results::Results;
 use trunkline_proto::message::updates::Updates;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
-use trunkline_types::{DataType, Position, Tick};
+use trunkline_types::{Contract, DataType, Position, Tick};
 
 use crate::browse::answer_run;
 use crate::client::ClientCore;
@@ -60,6 +60,7 @@ impl ClientCore {
         record: &UpdateRecord<'_>,
     ) -> Result<(), Disconnect> {
         let (has_cells, life) = (wire.has_cells(), wire.life);
+        let wire_contract = wire.terms.contract;
         let index = wire.of_handle(record.handle);
         let live = index
             .and_then(|index| wire.item_mut(index))
@@ -75,14 +76,18 @@ impl ClientCore {
         let is_first = next != Next::Update;
         let mut received = self.connection.receive(now, record, data_type, is_first)?;
         received.own |= item.take_own(record.sequence);
-        // What the variable held when it was subscribed comes beside the credit.
+        // What the variable held when it was subscribed comes beside the credit, and beside the
+        // bound of `all` in bytes.
         let credit = if next == Next::First { 0 } else { life };
+        let bytes = match (next, wire_contract) {
+            (Next::First, Contract::All { .. }) => 0,
+            _ => record.value.map_or(0, <[u8]>::len),
+        };
         let remainder = match (is_first, has_cells) {
             (true, _) => Remainder::Disconnect,
             (false, true) => Remainder::Coalesced,
             (false, false) => Remainder::Unknown,
         };
-        let bytes = record.value.map_or(0, <[u8]>::len);
         let has_room = |subscription: &Subscription| subscription.has_room(bytes);
         let mut targets = item.targets.iter();
         if !targets.all(|target| {

@@ -49,7 +49,7 @@ pub enum Event {
         /// The last update that arrived; `None` when none did.
         last: Option<Position>,
         /// Updates after it that were not delivered; `None` when that shows only with the next
-        /// reading.
+        /// reading. They are part of that reading's `lost` as well: do not add the two.
         lost: Option<u64>,
         /// Why, for people.
         sentence: Arc<str>,

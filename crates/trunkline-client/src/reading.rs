@@ -193,7 +193,8 @@ impl Account {
             lost.queue = part(told.queue);
             lost.overrun += part(told.overrun);
             lost.disconnect = part(told.disconnect);
-            lost.unknown |= told.unknown;
+            // Ended here before its first reading: what it missed until now nobody has counted.
+            lost.unknown |= told.unknown || (told.ended_here && !bounded);
         }
         if bounded && gap > 0 {
             match remainder {
@@ -227,6 +228,20 @@ mod tests {
         assert_eq!(
             Account::default().update(at(17), Remainder::Coalesced),
             Some(Lost::NONE)
+        );
+    }
+
+    #[test]
+    fn what_an_item_missed_that_ended_before_its_first_reading_is_unknown() {
+        let mut sut = Account::default();
+        sut.tell_end_here();
+        let lost = sut.update(at(17), Remainder::Disconnect).unwrap();
+        assert_eq!(
+            lost,
+            Lost {
+                unknown: true,
+                ..Lost::NONE
+            }
         );
     }
 

@@ -289,12 +289,22 @@ fn a_client_that_holds_too_much_ends_all_itself_and_says_so() {
     };
     assert_eq!(
         events.len(),
-        1 + 4 + 1,
-        "twice the bound of 16 bytes waited"
+        1 + 1 + 4 + 1,
+        "twice the bound of 16 bytes waited, beside the first reading"
     );
     let readings = rig.readings(id);
-    assert_eq!((value(&readings[0]), readings[0].lost.overrun), (10.0, 6));
+    assert_eq!((value(&readings[0]), readings[0].lost.overrun), (10.0, 5));
     assert!(rig.client.ledger(id).unwrap().is_balanced());
+}
+
+#[test]
+fn first_readings_of_all_are_beside_its_bound() {
+    let names = ["a/a", "a/b", "a/c", "a/d", "a/e", "a/f"];
+    let mut rig = Rig::connected(&names);
+    let id = rig.subscribe_with(&names, all(1, 8), SubscribeOptions::default());
+    assert_eq!(rig.values(id), [0.0; 6]);
+    rig.set("a/f", 1.0);
+    assert_eq!(rig.values(id), [1.0]);
 }
 
 /// Behaviour: B-03.
