@@ -11,8 +11,7 @@ use trunkline_types::{Access, DataType, Properties, Reading};
 use crate::variable::VariableRef;
 
 /// The answer to a request. Lists have one entry per item, in the order of the request; a fault of
-/// one
-/// item is that item's only.
+/// one item is that item's only.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Answer {

@@ -50,8 +50,7 @@ impl ClientCore {
     }
 
     /// Searches the names that match a pattern; every page is collected. Answered by
-    /// [`Answer::Names`],
-    /// with at most `limit` names where one is given, and never more than
+    /// [`Answer::Names`], with at most `limit` names where one is given, and never more than
     /// [`request_items_max`](crate::ClientOptions::request_items_max).
     ///
     /// # Errors

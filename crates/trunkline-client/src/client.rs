@@ -26,8 +26,8 @@ use crate::write_queue::Writes;
 /// `trunkline_net::Link` calls it as an [`Endpoint`]; programs call the verbs.
 ///
 /// Every verb returns at once. What was asked for is sent when the driver next takes output,
-/// answers
-/// are there when the driver has brought input: [`changes`](Self::changes) says when to look.
+/// answers are there when the driver has brought input: [`changes`](Self::changes) says when to
+/// look.
 #[derive(Debug)]
 pub struct ClientCore {
     pub(crate) options: ClientOptions,
@@ -105,15 +105,13 @@ impl ClientCore {
     }
 
     /// Rises with everything that anybody may wait for: an answer, an outcome, an event, a change
-    /// of the
-    /// connection. Equal values: there is nothing to look at.
+    /// of the connection. Equal values: there is nothing to look at.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
     /// Requests that are not answered and writes that have not ended: a program that has made any
-    /// number
-    /// of either waits once, until this is 0.
+    /// number of either waits once, until this is 0.
     pub fn pending(&self) -> usize {
         self.requests.open() + self.writes.open()
     }
@@ -124,8 +122,8 @@ impl ClientCore {
     }
 
     /// Says goodbye and closes the connection for good; what was not sent by then never is. A
-    /// program that
-    /// wants everything carried out waits for [`pending`](Self::pending) to be 0 before.
+    /// program that wants everything carried out waits for [`pending`](Self::pending) to be 0
+    /// before.
     pub fn shut_down(&mut self) {
         let was_closed = self.connection.closed().is_some();
         self.connection.close();

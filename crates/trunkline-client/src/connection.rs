@@ -356,8 +356,7 @@ impl Connection {
     }
 
     /// An update record as it arrives now. `first` ones may have waited at the engine for long:
-    /// their age
-    /// is reckoned by the engine's clock alone.
+    /// their age is reckoned by the engine's clock alone.
     pub(crate) fn receive(
         &self,
         now: Tick,

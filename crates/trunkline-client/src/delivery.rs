@@ -130,9 +130,8 @@ impl ClientCore {
         }
     }
 
-    /// The program has too much waiting under `all`: the subscription ends here as it would have
-    /// at the
-    /// engine, and goes on from the last update that found room.
+    /// The program has too much waiting under `all`: the subscription ends here as it would have at
+    /// the engine, and goes on from the last update that found room.
     fn end_overrun(&mut self, wire: &mut WireSubscription) {
         wire.pause = Pause::Overrun;
         let sentence: Arc<str> = Arc::from(

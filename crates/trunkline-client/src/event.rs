@@ -11,8 +11,7 @@ use trunkline_types::{Position, Reading};
 #[non_exhaustive]
 pub enum Event {
     /// The connection is up: readings after this are of this session. The first event of a
-    /// subscription
-    /// that is made while it is.
+    /// subscription that is made while it is.
     Connected {
         /// The session's number at the engine.
         session: u64,

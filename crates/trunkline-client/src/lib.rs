@@ -1,35 +1,30 @@
 //! The client's end of the protocol: handles, cells, queues, batches, its side of the ledger.
 //!
-//! [`ClientCore`] is a state machine: bytes and the time go in, bytes and the time of the next
-//! call come
-//! out. It opens nothing, waits for nothing and starts nothing; `trunkline-net` drives it over any
-//! transport, the simulator over none, bit for bit the same in every run.
+//! [`ClientCore`] is a state machine: bytes and the time go in, bytes and the time of the next call
+//! come out. It opens nothing, waits for nothing and starts nothing; `trunkline-net` drives it over
+//! any transport, the simulator over none, bit for bit the same in every run.
 //!
 //! ```text
-//!  program:  open  read  write  subscribe  ...          take  take_outcomes  next_event  value
-//!               |                                           ^
-//!               v                                           |
-//!  requests, writes (in order, bounded)        answers, outcomes, queues and local copies
-//! (bounded)
-//!               |                                           ^
-//!               v                                           |
-//!  output: frames of 64 KiB, credit kept       dispatch: every frame checked, or the connection
-//! closed
-//!               |                                           ^
-//!               v                                           |
-//!           bytes out  ~~~~~~~~~~~~ the driver ~~~~~~~~~~  bytes in
+//!  program: open  read  write  subscribe ...       take  take_outcomes  next_event  value
+//!              |                                       ^
+//!              v                                       |
+//!  requests, writes: in order, bounded        answers, outcomes, queues, local copies: bounded
+//!              |                                       ^
+//!              v                                       |
+//!  output: frames of 64 KiB within credit     dispatch: each frame checked, or the end of it
+//!              |                                       ^
+//!              v                                       |
+//!          bytes out ~~~~~~~~~~~~ the driver ~~~~~~~~~~ bytes in
 //! ```
 //!
 //! Everything the program holds lasts over reconnects: variables are known by name and opened
-//! again,
-//! subscriptions go on behind the last update they have, requests without an answer are asked
-//! again. Only
-//! writes are not sent twice: one whose answer was lost with the connection ends as unknown.
+//! again, subscriptions go on behind the last update they have, requests without an answer are
+//! asked again. Only writes are not sent twice: one whose answer was lost with the connection ends
+//! as unknown.
 //!
 //! # Layout
 //! - [`ClientCore`] (`client`), `connection`, `receipt`, `output`: the state machine, the
-//!   connection's
-//!   life, what is acknowledged, what is sent.
+//!   connection's life, what is acknowledged, what is sent.
 //! - `request`, `settle`, `open`, `browse`, [`answer`]: verbs with one answer.
 //! - `write`, `write_queue`, `outcome`: writes, credit, how they end.
 //! - `subscribe`, `subscription`, `queue`, `event`: subscriptions as the program sees them.

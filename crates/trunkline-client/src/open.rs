@@ -22,8 +22,7 @@ impl ClientCore {
     /// Opens variables by their full names, in one request. Answered by [`Answer::Opened`].
     ///
     /// A variable that was opened stays open over reconnects, until it is closed as often. Opening
-    /// is
-    /// always in the background: wait for the answer to have the names verified, or go on
+    /// is always in the background: wait for the answer to have the names verified, or go on
     /// meanwhile.
     ///
     /// # Errors
@@ -50,8 +49,7 @@ impl ClientCore {
     }
 
     /// Closes variables, once each. Answered by [`Answer::Closed`]. Subscriptions go on: they have
-    /// opened
-    /// their variables themselves.
+    /// opened their variables themselves.
     ///
     /// # Errors
     /// [`RequestError`] when a bound is reached or the client is closed.

@@ -7,8 +7,7 @@ use trunkline_proto::{Backoff, Negotiation};
 use trunkline_types::Contract;
 
 /// Who the client is, and the bounds of what it keeps. What happens at each bound is said at the
-/// verb
-/// that meets it: the call is refused and nothing of it is done.
+/// verb that meets it: the call is refused and nothing of it is done.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
     /// What the client calls itself; shown to people who look at the engine.
@@ -102,8 +101,7 @@ pub struct SubscribeOptions {
     /// known.
     pub max_age: Option<Duration>,
     /// When an `all` subscription has overrun its bound: go on from there, once the program has
-    /// taken
-    /// everything that waited, the end included. Otherwise it stays ended.
+    /// taken everything that waited, the end included. Otherwise it stays ended.
     pub reopen: bool,
     /// Bytes of values in wire form that may wait under `last:n` and `first:n`, all items together;
     /// beyond, they drop as they do at `n`. The bound of `all` is in its contract.
@@ -128,8 +126,7 @@ impl Default for SubscribeOptions {
 pub struct BufferError;
 
 /// The contract that a plain buffer size means: 0 the newest value only, 2 and more a buffer that
-/// drops
-/// its oldest.
+/// drops its oldest.
 ///
 /// # Errors
 /// [`BufferError`] for a size of 1.

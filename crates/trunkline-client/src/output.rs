@@ -1,10 +1,8 @@
 //! What is sent, and in which order.
 //!
 //! First what keeps the connection alive, then requests and writes in the order in which the
-//! program made
-//! them, frame by frame; an acknowledgement goes with whatever else goes. Writes that have to wait
-//! for
-//! credit do not hold up requests.
+//! program made them, frame by frame; an acknowledgement goes with whatever else goes. Writes that
+//! have to wait for credit do not hold up requests.
 
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::engine::encode_engine_request;

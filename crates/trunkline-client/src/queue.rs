@@ -1,10 +1,8 @@
 //! What waits for the program under one subscription, in the order it is to be taken.
 //!
 //! Readings, notices about items and changes of the connection share one queue, so that "the value
-//! after
-//! the reconnect" is never confused with "the value before". Under `latest` and `sampled` an entry
-//! only
-//! says *that* an item has something new; the value is in the item's local copy.
+//! after the reconnect" is never confused with "the value before". Under `latest` and `sampled` an
+//! entry only says *that* an item has something new; the value is in the item's local copy.
 
 use std::collections::VecDeque;
 

@@ -15,8 +15,7 @@ const DEFAULT_BYTES_MAX: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     /// `None`: nothing was written yet. What stands for it is made when it is read: a hostile
-    /// engine
-    /// could have named a type whose default is large.
+    /// engine could have named a type whose default is large.
     pub(crate) value: Option<Value>,
     pub(crate) source_timestamp: Timestamp,
     pub(crate) engine_timestamp: Timestamp,
@@ -62,8 +61,7 @@ impl Received {
 }
 
 /// What stands for the value of a variable that nobody has written: its type's default, in which
-/// arrays
-/// whose fixed lengths make it larger than `room` bytes are empty.
+/// arrays whose fixed lengths make it larger than `room` bytes are empty.
 fn default_of(data_type: &DataType, room: &mut usize) -> Value {
     match data_type {
         DataType::Struct(ty) => Value::Struct(
@@ -160,9 +158,8 @@ impl Account {
     /// An update has arrived. What was missed since the one before; `None` when the item has it
     /// already.
     ///
-    /// Causes that were told are taken from the gap between the two sequences, and never exceed
-    /// it; for
-    /// what then remains the caller knows the cause.
+    /// Causes that were told are taken from the gap between the two sequences, and never exceed it;
+    /// for what then remains the caller knows the cause.
     pub(crate) fn update(&mut self, position: Position, remainder: Remainder) -> Option<Lost> {
         let before = self.position;
         if before.is_some_and(|b| b.epoch == position.epoch && position.sequence <= b.sequence) {

@@ -43,8 +43,7 @@ impl Receipt {
     }
 
     /// Whether anything is to be acknowledged, and whether it cannot wait for something else to be
-    /// sent:
-    /// a quarter of the window is, or there is room to grant.
+    /// sent: a quarter of the window is, or there is room to grant.
     pub(crate) fn due(&self, options: &ClientOptions) -> (bool, bool) {
         let unacked = self.records - self.acked;
         let grants = !self.grants.is_empty();

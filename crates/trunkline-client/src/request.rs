@@ -1,9 +1,8 @@
 //! Requests on their way: what was asked, what was sent of it, what was answered.
 //!
 //! A request that is unanswered when the connection breaks is asked again on the next one. Only
-//! those of
-//! the program are; what the client asked for its own purposes is made anew from what it then
-//! needs.
+//! those of the program are; what the client asked for its own purposes is made anew from what it
+//! then needs.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -245,8 +244,7 @@ impl Requests {
     }
 
     /// A request was refused as a whole. The engine may have had more of its frames before it said
-    /// so, and
-    /// answers to those may come.
+    /// so, and answers to those may come.
     pub(crate) fn refused(&mut self, request: &Request) {
         if self.refused.len() >= REFUSED_MAX {
             self.refused.pop_front();

@@ -44,8 +44,7 @@ impl ClientCore {
     }
 
     /// Nobody will take the answer: for a caller that has waited long enough. Variables that the
-    /// request
-    /// opens are closed when they are.
+    /// request opens are closed when they are.
     pub fn forget(&mut self, request: RequestId) {
         let id = request.0;
         if let Some(answer) = self.take(request) {

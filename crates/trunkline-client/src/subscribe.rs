@@ -34,17 +34,13 @@ pub struct Item {
 
 impl ClientCore {
     /// Subscribes variables by their full names, in one request that opens and subscribes. What
-    /// happens
-    /// to the items is told by [`next_event`](Self::next_event), item by item; the subscription
-    /// lasts
-    /// over reconnects until it is ended.
+    /// happens to the items is told by [`next_event`](Self::next_event), item by item; the
+    /// subscription lasts over reconnects until it is ended.
     ///
     /// What waits for the program is bounded: under `latest` and `sampled` by one reading per item,
     /// under `last:n` and `first:n` by `n` per item and by bytes, under `all` by its bound, which
-    /// the
-    /// engine knows and does not exceed. Readings that do not fit are counted in `lost` of the
-    /// item's
-    /// next reading.
+    /// the engine knows and does not exceed. Readings that do not fit are counted in `lost` of the
+    /// item's next reading.
     ///
     /// # Errors
     /// [`SubscribeError`] when the contract cannot be kept, a bound is reached or the client is
@@ -114,8 +110,7 @@ impl ClientCore {
     }
 
     /// Joins an item to the wire subscription. The wire item, when it was added now; one that is
-    /// there
-    /// already has a local copy to begin with.
+    /// there already has a local copy to begin with.
     fn join(&mut self, wire_id: u32, variable: VariableRef, target: Target) -> Option<u32> {
         let Self {
             wires,
@@ -258,8 +253,8 @@ impl ClientCore {
     }
 
     /// The next reading of one item that was not taken yet: each is new once. `None` when there is
-    /// none;
-    /// a caller that has waited long enough takes [`read_current`](Self::read_current) instead.
+    /// none; a caller that has waited long enough takes [`read_current`](Self::read_current)
+    /// instead.
     ///
     /// Under `first:n` and `all` it looks at every event that waits before it.
     pub fn read_new(
@@ -279,8 +274,7 @@ impl ClientCore {
     }
 
     /// The item's reading, whether new or not: the next one that was not taken yet, else the local
-    /// copy.
-    /// It counts as read. `None` before the first update has arrived.
+    /// copy. It counts as read. `None` before the first update has arrived.
     pub fn read_current(
         &mut self,
         now: Tick,
@@ -292,8 +286,8 @@ impl ClientCore {
     }
 
     /// The local copy of the item's last update; it stays, and news stays news. While the
-    /// connection is
-    /// down its quality is bad, with the reason. `None` before the first update has arrived.
+    /// connection is down its quality is bad, with the reason. `None` before the first update has
+    /// arrived.
     pub fn value(&self, now: Tick, subscription: SubscriptionId, item: u32) -> Option<Reading> {
         let entry = self.subscriptions.get(subscription.0)?;
         let wire = self.wires.get(entry.wire)?;
@@ -353,8 +347,8 @@ impl ClientCore {
     }
 
     /// Opens a subscription again that has ended with `overrun` and was not to be reopened by
-    /// itself:
-    /// delivery goes on behind the last update that arrived, and what is missing is counted.
+    /// itself: delivery goes on behind the last update that arrived, and what is missing is
+    /// counted.
     pub fn resubscribe(&mut self, subscription: SubscriptionId) {
         let wire = self
             .subscriptions

@@ -116,10 +116,9 @@ impl Subscription {
     }
 
     /// Whether an `all` subscription has room for one more update. The engine keeps to the credit,
-    /// so
-    /// that only values far larger than expected can exceed it, or readings left from before a
-    /// reconnect:
-    /// at most twice the bound waits here, and the first readings of the items beside it.
+    /// so that only values far larger than expected can exceed it, or readings left from before a
+    /// reconnect: at most twice the bound waits here, and the first readings of the items beside
+    /// it.
     pub(crate) fn has_room(&self, update_bytes: usize) -> bool {
         let Contract::All { elements, bytes } = self.contract else {
             return true;

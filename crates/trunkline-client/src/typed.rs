@@ -24,8 +24,7 @@ pub trait FromValue: Sized {
 }
 
 /// A type of the program that can be written. Whether a variable takes it shows when it is opened
-/// as
-/// [`Typed`], which checks the same types for both directions.
+/// as [`Typed`], which checks the same types for both directions.
 pub trait IntoValue {
     /// As a value.
     fn into_value(self) -> Value;

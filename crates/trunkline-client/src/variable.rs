@@ -9,8 +9,7 @@ use trunkline_types::{Access, DataType, Name};
 use crate::table::{Key, NameMap, NumberMap, Slab};
 
 /// A variable that was opened by name. Stays valid over reconnects, until it is closed as often as
-/// it was
-/// opened; afterwards it is nobody's, also when the name is opened again.
+/// it was opened; afterwards it is nobody's, also when the name is opened again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct VariableRef(Key);
 
@@ -61,8 +60,7 @@ impl Variables {
     /// The variable of this name, with one more user.
     pub(crate) fn acquire(&mut self, name: &str) -> VariableRef {
         // In canonical form, so that two spellings of one variable are one here, as at the engine.
-        // What is
-        // no name goes to the engine as it is, which says why.
+        // What is no name goes to the engine as it is, which says why.
         let parsed = Name::parse(name);
         let name = parsed.as_ref().map_or(name, Name::as_str);
         if let Some(key) = self.by_name.get(name) {

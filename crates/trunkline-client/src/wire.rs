@@ -1,10 +1,8 @@
 //! Subscriptions as the engine sees them.
 //!
 //! All `latest` subscriptions of a client with the same filters are one on the wire: the engine
-//! sends an
-//! update once, and it is handed to every local subscription that wants it. Every other contract
-//! has a
-//! wire subscription of its own, because its buffer is.
+//! sends an update once, and it is handed to every local subscription that wants it. Every other
+//! contract has a wire subscription of its own, because its buffer is.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -45,8 +43,7 @@ pub(crate) struct WireSubscription {
     /// The one local subscription it is for; shared ones have none.
     pub(crate) owner: Option<u32>,
     /// Rises whenever the engine's credit begins anew: what was sent under an earlier one makes no
-    /// room
-    /// under this one.
+    /// room under this one.
     pub(crate) life: u32,
     /// Updates taken since the last grant (`all` only).
     taken: u32,
@@ -334,8 +331,7 @@ impl WireItem {
     }
 
     /// Whether an update is one to be delivered. The last ones of a variable that is gone may come
-    /// behind
-    /// the news, when another subscription has had it first.
+    /// behind the news, when another subscription has had it first.
     pub(crate) fn takes_updates(&self) -> bool {
         matches!(self.status, Status::Live | Status::Ended(EndReason::Gone))
     }

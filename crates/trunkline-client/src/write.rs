@@ -46,12 +46,12 @@ impl Write {
 
 impl ClientCore {
     /// Writes values. The call returns at once; [`take_outcomes`](Self::take_outcomes) has the
-    /// outcomes
-    /// when all of them are known. Writes are sent in the order they were made, many to a frame.
+    /// outcomes when all of them are known. Writes are sent in the order they were made, many to a
+    /// frame.
     ///
     /// While there is no connection they wait, and are sent on the next one. Those that were sent
-    /// and not
-    /// answered when it broke end as unknown: nobody can say whether the engine carried them out.
+    /// and not answered when it broke end as unknown: nobody can say whether the engine carried
+    /// them out.
     ///
     /// # Errors
     /// [`WriteError::WouldBlock`] when too many writes wait already: none of these is accepted.
@@ -76,8 +76,7 @@ impl ClientCore {
     }
 
     /// As [`write`](Self::write), for writes whose outcomes nobody takes one by one: they are
-    /// counted in
-    /// [`write_counts`](Self::write_counts), and the last fault is kept.
+    /// counted in [`write_counts`](Self::write_counts), and the last fault is kept.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -147,8 +146,7 @@ impl ClientCore {
     }
 
     /// Appends a WRITE frame of about `page` bytes of writes made before the request `before`. One
-    /// that
-    /// can never succeed is refused when its turn comes, as all others are.
+    /// that can never succeed is refused when its turn comes, as all others are.
     pub(crate) fn send_writes(&mut self, before: u64, page: usize, out: &mut Vec<u8>) {
         let message_max = self.connection.message_max();
         let mut frame = WriteBuilder::begin(out, self.writes.next_write());
@@ -200,8 +198,7 @@ impl ClientCore {
     }
 
     /// The answer to a write precedes its update: under `all`, whose runs are the same for all
-    /// sessions,
-    /// the mark is set here.
+    /// sessions, the mark is set here.
     fn remember_own(&mut self, variable: VariableRef, sequence: u64) {
         let Some(known) = self.variables.get(variable) else {
             return;

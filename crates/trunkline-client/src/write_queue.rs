@@ -69,8 +69,7 @@ impl Writes {
     }
 
     /// The number of the next write to be sent, if the credit allows one. A value longer than the
-    /// whole
-    /// credit is sent alone.
+    /// whole credit is sent alone.
     pub(crate) fn front(&self) -> Option<u64> {
         let front = self.unsent.front()?;
         let bytes = self.in_flight_bytes + front.bytes as usize;

@@ -24,8 +24,7 @@
 //! - `requests`, `work`: frames to requests; requests on their way, in slices of 1,000 items.
 //! - `open`, `read`, `write`, `browse`: the requests.
 //! - `answers`, `updates`, `window`: what is sent; deliveries to UPDATES, LOST, ENDED and GONE
-//!   frames,
-//!   within what the client lets be on its way.
+//!   frames, within what the client lets be on its way.
 //! - `fault`: the engine's errors in the protocol's words.
 //! - [`ServeOptions`]: what all sessions of an engine share.
 

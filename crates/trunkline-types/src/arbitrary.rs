@@ -207,8 +207,7 @@ fn elements(
 }
 
 /// What a form keeps that has one NaN and one array without elements: every NaN the same, and the
-/// shape
-/// of an empty array as short as its type allows.
+/// shape of an empty array as short as its type allows.
 pub fn normal(value: &Value, ty: &DataType) -> Value {
     let number = |v: f64| if v.is_nan() { f64::NAN } else { v };
     let small = |v: f32| if v.is_nan() { f32::NAN } else { v };

@@ -72,8 +72,7 @@ impl Array {
     }
 
     /// The array of zeros with the fixed lengths of `ty`; free dimensions are empty. Its size is
-    /// bounded
-    /// for types that pass [`DataType::check`](crate::DataType::check).
+    /// bounded for types that pass [`DataType::check`](crate::DataType::check).
     pub fn default_of(ty: &ArrayType) -> Self {
         let shape: Vec<u32> = ty.shape.iter().map(|length| length.unwrap_or(0)).collect();
         let count = shape

@@ -24,8 +24,7 @@ pub enum Contract {
     /// A buffer of this many updates that drops the newest when full, and counts it.
     First(u32),
     /// Every update, or the end of the subscription told in band: at most so many elements and
-    /// bytes
-    /// may wait for the subscriber.
+    /// bytes may wait for the subscriber.
     All {
         /// Updates that may wait.
         elements: u32,
@@ -117,10 +116,8 @@ impl FromStr for Contract {
 }
 
 /// A duration as people write it: a decimal number with `ns`, `us`, `ms`, `s`, `m` or `h`; a bare
-/// number
-/// is seconds. Exact to the nanosecond; what is finer is cut off. `None` when it is not one or
-/// does not
-/// fit.
+/// number is seconds. Exact to the nanosecond; what is finer is cut off. `None` when it is not one
+/// or does not fit.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     let split = text

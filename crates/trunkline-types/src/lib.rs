@@ -1,9 +1,8 @@
 //! Names and URLs, data types, values, samples, timestamps, quality, units and scaling of
 //! Trunkline.
 //!
-//! Everything else stands on this crate: it says what a variable's value *is*, independent of
-//! where it
-//! lives. It opens nothing, starts nothing and reads no clock.
+//! Everything else stands on this crate: it says what a variable's value *is*, independent of where
+//! it lives. It opens nothing, starts nothing and reads no clock.
 //!
 //! ```text
 //! Name, Pattern, Url     where a variable is            name, pattern, url

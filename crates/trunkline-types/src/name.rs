@@ -9,8 +9,8 @@
 //!
 //! Every printable character is legal. Four have a meaning and are escaped where they are meant as
 //! themselves: `%2F` is `/`, `%23` is `#`, `%25` is `%`, `%2A` is `*`. Names are compared byte by
-//! byte
-//! in that escaped form; `.` and `..` are segments like any other and never resolved. Case counts.
+//! byte in that escaped form; `.` and `..` are segments like any other and never resolved. Case
+//! counts.
 
 use std::borrow::{Borrow, Cow};
 use std::fmt;
@@ -253,12 +253,10 @@ pub fn unescape_segment(text: &str) -> Cow<'_, str> {
 }
 
 /// The candidate that `name` was probably meant to be: one that differs only in case, else the
-/// first of
-/// the nearest ones within a quarter of its length (at least one) in edits.
+/// first of the nearest ones within a quarter of its length (at least one) in edits.
 ///
 /// Looks at every candidate and compares those of similar length edit by edit: use it for single
-/// misses,
-/// not for each of 100,000 names. Names over 128 characters are compared by case only.
+/// misses, not for each of 100,000 names. Names over 128 characters are compared by case only.
 pub fn suggest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
     let length = name.chars().count();
     let lower = name.to_lowercase();
@@ -298,8 +296,7 @@ pub(crate) enum Stars {
 }
 
 /// Checks everything that names, patterns and the name part of URLs have in common, in one pass,
-/// and
-/// brings escapes into upper case.
+/// and brings escapes into upper case.
 pub(crate) fn scan(text: &str, bytes_max: usize, stars: Stars) -> Result<Cow<'_, str>, NameError> {
     if text.is_empty() {
         return Err(NameError::Empty);
@@ -396,8 +393,7 @@ fn read_escape(text: &str) -> Option<(char, &'static str)> {
 }
 
 /// Control characters, line separators, and marks that reorder or hide text: two names that look
-/// equal
-/// must be equal as far as a machine can tell.
+/// equal must be equal as far as a machine can tell.
 fn is_unprintable(character: char) -> bool {
     character.is_control()
         || matches!(character,

@@ -52,8 +52,7 @@ pub enum PatternError {
 
 impl Pattern {
     /// Checks a pattern and brings it into canonical form. A text without wildcards is a pattern
-    /// that
-    /// matches itself.
+    /// that matches itself.
     ///
     /// # Errors
     /// [`PatternError`] names the rule that is broken.
@@ -156,8 +155,7 @@ fn split_field(text: &str) -> (&str, Option<&str>) {
 }
 
 /// Segments against segments. Once a later `**` is reached, what came before it never has to be
-/// tried
-/// again: the leftmost place where it fits leaves the most room.
+/// tried again: the leftmost place where it fits leaves the most room.
 fn body_matches(pattern: &str, name: &str, step: &mut impl FnMut()) -> bool {
     let mut wanted = pattern.split('/');
     let mut found = name.split('/');

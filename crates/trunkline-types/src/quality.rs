@@ -263,8 +263,7 @@ impl fmt::Display for Reason {
 macro_rules! reasons {
     ($($variant:ident = $code:literal, $name:literal, $sentence:literal;)*) => {
         /// Why a quality is what it is. Codes are part of the wire form and never reused; those
-        /// below
-        /// 64 are used with `uncertain`, those from 64 with `bad`.
+        /// below 64 are used with `uncertain`, those from 64 with `bad`.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
         #[non_exhaustive]
         pub enum Reason {

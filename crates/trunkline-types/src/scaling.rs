@@ -16,8 +16,7 @@ pub enum Scaling {
         eng: [f64; 2],
     },
     /// `eng = eng[0] + m * sqrt(raw - raw[0])` with `m = (eng[1] - eng[0]) / sqrt(raw[1] -
-    /// raw[0])`:
-    /// flow from the pressure across an orifice.
+    /// raw[0])`: flow from the pressure across an orifice.
     SquareRoot {
         /// Raw zero and raw full; full is greater.
         raw: [f64; 2],
@@ -27,8 +26,7 @@ pub enum Scaling {
     /// True becomes false.
     Invert,
     /// `eng = (raw ^ invert) & select` for bit fields (`u32`). The way back is the same formula:
-    /// bits
-    /// outside `select` are 0 in both, since nothing says what they were.
+    /// bits outside `select` are 0 in both, since nothing says what they were.
     BitField {
         /// Bits to turn over.
         invert: u32,
@@ -137,8 +135,8 @@ impl Scaling {
     ///
     /// # Errors
     /// [`ScalingError`] when the value has not the right kind of type, lies below the zero of a
-    /// square
-    /// root, or its result does not fit `target`. Assumes that [`Scaling::check`] has passed.
+    /// square root, or its result does not fit `target`. Assumes that [`Scaling::check`] has
+    /// passed.
     pub fn to_engineering(&self, raw: &Value, target: &DataType) -> Result<Value, ScalingError> {
         match (*self, raw) {
             (
@@ -255,8 +253,7 @@ impl Scaling {
 }
 
 /// Multiplies before it divides, so that whole numbers in ranges of whole numbers stay exact,
-/// unless the
-/// product is too large.
+/// unless the product is too large.
 fn linear(value: f64, from: [f64; 2], to: [f64; 2]) -> f64 {
     let (from_span, to_span) = (from[1] - from[0], to[1] - to[0]);
     let product = (value - from[0]) * to_span;

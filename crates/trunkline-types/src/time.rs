@@ -6,8 +6,7 @@ use std::time::Duration;
 /// A point on the monotonic clock of one process, in nanoseconds since an arbitrary origin.
 ///
 /// Timers, periods, ages and deadlines are computed with it, so a step of the system clock moves
-/// none
-/// of them. It means nothing in another process.
+/// none of them. It means nothing in another process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Tick(u64);
 

@@ -50,8 +50,7 @@ pub enum Value {
 
 impl Value {
     /// Whether this value is one of the type `data_type`: variant, shape, enum range, every field,
-    /// and
-    /// attributes of a waveform that are plain scalars.
+    /// and attributes of a waveform that are plain scalars.
     pub fn has_type(&self, data_type: &DataType) -> bool {
         match (self, data_type) {
             (Value::Bool(_), DataType::Bool)
@@ -88,8 +87,7 @@ impl Value {
     }
 
     /// The type, where the variant alone says it: booleans, numbers, text, bytes and timestamps,
-    /// which
-    /// are what attributes of a waveform can be.
+    /// which are what attributes of a waveform can be.
     pub fn plain_type(&self) -> Option<DataType> {
         Some(match self {
             Value::Bool(_) => DataType::Bool,

@@ -1,6 +1,5 @@
 //! The client's side of the ledger, after anything that may happen: every update is accounted for,
-//! and
-//! what readings say they missed is what was missed.
+//! and what readings say they missed is what was missed.
 
 use std::collections::BTreeMap;
 

@@ -75,8 +75,7 @@ pub enum TypeError {
 
 impl DataType {
     /// Checks that a variable can have this type: counts, names, nesting and fixed lengths are
-    /// within
-    /// their limits. The decoders and parsers of this crate return only types that pass.
+    /// within their limits. The decoders and parsers of this crate return only types that pass.
     ///
     /// # Errors
     /// [`TypeError`] names the first rule that is broken.

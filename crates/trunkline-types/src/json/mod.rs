@@ -13,14 +13,12 @@
 //! waveform                   {"t0": time, "dt": seconds, "samples": list, "attributes": object}
 //! ```
 //!
-//! JSON has no NaN and no infinities. A variable's own value becomes `null` with the word beside
-//! it in
-//! [`JsonValue::special`]; inside arrays, structs and waveforms they are the strings `"NaN"`,
+//! JSON has no NaN and no infinities. A variable's own value becomes `null` with the word beside it
+//! in [`JsonValue::special`]; inside arrays, structs and waveforms they are the strings `"NaN"`,
 //! `"Infinity"` and `"-Infinity"`.
 //!
 //! An attribute of a waveform that JSON would read back as another type (anything but booleans,
-//! strings,
-//! `i64` and finite `f64`) is written with its type: `{"type": "u8", "value": 5}`.
+//! strings, `i64` and finite `f64`) is written with its type: `{"type": "u8", "value": 5}`.
 
 mod read;
 #[cfg(test)]

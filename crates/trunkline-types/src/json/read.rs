@@ -15,16 +15,14 @@ use crate::{
     Waveform,
 };
 
-/// The value of type `ty` that `json` says: what [`to_json`](super::to_json) writes, and besides
-/// it whole
-/// numbers with a point for integers, integers as strings for `i64` and `u64` (browsers lose their
-/// last
-/// digits), the number of an enum's label, and waveforms without `t0`, `dt` or `attributes`.
+/// The value of type `ty` that `json` says: what [`to_json`](super::to_json) writes, and besides it
+/// whole numbers with a point for integers, integers as strings for `i64` and `u64` (browsers lose
+/// their last digits), the number of an enum's label, and waveforms without `t0`, `dt` or
+/// `attributes`.
 ///
 /// # Errors
 /// [`ConvertError`] says where and what; a number that its type cannot hold as it is written is
-/// refused,
-/// except that decimals are rounded to the nearest `f64` or `f32`.
+/// refused, except that decimals are rounded to the nearest `f64` or `f32`.
 pub fn from_json(json: &Json, ty: &DataType) -> Result<Value, ConvertError> {
     let value = read(json, ty)?;
     let bytes = encoded_len(&value);

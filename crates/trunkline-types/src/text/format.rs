@@ -11,8 +11,7 @@ use crate::{DataType, Elements, Value, Waveform};
 use super::parse::unquote;
 
 /// How [`format_value`] writes. The default writes everything, as
-/// [`parse_value`](super::parse_value)
-/// reads it back.
+/// [`parse_value`](super::parse_value) reads it back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FormatOptions {
     /// Digits of a floating-point number; `None`: as many as tell it from its neighbours.

@@ -15,8 +15,7 @@ pub fn format_rfc3339(timestamp: Timestamp) -> String {
 }
 
 /// `2026-11-20 21:39:04.123456`: UTC, cut off (not rounded) after the microseconds; the wide form
-/// of
-/// EPICS tools.
+/// of EPICS tools.
 pub fn format_wide(timestamp: Timestamp) -> String {
     let Civil {
         year,
@@ -32,10 +31,8 @@ pub fn format_wide(timestamp: Timestamp) -> String {
 }
 
 /// Reads what [`format_rfc3339`] and [`format_wide`] write, and the rest of RFC 3339: a space or
-/// small
-/// `t` between date and time, any number of digits after the point (beyond nine only zeros), `z`,
-/// an
-/// offset such as `+02:00`. Without an offset it is UTC.
+/// small `t` between date and time, any number of digits after the point (beyond nine only zeros),
+/// `z`, an offset such as `+02:00`. Without an offset it is UTC.
 ///
 /// # Errors
 /// [`ConvertError::NotATime`], also for the second 60, which this scale has not;

@@ -81,8 +81,7 @@ pub fn encode_properties(properties: &Properties, out: &mut Vec<u8>) {
 ///
 /// # Errors
 /// [`DecodeError`] when the data type is missing, a field appears twice or its bytes are not its
-/// form.
-/// Whether the values make sense together is for whoever deploys them to say.
+/// form. Whether the values make sense together is for whoever deploys them to say.
 pub fn decode_properties(reader: &mut Reader<'_>) -> Result<Properties, DecodeError> {
     let offset = reader.offset();
     let length = reader.count("a definition size in bytes", DEFINITION_BYTES_MAX, 1)?;

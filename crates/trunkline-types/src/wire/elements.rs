@@ -34,8 +34,7 @@ pub(super) fn encode_elements(elements: &Elements, out: &mut Vec<u8>) {
 }
 
 /// Fills a block that stays in the first-level cache and appends it: one pass over the memory of
-/// `out`,
-/// where growing it first would be two.
+/// `out`, where growing it first would be two.
 fn put_run<T, const N: usize>(out: &mut Vec<u8>, values: &[T], to_bytes: impl Fn(&T) -> [u8; N]) {
     out.reserve(values.len().saturating_mul(N));
     let mut block = [[0_u8; N]; BLOCK_VALUES];

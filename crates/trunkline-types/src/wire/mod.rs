@@ -18,8 +18,8 @@
 //! A varint is LEB128 with at most ten bytes; a zigzag is a varint of `(v << 1) ^ (v >> 63)`.
 //!
 //! Decoders trust nothing: every count is compared with the bytes that are present before anything
-//! is
-//! allocated, nesting is limited by the type, and no input makes them panic. Encoders cannot fail.
+//! is allocated, nesting is limited by the type, and no input makes them panic. Encoders cannot
+//! fail.
 //!
 //! # Layout
 //! - [`Reader`], [`DecodeError`]: a checked cursor; `put_*`: its counterpart.

@@ -5,8 +5,7 @@ use crate::data_type::TypeError;
 use super::varint::{VARINT_BYTES_MAX, from_zigzag};
 
 /// Reads from the front of a slice; every read is checked. A failed read leaves the position where
-/// the
-/// bad item starts or within it: give up on the whole slice then.
+/// the bad item starts or within it: give up on the whole slice then.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     left: &'a [u8],
@@ -15,8 +14,7 @@ pub struct Reader<'a> {
 }
 
 /// The bytes are not the wire form of what was expected. Whoever sent them is at fault, or the two
-/// ends
-/// disagree about the type.
+/// ends disagree about the type.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
@@ -321,13 +319,11 @@ impl<'a> Reader<'a> {
     }
 
     /// A varint that counts items of at least `item_bytes` bytes each, which must all be present:
-    /// the
-    /// only safe number to allocate by.
+    /// the only safe number to allocate by.
     ///
     /// # Errors
     /// As [`Reader::varint`]; [`DecodeError::TooLong`] over `max`; [`DecodeError::Truncated`] when
-    /// that
-    /// many items cannot be in the bytes left.
+    /// that many items cannot be in the bytes left.
     pub fn count(
         &mut self,
         what: &'static str,
