@@ -61,6 +61,7 @@ fn all_properties() -> [(&'static str, Properties); 3] {
         units: "%".into(),
         range: Some((0.0, 100.0)),
         coerce: true,
+        retain: true,
         precision: Some(1),
         scaling: Some(Scaling::Linear {
             raw: [0.0, 4095.0],

@@ -350,13 +350,13 @@ fn defaults_hold_where_the_type_can_have_them_and_overrides_win() {
         "[[io]]\nname = \"plc1\"\ndriver = \"sim\"\n\
          [defaults]\ntype = \"f64\"\nrange = [0, 10]\ncoerce = true\ndeadband = 1\nprecision = 2\n\
          units = \"V\"\nscale = { raw = [0, 1], eng = [0, 10] }\naccess = \"read-only\"\n\
-         max_age = \"5s\"\n\
+         max_age = \"5s\"\nretain = true\n\
          [[variable]]\nname = \"a\"\nsource = \"plc1:1\"\n\
          [[variable]]\nname = \"b\"\ntype = \"string\"\nsource = \"plc1:2\"\n\
          [[variable]]\nname = \"c\"\nrange = \"none\"\nmax_age = \"none\"\nprecision = \"none\"\n\
          [[override]]\nmatch = \"*\"\naccess = \"read-write\"\n\
          [[override]]\nmatch = \"a\"\naccess = \"write-only\"\ninitial = 5\n\
-         [[override]]\nmatch = \"c\"\nscale = \"none\"\nfifo = \"off\"\n",
+         [[override]]\nmatch = \"c\"\nretain = false\nscale = \"none\"\nfifo = \"off\"\n",
     );
     let of = |index: usize| &plan.libraries[0].variables[index].properties;
     let (a, b, c) = (of(0), of(1), of(2));
@@ -380,6 +380,7 @@ fn defaults_hold_where_the_type_can_have_them_and_overrides_win() {
         (None, false, None, None)
     );
     assert_eq!((b.access, c.access), (Access::ReadWrite, Access::ReadWrite));
+    assert_eq!((a.retain, b.retain, c.retain), (true, true, false));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use trunkline_types::name::NameError;
 use trunkline_types::{Name, Pattern, Tick, Timestamp};
 
 use crate::caller::Caller;
+use crate::library::Library;
 use crate::outbox::Wakes;
 use crate::outcome::AccessError;
 use crate::provider::{PROVIDER_TIMEOUT_DEFAULT, Providers};
@@ -57,17 +58,6 @@ struct Inner {
     providers: Providers,
     pump: Pump,
     libraries: Mutex<Vec<Library>>,
-}
-
-/// A deployed library.
-#[derive(Clone, Debug)]
-pub struct Library {
-    /// Its name: the first segment of its variables' names.
-    pub name: String,
-    /// For people.
-    pub description: String,
-    /// Handles of its variables.
-    pub handles: Vec<u32>,
 }
 
 impl Engine {
@@ -186,21 +176,6 @@ impl Engine {
             }
         }
         None
-    }
-
-    /// Number of variables deployed now.
-    pub fn variable_count(&self) -> usize {
-        self.inner
-            .libraries
-            .lock()
-            .iter()
-            .map(|library| library.handles.len())
-            .sum()
-    }
-
-    /// The deployed libraries.
-    pub fn libraries(&self) -> Vec<Library> {
-        self.inner.libraries.lock().clone()
     }
 
     /// Does what is due: provider time-outs, in slices. Returns when it wants to be called again.

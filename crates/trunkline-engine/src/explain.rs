@@ -63,15 +63,13 @@ impl Engine {
             Err(error) => return vec![unresolved(&error)],
         };
         let library = variable.name().split('/').next().unwrap_or_default();
-        let mut steps = vec![
-            fine(
-                Subject::Name,
-                format!("{} is variable {}", name, variable.handle()),
-            ),
-            fine(Subject::Library, format!("library {library} is deployed")),
-            self.rights(caller, variable),
-            self.source(variable),
-        ];
+        let found = format!("{} is variable {}", name, variable.handle());
+        let mut steps = vec![fine(Subject::Name, found), deployed(variable, library)];
+        if variable.is_stopped() {
+            // What its source and its age would say only repeats that.
+            return steps;
+        }
+        steps.extend([self.rights(caller, variable), self.source(variable)]);
         let update = variable.update();
         steps.push(quality(variable, &update));
         steps.push(age(variable, &update, wall));
@@ -152,6 +150,18 @@ impl Engine {
                 format!("I/O server {name} runs without errors"),
             ),
         }
+    }
+}
+
+fn deployed(variable: &Variable, library: &str) -> Step {
+    match variable.is_stopped() {
+        false => fine(Subject::Library, format!("library {library} is deployed")),
+        true => Step {
+            subject: Subject::Library,
+            verdict: Verdict::Fault,
+            sentence: format!("library {library} is stopped: nobody can write its variables"),
+            next: format!("start it: trunkline library start {library}"),
+        },
     }
 }
 

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! # Layout
-//! - [`Engine`](engine), `deploy`, `registry`: libraries, names, handles.
+//! - [`Engine`](engine), [`Library`], `registry`: libraries, names, handles.
 //! - [`Variable`], `cell`, `update`: one variable and its newest update.
 //! - `write`, `accept`, [`outcome`]: the write path and the five ends of a write.
 //! - `interest`, `outbox`, `feed`, `retained`, `budget`: what a commit does for each contract.
@@ -28,11 +28,11 @@ mod budget;
 mod caller;
 mod cell;
 mod consumer;
-mod deploy;
 pub mod engine;
 pub mod explain;
 mod feed;
 mod interest;
+mod library;
 mod outbox;
 pub mod outcome;
 pub mod provider;
@@ -46,8 +46,10 @@ mod write;
 
 pub use caller::{Caller, Principal, Rights};
 pub use consumer::{Consumer, Delivery, EndedItem, ITEMS_MAX, Sink, SubscribeOptions};
-pub use deploy::{DeployError, UndeployError};
-pub use engine::{Engine, EngineOptions, Library};
+pub use engine::{Engine, EngineOptions};
+pub use library::{
+    DeployError, Deployed, Library, LibraryState, Retained, RetainedValues, UnknownLibrary,
+};
 pub use outbox::{Wake, Wakes};
 pub use outcome::{AccessError, Attempt, Refusal, UnknownCause, WriteOutcome};
 pub use provider::{Answer, Provider, ProviderId, Ticket};

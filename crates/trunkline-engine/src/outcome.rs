@@ -104,6 +104,9 @@ pub enum Refusal {
     /// The variable was undeployed.
     #[error("the variable is no longer deployed; open it again by its name")]
     Gone,
+    /// The variable's library is stopped.
+    #[error("the variable's library is stopped; start it, then write again")]
+    LibraryStopped,
     /// The provider has too many writes to answer.
     #[error("{provider} has not yet answered {pending} earlier writes; write less often or wait")]
     ProviderBusy {

@@ -1,6 +1,7 @@
 //! One variable: its cold properties (shared), its newest update, and who wants to know.
 
 use std::fmt;
+use std::ops::Deref;
 
 use trunkline_types::ledger::UpstreamLedger;
 use trunkline_types::{Access, DataType, Properties, Quality, Reason, Sample, Scope, Value};
@@ -8,7 +9,7 @@ use trunkline_types::{Access, DataType, Properties, Quality, Reason, Sample, Sco
 use crate::caller::Caller;
 use crate::cell::{Cell, CellRead};
 use crate::interest::Interests;
-use crate::outcome::AccessError;
+use crate::outcome::{AccessError, Refusal};
 use crate::realtime::RealTime;
 use crate::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering};
 use crate::update::{Encoded, Update};
@@ -16,9 +17,12 @@ use crate::update::{Encoded, Update};
 /// A deployed variable. Kept small: a plain `f64` costs under 300 bytes with its name and its slot.
 pub struct Variable {
     slot: u32,
-    /// Index of its provider plus one (0: held, nobody else owns the value), and [`GONE`].
+    /// Index of its provider plus one (0: held, nobody else owns the value), and above
+    /// [`PROVIDER`] what few variables are.
     flags: AtomicU32,
     name: Box<str>,
+    /// As it was deployed. What [`State::edited`] says instead leaves the type, the scope, the FIFO
+    /// and the timestamps as they are.
     properties: Arc<Properties>,
     cell: Cell,
     pub(crate) realtime: Option<Box<RealTime>>,
@@ -40,6 +44,8 @@ pub(crate) struct State {
 #[derive(Debug, Default)]
 pub(crate) struct Extra {
     pub(crate) interests: Interests,
+    /// What holds instead of the properties it was deployed with.
+    edited: Option<Arc<Properties>>,
     /// Allocated with the first write that was not applied.
     unapplied: Option<Box<Unapplied>>,
 }
@@ -56,6 +62,10 @@ pub(crate) struct Unapplied {
 }
 
 impl State {
+    fn edited(&self) -> Option<&Arc<Properties>> {
+        self.extra.as_ref()?.edited.as_ref()
+    }
+
     pub(crate) fn interests(&self) -> Option<&Interests> {
         self.extra.as_ref().map(|extra| &extra.interests)
     }
@@ -100,8 +110,63 @@ impl Variable {
         &self.name
     }
 
-    /// What configuration says about it.
-    pub fn properties(&self) -> &Arc<Properties> {
+    /// What configuration says about it now. Takes no lock unless that was edited after it was
+    /// deployed.
+    #[inline]
+    pub fn properties(&self) -> PropertiesRef<'_> {
+        // Acquire: pairs with the release in `edit`.
+        if self.flags.load(Ordering::Acquire) & EDITED == 0 {
+            return PropertiesRef::Deployed(&self.properties);
+        }
+        self.edited_properties()
+    }
+
+    #[cold]
+    fn edited_properties(&self) -> PropertiesRef<'_> {
+        let state = self.lock();
+        match state.edited() {
+            Some(edited) => PropertiesRef::Edited(Arc::clone(edited)),
+            None => PropertiesRef::Deployed(&self.properties),
+        }
+    }
+
+    /// Whether `properties` are what holds now. The caller holds the lock.
+    #[inline]
+    pub(crate) fn is_current(&self, state: &State, properties: &PropertiesRef<'_>) -> bool {
+        match (properties, state.edited()) {
+            (PropertiesRef::Deployed(_), None) => true,
+            (PropertiesRef::Edited(seen), Some(edited)) => Arc::ptr_eq(seen, edited),
+            _ => false,
+        }
+    }
+
+    /// From now on `properties` hold, which differ in nothing that the variable is made for: see
+    /// [`is_made_for`](Self::is_made_for).
+    pub(crate) fn edit(&self, properties: Arc<Properties>) {
+        let mut state = self.lock();
+        if properties == self.properties {
+            if let Some(extra) = &mut state.extra {
+                extra.edited = None;
+            }
+            self.clear(&state, EDITED);
+        } else {
+            state.extra.get_or_insert_default().edited = Some(properties);
+            self.set(&state, EDITED);
+        }
+    }
+
+    /// Whether a variable with these properties can be this one: what its memory was laid out for
+    /// is the same.
+    pub(crate) fn is_made_for(&self, properties: &Properties) -> bool {
+        let own = &self.properties;
+        own.data_type == properties.data_type
+            && own.scope == properties.scope
+            && own.fifo == properties.fifo
+            && own.timestamps == properties.timestamps
+    }
+
+    /// What it was deployed with: its type, scope, FIFO and timestamps are still those.
+    pub(crate) fn deployed(&self) -> &Arc<Properties> {
         &self.properties
     }
 
@@ -155,7 +220,7 @@ impl Variable {
         if !caller.rights.read || !self.is_visible_to(caller) {
             return Err(AccessError::Denied);
         }
-        if self.properties.access == Access::WriteOnly {
+        if self.properties().access == Access::WriteOnly {
             return Err(AccessError::NotReadable);
         }
         Ok(())
@@ -205,10 +270,42 @@ impl Variable {
         self.flags.load(Ordering::Acquire) & GONE != 0
     }
 
+    /// Whether its library is stopped: it keeps its value, and nobody writes it.
+    pub fn is_stopped(&self) -> bool {
+        self.flags.load(Ordering::Acquire) & STOPPED != 0
+    }
+
+    /// Why nothing can be written to it at all. It stays so for as long as the variable's lock is
+    /// held.
+    #[inline]
+    pub(crate) fn unavailable(&self) -> Option<Refusal> {
+        match self.flags.load(Ordering::Relaxed) & (GONE | STOPPED) {
+            0 => None,
+            STOPPED => Some(Refusal::LibraryStopped),
+            _ => Some(Refusal::Gone),
+        }
+    }
+
     /// Marks it as undeployed. The caller holds the lock, so no write is between its check and
     /// commit.
-    pub(crate) fn set_gone(&self, _state: &State) {
-        self.flags.fetch_or(GONE, Ordering::Release);
+    pub(crate) fn set_gone(&self, state: &State) {
+        self.set(state, GONE);
+    }
+
+    /// Marks it as stopped, or no longer so. The caller holds the lock.
+    pub(crate) fn set_stopped(&self, state: &State, stopped: bool) {
+        match stopped {
+            true => self.set(state, STOPPED),
+            false => self.clear(state, STOPPED),
+        }
+    }
+
+    fn set(&self, _state: &State, flag: u32) {
+        self.flags.fetch_or(flag, Ordering::Release);
+    }
+
+    fn clear(&self, _state: &State, flag: u32) {
+        self.flags.fetch_and(!flag, Ordering::Release);
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -243,7 +340,7 @@ impl Variable {
     pub(crate) fn provider_index(&self) -> Option<usize> {
         // Relaxed: a number that stands alone; what it names is found under the providers' own
         // lock.
-        ((self.flags.load(Ordering::Relaxed) & !GONE) as usize).checked_sub(1)
+        ((self.flags.load(Ordering::Relaxed) & PROVIDER) as usize).checked_sub(1)
     }
 
     pub(crate) fn set_provider(&self, index: Option<usize>) {
@@ -251,13 +348,40 @@ impl Variable {
         let _previous = self
             .flags
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |flags| {
-                Some(flags & GONE | stored & !GONE)
+                Some(flags & !PROVIDER | stored & PROVIDER)
             });
     }
 }
 
-/// The flag of an undeployed variable.
+/// What a variable's configuration says at the moment it is asked.
+#[derive(Clone, Debug)]
+pub enum PropertiesRef<'a> {
+    /// What it was deployed with.
+    Deployed(&'a Arc<Properties>),
+    /// What was put in their place since.
+    Edited(Arc<Properties>),
+}
+
+impl Deref for PropertiesRef<'_> {
+    type Target = Arc<Properties>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<Properties> {
+        match self {
+            PropertiesRef::Deployed(properties) => properties,
+            PropertiesRef::Edited(properties) => properties,
+        }
+    }
+}
+
+/// It was undeployed.
 const GONE: u32 = 1 << 31;
+/// Its library is stopped.
+const STOPPED: u32 = 1 << 30;
+/// Other properties hold than those it was deployed with.
+const EDITED: u32 = 1 << 29;
+/// The bits that name its provider.
+const PROVIDER: u32 = (1 << 24) - 1;
 
 impl fmt::Debug for Variable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use trunkline_types::{Clock, ClockSync, Level, Quality, Reason, Tick, Timestamp, Value};
+use trunkline_types::{
+    Clock, ClockSync, Level, Properties, Quality, Reason, Tick, Timestamp, Value,
+};
 
 use crate::accept::{Accepted, accept, within_deadband};
 use crate::caller::Caller;
@@ -15,7 +17,7 @@ use crate::outcome::{Attempt, Refusal, UnknownCause, WriteOutcome};
 use crate::provider::SendFailure;
 use crate::sync::Arc;
 use crate::update::{Encoded, Update};
-use crate::variable::Variable;
+use crate::variable::{PropertiesRef, State, Variable};
 
 /// One value to be written.
 #[derive(Clone, Debug)]
@@ -98,7 +100,7 @@ impl Engine {
             caller,
             now,
             wall,
-            stall: variable.properties().stall,
+            may_stall: true,
             completion: None,
         };
         self.put(put, variable, write, wakes)
@@ -123,19 +125,27 @@ impl Engine {
         write: &Write<'_>,
         wakes: &mut Wakes,
     ) -> Result<Attempt, Refusal> {
-        check(put.caller, variable, write)?;
         let mut accepted = Accepted::nothing();
-        accept(variable.properties(), write, put.wall, &mut accepted)?;
-        if let Some(realtime) = &variable.realtime {
-            realtime.check_length(accepted.update.value.as_slice())?;
+        loop {
+            let properties = variable.properties();
+            check(put.caller, variable, &properties, write)?;
+            accept(&properties, write, put.wall, &mut accepted)?;
+            if let Some(realtime) = &variable.realtime {
+                realtime.check_length(accepted.update.value.as_slice())?;
+            }
+            if write.origin == Origin::Client
+                && let Some(index) = variable.provider_index()
+            {
+                self.ask_provider(index, put.now, variable, &properties, write, &accepted)?;
+                return Ok(Attempt::Pending);
+            }
+            // `None`: it was judged by properties that hold no longer.
+            if let Some(attempt) = commit(put, variable, &properties, write, &mut accepted, wakes)?
+            {
+                return Ok(attempt);
+            }
+            accepted = Accepted::nothing();
         }
-        if write.origin == Origin::Client
-            && let Some(index) = variable.provider_index()
-        {
-            self.ask_provider(index, put.now, variable, write, &accepted)?;
-            return Ok(Attempt::Pending);
-        }
-        commit(put, variable, write, &mut accepted, wakes)
     }
 
     /// A write to a provided variable goes to the provider, outside every lock; the cell waits for
@@ -145,13 +155,13 @@ impl Engine {
         index: usize,
         now: Tick,
         variable: &Variable,
+        properties: &Properties,
         write: &Write<'_>,
         accepted: &Accepted,
     ) -> Result<(), Refusal> {
-        if variable.is_gone() {
-            return Err(Refusal::Gone);
+        if let Some(refusal) = variable.unavailable() {
+            return Err(refusal);
         }
-        let properties = variable.properties();
         let value = accepted.update.value.decode(&properties.data_type);
         let raw = match &properties.scaling {
             Some(scaling) => scaling
@@ -170,50 +180,65 @@ impl Engine {
     }
 }
 
-/// Who writes and when, and how long the writer may be asked to wait for a full feed.
+/// Who writes and when.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Put<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) now: Tick,
     pub(crate) wall: Timestamp,
-    pub(crate) stall: Duration,
+    /// The writer can be asked to wait for a full feed, as long as the variable's owner allows.
+    pub(crate) may_stall: bool,
     /// Told that the write was applied before anybody hears of the update: whoever wrote has the
     /// answer when the update comes.
     pub(crate) completion: Option<&'a Completion>,
 }
 
 /// Step 1: everything that needs no lock. Rights come first: whoever may not write learns no more.
-fn check(caller: &Caller, variable: &Variable, write: &Write<'_>) -> Result<(), Refusal> {
+fn check(
+    caller: &Caller,
+    variable: &Variable,
+    properties: &Properties,
+    write: &Write<'_>,
+) -> Result<(), Refusal> {
     if write.origin != Origin::Client {
         return Ok(());
     }
     if !caller.rights.write || !variable.is_visible_to(caller) {
         return Err(Refusal::Denied);
     }
-    Refusal::by_access(variable.properties().access).map_or(Ok(()), Err)
+    Refusal::by_access(properties.access).map_or(Ok(()), Err)
 }
 
-/// Steps 2 to 4: lock, decide, commit.
+/// Steps 2 to 4: lock, decide, commit. `None` when other properties hold than those that `accepted`
+/// was judged by.
 #[inline]
 fn commit(
     put: Put<'_>,
     variable: &Variable,
+    properties: &PropertiesRef<'_>,
     write: &Write<'_>,
     accepted: &mut Accepted,
     wakes: &mut Wakes,
-) -> Result<Attempt, Refusal> {
+) -> Result<Option<Attempt>, Refusal> {
     let Put {
         caller,
         now,
         wall,
-        stall,
+        may_stall,
         completion,
     } = put;
-    let properties = variable.properties();
+    let stall = if may_stall {
+        properties.stall
+    } else {
+        Duration::ZERO
+    };
     let mut guard = variable.lock();
     let state = &mut *guard;
-    if variable.is_gone() {
-        return Err(Refusal::Gone);
+    if let Some(refusal) = variable.unavailable() {
+        return Err(refusal);
+    }
+    if !variable.is_current(state, properties) {
+        return Ok(None);
     }
     let wants_changes = state
         .interests()
@@ -228,9 +253,9 @@ fn commit(
         }
         if within_deadband(properties, write, accepted, &current) {
             state.count(1, |unapplied| &mut unapplied.unchanged);
-            return Ok(Attempt::Done(WriteOutcome::Unchanged {
+            return Ok(Some(Attempt::Done(WriteOutcome::Unchanged {
                 sequence: current.sequence,
-            }));
+            })));
         }
         changed = current.sequence == 0
             || current.quality != accepted.update.quality
@@ -239,7 +264,7 @@ fn commit(
     if let Some(interests) = state.interests_mut() {
         let bytes = accepted.update.value.as_slice().len();
         if let Err(until) = interests.reserve_room(changed, bytes, now, stall, wakes) {
-            return Ok(Attempt::WouldBlock { until });
+            return Ok(Some(Attempt::WouldBlock { until }));
         }
     }
     let update = &mut accepted.update;
@@ -259,7 +284,7 @@ fn commit(
     if let Some(interests) = state.interests_mut() {
         interests.announce(update, changed, wakes);
     }
-    Ok(Attempt::Done(WriteOutcome::Applied { sequence }))
+    Ok(Some(Attempt::Done(WriteOutcome::Applied { sequence })))
 }
 
 /// Publishes the current value again with another quality: what its source said about itself
@@ -275,16 +300,30 @@ pub(crate) fn requalify(
     wakes: &mut Wakes,
 ) {
     let mut guard = variable.lock();
-    let state = &mut *guard;
+    if variable.unavailable().is_none() {
+        requalify_locked(variable, &mut guard, quality, now, wall, wakes);
+    }
+}
+
+/// [`requalify`] for a caller that holds the variable's lock and has seen to it that it may be
+/// written.
+pub(crate) fn requalify_locked(
+    variable: &Variable,
+    state: &mut State,
+    quality: Quality,
+    now: Tick,
+    wall: Timestamp,
+    wakes: &mut Wakes,
+) {
     let current = variable.update_locked(state);
-    let (stamp, quality) = match variable.properties().timestamps {
+    let (stamp, quality) = match variable.deployed().timestamps {
         true => (wall, quality),
         false => (
             Timestamp::UNIX_EPOCH,
             quality.with_clock(Clock::Unknown, ClockSync::Unknown),
         ),
     };
-    if variable.is_gone() || (current.sequence > 0 && current.quality == quality) {
+    if current.sequence > 0 && current.quality == quality {
         return;
     }
     let value = if current.sequence == 0 {

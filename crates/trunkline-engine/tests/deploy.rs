@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use rig::{Rig, Told, applied, define, drain, library_of, updates};
 use trunkline_engine::{
-    AccessError, Attempt, Caller, DeployError, Refusal, SubscribeOptions, UndeployError,
+    AccessError, Attempt, Caller, DeployError, Refusal, SubscribeOptions, UnknownLibrary,
     VARIABLES_MAX, Wakes, Write, WriteOutcome,
 };
 use trunkline_types::{
@@ -90,7 +90,7 @@ fn variable_stays_until_its_library_is_undeployed() {
         .expect_err("it is gone");
     assert_eq!(
         error,
-        UndeployError {
+        UnknownLibrary {
             name: "plant".to_owned()
         }
     );
@@ -459,5 +459,5 @@ fn properties_that_are_equal_are_kept_once() {
     rig.deploy("plant", separate);
     let first = rig.variable("plant/v0");
     let last = rig.variable("plant/v99");
-    assert!(Arc::ptr_eq(first.properties(), last.properties()));
+    assert!(Arc::ptr_eq(&first.properties(), &last.properties()));
 }

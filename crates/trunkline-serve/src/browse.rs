@@ -143,7 +143,7 @@ impl Session {
                 .take(ENGINE_LIBRARIES_MAX)
                 .map(|library| LibraryInfo {
                     name: library.name,
-                    state: "running".to_owned(),
+                    state: library.state.name().to_owned(),
                     variables: library.handles.len() as u64,
                     description: library.description,
                 })

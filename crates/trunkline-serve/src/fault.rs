@@ -29,6 +29,7 @@ pub(crate) fn of_refusal(refusal: &Refusal) -> Fault {
         Refusal::TooLarge { .. } => FaultCode::TooLarge,
         Refusal::Late { .. } => FaultCode::Late,
         Refusal::Gone => FaultCode::Gone,
+        Refusal::LibraryStopped => FaultCode::LibraryStopped,
         Refusal::ProviderBusy { .. } => FaultCode::Overloaded,
         Refusal::Provider { .. } => FaultCode::ProviderRefused,
         Refusal::ProviderGone { .. } => FaultCode::ProviderGone,

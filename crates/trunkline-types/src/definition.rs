@@ -59,6 +59,8 @@ pub struct Properties {
     pub max_age: Option<Duration>,
     /// The value at start when the source has none yet (H-17).
     pub initial: Option<Value>,
+    /// Keep the newest value over a restart of the engine; it goes before `initial`.
+    pub retain: bool,
     /// Where the value comes from: `io-server:item`, empty for none.
     pub source: String,
     /// Where it was configured, `file:line`; empty when made by a program.
@@ -136,6 +138,7 @@ impl Properties {
             stall: Duration::ZERO,
             max_age: None,
             initial: None,
+            retain: false,
             source: String::new(),
             origin: String::new(),
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use trunkline_config::{DeploymentPlan, SettingValue};
 use trunkline_engine::realtime::{RtError, RtReader, RtWriter};
-use trunkline_engine::{Caller, DeployError, Engine as Core, UndeployError, Wakes};
+use trunkline_engine::{Caller, DeployError, Engine as Core, UnknownLibrary, Wakes};
 use trunkline_io::{DriverError, IoServer, Setting, Settings};
 use trunkline_net::server::{BindError, Server, ServerCounters, ServerOptions};
 use trunkline_net::{Clock, Housekeeper};
@@ -246,8 +246,8 @@ impl Engine {
     /// Removes a library; who uses its variables is told that they are gone.
     ///
     /// # Errors
-    /// [`UndeployError`] when there is no such library.
-    pub fn undeploy(&self, name: &str) -> Result<usize, UndeployError> {
+    /// [`UnknownLibrary`] when there is no such library.
+    pub fn undeploy(&self, name: &str) -> Result<usize, UnknownLibrary> {
         self.inner.core.undeploy(name, &mut Wakes::new())
     }
 

@@ -297,6 +297,12 @@ pub(super) const VARIABLE: &[Key] = &[
         "none",
         "a reading older than this says that it is stale",
     ),
+    shared(
+        "retain",
+        "true or false",
+        "false",
+        "keep the newest value over a restart of the engine; it goes before `initial`",
+    ),
     reaching(
         Reach::Override,
         key(

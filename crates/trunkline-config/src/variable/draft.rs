@@ -39,6 +39,7 @@ pub(crate) struct Draft<'a> {
     pub timestamps: Option<At<bool>>,
     pub stall: Option<At<Duration>>,
     pub max_age: Option<At<Option<Duration>>>,
+    pub retain: Option<At<bool>>,
     pub initial: Option<At<&'a Node>>,
     pub source: Option<At<String>>,
     /// Something in it was reported: what depends on it would only repeat that.
@@ -107,6 +108,7 @@ impl<'a> Draft<'a> {
             max_age: reader.optional("max_age", |v, node| {
                 v.duration("max_age", node, AGE_MIN..=AGE_MAX)
             }),
+            retain: reader.property("retain", |v, node| v.boolean("retain", node)),
             initial: reader.property("initial", |_, node| Some(node)),
             is_broken: false,
         };
@@ -139,6 +141,7 @@ impl<'a> Draft<'a> {
             timestamps,
             stall,
             max_age,
+            retain,
             initial,
             source
         )

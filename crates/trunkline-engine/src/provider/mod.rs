@@ -152,7 +152,7 @@ impl Engine {
                     caller: &Caller::engine(),
                     now,
                     wall,
-                    stall: Duration::ZERO,
+                    may_stall: false,
                     completion,
                 };
                 self.read_back(put, variable, provider, &raw, wakes)

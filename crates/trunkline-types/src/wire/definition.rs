@@ -35,6 +35,7 @@ pub fn encode_properties(properties: &Properties, out: &mut Vec<u8>) {
         stall,
         max_age,
         initial,
+        retain,
         source,
         origin,
     } = properties;
@@ -74,6 +75,7 @@ pub fn encode_properties(properties: &Properties, out: &mut Vec<u8>) {
     }
     fields.text(SOURCE, source);
     fields.text(ORIGIN, origin);
+    fields.put(RETAIN, *retain, |_| ());
     put_bytes(out, &fields.bytes);
 }
 
@@ -163,6 +165,7 @@ fn decode_field(
         MAX_AGE => properties.max_age = Some(Duration::from_nanos(field.varint()?)),
         SOURCE => properties.source = text(field)?,
         ORIGIN => properties.origin = text(field)?,
+        RETAIN => properties.retain = true,
         _ => return Ok(false),
     }
     Ok(true)
@@ -342,3 +345,4 @@ const MAX_AGE: u64 = 14;
 const INITIAL: u64 = 15;
 const SOURCE: u64 = 16;
 const ORIGIN: u64 = 17;
+const RETAIN: u64 = 18;

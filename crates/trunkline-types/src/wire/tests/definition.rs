@@ -40,6 +40,7 @@ fn full() -> Properties {
         units: "m³/h".to_owned(),
         range: Some((-10.0, 250.5)),
         coerce: true,
+        retain: true,
         precision: Some(2),
         access: Access::ReadOnly,
         scope: Scope::Process,

@@ -1,0 +1,103 @@
+//! Everything that can be wrong with a library, before anything is changed.
+
+use std::collections::HashSet;
+
+use trunkline_types::{LibraryDefinition, Name, Properties, Quality, Reason, Timestamp, Value};
+
+use super::DeployError;
+use crate::accept::{Accepted, accept};
+use crate::write::{Origin, Write};
+
+/// The full names of the library's variables, in their order.
+pub(super) fn names(library: &LibraryDefinition) -> Result<Vec<Name>, DeployError> {
+    // A library without variables has a name all the same.
+    full_name(library, "x")?;
+    let mut names = Vec::with_capacity(library.variables.len());
+    for definition in &library.variables {
+        let name = full_name(library, &definition.path)?;
+        properties(&name, &definition.properties)?;
+        names.push(name);
+    }
+    let mut seen = HashSet::with_capacity(names.len());
+    match names.iter().find(|name| !seen.insert(name.as_str())) {
+        Some(twice) => Err(DeployError::DuplicateName {
+            name: twice.as_str().to_owned(),
+        }),
+        None => Ok(names),
+    }
+}
+
+fn full_name(library: &LibraryDefinition, path: &str) -> Result<Name, DeployError> {
+    let name = Name::join(&library.name, path).map_err(|error| DeployError::InvalidName {
+        library: library.name.clone(),
+        path: path.to_owned(),
+        error,
+    })?;
+    match name.field() {
+        None => Ok(name),
+        Some(_) => Err(DeployError::Field {
+            name: name.as_str().to_owned(),
+        }),
+    }
+}
+
+fn properties(name: &Name, properties: &Properties) -> Result<(), DeployError> {
+    let name = || name.as_str().to_owned();
+    let data_type = &properties.data_type;
+    data_type.check().map_err(|error| DeployError::Type {
+        name: name(),
+        error,
+    })?;
+    if let Some((low, high)) = properties.range
+        && !(low < high && low.is_finite() && high.is_finite())
+    {
+        return Err(DeployError::Range {
+            name: name(),
+            low,
+            high,
+        });
+    }
+    let deadband = properties.deadband;
+    for percent in [deadband.user_percent, deadband.source_percent] {
+        if !(0.0..=100.0).contains(&percent) {
+            return Err(DeployError::Deadband {
+                name: name(),
+                percent,
+            });
+        }
+    }
+    if let Some(scaling) = &properties.scaling {
+        scaling
+            .check(data_type)
+            .map_err(|error| DeployError::Scaling {
+                name: name(),
+                error,
+            })?;
+    }
+    crate::realtime::check(properties).map_err(|reason| DeployError::Fifo {
+        name: name(),
+        reason,
+    })?;
+    if let Some(initial) = &properties.initial {
+        let mut accepted = Accepted::nothing();
+        let write = initial_write(initial);
+        let checked = accept(properties, &write, Timestamp::UNIX_EPOCH, &mut accepted);
+        let fits = checked
+            .and_then(|()| crate::realtime::check_length(properties, &accepted.update.value));
+        if fits.is_err() {
+            return Err(DeployError::Initial {
+                name: name(),
+                expected: data_type.to_string(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The write that makes a configured initial value the variable's first update (H-17).
+pub(super) fn initial_write(initial: &Value) -> Write<'_> {
+    let mut write = Write::value(initial);
+    write.origin = Origin::Source;
+    write.quality = Some(Quality::uncertain(Reason::Initial));
+    write
+}

@@ -1,0 +1,324 @@
+//! Libraries come and go as wholes.
+
+use std::collections::{HashMap, HashSet};
+
+use trunkline_types::{
+    LibraryDefinition, Name, Properties, Quality, Reason, Tick, Timestamp, VariableDefinition,
+};
+
+use super::check::{self, initial_write};
+use super::{DeployError, Library, LibraryState, UnknownLibrary, place};
+use crate::caller::Caller;
+use crate::engine::Engine;
+use crate::outbox::Wakes;
+use crate::outcome::{Attempt, WriteOutcome};
+use crate::registry::VARIABLES_MAX;
+use crate::sync::Arc;
+use crate::variable::Variable;
+use crate::write::{Origin, Write};
+
+/// What a deployment did, variable by variable.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Deployed {
+    /// The handles of the library's variables, in the order of its definition.
+    pub handles: Vec<u32>,
+    /// Variables that were not there before, or of another type, scope or FIFO: new handles.
+    pub added: usize,
+    /// Variables that stayed, with other properties.
+    pub changed: usize,
+    /// Variables that stayed as they were.
+    pub kept: usize,
+    /// Variables that are gone.
+    pub removed: usize,
+}
+
+/// A value from before the last start of the engine.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Retained {
+    /// Its wire form.
+    pub value: Vec<u8>,
+    /// When it was measured.
+    pub source_timestamp: Timestamp,
+}
+
+/// Looks up the retained value of a variable by its full name. One of another type than the
+/// variable's is none.
+pub type RetainedValues<'a> = dyn Fn(&Name, &Properties) -> Option<Retained> + 'a;
+
+/// What deploying a library comes to, found while nothing is changed.
+struct Plan {
+    names: Vec<Name>,
+    /// The variables that stay, by their names.
+    kept: HashMap<Name, Arc<Variable>>,
+    /// The variables that go.
+    gone: Vec<Arc<Variable>>,
+}
+
+impl Engine {
+    /// Deploys every variable of a library, or none of it. Properties that are equal are kept once.
+    ///
+    /// # Errors
+    /// The first thing wrong with the library.
+    pub fn deploy(
+        &self,
+        library: &LibraryDefinition,
+        now: Tick,
+        wall: Timestamp,
+    ) -> Result<Vec<u32>, DeployError> {
+        let deployed =
+            self.deploy_retained(library, false, &|_, _| None, now, wall, &mut Wakes::new())?;
+        Ok(deployed.handles)
+    }
+
+    /// Deploys a library whose variables begin with `retained` values, then with their `initial`
+    /// ones (H-17). With `replace` it may be deployed already: variables that stay what they were
+    /// keep their handles, values and subscribers (SP-06), the others come and go.
+    ///
+    /// # Errors
+    /// The first thing wrong with the library; nothing is changed then.
+    pub fn deploy_retained(
+        &self,
+        library: &LibraryDefinition,
+        replace: bool,
+        retained: &RetainedValues<'_>,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) -> Result<Deployed, DeployError> {
+        let mut libraries = self.libraries_lock();
+        let place = place(&libraries, &library.name).ok();
+        let before = place.and_then(|place| libraries.get(place));
+        let plan = self.plan(library, before, replace)?;
+        let state = before.map_or(LibraryState::Running, |before| before.state);
+        let deployed = self.carry_out(plan, library, state, retained, now, wall, wakes);
+        let entry = Library {
+            name: library.name.clone(),
+            description: library.description.clone(),
+            state,
+            handles: deployed.handles.clone(),
+            before_stop: before
+                .map(|before| before.before_stop.clone())
+                .unwrap_or_default(),
+        };
+        match place.and_then(|place| libraries.get_mut(place)) {
+            Some(known) => *known = entry,
+            None => libraries.push(entry),
+        }
+        Ok(deployed)
+    }
+
+    /// Whether [`Engine::deploy_retained`] would do it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_deploy(
+        &self,
+        library: &LibraryDefinition,
+        replace: bool,
+    ) -> Result<(), DeployError> {
+        let libraries = self.libraries_lock();
+        let before = libraries.iter().find(|known| known.name == library.name);
+        self.plan(library, before, replace).map(|_| ())
+    }
+
+    fn plan(
+        &self,
+        library: &LibraryDefinition,
+        before: Option<&Library>,
+        replace: bool,
+    ) -> Result<Plan, DeployError> {
+        if before.is_some() && !replace {
+            return Err(DeployError::AlreadyDeployed {
+                name: library.name.clone(),
+            });
+        }
+        let room = self.registry().room();
+        let check_room = |needed: usize| match needed > room {
+            true => Err(DeployError::TooMany {
+                needed,
+                room,
+                max: VARIABLES_MAX,
+            }),
+            false => Ok(()),
+        };
+        let handles = before.map_or(&[][..], |before| &before.handles);
+        // At best all of those there are stay: a list that is too long is not even looked at.
+        check_room(library.variables.len().saturating_sub(handles.len()))?;
+        let names = check::names(library)?;
+        let mut kept = HashMap::new();
+        for (name, definition) in names.iter().zip(&library.variables) {
+            if let Some(variable) = self.registry().find(name.as_str())
+                && variable.is_made_for(&definition.properties)
+            {
+                kept.insert(name.clone(), Arc::clone(variable));
+            }
+        }
+        check_room(names.len() - kept.len())?;
+        let stay: HashSet<u32> = kept.values().map(|variable| variable.handle()).collect();
+        let gone = handles.iter().filter(|handle| !stay.contains(handle));
+        let gone = gone
+            .filter_map(|handle| self.variable(*handle))
+            .cloned()
+            .collect();
+        Ok(Plan { names, kept, gone })
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the two clocks, and what is planned"
+    )]
+    fn carry_out(
+        &self,
+        plan: Plan,
+        library: &LibraryDefinition,
+        state: LibraryState,
+        retained: &RetainedValues<'_>,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) -> Deployed {
+        for variable in &plan.gone {
+            self.let_go(variable, wakes);
+        }
+        let mut deployed = Deployed {
+            removed: plan.gone.len(),
+            ..Deployed::default()
+        };
+        let mut templates: Vec<Arc<Properties>> = Vec::new();
+        for (name, definition) in plan.names.iter().zip(&library.variables) {
+            let properties = intern(&mut templates, definition);
+            if let Some(variable) = plan.kept.get(name) {
+                if **variable.properties() == *properties {
+                    deployed.kept += 1;
+                } else {
+                    variable.edit(properties);
+                    deployed.changed += 1;
+                }
+                deployed.handles.push(variable.handle());
+                continue;
+            }
+            // Nobody finds the variable before it has its first value, so nobody can have written
+            // it.
+            let made = self.registry().insert(|slot| {
+                let variable = Variable::new(slot, name.as_str().into(), properties);
+                if !self.write_retained(
+                    &variable,
+                    retained(name, &definition.properties),
+                    now,
+                    wall,
+                ) {
+                    self.write_initial(&variable, now, wall);
+                }
+                if state == LibraryState::Stopped {
+                    variable.set_stopped(&variable.lock(), true);
+                }
+                variable
+            });
+            // There is room: it was counted under the lock that is still held.
+            deployed.added += 1;
+            deployed
+                .handles
+                .extend(made.map(|variable| variable.handle()));
+        }
+        deployed
+    }
+
+    /// Removes a library: its names are free again, its handles answer that they are gone.
+    ///
+    /// # Errors
+    /// [`UnknownLibrary`].
+    pub fn undeploy(&self, name: &str, wakes: &mut Wakes) -> Result<usize, UnknownLibrary> {
+        let mut libraries = self.libraries_lock();
+        let place = place(&libraries, name)?;
+        let library = libraries.remove(place);
+        for handle in &library.handles {
+            if let Some(variable) = self.variable(*handle) {
+                self.let_go(variable, wakes);
+            }
+        }
+        Ok(library.handles.len())
+    }
+
+    /// Subscriptions to the variables of a library.
+    ///
+    /// # Errors
+    /// [`UnknownLibrary`].
+    pub fn library_subscriptions(&self, name: &str) -> Result<usize, UnknownLibrary> {
+        let libraries = self.libraries_lock();
+        let place = place(&libraries, name)?;
+        let handles = libraries.get(place).map(|library| library.handles.iter());
+        let variables = handles
+            .into_iter()
+            .flatten()
+            .filter_map(|handle| self.variable(*handle));
+        Ok(variables.map(|variable| variable.subscribers()).sum())
+    }
+
+    fn let_go(&self, variable: &Variable, wakes: &mut Wakes) {
+        self.registry().remove(variable.name());
+        let state = variable.lock();
+        variable.set_gone(&state);
+        if let Some(interests) = state.interests() {
+            interests.announce_gone(wakes);
+        }
+    }
+
+    /// The value from before the start is update number 1, with its old source timestamp,
+    /// `uncertain: retained`. False when there is none, or none that its properties permit.
+    fn write_retained(
+        &self,
+        variable: &Variable,
+        retained: Option<Retained>,
+        now: Tick,
+        wall: Timestamp,
+    ) -> bool {
+        let Some(retained) = retained else {
+            return false;
+        };
+        let mut write = Write::wire(&retained.value);
+        write.origin = Origin::Source;
+        write.source_timestamp = Some(retained.source_timestamp);
+        write.quality = Some(Quality::uncertain(Reason::Retained));
+        self.write_first(variable, &write, now, wall)
+    }
+
+    /// The initial value is update number 1, `uncertain: initial` (H-17).
+    fn write_initial(&self, variable: &Variable, now: Tick, wall: Timestamp) {
+        let properties = variable.properties();
+        if let Some(initial) = &properties.initial {
+            let written = self.write_first(variable, &initial_write(initial), now, wall);
+            debug_assert!(written, "it was checked with the library");
+        }
+    }
+
+    fn write_first(
+        &self,
+        variable: &Variable,
+        write: &Write<'_>,
+        now: Tick,
+        wall: Timestamp,
+    ) -> bool {
+        let (caller, mut wakes) = (Caller::engine(), Wakes::new());
+        let attempt = self.try_write(&caller, now, wall, variable, write, &mut wakes);
+        matches!(
+            attempt,
+            Attempt::Done(WriteOutcome::Applied { sequence: 1 })
+        )
+    }
+}
+
+/// The same properties once: looked for among the latest few only, so that a library of 100,000
+/// equal variables keeps one and a library of different ones stays fast.
+fn intern(
+    templates: &mut Vec<Arc<Properties>>,
+    definition: &VariableDefinition,
+) -> Arc<Properties> {
+    const LOOK_BACK: usize = 16;
+    let wanted = &definition.properties;
+    let mut recent = templates.iter().rev().take(LOOK_BACK);
+    if let Some(known) = recent.find(|known| Arc::ptr_eq(known, wanted) || known == &wanted) {
+        return Arc::clone(known);
+    }
+    templates.push(Arc::clone(wanted));
+    Arc::clone(wanted)
+}

@@ -1,0 +1,106 @@
+//! Why a library cannot be deployed, undeployed, started or stopped.
+
+use trunkline_types::data_type::TypeError;
+use trunkline_types::scaling::ScalingError;
+
+/// Why a library could not be deployed; nothing of it was.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeployError {
+    /// A library of this name is deployed.
+    #[error("library {name} is already deployed; undeploy it first")]
+    AlreadyDeployed {
+        /// Its name.
+        name: String,
+    },
+    /// A name breaks the rules.
+    #[error("{library}/{path}: {error}")]
+    InvalidName {
+        /// The library.
+        library: String,
+        /// The variable's path in it.
+        path: String,
+        /// The rule.
+        error: trunkline_types::name::NameError,
+    },
+    /// A variable named like a field of another.
+    #[error("{name} names a field; a variable's name has no `#`, write `%23` for the character")]
+    Field {
+        /// The full name.
+        name: String,
+    },
+    /// Two variables of the same name.
+    #[error("{name} is defined twice; rename one of them")]
+    DuplicateName {
+        /// The full name.
+        name: String,
+    },
+    /// The engine is full.
+    #[error("{needed} variables do not fit: the engine holds at most {max}, {room} are free")]
+    TooMany {
+        /// Variables in the library.
+        needed: usize,
+        /// Free places.
+        room: usize,
+        /// All places.
+        max: usize,
+    },
+    /// No variable can have this type.
+    #[error("{name}: {error}")]
+    Type {
+        /// The full name.
+        name: String,
+        /// What is wrong.
+        error: TypeError,
+    },
+    /// The range is none.
+    #[error("{name}: the range {low} to {high} is none; give the lower number first, both finite")]
+    Range {
+        /// The full name.
+        name: String,
+        /// The lower end as given.
+        low: f64,
+        /// The upper end as given.
+        high: f64,
+    },
+    /// A deadband that is no percentage.
+    #[error("{name}: a deadband of {percent} % makes no sense; give 0 to 100")]
+    Deadband {
+        /// The full name.
+        name: String,
+        /// What was given.
+        percent: f64,
+    },
+    /// Scaling does not fit the type.
+    #[error("{name}: {error}")]
+    Scaling {
+        /// The full name.
+        name: String,
+        /// What is wrong.
+        error: ScalingError,
+    },
+    /// The real-time FIFO does not fit the type.
+    #[error("{name}: {reason}")]
+    Fifo {
+        /// The full name.
+        name: String,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// The initial value is not one of the type, or the FIFO cannot hold it.
+    #[error("{name}: the initial value is not {expected}; correct `initial` or `type`")]
+    Initial {
+        /// The full name.
+        name: String,
+        /// The type.
+        expected: String,
+    },
+}
+
+/// No library of this name is deployed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no library named {name} is deployed; `trunkline ls` lists those that are")]
+pub struct UnknownLibrary {
+    /// What was asked for.
+    pub name: String,
+}

@@ -1,0 +1,112 @@
+//! Stopping and starting a library that stays deployed (DP-16).
+
+use trunkline_types::{Level, Quality, Reason, Tick, Timestamp};
+
+use super::{LibraryState, UnknownLibrary, place};
+use crate::engine::Engine;
+use crate::outbox::Wakes;
+use crate::variable::Variable;
+use crate::write::requalify_locked;
+
+impl Engine {
+    /// Stops a library: its variables keep their values, say `bad: process-missing`, and refuse
+    /// every write until it is started. False when it was stopped already.
+    ///
+    /// # Errors
+    /// [`UnknownLibrary`].
+    pub fn stop_library(
+        &self,
+        name: &str,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) -> Result<bool, UnknownLibrary> {
+        let mut libraries = self.libraries_lock();
+        let place = place(&libraries, name)?;
+        let Some(library) = libraries.get_mut(place) else {
+            return Ok(false);
+        };
+        if library.state == LibraryState::Stopped {
+            return Ok(false);
+        }
+        library.state = LibraryState::Stopped;
+        for handle in &library.handles {
+            let Some(variable) = self.variable(*handle) else {
+                continue;
+            };
+            let before = stop(variable, now, wall, wakes);
+            library
+                .before_stop
+                .extend(before.map(|quality| (*handle, quality)));
+        }
+        Ok(true)
+    }
+
+    /// Starts a stopped library. As at a start of the engine, what its variables hold is a value
+    /// from before, `uncertain: retained`, until somebody writes them; those of a source are asked
+    /// for fresh ones. False when it was running already.
+    ///
+    /// # Errors
+    /// [`UnknownLibrary`].
+    pub fn start_library(
+        &self,
+        name: &str,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) -> Result<bool, UnknownLibrary> {
+        let handles = {
+            let mut libraries = self.libraries_lock();
+            let place = place(&libraries, name)?;
+            let Some(library) = libraries.get_mut(place) else {
+                return Ok(false);
+            };
+            if library.state == LibraryState::Running {
+                return Ok(false);
+            }
+            library.state = LibraryState::Running;
+            let mut before = std::mem::take(&mut library.before_stop)
+                .into_iter()
+                .peekable();
+            for handle in &library.handles {
+                let known = before.next_if(|(of, _)| of == handle);
+                let quality = known.map_or(Quality::GOOD, |(_, quality)| quality);
+                if let Some(variable) = self.variable(*handle) {
+                    start(variable, quality, now, wall, wakes);
+                }
+            }
+            library.handles.clone()
+        };
+        // Outside the lock: a provider is somebody else's code.
+        for handle in handles {
+            let _is_provided = self.request(handle);
+        }
+        Ok(true)
+    }
+}
+
+/// Stops one variable; returns its quality if that was not good.
+fn stop(variable: &Variable, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Quality> {
+    let mut state = variable.lock();
+    let before = variable.update_locked(&state);
+    if before.sequence > 0 {
+        let quality = Quality::bad(Reason::ProcessMissing);
+        requalify_locked(variable, &mut state, quality, now, wall, wakes);
+    }
+    variable.set_stopped(&state, true);
+    (before.sequence > 0 && !before.quality.is_good()).then_some(before.quality)
+}
+
+/// Starts one variable whose quality was `before`.
+fn start(variable: &Variable, before: Quality, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
+    let mut state = variable.lock();
+    variable.set_stopped(&state, false);
+    if variable.sequence() == 0 {
+        return;
+    }
+    let quality = match before.level() {
+        Level::Bad => before,
+        Level::Good | Level::Uncertain => Quality::uncertain(Reason::Retained),
+    };
+    requalify_locked(variable, &mut state, quality, now, wall, wakes);
+}
