@@ -19,6 +19,7 @@
 //! - [`Consumer`]: subscriptions, deliveries, their side of the ledger.
 //! - [`provider`]: values that somebody else owns.
 //! - [`realtime`]: cells and FIFOs for time-critical threads.
+//! - [`store`]: what survives a restart.
 //! - [`explain`]: why a variable does not update.
 
 #![forbid(unsafe_code)]
@@ -39,6 +40,7 @@ pub mod provider;
 pub mod realtime;
 mod registry;
 mod retained;
+pub mod store;
 mod sync;
 mod update;
 mod variable;

@@ -27,6 +27,7 @@
 //! - [`encode_type`], [`encode_tagged`]: types, and values that bring their type with them.
 //! - [`encode_properties`]: what configuration says about a variable, as fields that can be
 //!   skipped.
+//! - [`VariablesEncoder`], [`VariablesDecoder`]: the variables of a library.
 
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
@@ -34,6 +35,7 @@ mod check;
 mod data_type;
 mod definition;
 mod elements;
+mod library;
 mod reader;
 mod value;
 mod varint;
@@ -49,6 +51,7 @@ mod tests;
 pub use check::{check_value, skip_value};
 pub use data_type::{decode_tagged, decode_type, encode_tagged, encode_type};
 pub use definition::{decode_properties, encode_properties};
+pub use library::{VariablesDecoder, VariablesEncoder};
 pub use reader::{DecodeError, Reader};
 pub use value::{decode_value, encode_value, encoded_len};
 pub use varint::{put_varint, put_zigzag, varint_len};

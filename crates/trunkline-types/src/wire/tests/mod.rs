@@ -2,5 +2,6 @@
 
 mod definition;
 mod hostile;
+mod library;
 mod round_trip;
 mod varint;

@@ -1,0 +1,153 @@
+//! What an engine remembers from one start to the next, and who remembers it.
+//!
+//! The engine opens nothing: its host calls a store, outside every lock of the engine. Each call is
+//! one step that is either done, and survives a power cut, when it returns, or not done at all.
+
+use std::fmt;
+
+use trunkline_types::{DataType, LibraryDefinition, Quality, Timestamp};
+
+use crate::library::LibraryState;
+
+/// Keeps libraries, the count of starts and the newest values.
+pub trait Store: Send {
+    /// Where it keeps them, for people.
+    fn location(&self) -> String;
+
+    /// Counts this start. The number is greater than that of every start before.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn begin_epoch(&mut self) -> Result<u64, StoreError>;
+
+    /// The libraries that were saved and not removed, in the order in which they were first saved.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn libraries(&mut self) -> Result<Vec<StoredLibrary>, StoreError>;
+
+    /// Saves a library; one of the same name is replaced, in its place. Retained values of
+    /// variables that it does not have, or not with that type, are dropped in the same step.
+    ///
+    /// # Errors
+    /// [`StoreError`]; the library is stored as it was before.
+    fn save_library(&mut self, library: &StoredLibrary) -> Result<(), StoreError>;
+
+    /// Notes whether a library is to run; one that was not saved stays so.
+    ///
+    /// # Errors
+    /// [`StoreError`]; nothing is noted.
+    fn set_state(&mut self, name: &str, state: LibraryState) -> Result<(), StoreError>;
+
+    /// Removes a library with its retained values; one that is not there is none.
+    ///
+    /// # Errors
+    /// [`StoreError`]; the library is stored as it was before.
+    fn remove_library(&mut self, name: &str) -> Result<(), StoreError>;
+
+    /// The retained values of the variables of a library, whether it was saved or not.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn retained(&mut self, library: &str) -> Result<Vec<RetainedValue>, StoreError>;
+
+    /// Retains these values, all of them or none.
+    ///
+    /// # Errors
+    /// [`StoreError`]; what was retained before still is.
+    fn retain(&mut self, values: &[RetainedValue]) -> Result<(), StoreError>;
+}
+
+/// A library as a store keeps it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StoredLibrary {
+    /// Its variables.
+    pub definition: LibraryDefinition,
+    /// Whether it is to run.
+    pub state: LibraryState,
+}
+
+/// The newest value of a variable that is to survive.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RetainedValue {
+    /// The variable's full name.
+    pub name: String,
+    /// The type of the value: a variable that has become another one does not get it.
+    pub data_type: DataType,
+    /// The value in wire form.
+    pub value: Vec<u8>,
+    /// When it was measured.
+    pub source_timestamp: Timestamp,
+    /// What it was worth.
+    pub quality: Quality,
+}
+
+/// A step of a store that was not done.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the store {location} {trouble}")]
+pub struct StoreError {
+    /// Where the store is.
+    pub location: String,
+    /// What is wrong and what to do.
+    pub trouble: StoreTrouble,
+}
+
+/// What is wrong with a store.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum StoreTrouble {
+    /// It is of another program, cut off or damaged.
+    Damaged(String),
+    /// A newer version has written it.
+    Newer {
+        /// The form it has.
+        found: u32,
+        /// The newest form this version knows.
+        known: u32,
+    },
+    /// Another engine uses it.
+    InUse,
+    /// The disk is full.
+    Full,
+    /// It cannot be written.
+    ReadOnly,
+    /// It cannot be opened.
+    CannotOpen(String),
+    /// The disk reports an error.
+    Failed(String),
+}
+
+impl fmt::Display for StoreTrouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreTrouble::Damaged(what) => write!(
+                f,
+                "is damaged ({what}); put a copy of it in its place, or move it away to start \
+                 without what it holds"
+            ),
+            StoreTrouble::Newer { found, known } => write!(
+                f,
+                "has form {found}, and this version knows forms up to {known}: a newer version \
+                 has used it; start that one, or move the store away"
+            ),
+            StoreTrouble::InUse => f.write_str(
+                "is in use by another engine; stop that one, or give this one a store of its own",
+            ),
+            StoreTrouble::Full => {
+                f.write_str("cannot be written: its disk is full; make room, then try again")
+            }
+            StoreTrouble::ReadOnly => f.write_str(
+                "cannot be written: the file, its folder or its disk is read-only; permit \
+                 writing, then try again",
+            ),
+            StoreTrouble::CannotOpen(why) => {
+                write!(f, "cannot be opened ({why}); check that its folder exists")
+            }
+            StoreTrouble::Failed(why) => write!(
+                f,
+                "cannot be used: its disk reports an error ({why}); look at the disk, then try \
+                 again"
+            ),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The newest values of the variables that are to keep them.
+
+use std::collections::HashMap;
+
+use rusqlite::{Transaction, params};
+use trunkline_engine::store::RetainedValue;
+use trunkline_types::wire::{Reader, decode_type, encode_type};
+use trunkline_types::{LibraryDefinition, Name, Quality, Timestamp};
+
+use crate::trouble::Problem;
+
+pub(crate) fn put(transaction: &Transaction<'_>, values: &[RetainedValue]) -> Result<(), Problem> {
+    let mut statement = transaction.prepare_cached(
+        "INSERT INTO retained (name, type, value, source_timestamp, quality)
+         VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT (name) DO UPDATE SET
+             type = excluded.type,
+             value = excluded.value,
+             source_timestamp = excluded.source_timestamp,
+             quality = excluded.quality",
+    )?;
+    let mut data_type = Vec::new();
+    for value in values {
+        data_type.clear();
+        encode_type(&value.data_type, &mut data_type);
+        statement.execute(params![
+            value.name,
+            data_type,
+            value.value,
+            value.source_timestamp.as_nanos(),
+            value.quality.to_bits(),
+        ])?;
+    }
+    Ok(())
+}
+
+pub(crate) fn of_library(
+    transaction: &Transaction<'_>,
+    library: &str,
+) -> Result<Vec<RetainedValue>, Problem> {
+    let mut statement = transaction.prepare_cached(
+        "SELECT name, type, value, source_timestamp, quality FROM retained
+         WHERE name >= ?1 AND name < ?2",
+    )?;
+    let [first, end] = names_of(library);
+    let mut rows = statement.query([first, end])?;
+    let mut values = Vec::new();
+    while let Some(row) = rows.next()? {
+        let bytes: Vec<u8> = row.get(1)?;
+        let mut reader = Reader::new(&bytes);
+        let data_type = decode_type(&mut reader)?;
+        reader.finish()?;
+        values.push(RetainedValue {
+            name: row.get(0)?,
+            data_type,
+            value: row.get(2)?,
+            source_timestamp: Timestamp::from_nanos(row.get(3)?),
+            quality: Quality::from_bits(row.get(4)?),
+        });
+    }
+    Ok(values)
+}
+
+/// Drops the values of variables that the library does not have, or has with another type.
+pub(crate) fn keep_only(
+    transaction: &Transaction<'_>,
+    library: &LibraryDefinition,
+) -> Result<(), Problem> {
+    let known = of_library(transaction, &library.name)?;
+    if known.is_empty() {
+        return Ok(());
+    }
+    let types: HashMap<Name, _> = library
+        .variables
+        .iter()
+        .filter_map(|variable| {
+            let name = Name::join(&library.name, &variable.path).ok()?;
+            Some((name, &variable.properties.data_type))
+        })
+        .collect();
+    let mut delete = transaction.prepare_cached("DELETE FROM retained WHERE name = ?1")?;
+    for value in known {
+        let name = Name::parse(&value.name).ok();
+        let wanted = name.and_then(|name| types.get(&name).copied());
+        if wanted != Some(&value.data_type) {
+            delete.execute([value.name])?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn remove_all(transaction: &Transaction<'_>, library: &str) -> Result<(), Problem> {
+    transaction
+        .prepare_cached("DELETE FROM retained WHERE name >= ?1 AND name < ?2")?
+        .execute(names_of(library))?;
+    Ok(())
+}
+
+/// The names of a library's variables are those from the first of these on and before the second:
+/// `0` is the character after `/`.
+fn names_of(library: &str) -> [String; 2] {
+    // In the spelling that full names have, whatever that of the library's own name.
+    let name = Name::join(library, "x");
+    let spelt = name
+        .as_ref()
+        .ok()
+        .and_then(|name| name.as_str().strip_suffix("/x"));
+    let spelt = spelt.unwrap_or(library);
+    [format!("{spelt}/"), format!("{spelt}0")]
+}

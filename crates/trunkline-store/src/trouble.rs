@@ -1,0 +1,66 @@
+//! SQLite's errors in the words of who has to act.
+
+use std::path::Path;
+
+use rusqlite::ErrorCode;
+use trunkline_engine::store::{StoreError, StoreTrouble};
+use trunkline_types::wire::DecodeError;
+
+/// Why a step was not done.
+#[derive(Debug)]
+pub(crate) enum Problem {
+    Sqlite(rusqlite::Error),
+    Damaged(String),
+    Newer { found: u32, known: u32 },
+}
+
+impl Problem {
+    pub(crate) fn damaged(what: &str) -> Self {
+        Problem::Damaged(what.to_owned())
+    }
+
+    /// The disk did not do what it was told, and nobody knows what it holds now.
+    pub(crate) fn is_of_the_disk(&self) -> bool {
+        matches!(self, Problem::Sqlite(error)
+            if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure))
+    }
+
+    /// As an error of the store in this file.
+    pub(crate) fn of(self, path: &Path) -> StoreError {
+        let trouble = match self {
+            Problem::Damaged(what) => StoreTrouble::Damaged(what),
+            Problem::Newer { found, known } => StoreTrouble::Newer { found, known },
+            Problem::Sqlite(error) => of_sqlite(&error),
+        };
+        StoreError {
+            location: path.display().to_string(),
+            trouble,
+        }
+    }
+}
+
+fn of_sqlite(error: &rusqlite::Error) -> StoreTrouble {
+    let sentence = error.to_string();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => StoreTrouble::Full,
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreTrouble::ReadOnly,
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreTrouble::InUse,
+        Some(ErrorCode::CannotOpen) => StoreTrouble::CannotOpen(sentence),
+        Some(ErrorCode::SystemIoFailure) => StoreTrouble::Failed(sentence),
+        // What is read is not what was written: a column of another type, no row where one has to
+        // be, a page that makes no sense.
+        _ => StoreTrouble::Damaged(sentence),
+    }
+}
+
+impl From<rusqlite::Error> for Problem {
+    fn from(error: rusqlite::Error) -> Self {
+        Problem::Sqlite(error)
+    }
+}
+
+impl From<DecodeError> for Problem {
+    fn from(error: DecodeError) -> Self {
+        Problem::Damaged(error.to_string())
+    }
+}

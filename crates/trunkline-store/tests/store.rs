@@ -1,0 +1,235 @@
+//! What is saved comes back, whoever opens the store and whatever was in its place.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
+
+mod rig;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use rig::{library, value};
+use tempfile::TempDir;
+use trunkline_engine::LibraryState;
+use trunkline_engine::store::{Store, StoreTrouble, StoredLibrary};
+use trunkline_store::SqliteStore;
+use trunkline_types::{DataType, Value};
+
+fn place() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("there is room");
+    let path = folder.path().join("store.db");
+    (folder, path)
+}
+
+fn open(path: &PathBuf) -> SqliteStore {
+    SqliteStore::open(path).expect("it can be opened")
+}
+
+/// What is wrong with a store that is in that place.
+fn trouble(path: &PathBuf) -> StoreTrouble {
+    SqliteStore::open(path)
+        .expect_err("it cannot be opened")
+        .trouble
+}
+
+#[test]
+fn every_start_has_a_higher_number() {
+    let (_folder, path) = place();
+    for expected in 1..=5 {
+        assert_eq!(open(&path).begin_epoch(), Ok(expected));
+    }
+}
+
+/// Behaviour: DP-06.
+#[test]
+fn libraries_come_back_in_their_order_with_their_states() {
+    let (_folder, path) = place();
+    let libraries = [library("b", 3), library("a", 0), library("c", 1000)];
+    let mut store = open(&path);
+    for library in &libraries {
+        store.save_library(library).expect("there is room");
+    }
+    store
+        .set_state("a", LibraryState::Stopped)
+        .expect("there is room");
+    store
+        .set_state("unknown", LibraryState::Stopped)
+        .expect("there is room");
+    drop(store);
+    let mut expected = libraries.to_vec();
+    expected[1].state = LibraryState::Stopped;
+    assert_eq!(open(&path).libraries(), Ok(expected.clone()));
+
+    // One that is saved again keeps its place.
+    expected[0] = library("b", 7);
+    let mut store = open(&path);
+    store.save_library(&expected[0]).expect("there is room");
+    assert_eq!(store.libraries(), Ok(expected.clone()));
+    store.remove_library("a").expect("there is room");
+    store.remove_library("unknown").expect("there is room");
+    drop(store);
+    expected.remove(1);
+    assert_eq!(open(&path).libraries(), Ok(expected));
+}
+
+#[test]
+fn retained_values_belong_to_the_variables_of_their_library() {
+    let (_folder, path) = place();
+    let mut store = open(&path);
+    store
+        .save_library(&library("plant", 3))
+        .expect("there is room");
+    let values = [
+        value("plant/v0", Value::F64(0.5)),
+        value("plant/v1", Value::F64(1.5)),
+        value("plant/v2", Value::F64(2.5)),
+    ];
+    // Names that stand before and behind those of the library, and share its first letters.
+    let others = [
+        value("plan/v0", Value::Bool(true)),
+        value("plant two/v0", Value::Bool(true)),
+        value("plants/v0", Value::Bool(true)),
+    ];
+    store.retain(&values).expect("there is room");
+    store.retain(&others).expect("there is room");
+    assert_eq!(store.retained("plant"), Ok(values.to_vec()));
+    let newer = value("plant/v1", Value::F64(-1.0));
+    store
+        .retain(std::slice::from_ref(&newer))
+        .expect("there is room");
+    drop(store);
+
+    let mut store = open(&path);
+    let expected = [values[0].clone(), newer, values[2].clone()];
+    assert_eq!(store.retained("plant"), Ok(expected.to_vec()));
+    // The library loses a variable, and another becomes something else.
+    let mut smaller = library("plant", 2);
+    smaller.definition.variables[1] =
+        trunkline_types::VariableDefinition::new("v1", DataType::Bool);
+    store.save_library(&smaller).expect("there is room");
+    assert_eq!(store.retained("plant"), Ok(expected[..1].to_vec()));
+    store.remove_library("plant").expect("there is room");
+    assert_eq!(store.retained("plant"), Ok(Vec::new()));
+    assert_eq!(store.retained("plan").map(|values| values.len()), Ok(1));
+    assert_eq!(
+        store.retained("plant two").map(|values| values.len()),
+        Ok(1)
+    );
+}
+
+#[test]
+fn second_engine_is_told_that_the_store_is_in_use() {
+    let (_folder, path) = place();
+    let first = open(&path);
+    assert_eq!(trouble(&path), StoreTrouble::InUse);
+    drop(first);
+    open(&path);
+}
+
+#[test]
+fn what_is_no_store_is_refused_and_left_alone() {
+    let (_folder, path) = place();
+    fs::write(
+        &path,
+        "this is a letter, not a database, and long enough to be one".repeat(50),
+    )
+    .expect("there is room");
+    let before = fs::read(&path).expect("it is there");
+    assert!(matches!(trouble(&path), StoreTrouble::Damaged(_)));
+    assert_eq!(fs::read(&path).expect("it is there"), before);
+
+    let (_folder, path) = place();
+    let other = rusqlite::Connection::open(&path).expect("there is room");
+    other
+        .execute_batch("CREATE TABLE recipe (name TEXT)")
+        .expect("there is room");
+    drop(other);
+    let StoreTrouble::Damaged(what) = trouble(&path) else {
+        panic!("it is no store");
+    };
+    assert!(what.contains("another program"), "{what}");
+}
+
+#[test]
+fn store_of_a_newer_version_is_refused() {
+    let (_folder, path) = place();
+    drop(open(&path));
+    let newer = rusqlite::Connection::open(&path).expect("it is there");
+    newer
+        .pragma_update(None, "user_version", 99)
+        .expect("there is room");
+    drop(newer);
+    assert_eq!(
+        trouble(&path),
+        StoreTrouble::Newer {
+            found: 99,
+            known: 1
+        }
+    );
+}
+
+#[test]
+fn missing_folder_and_folder_in_its_place_are_told() {
+    let (folder, _) = place();
+    let missing = folder.path().join("missing/store.db");
+    assert!(matches!(trouble(&missing), StoreTrouble::CannotOpen(_)));
+    assert!(matches!(
+        trouble(&folder.path().to_owned()),
+        StoreTrouble::CannotOpen(_)
+    ));
+}
+
+#[test]
+fn read_only_file_is_told() {
+    let (_folder, path) = place();
+    drop(open(&path));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).expect("it is ours");
+    if fs::OpenOptions::new().write(true).open(&path).is_ok() {
+        eprintln!("this user may write every file: a read-only file cannot be made");
+        return;
+    }
+    assert_eq!(trouble(&path), StoreTrouble::ReadOnly);
+}
+
+/// Cut off at any byte, a store is opened with what is left of it, or refused; nothing panics.
+#[test]
+fn file_that_is_cut_off_or_altered_is_refused_or_whole() {
+    let (folder, path) = place();
+    let saved = library("plant", 200);
+    let mut store = open(&path);
+    store.save_library(&saved).expect("there is room");
+    store
+        .retain(&[value("plant/v0", Value::F64(1.0))])
+        .expect("there is room");
+    drop(store);
+    let whole = fs::read(&path).expect("it is there");
+    let copy = folder.path().join("copy.db");
+    let look = |bytes: &[u8]| {
+        fs::write(&copy, bytes).expect("there is room");
+        let found = SqliteStore::open(&copy).and_then(|mut store| {
+            store.begin_epoch()?;
+            store.retained("plant")?;
+            store.libraries()
+        });
+        for log in ["copy.db-wal", "copy.db-journal"] {
+            let _none = fs::remove_file(folder.path().join(log));
+        }
+        found
+    };
+    assert!(look(&whole) == Ok(vec![saved.clone()]));
+    for cut in (1..whole.len()).step_by(509) {
+        match look(&whole[..cut]) {
+            Err(error) => assert!(matches!(error.trouble, StoreTrouble::Damaged(_)), "{error}"),
+            Ok(libraries) => assert!(libraries == [saved.clone()], "cut at {cut}"),
+        }
+    }
+    for at in (0..whole.len()).step_by(97) {
+        let mut altered = whole.clone();
+        altered[at] ^= 0x55;
+        let _told_or_not_noticed: Result<Vec<StoredLibrary>, _> = look(&altered);
+    }
+}
