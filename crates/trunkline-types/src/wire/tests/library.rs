@@ -53,14 +53,23 @@ fn reference_to_what_was_never_written_is_refused() {
     }
 }
 
-proptest! {
-    #[test]
-    fn every_list_comes_back(types in prop::collection::vec(data_type(), 1..40), picks in prop::collection::vec(any::<prop::sample::Index>(), 0..200)) {
-        let templates: Vec<_> = types.into_iter().map(|ty| Arc::new(Properties::new(ty))).collect();
-        let variables: Vec<_> = picks.iter().enumerate().map(|(number, pick)| VariableDefinition {
+fn variables() -> impl Strategy<Value = Vec<VariableDefinition>> {
+    let types = prop::collection::vec(data_type(), 1..40);
+    let picks = prop::collection::vec(any::<prop::sample::Index>(), 0..200);
+    (types, picks).prop_map(|(types, picks)| {
+        let templates = types.into_iter().map(|ty| Arc::new(Properties::new(ty)));
+        let templates: Vec<_> = templates.collect();
+        let variable = |(number, pick): (usize, &prop::sample::Index)| VariableDefinition {
             path: format!("group {}/v{number}", number % 7),
             properties: Arc::clone(pick.get(&templates)),
-        }).collect();
+        };
+        picks.iter().enumerate().map(variable).collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn every_list_comes_back(variables in variables()) {
         let bytes = encode(&variables);
         prop_assert_eq!(decode(&bytes).expect("it was just written"), variables);
         for cut in 0..bytes.len().min(300) {

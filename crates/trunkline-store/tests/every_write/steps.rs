@@ -1,0 +1,96 @@
+//! What the traced process does to its store, and what a store holds.
+
+use std::io::Write;
+use std::path::Path;
+
+use trunkline_engine::LibraryState;
+use trunkline_engine::store::{RetainedValue, Store, StoredLibrary};
+use trunkline_store::SqliteStore;
+use trunkline_types::Value;
+
+#[path = "../rig/mod.rs"]
+mod rig;
+
+use self::rig::{library, value};
+
+/// Number of steps.
+pub const STEPS: usize = 12;
+const LIBRARIES: [&str; 2] = ["plant", "rig"];
+
+/// Everything in a store.
+#[derive(PartialEq, Debug, Default)]
+pub struct Contents {
+    starts: u64,
+    libraries: Vec<StoredLibrary>,
+    retained: Vec<RetainedValue>,
+}
+
+impl Contents {
+    /// Looks into the store of a folder. Looking counts as a start, which is not counted here.
+    pub fn of(folder: &Path) -> Self {
+        let mut store = open(folder);
+        let starts = store.begin_epoch().expect("it can be written") - 1;
+        let retained = LIBRARIES.map(|name| store.retained(name).expect("it can be read"));
+        Self {
+            starts,
+            libraries: store.libraries().expect("it can be read"),
+            retained: retained.into_iter().flatten().collect(),
+        }
+    }
+
+    pub fn summary(&self) -> String {
+        let libraries = self.libraries.iter();
+        let libraries = libraries.map(|library| &library.definition.description);
+        format!(
+            "{} starts, libraries of {:?}, {} values",
+            self.starts,
+            libraries.collect::<Vec<_>>(),
+            self.retained.len()
+        )
+    }
+}
+
+fn open(folder: &Path) -> SqliteStore {
+    SqliteStore::open(folder.join("store.db")).expect("it can be opened")
+}
+
+/// The child: opens its store once, and says after each step that it is done.
+pub fn work(folder: &Path) {
+    let mut store = open(folder);
+    for step in 0..STEPS {
+        do_step(&mut store, step);
+        std::io::stdout().write_all(b".").expect("somebody reads");
+        std::io::stdout().flush().expect("somebody reads");
+    }
+}
+
+/// One step, in a store that is opened for it.
+pub fn carry_out(folder: &Path, step: usize) {
+    do_step(&mut open(folder), step);
+}
+
+fn do_step(store: &mut SqliteStore, step: usize) {
+    let values = |count: usize, base: f64| -> Vec<RetainedValue> {
+        let of = |number: usize| {
+            value(
+                &format!("plant/v{number}"),
+                Value::F64(base + number as f64),
+            )
+        };
+        (0..count).map(of).collect()
+    };
+    let done = match step {
+        0 | 7 => store.begin_epoch().map(|_| ()),
+        1 => store.save_library(&library("plant", 1000)),
+        2 => store.retain(&values(1000, 0.0)),
+        3 => store.save_library(&library("rig", 5)),
+        4 => store.retain(&values(1, 1e6)),
+        5 => store.set_state("rig", LibraryState::Stopped),
+        6 => store.retain(&values(1000, 5e6)),
+        8 => store.save_library(&library("plant", 20)),
+        9 => store.remove_library("rig"),
+        10 => store.retain(&values(20, -1.0)),
+        _ => store.remove_library("plant"),
+    };
+    done.expect("there is room");
+}
