@@ -45,6 +45,8 @@ pub const UPDATES: &[FrameKind] = &[FrameKind::Updates];
 pub const LOST: &[FrameKind] = &[FrameKind::Lost, FrameKind::Ended];
 /// The kinds of the target `find`.
 pub const FIND: &[FrameKind] = &[FrameKind::Find, FrameKind::Names];
+/// The kinds of the target `library`.
+pub const LIBRARY: &[FrameKind] = &[FrameKind::Deploy, FrameKind::Order, FrameKind::Report];
 /// The kinds of the target `info`.
 pub const INFO: &[FrameKind] = &[
     FrameKind::Info,
@@ -74,6 +76,7 @@ pub const GROUPS: &[(&str, &[FrameKind])] = &[
     ("updates", UPDATES),
     ("lost", LOST),
     ("find", FIND),
+    ("library", LIBRARY),
     ("info", INFO),
     ("why", WHY),
     ("provider", PROVIDER),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use trunkline_proto::Fault;
 use trunkline_proto::message::engine::EngineInfo;
 use trunkline_proto::message::info::VariableInfo;
+use trunkline_proto::message::library::LibraryReport;
 use trunkline_proto::message::why::{WhyStage, WhyVerdict};
 use trunkline_types::{Access, DataType, Properties, Reading};
 
@@ -31,6 +32,8 @@ pub enum Answer {
     Why(Vec<Step>),
     /// To a question about the engine.
     Engine(EngineInfo),
+    /// To an order about a library.
+    Library(LibraryReport),
     /// The request as a whole was refused.
     Refused(Fault),
 }

@@ -200,6 +200,7 @@ impl ClientCore {
             FrameKind::InfoAnswer => self.handle_info(frame),
             FrameKind::WhyAnswer => self.handle_why(frame),
             FrameKind::EngineAnswer => self.handle_engine(frame),
+            FrameKind::Report => self.handle_report(frame),
             FrameKind::Requested => self.handle_requested(frame),
             FrameKind::Fault => self.handle_fault(frame),
             other => Err(malformed(format!(

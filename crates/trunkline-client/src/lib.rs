@@ -25,7 +25,7 @@
 //! # Layout
 //! - [`ClientCore`] (`client`), `connection`, `receipt`, `output`: the state machine, the
 //!   connection's life, what is acknowledged, what is sent.
-//! - `request`, `settle`, `open`, `browse`, [`answer`]: verbs with one answer.
+//! - `request`, `settle`, `open`, `browse`, `library`, [`answer`]: verbs with one answer.
 //! - `write`, `write_queue`, `outcome`: writes, credit, how they end.
 //! - `subscribe`, `subscription`, `queue`, `event`: subscriptions as the program sees them.
 //! - `wire`, `delivery`, `reading`: subscriptions as the engine sees them; what arrives, what was
@@ -42,6 +42,7 @@ mod connection;
 mod delivery;
 pub mod error;
 mod event;
+mod library;
 mod open;
 pub mod options;
 mod outcome;

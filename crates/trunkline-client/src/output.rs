@@ -16,6 +16,7 @@ use trunkline_proto::part::split_oversized;
 use trunkline_types::Tick;
 
 use crate::client::ClientCore;
+use crate::library::{send_deploy, send_order};
 use crate::request::{Request, Verb};
 use crate::variable::{VariableRef, Variables};
 use crate::wire::Wires;
@@ -87,6 +88,10 @@ impl ClientCore {
             self.requests.sent_front();
             return;
         };
+        if let Some(fault) = self.not_understood(&request) {
+            self.end_request(id, request, Some(fault));
+            return;
+        }
         if !request.prepared {
             request.prepared = true;
             let single = self.prepare(&mut request);
@@ -125,7 +130,11 @@ impl ClientCore {
                 single = handles.is_empty();
                 handles.len() as u32
             }
-            Verb::Find { .. } | Verb::Why { .. } | Verb::Engine => {
+            Verb::Deploy { library, .. } => {
+                single = true;
+                library.variables.len() as u32
+            }
+            Verb::Find { .. } | Verb::Why { .. } | Verb::Engine | Verb::OrderLibrary { .. } => {
                 single = true;
                 0
             }
@@ -275,6 +284,10 @@ fn encode(
         }
         Verb::Why { name } => Why { name }.encode(number, out),
         Verb::Engine => encode_engine_request(number, out),
+        Verb::Deploy { library, replace } => {
+            send_deploy(library, *replace, number, sent, page, out);
+        }
+        Verb::OrderLibrary { verb, library } => send_order(*verb, library, number, out),
     }
 }
 

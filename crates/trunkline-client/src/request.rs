@@ -5,9 +5,11 @@
 //! then needs.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
-use trunkline_proto::{Disconnect, Frame};
-use trunkline_types::Reading;
+use trunkline_proto::message::library::LibraryVerb;
+use trunkline_proto::{Disconnect, Fault, Frame};
+use trunkline_types::{LibraryDefinition, Reading};
 
 use crate::answer::{Answer, Found, Opened, Page};
 use crate::options::OpenOptions;
@@ -82,6 +84,14 @@ pub(crate) enum Verb {
         name: String,
     },
     Engine,
+    Deploy {
+        library: Arc<LibraryDefinition>,
+        replace: bool,
+    },
+    OrderLibrary {
+        verb: LibraryVerb,
+        library: String,
+    },
     /// Opens again what the program had open.
     Restore {
         page: Page<()>,
@@ -108,6 +118,11 @@ impl Verb {
     fn needs_handles(&self) -> bool {
         use Verb::{Close, Info, Read, RequestValue};
         matches!(self, Read(_) | RequestValue(_) | Info(_) | Close { .. })
+    }
+
+    /// Whether it changes the engine, so that to ask twice is not to ask once.
+    pub(crate) fn is_order(&self) -> bool {
+        matches!(self, Verb::Deploy { .. } | Verb::OrderLibrary { .. })
     }
 }
 
@@ -321,23 +336,28 @@ impl Requests {
         self.items
     }
 
-    /// The connection is gone: the program's requests are to be asked again. Returns the others.
-    pub(crate) fn disconnected(&mut self) -> Vec<Request> {
+    /// The connection is gone: the program's requests are to be asked again. Returns the others,
+    /// and the orders of which nobody knows what became of them.
+    pub(crate) fn disconnected(&mut self) -> (Vec<Request>, Vec<(u64, Request, Fault)>) {
         self.by_wire.clear();
         self.refused.clear();
         self.outbox.clear();
         self.restoring = 0;
-        let mut others = Vec::new();
+        let (mut others, mut unknown) = (Vec::new(), Vec::new());
         for (id, mut request) in std::mem::take(&mut self.pending) {
             if request.program_items.is_none() {
                 others.push(request);
+                continue;
+            }
+            if let Some(fault) = request.unknown_outcome() {
+                unknown.push((id, request, fault));
                 continue;
             }
             request.restart();
             self.outbox.push_back(id);
             self.pending.insert(id, request);
         }
-        others
+        (others, unknown)
     }
 
     /// The numbers of all requests that are not answered.

@@ -44,7 +44,11 @@ impl ClientCore {
         self.retry_at = None;
         self.resume_when_restored = false;
         self.variables.forget_handles();
-        for request in self.requests.disconnected() {
+        let (others, unknown) = self.requests.disconnected();
+        for (id, request, fault) in unknown {
+            self.end_request(id, request, Some(fault));
+        }
+        for request in others {
             if let Verb::Open { page, .. } = request.verb {
                 // Nobody waits for it any more, and nothing of it is open.
                 page.variables

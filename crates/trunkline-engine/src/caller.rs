@@ -40,6 +40,8 @@ pub struct Rights {
     pub read: bool,
     /// Write, request.
     pub write: bool,
+    /// Deploy, undeploy, start and stop libraries.
+    pub administer: bool,
 }
 
 impl Rights {
@@ -47,11 +49,13 @@ impl Rights {
     pub const ALL: Rights = Rights {
         read: true,
         write: true,
+        administer: true,
     };
     /// Looking only.
     pub const READ: Rights = Rights {
         read: true,
         write: false,
+        administer: false,
     };
 }
 

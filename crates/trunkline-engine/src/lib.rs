@@ -17,6 +17,7 @@
 //! - `write`, `accept`, [`outcome`]: the write path and the five ends of a write.
 //! - `interest`, `outbox`, `feed`, `retained`, `budget`: what a commit does for each contract.
 //! - [`Consumer`]: subscriptions, deliveries, their side of the ledger.
+//! - [`Order`]: what changes the engine itself.
 //! - [`provider`]: values that somebody else owns.
 //! - [`realtime`]: cells and FIFOs for time-critical threads.
 //! - [`store`]: what survives a restart.
@@ -34,6 +35,7 @@ pub mod explain;
 mod feed;
 mod interest;
 mod library;
+mod order;
 mod outbox;
 pub mod outcome;
 pub mod provider;
@@ -52,6 +54,7 @@ pub use engine::{Engine, EngineOptions};
 pub use library::{
     DeployError, Deployed, Library, LibraryState, Retained, RetainedValues, UnknownLibrary,
 };
+pub use order::{Administrator, Order, OrderRefused, OrderResult, OrderRule, Reply, Report};
 pub use outbox::{Wake, Wakes};
 pub use outcome::{AccessError, Attempt, Refusal, UnknownCause, WriteOutcome};
 pub use provider::{Answer, Provider, ProviderId, Ticket};

@@ -6,6 +6,7 @@ use std::fmt;
 use trunkline_ring::MarkSet;
 
 use crate::budget::Budget;
+use crate::order::OrderResult;
 use crate::outcome::WriteOutcome;
 use crate::sync::{Arc, Mutex};
 
@@ -23,6 +24,8 @@ pub(crate) struct Outbox {
     pub(crate) marks: MarkSet,
     /// Outcomes of writes that a provider answered; bounded by the write credit of the session.
     completions: Mutex<VecDeque<(u64, WriteOutcome)>>,
+    /// Ends of orders; bounded by what the session may have unanswered.
+    reports: Mutex<VecDeque<(u32, OrderResult)>>,
     pub(crate) budget: Arc<Budget>,
     wake: Box<dyn Wake>,
 }
@@ -40,6 +43,7 @@ impl Outbox {
         Self {
             marks: MarkSet::new(),
             completions: Mutex::new(VecDeque::new()),
+            reports: Mutex::new(VecDeque::new()),
             budget: Arc::new(Budget::unlimited()),
             wake,
         }
@@ -64,8 +68,18 @@ impl Outbox {
         self.completions.lock().pop_front()
     }
 
-    pub(crate) fn has_completions(&self) -> bool {
-        !self.completions.lock().is_empty()
+    /// Notes the end of order `id`; the caller wakes the outbox.
+    pub(crate) fn report(&self, id: u32, result: OrderResult) {
+        self.reports.lock().push_back((id, result));
+    }
+
+    pub(crate) fn take_report(&self) -> Option<(u32, OrderResult)> {
+        self.reports.lock().pop_front()
+    }
+
+    /// Whether an outcome or the end of an order waits.
+    pub(crate) fn has_answers(&self) -> bool {
+        !self.completions.lock().is_empty() || !self.reports.lock().is_empty()
     }
 }
 

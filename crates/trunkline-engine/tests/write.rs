@@ -218,6 +218,7 @@ fn caller_without_rights_is_refused_and_learns_no_rule() {
     let (rig, x) = Rig::of(with(DataType::F64, |p| p.access = Access::ReadOnly));
     let mut nobody = Caller::local(5, 1000);
     nobody.rights = Rights {
+        administer: false,
         read: false,
         write: false,
     };

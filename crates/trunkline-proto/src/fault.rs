@@ -121,6 +121,16 @@ fault_codes! {
     Malformed = 31, "malformed";
     /// A fault of the engine's own; report it with the sentence.
     Internal = 32, "internal";
+    /// No library of this name is deployed; `trunkline ls` lists those that are.
+    UnknownLibrary = 33, "unknown-library";
+    /// A library of this name is deployed already; replace it, or undeploy it first.
+    LibraryExists = 34, "library-exists";
+    /// Something in the library's definition is wrong; the sentence says where and what.
+    BadLibrary = 35, "bad-library";
+    /// Somebody uses what is to be removed; the sentence says how many.
+    InUse = 36, "in-use";
+    /// The engine's store cannot keep it, so nothing was changed; the sentence says why.
+    StoreFailed = 37, "store-failed";
 }
 
 /// A fault with the sentence about its very case.

@@ -141,6 +141,12 @@ frame_kinds! {
     ProviderRequest = 44, "PROVIDER_REQUEST", Engine;
     /// What became of PROVIDER_WRITE and PROVIDER_REQUEST.
     ProviderAnswer = 45, "PROVIDER_ANSWER", Client;
+    /// Deploys a library of variables.
+    Deploy = 50, "DEPLOY", Client;
+    /// Undeploys, starts or stops a library.
+    Order = 51, "ORDER", Client;
+    /// What DEPLOY or ORDER has done.
+    Report = 52, "REPORT", Engine;
 }
 
 impl FrameKind {

@@ -94,8 +94,10 @@ impl Features {
     pub const NONE: Features = Features(0);
     /// The provider's frames: PROVIDE to PROVIDER_ANSWER.
     pub const PROVIDER: Features = Features(1);
+    /// Libraries over the network: DEPLOY, ORDER, REPORT.
+    pub const ADMINISTRATION: Features = Features(2);
     /// Every feature of this release.
-    pub const OURS: Features = Features(1);
+    pub const OURS: Features = Features(1 | 2);
 
     /// The bits on the wire; bits this release does not know are kept and mean nothing.
     pub const fn to_bits(self) -> u64 {

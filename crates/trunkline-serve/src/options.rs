@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use trunkline_engine::Administrator;
 use trunkline_proto::limits::{
     HELLO_DEADLINE, ITEMS_MAX_DEFAULT, KEEPALIVE_DEADLINE, KEEPALIVE_INTERVAL,
     QUEUE_BYTES_MAX_DEFAULT, WRITE_CREDIT_BYTES, WRITE_CREDIT_COUNT,
@@ -59,6 +60,8 @@ pub struct ServeOptions {
     pub queue_bytes_max: usize,
     /// What only the host knows.
     pub facts: Option<Arc<dyn EngineFacts>>,
+    /// Who carries out orders; `None`: they are refused.
+    pub administrator: Option<Arc<dyn Administrator>>,
 }
 
 impl Default for ServeOptions {
@@ -70,7 +73,7 @@ impl Default for ServeOptions {
             started: Tick::ZERO,
             // The frames of providers are laid down and not yet taken.
             negotiation: Negotiation {
-                features: Features::NONE,
+                features: Features::ADMINISTRATION,
                 ..Negotiation::OURS
             },
             hello_deadline: HELLO_DEADLINE,
@@ -81,6 +84,7 @@ impl Default for ServeOptions {
             write_credit_bytes: WRITE_CREDIT_BYTES,
             queue_bytes_max: QUEUE_BYTES_MAX_DEFAULT,
             facts: None,
+            administrator: None,
         }
     }
 }

@@ -86,6 +86,8 @@ impl Session {
             | FrameKind::RequestValue => self.handle_handles(frame, kind),
             FrameKind::Write => self.handle_write(now, wall, frame, wakes),
             FrameKind::Find | FrameKind::Why | FrameKind::Engine => self.handle_browse(frame, kind),
+            FrameKind::Deploy => self.handle_deploy(frame),
+            FrameKind::Order => self.handle_order(frame),
             FrameKind::Provide | FrameKind::Publish | FrameKind::ProviderAnswer => {
                 self.refuse_provider(frame);
                 Ok(())
@@ -179,6 +181,7 @@ impl Session {
                     self.run_why(*request, name, wall)
                 }
                 Work::Engine { request } => self.run_engine(*request, now, wall),
+                Work::Order { request, order } => self.submit(*request, order.take()),
             };
             slices -= 1;
             match progress {

@@ -13,6 +13,7 @@ use trunkline_types::{Tick, Timestamp};
 
 use crate::answers::Answers;
 use crate::options::ServeOptions;
+use crate::orders::Orders;
 use crate::requests::Pages;
 use crate::updates::{Records, UpdateSink};
 use crate::window::Window;
@@ -42,6 +43,7 @@ pub struct Session {
     pub(crate) work: Queue,
     pub(crate) pages: Pages,
     pub(crate) unanswered: Unanswered,
+    pub(crate) orders: Orders,
     /// When a parked write goes on at the latest.
     pub(crate) parked_until: Option<Tick>,
     pub(crate) window: Window,
@@ -94,6 +96,7 @@ impl Session {
             work: Queue::default(),
             pages: Pages::new(),
             unanswered: Unanswered::default(),
+            orders: Orders::default(),
             parked_until: None,
             window: Window::default(),
             frame_max: FRAME_MAX_MIN,
@@ -295,6 +298,7 @@ impl Endpoint for Session {
         let mut more = false;
         if self.is_open() {
             self.answer_completions();
+            self.answer_reports();
             more = self.run_work(now, wall, budget, &mut wakes);
         }
         self.answers.send(out, budget, self.frame_max);

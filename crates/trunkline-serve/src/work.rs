@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use trunkline_engine::Order;
 use trunkline_proto::message::open::OpenTerms;
 use trunkline_proto::message::subscribe::{SubscribeItem, SubscribeTerms};
 use trunkline_proto::message::write::WriteOptions;
@@ -51,6 +52,11 @@ pub(crate) enum Work {
     },
     Engine {
         request: u32,
+    },
+    Order {
+        request: u32,
+        /// `None` once it is handed over.
+        order: Option<Order>,
     },
 }
 
@@ -223,7 +229,8 @@ impl Work {
             Work::Find { pattern: text, .. } | Work::Why { name: text, .. } => {
                 size_of::<Work>() + text.len()
             }
-            Work::Engine { .. } => size_of::<Work>(),
+            // What an order holds is bounded with the orders.
+            Work::Engine { .. } | Work::Order { .. } => size_of::<Work>(),
         }
     }
 }

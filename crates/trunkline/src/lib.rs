@@ -55,6 +55,7 @@ pub mod aio {
 pub mod proto {
     pub use trunkline_proto::message::engine::{EngineInfo, LibraryInfo};
     pub use trunkline_proto::message::info::{SubscriptionInfo, VariableInfo};
+    pub use trunkline_proto::message::library::{LibraryAfter, LibraryReport, LibraryVerb};
     pub use trunkline_proto::message::why::{WhyStage, WhyVerdict};
     pub use trunkline_proto::{Disconnect, Fault, FaultCode, VersionMismatch};
 }

@@ -26,6 +26,7 @@ pub(crate) use self::subscribe::forget;
 use crate::engine::{Engine, SLICE};
 use crate::feed::{Feed, FeedEntry};
 use crate::interest::Kind;
+use crate::order::{OrderResult, Reply};
 use crate::outbox::{Outbox, Wake, Wakes};
 use crate::outcome::WriteOutcome;
 use crate::sync::Arc;
@@ -160,10 +161,20 @@ impl Consumer {
         self.outbox.take_completion()
     }
 
+    /// Where the end of the order `id` is to be told.
+    pub fn reply(&self, id: u32) -> Reply {
+        Reply::new(Arc::clone(&self.outbox), id)
+    }
+
+    /// The next order that has ended, with its id.
+    pub fn take_report(&mut self) -> Option<(u32, OrderResult)> {
+        self.outbox.take_report()
+    }
+
     /// Whether nothing waits: no mark, no outcome. After a subscription was closed it may say that
     /// something does until the next drain.
     pub fn is_idle(&self) -> bool {
-        self.outbox.marks.is_empty() && !self.outbox.has_completions()
+        self.outbox.marks.is_empty() && !self.outbox.has_answers()
     }
 
     /// Asks to be woken when an `all` feed that blocks writes to `variable` has room again. False

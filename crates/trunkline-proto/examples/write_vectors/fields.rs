@@ -16,6 +16,9 @@ use trunkline_proto::message::handles::{Handles, Unsubscribe};
 use trunkline_proto::message::hello::{Hello, Welcome};
 use trunkline_proto::message::info::{InfoAnswer, VariableInfo};
 use trunkline_proto::message::keepalive::{Ack, Keepalive};
+use trunkline_proto::message::library::{
+    Deploy, LibraryAfter, LibraryOrder, LibraryReport, LibraryVerb,
+};
 use trunkline_proto::message::lost::LostRecords;
 use trunkline_proto::message::open::{Open, OpenOptions, Opened, OpenedVariable};
 use trunkline_proto::message::outcome::WriteOutcome;
@@ -213,6 +216,38 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
             json!({})
         }
         FrameKind::EngineAnswer => engine(&EngineInfo::decode(frame)?),
+        FrameKind::Deploy => {
+            let deploy = Deploy::decode(frame)?;
+            let head = deploy.head();
+            json!({
+                "library": head.library, "description": head.description, "replace": head.replace,
+                "items": list(deploy, |variable| json!({
+                    "path": variable.path, "properties": properties(&variable.properties),
+                }))?,
+            })
+        }
+        FrameKind::Order => {
+            let order = LibraryOrder::decode(frame)?;
+            let (verb, force) = match order.verb {
+                LibraryVerb::Undeploy { force } => ("undeploy", force),
+                LibraryVerb::Start => ("start", false),
+                LibraryVerb::Stop => ("stop", false),
+            };
+            json!({ "verb": verb, "force": force, "library": order.library })
+        }
+        FrameKind::Report => {
+            let report = LibraryReport::decode(frame)?;
+            let after = match report.after {
+                LibraryAfter::Undeployed => "undeployed",
+                LibraryAfter::Running => "running",
+                LibraryAfter::Stopped => "stopped",
+            };
+            json!({
+                "after": after, "added": report.added.to_string(),
+                "changed": report.changed.to_string(), "kept": report.kept.to_string(),
+                "removed": report.removed.to_string(),
+            })
+        }
         FrameKind::Fault => fault(FaultMessage::decode(frame)?.fault),
         FrameKind::Provide => {
             let provide = Provide::decode(frame)?;

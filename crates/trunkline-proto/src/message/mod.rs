@@ -25,6 +25,7 @@ pub mod handles;
 pub mod hello;
 pub mod info;
 pub mod keepalive;
+pub mod library;
 pub mod lost;
 pub mod open;
 pub mod outcome;

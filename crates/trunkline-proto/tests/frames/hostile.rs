@@ -38,10 +38,18 @@ fn golden() -> impl Iterator<Item = (String, FrameHeader, Vec<u8>)> {
 
 /// Kinds whose payload goes on with fields or exceptions to its end, where shorter may be legal.
 fn is_open_ended(kind: u8) -> bool {
-    use FrameKind::{Closed, EngineAnswer, Hello, Requested, Subscribed, Welcome};
-    [Hello, Welcome, EngineAnswer, Subscribed, Closed, Requested]
-        .iter()
-        .any(|open| open.number() == kind)
+    use FrameKind::{Closed, EngineAnswer, Hello, Report, Requested, Subscribed, Welcome};
+    [
+        Hello,
+        Welcome,
+        EngineAnswer,
+        Subscribed,
+        Closed,
+        Requested,
+        Report,
+    ]
+    .iter()
+    .any(|open| open.number() == kind)
 }
 
 #[test]

@@ -11,6 +11,7 @@ use trunkline_proto::message::handles::{Handles, HandlesBuilder, Unsubscribe};
 use trunkline_proto::message::hello::{Hello, Welcome};
 use trunkline_proto::message::info::{InfoAnswer, InfoAnswerBuilder};
 use trunkline_proto::message::keepalive::{Ack, AckBuilder, Keepalive};
+use trunkline_proto::message::library::{Deploy, DeployBuilder, LibraryOrder, LibraryReport};
 use trunkline_proto::message::lost::{LostBuilder, LostRecords};
 use trunkline_proto::message::open::{Open, OpenBuilder, Opened, OpenedBuilder};
 use trunkline_proto::message::provider::{
@@ -78,6 +79,9 @@ pub fn reencode(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), Decod
             EngineInfo::decode(frame).map(|m| m.encode(frame.request(), out))
         }
         FrameKind::Fault => FaultMessage::decode(frame).map(|m| m.encode(out)),
+        FrameKind::Deploy => deploy(frame, out),
+        FrameKind::Order => LibraryOrder::decode(frame).map(|m| m.encode(frame.request(), out)),
+        FrameKind::Report => LibraryReport::decode(frame).map(|m| m.encode(frame.request(), out)),
         FrameKind::Provide => provide(frame, out),
         FrameKind::Provided => {
             decode_provided(frame).and_then(|(lease, items)| opened(items, frame, Some(lease), out))
@@ -99,6 +103,16 @@ fn ack(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
         builder.push(grant?);
     }
     builder.finish();
+    Ok(())
+}
+
+fn deploy(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let deploy = Deploy::decode(frame)?;
+    let mut builder = DeployBuilder::begin(out, frame.request(), &deploy.head());
+    for variable in deploy {
+        builder.push(&variable?);
+    }
+    builder.finish(frame.has_more());
     Ok(())
 }
 

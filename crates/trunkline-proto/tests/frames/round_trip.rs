@@ -19,6 +19,9 @@ use trunkline_proto::message::info::{
     InfoAnswer, InfoAnswerBuilder, SubscriptionInfo, VariableInfo,
 };
 use trunkline_proto::message::keepalive::{Ack, AckBuilder, Grant, Keepalive};
+use trunkline_proto::message::library::{
+    Deploy, DeployBuilder, DeployHead, LibraryAfter, LibraryOrder, LibraryReport, LibraryVerb,
+};
 use trunkline_proto::message::lost::{LostBuilder, LostRecord, LostRecords};
 use trunkline_proto::message::open::{Open, OpenBuilder, OpenOptions, OpenTerms};
 use trunkline_proto::message::open::{Opened, OpenedBuilder};
@@ -42,7 +45,7 @@ use trunkline_proto::message::write_answers::{WriteAnswers, WriteAnswersBuilder}
 use trunkline_proto::{FaultCode, FaultRef, Features, VersionRange};
 use trunkline_types::ledger::{SubscriptionLedger, UpstreamLedger};
 use trunkline_types::{
-    Access, Contract, DataType, EnumType, Properties, Quality, Timestamp, Value,
+    Access, Contract, DataType, EnumType, Properties, Quality, Timestamp, Value, VariableDefinition,
 };
 
 /// The one frame in `bytes`.
@@ -439,6 +442,42 @@ proptest! {
             name, data_type: ty.clone(), access: *access,
         }).collect();
         prop_assert_eq!(all(names), expected);
+    }
+
+    #[test]
+    fn deploy(library in "[ -~]{0,40}", description in "[ -~]{0,40}", replace: bool, more: bool,
+        variables in vec(("[ -~]{0,40}", data_type()), 0..20)) {
+        let mut out = Vec::new();
+        let head = DeployHead { library: &library, description: &description, replace };
+        let mut builder = DeployBuilder::begin(&mut out, 1, &head);
+        let variables: Vec<_> = variables.into_iter()
+            .map(|(path, ty)| VariableDefinition::new(path, ty)).collect();
+        variables.iter().for_each(|variable| builder.push(variable));
+        builder.finish(more);
+        let deploy = Deploy::decode(&frame(&out)).unwrap();
+        prop_assert_eq!(deploy.head(), head);
+        prop_assert_eq!(all(deploy), variables);
+    }
+
+    #[test]
+    fn library_order_and_report(library in "[ -~]{0,40}", verb in 0..4_u8, after in 0..3_u8,
+        numbers in any::<[u64; 4]>()) {
+        let verb = match verb {
+            0 => LibraryVerb::Undeploy { force: false },
+            1 => LibraryVerb::Undeploy { force: true },
+            2 => LibraryVerb::Start,
+            _ => LibraryVerb::Stop,
+        };
+        let (mut out, order) = (Vec::new(), LibraryOrder { verb, library: &library });
+        order.encode(1, &mut out);
+        prop_assert_eq!(LibraryOrder::decode(&frame(&out)).unwrap(), order);
+        out.clear();
+        let after = [LibraryAfter::Undeployed, LibraryAfter::Running, LibraryAfter::Stopped]
+            [usize::from(after)];
+        let [added, changed, kept, removed] = numbers;
+        let report = LibraryReport { after, added, changed, kept, removed };
+        report.encode(1, &mut out);
+        prop_assert_eq!(LibraryReport::decode(&frame(&out)).unwrap(), report);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::Engine;
 /// subscriptions. Cloning it clones the reference.
 #[derive(Clone)]
 pub struct Client {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl Client {
@@ -251,7 +251,7 @@ impl Client {
         Self { shared }
     }
 
-    fn wait<R>(&self, pending: Pending<R>, timeout: Duration) -> Result<R, CallError> {
+    pub(super) fn wait<R>(&self, pending: Pending<R>, timeout: Duration) -> Result<R, CallError> {
         let shared = &self.shared;
         let deadline = shared.deadline(timeout);
         let answer = shared

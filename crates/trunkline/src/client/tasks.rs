@@ -24,7 +24,7 @@ use super::{CallError, ConnectError, ConnectOptions};
 /// A dropped call leaves its request with the engine; its answer is thrown away when it comes.
 #[derive(Clone)]
 pub struct Client {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// Gives a request up when its call is dropped before it was answered.
@@ -254,7 +254,11 @@ impl Client {
         Self { shared }
     }
 
-    async fn wait<R>(&self, pending: Pending<R>, timeout: Duration) -> Result<R, CallError> {
+    pub(super) async fn wait<R>(
+        &self,
+        pending: Pending<R>,
+        timeout: Duration,
+    ) -> Result<R, CallError> {
         let shared = &*self.shared;
         let deadline = shared.deadline(timeout);
         let mut call = Abandon {

@@ -11,7 +11,8 @@ use trunkline_net::{Clock, Dialler, Link, LinkOptions};
 use trunkline_proto::Fault;
 use trunkline_proto::message::engine::EngineInfo;
 use trunkline_proto::message::info::VariableInfo;
-use trunkline_types::{Reading, Tick};
+use trunkline_proto::message::library::{LibraryReport, LibraryVerb};
+use trunkline_types::{LibraryDefinition, Reading, Tick};
 
 use super::{CallError, ConnectError, ConnectOptions};
 
@@ -148,6 +149,22 @@ impl Shared {
         )
     }
 
+    pub(crate) fn deploy(
+        &self,
+        library: Arc<LibraryDefinition>,
+        replace: bool,
+    ) -> Result<Pending<LibraryReport>, CallError> {
+        self.send(|core| core.deploy(library, replace), library_report)
+    }
+
+    pub(crate) fn order_library(
+        &self,
+        name: &str,
+        verb: LibraryVerb,
+    ) -> Result<Pending<LibraryReport>, CallError> {
+        self.send(|core| core.order_library(name, verb), library_report)
+    }
+
     pub(crate) fn close_variables(
         &self,
         variables: &[VariableRef],
@@ -225,6 +242,13 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+fn library_report(answer: Answer) -> Result<LibraryReport, CallError> {
+    match answer {
+        Answer::Library(report) => Ok(report),
+        other => Err(unexpected(other)),
     }
 }
 

@@ -6,10 +6,13 @@ use trunkline_proto::message::contract::SubscribeFlags;
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo, encode_engine_request};
 use trunkline_proto::message::find::{Find, NamesBuilder};
 use trunkline_proto::message::info::{InfoAnswerBuilder, SubscriptionInfo, VariableInfo};
+use trunkline_proto::message::library::{
+    DeployBuilder, DeployHead, LibraryAfter, LibraryOrder, LibraryReport, LibraryVerb,
+};
 use trunkline_proto::message::subscribe::SubscribeTerms;
 use trunkline_proto::message::why::{Why, WhyAnswerBuilder, WhyStage, WhyStep, WhyVerdict};
 use trunkline_types::ledger::{SubscriptionLedger, UpstreamLedger};
-use trunkline_types::{Access, Contract, DataType, Properties};
+use trunkline_types::{Access, Contract, DataType, Properties, VariableDefinition};
 
 use super::variables::{NOW, UNKNOWN_NAME, terms};
 use super::{Sample, add};
@@ -36,6 +39,7 @@ pub(super) fn add_all(samples: &mut Vec<Sample>) {
     info(samples);
     why(samples);
     engine(samples);
+    libraries(samples);
 }
 
 fn info(samples: &mut Vec<Sample>) {
@@ -182,5 +186,46 @@ fn engine(samples: &mut Vec<Sample>) {
             ],
         };
         info.encode(33, out);
+    });
+}
+
+fn libraries(samples: &mut Vec<Sample>) {
+    add(
+        samples,
+        "deploy",
+        "Three variables, of which two share their properties, and more to come",
+        |out| {
+            let head = DeployHead {
+                library: "rig",
+                description: "The test rig",
+                replace: true,
+            };
+            let mut deploy = DeployBuilder::begin(out, 40, &head);
+            deploy.push(&VariableDefinition::new("a", DataType::F64));
+            deploy.push(&VariableDefinition::new("pump/run", DataType::Bool));
+            deploy.push(&VariableDefinition::new("b", DataType::F64));
+            deploy.finish(true);
+        },
+    );
+    let order = |verb| LibraryOrder {
+        verb,
+        library: "rig",
+    };
+    let undeploy = LibraryVerb::Undeploy { force: true };
+    add(samples, "order-undeploy", "Used or not", |out| {
+        order(undeploy).encode(41, out)
+    });
+    add(samples, "order-stop", "A library is to stop", |out| {
+        order(LibraryVerb::Stop).encode(42, out)
+    });
+    add(samples, "report", "What a DEPLOY came to", |out| {
+        LibraryReport {
+            after: LibraryAfter::Running,
+            added: 3,
+            changed: 2,
+            kept: 1000,
+            removed: 1,
+        }
+        .encode(40, out);
     });
 }

@@ -1,0 +1,120 @@
+//! Libraries: orders to the engine, carried out once or not at all.
+//!
+//! Unlike a question, an order is not repeated on the next connection once all of it was sent:
+//! nobody knows whether it was carried out, and that is what the program is told.
+
+use std::sync::Arc;
+
+use trunkline_proto::message::library::{
+    DeployBuilder, DeployHead, LibraryOrder, LibraryReport, LibraryVerb,
+};
+use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame};
+use trunkline_types::LibraryDefinition;
+
+use crate::answer::Answer;
+use crate::client::ClientCore;
+use crate::error::RequestError;
+use crate::open::wrong_answer;
+use crate::request::{Request, RequestId, Verb};
+
+impl ClientCore {
+    /// Deploys a library: all of it, or nothing. With `replace` it may be deployed already, and
+    /// what stays the same keeps its handle. Answered by [`Answer::Library`].
+    ///
+    /// # Errors
+    /// [`RequestError`] when a bound is reached or the client is closed.
+    pub fn deploy(
+        &mut self,
+        library: Arc<LibraryDefinition>,
+        replace: bool,
+    ) -> Result<RequestId, RequestError> {
+        let items = library.variables.len().max(1);
+        self.check_request(items)?;
+        Ok(self.ask(items, Verb::Deploy { library, replace }))
+    }
+
+    /// Undeploys, starts or stops a library. Answered by [`Answer::Library`].
+    ///
+    /// # Errors
+    /// [`RequestError`] when a bound is reached or the client is closed.
+    pub fn order_library(
+        &mut self,
+        name: &str,
+        verb: LibraryVerb,
+    ) -> Result<RequestId, RequestError> {
+        self.check_request(1)?;
+        let library = name.to_owned();
+        Ok(self.ask(1, Verb::OrderLibrary { verb, library }))
+    }
+
+    pub(crate) fn handle_report(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        let report = LibraryReport::decode(frame)?;
+        let Some((id, request)) = self.requests.answered_by(frame)? else {
+            return Ok(());
+        };
+        if !request.verb.is_order() {
+            self.requests.put_back(id, request);
+            return Err(wrong_answer("REPORT"));
+        }
+        self.end_with(id, &request, Answer::Library(report));
+        Ok(())
+    }
+
+    /// Why the engine at the other end cannot be asked this, if it cannot: it would skip what it
+    /// does not know, and never answer.
+    pub(crate) fn not_understood(&self, request: &Request) -> Option<Fault> {
+        let session = self.connection.session()?;
+        if !request.verb.is_order() || session.features.contains(Features::ADMINISTRATION) {
+            return None;
+        }
+        let sentence = format!(
+            "{} takes no orders about libraries over the network; update it, or change its \
+             configuration files",
+            session.engine_name
+        );
+        Some(Fault::new(FaultCode::NotSupported, sentence))
+    }
+}
+
+impl Request {
+    /// What the program is told of an order when the connection is lost; `None` when it can be
+    /// given again.
+    pub(crate) fn unknown_outcome(&self) -> Option<Fault> {
+        let is_with_the_engine = self.wire.is_some() && self.sent >= self.total;
+        (self.verb.is_order() && is_with_the_engine).then(|| {
+            let sentence = "the connection was lost before the engine answered, so it may have \
+                            done it or not; look with `trunkline ls`";
+            Fault::new(FaultCode::TimedOut, sentence)
+        })
+    }
+}
+
+/// Appends the next DEPLOY frame, of about `page` bytes.
+pub(crate) fn send_deploy(
+    library: &LibraryDefinition,
+    replace: bool,
+    number: u32,
+    sent: &mut u32,
+    page: usize,
+    out: &mut Vec<u8>,
+) {
+    let head = DeployHead {
+        library: &library.name,
+        description: &library.description,
+        replace,
+    };
+    let mut frame = DeployBuilder::begin(out, number, &head);
+    for variable in library.variables.get(*sent as usize..).unwrap_or_default() {
+        if frame.len_bytes() >= page {
+            break;
+        }
+        frame.push(variable);
+        *sent += 1;
+    }
+    frame.finish((*sent as usize) < library.variables.len());
+}
+
+/// Appends an ORDER frame.
+pub(crate) fn send_order(verb: LibraryVerb, library: &str, number: u32, out: &mut Vec<u8>) {
+    LibraryOrder { verb, library }.encode(number, out);
+}

@@ -1,0 +1,266 @@
+//! DEPLOY, ORDER and REPORT: libraries come, go, stop and start.
+//!
+//! ```text
+//! DEPLOY   flags u8 | library text | description text
+//!          count x ( path text | back varint | [properties] )
+//!          flags  1 REPLACE           back 0: properties follow
+//!                                          n: those of the n-th latest that this frame has written
+//! ORDER    verb u8 | flags u8 | library text
+//!          verb   1 UNDEPLOY  2 START  3 STOP         flags  1 FORCE
+//! REPORT   fields
+//!     1 state u8            2 added varint   3 changed varint   4 kept varint   5 removed varint
+//!          state  0 undeployed  1 running  2 stopped
+//! ```
+//!
+//! Agreed as the feature ADMINISTRATION. A library comes in one DEPLOY or in several of one request;
+//! all of them have the same head, and nothing is deployed before the last one has come. With
+//! REPLACE it may be deployed already: what stays the same keeps its handle. UNDEPLOY of a library
+//! that somebody is subscribed to is refused without FORCE. What was done is told by REPORT, what was
+//! not by FAULT; either comes once it is certain to survive a restart.
+
+use trunkline_types::VariableDefinition;
+use trunkline_types::wire::{VariablesDecoder, VariablesEncoder, put_str, put_u8};
+
+use crate::decode::{Items, Payload};
+use crate::limits::SENTENCE_BYTES_MAX;
+use crate::tlv::{put_field, put_number, read_fields};
+use crate::{DecodeError, Frame, FrameKind, FrameWriter};
+
+const REPLACE: u8 = 1;
+const FORCE: u8 = 1;
+
+/// Longest name or description of a library, bytes.
+const TEXT_BYTES_MAX: usize = 4 * SENTENCE_BYTES_MAX;
+
+/// What all frames of a DEPLOY request say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DeployHead<'a> {
+    /// The library's name. Whether it is legal is for the engine to answer.
+    pub library: &'a str,
+    /// For people.
+    pub description: &'a str,
+    /// It may be deployed already.
+    pub replace: bool,
+}
+
+/// Writes a DEPLOY frame.
+#[derive(Debug)]
+#[must_use = "a frame is complete only when it is finished"]
+pub struct DeployBuilder<'a> {
+    frame: FrameWriter<'a>,
+    variables: VariablesEncoder,
+}
+
+impl<'a> DeployBuilder<'a> {
+    /// Begins a frame at the end of `out`.
+    pub fn begin(out: &'a mut Vec<u8>, request: u32, head: &DeployHead<'_>) -> Self {
+        let mut frame = FrameWriter::begin(out, FrameKind::Deploy, request);
+        let out = frame.payload();
+        put_u8(out, if head.replace { REPLACE } else { 0 });
+        put_str(out, head.library);
+        put_str(out, head.description);
+        Self {
+            frame,
+            variables: VariablesEncoder::default(),
+        }
+    }
+
+    /// Appends a variable.
+    pub fn push(&mut self, variable: &VariableDefinition) {
+        self.variables.put(variable, self.frame.payload());
+        self.frame.count_item();
+    }
+
+    /// Bytes of the frame so far, header included.
+    pub fn len_bytes(&self) -> usize {
+        self.frame.len_bytes()
+    }
+
+    /// Completes the frame; `more`: further frames of this request follow.
+    pub fn finish(self, more: bool) {
+        self.frame.finish(more);
+    }
+}
+
+/// A DEPLOY frame; iterates over the variables.
+#[derive(Debug)]
+pub struct Deploy<'a> {
+    head: DeployHead<'a>,
+    items: Items<'a>,
+    variables: VariablesDecoder,
+}
+
+impl<'a> Deploy<'a> {
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the head is not as drawn in the [module](self) or the frame cannot hold
+    /// `count` variables; the rest shows in the iteration.
+    pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
+        let mut payload = Payload::of(frame, FrameKind::Deploy)?;
+        let flags = payload.u8()?;
+        let head = DeployHead {
+            replace: flags & REPLACE != 0,
+            library: payload.text(TEXT_BYTES_MAX)?,
+            description: payload.text(TEXT_BYTES_MAX)?,
+        };
+        Ok(Self {
+            head,
+            items: Items::new(payload, frame.count(), 2)?,
+            variables: VariablesDecoder::default(),
+        })
+    }
+
+    /// What all frames of the request say.
+    pub fn head(&self) -> DeployHead<'a> {
+        self.head
+    }
+}
+
+impl Iterator for Deploy<'_> {
+    type Item = Result<VariableDefinition, DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let variables = &mut self.variables;
+        self.items
+            .next_with(|payload| payload.read(|reader| variables.take(reader)))
+    }
+}
+
+/// What is to be done with a library that is deployed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LibraryVerb {
+    /// Its variables are to go.
+    Undeploy {
+        /// Even if somebody is subscribed to them.
+        force: bool,
+    },
+    /// Its variables are to be written again.
+    Start,
+    /// Its variables are to keep their values until it is started.
+    Stop,
+}
+
+/// An ORDER frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LibraryOrder<'a> {
+    /// What is to be done.
+    pub verb: LibraryVerb,
+    /// With which library.
+    pub library: &'a str,
+}
+
+impl<'a> LibraryOrder<'a> {
+    /// Appends the frame.
+    pub fn encode(&self, request: u32, out: &mut Vec<u8>) {
+        let mut frame = FrameWriter::begin(out, FrameKind::Order, request);
+        let out = frame.payload();
+        let (verb, flags) = match self.verb {
+            LibraryVerb::Undeploy { force: false } => (1, 0),
+            LibraryVerb::Undeploy { force: true } => (1, FORCE),
+            LibraryVerb::Start => (2, 0),
+            LibraryVerb::Stop => (3, 0),
+        };
+        put_u8(out, verb);
+        put_u8(out, flags);
+        put_str(out, self.library);
+        frame.finish(false);
+    }
+
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
+        let mut payload = Payload::of(frame, FrameKind::Order)?;
+        let verb = payload.u8()?;
+        let flags = payload.u8()?;
+        let verb = match verb {
+            1 => LibraryVerb::Undeploy {
+                force: flags & FORCE != 0,
+            },
+            2 => LibraryVerb::Start,
+            3 => LibraryVerb::Stop,
+            other => return Err(payload.unexpected("the verb 1, 2 or 3", u64::from(other))),
+        };
+        let library = payload.text(TEXT_BYTES_MAX)?;
+        payload.finish()?;
+        Ok(Self { verb, library })
+    }
+}
+
+/// How a library is after an order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LibraryAfter {
+    /// It is no longer deployed.
+    #[default]
+    Undeployed,
+    /// Its variables are served.
+    Running,
+    /// Its variables keep their values.
+    Stopped,
+}
+
+/// What an order came to: a REPORT frame. The four numbers count variables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LibraryReport {
+    /// How the library is now.
+    pub after: LibraryAfter,
+    /// New, or of another type, scope or FIFO than before.
+    pub added: u64,
+    /// Those that stayed, with other properties, or in another state.
+    pub changed: u64,
+    /// Those that stayed as they were.
+    pub kept: u64,
+    /// Those that are gone.
+    pub removed: u64,
+}
+
+impl LibraryReport {
+    /// Appends the frame.
+    pub fn encode(&self, request: u32, out: &mut Vec<u8>) {
+        let mut frame = FrameWriter::begin(out, FrameKind::Report, request);
+        let out = frame.payload();
+        let state = match self.after {
+            LibraryAfter::Undeployed => 0,
+            LibraryAfter::Running => 1,
+            LibraryAfter::Stopped => 2,
+        };
+        put_field(out, 1, &[state]);
+        put_number(out, 2, self.added);
+        put_number(out, 3, self.changed);
+        put_number(out, 4, self.kept);
+        put_number(out, 5, self.removed);
+        frame.finish(false);
+    }
+
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
+        let mut payload = Payload::of(frame, FrameKind::Report)?;
+        let mut report = Self::default();
+        read_fields(&mut payload, |id, field| {
+            match id {
+                1 => {
+                    report.after = match field.u8()? {
+                        0 => LibraryAfter::Undeployed,
+                        1 => LibraryAfter::Running,
+                        2 => LibraryAfter::Stopped,
+                        other => {
+                            return Err(field.unexpected("a state, 0 to 2", u64::from(other)));
+                        }
+                    }
+                }
+                2 => report.added = field.varint()?,
+                3 => report.changed = field.varint()?,
+                4 => report.kept = field.varint()?,
+                5 => report.removed = field.varint()?,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        Ok(report)
+    }
+}

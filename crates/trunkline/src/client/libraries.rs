@@ -1,0 +1,118 @@
+//! Orders about libraries, for threads and for tasks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_proto::message::library::{LibraryReport, LibraryVerb};
+use trunkline_types::LibraryDefinition;
+
+use super::CallError;
+use super::{blocking, tasks};
+
+impl blocking::Client {
+    /// Deploys a library: all of it, or nothing. With `replace` it may be deployed already, and its
+    /// variables that stay what they were keep their values and their subscribers.
+    ///
+    /// # Errors
+    /// [`CallError::Fault`] when the engine refuses it, [`CallError`] when there is no answer: it
+    /// may be deployed all the same then.
+    pub fn deploy(
+        &self,
+        library: impl Into<Arc<LibraryDefinition>>,
+        replace: bool,
+        timeout: Duration,
+    ) -> Result<LibraryReport, CallError> {
+        self.wait(self.shared.deploy(library.into(), replace)?, timeout)
+    }
+
+    /// Removes a library; who uses its variables is told that they are gone. Without `force` it is
+    /// refused while somebody is subscribed to them.
+    ///
+    /// # Errors
+    /// As [`Client::deploy`].
+    pub fn undeploy(
+        &self,
+        name: &str,
+        force: bool,
+        timeout: Duration,
+    ) -> Result<LibraryReport, CallError> {
+        let verb = LibraryVerb::Undeploy { force };
+        self.wait(self.shared.order_library(name, verb)?, timeout)
+    }
+
+    /// Starts a library that was stopped.
+    ///
+    /// # Errors
+    /// As [`Client::deploy`].
+    pub fn start_library(&self, name: &str, timeout: Duration) -> Result<LibraryReport, CallError> {
+        let pending = self.shared.order_library(name, LibraryVerb::Start)?;
+        self.wait(pending, timeout)
+    }
+
+    /// Stops a library: its variables keep their values, and nobody can write them until it is
+    /// started again.
+    ///
+    /// # Errors
+    /// As [`Client::deploy`].
+    pub fn stop_library(&self, name: &str, timeout: Duration) -> Result<LibraryReport, CallError> {
+        let pending = self.shared.order_library(name, LibraryVerb::Stop)?;
+        self.wait(pending, timeout)
+    }
+}
+
+impl tasks::Client {
+    /// As [`Client::deploy`](crate::Client::deploy).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn deploy(
+        &self,
+        library: impl Into<Arc<LibraryDefinition>>,
+        replace: bool,
+        timeout: Duration,
+    ) -> Result<LibraryReport, CallError> {
+        let pending = self.shared.deploy(library.into(), replace)?;
+        self.wait(pending, timeout).await
+    }
+
+    /// As [`Client::undeploy`](crate::Client::undeploy).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn undeploy(
+        &self,
+        name: &str,
+        force: bool,
+        timeout: Duration,
+    ) -> Result<LibraryReport, CallError> {
+        let verb = LibraryVerb::Undeploy { force };
+        let pending = self.shared.order_library(name, verb)?;
+        self.wait(pending, timeout).await
+    }
+
+    /// As [`Client::start_library`](crate::Client::start_library).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn start_library(
+        &self,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<LibraryReport, CallError> {
+        let pending = self.shared.order_library(name, LibraryVerb::Start)?;
+        self.wait(pending, timeout).await
+    }
+
+    /// As [`Client::stop_library`](crate::Client::stop_library).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn stop_library(
+        &self,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<LibraryReport, CallError> {
+        let pending = self.shared.order_library(name, LibraryVerb::Stop)?;
+        self.wait(pending, timeout).await
+    }
+}
