@@ -26,6 +26,9 @@ pub struct DeploymentPlan {
 pub struct EngineConfig {
     /// What the engine calls itself; `None`: the composition root chooses (the host's name).
     pub name: Option<String>,
+    /// The file that deployed libraries and retained values are kept in; `None`: the composition
+    /// root chooses.
+    pub store: Option<PathBuf>,
     /// Where it listens, never empty.
     pub listen: Vec<SocketAddr>,
     /// Whether addresses that other machines can reach are permitted although connections are not
@@ -105,6 +108,7 @@ impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             name: None,
+            store: None,
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT))],
             insecure: false,
             keep_alive: Duration::from_secs(1),

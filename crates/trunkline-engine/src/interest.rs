@@ -88,10 +88,6 @@ impl Interests {
         self.list.iter()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.list.len()
-    }
-
     /// Whether anybody asks if an update differs from the one before.
     pub(crate) fn wants_changes(&self) -> bool {
         self.filters > 0

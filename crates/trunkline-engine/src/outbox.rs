@@ -27,6 +27,8 @@ pub(crate) struct Outbox {
     /// Ends of orders; bounded by what the session may have unanswered.
     reports: Mutex<VecDeque<(u32, OrderResult)>>,
     pub(crate) budget: Arc<Budget>,
+    /// Of a service of the engine: nobody is told that it subscribes.
+    pub(crate) is_service: bool,
     wake: Box<dyn Wake>,
 }
 
@@ -39,8 +41,9 @@ impl fmt::Debug for Outbox {
 }
 
 impl Outbox {
-    pub(crate) fn new(wake: Box<dyn Wake>) -> Self {
+    pub(crate) fn new(wake: Box<dyn Wake>, is_service: bool) -> Self {
         Self {
+            is_service,
             marks: MarkSet::new(),
             completions: Mutex::new(VecDeque::new()),
             reports: Mutex::new(VecDeque::new()),

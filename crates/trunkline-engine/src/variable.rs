@@ -8,7 +8,7 @@ use trunkline_types::{Access, DataType, Properties, Quality, Reason, Sample, Sco
 
 use crate::caller::Caller;
 use crate::cell::{Cell, CellRead};
-use crate::interest::Interests;
+use crate::interest::{Interest, Interests};
 use crate::outcome::{AccessError, Refusal};
 use crate::realtime::RealTime;
 use crate::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering};
@@ -258,9 +258,12 @@ impl Variable {
             .count(count, |unapplied| &mut unapplied.upstream_lost);
     }
 
-    /// Number of subscriptions.
+    /// Number of subscriptions, those of the engine's own services not counted.
     pub fn subscribers(&self) -> usize {
-        self.lock().interests().map_or(0, Interests::len)
+        let state = self.lock();
+        let interests = state.interests().map(Interests::iter);
+        let of_clients = |interest: &&Interest| !interest.outbox.is_service;
+        interests.into_iter().flatten().filter(of_clients).count()
     }
 
     /// Whether it was undeployed.

@@ -578,6 +578,7 @@ fn endpoint_is_refused_to_who_may_not_have_it() {
     ]);
     let mut guest = Caller::local(2, 1000);
     guest.rights = Rights {
+        administer: false,
         read: false,
         write: false,
     };

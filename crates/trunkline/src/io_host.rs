@@ -23,9 +23,10 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 
 /// A running I/O server. Dropping it ends its thread.
 pub(crate) struct IoHost {
-    pub(crate) name: Arc<str>,
+    name: Arc<str>,
     id: ProviderId,
     thread: Arc<Housekeeper>,
+    orders: Arc<Orders>,
 }
 
 /// What the engine knows of it: a queue, and how it is doing.
@@ -42,6 +43,8 @@ struct Queue {
     sends: Vec<(Ticket, u32, Value)>,
     /// Each of its variables waits once, however often it is asked for.
     requests: HashSet<u32>,
+    /// Variables that it is to deliver from now on, each with the name of its item.
+    binds: Vec<(u32, String)>,
     trouble: Option<String>,
 }
 
@@ -101,14 +104,12 @@ struct Sample {
 }
 
 impl IoHost {
-    /// Starts `server` under `name`. `sources` are the variables whose `source` begins with that
-    /// name, as handle and item.
+    /// Starts `server` under `name`. It delivers what it is [bound](Self::bind) to.
     pub(crate) fn start(
         engine: &Engine,
         name: &str,
         server: Box<dyn IoServer>,
         period: Option<Duration>,
-        sources: &[(u32, ItemId)],
     ) -> io::Result<Self> {
         let name: Arc<str> = Arc::from(name);
         let queue = Mutex::new(Queue::default());
@@ -117,12 +118,6 @@ impl IoHost {
             queue,
             thread: OnceLock::new(),
         });
-        let mut handles: HashMap<ItemId, Vec<u32>> = HashMap::new();
-        let mut items = HashMap::new();
-        for (handle, item) in sources {
-            handles.entry(*item).or_default().push(*handle);
-            items.insert(*handle, *item);
-        }
         let clock = Clock::new();
         let schedule = ScanSchedule::new(period.unwrap_or(server.period()), clock.now());
         let id = Arc::new(OnceLock::new());
@@ -131,8 +126,8 @@ impl IoHost {
             caller: Caller::engine(),
             orders: Arc::clone(&orders),
             server,
-            handles,
-            items,
+            handles: HashMap::new(),
+            items: HashMap::new(),
             schedule,
             scan: Scan::new(),
             is_open: false,
@@ -141,8 +136,7 @@ impl IoHost {
             id: Arc::clone(&id),
             held: VecDeque::new(),
         };
-        let sourced: Vec<u32> = sources.iter().map(|(handle, _)| *handle).collect();
-        let provider = engine.attach_provider(Arc::clone(&orders) as Arc<dyn Provider>, &sourced);
+        let provider = engine.attach_provider(Arc::clone(&orders) as Arc<dyn Provider>, &[]);
         let _already = id.set(provider);
         let turn = move |now, wall| Some(runner.turn_or_fail(now, wall));
         let thread = Housekeeper::start(clock, turn)?;
@@ -152,7 +146,24 @@ impl IoHost {
             name,
             id: provider,
             thread,
+            orders,
         })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn id(&self) -> ProviderId {
+        self.id
+    }
+
+    /// Has it deliver these variables, each from the item of this name.
+    pub(crate) fn bind(&self, engine: &Engine, items: Vec<(u32, String)>) {
+        let handles: Vec<u32> = items.iter().map(|(handle, _)| *handle).collect();
+        engine.bind_provider(self.id, &handles);
+        lock(&self.orders.queue).binds.extend(items);
+        self.thread.wake();
     }
 
     /// Ends the thread; the variables turn bad with `reason`.
@@ -180,6 +191,7 @@ impl Runner {
     /// Does what is due and says when to come again.
     fn turn(&mut self, now: Tick, wall: Timestamp) -> Tick {
         let mut wakes = Wakes::new();
+        self.take_binds(now, wall, &mut wakes);
         if !self.is_open && now >= self.retry_at {
             self.open(now, wall, &mut wakes);
         }
@@ -202,6 +214,44 @@ impl Runner {
             self.retry_at
         };
         held_until.map_or(due, |until| due.min(until))
+    }
+
+    /// Takes in variables that were deployed or edited, and lets go of those that have gone.
+    fn take_binds(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
+        let binds = std::mem::take(&mut lock(&self.orders.queue).binds);
+        if binds.is_empty() {
+            return;
+        }
+        for (handle, name) in binds {
+            self.unbind(handle);
+            match self.server.item(&name) {
+                Some(item) => {
+                    self.handles.entry(item).or_default().push(handle);
+                    self.items.insert(handle, item);
+                    // What it holds may not change for long.
+                    lock(&self.orders.queue).requests.insert(handle);
+                }
+                None => {
+                    let quality = Quality::bad(Reason::ConfigurationError);
+                    self.engine.set_quality(handle, quality, now, wall, wakes);
+                }
+            }
+        }
+        let is_gone = |handle: &u32| {
+            let variable = self.engine.variable(*handle);
+            variable.is_none_or(|variable| variable.is_gone())
+        };
+        let gone: Vec<u32> = self.items.keys().copied().filter(is_gone).collect();
+        for handle in gone {
+            self.unbind(handle);
+        }
+    }
+
+    fn unbind(&mut self, handle: u32) {
+        let item = self.items.remove(&handle);
+        if let Some(handles) = item.and_then(|item| self.handles.get_mut(&item)) {
+            handles.retain(|known| *known != handle);
+        }
     }
 
     fn open(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) {

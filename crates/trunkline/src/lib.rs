@@ -22,21 +22,25 @@
 //!
 //! # Layout
 //! - [`Engine`]: hosting; `sessions` makes an endpoint of each connection, `io_host` runs I/O
-//!   servers.
+//!   servers, `keeper` knows what is deployed and stored, `retention` keeps values, `administrator`
+//!   carries out the orders of clients.
 //! - [`local`]: variables and subscriptions of an engine in this process, without a connection.
 //! - [`Client`], [`aio`]: the client's verbs, blocking and async.
 //! - [`types`], [`config`], [`io`]: what the verbs speak of.
 
 #![forbid(unsafe_code)]
 
+mod administrator;
 pub mod client;
 pub mod engine;
 mod io_host;
+mod keeper;
 pub mod local;
+mod retention;
 mod sessions;
 
 pub use client::{CallError, Client, ConnectError, ConnectOptions, Subscription, VariableError};
-pub use engine::{Engine, EngineOptions, StartError};
+pub use engine::{Engine, EngineOptions, LibraryError, StartError};
 pub use trunkline_client::{
     ConnectionState, Event, Found, FromValue, IntoValue, Item, OpenOptions, Opened, Step,
     SubscribeOptions, Typed, VariableRef, Write, WriteCounts, WriteOutcome,

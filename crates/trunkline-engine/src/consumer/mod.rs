@@ -75,9 +75,19 @@ struct Subscription {
 impl Consumer {
     /// A consumer without subscriptions. `wake` is called when something begins to wait.
     pub fn new(engine: Engine, wake: Box<dyn Wake>) -> Self {
+        Self::with_outbox(engine, Outbox::new(wake, false))
+    }
+
+    /// A consumer of the engine's own, such as what keeps values: it does not count among the
+    /// subscribers of a variable.
+    pub fn service(engine: Engine, wake: Box<dyn Wake>) -> Self {
+        Self::with_outbox(engine, Outbox::new(wake, true))
+    }
+
+    fn with_outbox(engine: Engine, outbox: Outbox) -> Self {
         Self {
             engine,
-            outbox: Arc::new(Outbox::new(wake)),
+            outbox: Arc::new(outbox),
             items: Items::default(),
             subscriptions: BTreeMap::new(),
             sampled: Vec::new(),

@@ -69,6 +69,22 @@ impl Engine {
         ProviderId(index)
     }
 
+    /// Makes a provider the owner of further variables' values.
+    pub fn bind_provider(&self, id: ProviderId, handles: &[u32]) {
+        for variable in handles.iter().filter_map(|handle| self.variable(*handle)) {
+            variable.set_provider(Some(id.0));
+        }
+    }
+
+    /// Takes a variable from a provider, if it is that one's: it is held by the engine then.
+    pub fn release_provider(&self, id: ProviderId, handle: u32) {
+        if let Some(variable) = self.variable(handle)
+            && variable.provider_index() == Some(id.0)
+        {
+            variable.set_provider(None);
+        }
+    }
+
     /// The provider has gone: its variables turn bad with the cause, and what it had not answered
     /// ends as unknown.
     pub fn detach_provider(

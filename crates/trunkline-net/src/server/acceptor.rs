@@ -32,12 +32,20 @@ pub(super) struct Acceptor {
     poll: Poll,
     listeners: Vec<Listener>,
     admission: Arc<Admission>,
-    stop: Arc<AtomicBool>,
+    told: Told,
     user_timeout: Duration,
     clock: Clock,
     /// A descriptor kept for the moment in which no other is left.
     spare: Option<File>,
     pause: Option<Pause>,
+}
+
+/// What the server tells its acceptor, which it rings then.
+pub(super) struct Told {
+    /// To end.
+    pub(super) stop: Arc<AtomicBool>,
+    /// To accept nobody yet.
+    pub(super) held: Arc<AtomicBool>,
 }
 
 struct Listener {
@@ -59,7 +67,7 @@ impl Acceptor {
         poll: Poll,
         listeners: Vec<TcpListener>,
         admission: Arc<Admission>,
-        stop: Arc<AtomicBool>,
+        told: Told,
         user_timeout: Duration,
     ) -> io::Result<Self> {
         for (index, listener) in listeners.iter().enumerate() {
@@ -75,7 +83,7 @@ impl Acceptor {
             poll,
             listeners: listeners.into_iter().map(ready).collect(),
             admission,
-            stop,
+            told,
             user_timeout,
             clock: Clock::new(),
             spare: spare(),
@@ -86,10 +94,10 @@ impl Acceptor {
     /// The thread's life. Ends, and closes the listeners, when told to stop.
     pub(super) fn run(mut self) {
         let mut events = Events::with_capacity(16);
-        while !self.stop.load(Ordering::Acquire) {
+        while !self.told.stop.load(Ordering::Acquire) {
             let now = self.clock.now();
             let paused = self.pause.filter(|pause| pause.until > now);
-            if paused.is_none() {
+            if paused.is_none() && !self.told.held.load(Ordering::Acquire) {
                 self.accept_waiting();
             }
             let pause = self.pause.map(|pause| pause.until.since(self.clock.now()));
@@ -110,7 +118,7 @@ impl Acceptor {
     fn accept_waiting(&mut self) {
         self.spare = self.spare.take().or_else(spare);
         for index in 0..self.listeners.len() {
-            while self.listeners[index].ready && !self.stop.load(Ordering::Acquire) {
+            while self.listeners[index].ready && !self.told.stop.load(Ordering::Acquire) {
                 match self.listeners[index].socket.accept() {
                     Ok((stream, peer)) => {
                         self.pause = None;

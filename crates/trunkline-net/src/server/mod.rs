@@ -32,7 +32,7 @@ use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
 use crate::tcp::USER_TIMEOUT;
 use crate::transport::Transport;
 
-use acceptor::Acceptor;
+use acceptor::{Acceptor, Told};
 use admission::{Admission, Census};
 use mailbox::{Mailbox, Ring};
 use worker::{MAILBOX, Mail, Worker};
@@ -59,6 +59,8 @@ pub struct ServerOptions {
     pub user_timeout: Duration,
     /// Bytes in each direction of a pipe in memory.
     pub pipe_capacity: usize,
+    /// Listens at once, and accepts nobody before [`Server::release`].
+    pub held: bool,
 }
 
 impl Default for ServerOptions {
@@ -70,6 +72,7 @@ impl Default for ServerOptions {
             sessions_max: 1000,
             user_timeout: USER_TIMEOUT,
             pipe_capacity: PIPE_CAPACITY,
+            held: false,
         }
     }
 }
@@ -80,6 +83,7 @@ pub struct Server {
     admission: Arc<Admission>,
     mailboxes: Vec<Arc<Mailbox<Mail, mio::Waker>>>,
     stop: Arc<AtomicBool>,
+    held: Arc<AtomicBool>,
     acceptor: mio::Waker,
     threads: Mutex<Threads>,
 }
@@ -126,6 +130,7 @@ impl Server {
             admission: admission.clone(),
             mailboxes: mailboxes.clone(),
             stop: Arc::new(AtomicBool::new(false)),
+            held: Arc::new(AtomicBool::new(options.held)),
             acceptor,
             threads: Mutex::default(),
         };
@@ -134,8 +139,11 @@ impl Server {
             let thread = spawn("trunkline-conn", move || worker.run())?;
             lock(&server.threads).workers.push(thread);
         }
-        let stop = server.stop.clone();
-        let acceptor = Acceptor::new(poll, listeners, admission, stop, options.user_timeout)
+        let told = Told {
+            stop: server.stop.clone(),
+            held: server.held.clone(),
+        };
+        let acceptor = Acceptor::new(poll, listeners, admission, told, options.user_timeout)
             .map_err(BindError::Descriptors)?;
         let thread = spawn("trunkline-accept", move || acceptor.run())?;
         lock(&server.threads).acceptor = Some(thread);
@@ -164,6 +172,12 @@ impl Server {
     /// The server is shut down (connection refused), or no descriptor is left.
     pub fn accept_pipe(&self) -> io::Result<Transport> {
         self.admission.accept_pipe()
+    }
+
+    /// Accepts those who wait and those who come: for a server that was started `held`.
+    pub fn release(&self) {
+        self.held.store(false, Ordering::Release);
+        self.acceptor.ring();
     }
 
     /// Stops accepting, lets every session send what it has ready, closes them, and ends the

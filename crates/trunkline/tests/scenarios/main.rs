@@ -10,6 +10,7 @@
 
 mod bulk;
 mod contracts;
+mod libraries;
 mod place;
 mod tasks;
 mod types;
@@ -59,6 +60,22 @@ const SCENARIOS: &[Scenario] = &[
     ("tasks", tasks::a_task_has_the_verbs_of_a_thread),
     ("many tasks", tasks::many_tasks_wait_on_one_connection),
     ("dropped calls", tasks::a_call_that_is_dropped_is_forgotten),
+    (
+        "deploy",
+        libraries::a_client_deploys_and_undeploys_a_library,
+    ),
+    (
+        "deploy again",
+        libraries::a_library_is_changed_under_its_users,
+    ),
+    (
+        "stop and start",
+        libraries::a_library_is_stopped_and_started,
+    ),
+    (
+        "large library",
+        libraries::a_large_library_comes_in_many_frames,
+    ),
     (
         "bulk",
         bulk::a_hundred_thousand_variables_are_subscribed_in_one_request,

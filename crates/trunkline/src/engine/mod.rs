@@ -1,105 +1,37 @@
 //! Hosting variables: an engine with its listeners, its I/O servers and its clock.
 
+mod libraries;
+mod options;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use trunkline_config::{DeploymentPlan, SettingValue};
 use trunkline_engine::realtime::{RtError, RtReader, RtWriter};
-use trunkline_engine::{Caller, DeployError, Engine as Core, UnknownLibrary, Wakes};
-use trunkline_io::{DriverError, IoServer, Setting, Settings};
-use trunkline_net::server::{BindError, Server, ServerCounters, ServerOptions};
+use trunkline_engine::store::Store;
+use trunkline_engine::{Caller, Engine as Core, Wakes};
+use trunkline_io::{IoServer, Setting, Settings};
+use trunkline_net::server::{Server, ServerCounters, ServerOptions};
 use trunkline_net::{Clock, Housekeeper};
-use trunkline_proto::limits::{
-    ITEMS_MAX_DEFAULT, KEEPALIVE_DEADLINE, KEEPALIVE_INTERVAL, QUEUE_BYTES_MAX_DEFAULT,
-    WRITE_CREDIT_BYTES, WRITE_CREDIT_COUNT,
-};
 use trunkline_serve::ServeOptions;
-use trunkline_types::{LibraryDefinition, Reason};
+use trunkline_store::SqliteStore;
 
-use crate::io_host::IoHost;
+use crate::administrator::Clerk;
+use crate::keeper::Keeper;
 use crate::sessions::{Facts, SessionNumbers, Sessions};
+
+pub use self::options::{EngineOptions, StartError};
+pub use crate::keeper::LibraryError;
 
 /// How long the housekeeping thread sleeps at most: a time-out is noticed at worst this much late.
 const HOUSEKEEPING: Duration = Duration::from_millis(250);
 /// The pump's period while real-time threads write, and while they do not.
 const PUMP_BUSY: Duration = Duration::from_millis(1);
 const PUMP_IDLE: Duration = Duration::from_millis(10);
-
-/// How an engine is hosted.
-#[derive(Clone, Debug)]
-pub struct EngineOptions {
-    /// What it calls itself.
-    pub name: String,
-    /// Where it listens; nowhere by default: then only this process reaches it.
-    pub listen: Vec<SocketAddr>,
-    /// Allows addresses that other machines can reach, although nothing is protected yet.
-    pub insecure: bool,
-    /// Connections at a time.
-    pub sessions_max: usize,
-    /// Items one connection may have.
-    pub items_per_session_max: u32,
-    /// Writes of one connection that may be unanswered, and bytes of their values.
-    pub write_credit: (u32, u32),
-    /// Bytes that may wait in the subscriptions of one connection: values, and 64 for each update.
-    pub queue_bytes_per_session_max: usize,
-    /// Interval of keep-alives.
-    pub keep_alive: Duration,
-    /// Silence after which a connection counts as dead.
-    pub deadline: Duration,
-}
-
-impl Default for EngineOptions {
-    fn default() -> Self {
-        Self {
-            name: "trunkline".to_owned(),
-            listen: Vec::new(),
-            insecure: false,
-            sessions_max: 1000,
-            items_per_session_max: ITEMS_MAX_DEFAULT,
-            write_credit: (WRITE_CREDIT_COUNT, WRITE_CREDIT_BYTES),
-            queue_bytes_per_session_max: QUEUE_BYTES_MAX_DEFAULT,
-            keep_alive: KEEPALIVE_INTERVAL,
-            deadline: KEEPALIVE_DEADLINE,
-        }
-    }
-}
-
-/// Why an engine could not be started as asked.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// It cannot listen.
-    #[error("{0}")]
-    Bind(#[from] BindError),
-    /// A thread could not be started.
-    #[error("a thread could not be started ({0}); the system's limit on threads is reached")]
-    Thread(std::io::Error),
-    /// A library cannot be deployed.
-    #[error("{0}")]
-    Deploy(#[from] DeployError),
-    /// An I/O server cannot be made.
-    #[error("[[io]] {name}: {error}")]
-    Driver {
-        /// Its name.
-        name: String,
-        /// What is wrong.
-        error: Box<DriverError>,
-    },
-    /// A variable names an item that its I/O server does not have.
-    #[error("{variable}: I/O server {server} has no item {item}; correct `source`")]
-    UnknownItem {
-        /// The variable.
-        variable: String,
-        /// The I/O server.
-        server: String,
-        /// The item.
-        item: String,
-    },
-}
 
 /// A hosted engine. It stops when the last reference to it is dropped, or by [`Engine::shutdown`].
 #[derive(Clone)]
@@ -119,19 +51,48 @@ pub(crate) struct Inner {
     /// Publishes what real-time threads write; asleep until there is one.
     pump: Housekeeper,
     has_rt_writers: Arc<AtomicBool>,
-    io: Mutex<Vec<IoHost>>,
+    pub(crate) keeper: Arc<Keeper>,
+    /// Stored libraries that files stand in the place of.
+    shadowed: Vec<String>,
 }
 
 impl Engine {
-    /// Starts an engine without variables.
+    /// Starts an engine with the libraries of its store, or without any.
     ///
     /// # Errors
-    /// [`StartError::Bind`] when it cannot listen where it is told to.
+    /// [`StartError`]: it cannot listen where it is told to, or its store cannot be used.
     pub fn start(options: EngineOptions) -> Result<Engine, StartError> {
+        let store = open_store(&options)?;
+        Self::start_with_store(options, store)
+    }
+
+    /// As [`Engine::start`], with a store of the program's own instead of a file.
+    ///
+    /// # Errors
+    /// As [`Engine::start`].
+    pub fn start_with_store(
+        options: EngineOptions,
+        store: Option<Box<dyn Store>>,
+    ) -> Result<Engine, StartError> {
+        Self::start_after(options, store, |_| Ok(()))
+    }
+
+    /// Starts an engine and lets `prepare` deploy what it has to host before anybody is let in.
+    fn start_after(
+        options: EngineOptions,
+        mut store: Option<Box<dyn Store>>,
+        prepare: impl FnOnce(&Engine) -> Result<(), StartError>,
+    ) -> Result<Engine, StartError> {
         let clock = Clock::new();
-        // Without a store, the start time tells one engine start from another.
-        let epoch = clock.wall().as_nanos() as u64;
+        let epoch = match &mut store {
+            Some(store) => store.begin_epoch()?,
+            // Without a store, the start time tells one engine start from another.
+            None => clock.wall().as_nanos() as u64,
+        };
         let core = Core::new(trunkline_engine::EngineOptions::new(&options.name, epoch));
+        let keeper = Keeper::new(&core, clock, store).map_err(StartError::Thread)?;
+        let keeper = Arc::new(keeper);
+        let clerk = Clerk::start(Arc::clone(&keeper), clock).map_err(StartError::Thread)?;
         let facts = Arc::new(Facts::default());
         let numbers = Arc::new(SessionNumbers::new());
         let uid = rustix::process::getuid().as_raw();
@@ -146,6 +107,7 @@ impl Engine {
             write_credit_bytes: options.write_credit.1,
             queue_bytes_max: options.queue_bytes_per_session_max,
             facts: Some(Arc::clone(&facts) as Arc<_>),
+            administrator: Some(Arc::new(clerk)),
             ..ServeOptions::default()
         };
         let sessions = Sessions {
@@ -158,6 +120,8 @@ impl Engine {
             listen: options.listen,
             insecure: options.insecure,
             sessions_max: options.sessions_max,
+            // Whoever comes early waits, and finds every library.
+            held: true,
             ..ServerOptions::default()
         };
         let server = Arc::new(Server::bind(server, Arc::new(sessions))?);
@@ -175,7 +139,7 @@ impl Engine {
         .map_err(StartError::Thread)?;
         let has_rt_writers = Arc::new(AtomicBool::new(false));
         let pump = start_pump(&core, clock, Arc::clone(&has_rt_writers))?;
-        Ok(Engine {
+        let mut engine = Engine {
             inner: Arc::new(Inner {
                 core,
                 clock,
@@ -186,9 +150,18 @@ impl Engine {
                 _housekeeper: housekeeper,
                 pump,
                 has_rt_writers,
-                io: Mutex::new(Vec::new()),
+                keeper,
+                shadowed: Vec::new(),
             }),
-        })
+        };
+        prepare(&engine)?;
+        let shadowed = engine.inner.keeper.deploy_stored()?;
+        // Nobody else has the engine yet.
+        if let Some(inner) = Arc::get_mut(&mut engine.inner) {
+            inner.shadowed = shadowed;
+        }
+        engine.inner.server.release();
+        Ok(engine)
     }
 
     /// Starts what configuration files describe: listeners, libraries, I/O servers.
@@ -198,11 +171,12 @@ impl Engine {
     pub fn from_plan(plan: &DeploymentPlan) -> Result<Engine, StartError> {
         let config = &plan.engine;
         let limits = &config.limits;
-        let engine = Engine::start(EngineOptions {
+        let options = EngineOptions {
             name: config
                 .name
                 .clone()
                 .unwrap_or_else(|| "trunkline".to_owned()),
+            store: config.store.clone(),
             listen: config.listen.clone(),
             insecure: config.insecure,
             sessions_max: limits.sessions_max as usize,
@@ -215,9 +189,15 @@ impl Engine {
                 .unwrap_or(usize::MAX),
             keep_alive: config.keep_alive,
             deadline: config.deadline,
-        })?;
+        };
+        let store = open_store(&options)?;
+        Self::start_after(options, store, |engine| engine.prepare(plan))
+    }
+
+    /// Deploys what the files say. It comes from them at every start, so it is not stored.
+    fn prepare(&self, plan: &DeploymentPlan) -> Result<(), StartError> {
         for library in &plan.libraries {
-            engine.deploy(library)?;
+            self.inner.keeper.deploy(library, false, false)?;
         }
         for io in &plan.io {
             let driver_error = |error| StartError::Driver {
@@ -229,30 +209,14 @@ impl Engine {
                 settings.insert(key, setting(value));
             }
             let server = trunkline_io::driver(&io.driver, &settings).map_err(driver_error)?;
-            engine.attach_io(&io.name, server, io.period, io.publish)?;
+            self.attach_io(&io.name, server, io.period, io.publish)?;
         }
-        Ok(engine)
-    }
-
-    /// Deploys a library: all of it, or nothing.
-    ///
-    /// # Errors
-    /// [`DeployError`] names what is wrong with it.
-    pub fn deploy(&self, library: &LibraryDefinition) -> Result<usize, DeployError> {
-        let (now, wall) = (self.inner.clock.now(), self.inner.clock.wall());
-        Ok(self.inner.core.deploy(library, now, wall)?.len())
-    }
-
-    /// Removes a library; who uses its variables is told that they are gone.
-    ///
-    /// # Errors
-    /// [`UnknownLibrary`] when there is no such library.
-    pub fn undeploy(&self, name: &str) -> Result<usize, UnknownLibrary> {
-        self.inner.core.undeploy(name, &mut Wakes::new())
+        Ok(())
     }
 
     /// Runs an I/O server under `name`. With `publish` the libraries it offers are deployed as
-    /// well; every variable whose `source` is `name:item` gets its value from it.
+    /// well; every variable whose `source` is `name:item` gets its value from it, also those that
+    /// are deployed later.
     ///
     /// # Errors
     /// A library cannot be deployed, a variable names an item that does not exist, or no thread is
@@ -266,61 +230,20 @@ impl Engine {
     ) -> Result<(), StartError> {
         if publish {
             for library in server.libraries(name) {
-                self.deploy(&library)?;
+                self.inner.keeper.deploy(&library, false, false)?;
             }
         }
-        let mut sources = Vec::new();
-        for library in self.inner.core.libraries() {
-            for handle in library.handles {
-                let Some(variable) = self.inner.core.variable(handle) else {
-                    continue;
-                };
-                let source = &variable.properties().source;
-                let Some(item) = source.strip_prefix(name).and_then(|s| s.strip_prefix(':')) else {
-                    continue;
-                };
-                let id = server.item(item).ok_or_else(|| StartError::UnknownItem {
-                    variable: variable.name().to_owned(),
-                    server: name.to_owned(),
-                    item: item.to_owned(),
-                })?;
-                sources.push((handle, id));
-            }
-        }
-        let host = IoHost::start(&self.inner.core, name, server, period, &sources)
-            .map_err(StartError::Thread)?;
-        self.io().push(host);
-        Ok(())
+        self.inner.keeper.attach_io(name, server, period)
     }
 
     /// Stops an I/O server; its variables turn bad. False when none of that name runs.
     pub fn stop_io(&self, name: &str) -> bool {
-        let mut io = self.io();
-        let Some(place) = io.iter().position(|host| &*host.name == name) else {
-            return false;
-        };
-        let host = io.remove(place);
-        drop(io);
-        host.stop(&self.inner.core, Reason::ProviderGone);
-        true
+        self.inner.keeper.detach_io(name)
     }
 
     /// Where it listens, with the ports that were free when port 0 was asked for.
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
         self.inner.server.local_addrs().to_vec()
-    }
-
-    /// Number of variables deployed.
-    pub fn variable_count(&self) -> usize {
-        self.inner.core.variable_count()
-    }
-
-    /// Names of the deployed libraries, and how many variables each has.
-    pub fn libraries(&self) -> Vec<(String, usize)> {
-        let libraries = self.inner.core.libraries().into_iter();
-        libraries
-            .map(|library| (library.name, library.handles.len()))
-            .collect()
     }
 
     /// What its listeners count.
@@ -350,21 +273,17 @@ impl Engine {
     /// Stops: I/O servers, then connections, which have `grace` to send what waits and to say
     /// goodbye.
     pub fn shutdown(&self, grace: Duration) {
-        let hosts = std::mem::take(&mut *self.io());
-        for host in hosts {
-            host.stop(&self.inner.core, Reason::Inactive);
-        }
+        // Before its variables turn bad.
+        self.inner.keeper.flush();
+        self.inner.keeper.stop_io();
         self.inner.facts.stopping.store(true, Ordering::Release);
         self.inner.server.shutdown(grace);
+        self.inner.keeper.flush();
     }
 
     /// A program of this process, with a session number of its own.
     pub(crate) fn caller(&self) -> Caller {
         Caller::local(self.inner.numbers.next(), self.inner.uid)
-    }
-
-    fn io(&self) -> std::sync::MutexGuard<'_, Vec<IoHost>> {
-        self.inner.io.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -404,6 +323,14 @@ fn setting(value: &SettingValue) -> Setting {
         SettingValue::List(values) => Setting::List(values.iter().map(setting).collect()),
         other => Setting::String(format!("{other:?}")),
     }
+}
+
+/// The store that the options name.
+fn open_store(options: &EngineOptions) -> Result<Option<Box<dyn Store>>, StartError> {
+    Ok(match &options.store {
+        Some(path) => Some(Box::new(SqliteStore::open(path)?)),
+        None => None,
+    })
 }
 
 /// 128 bits that no other engine has: from the system's random numbers by way of the hash seeds.

@@ -1,0 +1,94 @@
+//! How an engine is hosted, and why it may not start.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use trunkline_engine::store::StoreError;
+use trunkline_io::DriverError;
+use trunkline_net::server::BindError;
+use trunkline_proto::limits::{
+    ITEMS_MAX_DEFAULT, KEEPALIVE_DEADLINE, KEEPALIVE_INTERVAL, QUEUE_BYTES_MAX_DEFAULT,
+    WRITE_CREDIT_BYTES, WRITE_CREDIT_COUNT,
+};
+
+use super::LibraryError;
+
+/// How an engine is hosted.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// What it calls itself.
+    pub name: String,
+    /// The file that deployed libraries and retained values are kept in; `None`: they last as long
+    /// as the engine.
+    pub store: Option<PathBuf>,
+    /// Where it listens; nowhere by default: then only this process reaches it.
+    pub listen: Vec<SocketAddr>,
+    /// Allows addresses that other machines can reach, although nothing is protected yet.
+    pub insecure: bool,
+    /// Connections at a time.
+    pub sessions_max: usize,
+    /// Items one connection may have.
+    pub items_per_session_max: u32,
+    /// Writes of one connection that may be unanswered, and bytes of their values.
+    pub write_credit: (u32, u32),
+    /// Bytes that may wait in the subscriptions of one connection: values, and 64 for each update.
+    pub queue_bytes_per_session_max: usize,
+    /// Interval of keep-alives.
+    pub keep_alive: Duration,
+    /// Silence after which a connection counts as dead.
+    pub deadline: Duration,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            name: "trunkline".to_owned(),
+            store: None,
+            listen: Vec::new(),
+            insecure: false,
+            sessions_max: 1000,
+            items_per_session_max: ITEMS_MAX_DEFAULT,
+            write_credit: (WRITE_CREDIT_COUNT, WRITE_CREDIT_BYTES),
+            queue_bytes_per_session_max: QUEUE_BYTES_MAX_DEFAULT,
+            keep_alive: KEEPALIVE_INTERVAL,
+            deadline: KEEPALIVE_DEADLINE,
+        }
+    }
+}
+
+/// Why an engine could not be started as asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// It cannot listen.
+    #[error("{0}")]
+    Bind(#[from] BindError),
+    /// A thread could not be started.
+    #[error("a thread could not be started ({0}); the system's limit on threads is reached")]
+    Thread(std::io::Error),
+    /// The store cannot be used.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    /// A library cannot be deployed.
+    #[error("{0}")]
+    Deploy(#[from] LibraryError),
+    /// An I/O server cannot be made.
+    #[error("[[io]] {name}: {error}")]
+    Driver {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        error: Box<DriverError>,
+    },
+    /// A variable names an item that its I/O server does not have.
+    #[error("{variable}: I/O server {server} has no item {item}; correct `source`")]
+    UnknownItem {
+        /// The variable.
+        variable: String,
+        /// The I/O server.
+        server: String,
+        /// The item.
+        item: String,
+    },
+}

@@ -1,0 +1,325 @@
+//! What is deployed, what is stored and which I/O server delivers what, kept in step.
+//!
+//! One order at a time: it is checked against the engine, then stored, then carried out. Cut off in
+//! between, the next start finds it stored and carries it out.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use trunkline_engine::store::{RetainedValue, Store, StoreError, StoredLibrary};
+use trunkline_engine::{
+    DeployError, Deployed, Engine as Core, LibraryState, Retained, UnknownLibrary, Wakes,
+};
+use trunkline_io::IoServer;
+use trunkline_net::Clock;
+use trunkline_types::{LibraryDefinition, Name, Properties, Reason};
+
+use crate::engine::StartError;
+use crate::io_host::IoHost;
+use crate::retention::Retention;
+
+/// A store that orders and the retention of values share.
+pub(crate) type SharedStore = Arc<Mutex<Box<dyn Store>>>;
+
+/// Why an order about a library was not carried out; nothing was changed.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LibraryError {
+    /// The library is malformed, or deployed already.
+    #[error("{0}")]
+    Deploy(#[from] DeployError),
+    /// There is no such library.
+    #[error("{0}")]
+    Unknown(#[from] UnknownLibrary),
+    /// Somebody is subscribed to its variables.
+    #[error(
+        "library {library} is in use by {subscriptions} subscriptions; end them, or undeploy it \
+         with force"
+    )]
+    InUse {
+        /// Its name.
+        library: String,
+        /// Subscriptions to its variables.
+        subscriptions: usize,
+    },
+    /// It could not be stored.
+    #[error("{0}; nothing was changed")]
+    Store(#[from] StoreError),
+}
+
+/// Everything that changes what an engine hosts goes through it.
+pub(crate) struct Keeper {
+    core: Core,
+    clock: Clock,
+    /// Held by whoever carries out an order.
+    order: Mutex<()>,
+    store: Option<SharedStore>,
+    retention: Option<Retention>,
+    io: Mutex<Vec<IoHost>>,
+}
+
+impl Keeper {
+    /// # Errors
+    /// The system starts no further thread.
+    pub(crate) fn new(
+        core: &Core,
+        clock: Clock,
+        store: Option<Box<dyn Store>>,
+    ) -> std::io::Result<Self> {
+        let store = store.map(|store| Arc::new(Mutex::new(store)));
+        let retention = match &store {
+            Some(store) => Some(Retention::start(core, clock, Arc::clone(store))?),
+            None => None,
+        };
+        Ok(Self {
+            core: core.clone(),
+            clock,
+            order: Mutex::new(()),
+            store,
+            retention,
+            io: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// Deploys a library. With `stored` it is deployed again at the next start.
+    pub(crate) fn deploy(
+        &self,
+        library: &LibraryDefinition,
+        replace: bool,
+        stored: bool,
+    ) -> Result<Deployed, LibraryError> {
+        let _order = lock(&self.order);
+        self.core.check_deploy(library, replace)?;
+        let known = self.retained(&library.name)?;
+        if stored && let Some(store) = &self.store {
+            let before = self.core.library(&library.name);
+            lock(store).save_library(&StoredLibrary {
+                definition: library.clone(),
+                state: before.map_or(LibraryState::Running, |before| before.state),
+            })?;
+        }
+        self.deploy_now(library, replace, &known)
+    }
+
+    /// Deploys what was stored, unless a library of the same name is deployed already. Returns the
+    /// names of those that are.
+    pub(crate) fn deploy_stored(&self) -> Result<Vec<String>, LibraryError> {
+        let _order = lock(&self.order);
+        let Some(store) = &self.store else {
+            return Ok(Vec::new());
+        };
+        let stored = lock(store).libraries()?;
+        let mut shadowed = Vec::new();
+        for StoredLibrary { definition, state } in stored {
+            if self.core.library(&definition.name).is_some() {
+                shadowed.push(definition.name);
+                continue;
+            }
+            let known = self.retained(&definition.name)?;
+            self.deploy_now(&definition, false, &known)?;
+            if state == LibraryState::Stopped {
+                let (now, wall) = (self.clock.now(), self.clock.wall());
+                self.core
+                    .stop_library(&definition.name, now, wall, &mut Wakes::new())?;
+            }
+        }
+        Ok(shadowed)
+    }
+
+    fn retained(&self, library: &str) -> Result<HashMap<String, RetainedValue>, StoreError> {
+        let Some(store) = &self.store else {
+            return Ok(HashMap::new());
+        };
+        let values = lock(store).retained(library)?.into_iter();
+        Ok(values.map(|value| (value.name.clone(), value)).collect())
+    }
+
+    fn deploy_now(
+        &self,
+        library: &LibraryDefinition,
+        replace: bool,
+        known: &HashMap<String, RetainedValue>,
+    ) -> Result<Deployed, LibraryError> {
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        let mut wakes = Wakes::new();
+        let retained = |name: &Name, properties: &Properties| {
+            let value = known
+                .get(name.as_str())
+                .filter(|value| properties.retain && value.data_type == properties.data_type)?;
+            Some(Retained {
+                value: value.value.clone(),
+                source_timestamp: value.source_timestamp,
+            })
+        };
+        let core = &self.core;
+        let deployed = core.deploy_retained(library, replace, &retained, now, wall, &mut wakes)?;
+        drop(wakes);
+        self.bind_sources(&deployed.handles);
+        if let Some(retention) = &self.retention {
+            retention.follow(core, &deployed.handles);
+        }
+        Ok(deployed)
+    }
+
+    /// Removes a library, here and in the store; `force`: whether somebody uses it or not.
+    pub(crate) fn undeploy(&self, name: &str, force: bool) -> Result<usize, LibraryError> {
+        let _order = lock(&self.order);
+        let subscriptions = self.core.library_subscriptions(name)?;
+        if subscriptions > 0 && !force {
+            return Err(LibraryError::InUse {
+                library: name.to_owned(),
+                subscriptions,
+            });
+        }
+        if let Some(store) = &self.store {
+            lock(store).remove_library(name)?;
+        }
+        Ok(self.core.undeploy(name, &mut Wakes::new())?)
+    }
+
+    /// Starts or stops a library. False when it was so already.
+    pub(crate) fn set_state(&self, name: &str, state: LibraryState) -> Result<bool, LibraryError> {
+        let _order = lock(&self.order);
+        let core = &self.core;
+        if core.library_subscriptions(name).is_ok()
+            && let Some(store) = &self.store
+        {
+            lock(store).set_state(name, state)?;
+        }
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        let mut wakes = Wakes::new();
+        Ok(match state {
+            LibraryState::Running => core.start_library(name, now, wall, &mut wakes)?,
+            LibraryState::Stopped => core.stop_library(name, now, wall, &mut wakes)?,
+        })
+    }
+
+    /// Has an I/O server deliver the variables whose `source` begins with its name, those that are
+    /// deployed later included.
+    ///
+    /// # Errors
+    /// A variable names an item that it does not have, or no thread is left.
+    pub(crate) fn attach_io(
+        &self,
+        name: &str,
+        server: Box<dyn IoServer>,
+        period: Option<Duration>,
+    ) -> Result<(), StartError> {
+        let _order = lock(&self.order);
+        let mut items = Vec::new();
+        for library in self.core.libraries() {
+            for handle in library.handles {
+                let Some(variable) = self.core.variable(handle) else {
+                    continue;
+                };
+                let source = &variable.properties().source;
+                let Some(item) = item_of(source, name) else {
+                    continue;
+                };
+                if server.item(item).is_none() {
+                    return Err(StartError::UnknownItem {
+                        variable: variable.name().to_owned(),
+                        server: name.to_owned(),
+                        item: item.to_owned(),
+                    });
+                }
+                items.push((handle, item.to_owned()));
+            }
+        }
+        let host = IoHost::start(&self.core, name, server, period).map_err(StartError::Thread)?;
+        host.bind(&self.core, items);
+        lock(&self.io).push(host);
+        Ok(())
+    }
+
+    /// Takes an I/O server out; its variables turn bad. False when there is none of that name.
+    pub(crate) fn detach_io(&self, name: &str) -> bool {
+        let host = {
+            let mut io = lock(&self.io);
+            let place = io.iter().position(|host| host.name() == name);
+            place.map(|place| io.remove(place))
+        };
+        host.map(|host| host.stop(&self.core, Reason::ProviderGone))
+            .is_some()
+    }
+
+    /// Stops every I/O server.
+    pub(crate) fn stop_io(&self) {
+        let hosts = std::mem::take(&mut *lock(&self.io));
+        for host in hosts {
+            host.stop(&self.core, Reason::Inactive);
+        }
+    }
+
+    /// Joins variables that were deployed or edited to the I/O servers that their sources name.
+    fn bind_sources(&self, handles: &[u32]) {
+        let mut items: HashMap<usize, Vec<(u32, String)>> = HashMap::new();
+        let io = lock(&self.io);
+        for variable in handles
+            .iter()
+            .filter_map(|handle| self.core.variable(*handle))
+        {
+            let properties = variable.properties();
+            let source = properties.source.as_str();
+            let of = |host: &IoHost| item_of(source, host.name()).is_some();
+            match io.iter().position(of) {
+                Some(place) => {
+                    let item = source.split_once(':').map_or("", |(_, item)| item);
+                    let of_host = items.entry(place).or_default();
+                    of_host.push((variable.handle(), item.to_owned()));
+                }
+                None => {
+                    // Its source was another one before.
+                    for host in io.iter() {
+                        self.core.release_provider(host.id(), variable.handle());
+                    }
+                }
+            }
+        }
+        for (place, items) in items {
+            if let Some(host) = io.get(place) {
+                host.bind(&self.core, items);
+            }
+        }
+    }
+
+    /// How a library is; `None` when it is not deployed.
+    pub(crate) fn state_of(&self, name: &str) -> Option<LibraryState> {
+        self.core.library(name).map(|library| library.state)
+    }
+
+    /// How many variables a library has.
+    pub(crate) fn variables_of(&self, name: &str) -> usize {
+        let library = self.core.library(name);
+        library.map_or(0, |library| library.handles.len())
+    }
+
+    /// What is wrong with the store, if something is.
+    pub(crate) fn store_trouble(&self) -> Option<StoreError> {
+        self.retention.as_ref()?.trouble()
+    }
+
+    /// Retains what has changed since the last time.
+    pub(crate) fn flush(&self) {
+        if let Some(retention) = &self.retention {
+            retention.flush();
+        }
+    }
+}
+
+/// What has changed since the last time is stored, also when nobody said that the engine stops.
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+/// The item that a source names, if it is one of this I/O server.
+fn item_of<'s>(source: &'s str, server: &str) -> Option<&'s str> {
+    source.strip_prefix(server)?.strip_prefix(':')
+}
+
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
