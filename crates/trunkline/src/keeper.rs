@@ -182,6 +182,8 @@ impl Keeper {
     pub(crate) fn set_state(&self, name: &str, state: LibraryState) -> Result<bool, LibraryError> {
         let _order = lock(&self.order);
         let core = &self.core;
+        // A value of a stopped library is not retained any more.
+        self.flush();
         if core.library_subscriptions(name).is_ok()
             && let Some(store) = &self.store
         {

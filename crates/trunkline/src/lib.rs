@@ -54,6 +54,15 @@ pub mod aio {
     pub use crate::client::tasks::{Client, Subscription};
 }
 
+/// What an engine remembers from one start to the next.
+pub mod store {
+    pub use trunkline_engine::LibraryState;
+    pub use trunkline_engine::store::{
+        RetainedValue, Store, StoreError, StoreTrouble, StoredLibrary,
+    };
+    pub use trunkline_store::SqliteStore;
+}
+
 /// What the protocol says in its own words: faults, why a connection ended, what `info` and `why`
 /// tell.
 pub mod proto {

@@ -28,7 +28,7 @@ const SUBSCRIPTION: u32 = 1;
 /// Dropping it ends its thread; what has changed by then is stored only by [`Retention::flush`].
 pub(crate) struct Retention {
     gathered: Arc<Gathered>,
-    _thread: Arc<Housekeeper>,
+    thread: Arc<Housekeeper>,
 }
 
 /// What has changed and is not stored.
@@ -62,7 +62,7 @@ impl Retention {
         let _already = thread.set(Arc::downgrade(&running));
         Ok(Self {
             gathered,
-            _thread: running,
+            thread: running,
         })
     }
 
@@ -87,6 +87,9 @@ impl Retention {
             );
         }
         consumer.unsubscribe(SUBSCRIPTION, Some(&dropped), &mut wakes);
+        drop(consumer);
+        // First readings wait without waking anybody, and what already waits wakes nobody again.
+        self.thread.wake();
     }
 
     /// Stores what has changed, now.
