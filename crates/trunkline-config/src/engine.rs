@@ -1,6 +1,7 @@
 //! The `[engine]` section.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use trunkline_types::url::DEFAULT_PORT;
@@ -9,12 +10,13 @@ use crate::error::ConfigErrorKind as Kind;
 use crate::fields::Values;
 use crate::keys::Section;
 use crate::node::{Node, Table, Tree};
-use crate::plan::{EngineConfig, Limits};
+use crate::plan::{EngineConfig, Limits, StoreChoice};
 use crate::report::Report;
 use crate::sections::{check_keys, table};
 use crate::shown::shown_duration;
 
 const NAME_BYTES_MAX: usize = 255;
+const STORE_BYTES_MAX: usize = 4096;
 const KEEP_ALIVE_MIN: Duration = Duration::from_millis(10);
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(3_600);
 const DEADLINE_MAX: Duration = Duration::from_secs(86_400);
@@ -26,6 +28,12 @@ pub(crate) fn read(section: &Table, report: &mut Report) -> EngineConfig {
     let mut values = Values::plain(report);
     if let Some(node) = section.node("name") {
         engine.name = values.text_within("name", node, NAME_BYTES_MAX);
+    }
+    if let Some(store) = section
+        .node("store")
+        .and_then(|node| store(node, &mut values))
+    {
+        engine.store = store;
     }
     if let Some(node) = section.node("insecure") {
         engine.insecure = values.boolean("insecure", node).unwrap_or_default();
@@ -41,6 +49,23 @@ pub(crate) fn read(section: &Table, report: &mut Report) -> EngineConfig {
         engine.limits = read_limits(limits, values.report);
     }
     engine
+}
+
+/// A file beside the configuration file, unless it is named from the root.
+fn store(node: &Node, values: &mut Values<'_, '_>) -> Option<StoreChoice> {
+    let text = values.text_within("store", node, STORE_BYTES_MAX)?;
+    if text == "none" {
+        return Some(StoreChoice::Off);
+    }
+    if text.is_empty() {
+        return values.wrong_form("store", node, "the path of a file, or \"none\"");
+    }
+    let source = values.report.source(node.place.source);
+    let folder = source.and_then(|source| source.path.as_deref()?.parent());
+    Some(StoreChoice::File(match folder {
+        Some(folder) => folder.join(text),
+        None => PathBuf::from(text),
+    }))
 }
 
 fn timing(section: &Table, engine: &mut EngineConfig, values: &mut Values<'_, '_>) {

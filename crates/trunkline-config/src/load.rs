@@ -16,7 +16,7 @@ use crate::report::Report;
 use crate::sections::{check_keys, required, table, tables};
 use crate::source::{Place, Source, files_of};
 use crate::template::{self, Template};
-use crate::variable::{DESCRIPTION_BYTES_MAX, Draft, Layer, Texts};
+use crate::variable::{DESCRIPTION_BYTES_MAX, Draft, IoNames, Layer, Texts};
 use crate::{engine, io};
 
 /// What a program knows that its configuration files do not say.
@@ -24,6 +24,8 @@ use crate::{engine, io};
 pub struct LoadOptions {
     /// I/O servers that exist without an `[[io]]` section, for `source = "NAME:ITEM"`.
     pub io_servers: Vec<String>,
+    /// Further I/O servers may exist: for libraries that are deployed to an engine which runs.
+    pub any_io_server: bool,
 }
 
 /// A configuration with every setting of the engine at its default, commented.
@@ -148,7 +150,10 @@ fn plan(mut report: Report, options: &LoadOptions) -> Result<DeploymentPlan, Con
         .chain(options.io_servers.iter().cloned());
     let mut expansion = Expansion {
         report: report_ref,
-        io: servers.collect(),
+        io: IoNames {
+            known: servers.collect(),
+            any: options.any_io_server,
+        },
         made: 0,
         variables_max: engine.limits.variables_max,
         interner: Default::default(),

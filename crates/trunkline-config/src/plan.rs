@@ -26,9 +26,8 @@ pub struct DeploymentPlan {
 pub struct EngineConfig {
     /// What the engine calls itself; `None`: the composition root chooses (the host's name).
     pub name: Option<String>,
-    /// The file that deployed libraries and retained values are kept in; `None`: the composition
-    /// root chooses.
-    pub store: Option<PathBuf>,
+    /// Where deployed libraries and retained values are kept.
+    pub store: StoreChoice,
     /// Where it listens, never empty.
     pub listen: Vec<SocketAddr>,
     /// Whether addresses that other machines can reach are permitted although connections are not
@@ -40,6 +39,18 @@ pub struct EngineConfig {
     pub deadline: Duration,
     /// Bounds of what clients may use.
     pub limits: Limits,
+}
+
+/// Where an engine keeps what survives a restart.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum StoreChoice {
+    /// Nobody said: the composition root chooses.
+    #[default]
+    Unsaid,
+    /// Nowhere: what is deployed lasts as long as the engine.
+    Off,
+    /// In this file.
+    File(PathBuf),
 }
 
 /// The `[engine.limits]` section: bounds that are enforced before anything is allocated.
@@ -108,7 +119,7 @@ impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             name: None,
-            store: None,
+            store: StoreChoice::Unsaid,
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT))],
             insecure: false,
             keep_alive: Duration::from_secs(1),

@@ -484,6 +484,7 @@ fn server_that_the_program_brings_is_a_source() {
     let text = "[[variable]]\nname = \"x\"\ntype = \"f64\"\nsource = \"plant:level\"\n";
     assert!(parse_file("a.toml", text).is_err());
     let options = LoadOptions {
+        any_io_server: false,
         io_servers: vec!["plant".to_owned()],
     };
     assert!(parse_with(&[("a.toml", text)], &options).is_ok());

@@ -142,7 +142,7 @@ impl Store for SqliteStore {
     }
 
     fn libraries(&mut self) -> Result<Vec<StoredLibrary>, StoreError> {
-        self.transaction(|transaction| library::all(transaction))
+        self.transaction(library::all)
     }
 
     fn save_library(&mut self, library: &StoredLibrary) -> Result<(), StoreError> {

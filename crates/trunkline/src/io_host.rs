@@ -228,8 +228,10 @@ impl Runner {
                 Some(item) => {
                     self.handles.entry(item).or_default().push(handle);
                     self.items.insert(handle, item);
-                    // What it holds may not change for long.
-                    lock(&self.orders.queue).requests.insert(handle);
+                    if self.is_open {
+                        // Every item was published when it was opened.
+                        lock(&self.orders.queue).requests.insert(handle);
+                    }
                 }
                 None => {
                     let quality = Quality::bad(Reason::ConfigurationError);

@@ -1,7 +1,7 @@
 //! Keeps the newest values of the variables that are to survive a restart.
 //!
-//! It is a subscriber like any other, under `latest`: however often a variable changes, it is stored
-//! once in half a second, all that have changed in one step.
+//! It is a subscriber like any other, under `latest`: however often a variable changes, it is
+//! stored once in half a second, all that have changed in one step.
 
 use std::collections::BTreeMap;
 use std::io;

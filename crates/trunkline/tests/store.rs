@@ -149,7 +149,7 @@ fn library_of_a_file_stands_in_the_place_of_a_stored_one() {
     let text = "[library]\nname = \"rig\"\n[[variable]]\nname = \"other\"\ntype = \"f64\"\n";
     let mut plan = trunkline::config::parse("rig.toml", text).expect("it is right");
     plan.engine.listen = vec!["127.0.0.1:0".parse().unwrap()];
-    plan.engine.store = Some(path.clone());
+    plan.engine.store = trunkline::config::StoreChoice::File(path.clone());
     let engine = Engine::from_plan(&plan).expect("it starts");
     assert_eq!(engine.libraries(), [("rig".to_owned(), 1)]);
     assert_eq!(engine.shadowed_libraries(), ["rig"]);

@@ -187,6 +187,10 @@ impl<'a> Printer<'a> {
                 .unwrap_or_default(),
         );
         put(
+            "retained",
+            if properties.retain { "yes" } else { "" }.to_owned(),
+        );
+        put(
             "max age",
             properties
                 .max_age
@@ -263,6 +267,9 @@ impl<'a> Printer<'a> {
         if let Some((low, high)) = properties.range {
             object.put("range", json!([low, high]));
             object.put("coerce", properties.coerce);
+        }
+        if properties.retain {
+            object.put("retain", true);
         }
         object.put("access", access_name(properties.access));
         object.put("scope", scope_name(properties.scope));

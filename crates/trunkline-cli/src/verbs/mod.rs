@@ -2,14 +2,17 @@
 
 pub(crate) mod completion;
 pub(crate) mod demo;
+pub(crate) mod deploy;
 pub(crate) mod find;
 pub(crate) mod get;
 pub(crate) mod help;
 pub(crate) mod info;
+pub(crate) mod library;
 pub(crate) mod ls;
 pub(crate) mod monitor;
 pub(crate) mod put;
 pub(crate) mod serve;
+pub(crate) mod undeploy;
 pub(crate) mod why;
 
 use trunkline_net::Clock;
@@ -50,6 +53,9 @@ pub(crate) const VERBS: &[Verb] = &[
     ls::VERB,
     find::VERB,
     why::VERB,
+    deploy::VERB,
+    undeploy::VERB,
+    library::VERB,
     serve::VERB,
     demo::VERB,
     completion::VERB,
@@ -66,6 +72,9 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, Stop> {
         Command::Ls(args) => ls::run(args, context),
         Command::Find(args) => find::run(args, context),
         Command::Why(args) => why::run(args, context),
+        Command::Deploy(args) => deploy::run(args, context),
+        Command::Undeploy(args) => undeploy::run(args, context),
+        Command::Library(args) => library::run(args, context),
         Command::Serve(args) => serve::run(args, context),
         Command::Demo(args) => demo::run(args, context),
         Command::Completion(args) => completion::run(args, context),

@@ -1,13 +1,13 @@
 //! `serve`: runs an engine with what configuration files describe.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use trunkline::engine::StartError;
 use trunkline::io::{DriverError, SettingError};
 use trunkline::types::url::DEFAULT_PORT;
 use trunkline::{Engine, config};
-use trunkline_config::{ConfigErrors, DeploymentPlan};
+use trunkline_config::{ConfigErrors, DeploymentPlan, StoreChoice};
 use trunkline_net::server::BindError;
 
 use super::{Context, Verb};
@@ -24,8 +24,13 @@ use crate::terminal::{Mood, padded};
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Configuration files, and directories of files that end in .toml
-    #[arg(value_name = "FILE", required = true)]
+    #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
+
+    /// Where deployed libraries and retained values are kept: a file, or `none`; otherwise as the
+    /// configuration says, or a file of yours that is named after the port
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
 
     #[command(flatten)]
     listen: ListenArgs,
@@ -65,12 +70,45 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         Err(errors) => return show_errors(&errors, context),
     };
     apply(&mut plan, &args.listen);
+    plan.engine.store = store(args.store.as_deref(), &plan)?;
     let mut signals = StopSignals::new()?;
     let engine = Engine::from_plan(&plan).map_err(|error| of_start(&error, &plan))?;
     announce(&engine, &plan, context)?;
     signals.wait();
     engine.shutdown(GRACE);
     Ok(Exit::Done)
+}
+
+/// Where the engine keeps what survives a restart.
+fn store(given: Option<&Path>, plan: &DeploymentPlan) -> Result<StoreChoice, Problem> {
+    match (given, &plan.engine.store) {
+        (Some(none), _) if none == Path::new("none") => Ok(StoreChoice::Off),
+        (Some(path), _) => Ok(StoreChoice::File(path.to_owned())),
+        (None, StoreChoice::Unsaid) => default_store(plan.engine.listen.first()),
+        (None, said) => Ok(said.clone()),
+    }
+}
+
+/// A file in the user's folder for the state of programs. An engine on any free port is another one
+/// each time, and has none.
+fn default_store(listen: Option<&SocketAddr>) -> Result<StoreChoice, Problem> {
+    let port = listen.map_or(0, SocketAddr::port);
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let folder = set("XDG_STATE_HOME").map(PathBuf::from);
+    let folder = folder.or_else(|| Some(PathBuf::from(set("HOME")?).join(".local/state")));
+    let (Some(folder), true) = (folder, port != 0) else {
+        return Ok(StoreChoice::Off);
+    };
+    let folder = folder.join("trunkline");
+    std::fs::create_dir_all(&folder).map_err(|error| {
+        let folder = folder.display();
+        let sentence = format!(
+            "the folder {folder} for the engine's store cannot be made ({error}); name another \
+             file with --store, or `--store none`"
+        );
+        Problem::new(Exit::SomeFailed, "store", &sentence)
+    })?;
+    Ok(StoreChoice::File(folder.join(format!("engine-{port}.db"))))
 }
 
 /// What the command line says about the engine goes before what the files say.
@@ -107,6 +145,13 @@ fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result
         object.put("listen", addresses);
         let io: Vec<&str> = plan.io.iter().map(|io| io.name.as_str()).collect();
         object.put("io", io);
+        if let StoreChoice::File(path) = &plan.engine.store {
+            object.put("store", path.display().to_string());
+        }
+        let shadowed = engine.shadowed_libraries();
+        if !shadowed.is_empty() {
+            object.put("shadowed", shadowed.to_vec());
+        }
         terminal.line(&object.into_json().to_string())?;
     } else {
         let version = env!("CARGO_PKG_VERSION");
@@ -115,6 +160,14 @@ fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result
         list_libraries(engine, context)?;
         for io in &plan.io {
             terminal.line(&format!("  I/O server {} ({})", io.name, io.driver))?;
+        }
+        for name in engine.shadowed_libraries() {
+            let line =
+                format!("  library {name} is that of the files, not the one deployed earlier");
+            terminal.line(&line)?;
+        }
+        if let StoreChoice::File(path) = &plan.engine.store {
+            terminal.line(&format!("Keeps what is deployed in {}", path.display()))?;
         }
         terminal.line(&format!(
             "Listening on {} · Ctrl-C ends it",
@@ -163,7 +216,7 @@ pub(super) fn warn_if_open(engine: &Engine, context: &Context) -> Result<(), Sto
 }
 
 /// Every error of the configuration, one line each.
-fn show_errors(errors: &ConfigErrors, context: &Context) -> Result<Exit, Stop> {
+pub(super) fn show_errors(errors: &ConfigErrors, context: &Context) -> Result<Exit, Stop> {
     let terminal = &context.terminal;
     if !matches!(context.settings.form, Form::Json | Form::Jsonl) {
         terminal.note(&errors.to_string())?;
@@ -210,6 +263,7 @@ pub(super) fn of_start(error: &StartError, plan: &DeploymentPlan) -> Problem {
             let place = place_of_variable(plan, variable);
             Problem::new(Exit::Found, "unknown-item", &format!("{place}{error}"))
         }
+        StartError::Store(_) => Problem::new(Exit::SomeFailed, "store", &error.to_string()),
         StartError::Deploy(_) => Problem::new(Exit::Found, "deploy", &error.to_string()),
         _ => Problem::new(Exit::SomeFailed, "system", &error.to_string()),
     }

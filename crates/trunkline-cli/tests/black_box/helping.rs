@@ -22,6 +22,9 @@ fn help_describes_every_command_option_and_key_for_programs() {
         "ls",
         "find",
         "why",
+        "deploy",
+        "undeploy",
+        "library",
         "serve",
         "demo",
         "completion",
@@ -72,7 +75,7 @@ fn help_describes_every_command_option_and_key_for_programs() {
         .iter()
         .find(|section| section["section"] == "[engine]")
         .unwrap();
-    let listen = &engine["keys"].as_array().unwrap()[1];
+    let listen = &engine["keys"].as_array().unwrap()[2];
     assert_eq!(listen["name"], "listen");
     assert!(
         listen["default"]

@@ -157,7 +157,9 @@ fn the_pages_show_what_is_really_printed() {
         .map(|rest| rest.split("```").next().unwrap());
     for line in blocks.flat_map(str::lines) {
         let object: Json = serde_json::from_str(line).unwrap();
-        let parts = ["error", "write", "entry", "info", "step", "event"];
+        let parts = [
+            "error", "write", "entry", "info", "step", "library", "event",
+        ];
         let mut schemas = parts
             .iter()
             .map(|part| &schema["$defs"][part])
@@ -167,4 +169,24 @@ fn the_pages_show_what_is_really_printed() {
             "{line}"
         );
     }
+}
+
+#[test]
+fn orders_about_libraries_keep_to_the_schema() {
+    let rig = Served::rig();
+    let file = rig.file("more.toml", "[[variable]]\nname = \"a\"\ntype = \"f64\"\n");
+    for (arguments, outcome) in [
+        (&["deploy", "--json", &file][..], "deployed"),
+        (&["library", "stop", "--json", "more"], "stopped"),
+        (&["library", "start", "--json", "more"], "started"),
+        (&["undeploy", "--json", "more"], "undeployed"),
+    ] {
+        let lines = checked(&rig.run(arguments).out, Some("library"));
+        assert_eq!(lines[0]["outcome"], outcome, "{arguments:?}");
+    }
+    let refused = rig.run(&["undeploy", "--json", "more"]);
+    assert_eq!(
+        checked(&refused.err, Some("error"))[0]["code"],
+        "unknown-library"
+    );
 }

@@ -16,6 +16,7 @@ mod following;
 mod helping;
 mod hosting;
 mod json_lines;
+mod libraries;
 mod reading;
 mod rig;
 mod schema;

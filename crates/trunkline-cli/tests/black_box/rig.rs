@@ -95,14 +95,15 @@ pub struct Output {
     pub err: String,
 }
 
-/// The binary with these arguments, in an environment that says nothing but to be patient: the
-/// machine may be busy.
+/// The binary with these arguments, in an environment that says nothing but to be patient, because
+/// the machine may be busy, and to leave the user's own files alone.
 pub fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
     command
         .args(arguments)
         .env_remove("TRUNKLINE_URL")
         .env("TRUNKLINE_TIMEOUT", "60s")
+        .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
         .env("TZ", "UTC");
     command
 }
@@ -294,7 +295,9 @@ impl Served {
 }
 
 fn serve(config: &Path, listen: &str) -> (Running, String) {
-    let running = Running::start(&["serve", config.to_str().unwrap(), "--listen", listen]);
+    let config = config.to_str().unwrap();
+    let arguments = ["serve", config, "--listen", listen, "--store", "none"];
+    let running = Running::start(&arguments);
     let line = running.line_with("Listening on tl://");
     let url = line
         .split(' ')

@@ -4,8 +4,6 @@ mod filling;
 mod prepared;
 mod repeat;
 
-use std::collections::HashSet;
-
 use trunkline_types::{Pattern, VariableDefinition};
 
 use crate::error::ConfigErrorKind as Kind;
@@ -17,7 +15,7 @@ use crate::report::Report;
 use crate::sections::{check_keys, required};
 use crate::shown::grouped;
 use crate::source::Place;
-use crate::variable::{Draft, Layer, Texts};
+use crate::variable::{Draft, IoNames, Layer, Texts};
 
 pub(crate) use prepared::Prepared;
 
@@ -26,7 +24,7 @@ pub(crate) use prepared::Prepared;
 pub(crate) struct Expansion<'p> {
     pub report: &'p mut Report,
     /// Names of the I/O servers that exist.
-    pub io: HashSet<String>,
+    pub io: IoNames,
     /// Variables made so far, and the most there may be.
     pub made: u128,
     pub variables_max: u32,

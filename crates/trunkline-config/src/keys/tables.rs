@@ -84,6 +84,12 @@ pub(super) const ENGINE: &[Key] = &[
         "what the engine calls itself",
     ),
     key(
+        "store",
+        "the path of a file, from this file's folder on, or \"none\"",
+        "a file of the user's, named after the port",
+        "where deployed libraries and retained values are kept",
+    ),
+    key(
         "listen",
         "an address and port, or a list of them; without port: 5850",
         "\"127.0.0.1:5850\"",

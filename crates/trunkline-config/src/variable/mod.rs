@@ -16,7 +16,7 @@ mod scale;
 use crate::source::Place;
 
 pub(crate) use draft::{DESCRIPTION_BYTES_MAX, Draft, SOURCE_BYTES_MAX, Texts};
-pub(crate) use resolve::{Resolver, check_source};
+pub(crate) use resolve::{IoNames, Resolver, check_source};
 
 /// Which table a property comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -25,19 +25,22 @@ pub(crate) struct Resolver<'d, 'r> {
     pub report: &'r mut Report,
 }
 
+/// The I/O servers that a source may name.
+#[derive(Debug)]
+pub(crate) struct IoNames {
+    pub known: HashSet<String>,
+    /// Others, too: nobody here knows them all.
+    pub any: bool,
+}
+
 /// Whether `source` has the form `SERVER:ITEM` and names a server that exists.
-pub(crate) fn check_source(
-    source: &str,
-    place: Place,
-    io: &HashSet<String>,
-    report: &mut Report,
-) -> bool {
+pub(crate) fn check_source(source: &str, place: Place, io: &IoNames, report: &mut Report) -> bool {
     match source.split_once(':') {
         Some((server, item)) if !server.is_empty() && !item.is_empty() => {
-            if io.contains(server) {
+            if io.any || io.known.contains(server) {
                 return true;
             }
-            let (name, names) = (server.to_owned(), io.iter().map(String::as_str));
+            let (name, names) = (server.to_owned(), io.known.iter().map(String::as_str));
             report.error_near(place, Kind::UnknownIo { name }, server, names);
         }
         _ => report.error(

@@ -8,7 +8,7 @@ use trunkline_types::scaling::ScalingError;
 #[non_exhaustive]
 pub enum DeployError {
     /// A library of this name is deployed.
-    #[error("library {name} is already deployed; undeploy it first")]
+    #[error("library {name} is already deployed; replace it, or undeploy it first")]
     AlreadyDeployed {
         /// Its name.
         name: String,

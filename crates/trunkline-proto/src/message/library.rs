@@ -12,11 +12,11 @@
 //!          state  0 undeployed  1 running  2 stopped
 //! ```
 //!
-//! Agreed as the feature ADMINISTRATION. A library comes in one DEPLOY or in several of one request;
-//! all of them have the same head, and nothing is deployed before the last one has come. With
-//! REPLACE it may be deployed already: what stays the same keeps its handle. UNDEPLOY of a library
-//! that somebody is subscribed to is refused without FORCE. What was done is told by REPORT, what was
-//! not by FAULT; either comes once it is certain to survive a restart.
+//! Agreed as the feature ADMINISTRATION. A library comes in one DEPLOY or in several of one
+//! request; all of them have the same head, and nothing is deployed before the last one has come.
+//! With REPLACE it may be deployed already: what stays the same keeps its handle. UNDEPLOY of a
+//! library that somebody is subscribed to is refused without FORCE. What was done is told by
+//! REPORT, what was not by FAULT; either comes once it is certain to survive a restart.
 
 use trunkline_types::VariableDefinition;
 use trunkline_types::wire::{VariablesDecoder, VariablesEncoder, put_str, put_u8};

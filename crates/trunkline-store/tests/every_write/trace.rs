@@ -42,6 +42,7 @@ pub fn points(folder: &Path) -> Option<Vec<Point>> {
     let store = folder.join("store");
     fs::create_dir(&store).expect("there is room");
     let program = env::current_exe().expect("it runs");
+    #[expect(clippy::zombie_processes, reason = "it is waited for by its number")]
     let child = Command::new(program)
         .env(FOLDER, &store)
         .stdout(Stdio::piped())

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use trunkline_config::{DeploymentPlan, SettingValue};
+use trunkline_config::{DeploymentPlan, SettingValue, StoreChoice};
 use trunkline_engine::realtime::{RtError, RtReader, RtWriter};
 use trunkline_engine::store::Store;
 use trunkline_engine::{Caller, Engine as Core, Wakes};
@@ -176,7 +176,10 @@ impl Engine {
                 .name
                 .clone()
                 .unwrap_or_else(|| "trunkline".to_owned()),
-            store: config.store.clone(),
+            store: match &config.store {
+                StoreChoice::File(path) => Some(path.clone()),
+                StoreChoice::Off | StoreChoice::Unsaid => None,
+            },
             listen: config.listen.clone(),
             insecure: config.insecure,
             sessions_max: limits.sessions_max as usize,

@@ -1,0 +1,79 @@
+//! `deploy`: libraries of configuration files, to an engine that runs.
+
+use trunkline::config;
+use trunkline_config::LoadOptions;
+
+use super::library::Outcomes;
+use super::serve::show_errors;
+use super::{Context, Verb};
+use crate::connection::Connection;
+use crate::exit::Exit;
+use crate::problem::{Problem, Stop};
+use crate::targets;
+
+/// Deploy libraries to an engine that runs
+///
+/// They stay deployed until `trunkline undeploy`, also over a restart where the engine has a store.
+/// Each library is deployed whole, or not at all.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Configuration files, and directories of files that end in .toml; only their libraries count
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<std::path::PathBuf>,
+
+    /// Libraries may be deployed already: variables that stay the same keep their values and their
+    /// subscribers, the others come and go
+    #[arg(long)]
+    replace: bool,
+}
+
+pub(crate) const VERB: Verb = Verb {
+    name: "deploy",
+    writes: true,
+    exits: &[
+        Exit::Done,
+        Exit::SomeFailed,
+        Exit::Usage,
+        Exit::Unreachable,
+        Exit::TimedOut,
+        Exit::NotPermitted,
+        Exit::Refused,
+        Exit::Found,
+        Exit::Unknown,
+        Exit::Interrupted,
+    ],
+};
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+    let options = LoadOptions {
+        // Which I/O servers there are is the engine's affair.
+        any_io_server: true,
+        ..LoadOptions::default()
+    };
+    let plan = match config::load_with(&args.files, &options) {
+        Ok(plan) => plan,
+        Err(errors) => return show_errors(&errors, context),
+    };
+    if let Some(io) = plan.io.first() {
+        let sentence = format!(
+            "{} [[io]] sections are left out: an engine starts its I/O servers with `serve`",
+            io.origin
+        );
+        context.terminal.note(&sentence)?;
+    }
+    if plan.libraries.is_empty() {
+        let sentence = "the files have no library; write [[variable]] sections into them";
+        return Err(Problem::new(Exit::Found, "no-library", sentence).into());
+    }
+    let engine = targets::engine(&context.settings)?;
+    let connection = Connection::new(&engine, context)?;
+    let mut outcomes = Outcomes::new(context)?;
+    for library in plan.libraries {
+        let name = library.name.clone();
+        let (client, timeout) = (&connection.client, connection.timeout());
+        let deployed = client.deploy(library, args.replace, timeout);
+        outcomes.add(&connection, &name, "deployed", deployed)?;
+    }
+    outcomes.finish()
+}
