@@ -78,4 +78,4 @@ pub use subscription::SubscriptionId;
 pub use trunkline_proto::message::write::WriteOptions;
 pub use typed::{EnumIndex, FromValue, IntoValue, TypeMismatch, Typed};
 pub use variable::VariableRef;
-pub use write::{Write, WriteBatchId};
+pub use write::{Write, WriteBatchId, WriteMode};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use trunkline_proto::message::outcome::WriteOutcome as WireOutcome;
-use trunkline_proto::message::write::{WriteBuilder, WriteOptions};
+use trunkline_proto::message::write::{WriteBuilder, WriteOptions, WriteVerb};
 use trunkline_proto::message::write_answers::WriteAnswers;
-use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
+use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame};
 use trunkline_types::wire::{VALUE_BYTES_MAX, encoded_len};
 use trunkline_types::{Contract, Position, Value};
 
@@ -27,6 +27,19 @@ pub struct Write {
     pub value: Value,
     /// Source timestamp, quality and mode.
     pub options: WriteOptions,
+    /// What becomes of it when a newer one of the same variable is made before it is sent.
+    pub mode: WriteMode,
+}
+
+/// What becomes of a write that waits when a newer one is made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum WriteMode {
+    /// Both are sent, in their order.
+    #[default]
+    Queued,
+    /// The newer value takes its place in the queue (LM-20, LM-21), and it ends as superseded: of a
+    /// variable that is written faster than the connection takes, the newest value is sent.
+    Newest,
 }
 
 /// Writes of one call; their outcomes are taken together.
@@ -40,7 +53,59 @@ impl Write {
             variable,
             value,
             options: WriteOptions::default(),
+            mode: WriteMode::Queued,
         }
+    }
+
+    /// A write whose place a newer one of this variable takes while it waits to be sent.
+    pub fn newest(variable: VariableRef, value: Value) -> Self {
+        Self {
+            mode: WriteMode::Newest,
+            ..Self::new(variable, value)
+        }
+    }
+
+    /// The value goes into the engine's cell only: no provider is asked (LM-04).
+    pub fn set(variable: VariableRef, value: Value) -> Self {
+        Self::new(variable, value).with_verb(WriteVerb::Set)
+    }
+
+    /// What the variable holds goes to its provider (LM-06).
+    pub fn send(variable: VariableRef) -> Self {
+        Self::order(variable, WriteVerb::Send)
+    }
+
+    /// The variable's provider reads a fresh value from its device, which is the update that the
+    /// outcome names (LM-05).
+    pub fn request(variable: VariableRef) -> Self {
+        Self::order(variable, WriteVerb::Request)
+    }
+
+    /// The variable is held at the value, whatever its source and other writers say (H-27).
+    pub fn force(variable: VariableRef, value: Value) -> Self {
+        Self::new(variable, value).with_verb(WriteVerb::Force)
+    }
+
+    /// The variable shows what its source says again.
+    pub fn unforce(variable: VariableRef) -> Self {
+        Self::order(variable, WriteVerb::Unforce)
+    }
+
+    /// Only if the variable is still at this position (B-22).
+    #[must_use]
+    pub fn expecting(mut self, position: Position) -> Self {
+        self.options.expected = Some(position);
+        self
+    }
+
+    /// An order that has no value; what stands in its place says nothing.
+    fn order(variable: VariableRef, verb: WriteVerb) -> Self {
+        Self::new(variable, Value::Bool(false)).with_verb(verb)
+    }
+
+    fn with_verb(mut self, verb: WriteVerb) -> Self {
+        self.options.verb = verb;
+        self
     }
 }
 
@@ -68,8 +133,7 @@ impl ClientCore {
         let batch = self.requests.next_order();
         self.writes.begin_batch(batch, writes.len());
         for (write, index) in writes.into_iter().zip(0..) {
-            self.variables.retain(write.variable);
-            self.writes.push(batch, write, Some(Place { batch, index }));
+            self.queue_write(batch, write, Some(Place { batch, index }));
         }
         self.changes += 1;
         Ok(WriteBatchId(batch))
@@ -88,10 +152,17 @@ impl ClientCore {
         self.check_writes(&writes)?;
         let order = self.requests.next_order();
         for write in writes {
-            self.variables.retain(write.variable);
-            self.writes.push(order, write, None);
+            self.queue_write(order, write, None);
         }
         Ok(())
+    }
+
+    fn queue_write(&mut self, order: u64, write: Write, place: Option<Place>) {
+        // One that takes the place of another takes its hold on the variable, too.
+        let variable = write.variable;
+        if self.writes.push(order, write, place) {
+            self.variables.retain(variable);
+        }
     }
 
     /// Whether the writes find room.
@@ -155,11 +226,16 @@ impl ClientCore {
                 break;
             };
             let write = &unsent.write;
-            let handle = check_write(&self.variables, write, unsent.bytes as usize, message_max);
+            let handle = check_write(&self.variables, write, unsent.bytes as usize, message_max)
+                .and_then(|handle| self.check_understood(write).map(|()| handle));
             self.variables.release(write.variable);
             match handle {
                 Ok(handle) => {
-                    frame.push_value(handle, &write.options, &write.value);
+                    if write.options.verb.has_value() {
+                        frame.push_value(handle, &write.options, &write.value);
+                    } else {
+                        frame.push(handle, &write.options, &[]);
+                    }
                     self.writes.sent(&unsent);
                 }
                 Err(fault) => {
@@ -169,6 +245,17 @@ impl ClientCore {
             }
         }
         frame.finish();
+    }
+
+    /// An engine that does not know registers would take an order for an empty value.
+    fn check_understood(&self, write: &Write) -> Result<(), Fault> {
+        let session = self.connection.session();
+        let knows = session.is_none_or(|session| session.features.contains(Features::REGISTERS));
+        if knows || !write.options.needs_extension() {
+            return Ok(());
+        }
+        let sentence = "the engine does not know this kind of write; update it, or put the value";
+        Err(Fault::new(FaultCode::NotSupported, sentence))
     }
 
     pub(crate) fn handle_write_answers(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
@@ -251,6 +338,7 @@ fn check_write(
         .and_then(|v| v.data_type.as_ref());
     if let Some(data_type) = data_type
         && !write.options.raw
+        && write.options.verb.has_value()
         && !write.value.has_type(data_type)
     {
         let sentence = format!("the variable is {data_type}, the value is not; write one that is");

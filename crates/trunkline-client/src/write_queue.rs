@@ -7,7 +7,7 @@ use trunkline_types::wire::encoded_len;
 
 use crate::outcome::{WriteCounts, WriteOutcome};
 use crate::variable::VariableRef;
-use crate::write::Write;
+use crate::write::{Write, WriteMode};
 
 /// An emptied queue with more room than this gives it back.
 const KEPT_WRITES_MAX: usize = 4096;
@@ -17,6 +17,10 @@ const KEPT_WRITES_MAX: usize = 4096;
 pub(crate) struct Writes {
     unsent: VecDeque<Unsent>,
     unsent_bytes: usize,
+    /// Writes taken out of `unsent` so far: what a place in the whole sequence is counted from.
+    taken: u64,
+    /// Where in the sequence the write of a variable waits whose place a newer one takes.
+    newest: BTreeMap<VariableRef, u64>,
     in_flight: BTreeMap<u64, InFlight>,
     in_flight_bytes: usize,
     next_write: u64,
@@ -101,22 +105,42 @@ impl Writes {
         self.tracked += count;
     }
 
-    /// Queues a write.
-    pub(crate) fn push(&mut self, order: u64, write: Write, place: Option<Place>) {
+    /// Queues a write; false when it took the place of one that waited.
+    pub(crate) fn push(&mut self, order: u64, mut write: Write, place: Option<Place>) -> bool {
         let bytes = u32::try_from(encoded_len(&write.value)).unwrap_or(u32::MAX);
         self.counts.issued += 1;
         self.unsent_bytes += bytes as usize;
+        if write.mode == WriteMode::Newest {
+            let known = self.newest.get(&write.variable);
+            let index = known.and_then(|at| usize::try_from(at.checked_sub(self.taken)?).ok());
+            if let Some(waiting) = index.and_then(|index| self.unsent.get_mut(index)) {
+                let superseded = waiting.write.options.superseded.saturating_add(1);
+                write.options.superseded = superseded;
+                self.unsent_bytes -= waiting.bytes as usize;
+                let before = waiting.place;
+                (waiting.write, waiting.bytes, waiting.place) = (write, bytes, place);
+                self.end(before, WriteOutcome::Superseded);
+                return false;
+            }
+            let at = self.taken + self.unsent.len() as u64;
+            self.newest.insert(write.variable, at);
+        }
         self.unsent.push_back(Unsent {
             order,
             write,
             bytes,
             place,
         });
+        true
     }
 
     /// Takes the next write.
     pub(crate) fn pop(&mut self) -> Option<Unsent> {
         let unsent = self.unsent.pop_front()?;
+        if unsent.write.mode == WriteMode::Newest {
+            self.newest.remove(&unsent.write.variable);
+        }
+        self.taken += 1;
         self.unsent_bytes -= unsent.bytes as usize;
         if self.unsent.is_empty() && self.unsent.capacity() > KEPT_WRITES_MAX {
             self.unsent = VecDeque::new();

@@ -199,7 +199,7 @@ fn check_size(bytes: usize) -> Result<(), Refusal> {
 }
 
 #[inline]
-fn encode(
+pub(crate) fn encode(
     data_type: &DataType,
     value: &WriteValue<'_>,
     encoded: &mut Encoded,

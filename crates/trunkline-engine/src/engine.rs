@@ -7,6 +7,7 @@ use trunkline_types::name::NameError;
 use trunkline_types::{Name, Pattern, Tick, Timestamp};
 
 use crate::caller::Caller;
+use crate::force::Forcing;
 use crate::library::Library;
 use crate::outbox::Wakes;
 use crate::outcome::AccessError;
@@ -57,6 +58,7 @@ struct Inner {
     registry: Registry,
     providers: Providers,
     pump: Pump,
+    forcing: Forcing,
     libraries: Mutex<Vec<Library>>,
 }
 
@@ -70,6 +72,7 @@ impl Engine {
                 registry: Registry::new(),
                 providers,
                 pump: Pump::new(),
+                forcing: Forcing::default(),
                 libraries: Mutex::new(Vec::new()),
             }),
         }
@@ -204,6 +207,10 @@ impl Engine {
 
     pub(crate) fn providers(&self) -> &Providers {
         &self.inner.providers
+    }
+
+    pub(crate) fn forcing(&self) -> &Forcing {
+        &self.inner.forcing
     }
 
     pub(crate) fn pump_state(&self) -> &Pump {

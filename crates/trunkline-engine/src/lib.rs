@@ -14,6 +14,7 @@
 //! # Layout
 //! - [`Engine`](engine), [`Library`], `registry`: libraries, names, handles.
 //! - [`Variable`], `cell`, `update`: one variable and its newest update.
+//! - `register`, `force`: send and request; variables that a person holds at a value.
 //! - `write`, `accept`, [`outcome`]: the write path and the five ends of a write.
 //! - `interest`, `outbox`, `feed`, `retained`, `budget`: what a commit does for each contract.
 //! - [`Consumer`]: subscriptions, deliveries, their side of the ledger.
@@ -33,6 +34,7 @@ mod consumer;
 pub mod engine;
 pub mod explain;
 mod feed;
+mod force;
 mod interest;
 mod library;
 mod order;
@@ -40,6 +42,7 @@ mod outbox;
 pub mod outcome;
 pub mod provider;
 pub mod realtime;
+mod register;
 mod registry;
 mod retained;
 pub mod store;
@@ -51,6 +54,7 @@ mod write;
 pub use caller::{Caller, Principal, Rights};
 pub use consumer::{Consumer, Delivery, EndedItem, ITEMS_MAX, Sink, SubscribeOptions};
 pub use engine::{Engine, EngineOptions};
+pub use force::ForcedVariable;
 pub use library::{
     DeployError, Deployed, Library, LibraryState, Retained, RetainedValues, UnknownLibrary,
 };
@@ -62,4 +66,4 @@ pub use registry::VARIABLES_MAX;
 pub use retained::BUFFER_BYTES_MAX;
 pub use update::{Encoded, Update};
 pub use variable::Variable;
-pub use write::{Completion, Origin, Write, WriteValue};
+pub use write::{Completion, Origin, Verb, Write, WriteValue};

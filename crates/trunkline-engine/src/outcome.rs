@@ -104,6 +104,29 @@ pub enum Refusal {
     /// The variable was undeployed.
     #[error("the variable is no longer deployed; open it again by its name")]
     Gone,
+    /// The variable is not where the writer expected it (B-22).
+    #[error(
+        "the variable is at update {actual} of epoch {epoch}, not where the writer expected it; \
+             read it again, then decide"
+    )]
+    Conflict {
+        /// The engine's epoch.
+        epoch: u64,
+        /// The number of its newest update.
+        actual: u64,
+    },
+    /// Somebody holds the variable at a value (H-27).
+    #[error("the variable is forced by {by}; have it unforced, then write again")]
+    Forced {
+        /// Who.
+        by: Arc<str>,
+    },
+    /// It is not forced.
+    #[error("the variable is not forced; `trunkline force` lists those that are")]
+    NotForced,
+    /// There is no value that could be sent.
+    #[error("nothing was written to the variable yet, so there is nothing to send; set it first")]
+    NoValue,
     /// The variable's library is stopped.
     #[error("the variable's library is stopped; start it, then write again")]
     LibraryStopped,
@@ -146,6 +169,14 @@ pub enum UnknownCause {
     ProviderGone {
         /// Name of the I/O server.
         provider: Arc<str>,
+    },
+    /// The provider itself does not know.
+    #[error("{provider} does not know whether it took effect: {why}")]
+    Provider {
+        /// Name of the I/O server.
+        provider: Arc<str>,
+        /// What it said.
+        why: String,
     },
     /// The provider says it is done, but what it says the device holds cannot be shown.
     #[error(

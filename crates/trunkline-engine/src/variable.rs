@@ -8,6 +8,7 @@ use trunkline_types::{Access, DataType, Properties, Quality, Reason, Sample, Sco
 
 use crate::caller::Caller;
 use crate::cell::{Cell, CellRead};
+use crate::force::Forced;
 use crate::interest::{Interest, Interests};
 use crate::outcome::{AccessError, Refusal};
 use crate::realtime::RealTime;
@@ -46,6 +47,7 @@ pub(crate) struct Extra {
     pub(crate) interests: Interests,
     /// What holds instead of the properties it was deployed with.
     edited: Option<Arc<Properties>>,
+    forced: Option<Box<Forced>>,
     /// Allocated with the first write that was not applied.
     unapplied: Option<Box<Unapplied>>,
 }
@@ -62,6 +64,22 @@ pub(crate) struct Unapplied {
 }
 
 impl State {
+    pub(crate) fn forced(&self) -> Option<&Forced> {
+        self.extra.as_ref()?.forced.as_deref()
+    }
+
+    pub(crate) fn forced_mut(&mut self) -> Option<&mut Forced> {
+        self.extra.as_mut()?.forced.as_deref_mut()
+    }
+
+    /// Holds the variable at a value, or no longer; returns what held it before.
+    pub(crate) fn put_forced(&mut self, forced: Option<Box<Forced>>) -> Option<Box<Forced>> {
+        if forced.is_none() && self.extra.is_none() {
+            return None;
+        }
+        std::mem::replace(&mut self.extra.get_or_insert_default().forced, forced)
+    }
+
     fn edited(&self) -> Option<&Arc<Properties>> {
         self.extra.as_ref()?.edited.as_ref()
     }
@@ -258,6 +276,12 @@ impl Variable {
             .count(count, |unapplied| &mut unapplied.upstream_lost);
     }
 
+    /// Enters writes that their writer replaced by a newer one before they were sent.
+    pub fn count_superseded(&self, count: u64) {
+        self.lock()
+            .count(count, |unapplied| &mut unapplied.superseded);
+    }
+
     /// Number of subscriptions, those of the engine's own services not counted.
     pub fn subscribers(&self) -> usize {
         let state = self.lock();
@@ -278,14 +302,27 @@ impl Variable {
         self.flags.load(Ordering::Acquire) & STOPPED != 0
     }
 
-    /// Why nothing can be written to it at all. It stays so for as long as the variable's lock is
-    /// held.
+    /// Whether it is forced (H-27).
+    pub fn is_forced(&self) -> bool {
+        self.flags.load(Ordering::Acquire) & FORCED != 0
+    }
+
+    /// Whether nothing can be written to it. It stays so for as long as the variable's lock is held.
     #[inline]
-    pub(crate) fn unavailable(&self) -> Option<Refusal> {
-        match self.flags.load(Ordering::Relaxed) & (GONE | STOPPED) {
-            0 => None,
-            STOPPED => Some(Refusal::LibraryStopped),
-            _ => Some(Refusal::Gone),
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & (GONE | STOPPED | FORCED) != 0
+    }
+
+    /// Why nothing can be written to it, if so.
+    pub(crate) fn blocked_by(&self, state: &State) -> Option<Refusal> {
+        let flags = self.flags.load(Ordering::Relaxed);
+        match state.forced().filter(|_| flags & FORCED != 0) {
+            _ if flags & GONE != 0 => Some(Refusal::Gone),
+            _ if flags & STOPPED != 0 => Some(Refusal::LibraryStopped),
+            Some(forced) => Some(Refusal::Forced {
+                by: Arc::clone(&forced.by),
+            }),
+            None => None,
         }
     }
 
@@ -300,6 +337,14 @@ impl Variable {
         match stopped {
             true => self.set(state, STOPPED),
             false => self.clear(state, STOPPED),
+        }
+    }
+
+    /// Marks it as forced, or no longer so. The caller holds the lock.
+    pub(crate) fn set_forced(&self, state: &State, forced: bool) {
+        match forced {
+            true => self.set(state, FORCED),
+            false => self.clear(state, FORCED),
         }
     }
 
@@ -381,6 +426,8 @@ impl Deref for PropertiesRef<'_> {
 const GONE: u32 = 1 << 31;
 /// Its library is stopped.
 const STOPPED: u32 = 1 << 30;
+/// It is held at a value.
+const FORCED: u32 = 1 << 28;
 /// Other properties hold than those it was deployed with.
 const EDITED: u32 = 1 << 29;
 /// The bits that name its provider.

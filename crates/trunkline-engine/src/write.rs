@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use trunkline_types::{
-    Clock, ClockSync, Level, Properties, Quality, Reason, Tick, Timestamp, Value,
+    Clock, ClockSync, Level, Position, Properties, Quality, Reason, Tick, Timestamp, Value,
 };
 
 use crate::accept::{Accepted, accept, within_deadband};
@@ -14,7 +14,7 @@ use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::outbox::{Outbox, Wakes};
 use crate::outcome::{Attempt, Refusal, UnknownCause, WriteOutcome};
-use crate::provider::SendFailure;
+use crate::provider::{Ask, SendFailure};
 use crate::sync::Arc;
 use crate::update::{Encoded, Update};
 use crate::variable::{PropertiesRef, State, Variable};
@@ -30,8 +30,32 @@ pub struct Write<'a> {
     pub quality: Option<Quality>,
     /// Who produced it.
     pub origin: Origin,
+    /// What is to be done, by a client; sources only publish.
+    pub verb: Verb,
+    /// Only if the variable is still at this update (B-22). Where a provider is asked, it may have
+    /// published meanwhile.
+    pub expected: Option<Position>,
     /// Where the outcome goes when a provider has to be asked first; `None`: nowhere.
     pub completion: Option<Completion>,
+}
+
+/// What a client wants done.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Verb {
+    /// The value goes to the variable's provider, and into the cell when it has taken it; without a
+    /// provider, into the cell.
+    #[default]
+    Put,
+    /// The value goes into the cell only; no provider is asked (LM-04).
+    Set,
+    /// What the cell holds goes to the provider (LM-06). The write has no value of its own.
+    Send,
+    /// The provider is asked for a fresh value (LM-05). The write has no value of its own.
+    Request,
+    /// The value stays, whatever the source and other writers say, until it is unforced (H-27).
+    Force,
+    /// The variable shows what its source says again. The write has no value of its own.
+    Unforce,
 }
 
 /// A value in either form.
@@ -78,7 +102,17 @@ impl<'a> Write<'a> {
             source_timestamp: None,
             quality: None,
             origin: Origin::Client,
+            verb: Verb::Put,
+            expected: None,
             completion: None,
+        }
+    }
+
+    /// A client's order that has no value of its own: send, request, unforce.
+    pub fn order(verb: Verb) -> Self {
+        Self {
+            verb,
+            ..Self::of(WriteValue::Wire(&[]))
         }
     }
 }
@@ -125,6 +159,9 @@ impl Engine {
         write: &Write<'_>,
         wakes: &mut Wakes,
     ) -> Result<Attempt, Refusal> {
+        if write.origin == Origin::Client && !matches!(write.verb, Verb::Put | Verb::Set) {
+            return self.order(put, variable, write, wakes);
+        }
         let mut accepted = Accepted::nothing();
         loop {
             let properties = variable.properties();
@@ -134,14 +171,25 @@ impl Engine {
                 realtime.check_length(accepted.update.value.as_slice())?;
             }
             if write.origin == Origin::Client
+                && write.verb == Verb::Put
                 && let Some(index) = variable.provider_index()
             {
-                self.ask_provider(index, put.now, variable, &properties, write, &accepted)?;
+                let value = &accepted.update.value;
+                self.ask_provider(index, put.now, variable, &properties, write, value)?;
                 return Ok(Attempt::Pending);
             }
             // `None`: it was judged by properties that hold no longer.
-            if let Some(attempt) = commit(put, variable, &properties, write, &mut accepted, wakes)?
-            {
+            let epoch = self.epoch();
+            let committed = commit(
+                put,
+                epoch,
+                variable,
+                &properties,
+                write,
+                &mut accepted,
+                wakes,
+            )?;
+            if let Some(attempt) = committed {
                 return Ok(attempt);
             }
             accepted = Accepted::nothing();
@@ -150,33 +198,64 @@ impl Engine {
 
     /// A write to a provided variable goes to the provider, outside every lock; the cell waits for
     /// what the provider says it holds.
-    fn ask_provider(
+    pub(crate) fn ask_provider(
         &self,
         index: usize,
         now: Tick,
         variable: &Variable,
         properties: &Properties,
         write: &Write<'_>,
-        accepted: &Accepted,
+        value: &Encoded,
     ) -> Result<(), Refusal> {
-        if let Some(refusal) = variable.unavailable() {
-            return Err(refusal);
-        }
-        let value = accepted.update.value.decode(&properties.data_type);
+        check_state(self, variable, write)?;
+        let value = value.decode(&properties.data_type);
         let raw = match &properties.scaling {
             Some(scaling) => scaling
                 .to_raw(&value, &properties.data_type)
                 .map_err(Refusal::Scaling)?,
             None => value,
         };
-        let completion = write.completion.clone();
-        let sent = self
-            .providers()
-            .send(index, now, variable.handle(), raw, completion);
+        self.hand_over(index, now, variable, Ask::Take(raw), write)
+    }
+
+    pub(crate) fn hand_over(
+        &self,
+        index: usize,
+        now: Tick,
+        variable: &Variable,
+        ask: Ask,
+        write: &Write<'_>,
+    ) -> Result<(), Refusal> {
+        let (handle, completion) = (variable.handle(), write.completion.clone());
+        let sent = self.providers().send(index, now, handle, ask, completion);
         sent.map_err(|failure| match failure {
             SendFailure::Busy { provider, pending } => Refusal::ProviderBusy { provider, pending },
             SendFailure::Gone { provider } => Refusal::ProviderGone { provider },
         })
+    }
+}
+
+/// What forbids every write now, and what this one expects.
+pub(crate) fn check_state(
+    engine: &Engine,
+    variable: &Variable,
+    write: &Write<'_>,
+) -> Result<(), Refusal> {
+    if variable.is_blocked()
+        && let Some(refusal) = variable.blocked_by(&variable.lock())
+    {
+        return Err(refusal);
+    }
+    check_expected(engine.epoch(), variable.sequence(), write)
+}
+
+/// Compare-and-set, on the whole position.
+fn check_expected(epoch: u64, actual: u64, write: &Write<'_>) -> Result<(), Refusal> {
+    match write.expected {
+        Some(expected) if (expected.epoch, expected.sequence) != (epoch, actual) => {
+            Err(Refusal::Conflict { epoch, actual })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -194,7 +273,7 @@ pub(crate) struct Put<'a> {
 }
 
 /// Step 1: everything that needs no lock. Rights come first: whoever may not write learns no more.
-fn check(
+pub(crate) fn check(
     caller: &Caller,
     variable: &Variable,
     properties: &Properties,
@@ -214,6 +293,7 @@ fn check(
 #[inline]
 fn commit(
     put: Put<'_>,
+    epoch: u64,
     variable: &Variable,
     properties: &PropertiesRef<'_>,
     write: &Write<'_>,
@@ -234,12 +314,15 @@ fn commit(
     };
     let mut guard = variable.lock();
     let state = &mut *guard;
-    if let Some(refusal) = variable.unavailable() {
+    if variable.is_blocked()
+        && let Some(refusal) = blocked(variable, state, write, accepted, wall)
+    {
         return Err(refusal);
     }
     if !variable.is_current(state, properties) {
         return Ok(None);
     }
+    check_expected(epoch, variable.sequence(), write)?;
     let wants_changes = state
         .interests()
         .is_some_and(|interests| interests.wants_changes());
@@ -287,6 +370,26 @@ fn commit(
     Ok(Some(Attempt::Done(WriteOutcome::Applied { sequence })))
 }
 
+/// A write to a variable that takes none. What a source says of a forced variable is kept for the
+/// time when it is unforced.
+#[cold]
+fn blocked(
+    variable: &Variable,
+    state: &mut State,
+    write: &Write<'_>,
+    accepted: &mut Accepted,
+    wall: Timestamp,
+) -> Option<Refusal> {
+    let refusal = variable.blocked_by(state)?;
+    if let (Refusal::Forced { .. }, false) = (&refusal, write.origin == Origin::Client)
+        && let Some(forced) = state.forced_mut()
+    {
+        accepted.update.engine_timestamp = wall;
+        forced.behind = Some(accepted.update.clone());
+    }
+    Some(refusal)
+}
+
 /// Publishes the current value again with another quality: what its source said about itself
 /// changed.
 ///
@@ -300,8 +403,10 @@ pub(crate) fn requalify(
     wakes: &mut Wakes,
 ) {
     let mut guard = variable.lock();
-    if variable.unavailable().is_none() {
+    if !variable.is_blocked() {
         requalify_locked(variable, &mut guard, quality, now, wall, wakes);
+    } else if let Some(forced) = guard.forced_mut() {
+        forced.requalify(quality, wall);
     }
 }
 
@@ -331,15 +436,7 @@ pub(crate) fn requalify_locked(
     } else {
         current.value
     };
-    if let Some(interests) = state.interests_mut() {
-        let bytes = value.as_slice().len();
-        let reserved = interests.reserve_room(true, bytes, now, Duration::ZERO, wakes);
-        debug_assert!(
-            reserved.is_ok(),
-            "without stall a full feed ends instead of blocking"
-        );
-    }
-    let mut update = Update {
+    let update = Update {
         sequence: 0,
         source_timestamp: stamp,
         engine_timestamp: stamp,
@@ -347,11 +444,31 @@ pub(crate) fn requalify_locked(
         writer: 0,
         value,
     };
+    publish_locked(variable, state, update, now, wakes);
+}
+
+/// Publishes an update that nothing can hold up. The caller holds the variable's lock.
+pub(crate) fn publish_locked(
+    variable: &Variable,
+    state: &mut State,
+    mut update: Update,
+    now: Tick,
+    wakes: &mut Wakes,
+) -> u64 {
+    if let Some(interests) = state.interests_mut() {
+        let bytes = update.value.as_slice().len();
+        let reserved = interests.reserve_room(true, bytes, now, Duration::ZERO, wakes);
+        debug_assert!(
+            reserved.is_ok(),
+            "without stall a full feed ends instead of blocking"
+        );
+    }
     state.offered += 1;
-    variable.publish(state, &mut update);
+    let sequence = variable.publish(state, &mut update);
     if let Some(interests) = state.interests_mut() {
         interests.announce(&update, true, wakes);
     }
+    sequence
 }
 
 /// Counts a write whose outcome nobody knows.

@@ -46,7 +46,7 @@ impl Provider for Plc {
         Arc::from("plc")
     }
     fn send(&self, _ticket: Ticket, _handle: u32, _raw: Value) {}
-    fn request(&self, _handle: u32) {}
+    fn request(&self, _ticket: Option<Ticket>, _handle: u32) {}
     fn trouble(&self) -> Option<String> {
         self.trouble.lock().expect("no panic").clone()
     }

@@ -27,6 +27,8 @@ use trunkline_types::{
 struct Plc {
     orders: Mutex<Vec<(Ticket, u32, Value)>>,
     requests: Mutex<Vec<u32>>,
+    /// Requests that somebody waits for.
+    waiting: Mutex<Vec<Ticket>>,
 }
 
 impl Provider for Plc {
@@ -41,8 +43,9 @@ impl Provider for Plc {
             .push((ticket, handle, raw));
     }
 
-    fn request(&self, handle: u32) {
+    fn request(&self, ticket: Option<Ticket>, handle: u32) {
         self.requests.lock().expect("no panic").push(handle);
+        self.waiting.lock().expect("no panic").extend(ticket);
     }
 
     fn trouble(&self) -> Option<String> {
@@ -463,7 +466,7 @@ fn provider_may_answer_while_it_is_asked() {
                 &mut Wakes::new(),
             );
         }
-        fn request(&self, _handle: u32) {}
+        fn request(&self, _ticket: Option<Ticket>, _handle: u32) {}
         fn trouble(&self) -> Option<String> {
             None
         }

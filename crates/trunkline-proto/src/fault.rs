@@ -131,6 +131,14 @@ fault_codes! {
     InUse = 36, "in-use";
     /// The engine's store cannot keep it, so nothing was changed; the sentence says why.
     StoreFailed = 37, "store-failed";
+    /// Somebody holds the variable at a value; have it unforced, then write again.
+    Forced = 38, "forced";
+    /// The variable is not forced, so there is nothing to take back.
+    NotForced = 39, "not-forced";
+    /// Nothing was written to the variable yet; set it first.
+    NoValue = 40, "no-value";
+    /// The variable's provider does not know whether it was carried out; the sentence is its own.
+    ProviderUnsure = 41, "provider-unsure";
 }
 
 /// A fault with the sentence about its very case.

@@ -96,8 +96,10 @@ impl Features {
     pub const PROVIDER: Features = Features(1);
     /// Libraries over the network: DEPLOY, ORDER, REPORT.
     pub const ADMINISTRATION: Features = Features(2);
+    /// What WRITE says in its extension: send, request, force, expected positions.
+    pub const REGISTERS: Features = Features(4);
     /// Every feature of this release.
-    pub const OURS: Features = Features(1 | 2);
+    pub const OURS: Features = Features(1 | 2 | 4);
 
     /// The bits on the wire; bits this release does not know are kept and mean nothing.
     pub const fn to_bits(self) -> u64 {
@@ -112,6 +114,12 @@ impl Features {
     /// Whether every feature of `other` is in.
     pub const fn contains(self, other: Features) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// The features that either has.
+    #[must_use]
+    pub const fn or(self, other: Features) -> Features {
+        Features(self.0 | other.0)
     }
 
     /// The features that both have.

@@ -29,6 +29,10 @@ pub(crate) fn of_refusal(refusal: &Refusal) -> Fault {
         Refusal::TooLarge { .. } => FaultCode::TooLarge,
         Refusal::Late { .. } => FaultCode::Late,
         Refusal::Gone => FaultCode::Gone,
+        Refusal::Conflict { .. } => FaultCode::Conflict,
+        Refusal::Forced { .. } => FaultCode::Forced,
+        Refusal::NotForced => FaultCode::NotForced,
+        Refusal::NoValue => FaultCode::NoValue,
         Refusal::LibraryStopped => FaultCode::LibraryStopped,
         Refusal::ProviderBusy { .. } => FaultCode::Overloaded,
         Refusal::Provider { .. } => FaultCode::ProviderRefused,
@@ -43,6 +47,7 @@ pub(crate) fn of_unknown(cause: &UnknownCause) -> Fault {
     let code = match cause {
         UnknownCause::ProviderTimedOut { .. } => FaultCode::TimedOut,
         UnknownCause::ProviderGone { .. } => FaultCode::ProviderGone,
+        UnknownCause::Provider { .. } => FaultCode::ProviderUnsure,
         UnknownCause::ReadBack { .. } => FaultCode::InvalidValue,
         _ => FaultCode::Internal,
     };

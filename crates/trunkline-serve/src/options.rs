@@ -73,7 +73,7 @@ impl Default for ServeOptions {
             started: Tick::ZERO,
             // The frames of providers are laid down and not yet taken.
             negotiation: Negotiation {
-                features: Features::ADMINISTRATION,
+                features: Features::ADMINISTRATION.or(Features::REGISTERS),
                 ..Negotiation::OURS
             },
             hello_deadline: HELLO_DEADLINE,

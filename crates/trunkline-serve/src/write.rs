@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use trunkline_engine::{Attempt, Origin, Refusal, Wakes, Write, WriteOutcome, WriteValue};
+use trunkline_engine::{Attempt, Origin, Refusal, Verb, Wakes, Write, WriteOutcome, WriteValue};
 use trunkline_proto::message::outcome;
-use trunkline_proto::message::write::{WriteRecord, Writes};
+use trunkline_proto::message::write::{WriteOptions, WriteRecord, WriteVerb, Writes};
 use trunkline_proto::message::write_answers::WriteAnswersBuilder;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::{Tick, Timestamp};
@@ -219,17 +219,33 @@ impl Session {
             return Attempted::Ended(Answer::Fault(unknown_handle(record.handle)));
         };
         let is_provided = variable.is_provided();
-        // What is set on a held variable is what is put on it: there is only the cell.
-        if record.options.raw || (record.options.cell_only && is_provided) {
-            let sentence = "this engine takes no raw values and sets no cell past its provider; \
-                            write the value in engineering units, with `put`";
-            return Attempted::Ended(Answer::Fault(Fault::new(FaultCode::NotSupported, sentence)));
+        let WriteOptions {
+            source_timestamp,
+            quality,
+            raw,
+            expected,
+            superseded,
+            ..
+        } = record.options;
+        let verb = match verb_of(record.options.verb) {
+            Some(verb) if !raw => verb,
+            _ => {
+                let sentence = "this engine does not know what is to be done with the value, or \
+                                takes none in raw units; update it, or write in engineering units";
+                let fault = Fault::new(FaultCode::NotSupported, sentence);
+                return Attempted::Ended(Answer::Fault(fault));
+            }
+        };
+        if superseded > 0 {
+            variable.count_superseded(u64::from(superseded));
         }
         let write = Write {
             value: WriteValue::Wire(record.value),
-            source_timestamp: record.options.source_timestamp,
-            quality: record.options.quality,
+            source_timestamp,
+            quality,
             origin: Origin::Client,
+            verb,
+            expected,
             completion: is_provided.then(|| self.consumer.completion(record.write)),
         };
         loop {
@@ -282,6 +298,19 @@ impl Run {
         }
         frame.finish();
     }
+}
+
+/// What the engine calls it; `None` of a newer version.
+fn verb_of(verb: WriteVerb) -> Option<Verb> {
+    Some(match verb {
+        WriteVerb::Put => Verb::Put,
+        WriteVerb::Set => Verb::Set,
+        WriteVerb::Send => Verb::Send,
+        WriteVerb::Request => Verb::Request,
+        WriteVerb::Force => Verb::Force,
+        WriteVerb::Unforce => Verb::Unforce,
+        _ => return None,
+    })
 }
 
 fn put(frame: &mut WriteAnswersBuilder<'_>, answer: &Answer) {

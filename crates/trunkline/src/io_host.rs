@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use trunkline_engine::{Answer, Attempt, Caller, Engine, Origin, Provider, ProviderId};
 use trunkline_engine::{Ticket, Wakes, Write, WriteValue};
-use trunkline_io::{HealthState, IoServer, ItemId, Scan, ScanSchedule};
+use trunkline_io::{HealthState, IoServer, ItemId, Published, Scan, ScanSchedule};
 use trunkline_net::{Clock, Housekeeper};
 use trunkline_types::{Quality, Reason, Tick, Timestamp, Value};
 
@@ -43,6 +43,8 @@ struct Queue {
     sends: Vec<(Ticket, u32, Value)>,
     /// Each of its variables waits once, however often it is asked for.
     requests: HashSet<u32>,
+    /// Requests that somebody waits for; bounded with the sends.
+    reads: Vec<(Ticket, u32)>,
     /// Variables that it is to deliver from now on, each with the name of its item.
     binds: Vec<(u32, String)>,
     trouble: Option<String>,
@@ -58,8 +60,15 @@ impl Provider for Orders {
         self.wake();
     }
 
-    fn request(&self, handle: u32) {
-        lock(&self.queue).requests.insert(handle);
+    fn request(&self, ticket: Option<Ticket>, handle: u32) {
+        let mut queue = lock(&self.queue);
+        match ticket {
+            Some(ticket) => queue.reads.push((ticket, handle)),
+            None => {
+                queue.requests.insert(handle);
+            }
+        }
+        drop(queue);
         self.wake();
     }
 
@@ -200,7 +209,7 @@ impl Runner {
             self.schedule.started(now);
             self.scan.clear();
             let result = self.server.scan(now, wall, &mut self.scan);
-            self.publish(now, wall, &mut wakes);
+            self.publish(None, now, wall, &mut wakes);
             if let Err(error) = result {
                 self.is_open = false;
                 self.failed(error.to_string(), error.reason(), now, wall, &mut wakes);
@@ -287,11 +296,12 @@ impl Runner {
 
     /// What has been ordered so far; what comes meanwhile has to wait for the scan that is due.
     fn carry_out_orders(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
-        let (sends, requests) = {
+        let (sends, requests, reads) = {
             let mut queue = lock(&self.orders.queue);
             (
                 std::mem::take(&mut queue.sends),
                 std::mem::take(&mut queue.requests),
+                std::mem::take(&mut queue.reads),
             )
         };
         for (ticket, handle, raw) in sends {
@@ -305,6 +315,12 @@ impl Runner {
             };
             self.engine.answer(ticket, handle, answer, now, wall, wakes);
         }
+        for (ticket, handle) in reads {
+            let answer = self.read_now(handle, now, wall);
+            self.engine.answer(ticket, handle, answer, now, wall, wakes);
+            // What came along, and the other variables of the item.
+            self.publish(Some(handle), now, wall, wakes);
+        }
         for handle in requests {
             let Some(item) = self.items.get(&handle).copied() else {
                 continue;
@@ -315,18 +331,45 @@ impl Runner {
             self.scan.clear();
             // What is wrong shows in the health, and in the next scan.
             let _error = self.server.request(item, now, wall, &mut self.scan);
-            self.publish(now, wall, wakes);
+            self.publish(None, now, wall, wakes);
         }
     }
 
-    /// Writes what the scan found to every variable that it feeds.
-    fn publish(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
+    /// Reads one item from the device for somebody who waits for it.
+    fn read_now(&mut self, handle: u32, now: Tick, wall: Timestamp) -> Answer {
+        self.scan.clear();
+        let Some(item) = self.items.get(&handle).copied() else {
+            return Answer::Refused("it has no such item".to_owned());
+        };
+        if !self.is_open {
+            return Answer::Refused("its device is not open".to_owned());
+        }
+        if let Err(error) = self.server.request(item, now, wall, &mut self.scan) {
+            return Answer::Refused(error.to_string());
+        }
+        match self.scan.iter().rfind(|published| published.item == item) {
+            Some(Published {
+                value: Some(value),
+                quality,
+                source_timestamp,
+                ..
+            }) => Answer::Read {
+                value: value.clone(),
+                quality: Some(*quality),
+                source_timestamp: *source_timestamp,
+            },
+            _ => Answer::Refused("its device gives no value of this item now".to_owned()),
+        }
+    }
+
+    /// Writes what the scan found to every variable that it feeds, but for one that has it already.
+    fn publish(&mut self, but: Option<u32>, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
         let mut scan = std::mem::take(&mut self.scan);
         for published in scan.drain() {
             let Some(handles) = self.handles.get(&published.item) else {
                 continue;
             };
-            for handle in handles {
+            for handle in handles.iter().filter(|handle| Some(**handle) != but) {
                 let sample = Sample {
                     handle: *handle,
                     value: published.value.clone(),
@@ -386,7 +429,7 @@ fn write(
         source_timestamp: sample.source_timestamp,
         quality: Some(sample.quality),
         origin: Origin::SourceRaw,
-        completion: None,
+        ..Write::value(value)
     };
     match engine.try_write(caller, now, wall, variable, &write, wakes) {
         Attempt::WouldBlock { until } => Some(until),

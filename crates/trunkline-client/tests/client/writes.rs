@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use trunkline_client::{ClientOptions, Write, WriteError, WriteOptions, WriteOutcome};
 use trunkline_proto::message::outcome::WriteOutcome as Wire;
+use trunkline_proto::message::write::WriteVerb;
 use trunkline_proto::message::write_answers::WriteAnswersBuilder;
 use trunkline_proto::{Fault, FaultCode, FrameKind};
 use trunkline_types::{Position, Quality, Reason, Timestamp, Value};
@@ -331,9 +332,9 @@ fn time_quality_and_mode_travel_with_the_value() {
     let options = WriteOptions {
         source_timestamp: Some(Timestamp::from_nanos(123)),
         quality: Some(Quality::uncertain(Reason::Estimated)),
-        raw: false,
-        cell_only: true,
+        verb: WriteVerb::Set,
         try_only: true,
+        ..WriteOptions::default()
     };
     rig.client
         .write([Write {

@@ -104,6 +104,10 @@ fn start(variable: &Variable, before: Quality, now: Tick, wall: Timestamp, wakes
     if variable.sequence() == 0 {
         return;
     }
+    if variable.is_forced() {
+        let forced = Quality::GOOD.with_forced(true);
+        return requalify_locked(variable, &mut state, forced, now, wall, wakes);
+    }
     let quality = match before.level() {
         Level::Bad => before,
         Level::Good | Level::Uncertain => Quality::uncertain(Reason::Retained),

@@ -19,7 +19,7 @@ use crate::variable::Variable;
 use crate::write::{Origin, Put, Write, count_refused, count_unknown, requalify};
 
 use self::pending::PendingWrite;
-pub(crate) use self::pending::{Providers, SendFailure};
+pub(crate) use self::pending::{Ask, Providers, SendFailure};
 
 /// Writes that one provider may have unanswered; the next is refused.
 pub const PROVIDER_PENDING_MAX: usize = 4096;
@@ -39,8 +39,10 @@ pub trait Provider: Send + Sync {
     fn name(&self) -> Arc<str>;
     /// Write `raw` to the device behind the variable `handle`, then call [`Engine::answer`].
     fn send(&self, ticket: Ticket, handle: u32, raw: Value);
-    /// Publish a fresh value of the variable `handle` when it can be had.
-    fn request(&self, handle: u32);
+    /// Get a fresh value of the variable `handle` from the device. With a ticket somebody waits for
+    /// it: call [`Engine::answer`] with [`Answer::Read`]. Without one, publish it when it can be
+    /// had.
+    fn request(&self, ticket: Option<Ticket>, handle: u32);
     /// One sentence about its present state when something is wrong with it.
     fn trouble(&self) -> Option<String>;
 }
@@ -50,8 +52,19 @@ pub trait Provider: Send + Sync {
 pub enum Answer {
     /// Done; the device now holds this raw value.
     Applied(Value),
+    /// Done; this is what was read from the device, to a write or to a request for a fresh value.
+    Read {
+        /// The raw value.
+        value: Value,
+        /// How far it can be trusted; `None`: good.
+        quality: Option<Quality>,
+        /// When it was read; `None`: now.
+        source_timestamp: Option<Timestamp>,
+    },
     /// Not done, and why, in a sentence.
     Refused(String),
+    /// Nobody knows whether it was done, and why not, in a sentence.
+    Unknown(String),
 }
 
 /// A provider's place in the engine; give it back with [`Engine::detach_provider`].
@@ -163,7 +176,7 @@ impl Engine {
         }
         let completion = pending.as_ref().and_then(|write| write.completion.as_ref());
         let outcome = match answer {
-            Answer::Applied(raw) => {
+            answer @ (Answer::Applied(_) | Answer::Read { .. }) => {
                 let put = Put {
                     caller: &Caller::engine(),
                     now,
@@ -171,9 +184,12 @@ impl Engine {
                     may_stall: false,
                     completion,
                 };
-                self.read_back(put, variable, provider, &raw, wakes)
+                self.read_back(put, variable, provider, answer, wakes)
             }
-            Answer::Refused(_) if pending.is_none() => return,
+            Answer::Refused(_) | Answer::Unknown(_) if pending.is_none() => return,
+            Answer::Unknown(why) => {
+                count_unknown(variable, UnknownCause::Provider { provider, why })
+            }
             Answer::Refused(reason) => {
                 count_refused(variable, Refusal::Provider { provider, reason })
             }
@@ -193,11 +209,24 @@ impl Engine {
         put: Put<'_>,
         variable: &Variable,
         provider: Arc<str>,
-        raw: &Value,
+        answer: Answer,
         wakes: &mut Wakes,
     ) -> WriteOutcome {
-        let mut write = Write::value(raw);
+        let (raw, quality, source_timestamp) = match answer {
+            Answer::Read {
+                value,
+                quality,
+                source_timestamp,
+            } => (value, quality, source_timestamp),
+            Answer::Applied(value) => (value, None, None),
+            Answer::Refused(why) | Answer::Unknown(why) => {
+                return count_unknown(variable, UnknownCause::Provider { provider, why });
+            }
+        };
+        let mut write = Write::value(&raw);
         write.origin = Origin::SourceRaw;
+        write.quality = quality;
+        write.source_timestamp = source_timestamp;
         match self.put(put, variable, &write, wakes) {
             Ok(Attempt::Done(outcome)) => outcome,
             Ok(Attempt::WouldBlock { .. } | Attempt::Pending) => {
@@ -218,7 +247,7 @@ impl Engine {
             .and_then(|variable| variable.provider_index());
         let provider = index.and_then(|index| self.providers().get(index).1);
         if let Some(provider) = &provider {
-            provider.request(handle);
+            provider.request(None, handle);
         }
         provider.is_some()
     }

@@ -16,6 +16,14 @@ pub(crate) enum SendFailure {
     Gone { provider: Arc<str> },
 }
 
+/// What a provider is asked.
+pub(crate) enum Ask {
+    /// To take this raw value.
+    Take(Value),
+    /// For a fresh value.
+    Read,
+}
+
 /// All providers of an engine and the writes they have not answered.
 pub(crate) struct Providers {
     slots: RwLock<Vec<ProviderSlot>>,
@@ -113,13 +121,13 @@ impl Providers {
         self.pending.lock().remove(ticket)
     }
 
-    /// Notes a write as unanswered, and hands it to its provider outside every lock.
+    /// Notes an order as unanswered, and hands it to its provider outside every lock.
     pub(crate) fn send(
         &self,
         index: usize,
         now: Tick,
         handle: u32,
-        raw: Value,
+        ask: Ask,
         completion: Option<Completion>,
     ) -> Result<(), SendFailure> {
         let (name, provider) = self.get(index);
@@ -154,7 +162,10 @@ impl Providers {
             );
             ticket
         };
-        provider.send(ticket, handle, raw);
+        match ask {
+            Ask::Take(raw) => provider.send(ticket, handle, raw),
+            Ask::Read => provider.request(Some(ticket), handle),
+        }
         Ok(())
     }
 

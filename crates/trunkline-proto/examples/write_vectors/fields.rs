@@ -31,7 +31,7 @@ use trunkline_proto::message::results::Results;
 use trunkline_proto::message::subscribe::{Subscribe, SubscribeTerms};
 use trunkline_proto::message::updates::Updates;
 use trunkline_proto::message::why::{Why, WhyAnswer};
-use trunkline_proto::message::write::{WriteOptions, WriteRecord, Writes};
+use trunkline_proto::message::write::{WriteOptions, WriteRecord, WriteVerb, Writes};
 use trunkline_proto::message::write_answers::WriteAnswers;
 use trunkline_proto::{DecodeError, FaultRef, FrameKind};
 use trunkline_types::{Access, Contract, Properties, Quality, Timestamp};
@@ -380,15 +380,28 @@ fn write(write: WriteRecord<'_>) -> Json {
         source_timestamp,
         quality,
         raw,
-        cell_only,
+        verb,
+        expected,
+        superseded,
         try_only,
         ..
     } = write.options;
     json!({
         "write": write.write.to_string(), "handle": write.handle,
         "source_timestamp": source_timestamp.map(nanos), "quality": quality.map(Quality::to_bits),
-        "raw": raw, "cell_only": cell_only, "try_only": try_only, "value": hex(write.value),
+        "raw": raw, "verb": verb_name(verb), "try_only": try_only, "superseded": superseded,
+        "expected": expected.map(|at| json!({
+            "epoch": at.epoch.to_string(), "sequence": at.sequence.to_string(),
+        })),
+        "value": hex(write.value),
     })
+}
+
+fn verb_name(verb: WriteVerb) -> String {
+    match verb {
+        WriteVerb::Unknown(number) => number.to_string(),
+        known => format!("{known:?}").to_lowercase(),
+    }
 }
 
 fn answer((write, outcome): (u64, WriteOutcome<'_>)) -> Json {

@@ -6,18 +6,26 @@
 //!     count x ( handle zigzag | flags u8 | source ns i64 | quality u32 | ext    | value )
 //!                                          if 1            if 2          if 128
 //!     flags  1 SOURCE_TIME  2 QUALITY  4 RAW  8 CELL_ONLY  16 TRY  128 EXT
+//!     ext    varint length | fields
+//!            1 verb u8: 1 SEND  2 REQUEST  3 FORCE  4 UNFORCE
+//!            2 expected position: epoch u64 | sequence varint
+//!            3 superseded varint
 //! ```
 //!
 //! The write at `index` of the frame has the id `first_write + index`; ids ascend through a
 //! session, and WRITE_ANSWERS refers to them. In PROVIDER_WRITE the id is the ticket that
 //! PROVIDER_ANSWER names. Without SOURCE_TIME the engine stamps the sample. Unknown flags mean
-//! nothing that must be understood: such a thing would be agreed as a feature first.
+//! nothing that must be understood: such a thing would be agreed as a feature first. What EXT holds
+//! is agreed as the feature REGISTERS. SEND, REQUEST and UNFORCE have no value: its length is 0.
 
-use trunkline_types::wire::{encode_value, encoded_len, put_u64};
-use trunkline_types::{Quality, Timestamp, Value};
+use trunkline_types::wire::{
+    encode_value, encoded_len, put_bytes, put_i64, put_u8, put_u32, put_u64, put_varint, put_zigzag,
+};
+use trunkline_types::{Position, Quality, Timestamp, Value};
 
 use super::record_head::RecordHead;
 use crate::decode::{Items, Payload};
+use crate::tlv::{put_field, put_nested, put_number, read_fields};
 use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 
 const SOURCE_TIME: u8 = 1;
@@ -30,6 +38,61 @@ const EXT: u8 = 128;
 /// Most bytes of a record beside its value: handle, flags, time, quality, value length.
 const HEAD_BYTES_MAX: usize = 28;
 
+const FIELD_VERB: u64 = 1;
+const FIELD_EXPECTED: u64 = 2;
+const FIELD_SUPERSEDED: u64 = 3;
+
+/// What is to be done with a write.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum WriteVerb {
+    /// The value goes to the variable's provider, and into the cell when it has taken it; without a
+    /// provider, into the cell.
+    #[default]
+    Put,
+    /// The value goes into the cell only.
+    Set,
+    /// What the cell holds goes to the provider.
+    Send,
+    /// The provider is asked for a fresh value.
+    Request,
+    /// The variable is held at the value until it is unforced.
+    Force,
+    /// The variable shows what its source says again.
+    Unforce,
+    /// A number from a newer version.
+    Unknown(u8),
+}
+
+impl WriteVerb {
+    /// Whether a value belongs to it.
+    pub const fn has_value(self) -> bool {
+        matches!(self, WriteVerb::Put | WriteVerb::Set | WriteVerb::Force)
+    }
+
+    /// The number in the extension; 0: it needs none.
+    const fn number(self) -> u8 {
+        match self {
+            WriteVerb::Put | WriteVerb::Set => 0,
+            WriteVerb::Send => 1,
+            WriteVerb::Request => 2,
+            WriteVerb::Force => 3,
+            WriteVerb::Unforce => 4,
+            WriteVerb::Unknown(number) => number,
+        }
+    }
+
+    const fn from_number(number: u8) -> Self {
+        match number {
+            1 => WriteVerb::Send,
+            2 => WriteVerb::Request,
+            3 => WriteVerb::Force,
+            4 => WriteVerb::Unforce,
+            other => WriteVerb::Unknown(other),
+        }
+    }
+}
+
 /// What a write says beside its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WriteOptions {
@@ -39,10 +102,38 @@ pub struct WriteOptions {
     pub quality: Option<Quality>,
     /// The value is raw: the engine scales it.
     pub raw: bool,
-    /// Changes the engine's cell and does not go to the variable's provider (`set`, not `put`).
-    pub cell_only: bool,
+    /// What is to be done.
+    pub verb: WriteVerb,
+    /// Only if the variable is still at this position.
+    pub expected: Option<Position>,
+    /// Earlier writes of this client whose place it takes, which were never sent.
+    pub superseded: u32,
     /// Answered with would-block instead of waiting where a subscriber's buffer is full.
     pub try_only: bool,
+}
+
+impl WriteOptions {
+    /// Whether it says what the plain form of a record has no room for.
+    pub const fn needs_extension(&self) -> bool {
+        self.verb.number() != 0 || self.expected.is_some() || self.superseded > 0
+    }
+}
+
+fn read_extension(fields: &mut Payload<'_>, options: &mut WriteOptions) -> Result<(), DecodeError> {
+    read_fields(fields, |id, field| {
+        match id {
+            FIELD_VERB => options.verb = WriteVerb::from_number(field.u8()?),
+            FIELD_EXPECTED => {
+                options.expected = Some(Position {
+                    epoch: field.u64()?,
+                    sequence: field.varint()?,
+                });
+            }
+            FIELD_SUPERSEDED => options.superseded = field.varint_u32("a count of writes")?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })
 }
 
 /// One write as it stands in a frame.
@@ -99,14 +190,23 @@ impl<'a> WriteBuilder<'a> {
     /// Allocates only where the buffer has to grow, once per record.
     #[inline]
     pub fn push(&mut self, handle: u32, options: &WriteOptions, value: &[u8]) -> u64 {
-        self.put_head(handle, options, value.len())
-            .extend_from_slice(value);
+        if options.needs_extension() {
+            self.put_extended(handle, options, value);
+        } else {
+            self.put_head(handle, options, value.len())
+                .extend_from_slice(value);
+        }
         self.count_write()
     }
 
     /// Appends a write of a value, encoded in place; returns its id.
     #[inline]
     pub fn push_value(&mut self, handle: u32, options: &WriteOptions, value: &Value) -> u64 {
+        if options.needs_extension() {
+            let mut bytes = Vec::new();
+            encode_value(value, &mut bytes);
+            return self.push(handle, options, &bytes);
+        }
         encode_value(value, self.put_head(handle, options, encoded_len(value)));
         self.count_write()
     }
@@ -120,7 +220,7 @@ impl<'a> WriteBuilder<'a> {
     ) -> &mut Vec<u8> {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let mut flags = flag(options.raw, RAW)
-            | flag(options.cell_only, CELL_ONLY)
+            | flag(options.verb == WriteVerb::Set, CELL_ONLY)
             | flag(options.try_only, TRY);
         let out = self.frame.payload();
         let mut head = RecordHead::<HEAD_BYTES_MAX>::begin(out, value_bytes);
@@ -137,6 +237,44 @@ impl<'a> WriteBuilder<'a> {
         }
         head.varint(value_bytes as u64);
         head.finish_head(flags)
+    }
+
+    /// The rare form: what a plain write says, and more.
+    #[cold]
+    fn put_extended(&mut self, handle: u32, options: &WriteOptions, value: &[u8]) {
+        let mut fields = Vec::new();
+        if options.verb.number() != 0 {
+            put_field(&mut fields, FIELD_VERB, &[options.verb.number()]);
+        }
+        if let Some(expected) = options.expected {
+            put_nested(&mut fields, FIELD_EXPECTED, |out| {
+                put_u64(out, expected.epoch);
+                put_varint(out, expected.sequence);
+            });
+        }
+        if options.superseded > 0 {
+            put_number(&mut fields, FIELD_SUPERSEDED, u64::from(options.superseded));
+        }
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let flags = flag(options.raw, RAW)
+            | flag(options.verb == WriteVerb::Set, CELL_ONLY)
+            | flag(options.try_only, TRY)
+            | flag(options.source_timestamp.is_some(), SOURCE_TIME)
+            | flag(options.quality.is_some(), QUALITY)
+            | EXT;
+        let delta = i64::from(handle).wrapping_sub(i64::from(self.previous));
+        self.previous = handle;
+        let out = self.frame.payload();
+        put_zigzag(out, delta);
+        put_u8(out, flags);
+        if let Some(time) = options.source_timestamp {
+            put_i64(out, time.as_nanos());
+        }
+        if let Some(quality) = options.quality {
+            put_u32(out, quality.to_bits());
+        }
+        put_bytes(out, &fields);
+        put_bytes(out, value);
     }
 
     fn count_write(&mut self) -> u64 {
@@ -223,7 +361,6 @@ impl<'a> Iterator for Writes<'a> {
             let flags = payload.u8()?;
             let mut options = WriteOptions {
                 raw: flags & RAW != 0,
-                cell_only: flags & CELL_ONLY != 0,
                 try_only: flags & TRY != 0,
                 ..WriteOptions::default()
             };
@@ -233,8 +370,13 @@ impl<'a> Iterator for Writes<'a> {
             if flags & QUALITY != 0 {
                 options.quality = Some(Quality::from_bits(payload.u32()?));
             }
+            if flags & CELL_ONLY != 0 {
+                options.verb = WriteVerb::Set;
+            }
             if flags & EXT != 0 {
-                payload.prefixed("a record extension")?;
+                let length = payload.varint_u32("a record extension")?;
+                let mut fields = payload.sub(length as usize)?;
+                read_extension(&mut fields, &mut options)?;
             }
             let value = payload.prefixed("a value")?;
             let write = *next_write;

@@ -40,12 +40,13 @@ use trunkline_proto::message::updates::{Updates, UpdatesBuilder, run_header};
 use trunkline_proto::message::why::{
     Why, WhyAnswer, WhyAnswerBuilder, WhyStage, WhyStep, WhyVerdict,
 };
-use trunkline_proto::message::write::{WriteBuilder, WriteOptions, Writes};
+use trunkline_proto::message::write::{WriteBuilder, WriteOptions, WriteVerb, Writes};
 use trunkline_proto::message::write_answers::{WriteAnswers, WriteAnswersBuilder};
 use trunkline_proto::{FaultCode, FaultRef, Features, VersionRange};
 use trunkline_types::ledger::{SubscriptionLedger, UpstreamLedger};
 use trunkline_types::{
-    Access, Contract, DataType, EnumType, Properties, Quality, Timestamp, Value, VariableDefinition,
+    Access, Contract, DataType, EnumType, Position, Properties, Quality, Timestamp, Value,
+    VariableDefinition,
 };
 
 /// The one frame in `bytes`.
@@ -222,15 +223,23 @@ proptest! {
 
     #[test]
     fn writes(first: u64, items in vec((
-        handle(), option::of(time()), option::of(quality()), any::<(bool, bool, bool)>(), bytes()
+        handle(), option::of(time()), option::of(quality()), any::<(bool, u8, bool)>(), bytes(),
+        option::of(any::<(u64, u64)>()), any::<u32>()
     ), 1..10)) {
         let mut out = Vec::new();
         let mut builder = WriteBuilder::begin(&mut out, first);
         let mut expected = Vec::new();
-        for (handle, source_timestamp, quality, (raw, cell_only, try_only), value) in &items {
+        for (handle, source_timestamp, quality, (raw, verb, try_only), value, at, superseded)
+            in &items {
+            let verbs = [
+                WriteVerb::Put, WriteVerb::Set, WriteVerb::Send, WriteVerb::Request,
+                WriteVerb::Force, WriteVerb::Unforce, WriteVerb::Unknown(200),
+            ];
+            let verb = verbs[usize::from(*verb) % verbs.len()];
             let options = WriteOptions {
                 source_timestamp: *source_timestamp, quality: *quality,
-                raw: *raw, cell_only: *cell_only, try_only: *try_only,
+                raw: *raw, verb, try_only: *try_only, superseded: *superseded,
+                expected: at.map(|(epoch, sequence)| Position { epoch, sequence }),
             };
             let write = builder.push(*handle, &options, value);
             expected.push((write, *handle, options, value.as_slice()));

@@ -260,7 +260,7 @@ impl Provider for Device {
         self.0.lock().unwrap().push((ticket, handle, raw));
     }
 
-    fn request(&self, _handle: u32) {}
+    fn request(&self, _ticket: Option<Ticket>, _handle: u32) {}
 
     fn trouble(&self) -> Option<String> {
         None

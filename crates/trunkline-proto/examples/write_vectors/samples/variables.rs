@@ -11,12 +11,12 @@ use trunkline_proto::message::read::ReadingsBuilder;
 use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::results::ResultsBuilder;
 use trunkline_proto::message::subscribe::{SubscribeBuilder, SubscribeItem, SubscribeTerms};
-use trunkline_proto::message::write::{WriteBuilder, WriteOptions};
+use trunkline_proto::message::write::{WriteBuilder, WriteOptions, WriteVerb};
 use trunkline_proto::message::write_answers::WriteAnswersBuilder;
 use trunkline_proto::{FaultCode, FaultRef};
 use trunkline_types::{
-    Access, ArrayType, Contract, DataType, ElementType, EnumType, Properties, Quality, Reason,
-    StructType, Timestamp, Value,
+    Access, ArrayType, Contract, DataType, ElementType, EnumType, Position, Properties, Quality,
+    Reason, StructType, Timestamp, Value,
 };
 
 use super::{Sample, add};
@@ -406,7 +406,7 @@ fn writes(samples: &mut Vec<Sample>) {
                 WriteOptions { quality, ..plain },
                 WriteOptions { raw: true, ..plain },
                 WriteOptions {
-                    cell_only: true,
+                    verb: WriteVerb::Set,
                     ..plain
                 },
                 WriteOptions {
@@ -417,12 +417,37 @@ fn writes(samples: &mut Vec<Sample>) {
                     source_timestamp,
                     quality,
                     raw: true,
-                    cell_only: true,
+                    verb: WriteVerb::Set,
                     try_only: true,
+                    ..plain
                 },
             ] {
                 write.push(5, &options, &value);
             }
+            write.finish();
+        },
+    );
+    add(
+        samples,
+        "write-orders",
+        "What only an extension says: send, request, force, unforce, expected, superseded",
+        |out| {
+            let mut write = WriteBuilder::begin(out, 9);
+            let of = |verb| WriteOptions { verb, ..plain };
+            for verb in [WriteVerb::Send, WriteVerb::Request, WriteVerb::Unforce] {
+                write.push(5, &of(verb), &[]);
+            }
+            write.push_value(5, &of(WriteVerb::Force), &Value::F64(1.5));
+            let options = WriteOptions {
+                source_timestamp: Some(NOW),
+                expected: Some(Position {
+                    epoch: 12,
+                    sequence: 345,
+                }),
+                superseded: 17,
+                ..plain
+            };
+            write.push_value(6, &options, &Value::Bool(true));
             write.finish();
         },
     );

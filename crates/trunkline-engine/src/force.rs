@@ -1,0 +1,302 @@
+//! Forcing: a person holds a variable at a value, whatever its source and other writers say (H-27).
+//!
+//! ```text
+//! source, writers --> [ behind ]          remembered, not published, counted as refused
+//! force           --> [ cell   ] --> everybody, marked `forced` in its quality
+//! unforce         --> what is behind is published
+//! ```
+//!
+//! Forcing can be switched off and on for the whole engine: off, every variable shows what is
+//! behind, and the list of forced values stays. So many values can be entered and then applied at
+//! once.
+//!
+//! Lock order: the list of forced variables, then a variable.
+
+use std::collections::BTreeSet;
+
+use trunkline_types::{Quality, Reason, Tick, Timestamp, Value};
+
+use crate::accept::{Accepted, encode};
+use crate::caller::Caller;
+use crate::engine::Engine;
+use crate::outbox::Wakes;
+use crate::outcome::{Attempt, Refusal, WriteOutcome};
+use crate::provider::Ask;
+use crate::sync::{Arc, Mutex};
+use crate::update::{Encoded, Update};
+use crate::variable::{State, Variable};
+use crate::write::{Put, Write, publish_locked};
+
+/// How a variable is held.
+#[derive(Clone, Debug)]
+pub(crate) struct Forced {
+    /// The value it is held at.
+    value: Encoded,
+    /// Who, for people.
+    pub(crate) by: Arc<str>,
+    since: Timestamp,
+    /// What its source said last, or what it held before; `None` when it never had a value.
+    pub(crate) behind: Option<Update>,
+}
+
+impl Forced {
+    /// What the source says about itself changed.
+    pub(crate) fn requalify(&mut self, quality: Quality, wall: Timestamp) {
+        if let Some(behind) = &mut self.behind {
+            behind.quality = quality;
+            behind.source_timestamp = wall;
+        }
+    }
+}
+
+/// One entry of the engine's list of forced variables.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ForcedVariable {
+    /// The variable.
+    pub handle: u32,
+    /// The value it is held at.
+    pub value: Value,
+    /// Who entered it, for people.
+    pub by: Arc<str>,
+    /// When.
+    pub since: Timestamp,
+}
+
+/// The engine's side of forcing.
+#[derive(Debug, Default)]
+pub(crate) struct Forcing {
+    list: Mutex<List>,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    is_off: bool,
+    handles: BTreeSet<u32>,
+}
+
+impl Engine {
+    pub(crate) fn force(
+        &self,
+        put: Put<'_>,
+        variable: &Variable,
+        write: &Write<'_>,
+        wakes: &mut Wakes,
+    ) -> Result<Attempt, Refusal> {
+        let mut accepted = Accepted::nothing();
+        encode(
+            variable.data_type(),
+            &write.value,
+            &mut accepted.update.value,
+        )?;
+        if let Some(realtime) = &variable.realtime {
+            realtime.check_length(accepted.update.value.as_slice())?;
+        }
+        let value = accepted.update.value;
+        let mut list = self.forcing().list.lock();
+        let mut state = variable.lock();
+        if variable.is_gone() {
+            return Err(Refusal::Gone);
+        }
+        let before = state.put_forced(None);
+        let behind = match &before {
+            Some(before) => before.behind.clone(),
+            None => None,
+        };
+        list.handles.insert(variable.handle());
+        let is_applied = variable.is_forced();
+        let forced = Forced {
+            value,
+            by: Arc::from(put.caller.to_string()),
+            since: put.wall,
+            behind,
+        };
+        state.put_forced(Some(Box::new(forced)));
+        if list.is_off {
+            let sequence = variable.sequence();
+            return Ok(Attempt::Done(WriteOutcome::Unchanged { sequence }));
+        }
+        let sequence = apply(variable, &mut state, !is_applied, put, wakes);
+        drop(state);
+        drop(list);
+        self.force_output(variable, put.now);
+        Ok(Attempt::Done(WriteOutcome::Applied { sequence }))
+    }
+
+    /// An output is forced at the device, too. What the device says to it is kept behind.
+    fn force_output(&self, variable: &Variable, now: Tick) {
+        let properties = variable.properties();
+        if properties.access == trunkline_types::Access::ReadOnly {
+            return;
+        }
+        if let Some(index) = variable.provider_index() {
+            let value = variable.update().value.decode(variable.data_type());
+            let raw = match &properties.scaling {
+                Some(scaling) => scaling.to_raw(&value, variable.data_type()).ok(),
+                None => Some(value),
+            };
+            if let Some(raw) = raw {
+                // A provider that takes no more is one that does not follow; its variable is held
+                // all the same.
+                let _sent =
+                    self.providers()
+                        .send(index, now, variable.handle(), Ask::Take(raw), None);
+            }
+        }
+    }
+
+    pub(crate) fn unforce(
+        &self,
+        put: Put<'_>,
+        variable: &Variable,
+        wakes: &mut Wakes,
+    ) -> Result<Attempt, Refusal> {
+        let mut list = self.forcing().list.lock();
+        let sequence = release(variable, put.now, put.wall, wakes).ok_or(Refusal::NotForced)?;
+        list.handles.remove(&variable.handle());
+        drop(list);
+        let _is_provided = self.request(variable.handle());
+        Ok(Attempt::Done(WriteOutcome::Applied { sequence }))
+    }
+
+    /// Whether forced values hold; off, every variable shows what its source says.
+    pub fn is_forcing(&self) -> bool {
+        !self.forcing().list.lock().is_off
+    }
+
+    /// Switches forcing on or off for the whole engine; the list stays. Returns how many variables
+    /// it concerns.
+    pub fn set_forcing(&self, on: bool, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> usize {
+        let mut list = self.forcing().list.lock();
+        list.is_off = !on;
+        let caller = Caller::engine();
+        let put = Put {
+            caller: &caller,
+            now,
+            wall,
+            may_stall: false,
+            completion: None,
+        };
+        for variable in list
+            .handles
+            .iter()
+            .filter_map(|handle| self.variable(*handle))
+        {
+            let mut state = variable.lock();
+            match (on, variable.is_forced()) {
+                (true, false) => {
+                    apply(variable, &mut state, true, put, wakes);
+                }
+                (false, true) => show_behind(variable, &mut state, now, wall, wakes),
+                _ => {}
+            }
+        }
+        list.handles.len()
+    }
+
+    /// Unforces every variable. Returns how many were forced.
+    pub fn clear_forcing(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> usize {
+        let mut list = self.forcing().list.lock();
+        let handles = std::mem::take(&mut list.handles);
+        for variable in handles.iter().filter_map(|handle| self.variable(*handle)) {
+            let _sequence = release(variable, now, wall, wakes);
+        }
+        handles.len()
+    }
+
+    /// The forced variables that are deployed, whether forcing is on or off.
+    pub fn forced(&self) -> Vec<ForcedVariable> {
+        let mut list = self.forcing().list.lock();
+        let mut forced = Vec::with_capacity(list.handles.len());
+        list.handles.retain(|handle| {
+            let variable = self
+                .variable(*handle)
+                .filter(|variable| !variable.is_gone());
+            let Some(variable) = variable else {
+                return false;
+            };
+            let state = variable.lock();
+            forced.extend(state.forced().map(|held| ForcedVariable {
+                handle: *handle,
+                value: held.value.decode(variable.data_type()),
+                by: Arc::clone(&held.by),
+                since: held.since,
+            }));
+            true
+        });
+        forced
+    }
+}
+
+/// Publishes the value that the variable is held at; `remember`: what it holds now is what is
+/// behind.
+fn apply(
+    variable: &Variable,
+    state: &mut State,
+    remember: bool,
+    put: Put<'_>,
+    wakes: &mut Wakes,
+) -> u64 {
+    let current = variable.update_locked(state);
+    let Some(forced) = state.forced_mut() else {
+        return current.sequence;
+    };
+    if remember {
+        forced.behind = (current.sequence > 0).then_some(current);
+    }
+    let stamp = match variable.deployed().timestamps {
+        true => put.wall,
+        false => Timestamp::UNIX_EPOCH,
+    };
+    let update = Update {
+        sequence: 0,
+        source_timestamp: stamp,
+        engine_timestamp: stamp,
+        quality: Quality::GOOD.with_forced(true),
+        writer: put.caller.session,
+        value: forced.value.clone(),
+    };
+    variable.set_forced(state, true);
+    publish_locked(variable, state, update, put.now, wakes)
+}
+
+/// Takes the force from a variable; `None` when there was none.
+fn release(variable: &Variable, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<u64> {
+    let mut state = variable.lock();
+    state.forced()?;
+    if variable.is_forced() {
+        show_behind(variable, &mut state, now, wall, wakes);
+    }
+    state.put_forced(None);
+    Some(variable.sequence())
+}
+
+/// Publishes what is behind the force, which no longer holds.
+fn show_behind(
+    variable: &Variable,
+    state: &mut State,
+    now: Tick,
+    wall: Timestamp,
+    wakes: &mut Wakes,
+) {
+    variable.set_forced(state, false);
+    let behind = state.forced_mut().and_then(|forced| forced.behind.take());
+    let stamp = match variable.deployed().timestamps {
+        true => wall,
+        false => Timestamp::UNIX_EPOCH,
+    };
+    let update = match behind {
+        Some(behind) => Update {
+            engine_timestamp: stamp,
+            ..behind
+        },
+        None => Update {
+            sequence: 0,
+            source_timestamp: stamp,
+            engine_timestamp: stamp,
+            quality: Quality::bad(Reason::NoValue),
+            writer: 0,
+            value: Encoded::from_value(&Value::default_of(variable.data_type())),
+        },
+    };
+    publish_locked(variable, state, update, now, wakes);
+}

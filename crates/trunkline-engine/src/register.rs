@@ -1,0 +1,45 @@
+//! What a register does beside being read and set (LM-05, LM-06, LM-11): send its value to the device,
+//! ask the device for a fresh one.
+
+use crate::engine::Engine;
+use crate::outbox::Wakes;
+use crate::outcome::{Attempt, Refusal, WriteOutcome};
+use crate::provider::Ask;
+use crate::variable::Variable;
+use crate::write::{Put, Verb, Write, check, check_state};
+
+impl Engine {
+    /// Orders of clients that are no plain writes.
+    pub(crate) fn order(
+        &self,
+        put: Put<'_>,
+        variable: &Variable,
+        write: &Write<'_>,
+        wakes: &mut Wakes,
+    ) -> Result<Attempt, Refusal> {
+        let properties = variable.properties();
+        check(put.caller, variable, &properties, write)?;
+        match write.verb {
+            Verb::Put | Verb::Set | Verb::Force => self.force(put, variable, write, wakes),
+            Verb::Unforce => self.unforce(put, variable, wakes),
+            Verb::Send | Verb::Request => {
+                check_state(self, variable, write)?;
+                let sequence = variable.sequence();
+                // Of a variable that nobody else owns the cell is all there is (LM-11).
+                let done = Attempt::Done(WriteOutcome::Unchanged { sequence });
+                let Some(index) = variable.provider_index() else {
+                    return Ok(done);
+                };
+                if write.verb == Verb::Request {
+                    self.hand_over(index, put.now, variable, Ask::Read, write)?;
+                } else if sequence == 0 {
+                    return Err(Refusal::NoValue);
+                } else {
+                    let value = variable.update().value;
+                    self.ask_provider(index, put.now, variable, &properties, write, &value)?;
+                }
+                Ok(Attempt::Pending)
+            }
+        }
+    }
+}
