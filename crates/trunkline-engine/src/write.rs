@@ -17,7 +17,7 @@ use crate::outcome::{Attempt, Refusal, UnknownCause, WriteOutcome};
 use crate::provider::{Ask, SendFailure};
 use crate::sync::Arc;
 use crate::update::{Encoded, Update};
-use crate::variable::{PropertiesRef, State, Variable};
+use crate::variable::{State, Variable};
 
 /// One value to be written.
 #[derive(Clone, Debug)]
@@ -162,38 +162,39 @@ impl Engine {
         if write.origin == Origin::Client && !matches!(write.verb, Verb::Put | Verb::Set) {
             return self.order(put, variable, write, wakes);
         }
+        let properties = variable.properties();
+        check(put.caller, variable, &properties, write)?;
         let mut accepted = Accepted::nothing();
-        loop {
-            let properties = variable.properties();
-            check(put.caller, variable, &properties, write)?;
-            accept(&properties, write, put.wall, &mut accepted)?;
-            if let Some(realtime) = &variable.realtime {
-                realtime.check_length(accepted.update.value.as_slice())?;
-            }
-            if write.origin == Origin::Client
-                && write.verb == Verb::Put
-                && let Some(index) = variable.provider_index()
-            {
-                let value = &accepted.update.value;
-                self.ask_provider(index, put.now, variable, &properties, write, value)?;
-                return Ok(Attempt::Pending);
-            }
-            // `None`: it was judged by properties that hold no longer.
-            let epoch = self.epoch();
-            let committed = commit(
-                put,
-                epoch,
-                variable,
-                &properties,
-                write,
-                &mut accepted,
-                wakes,
-            )?;
-            if let Some(attempt) = committed {
-                return Ok(attempt);
-            }
-            accepted = Accepted::nothing();
+        accept(&properties, write, put.wall, &mut accepted)?;
+        if let Some(realtime) = &variable.realtime {
+            realtime.check_length(accepted.update.value.as_slice())?;
         }
+        if write.origin == Origin::Client
+            && write.verb == Verb::Put
+            && let Some(index) = variable.provider_index()
+        {
+            let value = &accepted.update.value;
+            self.ask_provider(index, put.now, variable, &properties, write, value)?;
+            return Ok(Attempt::Pending);
+        }
+        let mut state = variable.lock();
+        if !variable.is_current(&state, &properties) {
+            // It was judged by properties that hold no longer.
+            drop(state);
+            return self.put(put, variable, write, wakes);
+        }
+        if let Some(expected) = write.expected {
+            check_expected(self.epoch(), variable, expected)?;
+        }
+        commit(
+            put,
+            variable,
+            &mut state,
+            &properties,
+            write,
+            &mut accepted,
+            wakes,
+        )
     }
 
     /// A write to a provided variable goes to the provider, outside every lock; the cell waits for
@@ -246,16 +247,18 @@ pub(crate) fn check_state(
     {
         return Err(refusal);
     }
-    check_expected(engine.epoch(), variable.sequence(), write)
+    match write.expected {
+        Some(expected) => check_expected(engine.epoch(), variable, expected),
+        None => Ok(()),
+    }
 }
 
 /// Compare-and-set, on the whole position.
-fn check_expected(epoch: u64, actual: u64, write: &Write<'_>) -> Result<(), Refusal> {
-    match write.expected {
-        Some(expected) if (expected.epoch, expected.sequence) != (epoch, actual) => {
-            Err(Refusal::Conflict { epoch, actual })
-        }
-        _ => Ok(()),
+fn check_expected(epoch: u64, variable: &Variable, expected: Position) -> Result<(), Refusal> {
+    let actual = variable.sequence();
+    match (expected.epoch, expected.sequence) == (epoch, actual) {
+        true => Ok(()),
+        false => Err(Refusal::Conflict { epoch, actual }),
     }
 }
 
@@ -288,18 +291,17 @@ pub(crate) fn check(
     Refusal::by_access(properties.access).map_or(Ok(()), Err)
 }
 
-/// Steps 2 to 4: lock, decide, commit. `None` when other properties hold than those that `accepted`
-/// was judged by.
+/// Steps 3 and 4: decide, commit. The caller holds the variable's lock.
 #[inline]
 fn commit(
     put: Put<'_>,
-    epoch: u64,
     variable: &Variable,
-    properties: &PropertiesRef<'_>,
+    state: &mut State,
+    properties: &Properties,
     write: &Write<'_>,
     accepted: &mut Accepted,
     wakes: &mut Wakes,
-) -> Result<Option<Attempt>, Refusal> {
+) -> Result<Attempt, Refusal> {
     let Put {
         caller,
         now,
@@ -312,17 +314,11 @@ fn commit(
     } else {
         Duration::ZERO
     };
-    let mut guard = variable.lock();
-    let state = &mut *guard;
     if variable.is_blocked()
         && let Some(refusal) = blocked(variable, state, write, accepted, wall)
     {
         return Err(refusal);
     }
-    if !variable.is_current(state, properties) {
-        return Ok(None);
-    }
-    check_expected(epoch, variable.sequence(), write)?;
     let wants_changes = state
         .interests()
         .is_some_and(|interests| interests.wants_changes());
@@ -336,9 +332,9 @@ fn commit(
         }
         if within_deadband(properties, write, accepted, &current) {
             state.count(1, |unapplied| &mut unapplied.unchanged);
-            return Ok(Some(Attempt::Done(WriteOutcome::Unchanged {
+            return Ok(Attempt::Done(WriteOutcome::Unchanged {
                 sequence: current.sequence,
-            })));
+            }));
         }
         changed = current.sequence == 0
             || current.quality != accepted.update.quality
@@ -347,7 +343,7 @@ fn commit(
     if let Some(interests) = state.interests_mut() {
         let bytes = accepted.update.value.as_slice().len();
         if let Err(until) = interests.reserve_room(changed, bytes, now, stall, wakes) {
-            return Ok(Some(Attempt::WouldBlock { until }));
+            return Ok(Attempt::WouldBlock { until });
         }
     }
     let update = &mut accepted.update;
@@ -367,7 +363,7 @@ fn commit(
     if let Some(interests) = state.interests_mut() {
         interests.announce(update, changed, wakes);
     }
-    Ok(Some(Attempt::Done(WriteOutcome::Applied { sequence })))
+    Ok(Attempt::Done(WriteOutcome::Applied { sequence }))
 }
 
 /// A write to a variable that takes none. What a source says of a forced variable is kept for the

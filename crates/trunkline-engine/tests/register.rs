@@ -1,0 +1,357 @@
+//! Registers: set, send and request, values expected and values forced.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
+#![cfg(not(shuttle))]
+
+mod rig;
+
+use std::sync::{Arc, Mutex};
+
+use rig::{Bell, Rig, applied, done, only_updates, sequences, updates};
+use trunkline_engine::{
+    Answer, Attempt, Consumer, Provider, ProviderId, Refusal, Ticket, Variable, Verb, Wakes, Write,
+    WriteOutcome,
+};
+use trunkline_types::{Contract, DataType, Position, Properties, Quality, Reason, Value};
+
+/// A device that keeps what it is asked.
+#[derive(Default)]
+struct Device {
+    sent: Mutex<Vec<(Ticket, Value)>>,
+    asked: Mutex<Vec<Option<Ticket>>>,
+}
+
+impl Provider for Device {
+    fn name(&self) -> Arc<str> {
+        Arc::from("device")
+    }
+
+    fn send(&self, ticket: Ticket, _handle: u32, raw: Value) {
+        self.sent.lock().unwrap().push((ticket, raw));
+    }
+
+    fn request(&self, ticket: Option<Ticket>, _handle: u32) {
+        self.asked.lock().unwrap().push(ticket);
+    }
+
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+}
+
+struct Scene {
+    rig: Rig,
+    x: Arc<Variable>,
+    device: Arc<Device>,
+    consumer: Consumer,
+    _id: ProviderId,
+}
+
+fn provided() -> Scene {
+    let (rig, x) = Rig::of(Properties::new(DataType::F64));
+    let device = Arc::new(Device::default());
+    let provider = Arc::clone(&device) as Arc<dyn Provider>;
+    let id = rig.engine.attach_provider(provider, &[x.handle()]);
+    let consumer = Consumer::new(rig.engine.clone(), Box::new(Bell::default()));
+    Scene {
+        rig,
+        x,
+        device,
+        consumer,
+        _id: id,
+    }
+}
+
+impl Scene {
+    fn order(&self, verb: Verb, id: u64) -> Attempt {
+        let mut write = Write::order(verb);
+        write.completion = Some(self.consumer.completion(id));
+        self.rig.attempt(&self.x, &write)
+    }
+
+    fn answer(&self, ticket: Ticket, answer: Answer) {
+        let (now, wall) = (self.rig.now(), self.rig.wall());
+        let (engine, handle) = (&self.rig.engine, self.x.handle());
+        engine.answer(ticket, handle, answer, now, wall, &mut Wakes::new());
+    }
+}
+
+fn with_verb(rig: &Rig, x: &Variable, verb: Verb, value: f64) -> WriteOutcome {
+    let value = Value::F64(value);
+    let mut write = Write::value(&value);
+    write.verb = verb;
+    done(rig.attempt(x, &write))
+}
+
+fn order(rig: &Rig, x: &Variable, verb: Verb) -> WriteOutcome {
+    done(rig.attempt(x, &Write::order(verb)))
+}
+
+fn value_of(x: &Variable) -> (Value, bool) {
+    let sample = x.sample();
+    (sample.value, sample.quality.is_forced())
+}
+
+/// Set changes what everybody reads and starts no I/O; send hands what is there to the device, whose
+/// answer is the variable's next update.
+///
+/// Behaviour: LM-04, LM-06.
+#[test]
+fn set_changes_the_cell_and_send_hands_it_to_the_device() {
+    let mut scene = provided();
+    assert_eq!(
+        scene.order(Verb::Send, 1),
+        Attempt::Done(WriteOutcome::Refused(Refusal::NoValue))
+    );
+    assert_eq!(with_verb(&scene.rig, &scene.x, Verb::Set, 5.0), applied(1));
+    assert!(scene.device.sent.lock().unwrap().is_empty(), "no I/O");
+    assert_eq!(value_of(&scene.x).0, Value::F64(5.0));
+
+    assert_eq!(scene.order(Verb::Send, 2), Attempt::Pending);
+    let (ticket, value) = scene.device.sent.lock().unwrap().remove(0);
+    assert_eq!(value, Value::F64(5.0));
+    scene.answer(ticket, Answer::Applied(Value::F64(4.9)));
+    assert_eq!(scene.consumer.take_completion(), Some((2, applied(2))));
+    assert_eq!(value_of(&scene.x).0, Value::F64(4.9));
+    assert!(scene.x.ledger().is_balanced());
+}
+
+/// Behaviour: LM-05.
+#[test]
+fn request_waits_for_what_the_device_reads() {
+    let mut scene = provided();
+    assert_eq!(scene.order(Verb::Request, 7), Attempt::Pending);
+    assert!(
+        scene.consumer.take_completion().is_none(),
+        "the device has not answered"
+    );
+    let ticket = scene
+        .device
+        .asked
+        .lock()
+        .unwrap()
+        .remove(0)
+        .expect("somebody waits");
+    let measured = scene.rig.wall();
+    let answer = Answer::Read {
+        value: Value::F64(21.5),
+        quality: Some(Quality::uncertain(Reason::Estimated)),
+        source_timestamp: Some(measured),
+    };
+    scene.answer(ticket, answer);
+    assert_eq!(scene.consumer.take_completion(), Some((7, applied(1))));
+    let sample = scene.x.sample();
+    assert_eq!(
+        (sample.value, sample.source_timestamp),
+        (Value::F64(21.5), measured)
+    );
+    assert_eq!(sample.quality.reason(), Reason::Estimated);
+
+    // One that it cannot read, and one of which it does not know.
+    for (answer, is_unknown) in [
+        (Answer::Refused("no sensor".to_owned()), false),
+        (Answer::Unknown("the line went dead".to_owned()), true),
+    ] {
+        assert_eq!(scene.order(Verb::Request, 8), Attempt::Pending);
+        let ticket = scene
+            .device
+            .asked
+            .lock()
+            .unwrap()
+            .remove(0)
+            .expect("somebody waits");
+        scene.answer(ticket, answer);
+        let (_, outcome) = scene.consumer.take_completion().expect("it was answered");
+        assert_eq!(
+            matches!(outcome, WriteOutcome::Unknown(_)),
+            is_unknown,
+            "{outcome:?}"
+        );
+    }
+    assert!(scene.x.ledger().is_balanced());
+}
+
+/// Without a device the cell is all there is: nothing takes any time.
+///
+/// Behaviour: LM-11.
+#[test]
+fn register_without_a_device_is_done_at_once() {
+    let (rig, x) = Rig::plain();
+    assert_eq!(with_verb(&rig, &x, Verb::Set, 1.0), applied(1));
+    for verb in [Verb::Send, Verb::Request] {
+        let unchanged = WriteOutcome::Unchanged { sequence: 1 };
+        assert_eq!(order(&rig, &x, verb), unchanged);
+    }
+}
+
+/// Behaviour: B-22.
+#[test]
+fn value_is_set_only_where_it_was_expected() {
+    let (rig, x) = Rig::plain();
+    assert_eq!(rig.write(&x, 1.0), applied(1));
+    let epoch = rig.engine.epoch();
+    let expecting = |epoch: u64, sequence: u64, value: f64| {
+        let value = Value::F64(value);
+        let mut write = Write::value(&value);
+        write.expected = Some(Position { epoch, sequence });
+        done(rig.attempt(&x, &write))
+    };
+    assert_eq!(expecting(epoch, 1, 2.0), applied(2));
+    let conflict = WriteOutcome::Refused(Refusal::Conflict { epoch, actual: 2 });
+    assert_eq!(expecting(epoch, 1, 3.0), conflict);
+    assert_eq!(expecting(epoch + 1, 2, 3.0), conflict, "of another start");
+    assert_eq!(value_of(&x).0, Value::F64(2.0));
+    assert!(x.ledger().is_balanced());
+}
+
+/// Of many that count up at once, each finds its own step: none is lost.
+#[test]
+fn increments_by_compare_and_set_are_never_lost() {
+    let (rig, x) = Rig::plain();
+    assert_eq!(rig.write(&x, 0.0), applied(1));
+    let (engine, caller, x) = (&rig.engine, &rig.caller, &x);
+    let (now, wall) = (rig.now(), rig.wall());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(move || {
+                for _ in 0..500 {
+                    loop {
+                        let update = x.update();
+                        let Value::F64(before) = x.sample_of(&update).value else {
+                            panic!("it is a number");
+                        };
+                        let value = Value::F64(before + 1.0);
+                        let mut write = Write::value(&value);
+                        write.expected = Some(Position {
+                            epoch: engine.epoch(),
+                            sequence: update.sequence,
+                        });
+                        let wakes = &mut Wakes::new();
+                        let attempt = engine.try_write(caller, now, wall, x, &write, wakes);
+                        if matches!(done(attempt), WriteOutcome::Applied { .. }) {
+                            break;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(value_of(x).0, Value::F64(2000.0));
+}
+
+/// Behaviour: H-27.
+#[test]
+fn forced_variable_holds_its_value_until_it_is_unforced() {
+    let (rig, x) = Rig::plain();
+    assert_eq!(rig.write(&x, 1.0), applied(1));
+    let mut consumer = rig.consumer();
+    rig.subscribe(&mut consumer, 1, Contract::ALL, &x);
+    updates(&mut consumer);
+    assert_eq!(with_verb(&rig, &x, Verb::Force, 50.0), applied(2));
+    assert_eq!(value_of(&x), (Value::F64(50.0), true));
+    let WriteOutcome::Refused(Refusal::Forced { by }) = rig.write(&x, 2.0) else {
+        panic!("it is forced");
+    };
+    assert_eq!(*by, rig.caller.to_string());
+    // What the source says meanwhile is not shown, and not forgotten.
+    assert!(matches!(
+        rig.publish(&x, 3.0),
+        WriteOutcome::Refused(Refusal::Forced { .. })
+    ));
+    assert_eq!(value_of(&x), (Value::F64(50.0), true));
+    assert_eq!(with_verb(&rig, &x, Verb::Force, 60.0), applied(3));
+    assert_eq!(order(&rig, &x, Verb::Unforce), applied(4));
+    assert_eq!(value_of(&x), (Value::F64(3.0), false));
+    assert_eq!(rig.write(&x, 4.0), applied(5));
+    let refused = WriteOutcome::Refused(Refusal::NotForced);
+    assert_eq!(order(&rig, &x, Verb::Unforce), refused);
+    let got = only_updates(rig::drain(&mut consumer));
+    assert_eq!(sequences(&got), [2, 3, 4, 5]);
+    assert!(x.ledger().is_balanced());
+}
+
+#[test]
+fn variable_that_never_had_a_value_has_none_when_it_is_unforced() {
+    let (rig, x) = Rig::plain();
+    with_verb(&rig, &x, Verb::Force, 50.0);
+    order(&rig, &x, Verb::Unforce);
+    assert_eq!(x.sample().quality, Quality::bad(Reason::NoValue));
+}
+
+/// Values are entered while forcing is off, and all hold at once when it is switched on.
+///
+/// Behaviour: H-27.
+#[test]
+fn forcing_is_switched_for_the_whole_engine_and_cleared() {
+    let (rig, x) = Rig::plain();
+    rig.deploy(
+        "other",
+        vec![trunkline_types::VariableDefinition::new("y", DataType::F64)],
+    );
+    let y = rig.variable("other/y");
+    rig.write(&x, 1.0);
+    rig.write(&y, 2.0);
+    let (now, wall) = (rig.now(), rig.wall());
+    let switch = |on: bool| rig.engine.set_forcing(on, now, wall, &mut Wakes::new());
+    assert_eq!(switch(false), 0);
+    for (variable, value) in [(&x, 10.0), (&y, 20.0)] {
+        with_verb(&rig, variable, Verb::Force, value);
+        assert!(!value_of(variable).1, "forcing is off");
+    }
+    assert_eq!(rig.engine.forced().len(), 2);
+    assert_eq!(switch(true), 2);
+    assert_eq!(value_of(&x), (Value::F64(10.0), true));
+    assert_eq!(value_of(&y), (Value::F64(20.0), true));
+    assert_eq!(switch(false), 2);
+    assert_eq!(value_of(&x), (Value::F64(1.0), false));
+    rig.write(&x, 1.5);
+    assert_eq!(switch(true), 2);
+    let cleared = rig.engine.clear_forcing(now, wall, &mut Wakes::new());
+    assert_eq!((cleared, rig.engine.forced().len()), (2, 0));
+    assert_eq!(value_of(&x), (Value::F64(1.5), false));
+    assert_eq!(value_of(&y), (Value::F64(2.0), false));
+    assert!(x.ledger().is_balanced() && y.ledger().is_balanced());
+}
+
+/// A forced output is forced at the device; a device that goes does not change what is held.
+#[test]
+fn output_is_forced_at_its_device() {
+    let scene = provided();
+    assert_eq!(
+        with_verb(&scene.rig, &scene.x, Verb::Force, 5.0),
+        applied(1)
+    );
+    let (ticket, value) = scene.device.sent.lock().unwrap().remove(0);
+    assert_eq!(value, Value::F64(5.0));
+    scene.answer(ticket, Answer::Applied(Value::F64(5.0)));
+    let (now, wall) = (scene.rig.now(), scene.rig.wall());
+    let gone = Quality::bad(Reason::ProviderGone);
+    let engine = &scene.rig.engine;
+    engine.set_source_quality(scene._id, gone, now, wall, &mut Wakes::new());
+    assert_eq!(value_of(&scene.x), (Value::F64(5.0), true));
+    assert_eq!(order(&scene.rig, &scene.x, Verb::Unforce), applied(2));
+    assert_eq!(scene.x.sample().quality, gone);
+    assert!(scene.x.ledger().is_balanced());
+}
+
+#[test]
+fn force_survives_a_stop_of_the_library_and_goes_with_it() {
+    let (rig, x) = Rig::plain();
+    with_verb(&rig, &x, Verb::Force, 5.0);
+    let (now, wall) = (rig.now(), rig.wall());
+    let library = x.name().split('/').next().unwrap();
+    rig.engine
+        .stop_library(library, now, wall, &mut Wakes::new())
+        .unwrap();
+    assert!(x.sample().quality.is_bad());
+    rig.engine
+        .start_library(library, now, wall, &mut Wakes::new())
+        .unwrap();
+    assert_eq!(value_of(&x), (Value::F64(5.0), true));
+    rig.engine.undeploy(library, &mut Wakes::new()).unwrap();
+    assert!(rig.engine.forced().is_empty());
+}
