@@ -31,6 +31,11 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Get(verbs::get::Args),
     Put(verbs::put::Args),
+    Set(verbs::set::Args),
+    Send(verbs::send::Args),
+    Request(verbs::request::Args),
+    Force(verbs::force::Args),
+    Unforce(verbs::unforce::Args),
     Monitor(verbs::monitor::Args),
     Info(verbs::info::Args),
     Ls(verbs::ls::Args),

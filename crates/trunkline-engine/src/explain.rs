@@ -70,6 +70,10 @@ impl Engine {
             return steps;
         }
         steps.extend([self.rights(caller, variable), self.source(variable)]);
+        if let Some(forced) = self.forced_state(variable) {
+            steps.push(forced);
+            return steps;
+        }
         let update = variable.update();
         steps.push(quality(variable, &update));
         steps.push(age(variable, &update, wall));

@@ -19,6 +19,7 @@ use trunkline_types::{Quality, Reason, Tick, Timestamp, Value};
 use crate::accept::{Accepted, encode};
 use crate::caller::Caller;
 use crate::engine::Engine;
+use crate::explain::{Step, Subject, Verdict};
 use crate::outbox::Wakes;
 use crate::outcome::{Attempt, Refusal, WriteOutcome};
 use crate::provider::Ask;
@@ -201,6 +202,18 @@ impl Engine {
             let _sequence = release(variable, now, wall, wakes);
         }
         handles.len()
+    }
+
+    /// What `explain` says of a variable that is held at a value.
+    pub(crate) fn forced_state(&self, variable: &Variable) -> Option<Step> {
+        let state = variable.lock();
+        let forced = state.forced().filter(|_| variable.is_forced())?;
+        Some(Step {
+            subject: Subject::Filter,
+            verdict: Verdict::Fault,
+            sentence: format!("it is forced by {} since {:?}", forced.by, forced.since),
+            next: format!("trunkline unforce {}", variable.name()),
+        })
     }
 
     /// The forced variables that are deployed, whether forcing is on or off.

@@ -285,8 +285,17 @@ pub(crate) fn check(
     if write.origin != Origin::Client {
         return Ok(());
     }
-    if !caller.rights.write || !variable.is_visible_to(caller) {
+    let is_permitted = match write.verb {
+        // It only looks.
+        Verb::Request => caller.rights.read,
+        _ => caller.rights.write,
+    };
+    if !is_permitted || !variable.is_visible_to(caller) {
         return Err(Refusal::Denied);
+    }
+    if matches!(write.verb, Verb::Request | Verb::Force | Verb::Unforce) {
+        // What clients write by themselves is not what a person holds in place of the source.
+        return Ok(());
     }
     Refusal::by_access(properties.access).map_or(Ok(()), Err)
 }

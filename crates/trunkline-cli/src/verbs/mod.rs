@@ -4,6 +4,7 @@ pub(crate) mod completion;
 pub(crate) mod demo;
 pub(crate) mod deploy;
 pub(crate) mod find;
+pub(crate) mod force;
 pub(crate) mod get;
 pub(crate) mod help;
 pub(crate) mod info;
@@ -11,8 +12,12 @@ pub(crate) mod library;
 pub(crate) mod ls;
 pub(crate) mod monitor;
 pub(crate) mod put;
+pub(crate) mod request;
+pub(crate) mod send;
 pub(crate) mod serve;
+pub(crate) mod set;
 pub(crate) mod undeploy;
+pub(crate) mod unforce;
 pub(crate) mod why;
 
 use trunkline_net::Clock;
@@ -48,6 +53,11 @@ pub(crate) struct Verb {
 pub(crate) const VERBS: &[Verb] = &[
     get::VERB,
     put::VERB,
+    set::VERB,
+    send::VERB,
+    request::VERB,
+    force::VERB,
+    unforce::VERB,
     monitor::VERB,
     info::VERB,
     ls::VERB,
@@ -67,6 +77,11 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, Stop> {
     match command {
         Command::Get(args) => get::run(args, context),
         Command::Put(args) => put::run(args, context),
+        Command::Set(args) => set::run(args, context),
+        Command::Send(args) => send::run(args, context),
+        Command::Request(args) => request::run(args, context),
+        Command::Force(args) => force::run(args, context),
+        Command::Unforce(args) => unforce::run(args, context),
         Command::Monitor(args) => monitor::run(args, context),
         Command::Info(args) => info::run(args, context),
         Command::Ls(args) => ls::run(args, context),

@@ -17,6 +17,11 @@ fn help_describes_every_command_option_and_key_for_programs() {
     let verbs = [
         "get",
         "put",
+        "set",
+        "send",
+        "request",
+        "force",
+        "unforce",
         "monitor",
         "info",
         "ls",
@@ -48,7 +53,10 @@ fn help_describes_every_command_option_and_key_for_programs() {
             assert!(argument["help"].is_string(), "{argument}");
         }
     }
-    let monitor = &commands[2];
+    let monitor = commands
+        .iter()
+        .find(|command| command["name"] == "monitor")
+        .unwrap();
     assert_eq!(monitor["aliases"], serde_json::json!(["mon", "sub"]));
     assert!(
         monitor["exit_codes"]

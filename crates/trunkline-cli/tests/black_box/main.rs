@@ -18,6 +18,7 @@ mod hosting;
 mod json_lines;
 mod libraries;
 mod reading;
+mod registers;
 mod rig;
 mod schema;
 mod unreachable;

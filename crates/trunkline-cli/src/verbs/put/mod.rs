@@ -1,11 +1,11 @@
-//! `put`: writes values and says what came of each.
+//! `put`, and what has its form: writes values and says what came of each.
 
 mod pairs;
 mod report;
 
 use std::path::PathBuf;
 
-use trunkline::{OpenOptions, Opened, Write};
+use trunkline::{OpenOptions, Opened, VariableRef, Write};
 use trunkline_types::Value;
 use trunkline_types::text::parse_value;
 
@@ -24,6 +24,7 @@ use crate::targets::{self, Targets, Wanted};
 /// `put --csv FILE`. Values are written as the variable's type wants them: 72.5, on, AUTO, text,
 /// [1, 2, 3]. All of them go as one batch; a value that is refused leaves the others alone.
 #[derive(Clone, Debug, clap::Args)]
+#[group(skip)]
 pub(crate) struct Args {
     /// NAME VALUE, or any number of NAME=VALUE
     #[arg(value_name = "NAME VALUE", allow_negative_numbers = true)]
@@ -42,18 +43,21 @@ pub(crate) struct Args {
 pub(crate) const VERB: Verb = Verb {
     name: "put",
     writes: true,
-    exits: &[
-        Exit::Done,
-        Exit::SomeFailed,
-        Exit::Usage,
-        Exit::Unreachable,
-        Exit::TimedOut,
-        Exit::NotPermitted,
-        Exit::Refused,
-        Exit::Unknown,
-        Exit::Interrupted,
-    ],
+    exits: EXITS,
 };
+
+/// How writes end.
+pub(super) const EXITS: &[Exit] = &[
+    Exit::Done,
+    Exit::SomeFailed,
+    Exit::Usage,
+    Exit::Unreachable,
+    Exit::TimedOut,
+    Exit::NotPermitted,
+    Exit::Refused,
+    Exit::Unknown,
+    Exit::Interrupted,
+];
 
 /// What is to become of one pair.
 enum Item {
@@ -68,12 +72,45 @@ enum Item {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+    write_values(args, Write::new, context)
+}
+
+/// Writes the values that the arguments name, each as `make` wants it written.
+pub(super) fn write_values(
+    args: &Args,
+    make: fn(VariableRef, Value) -> Write,
+    context: &Context,
+) -> Result<Exit, Stop> {
     let pairs = pairs(args)?;
+    let making = Making::FromText(make);
+    write(&pairs, making, args.no_wait, context)
+}
+
+/// Gives each of these variables an order that has no value of its own.
+pub(super) fn write_orders(
+    names: &[String],
+    make: fn(VariableRef) -> Write,
+    context: &Context,
+) -> Result<Exit, Stop> {
+    let pair = |name: &String| (name.clone(), String::new());
+    let pairs: Vec<Pair> = names.iter().map(pair).collect();
+    write(&pairs, Making::FromNothing(make), false, context)
+}
+
+/// How a write is made of a name and a text.
+#[derive(Clone, Copy)]
+enum Making {
+    FromText(fn(VariableRef, Value) -> Write),
+    /// The text says nothing.
+    FromNothing(fn(VariableRef) -> Write),
+}
+
+fn write(pairs: &[Pair], making: Making, no_wait: bool, context: &Context) -> Result<Exit, Stop> {
+    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
     let operands: Vec<String> = pairs.iter().map(|(name, _)| name.clone()).collect();
     let targets = targets::resolve(&operands, &context.settings)?;
     let connection = Connection::new(&targets.engine, context)?;
-    let (items, writes) = prepare(&connection, &pairs, targets)?;
+    let (items, writes) = prepare(&connection, pairs, making, targets)?;
     let name_width = pairs
         .iter()
         .map(|(name, _)| name.chars().count())
@@ -89,22 +126,27 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         context,
         printer,
         name_width,
+        unchanged: match making {
+            Making::FromText(_) => "unchanged: it is within the deadband",
+            Making::FromNothing(_) => "unchanged: it has no device",
+        },
         tally: Tally::default(),
     };
-    if args.no_wait {
+    if no_wait {
         let sent = connection.client.write_untracked(writes);
         sent.map_err(|error| connection.failed(&error))?;
         // Sends what waits, without waiting for what the engine says to it.
         connection.client.close();
-        return report.sent(&pairs, &items);
+        return report.sent(pairs, &items);
     }
-    report.written(&connection, &pairs, &items, writes)
+    report.written(&connection, pairs, &items, writes)
 }
 
 /// Opens the variables, and makes a write of each value that fits.
 fn prepare(
     connection: &Connection,
     pairs: &[Pair],
+    making: Making,
     targets: Targets,
 ) -> Result<(Vec<Item>, Vec<Write>), Stop> {
     let names: Vec<Result<String, Problem>> = targets.wanted.into_iter().map(name_of).collect();
@@ -119,13 +161,13 @@ fn prepare(
     let mut items = Vec::with_capacity(pairs.len());
     for (name, (_, text)) in names.into_iter().zip(pairs) {
         let opened = name.and_then(|name| match opened.next() {
-            Some(opened) => opened.and_then(|opened| convert(&name, opened, text)),
+            Some(opened) => opened.and_then(|opened| making.make(&name, opened, text)),
             None => Err(Problem::new(Exit::SomeFailed, "failed", "there was no answer").of(&name)),
         });
         items.push(match opened {
             Err(problem) => Item::Wrong(problem),
-            Ok((opened, value)) => {
-                writes.push(Write::new(opened.variable, value.clone()));
+            Ok((opened, value, write)) => {
+                writes.push(write);
                 Item::Sent {
                     opened,
                     value,
@@ -148,11 +190,29 @@ fn name_of(wanted: Wanted) -> Result<String, Problem> {
     }
 }
 
-fn convert(name: &str, opened: Opened, text: &str) -> Result<(Opened, Value), Problem> {
-    match parse_value(text, &opened.data_type) {
-        Ok(value) => Ok((opened, value)),
-        Err(error) => {
-            Err(Problem::new(Exit::Refused, "invalid-value", &error.to_string()).of(name))
+impl Making {
+    /// The write, and the value that stands for it until there is a better one.
+    fn make(
+        self,
+        name: &str,
+        opened: Opened,
+        text: &str,
+    ) -> Result<(Opened, Value, Write), Problem> {
+        let variable = opened.variable;
+        match self {
+            Making::FromNothing(make) => {
+                let reading = opened.reading.as_ref();
+                let value = reading.map(|reading| reading.sample.value.clone());
+                let value = value.unwrap_or_else(|| Value::default_of(&opened.data_type));
+                Ok((opened, value, make(variable)))
+            }
+            Making::FromText(make) => match parse_value(text, &opened.data_type) {
+                Ok(value) => Ok((opened, value.clone(), make(variable, value))),
+                Err(error) => {
+                    let sentence = error.to_string();
+                    Err(Problem::new(Exit::Refused, "invalid-value", &sentence).of(name))
+                }
+            },
         }
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn pairs(args: &Args) -> Result<Vec<Pair>, Problem> {
     }
     match args.words.as_slice() {
         [] => Err(Problem::usage(
-            "put needs a name and a value; as in put boiler/setpoint 75",
+            "a name and a value are needed; as in put boiler/setpoint 75",
         )),
         words if words.iter().all(|word| word.contains('=')) => Ok(words
             .iter()
@@ -35,7 +35,7 @@ pub(super) fn pairs(args: &Args) -> Result<Vec<Pair>, Problem> {
         }
         [name, value] => Ok(vec![(name.clone(), value.clone())]),
         [name] => {
-            let sentence = format!("what is to be written to {name}? put {name} VALUE");
+            let sentence = format!("what is to be written to {name}? write NAME VALUE");
             Err(Problem::usage(&sentence))
         }
         _ => {

@@ -26,6 +26,8 @@ pub(super) struct Report<'a> {
     pub(super) context: &'a Context,
     pub(super) printer: ReadingPrinter,
     pub(super) name_width: usize,
+    /// Why a write may leave its variable as it was.
+    pub(super) unchanged: &'static str,
     pub(super) tally: Tally,
 }
 
@@ -98,7 +100,7 @@ impl Report<'_> {
                         word: "unchanged",
                         position: Some(*position),
                     };
-                    (outcome, "unchanged: it is within the deadband")
+                    (outcome, self.unchanged)
                 }
                 Some(WriteOutcome::Superseded) => {
                     let outcome = Outcome {

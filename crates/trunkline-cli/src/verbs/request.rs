@@ -1,0 +1,25 @@
+//! `request`: fresh values from devices.
+
+use trunkline::Write;
+
+use super::{Context, Verb, put};
+use crate::exit::Exit;
+use crate::problem::Stop;
+
+/// Ask devices for fresh values, and wait until they have read them
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The variables
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<String>,
+}
+
+pub(crate) const VERB: Verb = Verb {
+    name: "request",
+    writes: true,
+    exits: put::EXITS,
+};
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    put::write_orders(&args.names, Write::request, context)
+}

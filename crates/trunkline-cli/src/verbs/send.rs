@@ -1,0 +1,27 @@
+//! `send`: what variables hold, to their devices.
+
+use trunkline::Write;
+
+use super::{Context, Verb, put};
+use crate::exit::Exit;
+use crate::problem::Stop;
+
+/// Send what variables hold to their devices, and wait until they have taken it
+///
+/// The register form: `set` first, then `send`. A variable without a device has nothing to send.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The variables
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<String>,
+}
+
+pub(crate) const VERB: Verb = Verb {
+    name: "send",
+    writes: true,
+    exits: put::EXITS,
+};
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    put::write_orders(&args.names, Write::send, context)
+}
