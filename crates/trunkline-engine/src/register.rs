@@ -1,5 +1,5 @@
-//! What a register does beside being read and set (LM-05, LM-06, LM-11): send its value to the device,
-//! ask the device for a fresh one.
+//! What a register does beside being read and set (LM-05, LM-06, LM-11): send its value to the
+//! device, ask the device for a fresh one.
 
 use crate::engine::Engine;
 use crate::outbox::Wakes;

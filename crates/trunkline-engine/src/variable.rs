@@ -307,7 +307,7 @@ impl Variable {
         self.flags.load(Ordering::Acquire) & FORCED != 0
     }
 
-    /// Whether nothing can be written to it. It stays so for as long as the variable's lock is held.
+    /// Whether nothing can be written to it. It stays so for as long as the lock is held.
     #[inline]
     pub(crate) fn is_blocked(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & (GONE | STOPPED | FORCED) != 0

@@ -96,8 +96,8 @@ fn value_of(x: &Variable) -> (Value, bool) {
     (sample.value, sample.quality.is_forced())
 }
 
-/// Set changes what everybody reads and starts no I/O; send hands what is there to the device, whose
-/// answer is the variable's next update.
+/// Set changes what everybody reads and starts no I/O; send hands what is there to the device,
+/// whose answer is the variable's next update.
 ///
 /// Behaviour: LM-04, LM-06.
 #[test]
