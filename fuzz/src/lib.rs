@@ -63,6 +63,7 @@ pub const PROVIDER: &[FrameKind] = &[
     FrameKind::Publish,
     FrameKind::ProviderWrite,
     FrameKind::ProviderRequest,
+    FrameKind::ProviderBind,
     FrameKind::ProviderAnswer,
 ];
 

@@ -13,6 +13,7 @@ use trunkline_types::{Tick, Timestamp};
 use crate::connection::Connection;
 use crate::event::Event;
 use crate::options::ClientOptions;
+use crate::provider::ProviderRole;
 use crate::request::{Requests, malformed};
 use crate::restore::retry_backoff;
 use crate::state::{ConnectionCounters, ConnectionState, Session};
@@ -37,6 +38,9 @@ pub struct ClientCore {
     pub(crate) subscriptions: Slab<Subscription>,
     pub(crate) requests: Requests,
     pub(crate) writes: Writes,
+    pub(crate) provider: ProviderRole,
+    /// When something last came in.
+    pub(crate) last_input: Option<Tick>,
     /// Items of all subscriptions.
     pub(crate) items: usize,
     /// When failed items are asked for again; the wait grows from time to time.
@@ -59,6 +63,8 @@ impl ClientCore {
             subscriptions: Slab::default(),
             requests: Requests::default(),
             writes: Writes::default(),
+            provider: ProviderRole::default(),
+            last_input: None,
             items: 0,
             retry_at: None,
             retry_wanted: false,
@@ -200,6 +206,10 @@ impl ClientCore {
             FrameKind::InfoAnswer => self.handle_info(frame),
             FrameKind::WhyAnswer => self.handle_why(frame),
             FrameKind::EngineAnswer => self.handle_engine(frame),
+            FrameKind::Provided => self.handle_provided(frame),
+            FrameKind::ProviderBind => self.handle_provider_bind(frame),
+            FrameKind::ProviderWrite => self.handle_provider_write(frame),
+            FrameKind::ProviderRequest => self.handle_provider_request(frame),
             FrameKind::Report => self.handle_report(frame),
             FrameKind::Requested => self.handle_requested(frame),
             FrameKind::Fault => self.handle_fault(frame),
@@ -218,6 +228,7 @@ impl ClientCore {
             subscription.connection_changed(Event::Connected { session, epoch });
         }
         self.restore(same_epoch);
+        self.ask_to_provide();
         self.changes += 1;
         Ok(())
     }
@@ -233,6 +244,7 @@ impl Endpoint for ClientCore {
         if self.connection.closing().is_some() {
             return;
         }
+        self.last_input = Some(now);
         self.connection.liveness.handle_received(now);
         let mut input = bytes;
         loop {
@@ -283,7 +295,11 @@ impl Endpoint for ClientCore {
         let mut due = self.connection.hello_deadline();
         if self.connection.is_open() {
             due = Some(self.connection.liveness.poll_timeout());
-            let others = [self.connection.frames.poll_timeout(), self.retry_at];
+            let others = [
+                self.connection.frames.poll_timeout(),
+                self.retry_at,
+                self.provider_due(),
+            ];
             due = others.into_iter().flatten().chain(due).min();
         }
         due
@@ -319,6 +335,7 @@ impl Endpoint for ClientCore {
             }
         }
         self.retry_failed(now);
+        self.provider_timeout(now);
     }
 
     fn handle_disconnected(&mut self, now: Tick, cause: Disconnect) {
@@ -328,6 +345,7 @@ impl Endpoint for ClientCore {
         }
         let (cause, session, reconnecting) = self.connection.disconnected(now, cause);
         self.writes_disconnected(&cause);
+        self.provider_disconnected();
         self.forget_connection();
         if session.is_some() || !reconnecting {
             self.tell_disconnected(&cause, reconnecting);

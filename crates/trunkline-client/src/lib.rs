@@ -25,6 +25,7 @@
 //! # Layout
 //! - [`ClientCore`] (`client`), `connection`, `receipt`, `output`: the state machine, the
 //!   connection's life, what is acknowledged, what is sent.
+//! - `provider`: this client as the source of variables.
 //! - `request`, `settle`, `open`, `browse`, `library`, [`answer`]: verbs with one answer.
 //! - `write`, `write_queue`, `outcome`: writes, credit, how they end.
 //! - `subscribe`, `subscription`, `queue`, `event`: subscriptions as the program sees them.
@@ -47,6 +48,7 @@ mod open;
 pub mod options;
 mod outcome;
 mod output;
+mod provider;
 mod queue;
 mod reading;
 mod receipt;
@@ -71,6 +73,7 @@ pub use options::{
     BufferError, ClientOptions, Need, OpenOptions, SubscribeOptions, contract_of_buffer,
 };
 pub use outcome::{WriteCounts, WriteOutcome};
+pub use provider::{ProviderEvent, ProviderReply, Publication};
 pub use request::RequestId;
 pub use state::{ConnectionCounters, ConnectionState, Session};
 pub use subscribe::Item;

@@ -17,6 +17,7 @@ use trunkline_types::Tick;
 
 use crate::client::ClientCore;
 use crate::library::{send_deploy, send_order};
+use crate::provider::send_provide;
 use crate::request::{Request, Verb};
 use crate::variable::{VariableRef, Variables};
 use crate::wire::Wires;
@@ -48,7 +49,7 @@ impl ClientCore {
                     more = true;
                     break;
                 }
-                if !self.send_next(page, out) {
+                if !self.send_next(page, out) && !self.send_provider(page, out) {
                     break;
                 }
             }
@@ -88,7 +89,8 @@ impl ClientCore {
             self.requests.sent_front();
             return;
         };
-        if let Some(fault) = self.not_understood(&request) {
+        let fault = self.not_understood(&request);
+        if let Some(fault) = fault.or_else(|| self.takes_no_provider(&request)) {
             self.end_request(id, request, Some(fault));
             return;
         }
@@ -134,7 +136,11 @@ impl ClientCore {
                 single = true;
                 library.variables.len() as u32
             }
-            Verb::Find { .. } | Verb::Why { .. } | Verb::Engine | Verb::OrderLibrary { .. } => {
+            Verb::Find { .. }
+            | Verb::Why { .. }
+            | Verb::Engine
+            | Verb::OrderLibrary { .. }
+            | Verb::Provide { .. } => {
                 single = true;
                 0
             }
@@ -287,6 +293,7 @@ fn encode(
         Verb::Deploy { library, replace } => {
             send_deploy(library, *replace, number, sent, page, out);
         }
+        Verb::Provide { name } => send_provide(name, number, out),
         Verb::OrderLibrary { verb, library } => send_order(*verb, library, number, out),
     }
 }

@@ -92,6 +92,10 @@ pub(crate) enum Verb {
         verb: LibraryVerb,
         library: String,
     },
+    /// Asks to be the source of variables; the client's own.
+    Provide {
+        name: String,
+    },
     /// Opens again what the program had open.
     Restore {
         page: Page<()>,

@@ -118,6 +118,7 @@ impl ClientCore {
             Verb::OpenItems { wire, items } | Verb::Resume { wire, items } => {
                 return self.items_answered(wire, &items, &fault);
             }
+            Verb::Provide { .. } => return self.provide_refused(&fault),
             Verb::Unsubscribe { .. } => return,
         };
         self.answer(id, wanted, answer);

@@ -266,6 +266,10 @@ impl ClientCore {
                 let sentence = format!("write {number} is answered, which is not on its way");
                 return Err(malformed(sentence));
             };
+            if write.variable == VariableRef::NOBODY {
+                self.published(&outcome);
+                continue;
+            }
             let position = |sequence| Position { epoch, sequence };
             let outcome = match outcome {
                 WireOutcome::Applied { sequence } => {
@@ -310,6 +314,9 @@ impl ClientCore {
         );
         let fault = Fault::new(FaultCode::TimedOut, sentence);
         for (_, write) in self.writes.take_in_flight() {
+            if write.variable == VariableRef::NOBODY {
+                continue;
+            }
             self.writes
                 .end(write.place, WriteOutcome::Unknown(fault.clone()));
         }

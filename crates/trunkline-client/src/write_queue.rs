@@ -169,6 +169,26 @@ impl Writes {
         self.next_write += 1;
     }
 
+    /// Whether one more may be on its way.
+    pub(crate) fn has_credit(&self) -> bool {
+        self.in_flight.len() < self.credit_count && self.in_flight_bytes < self.credit_bytes
+    }
+
+    /// A provider's value has been sent under the next number.
+    pub(crate) fn sent_publication(&mut self, bytes: usize) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.in_flight.insert(
+            self.next_write,
+            InFlight {
+                variable: VariableRef::NOBODY,
+                bytes,
+                place: None,
+            },
+        );
+        self.in_flight_bytes += bytes as usize;
+        self.next_write += 1;
+    }
+
     /// The engine has answered this write.
     pub(crate) fn answered(&mut self, number: u64) -> Option<InFlight> {
         let write = self.in_flight.remove(&number)?;

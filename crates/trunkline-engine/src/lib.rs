@@ -52,7 +52,9 @@ mod variable;
 mod write;
 
 pub use caller::{Caller, Principal, Rights};
-pub use consumer::{Consumer, Delivery, EndedItem, ITEMS_MAX, Sink, SubscribeOptions};
+pub use consumer::{
+    Consumer, Delivery, EndedItem, ITEMS_MAX, ProviderOrder, Sink, SubscribeOptions,
+};
 pub use engine::{Engine, EngineOptions};
 pub use force::ForcedVariable;
 pub use library::{
@@ -61,7 +63,7 @@ pub use library::{
 pub use order::{Administrator, Order, OrderRefused, OrderResult, OrderRule, Reply, Report};
 pub use outbox::{Wake, Wakes};
 pub use outcome::{AccessError, Attempt, Refusal, UnknownCause, WriteOutcome};
-pub use provider::{Answer, Provider, ProviderId, Ticket};
+pub use provider::{Answer, NameTaken, Provider, ProviderId, SourceItem, Ticket};
 pub use registry::VARIABLES_MAX;
 pub use retained::BUFFER_BYTES_MAX;
 pub use update::{Encoded, Update};

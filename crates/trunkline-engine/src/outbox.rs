@@ -6,6 +6,7 @@ use std::fmt;
 use trunkline_ring::MarkSet;
 
 use crate::budget::Budget;
+use crate::consumer::ProviderOrder;
 use crate::order::OrderResult;
 use crate::outcome::WriteOutcome;
 use crate::sync::{Arc, Mutex};
@@ -26,6 +27,8 @@ pub(crate) struct Outbox {
     completions: Mutex<VecDeque<(u64, WriteOutcome)>>,
     /// Ends of orders; bounded by what the session may have unanswered.
     reports: Mutex<VecDeque<(u32, OrderResult)>>,
+    /// What a provider behind this consumer is to do; lock order: after everything else.
+    pub(crate) orders: Mutex<VecDeque<ProviderOrder>>,
     pub(crate) budget: Arc<Budget>,
     /// Of a service of the engine: nobody is told that it subscribes.
     pub(crate) is_service: bool,
@@ -47,6 +50,7 @@ impl Outbox {
             marks: MarkSet::new(),
             completions: Mutex::new(VecDeque::new()),
             reports: Mutex::new(VecDeque::new()),
+            orders: Mutex::new(VecDeque::new()),
             budget: Arc::new(Budget::unlimited()),
             wake,
         }
@@ -80,9 +84,11 @@ impl Outbox {
         self.reports.lock().pop_front()
     }
 
-    /// Whether an outcome or the end of an order waits.
+    /// Whether an outcome, the end of an order or an order for a provider waits.
     pub(crate) fn has_answers(&self) -> bool {
-        !self.completions.lock().is_empty() || !self.reports.lock().is_empty()
+        !self.completions.lock().is_empty()
+            || !self.reports.lock().is_empty()
+            || !self.orders.lock().is_empty()
     }
 }
 

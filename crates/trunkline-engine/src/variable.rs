@@ -11,6 +11,7 @@ use crate::cell::{Cell, CellRead};
 use crate::force::Forced;
 use crate::interest::{Interest, Interests};
 use crate::outcome::{AccessError, Refusal};
+use crate::provider::ProviderId;
 use crate::realtime::RealTime;
 use crate::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering};
 use crate::update::{Encoded, Update};
@@ -383,6 +384,11 @@ impl Variable {
     /// Whether somebody else owns its value: clients' writes go there first.
     pub fn is_provided(&self) -> bool {
         self.provider_index().is_some()
+    }
+
+    /// Who owns its value, if somebody does.
+    pub fn provider(&self) -> Option<ProviderId> {
+        self.provider_index().map(ProviderId::at)
     }
 
     pub(crate) fn provider_index(&self) -> Option<usize> {

@@ -139,6 +139,10 @@ fault_codes! {
     NoValue = 40, "no-value";
     /// The variable's provider does not know whether it was carried out; the sentence is its own.
     ProviderUnsure = 41, "provider-unsure";
+    /// A provider of this name runs already; give this one another name, or stop that one.
+    NameTaken = 42, "name-taken";
+    /// The variable has another source than this connection; only its own provider publishes it.
+    NotItsProvider = 43, "not-its-provider";
 }
 
 /// A fault with the sentence about its very case.

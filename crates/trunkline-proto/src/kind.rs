@@ -141,6 +141,8 @@ frame_kinds! {
     ProviderRequest = 44, "PROVIDER_REQUEST", Engine;
     /// What became of PROVIDER_WRITE and PROVIDER_REQUEST.
     ProviderAnswer = 45, "PROVIDER_ANSWER", Client;
+    /// Variables that the provider is to deliver from now on, and from which of its items.
+    ProviderBind = 46, "PROVIDER_BIND", Engine;
     /// Deploys a library of variables.
     Deploy = 50, "DEPLOY", Client;
     /// Undeploys, starts or stops a library.

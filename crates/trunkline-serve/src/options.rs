@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_engine::Administrator;
+use trunkline_proto::Negotiation;
 use trunkline_proto::limits::{
     HELLO_DEADLINE, ITEMS_MAX_DEFAULT, KEEPALIVE_DEADLINE, KEEPALIVE_INTERVAL,
     QUEUE_BYTES_MAX_DEFAULT, WRITE_CREDIT_BYTES, WRITE_CREDIT_COUNT,
 };
 use trunkline_proto::message::closing::Goodbye;
-use trunkline_proto::{Features, Negotiation};
 use trunkline_types::Tick;
 
 /// Facts about the running engine that only its host knows.
@@ -71,11 +71,7 @@ impl Default for ServeOptions {
             engine_id: [0; 16],
             pid: 0,
             started: Tick::ZERO,
-            // The frames of providers are laid down and not yet taken.
-            negotiation: Negotiation {
-                features: Features::ADMINISTRATION.or(Features::REGISTERS),
-                ..Negotiation::OURS
-            },
+            negotiation: Negotiation::OURS,
             hello_deadline: HELLO_DEADLINE,
             keepalive: KEEPALIVE_INTERVAL,
             deadline: KEEPALIVE_DEADLINE,

@@ -5,10 +5,9 @@ use std::collections::HashMap;
 use trunkline_engine::Wakes;
 use trunkline_proto::limits::FRAME_MAX_DEFAULT;
 use trunkline_proto::message::closing::Goodbye;
-use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::hello::Hello;
 use trunkline_proto::message::keepalive::{Ack, Keepalive};
-use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
+use trunkline_proto::{Disconnect, Frame, FrameKind};
 use trunkline_types::{Tick, Timestamp};
 
 use crate::session::Session;
@@ -47,7 +46,11 @@ impl Session {
             };
         }
         let bytes = frame.payload().len();
-        if bytes > REQUEST_BYTES_MAX && kind != FrameKind::Write {
+        let has_value = matches!(
+            kind,
+            FrameKind::Write | FrameKind::Publish | FrameKind::ProviderAnswer
+        );
+        if bytes > REQUEST_BYTES_MAX && !has_value {
             let sentence = format!(
                 "a {kind} of {bytes} bytes, longer than {REQUEST_BYTES_MAX}; long lists come in \
                  several frames"
@@ -88,10 +91,9 @@ impl Session {
             FrameKind::Find | FrameKind::Why | FrameKind::Engine => self.handle_browse(frame, kind),
             FrameKind::Deploy => self.handle_deploy(frame),
             FrameKind::Order => self.handle_order(frame),
-            FrameKind::Provide | FrameKind::Publish | FrameKind::ProviderAnswer => {
-                self.refuse_provider(frame);
-                Ok(())
-            }
+            FrameKind::Provide => self.handle_provide(frame),
+            FrameKind::Publish => self.handle_write(now, wall, frame, wakes),
+            FrameKind::ProviderAnswer => self.handle_provider_answer(now, wall, frame, wakes),
             other => Err(Disconnect::Malformed {
                 sentence: format!("{other} is a frame that engines send, not clients"),
             }),
@@ -107,20 +109,6 @@ impl Session {
         let sent = self.window.sent();
         let sentence = format!("it confirms {records_received} records where {sent} were sent");
         Err(Disconnect::Malformed { sentence })
-    }
-
-    /// The feature was not agreed on, so this is refused as a whole, once.
-    fn refuse_provider(&mut self, frame: &Frame<'_>) {
-        if frame.has_more() {
-            return;
-        }
-        let sentence = "this engine takes no providers over the network; update it";
-        let fault = Fault::new(FaultCode::NotSupported, sentence);
-        let message = FaultMessage {
-            request: frame.request(),
-            fault: fault.as_ref(),
-        };
-        message.encode(&mut self.answers.frames);
     }
 
     /// Where the frame's items stand in their request, which may come in several frames.

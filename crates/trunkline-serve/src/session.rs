@@ -14,6 +14,7 @@ use trunkline_types::{Tick, Timestamp};
 use crate::answers::Answers;
 use crate::options::ServeOptions;
 use crate::orders::Orders;
+use crate::provider::Provided;
 use crate::requests::Pages;
 use crate::updates::{Records, UpdateSink};
 use crate::window::Window;
@@ -44,6 +45,9 @@ pub struct Session {
     pub(crate) pages: Pages,
     pub(crate) unanswered: Unanswered,
     pub(crate) orders: Orders,
+    pub(crate) provided: Provided,
+    /// When the driver last called: what happens without a call happens then.
+    pub(crate) last_seen: (Tick, Timestamp),
     /// When a parked write goes on at the latest.
     pub(crate) parked_until: Option<Tick>,
     pub(crate) window: Window,
@@ -97,6 +101,8 @@ impl Session {
             pages: Pages::new(),
             unanswered: Unanswered::default(),
             orders: Orders::default(),
+            provided: Provided::default(),
+            last_seen: (Tick::ZERO, Timestamp::UNIX_EPOCH),
             parked_until: None,
             window: Window::default(),
             frame_max: FRAME_MAX_MIN,
@@ -197,6 +203,7 @@ impl Session {
 
     /// Gives everything back that others might wait for.
     fn release(&mut self) {
+        self.stop_providing();
         self.work.clear();
         self.parked_until = None;
         self.sampled_due = None;
@@ -257,6 +264,7 @@ impl Endpoint for Session {
         if self.is_over() {
             return;
         }
+        self.last_seen = (now, wall);
         self.liveness.handle_received(now);
         let (mut wakes, mut input) = (Wakes::new(), bytes);
         loop {
@@ -292,6 +300,7 @@ impl Endpoint for Session {
         budget: usize,
         out: &mut Vec<u8>,
     ) -> bool {
+        self.last_seen = (now, wall);
         let (start, end) = (out.len(), out.len().saturating_add(budget));
         let was_reading = self.wants_input();
         let mut wakes = Wakes::new();
@@ -299,6 +308,7 @@ impl Endpoint for Session {
         if self.is_open() {
             self.answer_completions();
             self.answer_reports();
+            self.send_provider_orders();
             more = self.run_work(now, wall, budget, &mut wakes);
         }
         self.answers.send(out, budget, self.frame_max);
@@ -340,7 +350,8 @@ impl Endpoint for Session {
         }
     }
 
-    fn handle_timeout(&mut self, now: Tick, _wall: Timestamp) {
+    fn handle_timeout(&mut self, now: Tick, wall: Timestamp) {
+        self.last_seen = (now, wall);
         match self.phase {
             Phase::Hello { deadline } if now >= deadline => {
                 let deadline = self.options.hello_deadline;
@@ -378,7 +389,10 @@ impl Endpoint for Session {
         }
     }
 
-    fn handle_disconnected(&mut self, _now: Tick, _cause: Disconnect) {
+    fn handle_disconnected(&mut self, now: Tick, _cause: Disconnect) {
+        let (seen, wall) = self.last_seen;
+        let since = i64::try_from(now.since(seen).as_nanos()).unwrap_or(i64::MAX);
+        self.last_seen = (now, wall.saturating_add_nanos(since));
         self.phase = Phase::Ended;
         self.answers.discard();
         self.release();

@@ -124,6 +124,8 @@ pub(crate) struct OwnedWrite {
     pub(crate) handle: u32,
     pub(crate) options: WriteOptions,
     pub(crate) value: Box<[u8]>,
+    /// By the variable's provider.
+    pub(crate) is_published: bool,
 }
 
 /// Names in one buffer.

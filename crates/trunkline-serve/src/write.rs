@@ -7,8 +7,8 @@ use trunkline_engine::{Attempt, Origin, Refusal, Verb, Wakes, Write, WriteOutcom
 use trunkline_proto::message::outcome;
 use trunkline_proto::message::write::{WriteOptions, WriteRecord, WriteVerb, Writes};
 use trunkline_proto::message::write_answers::WriteAnswersBuilder;
-use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
-use trunkline_types::{Tick, Timestamp};
+use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
+use trunkline_types::{Quality, Tick, Timestamp};
 
 use crate::fault::{of_refusal, of_unknown, unknown_handle};
 use crate::options::ServeOptions;
@@ -119,6 +119,7 @@ impl Session {
         wakes: &mut Wakes,
     ) -> Result<(), Disconnect> {
         let writes = Writes::decode(frame)?;
+        let is_published = frame.kind() == Some(FrameKind::Publish);
         self.unanswered
             .begin(writes.first_write(), frame.count(), &self.options)?;
         let mut run = Run::default();
@@ -134,15 +135,15 @@ impl Session {
             };
             // Behind anything that waits, a write waits too: requests keep their order.
             if !self.work.is_empty() || !queued.is_empty() {
-                queued.push(self.queued(&write));
+                queued.push(self.queued(&write, is_published));
                 continue;
             }
-            match self.attempt(now, wall, &write, wakes) {
+            match self.attempt(now, wall, &write, is_published, wakes) {
                 Attempted::Ended(answer) => run.push(&mut self.answers.frames, write.write, answer),
                 Attempted::Later => {}
                 Attempted::Parked(until) => {
                     self.parked_until = Some(until);
-                    queued.push(self.queued(&write));
+                    queued.push(self.queued(&write, is_published));
                 }
             }
         }
@@ -156,7 +157,7 @@ impl Session {
         result.and_then(|()| self.unanswered.check_bytes(&self.options))
     }
 
-    fn queued(&mut self, write: &WriteRecord<'_>) -> OwnedWrite {
+    fn queued(&mut self, write: &WriteRecord<'_>, is_published: bool) -> OwnedWrite {
         self.unanswered.wait(write.value.len());
         let WriteRecord {
             write: id,
@@ -169,6 +170,7 @@ impl Session {
             handle,
             options,
             value: value.into(),
+            is_published,
         }
     }
 
@@ -189,7 +191,7 @@ impl Session {
                 options: write.options,
                 value: &write.value,
             };
-            match self.attempt(now, wall, &record, wakes) {
+            match self.attempt(now, wall, &record, write.is_published, wakes) {
                 Attempted::Ended(answer) => run.push(&mut self.answers.frames, write.id, answer),
                 Attempted::Later => {}
                 Attempted::Parked(until) => {
@@ -212,12 +214,24 @@ impl Session {
         now: Tick,
         wall: Timestamp,
         record: &WriteRecord<'_>,
+        is_published: bool,
         wakes: &mut Wakes,
     ) -> Attempted {
         let engine = self.engine.clone();
         let Some(variable) = engine.visible(&self.caller, record.handle) else {
             return Attempted::Ended(Answer::Fault(unknown_handle(record.handle)));
         };
+        if is_published && !self.provides(variable) {
+            let fault = FaultCode::NotItsProvider.into();
+            return Attempted::Ended(Answer::Fault(fault));
+        }
+        if is_published && record.value.is_empty() {
+            // Only what the source says about itself.
+            let quality = record.options.quality.unwrap_or(Quality::GOOD);
+            engine.set_quality(record.handle, quality, now, wall, wakes);
+            let sequence = variable.sequence();
+            return Attempted::Ended(Answer::Outcome(WriteOutcome::Applied { sequence }));
+        }
         let is_provided = variable.is_provided();
         let WriteOptions {
             source_timestamp,
@@ -227,8 +241,13 @@ impl Session {
             superseded,
             ..
         } = record.options;
+        let origin = match (is_published, raw) {
+            (false, _) => Origin::Client,
+            (true, false) => Origin::Source,
+            (true, true) => Origin::SourceRaw,
+        };
         let verb = match verb_of(record.options.verb) {
-            Some(verb) if !raw => verb,
+            Some(verb) if is_published || !raw => verb,
             _ => {
                 let sentence = "this engine does not know what is to be done with the value, or \
                                 takes none in raw units; update it, or write in engineering units";
@@ -243,10 +262,11 @@ impl Session {
             value: WriteValue::Wire(record.value),
             source_timestamp,
             quality,
-            origin: Origin::Client,
+            origin,
             verb,
             expected,
-            completion: is_provided.then(|| self.consumer.completion(record.write)),
+            completion: (is_provided && !is_published)
+                .then(|| self.consumer.completion(record.write)),
         };
         loop {
             match engine.try_write(&self.caller, now, wall, variable, &write, wakes) {

@@ -4,16 +4,17 @@
 //! writes and requests reach it through a queue; what it publishes goes through the write path.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use trunkline_engine::{Answer, Attempt, Caller, Engine, Origin, Provider, ProviderId};
-use trunkline_engine::{Ticket, Wakes, Write, WriteValue};
+use trunkline_engine::{SourceItem, Ticket, Wakes, Write, WriteValue};
 use trunkline_io::{HealthState, IoServer, ItemId, Published, Scan, ScanSchedule};
 use trunkline_net::{Clock, Housekeeper};
 use trunkline_types::{Quality, Reason, Tick, Timestamp, Value};
+
+use crate::engine::StartError;
 
 /// Samples that may wait for a subscription whose variable's `stall` lets its source wait.
 const HELD_MAX: usize = 65_536;
@@ -26,7 +27,6 @@ pub(crate) struct IoHost {
     name: Arc<str>,
     id: ProviderId,
     thread: Arc<Housekeeper>,
-    orders: Arc<Orders>,
 }
 
 /// What the engine knows of it: a queue, and how it is doing.
@@ -46,7 +46,7 @@ struct Queue {
     /// Requests that somebody waits for; bounded with the sends.
     reads: Vec<(Ticket, u32)>,
     /// Variables that it is to deliver from now on, each with the name of its item.
-    binds: Vec<(u32, String)>,
+    binds: Vec<SourceItem>,
     trouble: Option<String>,
 }
 
@@ -69,6 +69,11 @@ impl Provider for Orders {
             }
         }
         drop(queue);
+        self.wake();
+    }
+
+    fn bind(&self, items: &[SourceItem]) {
+        lock(&self.queue).binds.extend_from_slice(items);
         self.wake();
     }
 
@@ -113,13 +118,13 @@ struct Sample {
 }
 
 impl IoHost {
-    /// Starts `server` under `name`. It delivers what it is [bound](Self::bind) to.
+    /// Starts `server` under `name`. It delivers the variables whose `source` begins with it.
     pub(crate) fn start(
         engine: &Engine,
         name: &str,
         server: Box<dyn IoServer>,
         period: Option<Duration>,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, StartError> {
         let name: Arc<str> = Arc::from(name);
         let queue = Mutex::new(Queue::default());
         let orders = Arc::new(Orders {
@@ -145,34 +150,25 @@ impl IoHost {
             id: Arc::clone(&id),
             held: VecDeque::new(),
         };
-        let provider = engine.attach_provider(Arc::clone(&orders) as Arc<dyn Provider>, &[]);
+        let provider = engine.attach_source(Arc::clone(&orders) as Arc<dyn Provider>)?;
         let _already = id.set(provider);
         let turn = move |now, wall| Some(runner.turn_or_fail(now, wall));
-        let thread = Housekeeper::start(clock, turn)?;
+        let thread = Housekeeper::start(clock, turn).map_err(|error| {
+            let (now, wall) = (clock.now(), clock.wall());
+            engine.detach_provider(provider, Reason::Inactive, now, wall, &mut Wakes::new());
+            StartError::Thread(error)
+        })?;
         let thread = Arc::new(thread);
         let _already = orders.thread.set(Arc::downgrade(&thread));
         Ok(Self {
             name,
             id: provider,
             thread,
-            orders,
         })
     }
 
     pub(crate) fn name(&self) -> &str {
         &self.name
-    }
-
-    pub(crate) fn id(&self) -> ProviderId {
-        self.id
-    }
-
-    /// Has it deliver these variables, each from the item of this name.
-    pub(crate) fn bind(&self, engine: &Engine, items: Vec<(u32, String)>) {
-        let handles: Vec<u32> = items.iter().map(|(handle, _)| *handle).collect();
-        engine.bind_provider(self.id, &handles);
-        lock(&self.orders.queue).binds.extend(items);
-        self.thread.wake();
     }
 
     /// Ends the thread; the variables turn bad with `reason`.
@@ -231,9 +227,9 @@ impl Runner {
         if binds.is_empty() {
             return;
         }
-        for (handle, name) in binds {
+        for SourceItem { handle, item } in binds {
             self.unbind(handle);
-            match self.server.item(&name) {
+            match self.server.item(&item) {
                 Some(item) => {
                     self.handles.entry(item).or_default().push(handle);
                     self.items.insert(handle, item);

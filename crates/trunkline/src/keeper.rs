@@ -155,7 +155,6 @@ impl Keeper {
         let core = &self.core;
         let deployed = core.deploy_retained(library, replace, &retained, now, wall, &mut wakes)?;
         drop(wakes);
-        self.bind_sources(&deployed.handles);
         if let Some(retention) = &self.retention {
             retention.follow(core, &deployed.handles);
         }
@@ -209,28 +208,23 @@ impl Keeper {
         period: Option<Duration>,
     ) -> Result<(), StartError> {
         let _order = lock(&self.order);
-        let mut items = Vec::new();
         for library in self.core.libraries() {
             for handle in library.handles {
                 let Some(variable) = self.core.variable(handle) else {
                     continue;
                 };
                 let source = &variable.properties().source;
-                let Some(item) = item_of(source, name) else {
-                    continue;
-                };
-                if server.item(item).is_none() {
+                let item = item_of(source, name);
+                if let Some(item) = item.filter(|item| server.item(item).is_none()) {
                     return Err(StartError::UnknownItem {
                         variable: variable.name().to_owned(),
                         server: name.to_owned(),
                         item: item.to_owned(),
                     });
                 }
-                items.push((handle, item.to_owned()));
             }
         }
-        let host = IoHost::start(&self.core, name, server, period).map_err(StartError::Thread)?;
-        host.bind(&self.core, items);
+        let host = IoHost::start(&self.core, name, server, period)?;
         lock(&self.io).push(host);
         Ok(())
     }
@@ -251,38 +245,6 @@ impl Keeper {
         let hosts = std::mem::take(&mut *lock(&self.io));
         for host in hosts {
             host.stop(&self.core, Reason::Inactive);
-        }
-    }
-
-    /// Joins variables that were deployed or edited to the I/O servers that their sources name.
-    fn bind_sources(&self, handles: &[u32]) {
-        let mut items: HashMap<usize, Vec<(u32, String)>> = HashMap::new();
-        let io = lock(&self.io);
-        for variable in handles
-            .iter()
-            .filter_map(|handle| self.core.variable(*handle))
-        {
-            let properties = variable.properties();
-            let source = properties.source.as_str();
-            let of = |host: &IoHost| item_of(source, host.name()).is_some();
-            match io.iter().position(of) {
-                Some(place) => {
-                    let item = source.split_once(':').map_or("", |(_, item)| item);
-                    let of_host = items.entry(place).or_default();
-                    of_host.push((variable.handle(), item.to_owned()));
-                }
-                None => {
-                    // Its source was another one before.
-                    for host in io.iter() {
-                        self.core.release_provider(host.id(), variable.handle());
-                    }
-                }
-            }
-        }
-        for (place, items) in items {
-            if let Some(host) = io.get(place) {
-                host.bind(&self.core, items);
-            }
         }
     }
 

@@ -6,11 +6,12 @@
 //! # Layout
 //! - `item`: the items and their side of the ledger; `sink`: what a subscriber gets.
 //! - `subscribe`: items come and go; `drain`: from marks to deliveries; `ledger`: what became of
-//!   all.
+//!   all; `provide`: a provider behind a consumer.
 
 mod drain;
 mod item;
 mod ledger;
+mod provide;
 mod sink;
 mod subscribe;
 
@@ -21,6 +22,7 @@ use trunkline_ring::Cursor;
 use trunkline_types::{Contract, Tick};
 
 use self::item::{InFlight, Items};
+pub use self::provide::ProviderOrder;
 pub use self::sink::{Delivery, EndedItem, Sink, SubscribeOptions};
 pub(crate) use self::subscribe::forget;
 use crate::engine::{Engine, SLICE};

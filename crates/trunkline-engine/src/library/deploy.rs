@@ -104,6 +104,7 @@ impl Engine {
             Some(known) => *known = entry,
             None => libraries.push(entry),
         }
+        self.bind_sources(&deployed.handles);
         Ok(deployed)
     }
 

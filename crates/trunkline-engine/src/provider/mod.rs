@@ -43,8 +43,30 @@ pub trait Provider: Send + Sync {
     /// it: call [`Engine::answer`] with [`Answer::Read`]. Without one, publish it when it can be
     /// had.
     fn request(&self, ticket: Option<Ticket>, handle: u32);
+    /// Deliver these variables from now on, each from the item of this name: those whose `source`
+    /// begins with the provider's name, when it is attached or when they are deployed.
+    fn bind(&self, _items: &[SourceItem]) {}
     /// One sentence about its present state when something is wrong with it.
     fn trouble(&self) -> Option<String>;
+}
+
+/// A variable that a provider is to deliver.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SourceItem {
+    /// The variable.
+    pub handle: u32,
+    /// The part of its `source` behind the colon.
+    pub item: Box<str>,
+}
+
+/// Another provider of this name runs already.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "an I/O server named {name} is running already; give this one another name, or stop that one"
+)]
+pub struct NameTaken {
+    /// The name.
+    pub name: Arc<str>,
 }
 
 /// What a provider says to a write.
@@ -71,6 +93,12 @@ pub enum Answer {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ProviderId(usize);
 
+impl ProviderId {
+    pub(crate) fn at(index: usize) -> Self {
+        Self(index)
+    }
+}
+
 impl Engine {
     /// Makes `provider` the owner of these variables' values. Until it publishes, those that have
     /// no value yet stay `bad: no-value`.
@@ -82,19 +110,49 @@ impl Engine {
         ProviderId(index)
     }
 
-    /// Makes a provider the owner of further variables' values.
-    pub fn bind_provider(&self, id: ProviderId, handles: &[u32]) {
-        for variable in handles.iter().filter_map(|handle| self.variable(*handle)) {
-            variable.set_provider(Some(id.0));
+    /// Makes `provider` the owner of every variable whose `source` is `NAME:ITEM` with its name,
+    /// those that are deployed later included. It is told which with [`Provider::bind`].
+    ///
+    /// # Errors
+    /// [`NameTaken`].
+    pub fn attach_source(&self, provider: Arc<dyn Provider>) -> Result<ProviderId, NameTaken> {
+        // With the list of libraries held nothing is deployed between the two steps.
+        let libraries = self.libraries_lock();
+        let id = ProviderId(self.providers().attach_named(provider)?);
+        for library in libraries.iter() {
+            self.bind_sources(&library.handles);
         }
+        Ok(id)
     }
 
-    /// Takes a variable from a provider, if it is that one's: it is held by the engine then.
-    pub fn release_provider(&self, id: ProviderId, handle: u32) {
-        if let Some(variable) = self.variable(handle)
-            && variable.provider_index() == Some(id.0)
-        {
-            variable.set_provider(None);
+    /// Joins variables that were deployed or edited to the providers that their sources name.
+    pub(crate) fn bind_sources(&self, handles: &[u32]) {
+        let named = self.providers().named();
+        if named.is_empty() {
+            return;
+        }
+        let mut items: Vec<Vec<SourceItem>> = named.iter().map(|_| Vec::new()).collect();
+        for variable in handles.iter().filter_map(|handle| self.variable(*handle)) {
+            let properties = variable.properties();
+            let (source, current) = (properties.source.as_str(), variable.provider_index());
+            let mut found = named.iter().zip(&mut items).filter_map(|(named, items)| {
+                let item = source.strip_prefix(&*named.name)?.strip_prefix(':')?;
+                Some((named.index, item, items))
+            });
+            if let Some((index, item, items)) = found.next() {
+                // Bound again, it hears of another item.
+                variable.set_provider(Some(index));
+                let (handle, item) = (variable.handle(), Box::from(item));
+                items.push(SourceItem { handle, item });
+            } else if named.iter().any(|named| Some(named.index) == current) {
+                // Its source was that provider's before.
+                variable.set_provider(None);
+            }
+        }
+        for (named, items) in named.iter().zip(items) {
+            if !items.is_empty() {
+                named.provider.bind(&items);
+            }
         }
     }
 

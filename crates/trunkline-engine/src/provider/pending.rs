@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use trunkline_types::{Tick, Value};
 
-use super::{PROVIDER_PENDING_MAX, Provider, ProviderId, Ticket};
+use super::{NameTaken, PROVIDER_PENDING_MAX, Provider, ProviderId, Ticket};
 use crate::sync::{Arc, Mutex, RwLock};
 use crate::write::Completion;
 
@@ -35,6 +35,15 @@ struct ProviderSlot {
     name: Arc<str>,
     /// `None` once it has gone; the slot and its name stay for the messages.
     provider: Option<Arc<dyn Provider>>,
+    /// Variables name it as their source.
+    is_source: bool,
+}
+
+/// A running provider that variables name as their source.
+pub(super) struct Named {
+    pub(super) index: usize,
+    pub(super) name: Arc<str>,
+    pub(super) provider: Arc<dyn Provider>,
 }
 
 #[derive(Default)]
@@ -104,8 +113,53 @@ impl Providers {
         slots.push(ProviderSlot {
             name: provider.name(),
             provider: Some(provider),
+            is_source: false,
         });
         slots.len() - 1
+    }
+
+    /// Takes a provider in that variables name as their source, and returns its place.
+    pub(super) fn attach_named(&self, provider: Arc<dyn Provider>) -> Result<usize, NameTaken> {
+        let name = provider.name();
+        let mut slots = self.slots.write();
+        let is_taken =
+            |slot: &ProviderSlot| slot.is_source && slot.provider.is_some() && slot.name == name;
+        if slots.iter().any(is_taken) {
+            return Err(NameTaken { name });
+        }
+        // One that comes back, however often, has its old place: its variables still name it.
+        let place = slots
+            .iter()
+            .position(|slot| slot.is_source && slot.name == name);
+        let slot = ProviderSlot {
+            name,
+            provider: Some(provider),
+            is_source: true,
+        };
+        match place.and_then(|place| Some((place, slots.get_mut(place)?))) {
+            Some((place, known)) => {
+                *known = slot;
+                Ok(place)
+            }
+            None => {
+                slots.push(slot);
+                Ok(slots.len() - 1)
+            }
+        }
+    }
+
+    /// The providers that variables name as their source, as far as they run.
+    pub(super) fn named(&self) -> Vec<Named> {
+        let slots = self.slots.read();
+        let named = slots.iter().enumerate().filter_map(|(index, slot)| {
+            let provider = slot.provider.as_ref().filter(|_| slot.is_source)?;
+            Some(Named {
+                index,
+                name: Arc::clone(&slot.name),
+                provider: Arc::clone(provider),
+            })
+        });
+        named.collect()
     }
 
     /// Lets a provider go; its name stays.

@@ -23,7 +23,8 @@ use trunkline_proto::message::lost::LostRecords;
 use trunkline_proto::message::open::{Open, OpenOptions, Opened, OpenedVariable};
 use trunkline_proto::message::outcome::WriteOutcome;
 use trunkline_proto::message::provider::{
-    Provide, ProviderAnswers, ProviderOutcome, decode_provided, decode_provider_request,
+    Provide, ProviderAnswers, ProviderBind, ProviderOutcome, decode_provided,
+    decode_provider_request,
 };
 use trunkline_proto::message::read::Readings;
 use trunkline_proto::message::record::UpdateRecord;
@@ -271,6 +272,12 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
                 "items": list(handles, |handle| json!(handle))?,
             })
         }
+        FrameKind::ProviderBind => json!({
+            "items": list(ProviderBind::decode(frame)?, |bound| json!({
+                "handle": bound.handle, "type": bound.data_type.to_string(),
+                "access": access(bound.access), "item": bound.item,
+            }))?,
+        }),
         FrameKind::ProviderAnswer => json!({
             "items": list(ProviderAnswers::decode(frame)?, |answer| {
                 let mut item = match answer.outcome {

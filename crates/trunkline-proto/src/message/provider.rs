@@ -6,6 +6,7 @@
 //! PUBLISH          as WRITE; answered by WRITE_ANSWERS
 //! PROVIDER_WRITE   as WRITE, the ids being tickets
 //! PROVIDER_REQUEST first_ticket u64 | count x handle zigzag delta
+//! PROVIDER_BIND    count x ( handle zigzag delta | type | access u8 | item text )
 //! PROVIDER_ANSWER  count x ( ticket zigzag delta | outcome u8 | .. )
 //!     outcome      0 applied: flags u8 | [source ns i64] | [quality u32] | [value varint,bytes]
 //!                                        if 1              if 2            if 4, the read-back
@@ -18,16 +19,20 @@
 use std::time::Duration;
 
 use trunkline_types::wire::{put_bytes, put_i64, put_str, put_u8, put_u32, put_u64, put_zigzag};
-use trunkline_types::{Quality, Timestamp};
+use trunkline_types::{Access, DataType, Quality, Timestamp};
 
 use super::fault::put_fault;
 use super::handles::{Handles, HandlesBuilder};
 use super::hello::to_millis;
 use super::open::{OpenOptions, Opened, OpenedBuilder};
 use super::outcome::{APPLIED, REFUSED, UNKNOWN};
+use super::typed::{TypeRun, put_access, read_access};
 use crate::decode::{Items, Payload};
 use crate::limits::HELLO_TEXT_BYTES_MAX;
 use crate::{DecodeError, FaultRef, Frame, FrameKind, FrameWriter};
+
+/// Longest name of an item, bytes.
+const ITEM_BYTES_MAX: usize = 4096;
 
 const SOURCE_TIME: u8 = 1;
 const QUALITY: u8 = 2;
@@ -97,6 +102,11 @@ impl<'a> Provide<'a> {
         self.lease
     }
 
+    /// Names in the frame.
+    pub fn count(&self) -> u32 {
+        self.items.left()
+    }
+
     /// What it calls itself.
     pub fn provider(&self) -> &'a str {
         self.provider
@@ -151,6 +161,111 @@ pub fn decode_provider_request<'a>(frame: &Frame<'a>) -> Result<(u64, Handles<'a
     let mut payload = Payload::of(frame, FrameKind::ProviderRequest)?;
     let first_ticket = payload.u64()?;
     Ok((first_ticket, Handles::of(payload, frame.count())?))
+}
+
+/// A variable that a provider is to deliver.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BoundVariable<'a> {
+    /// The variable.
+    pub handle: u32,
+    /// The type of its values, raw ones included.
+    pub data_type: DataType,
+    /// What clients can do with it.
+    pub access: Access,
+    /// The part of its `source` behind the provider's name.
+    pub item: &'a str,
+}
+
+/// Writes a PROVIDER_BIND frame.
+#[derive(Debug)]
+#[must_use = "a frame is complete only when it is finished"]
+pub struct ProviderBindBuilder<'a> {
+    frame: FrameWriter<'a>,
+    previous: u32,
+    types: TypeRun,
+}
+
+impl<'a> ProviderBindBuilder<'a> {
+    /// Begins a frame at the end of `out`.
+    pub fn begin(out: &'a mut Vec<u8>) -> Self {
+        Self {
+            frame: FrameWriter::begin(out, FrameKind::ProviderBind, 0),
+            previous: 0,
+            types: TypeRun::default(),
+        }
+    }
+
+    /// Appends a variable.
+    pub fn push(&mut self, handle: u32, data_type: &DataType, access: Access, item: &str) {
+        let out = self.frame.payload();
+        put_zigzag(
+            out,
+            i64::from(handle).wrapping_sub(i64::from(self.previous)),
+        );
+        self.previous = handle;
+        self.types.put(out, data_type);
+        put_access(out, access);
+        put_str(out, super::fault::cut_text(item, ITEM_BYTES_MAX));
+        self.frame.count_item();
+    }
+
+    /// Bytes of the frame so far, header included.
+    pub fn len_bytes(&self) -> usize {
+        self.frame.len_bytes()
+    }
+
+    /// Completes the frame; one without variables is taken back.
+    pub fn finish(self) {
+        if self.frame.count() == 0 {
+            self.frame.abandon();
+        } else {
+            self.frame.finish(false);
+        }
+    }
+}
+
+/// A PROVIDER_BIND frame; iterates over the variables.
+#[derive(Clone, Debug)]
+pub struct ProviderBind<'a> {
+    items: Items<'a>,
+    previous: u32,
+    types: TypeRun,
+}
+
+impl<'a> ProviderBind<'a> {
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the frame cannot hold `count` variables; the rest shows in the
+    /// iteration.
+    pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
+        let payload = Payload::of(frame, FrameKind::ProviderBind)?;
+        Ok(Self {
+            items: Items::new(payload, frame.count(), 4)?,
+            previous: 0,
+            types: TypeRun::default(),
+        })
+    }
+}
+
+impl<'a> Iterator for ProviderBind<'a> {
+    type Item = Result<BoundVariable<'a>, DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let Self {
+            previous, types, ..
+        } = self;
+        self.items.next_with(|payload| {
+            let handle = payload.handle(*previous)?;
+            *previous = handle;
+            Ok(BoundVariable {
+                handle,
+                data_type: types.read(payload)?,
+                access: read_access(payload)?,
+                item: payload.text(ITEM_BYTES_MAX)?,
+            })
+        })
+    }
 }
 
 /// What a provider says about a ticket.

@@ -15,8 +15,9 @@ use trunkline_proto::message::library::{Deploy, DeployBuilder, LibraryOrder, Lib
 use trunkline_proto::message::lost::{LostBuilder, LostRecords};
 use trunkline_proto::message::open::{Open, OpenBuilder, Opened, OpenedBuilder};
 use trunkline_proto::message::provider::{
-    Provide, ProvideBuilder, ProviderAnswers, ProviderAnswersBuilder, begin_provided,
-    begin_provider_request, decode_provided, decode_provider_request,
+    Provide, ProvideBuilder, ProviderAnswers, ProviderAnswersBuilder, ProviderBind,
+    ProviderBindBuilder, begin_provided, begin_provider_request, decode_provided,
+    decode_provider_request,
 };
 use trunkline_proto::message::read::{Readings, ReadingsBuilder};
 use trunkline_proto::message::results::{Results, ResultsBuilder};
@@ -88,6 +89,7 @@ pub fn reencode(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), Decod
         }
         FrameKind::ProviderRequest => decode_provider_request(frame)
             .and_then(|(ticket, items)| handles(items, begin_provider_request(out, ticket), frame)),
+        FrameKind::ProviderBind => provider_bind(frame, out),
         FrameKind::ProviderAnswer => provider_answers(frame, out),
         _ => return None,
     };
@@ -101,6 +103,16 @@ fn ack(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
     let mut builder = AckBuilder::begin(out, ack.records_received());
     for grant in ack {
         builder.push(grant?);
+    }
+    builder.finish();
+    Ok(())
+}
+
+fn provider_bind(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let mut builder = ProviderBindBuilder::begin(out);
+    for bound in ProviderBind::decode(frame)? {
+        let bound = bound?;
+        builder.push(bound.handle, &bound.data_type, bound.access, bound.item);
     }
     builder.finish();
     Ok(())

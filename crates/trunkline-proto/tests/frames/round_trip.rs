@@ -27,8 +27,9 @@ use trunkline_proto::message::open::{Open, OpenBuilder, OpenOptions, OpenTerms};
 use trunkline_proto::message::open::{Opened, OpenedBuilder};
 use trunkline_proto::message::outcome::WriteOutcome;
 use trunkline_proto::message::provider::{
-    Provide, ProvideBuilder, ProviderAnswer, ProviderAnswers, ProviderAnswersBuilder,
-    ProviderOutcome, ReadBack, begin_provider_request, decode_provider_request,
+    Provide, ProvideBuilder, ProviderAnswer, ProviderAnswers, ProviderAnswersBuilder, ProviderBind,
+    ProviderBindBuilder, ProviderOutcome, ReadBack, begin_provider_request,
+    decode_provider_request,
 };
 use trunkline_proto::message::read::{Readings, ReadingsBuilder};
 use trunkline_proto::message::record::UpdateRecord;
@@ -451,6 +452,20 @@ proptest! {
             name, data_type: ty.clone(), access: *access,
         }).collect();
         prop_assert_eq!(all(names), expected);
+    }
+
+    #[test]
+    fn provider_bind(items in vec((handle(), data_type(), access(), "[ -~]{0,40}"), 1..20)) {
+        let mut out = Vec::new();
+        let mut builder = ProviderBindBuilder::begin(&mut out);
+        for (handle, data_type, access, item) in &items {
+            builder.push(*handle, data_type, *access, item);
+        }
+        builder.finish();
+        let found: Vec<_> = all(ProviderBind::decode(&frame(&out)).unwrap()).into_iter()
+            .map(|bound| (bound.handle, bound.data_type, bound.access, bound.item.to_owned()))
+            .collect();
+        prop_assert_eq!(found, items);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use trunkline_engine::NameTaken;
 use trunkline_engine::store::StoreError;
 use trunkline_io::DriverError;
 use trunkline_net::server::BindError;
@@ -73,6 +74,9 @@ pub enum StartError {
     /// A library cannot be deployed.
     #[error("{0}")]
     Deploy(#[from] LibraryError),
+    /// Another I/O server of this name runs.
+    #[error("{0}")]
+    NameTaken(#[from] NameTaken),
     /// An I/O server cannot be made.
     #[error("[[io]] {name}: {error}")]
     Driver {

@@ -6,8 +6,8 @@ use trunkline_proto::message::ended::{EndReason, EndedBuilder, EndedHead, EndedI
 use trunkline_proto::message::lost::{LostBuilder, LostRecord};
 use trunkline_proto::message::open::OpenOptions;
 use trunkline_proto::message::provider::{
-    ProvideBuilder, ProviderAnswer, ProviderAnswersBuilder, ProviderOutcome, ReadBack,
-    begin_provided, begin_provider_request,
+    ProvideBuilder, ProviderAnswer, ProviderAnswersBuilder, ProviderBindBuilder, ProviderOutcome,
+    ReadBack, begin_provided, begin_provider_request,
 };
 use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::updates::UpdatesBuilder;
@@ -272,6 +272,18 @@ fn provider(samples: &mut Vec<Sample>) {
             provided.push(40, &DataType::F64, Access::ReadOnly, None, None);
             provided.push_fault(UNKNOWN_NAME);
             provided.finish(false);
+        },
+    );
+    add(
+        samples,
+        "provider-bind",
+        "Two variables of one type, and one of another",
+        |out| {
+            let mut bind = ProviderBindBuilder::begin(out);
+            bind.push(7, &DataType::F64, Access::ReadOnly, "drum.level");
+            bind.push(8, &DataType::F64, Access::ReadWrite, "drum.setpoint");
+            bind.push(2, &DataType::Bool, Access::ReadWrite, "pump.run");
+            bind.finish();
         },
     );
     add(

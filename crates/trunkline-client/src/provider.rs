@@ -1,0 +1,353 @@
+//! The provider role: this client is the source of variables of the engine, as an I/O server in a
+//! process of its own is.
+//!
+//! ```text
+//! provide(NAME) --> PROVIDE, again on every connection
+//! engine --> Bind: which variables, from which items     --> take_provider_event
+//!            Write, Read: what is wanted of the devices  -->      "      --> answer_provider
+//! publish --> PUBLISH, within the write credit
+//! ```
+//!
+//! With the connection go the orders that were not answered: the engine has told their writers that
+//! nobody knows. On the next connection everything is bound anew, and is to be published anew.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use trunkline_proto::message::outcome::WriteOutcome as WireOutcome;
+use trunkline_proto::message::provider::{
+    ProvideBuilder, ProviderAnswer, ProviderAnswersBuilder, ProviderBind, ProviderOutcome,
+    ReadBack, decode_provided, decode_provider_request,
+};
+use trunkline_proto::message::write::{WriteBuilder, WriteOptions, Writes};
+use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame};
+use trunkline_types::wire::{Reader, decode_value, encode_value};
+use trunkline_types::{Access, DataType, Quality, Tick, Timestamp, Value};
+
+use crate::client::ClientCore;
+use crate::request::{Request, Verb};
+use crate::table::NumberMap;
+
+/// Values that may wait to be sent; beyond, the oldest gives way and is counted.
+const WAITING_MAX: usize = 65_536;
+/// How long after a refusal the role is asked for again: the name may be free then.
+const RETRY: Duration = Duration::from_secs(1);
+/// What the lease is asked to be; the engine grants the deadline of the connection.
+const LEASE: Duration = Duration::from_secs(3);
+
+/// What happens to a provider, in the order in which it happened.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum ProviderEvent {
+    /// The engine has accepted the role; binds follow.
+    Provided,
+    /// The engine does not accept it; it is asked again in a while.
+    Refused(Fault),
+    /// The connection is gone, and with it every bind and every order.
+    Disconnected,
+    /// A variable is to be delivered from now on.
+    Bind {
+        /// The variable; what is published names it.
+        handle: u32,
+        /// The type of its values.
+        data_type: DataType,
+        /// What clients can do with it.
+        access: Access,
+        /// From which item.
+        item: String,
+    },
+    /// A value for the device.
+    Write {
+        /// To answer with.
+        ticket: u64,
+        /// The variable.
+        handle: u32,
+        /// The value.
+        value: Value,
+    },
+    /// A fresh value is wanted, as the answer.
+    Read {
+        /// To answer with.
+        ticket: u64,
+        /// The variable.
+        handle: u32,
+    },
+}
+
+/// What a provider says to a write or a read.
+#[derive(Clone, PartialEq, Debug)]
+pub enum ProviderReply {
+    /// Done; the device now holds this value.
+    Applied {
+        /// The value.
+        value: Value,
+        /// How far it can be trusted.
+        quality: Quality,
+        /// When it was read; `None`: now.
+        source_timestamp: Option<Timestamp>,
+    },
+    /// Not done, and why.
+    Refused(String),
+}
+
+/// One value from a provider.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Publication {
+    /// The variable.
+    pub handle: u32,
+    /// The raw value, of the variable's type; `None`: only its quality changes.
+    pub value: Option<Value>,
+    /// How far it can be trusted.
+    pub quality: Quality,
+    /// When it was measured; `None`: now.
+    pub source_timestamp: Option<Timestamp>,
+}
+
+/// The role, and what waits in it.
+#[derive(Debug, Default)]
+pub(crate) struct ProviderRole {
+    name: Option<String>,
+    /// The engine has accepted it on this connection.
+    is_provided: bool,
+    retry_at: Option<Tick>,
+    types: NumberMap<u32, DataType>,
+    events: VecDeque<ProviderEvent>,
+    publications: VecDeque<Publication>,
+    answers: Vec<(u64, ProviderReply)>,
+    /// Values that gave way because too many waited.
+    lost: u64,
+    refused: u64,
+}
+
+impl ClientCore {
+    /// Becomes the source of every variable whose `source` begins with `name` and a colon, on this
+    /// connection and those that follow it. What comes of it is told by
+    /// [`take_provider_event`](Self::take_provider_event).
+    pub fn provide(&mut self, name: &str) {
+        self.provider.name = Some(name.to_owned());
+        if self.connection.is_open() {
+            self.ask_to_provide();
+        }
+        self.changes += 1;
+    }
+
+    pub(crate) fn ask_to_provide(&mut self) {
+        self.provider.retry_at = None;
+        if let Some(name) = self.provider.name.clone() {
+            self.requests.push(Verb::Provide { name });
+        }
+    }
+
+    /// The next thing that happened to the provider.
+    pub fn take_provider_event(&mut self) -> Option<ProviderEvent> {
+        self.provider.events.pop_front()
+    }
+
+    /// Sends a value, as soon as the write credit allows. Without the role there is nobody to take
+    /// it, and nothing happens.
+    pub fn publish(&mut self, publication: Publication) {
+        let role = &mut self.provider;
+        if !role.is_provided {
+            return;
+        }
+        if role.publications.len() >= WAITING_MAX {
+            role.publications.pop_front();
+            role.lost += 1;
+        }
+        role.publications.push_back(publication);
+        self.changes += 1;
+    }
+
+    /// Says what became of an order. Of an earlier connection's order nobody wants to hear.
+    pub fn answer_provider(&mut self, ticket: u64, reply: ProviderReply) {
+        if self.provider.is_provided {
+            self.provider.answers.push((ticket, reply));
+            self.changes += 1;
+        }
+    }
+
+    /// Values that were lost because the connection did not take them fast enough, and those that
+    /// the engine refused.
+    pub fn provider_losses(&self) -> (u64, u64) {
+        (self.provider.lost, self.provider.refused)
+    }
+
+    /// When the role is to be asked for again.
+    pub(crate) fn provider_due(&self) -> Option<Tick> {
+        self.provider.retry_at
+    }
+
+    pub(crate) fn provider_timeout(&mut self, now: Tick) {
+        if self.provider.retry_at.is_some_and(|due| due <= now) {
+            self.ask_to_provide();
+        }
+    }
+
+    pub(crate) fn provider_disconnected(&mut self) {
+        let role = &mut self.provider;
+        if role.name.is_none() {
+            return;
+        }
+        role.events.clear();
+        role.events.push_back(ProviderEvent::Disconnected);
+        role.publications.clear();
+        role.answers.clear();
+        role.types.clear();
+        (role.is_provided, role.retry_at) = (false, None);
+    }
+
+    pub(crate) fn handle_provided(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        decode_provided(frame)?;
+        let Some((id, request)) = self.requests.answered_by(frame)? else {
+            return Ok(());
+        };
+        self.provider.is_provided = true;
+        self.provider.events.push_back(ProviderEvent::Provided);
+        self.requests.end(id, &request);
+        self.changes += 1;
+        Ok(())
+    }
+
+    /// The engine does not accept the role.
+    pub(crate) fn provide_refused(&mut self, fault: &Fault) {
+        self.provider.retry_at = self.last_input.map(|now| now.saturating_add(RETRY));
+        let event = ProviderEvent::Refused(fault.clone());
+        self.provider.events.push_back(event);
+        self.changes += 1;
+    }
+
+    pub(crate) fn handle_provider_bind(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        for bound in ProviderBind::decode(frame)? {
+            let bound = bound?;
+            self.provider
+                .types
+                .insert(bound.handle, bound.data_type.clone());
+            self.provider.events.push_back(ProviderEvent::Bind {
+                handle: bound.handle,
+                data_type: bound.data_type,
+                access: bound.access,
+                item: bound.item.to_owned(),
+            });
+        }
+        self.changes += 1;
+        Ok(())
+    }
+
+    pub(crate) fn handle_provider_write(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        for write in Writes::decode(frame)? {
+            let write = write?;
+            let data_type = self.provider.types.get(&write.handle);
+            let value = data_type
+                .and_then(|data_type| decode_value(data_type, &mut Reader::new(write.value)).ok());
+            let (ticket, handle) = (write.write, write.handle);
+            match value {
+                Some(value) => self.provider.events.push_back(ProviderEvent::Write {
+                    ticket,
+                    handle,
+                    value,
+                }),
+                None => {
+                    let sentence = "it is not bound to this variable".to_owned();
+                    let refused = ProviderReply::Refused(sentence);
+                    self.provider.answers.push((ticket, refused));
+                }
+            }
+        }
+        self.changes += 1;
+        Ok(())
+    }
+
+    pub(crate) fn handle_provider_request(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        let (mut ticket, handles) = decode_provider_request(frame)?;
+        for handle in handles {
+            let handle = handle?;
+            let event = ProviderEvent::Read { ticket, handle };
+            self.provider.events.push_back(event);
+            ticket = ticket.wrapping_add(1);
+        }
+        self.changes += 1;
+        Ok(())
+    }
+
+    /// Appends the answers, then a PUBLISH frame of about `page` bytes as far as the credit goes;
+    /// false when there was nothing to append.
+    pub(crate) fn send_provider(&mut self, page: usize, out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        let mut bytes = Vec::new();
+        let answers = std::mem::take(&mut self.provider.answers);
+        let mut frame = ProviderAnswersBuilder::begin(out);
+        for (ticket, reply) in &answers {
+            frame.push(&ProviderAnswer {
+                ticket: *ticket,
+                outcome: outcome(reply, &mut bytes),
+            });
+        }
+        frame.finish();
+        let mut frame = WriteBuilder::begin_publish(out, self.writes.next_write());
+        while frame.len_bytes() < page && self.writes.has_credit() {
+            let Some(publication) = self.provider.publications.pop_front() else {
+                break;
+            };
+            bytes.clear();
+            if let Some(value) = &publication.value {
+                encode_value(value, &mut bytes);
+            }
+            let options = WriteOptions {
+                source_timestamp: publication.source_timestamp,
+                quality: Some(publication.quality),
+                raw: true,
+                ..WriteOptions::default()
+            };
+            frame.push(publication.handle, &options, &bytes);
+            self.writes.sent_publication(bytes.len());
+        }
+        frame.finish();
+        out.len() > start
+    }
+
+    /// What became of a value that was published.
+    pub(crate) fn published(&mut self, outcome: &WireOutcome<'_>) {
+        self.provider.refused += u64::from(matches!(outcome, WireOutcome::Refused(_)));
+    }
+
+    /// Why the engine cannot take this client's role.
+    pub(crate) fn takes_no_provider(&self, request: &Request) -> Option<Fault> {
+        let session = self.connection.session()?;
+        let is_asked = matches!(request.verb, Verb::Provide { .. });
+        if !is_asked || session.features.contains(Features::PROVIDER) {
+            return None;
+        }
+        let sentence = format!(
+            "{} takes no I/O servers over the network; update it",
+            session.engine_name
+        );
+        Some(Fault::new(FaultCode::NotSupported, sentence))
+    }
+}
+
+fn outcome<'b>(reply: &'b ProviderReply, bytes: &'b mut Vec<u8>) -> ProviderOutcome<'b> {
+    match reply {
+        ProviderReply::Refused(sentence) => ProviderOutcome::Refused(trunkline_proto::FaultRef {
+            code: FaultCode::ProviderRefused,
+            sentence,
+        }),
+        ProviderReply::Applied {
+            value,
+            quality,
+            source_timestamp,
+        } => {
+            bytes.clear();
+            encode_value(value, bytes);
+            ProviderOutcome::Applied(ReadBack {
+                source_timestamp: *source_timestamp,
+                quality: Some(*quality),
+                value: Some(bytes),
+            })
+        }
+    }
+}
+
+/// Appends a PROVIDE frame.
+pub(crate) fn send_provide(name: &str, number: u32, out: &mut Vec<u8>) {
+    ProvideBuilder::begin(out, number, LEASE, name).finish(false);
+}

@@ -1,0 +1,228 @@
+//! A client as the source of variables: an I/O server in a process of its own.
+//!
+//! ```text
+//!  writers' threads --> the consumer's outbox --> PROVIDER_WRITE, PROVIDER_REQUEST, PROVIDER_BIND
+//!  PROVIDER_ANSWER  --> Engine::answer
+//!  PUBLISH          --> the write path, as the variable's source
+//! ```
+//!
+//! It lasts as long as the connection: whatever ends that, the deadline for silence included, turns
+//! its variables bad with the cause.
+
+use std::collections::BTreeMap;
+
+use trunkline_engine::{Answer, ProviderId, ProviderOrder, Ticket, Variable, Wakes};
+use trunkline_proto::limits::PAGE_BYTES;
+use trunkline_proto::message::open::OpenOptions;
+use trunkline_proto::message::provider::{
+    Provide, ProviderAnswers, ProviderBindBuilder, ProviderOutcome, ReadBack, begin_provided,
+    begin_provider_request,
+};
+use trunkline_proto::message::write::{WriteBuilder, WriteOptions};
+use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
+use trunkline_types::wire::{self, Reader};
+use trunkline_types::{Reason, Tick, Timestamp, Value};
+
+use crate::session::Session;
+
+/// What a session provides.
+#[derive(Debug, Default)]
+pub(crate) struct Provided {
+    id: Option<ProviderId>,
+    /// Orders that were sent and not answered, by their tickets on this connection.
+    sent: BTreeMap<u64, SentOrder>,
+    next_ticket: u64,
+}
+
+#[derive(Debug)]
+struct SentOrder {
+    ticket: Ticket,
+    handle: u32,
+    /// What was to be written; `None` of a request.
+    value: Option<Value>,
+}
+
+impl Session {
+    /// The client offers to be the source of every variable that names it.
+    pub(crate) fn handle_provide(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        let provide = Provide::decode(frame)?;
+        let (name, request) = (provide.provider(), frame.request());
+        let refused = if !self.caller.rights.write {
+            let sentence = "you may not provide values; ask the engine's administrator";
+            Some(Fault::new(FaultCode::Denied, sentence))
+        } else if self.provided.id.is_some() {
+            let sentence = "a connection has one provider; open another for the next";
+            Some(Fault::new(FaultCode::BadRequest, sentence))
+        } else if name.is_empty() || provide.count() > 0 {
+            let sentence = "a provider has a name, and delivers the variables whose `source` \
+                            begins with it; name no others";
+            Some(Fault::new(FaultCode::NotSupported, sentence))
+        } else {
+            None
+        };
+        if let Some(fault) = refused {
+            self.put_fault(request, &fault);
+            return Ok(());
+        }
+        match self.engine.attach_source(self.consumer.provider(name)) {
+            Ok(id) => {
+                self.provided.id = Some(id);
+                let (lease, options) = (self.options.deadline, OpenOptions::default());
+                let out = &mut self.answers.frames;
+                begin_provided(out, request, lease, options, 0).finish(false);
+            }
+            Err(taken) => {
+                let fault = Fault::new(FaultCode::NameTaken, taken.to_string());
+                self.put_fault(request, &fault);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the session is the source of this variable.
+    pub(crate) fn provides(&self, variable: &Variable) -> bool {
+        let id = self.provided.id;
+        id.is_some() && variable.provider() == id
+    }
+
+    /// What the client says to orders.
+    pub(crate) fn handle_provider_answer(
+        &mut self,
+        now: Tick,
+        wall: Timestamp,
+        frame: &Frame<'_>,
+        wakes: &mut Wakes,
+    ) -> Result<(), Disconnect> {
+        for answer in ProviderAnswers::decode(frame)? {
+            let answer = answer?;
+            // One that was given twice, or has never been asked for, says nothing.
+            let Some(sent) = self.provided.sent.remove(&answer.ticket) else {
+                continue;
+            };
+            let said = match answer.outcome {
+                ProviderOutcome::Refused(fault) => Answer::Refused(fault.to_fault().sentence),
+                ProviderOutcome::Unknown(fault) => Answer::Unknown(fault.to_fault().sentence),
+                ProviderOutcome::Applied(back) => self.read_back(&sent, &back),
+            };
+            let (ticket, handle) = (sent.ticket, sent.handle);
+            self.engine.answer(ticket, handle, said, now, wall, wakes);
+        }
+        Ok(())
+    }
+
+    fn read_back(&self, sent: &SentOrder, back: &ReadBack<'_>) -> Answer {
+        let variable = self.engine.variable(sent.handle);
+        let value = match (back.value, variable) {
+            (Some(bytes), Some(variable)) => {
+                let mut reader = Reader::new(bytes);
+                wire::decode_value(variable.data_type(), &mut reader).ok()
+            }
+            (None, _) => sent.value.clone(),
+            (Some(_), None) => None,
+        };
+        match value {
+            Some(value) => Answer::Read {
+                value,
+                quality: back.quality,
+                source_timestamp: back.source_timestamp,
+            },
+            None => Answer::Unknown("what it read back is no value of the variable".to_owned()),
+        }
+    }
+
+    /// Sends what writers and deployments want of the client.
+    pub(crate) fn send_provider_orders(&mut self) {
+        let mut order = self.consumer.take_provider_order();
+        while let Some(first) = order.take() {
+            order = match first {
+                ProviderOrder::Bind(_) => self.send_binds(first),
+                ProviderOrder::Write { .. } => self.send_provider_writes(first),
+                ProviderOrder::Read { .. } => self.send_provider_requests(first),
+            };
+        }
+    }
+
+    /// A run of orders of one kind; returns the first of another.
+    fn send_binds(&mut self, first: ProviderOrder) -> Option<ProviderOrder> {
+        let mut frame = ProviderBindBuilder::begin(&mut self.answers.frames);
+        let mut order = Some(first);
+        while let Some(ProviderOrder::Bind(bind)) = &order {
+            if frame.len_bytes() >= PAGE_BYTES {
+                break;
+            }
+            if let Some(variable) = self.engine.variable(bind.handle) {
+                let access = variable.properties().access;
+                frame.push(bind.handle, variable.data_type(), access, &bind.item);
+            }
+            order = self.consumer.take_provider_order();
+        }
+        frame.finish();
+        order
+    }
+
+    fn send_provider_writes(&mut self, first: ProviderOrder) -> Option<ProviderOrder> {
+        let provided = &mut self.provided;
+        let out = &mut self.answers.frames;
+        let mut frame = WriteBuilder::begin_provider_write(out, provided.next_ticket);
+        let mut order = Some(first);
+        while let Some(ProviderOrder::Write {
+            ticket,
+            handle,
+            raw,
+        }) = order
+        {
+            let number = frame.push_value(handle, &WriteOptions::default(), &raw);
+            let value = Some(raw);
+            let sent = SentOrder {
+                ticket,
+                handle,
+                value,
+            };
+            provided.sent.insert(number, sent);
+            provided.next_ticket = number + 1;
+            order = self.consumer.take_provider_order();
+            if frame.len_bytes() >= PAGE_BYTES {
+                break;
+            }
+        }
+        frame.finish();
+        order
+    }
+
+    fn send_provider_requests(&mut self, first: ProviderOrder) -> Option<ProviderOrder> {
+        let provided = &mut self.provided;
+        let out = &mut self.answers.frames;
+        let mut frame = begin_provider_request(out, provided.next_ticket);
+        let mut order = Some(first);
+        while let Some(ProviderOrder::Read { ticket, handle }) = order {
+            frame.push(handle);
+            if let Some(ticket) = ticket {
+                let value = None;
+                let sent = SentOrder {
+                    ticket,
+                    handle,
+                    value,
+                };
+                provided.sent.insert(provided.next_ticket, sent);
+            }
+            provided.next_ticket += 1;
+            order = self.consumer.take_provider_order();
+            if frame.len_bytes() >= PAGE_BYTES {
+                break;
+            }
+        }
+        frame.finish(false);
+        order
+    }
+
+    /// The connection is over: the variables have lost their source.
+    pub(crate) fn stop_providing(&mut self) {
+        let Some(id) = self.provided.id.take() else {
+            return;
+        };
+        self.provided = Provided::default();
+        let (now, wall) = self.last_seen;
+        let (engine, reason) = (&self.engine, Reason::ProviderGone);
+        engine.detach_provider(id, reason, now, wall, &mut Wakes::new());
+    }
+}
