@@ -63,7 +63,9 @@ pub use library::{
 pub use order::{Administrator, Order, OrderRefused, OrderResult, OrderRule, Reply, Report};
 pub use outbox::{Wake, Wakes};
 pub use outcome::{AccessError, Attempt, Refusal, UnknownCause, WriteOutcome};
-pub use provider::{Answer, NameTaken, Provider, ProviderId, SourceItem, Ticket};
+pub use provider::{
+    Answer, NameTaken, PROVIDER_PENDING_MAX, Provider, ProviderId, SourceItem, Ticket,
+};
 pub use registry::VARIABLES_MAX;
 pub use retained::BUFFER_BYTES_MAX;
 pub use update::{Encoded, Update};

@@ -11,7 +11,9 @@
 
 use std::collections::BTreeMap;
 
-use trunkline_engine::{Answer, ProviderId, ProviderOrder, Ticket, Variable, Wakes};
+use trunkline_engine::{
+    Answer, PROVIDER_PENDING_MAX, ProviderId, ProviderOrder, Ticket, Variable, Wakes,
+};
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::open::OpenOptions;
 use trunkline_proto::message::provider::{
@@ -24,6 +26,9 @@ use trunkline_types::wire::{self, Reader};
 use trunkline_types::{Reason, Tick, Timestamp, Value};
 
 use crate::session::Session;
+
+/// Sent orders that are remembered: as many as can be open, and as many that are late.
+const SENT_MAX: usize = 2 * PROVIDER_PENDING_MAX;
 
 /// What a session provides.
 #[derive(Debug, Default)]
@@ -40,6 +45,17 @@ struct SentOrder {
     handle: u32,
     /// What was to be written; `None` of a request.
     value: Option<Value>,
+}
+
+impl Provided {
+    /// Orders that the engine has given up stay until they are the oldest of too many.
+    fn expect(&mut self, number: u64, sent: SentOrder) {
+        self.next_ticket = number + 1;
+        self.sent.insert(number, sent);
+        if self.sent.len() > SENT_MAX {
+            self.sent.pop_first();
+        }
+    }
 }
 
 impl Session {
@@ -130,16 +146,23 @@ impl Session {
         }
     }
 
-    /// Sends what writers and deployments want of the client.
-    pub(crate) fn send_provider_orders(&mut self) {
-        let mut order = self.consumer.take_provider_order();
-        while let Some(first) = order.take() {
-            order = match first {
-                ProviderOrder::Bind(_) => self.send_binds(first),
-                ProviderOrder::Write { .. } => self.send_provider_writes(first),
-                ProviderOrder::Read { .. } => self.send_provider_requests(first),
-            };
+    /// Sends what writers and deployments want of the client, a page at a time; returns whether
+    /// there is more.
+    pub(crate) fn send_provider_orders(&mut self) -> bool {
+        while self.answers.frames.len() < PAGE_BYTES {
+            let mut order = self.consumer.take_provider_order();
+            if order.is_none() {
+                return false;
+            }
+            while let Some(first) = order.take() {
+                order = match first {
+                    ProviderOrder::Bind(_) => self.send_binds(first),
+                    ProviderOrder::Write { .. } => self.send_provider_writes(first),
+                    ProviderOrder::Read { .. } => self.send_provider_requests(first),
+                };
+            }
         }
+        true
     }
 
     /// A run of orders of one kind; returns the first of another.
@@ -147,12 +170,13 @@ impl Session {
         let mut frame = ProviderBindBuilder::begin(&mut self.answers.frames);
         let mut order = Some(first);
         while let Some(ProviderOrder::Bind(bind)) = &order {
-            if frame.len_bytes() >= PAGE_BYTES {
-                break;
-            }
             if let Some(variable) = self.engine.variable(bind.handle) {
                 let access = variable.properties().access;
                 frame.push(bind.handle, variable.data_type(), access, &bind.item);
+            }
+            if frame.len_bytes() >= PAGE_BYTES {
+                order = None;
+                break;
             }
             order = self.consumer.take_provider_order();
         }
@@ -178,12 +202,12 @@ impl Session {
                 handle,
                 value,
             };
-            provided.sent.insert(number, sent);
-            provided.next_ticket = number + 1;
-            order = self.consumer.take_provider_order();
+            provided.expect(number, sent);
             if frame.len_bytes() >= PAGE_BYTES {
+                order = None;
                 break;
             }
+            order = self.consumer.take_provider_order();
         }
         frame.finish();
         order
@@ -196,6 +220,8 @@ impl Session {
         let mut order = Some(first);
         while let Some(ProviderOrder::Read { ticket, handle }) = order {
             frame.push(handle);
+            let number = provided.next_ticket;
+            provided.next_ticket += 1;
             if let Some(ticket) = ticket {
                 let value = None;
                 let sent = SentOrder {
@@ -203,13 +229,13 @@ impl Session {
                     handle,
                     value,
                 };
-                provided.sent.insert(provided.next_ticket, sent);
+                provided.expect(number, sent);
             }
-            provided.next_ticket += 1;
-            order = self.consumer.take_provider_order();
             if frame.len_bytes() >= PAGE_BYTES {
+                order = None;
                 break;
             }
+            order = self.consumer.take_provider_order();
         }
         frame.finish(false);
         order

@@ -308,8 +308,8 @@ impl Endpoint for Session {
         if self.is_open() {
             self.answer_completions();
             self.answer_reports();
-            self.send_provider_orders();
-            more = self.run_work(now, wall, budget, &mut wakes);
+            let more_orders = self.send_provider_orders();
+            more = self.run_work(now, wall, budget, &mut wakes) || more_orders;
         }
         self.answers.send(out, budget, self.frame_max);
         if !self.answers.is_empty() {

@@ -26,6 +26,7 @@
 //!   carries out the orders of clients.
 //! - [`local`]: variables and subscriptions of an engine in this process, without a connection.
 //! - [`Client`], [`aio`]: the client's verbs, blocking and async.
+//! - [`Provider`]: an I/O server in this process, for an engine elsewhere.
 //! - [`types`], [`config`], [`io`]: what the verbs speak of.
 
 #![forbid(unsafe_code)]
@@ -36,14 +37,16 @@ pub mod engine;
 mod io_host;
 mod keeper;
 pub mod local;
+mod provider;
 mod retention;
 mod sessions;
 
 pub use client::{CallError, Client, ConnectError, ConnectOptions, Subscription, VariableError};
 pub use engine::{Engine, EngineOptions, LibraryError, StartError};
+pub use provider::{Provider, ProviderOptions, ProviderStatus};
 pub use trunkline_client::{
     ConnectionState, Event, Found, FromValue, IntoValue, Item, OpenOptions, Opened, Step,
-    SubscribeOptions, Typed, VariableRef, Write, WriteCounts, WriteOutcome,
+    SubscribeOptions, Typed, VariableRef, Write, WriteCounts, WriteMode, WriteOutcome,
 };
 pub use trunkline_config as config;
 pub use trunkline_io as io;

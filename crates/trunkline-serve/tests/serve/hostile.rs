@@ -1,12 +1,15 @@
 //! Peers that do not keep to the protocol: each ends its own connection, with a sentence, and
 //! nothing else.
 
+use std::time::Duration;
+
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::hello::{Hello, Welcome};
 use trunkline_proto::message::keepalive::{AckBuilder, Grant, Keepalive};
 use trunkline_proto::message::open::{OpenBuilder, OpenTerms, Opened};
+use trunkline_proto::message::provider::ProvideBuilder;
 use trunkline_proto::message::updates::UpdatesBuilder;
 use trunkline_proto::message::write::{WriteBuilder, WriteOptions};
 use trunkline_proto::part::split_oversized;
@@ -285,24 +288,26 @@ fn handles_and_subscriptions_that_nobody_has_are_answered_and_harmless() {
 }
 
 #[test]
-fn a_provider_is_refused_in_words() {
+fn a_provider_of_single_variables_or_without_a_name_is_refused_in_words() {
     let world = world();
     let mut peer = Peer::greeted(&world);
-    peer.say(|out| FrameWriter::begin(out, FrameKind::Provide, 9).finish(false));
+    peer.say(|out| ProvideBuilder::begin(out, 9, Duration::from_secs(1), "").finish(false));
+    let mut frame = Vec::new();
+    let mut single = ProvideBuilder::begin(&mut frame, 10, Duration::from_secs(1), "mine");
+    single.push("rig/b");
+    single.finish(false);
+    peer.say(|out| out.extend_from_slice(&frame));
     let answers = peer.frames(|frame: &Frame<'_>| {
         let message = FaultMessage::decode(frame).unwrap();
-        (message.request, message.fault.to_fault())
+        (message.request, message.fault.to_fault().code)
     });
-    assert_eq!(
-        (answers[0].0, answers[0].1.code),
-        (9, FaultCode::NotSupported)
-    );
+    let refused = FaultCode::NotSupported;
+    assert_eq!(answers, [(9, refused), (10, refused)]);
     assert!(peer.session.wants_close().is_none());
 }
 
 #[test]
 fn values_beyond_the_credit_end_the_connection() {
-    use std::time::Duration;
     let stall = |p: &mut trunkline_types::Properties| p.stall = Duration::from_secs(60);
     let variables = vec![crate::rig::define(
         "b",

@@ -166,8 +166,7 @@ fn the_welcome_says_what_holds() {
     );
     assert_eq!(welcome.engine_name, "sut");
     assert_eq!(welcome.write_credit_count, 4096);
-    // Providers over the network are not served yet, so the feature is not offered.
-    assert!(!welcome.features.contains(Features::PROVIDER));
+    assert!(welcome.features.contains(Features::PROVIDER));
 }
 
 #[test]

@@ -16,7 +16,7 @@ mod options;
 mod subscription;
 pub(crate) mod tasks;
 mod typed;
-mod verbs;
+pub(crate) mod verbs;
 
 pub use blocking::{Client, Subscription};
 pub use options::{ConnectError, ConnectOptions};

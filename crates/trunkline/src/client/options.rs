@@ -45,6 +45,9 @@ impl ConnectOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
+    /// A thread could not be started.
+    #[error("a thread could not be started ({0}); the system's limit on threads is reached")]
+    Thread(std::io::Error),
     /// Not a URL.
     #[error("{0}")]
     Url(UrlError),
