@@ -43,14 +43,18 @@ pub(crate) struct Entries(pub(crate) Vec<Entry>);
 /// # Errors
 /// The machine has no descriptor or thread left.
 pub(crate) fn dial(engine: &Url) -> Result<Client, Problem> {
-    let options = ConnectOptions {
+    Client::connect_with(&options(engine, true))
+        .map_err(|error| Problem::new(Exit::SomeFailed, "system", &error.to_string()))
+}
+
+/// How this program connects.
+pub(crate) fn options(engine: &Url, fail_fast: bool) -> ConnectOptions {
+    ConnectOptions {
         url: engine.clone(),
         program: "trunkline".to_owned(),
         user: std::env::var("USER").unwrap_or_default(),
-        fail_fast: true,
-    };
-    Client::connect_with(&options)
-        .map_err(|error| Problem::new(Exit::SomeFailed, "system", &error.to_string()))
+        fail_fast,
+    }
 }
 
 impl Connection {

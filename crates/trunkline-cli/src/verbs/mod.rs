@@ -8,6 +8,7 @@ pub(crate) mod force;
 pub(crate) mod get;
 pub(crate) mod help;
 pub(crate) mod info;
+pub(crate) mod io;
 pub(crate) mod library;
 pub(crate) mod ls;
 pub(crate) mod monitor;
@@ -66,6 +67,7 @@ pub(crate) const VERBS: &[Verb] = &[
     deploy::VERB,
     undeploy::VERB,
     library::VERB,
+    io::VERB,
     serve::VERB,
     demo::VERB,
     completion::VERB,
@@ -90,6 +92,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, Stop> {
         Command::Deploy(args) => deploy::run(args, context),
         Command::Undeploy(args) => undeploy::run(args, context),
         Command::Library(args) => library::run(args, context),
+        Command::Io(args) => io::run(args, context),
         Command::Serve(args) => serve::run(args, context),
         Command::Demo(args) => demo::run(args, context),
         Command::Completion(args) => completion::run(args, context),

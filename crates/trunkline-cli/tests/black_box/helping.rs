@@ -30,6 +30,7 @@ fn help_describes_every_command_option_and_key_for_programs() {
         "deploy",
         "undeploy",
         "library",
+        "io",
         "serve",
         "demo",
         "completion",

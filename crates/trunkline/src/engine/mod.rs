@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use trunkline_config::{DeploymentPlan, SettingValue, StoreChoice};
+use trunkline_config::{DeploymentPlan, IoConfig, SettingValue, StoreChoice};
 use trunkline_engine::realtime::{RtError, RtReader, RtWriter};
 use trunkline_engine::store::Store;
 use trunkline_engine::{Caller, Engine as Core, Wakes};
-use trunkline_io::{IoServer, Setting, Settings};
+use trunkline_io::{DriverError, IoServer, Setting, SettingError, Settings};
 use trunkline_net::server::{Server, ServerCounters, ServerOptions};
 use trunkline_net::{Clock, Housekeeper};
 use trunkline_serve::ServeOptions;
@@ -211,6 +211,10 @@ impl Engine {
             for (key, value) in &io.settings {
                 settings.insert(key, setting(value));
             }
+            if io.driver == PROCESS_DRIVER {
+                check_process(io, &settings).map_err(driver_error)?;
+                continue;
+            }
             let server = trunkline_io::driver(&io.driver, &settings).map_err(driver_error)?;
             self.attach_io(&io.name, server, io.period, io.publish)?;
         }
@@ -315,6 +319,26 @@ fn start_pump(
         Some(now.saturating_add(if moved { PUMP_BUSY } else { PUMP_IDLE }))
     })
     .map_err(StartError::Thread)
+}
+
+/// The driver of an I/O server that runs in a process of its own: see [`Provider`](crate::Provider).
+const PROCESS_DRIVER: &str = "process";
+
+/// What a process does is set where it is started.
+fn check_process(io: &IoConfig, settings: &Settings) -> Result<(), DriverError> {
+    let wrong = |cause| DriverError::Setting {
+        driver: PROCESS_DRIVER.to_owned(),
+        cause,
+    };
+    settings.check_keys(&[]).map_err(wrong)?;
+    match io.period {
+        None => Ok(()),
+        Some(period) => Err(wrong(SettingError::BadValue {
+            key: "period".to_owned(),
+            given: format!("{period:?}"),
+            rule: "give it to the process, `trunkline io run --period`".to_owned(),
+        })),
+    }
 }
 
 fn setting(value: &SettingValue) -> Setting {

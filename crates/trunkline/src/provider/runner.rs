@@ -1,145 +1,40 @@
-//! An I/O server in a process of its own: it delivers variables of an engine elsewhere.
-//!
-//! It has a connection and a thread of its own. While it waits for the next scan it drives the
-//! connection, so an order reaches the device without a wake-up in between. When the process ends,
-//! however it does, the engine's variables turn bad with the cause; when it runs again, or another
-//! one under the same name, they go on.
+//! The provider's thread: scans the device, and carries out what the engine wants of it.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
+use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_client::{ProviderEvent, ProviderReply, Publication};
 use trunkline_io::{IoServer, ItemId, Published, Scan, ScanSchedule};
-use trunkline_types::{DataType, LibraryDefinition, Quality, Reason, Scaling, Tick, Value};
+use trunkline_proto::message::library::LibraryReport;
+use trunkline_types::{
+    DataType, LibraryDefinition, Quality, Reason, Scaling, Tick, Timestamp, Value,
+};
 
-use crate::client::verbs::Shared;
-use crate::client::{ConnectError, ConnectOptions};
-use crate::keeper::lock;
+use super::{ProviderOptions, State};
+use crate::client::CallError;
+use crate::client::verbs::{Pending, Shared};
 
 /// How long until a device that could not be opened is tried again, at first and at most.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// How an I/O server delivers.
-#[derive(Clone, Debug, Default)]
-pub struct ProviderOptions {
-    /// What `source = "NAME:ITEM"` names.
-    pub name: String,
-    /// Time from one scan to the next; `None`: the I/O server's own.
-    pub period: Option<Duration>,
-    /// Deploy the libraries that the I/O server offers.
-    pub publish: bool,
-}
-
-/// How a provider is doing.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ProviderStatus {
-    /// The engine has it deliver the variables that name it.
-    pub is_provided: bool,
-    /// Variables that it delivers.
-    pub variables: usize,
-    /// What is wrong, if something is: with the engine, or with the device.
-    pub trouble: Option<String>,
-}
-
-/// A running provider. Dropping it ends it; its variables turn bad.
-pub struct Provider {
-    shared: Arc<Shared>,
-    stop: Arc<AtomicBool>,
-    status: Arc<Mutex<ProviderStatus>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Provider {
-    /// Starts `server` as the source of the engine's variables that name it. The engine need not
-    /// run yet: the provider connects as soon as it does, and again whenever it must.
-    ///
-    /// # Errors
-    /// [`ConnectError`]: the machine has no descriptor or thread left.
-    pub fn start(
-        engine: &ConnectOptions,
-        options: ProviderOptions,
-        server: Box<dyn IoServer>,
-    ) -> Result<Self, ConnectError> {
-        let dialler = engine.dialler();
-        let shared = Shared::start(dialler, engine)?;
-        let (stop, status) = (Arc::default(), Arc::default());
-        let libraries = match options.publish {
-            true => server.libraries(&options.name),
-            false => Vec::new(),
-        };
-        let now = shared.clock.now();
-        let runner = Runner {
-            shared: Arc::clone(&shared),
-            stop: Arc::clone(&stop),
-            status: Arc::clone(&status),
-            libraries: libraries.into_iter().map(Arc::new).collect(),
-            schedule: ScanSchedule::new(options.period.unwrap_or(server.period()), now),
-            server,
-            scan: Scan::new(),
-            is_open: false,
-            retry: RETRY_FIRST,
-            retry_at: now,
-            bound: HashMap::new(),
-            handles: HashMap::new(),
-            fresh: BTreeSet::new(),
-        };
-        shared.link.with(|core, _, _| core.provide(&options.name));
-        let thread = thread::Builder::new()
-            .name("trunkline-io".to_owned())
-            .spawn(move || runner.run())
-            .map_err(ConnectError::Thread)?;
-        Ok(Self {
-            shared,
-            stop,
-            status,
-            thread: Some(thread),
-        })
-    }
-
-    /// How it is doing.
-    pub fn status(&self) -> ProviderStatus {
-        lock(&self.status).clone()
-    }
-}
-
-impl Drop for Provider {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        self.shared.link.wake_waiters();
-        if let Some(thread) = self.thread.take() {
-            // One that panicked has ended already.
-            let _ended = thread.join();
-        }
-    }
-}
-
-impl fmt::Debug for Provider {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Provider")
-            .field("status", &self.status())
-            .finish_non_exhaustive()
-    }
-}
-
 /// What the thread waits for.
 enum Woken {
     Stop,
     Event(ProviderEvent),
+    Deployed(Result<LibraryReport, CallError>),
 }
 
 /// What the thread owns.
-struct Runner {
+pub(super) struct Runner {
     shared: Arc<Shared>,
-    stop: Arc<AtomicBool>,
-    status: Arc<Mutex<ProviderStatus>>,
+    state: Arc<State>,
     /// What the I/O server offers, to be deployed on every connection.
     libraries: Vec<Arc<LibraryDefinition>>,
+    /// Deployments that are not answered yet.
+    deploying: Vec<Pending<LibraryReport>>,
     server: Box<dyn IoServer>,
     schedule: ScanSchedule,
     scan: Scan,
@@ -154,27 +49,46 @@ struct Runner {
 }
 
 impl Runner {
-    fn run(mut self) {
-        while !self.stop.load(Ordering::Acquire) && !self.shared.link.is_closed() {
-            let due = match self.is_open {
-                true => self.schedule.next_due(),
-                false => self.retry_at,
-            };
-            let due = if self.is_open && !self.fresh.is_empty() {
-                self.shared.clock.now()
-            } else {
-                due
-            };
-            let woken = self.shared.link.wait_until(Some(due), |core, _| {
-                if self.stop.load(Ordering::Acquire) {
-                    return Some(Woken::Stop);
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        state: Arc<State>,
+        options: &ProviderOptions,
+        server: Box<dyn IoServer>,
+    ) -> Self {
+        let libraries = match options.publish {
+            true => server.libraries(&options.name),
+            false => Vec::new(),
+        };
+        let now = shared.clock.now();
+        Self {
+            libraries: libraries.into_iter().map(Arc::new).collect(),
+            deploying: Vec::new(),
+            schedule: ScanSchedule::new(options.period.unwrap_or(server.period()), now),
+            server,
+            scan: Scan::new(),
+            is_open: false,
+            retry: RETRY_FIRST,
+            retry_at: now,
+            bound: HashMap::new(),
+            handles: HashMap::new(),
+            fresh: BTreeSet::new(),
+            shared,
+            state,
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        while !self.state.is_stopping() && !self.shared.link.is_closed() {
+            let woken = self.wait();
+            let turn = AssertUnwindSafe(|| {
+                match woken {
+                    Some(Woken::Stop) => return,
+                    Some(Woken::Event(event)) => self.take(event),
+                    Some(Woken::Deployed(result)) => self.deployed(result),
+                    None => {}
                 }
-                core.take_provider_event().map(Woken::Event)
-            });
-            let turn = AssertUnwindSafe(|| match woken {
-                Some(Woken::Stop) => {}
-                Some(Woken::Event(event)) => self.take(event),
-                None => self.do_what_is_due(),
+                // However many orders come, the scans keep their pace.
+                self.do_what_is_due();
             });
             if catch_unwind(turn).is_err() {
                 let sentence = "its driver panicked, which is a fault of the driver; it is opened \
@@ -182,35 +96,59 @@ impl Runner {
                 self.failed(sentence.to_owned(), Reason::DeviceFailure);
             }
         }
+        // Whoever waits for its status hears that there will be no other.
+        self.state.stop();
+    }
+
+    /// Waits for an order or for what is due next.
+    fn wait(&mut self) -> Option<Woken> {
+        let due = match self.is_open {
+            true if !self.fresh.is_empty() => self.shared.clock.now(),
+            true => self.schedule.next_due(),
+            false => self.retry_at,
+        };
+        let variables = self.bound.len();
+        let (shared, state, deploying) = (&self.shared, &self.state, &mut self.deploying);
+        shared.link.wait_until(Some(due), |core, _| {
+            if state.is_stopping() {
+                return Some(Woken::Stop);
+            }
+            for (index, pending) in deploying.iter().enumerate() {
+                if let Some(result) = shared.check(core, pending) {
+                    deploying.swap_remove(index);
+                    return Some(Woken::Deployed(result));
+                }
+            }
+            let event = core.take_provider_event();
+            if event.is_none() {
+                // Told once for all that came together.
+                state.count_variables(variables);
+            }
+            event.map(Woken::Event)
+        })
     }
 
     fn take(&mut self, event: ProviderEvent) {
         match event {
             ProviderEvent::Provided => {
-                let mut status = lock(&self.status);
-                (status.is_provided, status.trouble) = (true, None);
-                drop(status);
-                self.shared.link.with(|core, _, _| {
-                    for library in &self.libraries {
-                        // What is wrong with it shows in its variables: they are not bound.
-                        let request = core.deploy(Arc::clone(library), true);
-                        if let Ok(request) = request {
-                            core.forget(request);
-                        }
-                    }
+                self.state.change(|status| {
+                    (status.is_provided, status.engine_trouble) = (true, None);
                 });
+                self.deploy();
             }
             ProviderEvent::Refused(fault) => {
-                lock(&self.status).trouble = Some(fault.sentence);
+                let trouble = Some(fault.sentence);
+                self.state.change(|status| status.engine_trouble = trouble);
             }
             ProviderEvent::Disconnected => {
                 self.bound.clear();
                 self.handles.clear();
                 self.fresh.clear();
-                *lock(&self.status) = ProviderStatus {
-                    trouble: Some("the connection to the engine is down".to_owned()),
-                    ..ProviderStatus::default()
-                };
+                let trouble = "the connection to the engine is down; it is tried again";
+                self.state.change(|status| {
+                    (status.is_provided, status.variables) = (false, 0);
+                    status.engine_trouble = Some(trouble.to_owned());
+                });
             }
             ProviderEvent::Bind {
                 handle,
@@ -234,6 +172,31 @@ impl Runner {
         }
     }
 
+    /// Deploys what the I/O server offers; the engine binds it while it does.
+    fn deploy(&mut self) {
+        for library in &self.libraries {
+            match self.shared.deploy(Arc::clone(library), true) {
+                Ok(pending) => self.deploying.push(pending),
+                Err(error) => {
+                    let trouble = Some(error.to_string());
+                    self.state.change(|status| status.engine_trouble = trouble);
+                }
+            }
+        }
+    }
+
+    fn deployed(&self, result: Result<LibraryReport, CallError>) {
+        // A connection that was lost meanwhile is deployed to again.
+        if let Err(error @ CallError::Fault(_)) = result {
+            let trouble = Some(format!("its variables are not deployed: {error}"));
+            self.state.change(|status| {
+                if status.is_provided {
+                    status.engine_trouble = trouble;
+                }
+            });
+        }
+    }
+
     fn bind(&mut self, handle: u32, data_type: DataType, name: &str) {
         if let Some((item, _)) = self.bound.remove(&handle)
             && let Some(handles) = self.handles.get_mut(&item)
@@ -251,7 +214,6 @@ impl Runner {
             }
             None => self.publish(vec![bad(handle, Reason::ConfigurationError)]),
         }
-        lock(&self.status).variables = self.bound.len();
     }
 
     fn write(&mut self, handle: u32, value: &Value) -> ProviderReply {
@@ -309,7 +271,7 @@ impl Runner {
                 Ok(()) => {
                     self.is_open = true;
                     self.retry = RETRY_FIRST;
-                    lock(&self.status).trouble = None;
+                    self.state.change(|status| status.device_trouble = None);
                 }
                 Err(error) => self.failed(error.to_string(), error.reason()),
             }
@@ -340,7 +302,8 @@ impl Runner {
         self.is_open = false;
         self.retry_at = self.shared.clock.now().saturating_add(self.retry);
         self.retry = (self.retry * 2).min(RETRY_MAX);
-        lock(&self.status).trouble = Some(sentence);
+        self.state
+            .change(|status| status.device_trouble = Some(sentence));
         self.fresh = self.handles.keys().copied().collect();
         self.publish(
             self.bound
@@ -400,7 +363,7 @@ fn applied(
     value: &Value,
     data_type: &DataType,
     quality: Quality,
-    source_timestamp: Option<trunkline_types::Timestamp>,
+    source_timestamp: Option<Timestamp>,
 ) -> ProviderReply {
     match converted(value, data_type) {
         Some(value) => ProviderReply::Applied {

@@ -1,0 +1,233 @@
+//! `io`: an I/O server in a process of its own, as the source of an engine's variables.
+
+use std::time::Duration;
+
+use trunkline::io::{IoServer, Setting, Settings, driver, drivers};
+use trunkline::{Provider, ProviderOptions, ProviderStatus};
+use trunkline_types::name::check_segment;
+
+use super::{Context, Verb};
+use crate::arguments::{self, Form};
+use crate::connection;
+use crate::exit::Exit;
+use crate::interrupt::StopSignals;
+use crate::output::json::Object;
+use crate::output::records::{Records, Row};
+use crate::problem::{Problem, Stop};
+use crate::targets;
+use crate::terminal::Mood;
+
+/// Run an I/O server in a process of its own
+///
+/// It delivers every variable of the engine whose `source` is its name: those that are deployed and
+/// any that come later. When it ends, however it does, they turn bad with the cause; when it runs
+/// again, here or on another host, they go on. Runs until Ctrl-C or SIGTERM.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to do
+    #[arg(value_name = "VERB")]
+    verb: Order,
+
+    /// The driver; `trunkline io drivers` lists them
+    #[arg(value_name = "DRIVER", required_if_eq("verb", "run"))]
+    driver: Option<String>,
+
+    /// Settings of the driver
+    #[arg(value_name = "KEY=VALUE", value_parser = setting)]
+    settings: Vec<(String, Setting)>,
+
+    /// What `source = "NAME:ITEM"` of the variables says; otherwise as the driver
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    /// Time from one scan to the next: seconds, or a number with us, ms, s, m or h; otherwise the
+    /// driver's own
+    #[arg(long, value_name = "TIME", value_parser = arguments::duration)]
+    period: Option<Duration>,
+
+    /// Deploy the libraries that the I/O server offers, too
+    #[arg(long)]
+    publish: bool,
+}
+
+/// What can be done with I/O servers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Order {
+    /// Run one
+    Run,
+    /// List the drivers that are built in
+    Drivers,
+}
+
+pub(crate) const VERB: Verb = Verb {
+    name: "io",
+    writes: true,
+    exits: &[Exit::Done, Exit::SomeFailed, Exit::Usage, Exit::Found],
+};
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    match (args.verb, &args.driver) {
+        (Order::Run, Some(name)) => provide(name, args, context),
+        // Refused by the command line itself when it is to run.
+        _ => list(context),
+    }
+}
+
+fn list(context: &Context) -> Result<Exit, Stop> {
+    let columns = &["driver", "description"];
+    let mut records = Records::new(&context.settings, &context.terminal, columns)?;
+    for (name, description) in drivers() {
+        let mut object = Object::new();
+        object.put("driver", name);
+        object.put("description", description);
+        records.push(Row {
+            cells: vec![name.to_owned(), description.to_owned()],
+            object,
+            mood: Mood::Plain,
+        })?;
+    }
+    records.finish()?;
+    Ok(Exit::Done)
+}
+
+fn provide(driver_name: &str, args: &Args, context: &Context) -> Result<Exit, Stop> {
+    let engine = targets::engine(&context.settings)?;
+    let server = server(driver_name, args)?;
+    let name = args.name.as_deref().unwrap_or(driver_name);
+    check_name(name)?;
+    let options = ProviderOptions {
+        name: name.to_owned(),
+        period: args.period,
+        publish: args.publish,
+    };
+    let mut signals = StopSignals::new()?;
+    let connect = connection::options(&engine, false);
+    let provider = Provider::start(&connect, &options, server);
+    let provider =
+        provider.map_err(|error| Problem::new(Exit::SomeFailed, "system", &error.to_string()))?;
+    let address = targets::address(&engine);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            signals.wait();
+            provider.stop();
+        });
+        let mut status = provider.status();
+        loop {
+            show(name, &address, &status, context)?;
+            match provider.wait_status(&status) {
+                Some(next) => status = next,
+                None => return Ok(Exit::Done),
+            }
+        }
+    })
+}
+
+fn server(name: &str, args: &Args) -> Result<Box<dyn IoServer>, Problem> {
+    let mut settings = Settings::new();
+    for (key, value) in &args.settings {
+        if settings.insert(key.clone(), value.clone()).is_some() {
+            return Err(Problem::usage(&format!("{key} is given twice")));
+        }
+    }
+    driver(name, &settings).map_err(|error| Problem::new(Exit::Found, "driver", &error.to_string()))
+}
+
+fn check_name(name: &str) -> Result<(), Problem> {
+    let reason = match check_segment(name) {
+        Ok(()) if !name.contains(':') => return Ok(()),
+        Ok(()) => "a colon ends it in source = \"NAME:ITEM\"".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(Problem::usage(&format!("--name \"{name}\": {reason}")))
+}
+
+/// Says how it is doing.
+fn show(name: &str, address: &str, status: &ProviderStatus, context: &Context) -> Result<(), Stop> {
+    let terminal = &context.terminal;
+    if matches!(context.settings.form, Form::Json | Form::Jsonl) {
+        let mut object = Object::new();
+        object.put("event", "providing");
+        object.put("name", name);
+        object.put("engine", format!("tl://{address}"));
+        object.put("provided", status.is_provided);
+        object.put("variables", status.variables);
+        for (key, trouble) in [
+            ("engine_trouble", &status.engine_trouble),
+            ("device_trouble", &status.device_trouble),
+        ] {
+            if let Some(trouble) = trouble {
+                object.put(key, trouble.as_str());
+            }
+        }
+        terminal.line(&object.into_json().to_string())?;
+        return terminal.flush();
+    }
+    let line = match status.is_provided {
+        true => format!(
+            "I/O server {name} delivers {} variables of tl://{address} · Ctrl-C ends it",
+            status.variables
+        ),
+        false => format!("I/O server {name} waits for the engine at tl://{address}"),
+    };
+    terminal.line(&line)?;
+    let engine = status.engine_trouble.iter().map(|why| ("engine", why));
+    let device = status.device_trouble.iter().map(|why| ("device", why));
+    for (what, trouble) in engine.chain(device) {
+        let sentence = format!("  {what}: {trouble}");
+        terminal.note(&terminal.error_paint(Mood::Bad, &sentence))?;
+    }
+    terminal.flush()
+}
+
+/// Reads `KEY=VALUE`: true, false, a number, or text.
+fn setting(text: &str) -> Result<(String, Setting), String> {
+    let Some((key, value)) = text.split_once('=') else {
+        return Err("write it as KEY=VALUE".to_owned());
+    };
+    let (key, value) = (key.trim(), value.trim());
+    if key.is_empty() {
+        return Err("write it as KEY=VALUE".to_owned());
+    }
+    Ok((key.to_owned(), setting_value(value)))
+}
+
+fn setting_value(text: &str) -> Setting {
+    if let Ok(value) = text.parse() {
+        return Setting::Bool(value);
+    }
+    if let Ok(value) = text.parse() {
+        return Setting::Integer(value);
+    }
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() => Setting::Float(value),
+        _ => Setting::String(text.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_what_they_look_like() {
+        let of = |text: &str| setting(text).unwrap().1;
+        assert_eq!(of("seed=7"), Setting::Integer(7));
+        assert_eq!(of("speed = 1.5"), Setting::Float(1.5));
+        assert_eq!(of("fast=true"), Setting::Bool(true));
+        assert_eq!(
+            of("port=/dev/ttyS0"),
+            Setting::String("/dev/ttyS0".to_owned())
+        );
+        assert_eq!(of("text=a=b"), Setting::String("a=b".to_owned()));
+        assert!(setting("seed").is_err());
+        assert!(setting("=7").is_err());
+    }
+
+    #[test]
+    fn a_name_is_what_a_source_can_say() {
+        assert!(check_name("plant").is_ok());
+        for name in ["", "a/b", "a:b"] {
+            assert_eq!(check_name(name).unwrap_err().exit, Exit::Usage, "{name}");
+        }
+    }
+}
