@@ -9,6 +9,7 @@ use crate::settings::Settings;
 use crate::w1::{self, Grid, Registers};
 use crate::w2::{self, Operation, Variables};
 use crate::w5::{self, Stream};
+use crate::w7;
 
 /// The systems of every scenario.
 pub const RAW: &str = "raw-tcp";
@@ -60,6 +61,7 @@ pub fn run_cell(scenario: &str, system: &str, settings: &Settings) -> Outcome<Ve
             }
             Ok(vec![row])
         }
+        w7::SCENARIO => w7::measure(settings, placement),
         _ => Err(format!("there is no scenario {scenario}").into()),
     }
 }
