@@ -38,6 +38,7 @@ mod w1;
 mod w2;
 mod w5;
 mod w7;
+mod w8;
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -72,7 +73,7 @@ enum Command {
         /// Folder of the result files.
         #[arg(long, default_value = "bench/results")]
         results: PathBuf,
-        /// Scenarios: w1, w2, w5, stages; all when none is named.
+        /// Scenarios: w1, w2, w5, w7, w8, stages; all when none is named.
         scenarios: Vec<String>,
     },
     /// Writes tables and plots of a result file.
@@ -85,9 +86,9 @@ enum Command {
     },
     /// Measures one cell with one system and prints its rows.
     Cell {
-        /// The scenario: w1, w2, w5.
+        /// The scenario: w1, w2, w5, w7, w8.
         scenario: String,
-        /// The system: raw-tcp, trunkline, trunkline-batched.
+        /// The system: raw-tcp, trunkline, trunkline-batched, hash-map; all for w7.
         system: String,
         /// Settings as key=value.
         settings: Vec<String>,
