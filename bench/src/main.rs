@@ -76,9 +76,9 @@ enum Command {
         /// Scenarios: w1, w2, w5, w7, w8, stages; all when none is named.
         scenarios: Vec<String>,
     },
-    /// Writes tables and plots of a result file.
+    /// Writes tables and plots of the results.
     Report {
-        /// The result file; the newest one when none is named.
+        /// One result file alone; otherwise each scenario is of the newest file that has it.
         file: Option<PathBuf>,
         /// Folder of `results`, of the page and of the plots.
         #[arg(long, default_value = "bench")]
@@ -138,13 +138,7 @@ fn carry_out(command: Command) -> Outcome<()> {
             println!("{}", run::measure(extent, &scenarios, &results)?.display());
             Ok(())
         }
-        Command::Report { file, folder } => {
-            let file = match file {
-                Some(file) => file,
-                None => report::newest(&folder.join("results"))?,
-            };
-            report::write(&file, &folder)
-        }
+        Command::Report { file, folder } => report::write(file.as_deref(), &folder),
         Command::Cell {
             scenario,
             system,

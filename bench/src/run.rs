@@ -225,7 +225,11 @@ pub fn measure(extent: Extent, scenarios: &[String], folder: &Path) -> Outcome<P
         );
     }
     std::fs::create_dir_all(folder)?;
-    let path = folder.join(format!("{}-{}{selection}.jsonl", machine.date, machine.class()));
+    let path = folder.join(format!(
+        "{}-{}{selection}.jsonl",
+        machine.date,
+        machine.class()
+    ));
     let mut writer = Writer::create(&path, &machine)?;
     let start = Instant::now();
     for repeat in 1..=extent.repeats() {

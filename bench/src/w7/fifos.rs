@@ -121,7 +121,9 @@ fn contenders<const N: usize>() -> Outcome<Vec<Contender>> {
                 },
             )
         }),
-        Contender::new("rt-variable", move |count| through_variable::<N>(&engine, count)),
+        Contender::new("rt-variable", move |count| {
+            through_variable::<N>(&engine, count)
+        }),
     ])
 }
 

@@ -23,10 +23,16 @@ const STAMP: i64 = 1_767_225_600_000_000_000;
 /// What is done with the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Case {
-    Read { stamped: bool },
-    Write { stamped: bool },
+    Read {
+        stamped: bool,
+    },
+    Write {
+        stamped: bool,
+    },
     /// Writes, reads, and compares, in the same iteration.
-    WriteAndRead { stamped: bool },
+    WriteAndRead {
+        stamped: bool,
+    },
     /// Reads a clock.
     Clock,
 }

@@ -34,7 +34,11 @@ pub fn measure(variables: usize, row: &mut Row) -> Outcome<()> {
         let mut first_set = FirstSet::new(variables);
         let subscription = subscribe(&client, &names, &mut first_set)?;
         row.require(first_set.wrong == 0, || {
-            format!("client {}: {} readings were wrong", number + 1, first_set.wrong)
+            format!(
+                "client {}: {} readings were wrong",
+                number + 1,
+                first_set.wrong
+            )
         });
         drop(first_set);
         let engine_after = of_engine()?;

@@ -106,14 +106,29 @@ pub fn of_map(variables: usize, row: &mut Row) -> Outcome<()> {
 mod tests {
     use super::*;
 
+    // What a process of tests has resident, other tests change as well: only the arithmetic is
+    // looked at, and that every point can be measured.
+
     #[test]
-    fn memory_grows_with_the_variables() {
-        let mut row = Row::new("w8", "trunkline", String::new(), "cross");
-        of_engine(20_000, "f64", &mut row).unwrap();
-        assert_eq!(row.invalid, Vec::<String>::new());
-        assert!(row.figures["bytes_per_variable"] > 50.0, "{row:?}");
+    fn memory_is_divided_by_the_number_of_variables() {
         let mut row = Row::new("w8", MAP, String::new(), "cross");
-        of_map(20_000, &mut row).unwrap();
-        assert!(row.figures["bytes_per_variable"] > 50.0, "{row:?}");
+        Resident {
+            before: MIB,
+            deployed: 2.0 * MIB,
+            written: 5.0 * MIB,
+        }
+        .enter(&mut row, 1024);
+        assert_eq!(row.figures["deployed_bytes_per_variable"], 1024.0);
+        assert_eq!(row.figures["bytes_per_variable"], 4096.0);
+        assert_eq!(row.figures["added_mib"], 4.0);
+    }
+
+    #[test]
+    fn engine_and_map_have_all_variables() {
+        let mut row = Row::new("w8", "trunkline", String::new(), "cross");
+        of_engine(100, "f64x10", &mut row).unwrap();
+        of_map(100, &mut row).unwrap();
+        assert_eq!(row.invalid, Vec::<String>::new());
+        assert!(row.figures.contains_key("bytes_per_variable"), "{row:?}");
     }
 }
