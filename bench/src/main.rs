@@ -7,7 +7,8 @@
 //! `docs/how-to/measure.md` says how to read what it finds.
 //!
 //! # Layout
-//! - `w1`, `w2`, `w5`, `w8`: the scenarios; each has one loop, and an end per system that it drives.
+//! - `w1`, `w2`, `w5`, `w8`: the scenarios; each has one loop, and an end per system that it
+//!   drives.
 //! - `w7`: what happens within one process.
 //! - `raw`, `hosting`, `trunkline_calls`: what the ends of a system have in common.
 //! - `cells`, `role`, `settings`, `placement`: a cell is a process of its own, and so is its far

@@ -201,11 +201,8 @@ impl Extent {
             let settings = cell("connect", *variables).with("passes", passes);
             cells.push((w8::SCENARIO, &[RAW, TRUNKLINE], settings));
         }
-        let (variables, restarts) = match is_quick {
-            true => (1000, 1),
-            false => (w8::RESTARTED, 5),
-        };
-        let settings = cell("restart", variables).with("restarts", restarts);
+        let restarts = if is_quick { 1 } else { 5 };
+        let settings = cell("restart", w8::RESTARTED).with("restarts", restarts);
         cells.push((w8::SCENARIO, &[TRUNKLINE], settings));
         cells
     }

@@ -16,7 +16,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::Outcome;
-use crate::record::Run;
+use crate::run::SCENARIOS;
 
 use medians::Repeats;
 use results::{Measured, Results};
@@ -71,15 +71,15 @@ pub fn write(file: Option<&Path>, folder: &Path) -> Outcome<()> {
     fs::create_dir_all(&plots)?;
     let mut page = head(&results);
     page.push_str(&bars::section(&results));
-    let sections: [(&str, fn(&Run) -> Section); 6] = [
-        (crate::w1::SCENARIO, w1::section),
-        (crate::w2::SCENARIO, w2::section),
-        (crate::w5::SCENARIO, w5::section),
-        (crate::w7::SCENARIO, w7::section),
-        (crate::w8::SCENARIO, w8::section),
-        (crate::stages::SCENARIO, stages::section),
+    let sections = [
+        w1::section,
+        w2::section,
+        w5::section,
+        w7::section,
+        w8::section,
+        stages::section,
     ];
-    for (scenario, section) in sections {
+    for (scenario, section) in SCENARIOS.into_iter().zip(sections) {
         let section = section(results.of(scenario));
         page.push_str(&with_origin(&section.text, results.with(scenario)));
         for plot in section.charts {
@@ -148,7 +148,7 @@ fn not_counting(results: &Results) -> String {
         let rows = results.of(scenario).rows.iter();
         rows.filter(move |row| row.scenario == scenario)
     };
-    let all = crate::run::SCENARIOS.into_iter().flat_map(of_scenario);
+    let all = SCENARIOS.into_iter().flat_map(of_scenario);
     for row in all.filter(|row| !row.invalid.is_empty()) {
         rows += 1;
         let reasons = row.invalid.join("; ");

@@ -65,7 +65,7 @@ impl Results {
     pub fn used(&self) -> Vec<(&Measured, Vec<&'static str>)> {
         let scenarios_of = |one: &Measured| {
             let is_its = |name: &&str| self.with(name).is_some_and(|run| run.file == one.file);
-            SCENARIOS.into_iter().filter(|name| is_its(&name)).collect()
+            SCENARIOS.into_iter().filter(|name| is_its(name)).collect()
         };
         let all = self.0.iter().map(|one| (one, scenarios_of(one)));
         all.filter(|(_, scenarios): &(_, Vec<_>)| !scenarios.is_empty())

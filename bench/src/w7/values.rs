@@ -174,12 +174,15 @@ impl Holder for AtomicU64 {
 impl Holder for Mutex<f64> {
     type Held = f64;
     fn write(&mut self, value: f64) {
-        if let Ok(mut target) = self.lock() {
+        // As any other thread would: by a shared reference.
+        let shared: &Self = self;
+        if let Ok(mut target) = shared.lock() {
             *target = value;
         }
     }
     fn read(&mut self) -> f64 {
-        self.lock().map_or(f64::NAN, |value| *value)
+        let shared: &Self = self;
+        shared.lock().map_or(f64::NAN, |value| *value)
     }
     fn value(held: &f64) -> f64 {
         *held
@@ -189,12 +192,15 @@ impl Holder for Mutex<f64> {
 impl Holder for Mutex<(f64, i64)> {
     type Held = (f64, i64);
     fn write(&mut self, value: f64) {
-        if let Ok(mut target) = self.lock() {
+        // As any other thread would: by a shared reference.
+        let shared: &Self = self;
+        if let Ok(mut target) = shared.lock() {
             *target = (value, STAMP);
         }
     }
     fn read(&mut self) -> (f64, i64) {
-        self.lock().map_or((f64::NAN, 0), |value| *value)
+        let shared: &Self = self;
+        shared.lock().map_or((f64::NAN, 0), |value| *value)
     }
     fn value(held: &(f64, i64)) -> f64 {
         held.0

@@ -110,7 +110,9 @@ pub fn measure(system: &str, variables: usize, passes: usize, row: &mut Row) -> 
     // The first pass finds caches cold and memory untouched: it is not counted.
     for pass in 0..=passes {
         let mut set = FirstSet::new(variables);
-        let before = (Usage::of_self()?, Usage::of(far.pid())?);
+        // Reading what a process used costs as well: outside, the other end's.
+        let far_before = Usage::of(far.pid())?;
+        let near_before = Usage::of_self()?;
         let start = Instant::now();
         let ends: Box<dyn std::any::Any> = if system == RAW {
             Box::new(raw_near(&address, &names, &mut set)?)
@@ -121,10 +123,8 @@ pub fn measure(system: &str, variables: usize, passes: usize, row: &mut Row) -> 
             Box::new((client, subscription))
         };
         let time = start.elapsed();
-        let (near, far) = (
-            Usage::of_self()? - before.0,
-            Usage::of(far.pid())? - before.1,
-        );
+        let near = Usage::of_self()? - near_before;
+        let far = Usage::of(far.pid())? - far_before;
         // Its end is not measured.
         drop(ends);
         wrong += set.wrong;

@@ -1,5 +1,5 @@
-//! An engine starts again with its libraries and the values it has kept. Every start is a process of
-//! its own; the store's file is in the system's cache.
+//! An engine starts again with its libraries and the values it has kept. Every start is a process
+//! of its own; the store's file is in the system's cache.
 
 use std::fs;
 use std::path::PathBuf;
