@@ -155,6 +155,7 @@ fn w8_cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
     match (what.as_str(), system) {
         ("memory", w8::memory::MAP) => w8::memory::of_map(variables, &mut row)?,
         ("memory", TRUNKLINE) => w8::memory::of_engine(variables, &kind, &mut row)?,
+        ("items-in-process", TRUNKLINE) => w8::items::in_process(variables, &mut row)?,
         ("items", TRUNKLINE) => w8::items::measure(variables, &mut row)?,
         ("connect", RAW | TRUNKLINE) => {
             w8::connect::measure(system, variables, settings.value("passes")?, &mut row)?;
@@ -162,7 +163,9 @@ fn w8_cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
         ("restart", TRUNKLINE) => {
             w8::restart::measure(variables, settings.value("restarts")?, &mut row)?;
         }
-        ("memory" | "items" | "connect" | "restart", _) => return Err(no_system(system)),
+        ("memory" | "items" | "items-in-process" | "connect" | "restart", _) => {
+            return Err(no_system(system));
+        }
         _ => return Err(format!("w8 measures no {what}").into()),
     }
     Ok(row)

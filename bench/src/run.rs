@@ -196,7 +196,9 @@ impl Extent {
         }
         let connected = if is_quick { 1 } else { w8::CONNECTED.len() };
         for variables in &w8::CONNECTED[..connected] {
-            cells.push((w8::SCENARIO, &[TRUNKLINE], cell("items", *variables)));
+            for what in ["items-in-process", "items"] {
+                cells.push((w8::SCENARIO, &[TRUNKLINE], cell(what, *variables)));
+            }
             let passes = if is_quick { 1 } else { 5 };
             let settings = cell("connect", *variables).with("passes", passes);
             cells.push((w8::SCENARIO, &[RAW, TRUNKLINE], settings));
@@ -349,8 +351,9 @@ mod tests {
         // 15 connections of W1, two numbers of calls, four numbers of variables with three systems.
         let published = 15 * 2 + 2 * 2 + 4 * 3;
         // Two halves of W7; memory at four points beside a map and of five more types at two of
-        // them, items and first sets of two numbers of variables, a restart.
-        assert_eq!(first.len(), published + 2 + (4 * 2 + 5 * 2 + 2 * 3 + 1));
+        // them; of two numbers of variables items in two ways and first sets of two systems; a
+        // restart.
+        assert_eq!(first.len(), published + 2 + (4 * 2 + 5 * 2 + 2 * 4 + 1));
     }
 
     #[test]

@@ -38,20 +38,25 @@ pub(super) fn section(run: &Run) -> Section {
     text.push_str(&fit_sentence(run));
     text.push_str(
         "\n### Memory of each subscribed item\n\n\
-         Resident bytes added by a `latest` subscription to all variables, over TCP, divided by their \
-         number, when its first full set has arrived. The *first* subscriber of a variable also pays for \
-         what all subscribers of it share.\n\n\
-         | items | engine, first | engine, further | client, first | client, further |\n\
-         |---:|---:|---:|---:|---:|\n",
+         Resident bytes added by a `latest` subscription to all variables, divided by their number, when its \
+         first full set has been taken. *Engine alone*: a subscriber in its process, which is the item with \
+         its counters. The others are over TCP: what a connection keeps of each variable it has opened is \
+         part of the engine's, and what the program's client keeps is the client's. The *first* subscriber \
+         of a variable also pays for what all subscribers of it share.\n\n\
+         | items | engine alone, first | further | engine over TCP, first | further | client, first | further |\n\
+         |---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for items in CONNECTED {
-        let repeats = find(run, TRUNKLINE, "items", items);
+        let alone = find(run, TRUNKLINE, "items-in-process", items);
+        let remote = find(run, TRUNKLINE, "items", items);
         text.push_str(&cells(&[
             items.to_string(),
-            figure(repeats.figure("first_bytes_per_item")),
-            figure(repeats.figure("further_bytes_per_item")),
-            figure(repeats.figure("first_client_bytes_per_item")),
-            figure(repeats.figure("further_client_bytes_per_item")),
+            figure(alone.figure("first_bytes_per_item")),
+            figure(alone.figure("further_bytes_per_item")),
+            figure(remote.figure("first_bytes_per_item")),
+            figure(remote.figure("further_bytes_per_item")),
+            figure(remote.figure("first_client_bytes_per_item")),
+            figure(remote.figure("further_client_bytes_per_item")),
         ]));
     }
     text.push_str(&format!(
@@ -125,17 +130,19 @@ pub(super) fn bars(run: &Run) -> Vec<Bar> {
         LINEAR_PERCENT,
         fit(&points(run, TRUNKLINE)).map(|fit| fit.deviation_percent),
     ));
-    let items = find(run, TRUNKLINE, "items", CONNECTED[1]);
-    for which in ["first", "further"] {
-        bars.push(Bar::at_most(
-            "V8",
-            &format!(
-                "W8, {} items, {which} `latest` subscription: bytes each",
-                CONNECTED[1]
-            ),
-            64.0,
-            items.figure(&format!("{which}_bytes_per_item")),
-        ));
+    for (what, place) in [("items-in-process", "engine alone"), ("items", "over TCP")] {
+        let items = find(run, TRUNKLINE, what, CONNECTED[1]);
+        for which in ["first", "further"] {
+            bars.push(Bar::at_most(
+                "V8",
+                &format!(
+                    "W8, {} items, {place}, {which} `latest` subscription: bytes each",
+                    CONNECTED[1]
+                ),
+                64.0,
+                items.figure(&format!("{which}_bytes_per_item")),
+            ));
+        }
     }
     bars.push(Bar::at_most(
         "V8",
@@ -328,7 +335,7 @@ mod tests {
         let section = section(&run);
         for part in [
             "| f64 | 100000 | 200 | - | 100 | 2.00 |",
-            "| 100000 | 70.0 | - |",
+            "| 100000 | - | - | 70.0 | - |",
             "| 100000 | trunkline | 94.0 | 47.0 |",
             "| 100000 | 512 | - |",
             "The line through the f64 points: 199",

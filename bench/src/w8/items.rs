@@ -1,14 +1,114 @@
-//! Memory of each item of a `latest` subscription, at the engine and at the client.
+//! Memory of each item of a `latest` subscription: in the engine alone, and with a connection at
+//! the engine and at the client.
+
+use std::sync::Arc;
 
 use trunkline::Client;
+use trunkline::types::{Contract, LibraryDefinition, Value};
+use trunkline_engine::{
+    Caller, Consumer, Delivery, EndedItem, Engine, EngineOptions, Sink, SubscribeOptions, Variable,
+    Wake, Wakes, Write,
+};
+use trunkline_net::Clock;
 
 use super::connect::{FirstSet, subscribe};
-use super::{name, resident_bytes};
+use super::{library, name, resident_bytes};
 use crate::Outcome;
 use crate::record::Row;
 use crate::role::Role;
 use crate::settings::Settings;
 use crate::trunkline_calls::PATIENCE;
+
+/// Two subscribers in the engine's process, without a connection: the item and its counters alone.
+///
+/// # Errors
+/// The engine refuses a subscription, or the system does not tell what is resident.
+pub fn in_process(variables: usize, row: &mut Row) -> Outcome<()> {
+    // It stays until the end: what comes later would find room in what it frees.
+    let library = library(variables, "f64", false)?;
+    let (engine, all) = written(&library)?;
+    let caller = Caller::local(1, 0);
+    let mut consumers = vec![follow(&engine, &caller, &all[..1], row)?];
+    let mut before = resident_bytes(std::process::id())?;
+    for which in ["first", "further"] {
+        consumers.push(follow(&engine, &caller, &all, row)?);
+        let after = resident_bytes(std::process::id())?;
+        let each = (after - before) / variables as f64;
+        row.figure(&format!("{which}_bytes_per_item"), each);
+        before = after;
+    }
+    drop(library);
+    Ok(())
+}
+
+/// An engine whose variables all have their index as their value.
+fn written(library: &LibraryDefinition) -> Outcome<(Engine, Vec<Arc<Variable>>)> {
+    let variables = library.variables.len();
+    let (clock, caller) = (Clock::new(), Caller::local(1, 0));
+    let engine = Engine::new(EngineOptions::new("bench", 1));
+    engine.deploy(library, clock.now(), clock.wall())?;
+    let mut all = Vec::with_capacity(variables);
+    let mut wakes = Wakes::new();
+    for index in 0..variables {
+        let variable = Arc::clone(engine.resolve(&caller, &name(index))?);
+        let value = Value::F64(index as f64);
+        let write = Write::value(&value);
+        engine.try_write(
+            &caller,
+            clock.now(),
+            clock.wall(),
+            &variable,
+            &write,
+            &mut wakes,
+        );
+        all.push(variable);
+    }
+    Ok((engine, all))
+}
+
+/// A subscriber that has taken its first full set.
+fn follow(
+    engine: &Engine,
+    caller: &Caller,
+    variables: &[Arc<Variable>],
+    row: &mut Row,
+) -> Outcome<Consumer> {
+    let mut consumer = Consumer::new(engine.clone(), Box::new(NoWake));
+    let options = SubscribeOptions::default();
+    for variable in variables {
+        consumer.subscribe(caller, 1, Contract::Latest, options, variable, None)?;
+    }
+    let mut set = Counted(0);
+    while consumer.drain(&mut set, &mut Wakes::new()) {}
+    row.require(set.0 == variables.len(), || {
+        format!("{} of {} readings came", set.0, variables.len())
+    });
+    Ok(consumer)
+}
+
+/// Nobody sleeps here.
+struct NoWake;
+
+impl Wake for NoWake {
+    fn wake(&self) {}
+}
+
+/// Counts readings that have a value.
+struct Counted(usize);
+
+impl Sink for Counted {
+    fn wants(&self) -> bool {
+        true
+    }
+
+    fn deliver(&mut self, delivery: &Delivery<'_>) {
+        self.0 += usize::from(delivery.update.sequence == 1);
+    }
+
+    fn overrun(&mut self, _subscription: u32, _items: &[EndedItem]) {}
+
+    fn gone(&mut self, _subscription: u32, _handle: u32) {}
+}
 
 /// Two clients subscribe one after the other: the first to follow a variable costs the engine what
 /// all share, the second its item alone.
@@ -55,4 +155,17 @@ pub fn measure(variables: usize, row: &mut Row) -> Outcome<()> {
         clients.push((client, subscription));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_subscribers_get_every_first_reading() {
+        let mut row = Row::new("w8", "trunkline", String::new(), "cross");
+        in_process(50, &mut row).unwrap();
+        assert_eq!(row.invalid, Vec::<String>::new());
+        assert!(row.figures.contains_key("further_bytes_per_item"));
+    }
 }

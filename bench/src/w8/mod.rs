@@ -118,11 +118,12 @@ pub fn serve(settings: &Settings) -> Outcome<()> {
     let library = library(settings.value("vars")?, "f64", false)?;
     engine.deploy(&library)?;
     write_all(&engine, &library)?;
-    drop(library);
     let address = engine.local_addrs().first().copied();
     let address = address.ok_or("the engine listens nowhere")?;
     say(&format!("LISTENING {}", url(address)));
     wait_for_end();
+    // Not before: what comes later would find room in what it frees, and cost nothing.
+    drop(library);
     Ok(())
 }
 
