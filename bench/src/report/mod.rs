@@ -19,7 +19,7 @@ use crate::Outcome;
 use crate::run::SCENARIOS;
 
 use medians::Repeats;
-use results::{Measured, Results};
+use results::Results;
 use svg::{Bars, Chart};
 
 /// What a scenario contributes.
@@ -81,7 +81,7 @@ pub fn write(file: Option<&Path>, folder: &Path) -> Outcome<()> {
     ];
     for (scenario, section) in SCENARIOS.into_iter().zip(sections) {
         let section = section(results.of(scenario));
-        page.push_str(&with_origin(&section.text, results.with(scenario)));
+        page.push_str(&with_origin(&section.text, scenario, &results));
         for plot in section.charts {
             let Some(svg) = plot.svg else { continue };
             fs::write(plots.join(plot.file), svg)?;
@@ -97,8 +97,11 @@ pub fn write(file: Option<&Path>, folder: &Path) -> Outcome<()> {
 }
 
 /// A section that says below its heading which run it is of.
-fn with_origin(text: &str, measured: Option<&Measured>) -> String {
-    let origin = measured.map_or_else(|| "*Not measured yet.*".to_owned(), Measured::origin);
+fn with_origin(text: &str, scenario: &str, results: &Results) -> String {
+    let origin = match results.with(scenario) {
+        Some(measured) => measured.origin(scenario),
+        None => "*Not measured yet.*".to_owned(),
+    };
     match text.trim_start().split_once("\n\n") {
         Some((heading, rest)) => format!("\n{heading}\n\n{origin}\n\n{rest}"),
         None => format!("{text}\n{origin}\n"),
@@ -126,7 +129,7 @@ fn head(results: &Results) -> String {
         ]));
     }
     text.push_str(
-        "\nPlacement is `cross`: one process per CPU, its threads included; W7 says where it differs. \
+        "\nPlacement `cross`: one process per CPU, its threads included; `same`: both ends on one CPU. \
          Waiting: every wait blocks at once, on both sides, except in the FIFOs of W7, where both ends \
          spin.\n\n\
          Every figure is the median of the repeats of one run, in which the systems took turns cell \

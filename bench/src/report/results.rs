@@ -1,5 +1,6 @@
 //! The runs of a results folder, put together: each scenario is of one run, its newest.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -88,14 +89,21 @@ impl Measured {
         (&machine.date, &machine.time, &self.file)
     }
 
-    /// Below the heading of a section: what it is of.
-    pub fn origin(&self) -> String {
+    /// Below the heading of a scenario: what run it is of, and where its processes ran.
+    pub fn origin(&self, scenario: &str) -> String {
         let machine = &self.run.machine;
+        let rows = self.run.rows.iter().filter(|row| row.scenario == scenario);
+        let placements: BTreeSet<&str> = rows
+            .map(|row| row.placement.as_str())
+            .filter(|placement| !placement.is_empty())
+            .collect();
+        let placements: Vec<&str> = placements.into_iter().collect();
         format!(
-            "*Run of {}, {}; {}; load before it {:.2}; `results/{}`.*",
+            "*Run of {}, {}; {}; placement: {}; load before it {:.2}; `results/{}`.*",
             moment(machine),
             machine.run,
             kind(machine),
+            placements.join(", "),
             machine.load_percent as f64 / 100.0,
             self.file
         )
@@ -158,8 +166,10 @@ mod tests {
             names,
             [("b-first.jsonl", &["w1"][..]), ("a-later.jsonl", &["w7"])]
         );
-        let origin = sut.with("w7").unwrap().origin();
-        assert!(origin.contains("2026-11-21 11:00 UTC") && origin.contains("a-later.jsonl"));
+        let origin = sut.with("w7").unwrap().origin("w7");
+        for part in ["2026-11-21 11:00 UTC", "a-later.jsonl", "placement: cross;"] {
+            assert!(origin.contains(part), "{part} in {origin}");
+        }
     }
 
     #[test]
