@@ -79,7 +79,9 @@ pub(super) fn section(run: &Run) -> Section {
          doubles, an element per call. The variable is a single-process one; its FIFO would discard its \
          oldest element when full, so its producer waits for the consumer's count.\n\n\
          | system | {} |\n|---|{}\n",
-        PAYLOADS.map(|n| format!("{n} doubles | x rtrb")).join(" | "),
+        PAYLOADS
+            .map(|n| format!("{} | x rtrb", doubles(n)))
+            .join(" | "),
         "---:|---:|".repeat(PAYLOADS.len())
     ));
     for (system, name) in FIFOS {
@@ -154,7 +156,7 @@ pub(super) fn bars(run: &Run) -> Vec<Bar> {
                 .filter_map(|system| fifo_rate(run, system, payload));
             bars.push(Bar::at_least(
                 "V7",
-                &format!("W7, {name}, {payload} doubles: x rtrb"),
+                &format!("W7, {name}, {}: x rtrb", doubles(payload)),
                 0.8,
                 ratio(rates.reduce(f64::max), best_of_rtrb(run, payload)),
             ));
@@ -188,6 +190,13 @@ fn fifo_rate(run: &Run, system: &str, payload: usize) -> Option<f64> {
     Some(1e3 / Repeats::find(run, SCENARIO, system, &case).figure("ns")?)
 }
 
+fn doubles(payload: usize) -> String {
+    match payload {
+        1 => "1 double".to_owned(),
+        more => format!("{more} doubles"),
+    }
+}
+
 fn best_of_rtrb(run: &Run, payload: usize) -> Option<f64> {
     let rates = ["rtrb", "rtrb-chunks"].into_iter();
     rates
@@ -204,7 +213,7 @@ fn fifos(run: &Run) -> Bars {
     Bars {
         title: format!("W7: FIFO of {CAPACITY} elements, one producer, one consumer"),
         y_label: "M elements/s".to_owned(),
-        groups: PAYLOADS.map(|n| format!("{n} doubles")).to_vec(),
+        groups: PAYLOADS.map(doubles).to_vec(),
         series: shown.map(series).to_vec(),
     }
 }
