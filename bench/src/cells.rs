@@ -9,6 +9,7 @@ use crate::settings::Settings;
 use crate::w1::{self, Grid, Registers};
 use crate::w2::{self, Operation, Variables};
 use crate::w5::{self, Stream};
+use crate::{w7, w8};
 
 /// The systems of every scenario.
 pub const RAW: &str = "raw-tcp";
@@ -30,6 +31,9 @@ pub fn run_role(name: &str, settings: &Settings) -> Outcome<()> {
     match name {
         "w1-raw" => w1::raw::echo(),
         "w2-raw" => w2::raw::serve(),
+        "w8-raw" => w8::connect::serve_raw(settings.value("vars")?),
+        "w8-engine" => w8::serve(settings),
+        "w8-restart" => w8::restart::start(settings),
         "w5-raw" => w5::raw::take_all(Stream::read(settings)?),
         "w5-trunkline" => {
             let url: String = settings.value("url")?;
@@ -60,6 +64,8 @@ pub fn run_cell(scenario: &str, system: &str, settings: &Settings) -> Outcome<Ve
             }
             Ok(vec![row])
         }
+        w7::SCENARIO => w7::measure(settings, placement),
+        w8::SCENARIO => Ok(vec![w8_cell(system, settings, placement)?]),
         _ => Err(format!("there is no scenario {scenario}").into()),
     }
 }
@@ -135,4 +141,32 @@ fn w2_cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<R
         rows.push(row);
     }
     Ok(rows)
+}
+
+/// What the setting `what` asks for.
+fn w8_cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
+    let (what, variables): (String, usize) = (settings.value("what")?, settings.value("vars")?);
+    let mut case = format!("what={what} vars={variables}");
+    let kind: String = settings.value_or("type", "f64".to_owned())?;
+    if what == "memory" {
+        case.push_str(&format!(" type={kind}"));
+    }
+    let mut row = Row::new(w8::SCENARIO, system, case, placement);
+    match (what.as_str(), system) {
+        ("memory", w8::memory::MAP) => w8::memory::of_map(variables, &mut row)?,
+        ("memory", TRUNKLINE) => w8::memory::of_engine(variables, &kind, &mut row)?,
+        ("items-in-process", TRUNKLINE) => w8::items::in_process(variables, &mut row)?,
+        ("items", TRUNKLINE) => w8::items::measure(variables, &mut row)?,
+        ("connect", RAW | TRUNKLINE) => {
+            w8::connect::measure(system, variables, settings.value("passes")?, &mut row)?;
+        }
+        ("restart", TRUNKLINE) => {
+            w8::restart::measure(variables, settings.value("restarts")?, &mut row)?;
+        }
+        ("memory" | "items" | "items-in-process" | "connect" | "restart", _) => {
+            return Err(no_system(system));
+        }
+        _ => return Err(format!("w8 measures no {what}").into()),
+    }
+    Ok(row)
 }

@@ -15,6 +15,9 @@ pub struct Machine {
     pub run: String,
     /// Day, as in ISO 8601, UTC.
     pub date: String,
+    /// Time of day at its start, `hh:mm`, UTC; empty in files of earlier releases.
+    #[serde(default)]
+    pub time: String,
     /// Model of the processor.
     pub cpu: String,
     /// Processors the system may use.
@@ -46,6 +49,7 @@ impl Machine {
         Ok(Self {
             run: run.to_owned(),
             date: today()?,
+            time: time_of_day()?,
             cpu: entry(&cpu_info, "model name")
                 .unwrap_or("unknown")
                 .to_owned(),
@@ -86,6 +90,11 @@ fn entry<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 
 fn first_number(text: &str) -> Option<u64> {
     text.split(' ').next()?.parse().ok()
+}
+
+fn time_of_day() -> Outcome<String> {
+    let minutes = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() / 60;
+    Ok(format!("{:02}:{:02}", minutes / 60 % 24, minutes % 60))
 }
 
 fn today() -> Outcome<String> {

@@ -7,7 +7,9 @@
 //! `docs/how-to/measure.md` says how to read what it finds.
 //!
 //! # Layout
-//! - `w1`, `w2`, `w5`: the scenarios; each has one loop, and an end per system that it drives.
+//! - `w1`, `w2`, `w5`, `w8`: the scenarios; each has one loop, and an end per system that it
+//!   drives.
+//! - `w7`: what happens within one process.
 //! - `raw`, `hosting`, `trunkline_calls`: what the ends of a system have in common.
 //! - `cells`, `role`, `settings`, `placement`: a cell is a process of its own, and so is its far
 //!   end.
@@ -36,6 +38,8 @@ mod usage;
 mod w1;
 mod w2;
 mod w5;
+mod w7;
+mod w8;
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -70,12 +74,12 @@ enum Command {
         /// Folder of the result files.
         #[arg(long, default_value = "bench/results")]
         results: PathBuf,
-        /// Scenarios: w1, w2, w5, stages; all when none is named.
+        /// Scenarios: w1, w2, w5, w7, w8, stages; all when none is named.
         scenarios: Vec<String>,
     },
-    /// Writes tables and plots of a result file.
+    /// Writes tables and plots of the results.
     Report {
-        /// The result file; the newest one when none is named.
+        /// One result file alone; otherwise each scenario is of the newest file that has it.
         file: Option<PathBuf>,
         /// Folder of `results`, of the page and of the plots.
         #[arg(long, default_value = "bench")]
@@ -83,9 +87,9 @@ enum Command {
     },
     /// Measures one cell with one system and prints its rows.
     Cell {
-        /// The scenario: w1, w2, w5.
+        /// The scenario: w1, w2, w5, w7, w8.
         scenario: String,
-        /// The system: raw-tcp, trunkline, trunkline-batched.
+        /// The system: raw-tcp, trunkline, trunkline-batched, hash-map; all for w7.
         system: String,
         /// Settings as key=value.
         settings: Vec<String>,
@@ -135,13 +139,7 @@ fn carry_out(command: Command) -> Outcome<()> {
             println!("{}", run::measure(extent, &scenarios, &results)?.display());
             Ok(())
         }
-        Command::Report { file, folder } => {
-            let file = match file {
-                Some(file) => file,
-                None => report::newest(&folder.join("results"))?,
-            };
-            report::write(&file, &folder)
-        }
+        Command::Report { file, folder } => report::write(file.as_deref(), &folder),
         Command::Cell {
             scenario,
             system,

@@ -14,19 +14,29 @@ use crate::record::{Row, Writer};
 use crate::settings::Settings;
 use crate::stages;
 use crate::w1::{self, Kind};
-use crate::{w2, w5};
+use crate::{w2, w5, w7, w8};
 
 /// Longer than any process of a cell runs.
 const CELL_MAX: Duration = Duration::from_secs(900);
 /// A load above this, in hundredths, is somebody else's work.
 const QUIET_LOAD_PERCENT: u64 = 30;
 
+/// All scenarios, in the order in which they are measured and reported.
+pub const SCENARIOS: [&str; 6] = [
+    w1::SCENARIO,
+    w2::SCENARIO,
+    w5::SCENARIO,
+    w7::SCENARIO,
+    w8::SCENARIO,
+    stages::SCENARIO,
+];
+
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// Whether everything works: a few cells, a few seconds.
     Quick,
-    /// Everything, as many ticks as fit into about ten minutes.
+    /// Everything, as many ticks as fit into about twelve minutes.
     Default,
     /// Everything as published: 1002 ticks per cell of W1 in three repeats, a million synchronous
     /// calls in W2. About three and a half hours.
@@ -40,6 +50,9 @@ struct Step {
     system: &'static str,
     settings: Settings,
 }
+
+/// Scenario, systems that take turns, settings.
+type Cell = (&'static str, &'static [&'static str], Settings);
 
 impl Extent {
     fn name(self) -> &'static str {
@@ -79,7 +92,7 @@ impl Extent {
     /// from repeat to repeat.
     fn steps(self, repeat: u32, scenarios: &[String]) -> Vec<Step> {
         let wanted = |name: &str| scenarios.is_empty() || scenarios.iter().any(|one| one == name);
-        let mut cells: Vec<(&'static str, &'static [&'static str], Settings)> = Vec::new();
+        let mut cells: Vec<Cell> = Vec::new();
         if wanted(w1::SCENARIO) {
             let kinds: &[Kind] = if self == Extent::Quick {
                 &[Kind::I32]
@@ -127,6 +140,23 @@ impl Extent {
                 cells.push((w5::SCENARIO, &[RAW, TRUNKLINE, TRUNKLINE_BATCHED], settings));
             }
         }
+        if wanted(w7::SCENARIO) {
+            let (rounds, round_us) = match self {
+                Extent::Quick => (3, 500),
+                Extent::Default => (15, 5000),
+                Extent::Full => (15, 20_000),
+            };
+            for part in w7::PARTS {
+                let settings = Settings::default()
+                    .with("part", part)
+                    .with("rounds", rounds)
+                    .with("round_us", round_us);
+                cells.push((w7::SCENARIO, &[w7::SYSTEMS], settings));
+            }
+        }
+        if wanted(w8::SCENARIO) {
+            cells.extend(self.w8_cells());
+        }
         let mut steps = Vec::new();
         for (scenario, systems, settings) in cells {
             let mut systems = systems.to_vec();
@@ -142,6 +172,42 @@ impl Extent {
         }
         steps
     }
+
+    /// Memory, subscribed items, first full sets, restarts.
+    fn w8_cells(self) -> Vec<Cell> {
+        let is_quick = self == Extent::Quick;
+        let cell = |what: &str, variables: usize| {
+            Settings::default()
+                .with("what", what)
+                .with("vars", variables)
+        };
+        let mut cells: Vec<Cell> = Vec::new();
+        let points = if is_quick { 2 } else { w8::POINTS.len() };
+        for variables in &w8::POINTS[..points] {
+            let settings = cell("memory", *variables).with("type", w8::TYPES[0]);
+            cells.push((w8::SCENARIO, &[w8::memory::MAP, TRUNKLINE], settings));
+        }
+        let others = if is_quick { 1 } else { w8::TYPES.len() };
+        for kind in &w8::TYPES[1..others] {
+            for variables in &w8::POINTS[..2] {
+                let settings = cell("memory", *variables).with("type", kind);
+                cells.push((w8::SCENARIO, &[TRUNKLINE], settings));
+            }
+        }
+        let connected = if is_quick { 1 } else { w8::CONNECTED.len() };
+        for variables in &w8::CONNECTED[..connected] {
+            for what in ["items-in-process", "items"] {
+                cells.push((w8::SCENARIO, &[TRUNKLINE], cell(what, *variables)));
+            }
+            let passes = if is_quick { 1 } else { 5 };
+            let settings = cell("connect", *variables).with("passes", passes);
+            cells.push((w8::SCENARIO, &[RAW, TRUNKLINE], settings));
+        }
+        let restarts = if is_quick { 1 } else { 5 };
+        let settings = cell("restart", w8::RESTARTED).with("restarts", restarts);
+        cells.push((w8::SCENARIO, &[TRUNKLINE], settings));
+        cells
+    }
 }
 
 /// Measures, and writes the results into `folder`. Returns the file.
@@ -149,6 +215,7 @@ impl Extent {
 /// # Errors
 /// The file cannot be written.
 pub fn measure(extent: Extent, scenarios: &[String], folder: &Path) -> Outcome<PathBuf> {
+    let selection = selection(scenarios)?;
     let machine = Machine::here(extent.name())?;
     if machine.load_percent > QUIET_LOAD_PERCENT {
         eprintln!(
@@ -157,7 +224,11 @@ pub fn measure(extent: Extent, scenarios: &[String], folder: &Path) -> Outcome<P
         );
     }
     std::fs::create_dir_all(folder)?;
-    let path = folder.join(format!("{}-{}.jsonl", machine.date, machine.class()));
+    let path = folder.join(format!(
+        "{}-{}{selection}.jsonl",
+        machine.date,
+        machine.class()
+    ));
     let mut writer = Writer::create(&path, &machine)?;
     let start = Instant::now();
     for repeat in 1..=extent.repeats() {
@@ -189,6 +260,25 @@ pub fn measure(extent: Extent, scenarios: &[String], folder: &Path) -> Outcome<P
         }
     }
     Ok(path)
+}
+
+/// What the name of a file says of a run of some scenarios only, so that it takes the place of no
+/// other.
+fn selection(scenarios: &[String]) -> Outcome<String> {
+    if let Some(unknown) = scenarios
+        .iter()
+        .find(|name| !SCENARIOS.contains(&name.as_str()))
+    {
+        return Err(format!(
+            "there is no scenario {unknown}; there are {}",
+            SCENARIOS.join(", ")
+        )
+        .into());
+    }
+    let named = SCENARIOS
+        .iter()
+        .filter(|known| scenarios.iter().any(|name| name == *known));
+    Ok(named.map(|name| format!("-{name}")).collect())
 }
 
 fn load() -> Outcome<String> {
@@ -259,13 +349,22 @@ mod tests {
         assert_eq!((second[0].system, second[1].system), (TRUNKLINE, RAW));
         assert_eq!(first[0].settings, first[1].settings);
         // 15 connections of W1, two numbers of calls, four numbers of variables with three systems.
-        assert_eq!(first.len(), 15 * 2 + 2 * 2 + 4 * 3);
+        let published = 15 * 2 + 2 * 2 + 4 * 3;
+        // Two halves of W7; memory at four points beside a map and of five more types at two of
+        // them; of two numbers of variables items in two ways and first sets of two systems; a
+        // restart.
+        assert_eq!(first.len(), published + 2 + (4 * 2 + 5 * 2 + 2 * 4 + 1));
     }
 
     #[test]
     fn a_run_can_be_limited_to_a_scenario() {
         let steps = Extent::Full.steps(1, &["w2".to_owned()]);
         assert!(steps.iter().all(|step| step.scenario == "w2"));
+        let names = ["w8".to_owned(), "w7".to_owned()];
+        assert_eq!(selection(&names).unwrap(), "-w7-w8");
+        assert_eq!(selection(&[]).unwrap(), "");
+        let error = selection(&["w9".to_owned()]).unwrap_err().to_string();
+        assert!(error.contains("w9") && error.contains("w8"), "{error}");
         assert!(Extent::Full.periods().starts_with("10:334,50:334"));
     }
 }

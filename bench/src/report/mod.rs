@@ -3,20 +3,23 @@
 mod bars;
 mod medians;
 mod published;
+mod results;
 mod stages;
 mod svg;
 mod w1;
 mod w2;
 mod w5;
+mod w7;
+mod w8;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::Outcome;
-use crate::machine::Machine;
-use crate::record::Run;
+use crate::run::SCENARIOS;
 
 use medians::Repeats;
+use results::Results;
 use svg::{Bars, Chart};
 
 /// What a scenario contributes.
@@ -53,92 +56,103 @@ impl Plot {
     }
 }
 
-/// Writes the page and the plots of the run in `results` into `folder`. What `folder` has in
-/// `costs.md` is appended: the part that a person writes.
+/// Writes the page and the plots into `folder`: of the run in `file` alone, or of all runs in
+/// `folder/results`, each scenario of its newest. What `folder` has in `costs.md` is appended: the
+/// part that a person writes.
 ///
 /// # Errors
-/// A file cannot be read or written.
-pub fn write(results: &Path, folder: &Path) -> Outcome<()> {
-    let run = Run::read(results)?;
+/// A file cannot be read or written, or there is no run.
+pub fn write(file: Option<&Path>, folder: &Path) -> Outcome<()> {
+    let results = match file {
+        Some(file) => Results::of_file(file)?,
+        None => Results::of_folder(&folder.join("results"))?,
+    };
     let plots = folder.join("plots");
     fs::create_dir_all(&plots)?;
-    let file = results
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
-    let mut page = head(&run.machine, &file);
-    page.push_str(&bars::section(&run));
-    for section in [w1::section(&run), w2::section(&run), w5::section(&run)] {
-        page.push_str(&section.text);
+    let mut page = head(&results);
+    page.push_str(&bars::section(&results));
+    let sections = [
+        w1::section,
+        w2::section,
+        w5::section,
+        w7::section,
+        w8::section,
+        stages::section,
+    ];
+    for (scenario, section) in SCENARIOS.into_iter().zip(sections) {
+        let section = section(results.of(scenario));
+        page.push_str(&with_origin(&section.text, scenario, &results));
         for plot in section.charts {
             let Some(svg) = plot.svg else { continue };
             fs::write(plots.join(plot.file), svg)?;
             page.push_str(&format!("\n![{}](plots/{})\n", plot.title, plot.file));
         }
     }
-    page.push_str(&stages::section(&run));
     if let Ok(costs) = fs::read_to_string(folder.join("costs.md")) {
         page.push_str("\n<!-- The rest is costs.md, word for word. -->\n\n");
         page.push_str(&costs);
     }
-    page.push_str(&not_counting(&run));
+    page.push_str(&not_counting(&results));
     Ok(fs::write(folder.join("RESULTS.md"), page)?)
 }
 
-/// The newest result file of a folder.
-///
-/// # Errors
-/// There is none.
-pub fn newest(folder: &Path) -> Outcome<PathBuf> {
-    let mut newest = None;
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let is_result = path.extension().is_some_and(|ending| ending == "jsonl");
-        if is_result && newest.as_ref().is_none_or(|other| *other < path) {
-            newest = Some(path);
-        }
+/// A section that says below its heading which run it is of.
+fn with_origin(text: &str, scenario: &str, results: &Results) -> String {
+    let origin = match results.with(scenario) {
+        Some(measured) => measured.origin(scenario),
+        None => "*Not measured yet.*".to_owned(),
+    };
+    match text.trim_start().split_once("\n\n") {
+        Some((heading, rest)) => format!("\n{heading}\n\n{origin}\n\n{rest}"),
+        None => format!("{text}\n{origin}\n"),
     }
-    newest.ok_or_else(|| format!("there is no result file in {}", folder.display()).into())
 }
 
-fn head(machine: &Machine, file: &str) -> String {
-    let kind = if machine.virtual_machine {
-        "virtual machine"
-    } else {
-        "no virtual machine"
-    };
-    let load = machine.load_percent as f64 / 100.0;
-    format!(
+fn head(results: &Results) -> String {
+    let mut text = String::from(
         "# Results\n\n\
-         Written by `bench/run` from `bench/results/{file}`; not edited by hand, except its last part. \
-         [Measure](../docs/how-to/measure.md) says how it was measured and how to read it.\n\n\
-         | | |\n|---|---|\n\
-         | Date | {} |\n| Processor | {}, {} CPUs, {kind} |\n| Memory | {} GiB |\n| System | {} |\n\
-         | Program | Trunkline {} |\n| Run | {}; load before it {load:.2} |\n\
-         | Placement | `cross`: one process per CPU, its threads included |\n\
-         | Waiting | every wait blocks at once, on both sides |\n\n\
-         Every figure is the median of the repeats of this one run, in which the systems took turns cell \
-         by cell. *Raw* is TCP used by hand: the least code that does the same work. Ratios are to raw; \
-         figures of other runs must not be compared with these. An asterisk: an end was often answered \
+         Written by `bench/run` from the files in `bench/results`; not edited by hand, except its last \
+         part. [Measure](../docs/how-to/measure.md) says how it was measured and how to read it.\n\n\
+         | scenarios | date | run | processor | system | program | load before it |\n\
+         |---|---|---|---|---|---|---:|\n",
+    );
+    for (measured, scenarios) in results.used() {
+        let machine = &measured.run.machine;
+        text.push_str(&cells(&[
+            scenarios.join(", "),
+            results::moment(machine),
+            machine.run.clone(),
+            results::kind(machine),
+            machine.kernel.clone(),
+            format!("Trunkline {}", machine.version),
+            format!("{:.2}", machine.load_percent as f64 / 100.0),
+        ]));
+    }
+    text.push_str(
+        "\nPlacement `cross`: one process per CPU, its threads included; `same`: both ends on one CPU. \
+         Waiting: every wait blocks at once, on both sides, except in the FIFOs of W7, where both ends \
+         spin.\n\n\
+         Every figure is the median of the repeats of one run, in which the systems took turns cell \
+         by cell; each scenario is of the newest run that has it, which its section names. *Raw* is TCP \
+         used by hand: the least code that does the same work. Ratios are to raw where nothing else is \
+         said; figures of different runs must not be compared. An asterisk: an end was often answered \
          before it could sleep (less than 0.9 voluntary context switches per wait), so the row is no \
          measurement of sleeping ends. That is the machine's doing, not a spinning program's: none of \
-         the systems here spins.\n",
-        machine.date,
-        machine.cpu,
-        machine.cpus,
-        machine.memory_gib,
-        machine.kernel,
-        machine.version,
-        machine.run,
-    )
+         the systems that wait for each other across a connection spins.\n",
+    );
+    text
 }
 
 /// Every row that does not count, with its reason.
-fn not_counting(run: &Run) -> String {
+fn not_counting(results: &Results) -> String {
     let mut text = String::from("\n## Rows that do not count\n\n");
     let mut rows = 0;
-    for row in run.rows.iter().filter(|row| !row.invalid.is_empty()) {
+    let of_scenario = |scenario: &'static str| {
+        let rows = results.of(scenario).rows.iter();
+        rows.filter(move |row| row.scenario == scenario)
+    };
+    let all = SCENARIOS.into_iter().flat_map(of_scenario);
+    for row in all.filter(|row| !row.invalid.is_empty()) {
         rows += 1;
         let reasons = row.invalid.join("; ");
         text.push_str(&format!(
@@ -177,6 +191,7 @@ fn cells(cells: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::Machine;
     use crate::record::{Row, Writer};
 
     #[test]
@@ -191,7 +206,8 @@ mod tests {
     #[test]
     fn page_has_every_section_and_what_does_not_count() {
         let folder = tempfile::tempdir().unwrap();
-        let results = folder.path().join("a.jsonl");
+        fs::create_dir(folder.path().join("results")).unwrap();
+        let results = folder.path().join("results/a.jsonl");
         let mut writer = Writer::create(&results, &Machine::here("quick").unwrap()).unwrap();
         for (system, mean) in [("raw-tcp", 50.0), ("trunkline", 60.0)] {
             let mut row = Row::new("w1", system, "n=1 t=10 type=i32".to_owned(), "cross");
@@ -202,13 +218,17 @@ mod tests {
         row.require(false, || "3 updates out of order".to_owned());
         writer.append(&row).unwrap();
         fs::write(folder.path().join("costs.md"), "## Where the costs sit\n").unwrap();
-        write(&newest(folder.path()).unwrap(), folder.path()).unwrap();
+        write(None, folder.path()).unwrap();
         let page = fs::read_to_string(folder.path().join("RESULTS.md")).unwrap();
         for part in [
             "| 1.20 |",
             "## W1",
             "## W2",
             "## W5",
+            "## W7",
+            "## W8",
+            "*Not measured yet.*",
+            "`results/a.jsonl`",
             "## Stages",
             "## Where the costs sit",
         ] {

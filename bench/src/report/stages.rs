@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::medians::Repeats;
-use super::{cells, figure};
+use super::{Section, cells, figure};
 use crate::cells::TRUNKLINE;
 use crate::record::Run;
 use crate::stages::SCENARIO;
 
-pub(super) fn section(run: &Run) -> String {
+pub(super) fn section(run: &Run) -> Section {
     let mut text = String::from(
         "\n## Stages\n\n\
          Both ends of a connection in one thread, bytes handed from one to the other: ns per item of the \
@@ -50,5 +50,8 @@ pub(super) fn section(run: &Run) -> String {
         "\nStamping an update by itself reads two clocks: {} ns.\n",
         figure(clocks.figure("ns_per_item"))
     ));
-    text
+    Section {
+        text,
+        charts: Vec::new(),
+    }
 }
