@@ -104,7 +104,8 @@ impl Engine {
             Some(known) => *known = entry,
             None => libraries.push(entry),
         }
-        self.bind_sources(&deployed.handles);
+        let orphans = self.bind_sources(&deployed.handles);
+        self.mark_orphans(&orphans, now, wall, wakes);
         Ok(deployed)
     }
 
