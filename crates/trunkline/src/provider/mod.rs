@@ -32,6 +32,16 @@ pub struct ProviderOptions {
     pub publish: bool,
 }
 
+impl ProviderOptions {
+    /// An I/O server of this name, at its own pace, that offers nothing.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            ..Self::default()
+        }
+    }
+}
+
 /// How a provider is doing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ProviderStatus {

@@ -45,6 +45,8 @@ pub(super) struct Runner {
     handles: HashMap<ItemId, Vec<u32>>,
     /// The variables that it cannot deliver, with the items that it does not have.
     missing: BTreeMap<u32, String>,
+    /// The order that the device is being given.
+    answering: Option<u64>,
     /// Items that the engine has not heard of since they were bound.
     fresh: BTreeSet<ItemId>,
 }
@@ -73,6 +75,7 @@ impl Runner {
             bound: HashMap::new(),
             handles: HashMap::new(),
             missing: BTreeMap::new(),
+            answering: None,
             fresh: BTreeSet::new(),
             shared,
             state,
@@ -93,6 +96,10 @@ impl Runner {
                 self.do_what_is_due();
             });
             if catch_unwind(turn).is_err() {
+                if let Some(ticket) = self.answering.take() {
+                    let sentence = "its driver panicked while it did this".to_owned();
+                    self.answer(ticket, ProviderReply::Unknown(sentence));
+                }
                 let sentence = "its driver panicked, which is a fault of the driver; it is opened \
                                 again";
                 self.failed(sentence.to_owned(), Reason::DeviceFailure);
@@ -100,6 +107,8 @@ impl Runner {
         }
         // Whoever waits for its status hears that there will be no other.
         self.state.stop();
+        // Nobody else could deliver the variables while this connection stands.
+        self.shared.close();
     }
 
     /// Waits for an order or for what is due next.
@@ -166,11 +175,15 @@ impl Runner {
                 handle,
                 value,
             } => {
+                self.answering = Some(ticket);
                 let reply = self.write(handle, &value);
+                self.answering = None;
                 self.answer(ticket, reply);
             }
             ProviderEvent::Read { ticket, handle } => {
+                self.answering = Some(ticket);
                 let reply = self.read(handle);
+                self.answering = None;
                 self.answer(ticket, reply);
             }
             _ => {}
