@@ -1,4 +1,4 @@
-//! A client as the source of variables: bound, believed, asked, silent, late, and not to be trusted.
+//! A client as the source of variables: bound, believed, asked, silent, late, not to be trusted.
 
 use std::time::Duration;
 

@@ -324,7 +324,7 @@ fn start_pump(
     .map_err(StartError::Thread)
 }
 
-/// The driver of an I/O server that runs in a process of its own: see [`Provider`](crate::Provider).
+/// The driver of an I/O server in a process of its own: see [`Provider`](crate::Provider).
 const PROCESS_DRIVER: &str = "process";
 
 /// What a process does is set where it is started.
