@@ -6,7 +6,7 @@ use crate::rig::Served;
 use crate::schema::{check, documented};
 
 /// The lines as objects, each of which keeps to the part of the schema.
-fn checked(lines: &str, part: Option<&str>) -> Vec<Json> {
+pub fn checked(lines: &str, part: Option<&str>) -> Vec<Json> {
     let schema = documented();
     let schema = part.map_or(&schema, |part| &schema["$defs"][part]);
     let objects: Vec<Json> = lines
