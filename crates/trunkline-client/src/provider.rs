@@ -88,6 +88,8 @@ pub enum ProviderReply {
     },
     /// Not done, and why.
     Refused(String),
+    /// Nobody knows whether it was done, and why not.
+    Unknown(String),
 }
 
 /// One value from a provider.
@@ -329,6 +331,10 @@ fn outcome<'b>(reply: &'b ProviderReply, bytes: &'b mut Vec<u8>) -> ProviderOutc
     match reply {
         ProviderReply::Refused(sentence) => ProviderOutcome::Refused(trunkline_proto::FaultRef {
             code: FaultCode::ProviderRefused,
+            sentence,
+        }),
+        ProviderReply::Unknown(sentence) => ProviderOutcome::Unknown(trunkline_proto::FaultRef {
+            code: FaultCode::ProviderUnsure,
             sentence,
         }),
         ProviderReply::Applied {

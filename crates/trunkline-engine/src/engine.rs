@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use trunkline_types::name::NameError;
+use trunkline_types::name::{NameError, register_number};
 use trunkline_types::{Name, Pattern, Tick, Timestamp};
 
 use crate::caller::Caller;
@@ -113,7 +113,12 @@ impl Engine {
         }
         // The slow way, for spellings that differ only in how they escape, and for the message.
         let parsed = Name::parse(name).map_err(AccessError::InvalidName)?;
-        if let Some(variable) = self.inner.registry.find(parsed.as_str())
+        let registry = &self.inner.registry;
+        let found = match register_number(parsed.as_str()) {
+            Some(number) => registry.numbered(number),
+            None => registry.find(parsed.as_str()),
+        };
+        if let Some(variable) = found
             && variable.is_visible_to(caller)
         {
             return Ok(variable);

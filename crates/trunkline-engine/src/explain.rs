@@ -130,16 +130,20 @@ impl Engine {
                 subject: Subject::Source,
                 verdict: Verdict::Fault,
                 sentence: format!("its source {configured} is not served by any I/O server"),
-                next: "add an [[io]] section of that name, or correct `source`".to_owned(),
+                next: unserved(configured),
             };
         };
         let (name, provider) = self.providers().get(index);
         let Some(provider) = provider else {
+            let next = match self.providers().is_process(index) {
+                true => format!("start it: trunkline io run DRIVER --name {name}"),
+                false => format!("start {name} again and look at its log"),
+            };
             return Step {
                 subject: Subject::Source,
                 verdict: Verdict::Fault,
                 sentence: format!("I/O server {name} is not running"),
-                next: format!("start {name} again and look at its log"),
+                next,
             };
         };
         match provider.trouble() {
@@ -154,6 +158,17 @@ impl Engine {
                 format!("I/O server {name} runs without errors"),
             ),
         }
+    }
+}
+
+/// What to do about a source that the engine has never heard of.
+fn unserved(source: &str) -> String {
+    match source.split_once(':') {
+        Some((name, _)) => format!(
+            "add an [[io]] section named {name}, start it as a process (trunkline io run DRIVER \
+             --name {name}), or correct `source`"
+        ),
+        None => "write it as NAME:ITEM, with the name of an I/O server".to_owned(),
     }
 }
 

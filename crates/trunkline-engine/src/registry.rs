@@ -3,6 +3,7 @@
 //! Slots live in chunks that are allocated once and never move, so a handle is followed without a
 //! lock. The name index is behind a lock that only opening, deploying and browsing take.
 
+use std::collections::{BTreeMap, HashSet};
 use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
@@ -20,6 +21,8 @@ type Chunk = Box<[OnceLock<Arc<Variable>>]>;
 pub(crate) struct Registry {
     chunks: Box<[OnceLock<Chunk>]>,
     names: RwLock<Names>,
+    /// Slots by register number.
+    numbers: RwLock<BTreeMap<u32, u32>>,
     hash: HashSeed,
 }
 
@@ -38,6 +41,7 @@ impl Registry {
                 index: HashTable::new(),
                 next: 1,
             }),
+            numbers: RwLock::default(),
             hash: HashSeed::default(),
         }
     }
@@ -58,6 +62,32 @@ impl Registry {
             .index
             .find(hash, |slot| self.name_of(*slot) == Some(name))?;
         self.get(slot)
+    }
+
+    /// The variable that has this register number.
+    pub(crate) fn numbered(&self, number: u32) -> Option<&Arc<Variable>> {
+        let slot = *self.numbers.read().get(&number)?;
+        self.get(slot)
+    }
+
+    /// The register numbers of the variables `before` are free, those of the variables `now` taken;
+    /// some are among both.
+    pub(crate) fn renumber(&self, before: &[u32], now: &[u32]) {
+        let mut numbers = self.numbers.write();
+        let is_plain = |slot: &u32| {
+            self.get(*slot)
+                .is_none_or(|v| v.properties().number.is_none())
+        };
+        if numbers.is_empty() && now.iter().all(is_plain) {
+            return;
+        }
+        let before: HashSet<u32> = before.iter().copied().collect();
+        numbers.retain(|_, slot| !before.contains(slot));
+        for slot in now {
+            if let Some(number) = self.get(*slot).and_then(|v| v.properties().number) {
+                numbers.insert(number, *slot);
+            }
+        }
     }
 
     /// One past the highest handle given out so far.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rig::{Rig, define};
 use trunkline_engine::explain::{Step, Subject, Verdict};
-use trunkline_engine::{Caller, Provider, Rights, Ticket, Wakes};
+use trunkline_engine::{Caller, Provider, Rights, Ticket, Wakes, WriteOutcome};
 use trunkline_types::{Access, DataType, Properties, Quality, Reason, Value, VariableDefinition};
 
 fn with(change: impl FnOnce(&mut Properties)) -> Rig {
@@ -179,4 +179,42 @@ fn walk_says_what_this_caller_may_do() {
     nobody.rights.read = false;
     assert_eq!(rights(&nobody).verdict, Verdict::Fault);
     assert_eq!(rig.engine.source_state(&rig.variable("rig/x")), "");
+}
+
+/// Until it is there, nobody writes what a process delivers, and the walk says how to start it.
+#[test]
+fn walk_says_how_to_start_a_process_that_is_expected() {
+    let rig = with(|p| p.source = "plc:level".to_owned());
+    let x = rig.variable("rig/x");
+    let (now, wall) = (rig.now(), rig.wall());
+    let mut wakes = Wakes::new();
+    rig.engine.expect_source("plc", now, wall, &mut wakes);
+    rig.engine.expect_source("plc", now, wall, &mut wakes);
+    assert_eq!(x.sample().quality, Quality::bad(Reason::ProviderGone));
+    let outcome = rig.write(&x, 1.0);
+    assert!(
+        matches!(&outcome, WriteOutcome::Refused(refusal) if refusal.to_string().contains("plc")),
+        "{outcome:?}"
+    );
+    let steps = walk(&rig, "rig/x");
+    assert_eq!(
+        cause(&steps),
+        (Subject::Source, "I/O server plc is not running")
+    );
+    let next = &steps
+        .iter()
+        .find(|step| step.verdict == Verdict::Fault)
+        .unwrap()
+        .next;
+    assert_eq!(next, "start it: trunkline io run DRIVER --name plc");
+    // One that is deployed later is its own, too.
+    let mut properties = Properties::new(DataType::F64);
+    properties.source = "plc:flow".to_owned();
+    let later = rig.deploy("more", vec![define("y", properties)]);
+    let y = rig.engine.variable(later[0]).unwrap();
+    assert!(y.is_provided());
+    assert_eq!(y.sample().quality, Quality::bad(Reason::ProviderGone));
+    // It comes: its name is its own, and it is told of both.
+    let id = rig.engine.attach_source(Arc::new(Plc::default())).unwrap();
+    assert_eq!((x.provider(), y.provider()), (Some(id), Some(id)));
 }

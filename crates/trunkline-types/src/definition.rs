@@ -61,6 +61,9 @@ pub struct Properties {
     pub initial: Option<Value>,
     /// Keep the newest value over a restart of the engine; it goes before `initial`.
     pub retain: bool,
+    /// A register number, by which it can be named as well: `:/20` is the variable numbered 20
+    /// (LM-01). Unique within the engine.
+    pub number: Option<u32>,
     /// Where the value comes from: `io-server:item`, empty for none.
     pub source: String,
     /// Where it was configured, `file:line`; empty when made by a program.
@@ -139,6 +142,7 @@ impl Properties {
             max_age: None,
             initial: None,
             retain: false,
+            number: None,
             source: String::new(),
             origin: String::new(),
         }

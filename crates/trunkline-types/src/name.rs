@@ -19,6 +19,21 @@ use std::str::FromStr;
 /// Longest full name in bytes, escapes and field included.
 pub const NAME_BYTES_MAX: usize = 1024;
 
+/// The library in whose place a register number is looked up: `:/20` is another name of the variable
+/// whose `number` is 20. No library can have this name.
+pub const NUMBERS_LIBRARY: &str = ":";
+
+/// The register number that a full name stands for, in decimal digits without a leading zero.
+pub fn register_number(name: &str) -> Option<u32> {
+    let digits = name.strip_prefix(NUMBERS_LIBRARY)?.strip_prefix('/')?;
+    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+    let is_padded = digits.len() > 1 && digits.starts_with('0');
+    match is_plain && !is_padded {
+        true => digits.parse().ok(),
+        false => None,
+    }
+}
+
 /// A full name that keeps all the rules, in canonical form: hexadecimal digits of escapes are
 /// upper case.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

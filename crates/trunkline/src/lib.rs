@@ -41,7 +41,10 @@ mod provider;
 mod retention;
 mod sessions;
 
-pub use client::{CallError, Client, ConnectError, ConnectOptions, Subscription, VariableError};
+pub use client::{
+    CallError, Callbacks, Client, ConnectError, ConnectOptions, OnChangeError, Subscription,
+    VariableError,
+};
 pub use engine::{Engine, EngineOptions, LibraryError, StartError};
 pub use provider::{Provider, ProviderOptions, ProviderStatus};
 pub use trunkline_client::{

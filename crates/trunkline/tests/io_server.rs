@@ -1,138 +1,17 @@
 //! An I/O server in the engine's process: its scans, what clients send it, and its failures.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-use std::sync::{Arc, Mutex};
+mod device;
+
 use std::time::Duration;
 
-use trunkline::io::{Health, IoError, IoServer, ItemId, Scan, SendRefusal};
+use device::{Bench, Device, Trouble, has, is_bad};
 use trunkline::local::{Subscription, Variable, WriteError};
-use trunkline::types::{
-    Contract, DataType, Level, LibraryDefinition, Properties, Quality, Reading, Reason, Scaling,
-    Tick, Timestamp, Value, VariableDefinition,
-};
+use trunkline::types::{Contract, Reading, Reason, Value};
 use trunkline::{Engine, EngineOptions};
 
 /// Only cuts off a test that hangs.
 const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// What the device does, and what was done with it; the test looks at it from outside.
-#[derive(Debug, Default)]
-struct Bench {
-    /// Raw value of its only item.
-    raw: f64,
-    trouble: Trouble,
-    requests: usize,
-    scans: usize,
-}
-
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-enum Trouble {
-    #[default]
-    None,
-    /// It does not answer.
-    Unreachable,
-    /// The driver has a defect.
-    Panic,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Device(Arc<Mutex<Bench>>);
-
-impl Device {
-    fn bench(&self) -> std::sync::MutexGuard<'_, Bench> {
-        self.0.lock().unwrap()
-    }
-
-    fn check(&self) -> Result<f64, IoError> {
-        let trouble = self.bench().trouble;
-        match trouble {
-            Trouble::None => Ok(self.bench().raw),
-            Trouble::Unreachable => Err(IoError::Unreachable {
-                device: "the loop".to_owned(),
-                cause: "no answer".to_owned(),
-            }),
-            Trouble::Panic => panic!("a defect, as the test asks for"),
-        }
-    }
-
-    fn publish(&self, scan: &mut Scan) -> Result<(), IoError> {
-        let raw = self.check()?;
-        scan.publish(ItemId(0), Value::F64(raw), Quality::GOOD);
-        Ok(())
-    }
-}
-
-impl IoServer for Device {
-    fn libraries(&self, name: &str) -> Vec<LibraryDefinition> {
-        let mut properties = Properties::new(DataType::F64);
-        properties.source = format!("{name}:current");
-        properties.scaling = Some(Scaling::Linear {
-            raw: [4.0, 20.0],
-            eng: [0.0, 100.0],
-        });
-        vec![LibraryDefinition {
-            name: "loop".to_owned(),
-            description: String::new(),
-            variables: vec![VariableDefinition {
-                path: "level".to_owned(),
-                properties: Arc::new(properties),
-            }],
-        }]
-    }
-
-    fn item(&self, item: &str) -> Option<ItemId> {
-        (item == "current").then_some(ItemId(0))
-    }
-
-    fn open(&mut self, _now: Tick, _wall: Timestamp) -> Result<(), IoError> {
-        self.check().map(|_| ())
-    }
-
-    fn scan(&mut self, _: Tick, _: Timestamp, scan: &mut Scan) -> Result<(), IoError> {
-        self.bench().scans += 1;
-        self.publish(scan)
-    }
-
-    fn request(
-        &mut self,
-        _item: ItemId,
-        _now: Tick,
-        _wall: Timestamp,
-        scan: &mut Scan,
-    ) -> Result<(), IoError> {
-        self.bench().requests += 1;
-        self.publish(scan)
-    }
-
-    fn send(
-        &mut self,
-        _item: ItemId,
-        value: &Value,
-        _now: Tick,
-        _wall: Timestamp,
-    ) -> Result<Value, SendRefusal> {
-        let Value::F64(raw) = value else {
-            panic!("an item of another type");
-        };
-        if *raw > 19.0 {
-            return Err(SendRefusal::Interlock {
-                item: "current".to_owned(),
-                rule: "the valve does not open that far".to_owned(),
-            });
-        }
-        // It moves in steps of a milliampere.
-        self.bench().raw = raw.round();
-        Ok(Value::F64(raw.round()))
-    }
-
-    fn health(&self) -> Health {
-        Health::default()
-    }
-
-    fn period(&self) -> Duration {
-        Duration::from_millis(2)
-    }
-}
 
 struct Rig {
     engine: Engine,
@@ -171,20 +50,6 @@ impl Rig {
                 return reading;
             }
         }
-    }
-}
-
-fn has(value: f64) -> impl Fn(&Reading) -> bool {
-    move |reading| {
-        let quality = reading.sample.quality;
-        reading.sample.value == Value::F64(value) && quality.level() == Level::Good
-    }
-}
-
-fn is_bad(reason: Reason) -> impl Fn(&Reading) -> bool {
-    move |reading| {
-        let quality = reading.sample.quality;
-        quality.level() == Level::Bad && quality.reason() == reason
     }
 }
 

@@ -191,6 +191,13 @@ impl<'a> Printer<'a> {
             if properties.retain { "yes" } else { "" }.to_owned(),
         );
         put(
+            "number",
+            properties
+                .number
+                .map(|number| number.to_string())
+                .unwrap_or_default(),
+        );
+        put(
             "max age",
             properties
                 .max_age
@@ -270,6 +277,9 @@ impl<'a> Printer<'a> {
         }
         if properties.retain {
             object.put("retain", true);
+        }
+        if let Some(number) = properties.number {
+            object.put("number", number);
         }
         object.put("access", access_name(properties.access));
         object.put("scope", scope_name(properties.scope));

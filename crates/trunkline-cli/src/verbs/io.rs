@@ -148,9 +148,13 @@ fn show(name: &str, address: &str, status: &ProviderStatus, context: &Context) -
         let mut object = Object::new();
         object.put("event", "providing");
         object.put("name", name);
-        object.put("engine", format!("tl://{address}"));
+        object.put("url", format!("tl://{address}"));
         object.put("provided", status.is_provided);
         object.put("variables", status.variables);
+        object.put("missing", status.missing);
+        if let Some(item) = &status.missing_item {
+            object.put("missing_item", item.as_str());
+        }
         for (key, trouble) in [
             ("engine_trouble", &status.engine_trouble),
             ("device_trouble", &status.device_trouble),
@@ -170,6 +174,18 @@ fn show(name: &str, address: &str, status: &ProviderStatus, context: &Context) -
         false => format!("I/O server {name} waits for the engine at tl://{address}"),
     };
     terminal.line(&line)?;
+    if let Some(item) = &status.missing_item {
+        let sentence = match status.missing {
+            1 => {
+                format!("  1 variable names item {item}, which it does not have; correct `source`")
+            }
+            count => format!(
+                "  {count} variables name items that it does not have, such as {item}; correct \
+                 `source`"
+            ),
+        };
+        terminal.note(&terminal.error_paint(Mood::Bad, &sentence))?;
+    }
     let engine = status.engine_trouble.iter().map(|why| ("engine", why));
     let device = status.device_trouble.iter().map(|why| ("device", why));
     for (what, trouble) in engine.chain(device) {

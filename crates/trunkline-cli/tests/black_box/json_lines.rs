@@ -6,7 +6,7 @@ use crate::rig::Served;
 use crate::schema::{check, documented};
 
 /// The lines as objects, each of which keeps to the part of the schema.
-fn checked(lines: &str, part: Option<&str>) -> Vec<Json> {
+pub fn checked(lines: &str, part: Option<&str>) -> Vec<Json> {
     let schema = documented();
     let schema = part.map_or(&schema, |part| &schema["$defs"][part]);
     let objects: Vec<Json> = lines
@@ -158,7 +158,7 @@ fn the_pages_show_what_is_really_printed() {
     for line in blocks.flat_map(str::lines) {
         let object: Json = serde_json::from_str(line).unwrap();
         let parts = [
-            "error", "write", "entry", "info", "step", "library", "event",
+            "error", "write", "entry", "info", "step", "library", "driver", "event",
         ];
         let mut schemas = parts
             .iter()

@@ -194,6 +194,11 @@ impl Running {
         }
     }
 
+    /// What it has written to standard error that was not read yet.
+    pub fn errors(&self) -> Vec<String> {
+        self.errors.try_iter().collect()
+    }
+
     /// Sends it a signal, such as `INT`.
     pub fn signal(&self, signal: &str) {
         let sent = Command::new("kill")

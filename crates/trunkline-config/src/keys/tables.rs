@@ -318,6 +318,12 @@ pub(super) const VARIABLE: &[Key] = &[
             "the value at the first start",
         ),
     ),
+    key(
+        "number",
+        "0 to 4294967295",
+        "none",
+        "a register number: `:/NUMBER` is another name of the variable; unique within the engine",
+    ),
     reaching(
         Reach::Override,
         key(

@@ -89,4 +89,8 @@ impl Provider for Behind {
     fn trouble(&self) -> Option<String> {
         None
     }
+
+    fn is_process(&self) -> bool {
+        true
+    }
 }

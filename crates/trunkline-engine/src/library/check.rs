@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use trunkline_types::name::NUMBERS_LIBRARY;
 use trunkline_types::{LibraryDefinition, Name, Properties, Quality, Reason, Timestamp, Value};
 
 use super::DeployError;
@@ -12,6 +13,11 @@ use crate::write::{Origin, Write};
 pub(super) fn names(library: &LibraryDefinition) -> Result<Vec<Name>, DeployError> {
     // A library without variables has a name all the same.
     full_name(library, "x")?;
+    if library.name == NUMBERS_LIBRARY {
+        return Err(DeployError::NumbersLibrary {
+            name: library.name.clone(),
+        });
+    }
     let mut names = Vec::with_capacity(library.variables.len());
     for definition in &library.variables {
         let name = full_name(library, &definition.path)?;

@@ -90,6 +90,7 @@ impl Engine {
         let before = place.and_then(|place| libraries.get(place));
         let plan = self.plan(library, before, replace)?;
         let state = before.map_or(LibraryState::Running, |before| before.state);
+        let numbered_before = before.map_or_else(Vec::new, |before| before.handles.clone());
         let deployed = self.carry_out(plan, library, state, retained, now, wall, wakes);
         let entry = Library {
             name: library.name.clone(),
@@ -104,7 +105,10 @@ impl Engine {
             Some(known) => *known = entry,
             None => libraries.push(entry),
         }
-        self.bind_sources(&deployed.handles);
+        let orphans = self.bind_sources(&deployed.handles);
+        self.mark_orphans(&orphans, now, wall, wakes);
+        self.registry()
+            .renumber(&numbered_before, &deployed.handles);
         Ok(deployed)
     }
 
@@ -146,6 +150,7 @@ impl Engine {
         // At best all of those there are stay: a list that is too long is not even looked at.
         check_room(library.variables.len().saturating_sub(handles.len()))?;
         let names = check::names(library)?;
+        self.check_numbers(library, &names, handles)?;
         let mut kept = HashMap::new();
         for (name, definition) in names.iter().zip(&library.variables) {
             if let Some(variable) = self.registry().find(name.as_str())
@@ -162,6 +167,33 @@ impl Engine {
             .cloned()
             .collect();
         Ok(Plan { names, kept, gone })
+    }
+
+    /// Register numbers are the engine's: each is given once, to whatever library. `before` are the
+    /// variables that the library had, which give theirs back.
+    fn check_numbers(
+        &self,
+        library: &LibraryDefinition,
+        names: &[Name],
+        before: &[u32],
+    ) -> Result<(), DeployError> {
+        let mut seen: HashMap<u32, &Name> = HashMap::new();
+        for (name, definition) in names.iter().zip(&library.variables) {
+            let Some(number) = definition.properties.number else {
+                continue;
+            };
+            let here = seen.insert(number, name).map(Name::as_str);
+            let elsewhere = self.registry().numbered(number);
+            let elsewhere = elsewhere.filter(|known| !before.contains(&known.handle()));
+            if let Some(holder) = here.or(elsewhere.map(|variable| variable.name())) {
+                return Err(DeployError::NumberTaken {
+                    name: name.as_str().to_owned(),
+                    number,
+                    holder: holder.to_owned(),
+                });
+            }
+        }
+        Ok(())
     }
 
     #[expect(
@@ -237,6 +269,7 @@ impl Engine {
                 self.let_go(variable, wakes);
             }
         }
+        self.registry().renumber(&library.handles, &[]);
         Ok(library.handles.len())
     }
 

@@ -35,6 +35,22 @@ pub enum DeployError {
         /// The full name.
         name: String,
     },
+    /// A library of the name under which register numbers are looked up.
+    #[error("a library cannot be named {name}: names that begin with {name}/ are register numbers")]
+    NumbersLibrary {
+        /// The name.
+        name: String,
+    },
+    /// Two variables of the same register number.
+    #[error("{name} has the register number {number}, which {holder} has; give it another one")]
+    NumberTaken {
+        /// The full name.
+        name: String,
+        /// The number.
+        number: u32,
+        /// Who has it.
+        holder: String,
+    },
     /// The engine is full.
     #[error("{needed} variables do not fit: the engine holds at most {max}, {room} are free")]
     TooMany {

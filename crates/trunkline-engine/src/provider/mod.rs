@@ -48,6 +48,11 @@ pub trait Provider: Send + Sync {
     fn bind(&self, _items: &[SourceItem]) {}
     /// One sentence about its present state when something is wrong with it.
     fn trouble(&self) -> Option<String>;
+    /// Whether it runs in a process of its own, for which the engine's configuration is not to
+    /// blame.
+    fn is_process(&self) -> bool {
+        false
+    }
 }
 
 /// A variable that a provider is to deliver.
@@ -125,11 +130,41 @@ impl Engine {
         Ok(id)
     }
 
+    /// A provider of this name will be [attached](Self::attach_source), from a process of its own.
+    /// Until then its variables are as those of one that has gone: nobody can write them.
+    pub fn expect_source(&self, name: &str, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
+        let libraries = self.libraries_lock();
+        self.providers().expect(name);
+        for library in libraries.iter() {
+            let orphans = self.bind_sources(&library.handles);
+            self.mark_orphans(&orphans, now, wall, wakes);
+        }
+    }
+
+    /// Says of variables that never had a value why not: their source is not there. A retained or
+    /// an initial value says itself how far it can be trusted.
+    pub(crate) fn mark_orphans(
+        &self,
+        handles: &[u32],
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) {
+        let gone = Quality::bad(Reason::ProviderGone);
+        for variable in handles.iter().filter_map(|handle| self.variable(*handle)) {
+            if variable.sequence() == 0 {
+                requalify(variable, gone, now, wall, wakes);
+            }
+        }
+    }
+
     /// Joins variables that were deployed or edited to the providers that their sources name.
-    pub(crate) fn bind_sources(&self, handles: &[u32]) {
+    /// Returns those whose provider does not run.
+    pub(crate) fn bind_sources(&self, handles: &[u32]) -> Vec<u32> {
         let named = self.providers().named();
+        let mut orphans = Vec::new();
         if named.is_empty() {
-            return;
+            return orphans;
         }
         let mut items: Vec<Vec<SourceItem>> = named.iter().map(|_| Vec::new()).collect();
         for variable in handles.iter().filter_map(|handle| self.variable(*handle)) {
@@ -137,23 +172,27 @@ impl Engine {
             let (source, current) = (properties.source.as_str(), variable.provider_index());
             let mut found = named.iter().zip(&mut items).filter_map(|(named, items)| {
                 let item = source.strip_prefix(&*named.name)?.strip_prefix(':')?;
-                Some((named.index, item, items))
+                Some((named, item, items))
             });
-            if let Some((index, item, items)) = found.next() {
+            if let Some((named, item, items)) = found.next() {
                 // Bound again, it hears of another item.
-                variable.set_provider(Some(index));
+                variable.set_provider(Some(named.index));
                 let (handle, item) = (variable.handle(), Box::from(item));
-                items.push(SourceItem { handle, item });
+                match named.provider {
+                    Some(_) => items.push(SourceItem { handle, item }),
+                    None => orphans.push(handle),
+                }
             } else if named.iter().any(|named| Some(named.index) == current) {
                 // Its source was that provider's before.
                 variable.set_provider(None);
             }
         }
         for (named, items) in named.iter().zip(items) {
-            if !items.is_empty() {
-                named.provider.bind(&items);
+            if let Some(provider) = named.provider.as_ref().filter(|_| !items.is_empty()) {
+                provider.bind(&items);
             }
         }
+        orphans
     }
 
     /// The provider has gone: its variables turn bad with the cause, and what it had not answered

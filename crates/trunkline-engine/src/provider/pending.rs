@@ -37,13 +37,16 @@ struct ProviderSlot {
     provider: Option<Arc<dyn Provider>>,
     /// Variables name it as their source.
     is_source: bool,
+    /// It runs in a process of its own.
+    is_process: bool,
 }
 
-/// A running provider that variables name as their source.
+/// A provider that variables name as their source.
 pub(super) struct Named {
     pub(super) index: usize,
     pub(super) name: Arc<str>,
-    pub(super) provider: Arc<dyn Provider>,
+    /// `None` while it does not run.
+    pub(super) provider: Option<Arc<dyn Provider>>,
 }
 
 #[derive(Default)]
@@ -112,10 +115,35 @@ impl Providers {
         let mut slots = self.slots.write();
         slots.push(ProviderSlot {
             name: provider.name(),
+            is_process: provider.is_process(),
             provider: Some(provider),
             is_source: false,
         });
         slots.len() - 1
+    }
+
+    /// Keeps a place for a provider that runs in a process of its own.
+    pub(super) fn expect(&self, name: &str) {
+        let mut slots = self.slots.write();
+        if !slots
+            .iter()
+            .any(|slot| slot.is_source && *slot.name == *name)
+        {
+            slots.push(ProviderSlot {
+                name: Arc::from(name),
+                provider: None,
+                is_source: true,
+                is_process: true,
+            });
+        }
+    }
+
+    /// Whether it runs in a process of its own, or ran there.
+    pub(crate) fn is_process(&self, index: usize) -> bool {
+        self.slots
+            .read()
+            .get(index)
+            .is_some_and(|slot| slot.is_process)
     }
 
     /// Takes a provider in that variables name as their source, and returns its place.
@@ -133,6 +161,7 @@ impl Providers {
             .position(|slot| slot.is_source && slot.name == name);
         let slot = ProviderSlot {
             name,
+            is_process: provider.is_process(),
             provider: Some(provider),
             is_source: true,
         };
@@ -148,16 +177,15 @@ impl Providers {
         }
     }
 
-    /// The providers that variables name as their source, as far as they run.
+    /// The providers that variables name as their source: those that run, and those that have gone
+    /// or are expected.
     pub(super) fn named(&self) -> Vec<Named> {
         let slots = self.slots.read();
-        let named = slots.iter().enumerate().filter_map(|(index, slot)| {
-            let provider = slot.provider.as_ref().filter(|_| slot.is_source)?;
-            Some(Named {
-                index,
-                name: Arc::clone(&slot.name),
-                provider: Arc::clone(provider),
-            })
+        let sources = slots.iter().enumerate().filter(|(_, slot)| slot.is_source);
+        let named = sources.map(|(index, slot)| Named {
+            index,
+            name: Arc::clone(&slot.name),
+            provider: slot.provider.clone(),
         });
         named.collect()
     }

@@ -13,6 +13,7 @@ mod hostile;
 #[cfg(not(shuttle))]
 mod ledger;
 mod life;
+mod provider;
 mod readings;
 mod rig;
 mod writes;

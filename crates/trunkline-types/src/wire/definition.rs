@@ -36,6 +36,7 @@ pub fn encode_properties(properties: &Properties, out: &mut Vec<u8>) {
         max_age,
         initial,
         retain,
+        number,
         source,
         origin,
     } = properties;
@@ -76,6 +77,9 @@ pub fn encode_properties(properties: &Properties, out: &mut Vec<u8>) {
     fields.text(SOURCE, source);
     fields.text(ORIGIN, origin);
     fields.put(RETAIN, *retain, |_| ());
+    if let Some(number) = *number {
+        fields.put(NUMBER, true, |out| put_u32(out, number));
+    }
     put_bytes(out, &fields.bytes);
 }
 
@@ -166,6 +170,7 @@ fn decode_field(
         SOURCE => properties.source = text(field)?,
         ORIGIN => properties.origin = text(field)?,
         RETAIN => properties.retain = true,
+        NUMBER => properties.number = Some(field.u32()?),
         _ => return Ok(false),
     }
     Ok(true)
@@ -346,3 +351,4 @@ const INITIAL: u64 = 15;
 const SOURCE: u64 = 16;
 const ORIGIN: u64 = 17;
 const RETAIN: u64 = 18;
+const NUMBER: u64 = 24;

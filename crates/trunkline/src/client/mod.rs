@@ -6,11 +6,13 @@
 //!
 //! # Layout
 //! - [`Client`], [`Subscription`]: blocking.
+//! - [`Callbacks`]: a subscription that calls.
 //! - [`aio`](crate::aio): the same names with `async fn`.
 //! - [`Variable`]: one variable as a type of the program, for either.
 //! - `verbs`: what both send and what they make of the answers.
 
 mod blocking;
+mod callbacks;
 mod libraries;
 mod options;
 mod subscription;
@@ -19,6 +21,7 @@ mod typed;
 pub(crate) mod verbs;
 
 pub use blocking::{Client, Subscription};
+pub use callbacks::{Callbacks, OnChangeError};
 pub use options::{ConnectError, ConnectOptions};
 pub use typed::{Variable, VariableError};
 

@@ -213,6 +213,9 @@ impl Engine {
             }
             if io.driver == PROCESS_DRIVER {
                 check_process(io, &settings).map_err(driver_error)?;
+                let (now, wall) = (self.inner.clock.now(), self.inner.clock.wall());
+                let core = &self.inner.core;
+                core.expect_source(&io.name, now, wall, &mut Wakes::new());
                 continue;
             }
             let server = trunkline_io::driver(&io.driver, &settings).map_err(driver_error)?;

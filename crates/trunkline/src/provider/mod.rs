@@ -5,6 +5,7 @@
 //! however it does, the engine's variables turn bad with the cause; when it runs again, or another
 //! one under the same name, they go on.
 
+mod raw;
 mod runner;
 
 use std::fmt;
@@ -31,6 +32,16 @@ pub struct ProviderOptions {
     pub publish: bool,
 }
 
+impl ProviderOptions {
+    /// An I/O server of this name, at its own pace, that offers nothing.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            ..Self::default()
+        }
+    }
+}
+
 /// How a provider is doing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ProviderStatus {
@@ -38,6 +49,10 @@ pub struct ProviderStatus {
     pub is_provided: bool,
     /// Variables that it delivers.
     pub variables: usize,
+    /// Variables whose `source` names an item that it does not have; they are bad.
+    pub missing: usize,
+    /// One of those items.
+    pub missing_item: Option<String>,
     /// What is wrong with the engine, or between it and here.
     pub engine_trouble: Option<String>,
     /// What is wrong with the device.
@@ -118,9 +133,12 @@ impl State {
         self.changed.notify_all();
     }
 
-    fn count_variables(&self, variables: usize) {
-        if lock(&self.status).variables != variables {
-            self.change(|status| status.variables = variables);
+    fn count_variables(&self, variables: usize, missing: usize, item: Option<&str>) {
+        let mut status = lock(&self.status);
+        if (status.variables, status.missing) != (variables, missing) {
+            (status.variables, status.missing) = (variables, missing);
+            status.missing_item = item.map(str::to_owned);
+            self.changed.notify_all();
         }
     }
 

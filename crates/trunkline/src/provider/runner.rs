@@ -1,6 +1,6 @@
 //! The provider's thread: scans the device, and carries out what the engine wants of it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +8,9 @@ use std::time::Duration;
 use trunkline_client::{ProviderEvent, ProviderReply, Publication};
 use trunkline_io::{IoServer, ItemId, Published, Scan, ScanSchedule};
 use trunkline_proto::message::library::LibraryReport;
-use trunkline_types::{
-    DataType, LibraryDefinition, Quality, Reason, Scaling, Tick, Timestamp, Value,
-};
+use trunkline_types::{DataType, LibraryDefinition, Quality, Reason, Tick, Value};
 
+use super::raw::{applied, bad, converted};
 use super::{ProviderOptions, State};
 use crate::client::CallError;
 use crate::client::verbs::{Pending, Shared};
@@ -44,6 +43,10 @@ pub(super) struct Runner {
     /// The item and the type of each variable that it delivers.
     bound: HashMap<u32, (ItemId, DataType)>,
     handles: HashMap<ItemId, Vec<u32>>,
+    /// The variables that it cannot deliver, with the items that it does not have.
+    missing: BTreeMap<u32, String>,
+    /// The order that the device is being given.
+    answering: Option<u64>,
     /// Items that the engine has not heard of since they were bound.
     fresh: BTreeSet<ItemId>,
 }
@@ -71,6 +74,8 @@ impl Runner {
             retry_at: now,
             bound: HashMap::new(),
             handles: HashMap::new(),
+            missing: BTreeMap::new(),
+            answering: None,
             fresh: BTreeSet::new(),
             shared,
             state,
@@ -91,6 +96,10 @@ impl Runner {
                 self.do_what_is_due();
             });
             if catch_unwind(turn).is_err() {
+                if let Some(ticket) = self.answering.take() {
+                    let sentence = "its driver panicked while it did this".to_owned();
+                    self.answer(ticket, ProviderReply::Unknown(sentence));
+                }
                 let sentence = "its driver panicked, which is a fault of the driver; it is opened \
                                 again";
                 self.failed(sentence.to_owned(), Reason::DeviceFailure);
@@ -98,6 +107,8 @@ impl Runner {
         }
         // Whoever waits for its status hears that there will be no other.
         self.state.stop();
+        // Nobody else could deliver the variables while this connection stands.
+        self.shared.close();
     }
 
     /// Waits for an order or for what is due next.
@@ -107,7 +118,8 @@ impl Runner {
             true => self.schedule.next_due(),
             false => self.retry_at,
         };
-        let variables = self.bound.len();
+        let (variables, missing) = (self.bound.len(), self.missing.len());
+        let missing_item = self.missing.values().next().map(String::as_str);
         let (shared, state, deploying) = (&self.shared, &self.state, &mut self.deploying);
         shared.link.wait_until(Some(due), |core, _| {
             if state.is_stopping() {
@@ -122,7 +134,7 @@ impl Runner {
             let event = core.take_provider_event();
             if event.is_none() {
                 // Told once for all that came together.
-                state.count_variables(variables);
+                state.count_variables(variables, missing, missing_item);
             }
             event.map(Woken::Event)
         })
@@ -143,10 +155,12 @@ impl Runner {
             ProviderEvent::Disconnected => {
                 self.bound.clear();
                 self.handles.clear();
+                self.missing.clear();
                 self.fresh.clear();
                 let trouble = "the connection to the engine is down; it is tried again";
                 self.state.change(|status| {
                     (status.is_provided, status.variables) = (false, 0);
+                    (status.missing, status.missing_item) = (0, None);
                     status.engine_trouble = Some(trouble.to_owned());
                 });
             }
@@ -161,11 +175,15 @@ impl Runner {
                 handle,
                 value,
             } => {
+                self.answering = Some(ticket);
                 let reply = self.write(handle, &value);
+                self.answering = None;
                 self.answer(ticket, reply);
             }
             ProviderEvent::Read { ticket, handle } => {
+                self.answering = Some(ticket);
                 let reply = self.read(handle);
+                self.answering = None;
                 self.answer(ticket, reply);
             }
             _ => {}
@@ -203,6 +221,7 @@ impl Runner {
         {
             handles.retain(|known| *known != handle);
         }
+        self.missing.remove(&handle);
         match self.server.item(name) {
             Some(item) => {
                 self.bound.insert(handle, (item, data_type));
@@ -212,14 +231,17 @@ impl Runner {
                     self.publish(vec![bad(handle, Reason::NotConnected)]);
                 }
             }
-            None => self.publish(vec![bad(handle, Reason::ConfigurationError)]),
+            None => {
+                self.missing.insert(handle, name.to_owned());
+                self.publish(vec![bad(handle, Reason::ConfigurationError)]);
+            }
         }
     }
 
     fn write(&mut self, handle: u32, value: &Value) -> ProviderReply {
         let (now, wall) = (self.shared.clock.now(), self.shared.clock.wall());
         let Some((item, data_type)) = self.bound.get(&handle).cloned() else {
-            return ProviderReply::Refused("it has no such item".to_owned());
+            return self.no_item(handle);
         };
         if !self.is_open {
             return ProviderReply::Refused("its device is not open".to_owned());
@@ -233,7 +255,7 @@ impl Runner {
     fn read(&mut self, handle: u32) -> ProviderReply {
         let (now, wall) = (self.shared.clock.now(), self.shared.clock.wall());
         let Some((item, data_type)) = self.bound.get(&handle).cloned() else {
-            return ProviderReply::Refused("it has no such item".to_owned());
+            return self.no_item(handle);
         };
         if !self.is_open {
             return ProviderReply::Refused("its device is not open".to_owned());
@@ -257,6 +279,14 @@ impl Runner {
         };
         self.publish_scan(Some(handle));
         reply
+    }
+
+    /// Why nothing can be done with a variable that it does not deliver.
+    fn no_item(&self, handle: u32) -> ProviderReply {
+        ProviderReply::Refused(match self.missing.get(&handle) {
+            Some(item) => format!("it has no item {item}; correct the variable's `source`"),
+            None => "the engine has not bound this variable to it".to_owned(),
+        })
     }
 
     fn answer(&self, ticket: u64, reply: ProviderReply) {
@@ -347,46 +377,5 @@ impl Runner {
                 core.publish(publication);
             }
         });
-    }
-}
-
-fn bad(handle: u32, reason: Reason) -> Publication {
-    Publication {
-        handle,
-        value: None,
-        quality: Quality::bad(reason),
-        source_timestamp: None,
-    }
-}
-
-fn applied(
-    value: &Value,
-    data_type: &DataType,
-    quality: Quality,
-    source_timestamp: Option<Timestamp>,
-) -> ProviderReply {
-    match converted(value, data_type) {
-        Some(value) => ProviderReply::Applied {
-            value,
-            quality,
-            source_timestamp,
-        },
-        None => {
-            let sentence = format!("it read back {value:?}, which is no {data_type}");
-            ProviderReply::Refused(sentence)
-        }
-    }
-}
-
-/// A raw number of the device in the variable's own numeric type, which is how it travels; `None`
-/// when it does not fit.
-fn converted(value: &Value, data_type: &DataType) -> Option<Value> {
-    const AS_IT_IS: Scaling = Scaling::Linear {
-        raw: [0.0, 1.0],
-        eng: [0.0, 1.0],
-    };
-    match value.has_type(data_type) {
-        true => Some(value.clone()),
-        false => AS_IT_IS.to_engineering(value, data_type).ok(),
     }
 }

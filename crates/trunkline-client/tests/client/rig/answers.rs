@@ -1,12 +1,14 @@
 //! How the fake engine answers.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use trunkline_proto::message::engine::EngineInfo;
 use trunkline_proto::message::find::NamesBuilder;
 use trunkline_proto::message::info::{InfoAnswerBuilder, VariableInfo};
-use trunkline_proto::message::open::OpenedBuilder;
+use trunkline_proto::message::open::{OpenOptions, OpenedBuilder};
 use trunkline_proto::message::outcome::WriteOutcome;
+use trunkline_proto::message::provider::begin_provided;
 use trunkline_proto::message::read::ReadingsBuilder;
 use trunkline_proto::message::results::ResultsBuilder;
 use trunkline_proto::message::why::{WhyAnswerBuilder, WhyStage, WhyStep, WhyVerdict};
@@ -63,7 +65,12 @@ impl FakeEngine {
             } => {
                 self.answer_handles(*kind, *request, handles, *more);
             }
-            Said::Write(writes) => self.answer_writes(writes),
+            Said::Write(writes) | Said::Publish(writes) => self.answer_writes(writes),
+            Said::Answers(_) => {}
+            Said::Provide { request, .. } => {
+                let (lease, options) = (Duration::from_secs(3), OpenOptions::default());
+                begin_provided(&mut self.out, *request, lease, options, 0).finish(false);
+            }
             Said::Find {
                 request, cursor, ..
             } => self.answer_find(*request, *cursor),

@@ -6,6 +6,7 @@ use trunkline_proto::message::handles::{Handles, Unsubscribe};
 use trunkline_proto::message::hello::Hello;
 use trunkline_proto::message::keepalive::{Ack, Keepalive};
 use trunkline_proto::message::open::{Open, OpenTerms};
+use trunkline_proto::message::provider::{Provide, ProviderAnswers, ProviderOutcome};
 use trunkline_proto::message::subscribe::{Subscribe, SubscribeTerms};
 use trunkline_proto::message::why::Why;
 use trunkline_proto::message::write::{WriteOptions, Writes};
@@ -59,6 +60,13 @@ pub enum Said {
     Engine {
         request: u32,
     },
+    Provide {
+        request: u32,
+        name: String,
+    },
+    Publish(Vec<SaidWrite>),
+    /// Tickets, each with the sentence of a refusal.
+    Answers(Vec<(u64, Option<String>)>),
 }
 
 /// A write of the client.
@@ -127,15 +135,20 @@ impl Said {
                     more,
                 }
             }
-            FrameKind::Write => {
-                let writes = Writes::decode(frame).unwrap().map(Result::unwrap);
-                let said = writes.map(|w| SaidWrite {
-                    number: w.write,
-                    handle: w.handle,
-                    options: w.options,
-                    value: w.value.to_vec(),
-                });
-                Said::Write(said.collect())
+            FrameKind::Write => Said::Write(writes(frame)),
+            FrameKind::Publish => Said::Publish(writes(frame)),
+            FrameKind::Provide => {
+                let name = Provide::decode(frame).unwrap().provider().to_owned();
+                Said::Provide { request, name }
+            }
+            FrameKind::ProviderAnswer => {
+                let answers = ProviderAnswers::decode(frame).unwrap().map(Result::unwrap);
+                let refusal = |outcome| match outcome {
+                    ProviderOutcome::Refused(fault) => Some(fault.sentence.to_owned()),
+                    _ => None,
+                };
+                let answers = answers.map(|answer| (answer.ticket, refusal(answer.outcome)));
+                Said::Answers(answers.collect())
             }
             FrameKind::Find => {
                 let find = Find::decode(frame).unwrap();
@@ -180,6 +193,20 @@ impl Said {
             Said::Find { .. } => FrameKind::Find,
             Said::Why { .. } => FrameKind::Why,
             Said::Engine { .. } => FrameKind::Engine,
+            Said::Provide { .. } => FrameKind::Provide,
+            Said::Publish(_) => FrameKind::Publish,
+            Said::Answers(_) => FrameKind::ProviderAnswer,
         }
     }
+}
+
+fn writes(frame: &Frame<'_>) -> Vec<SaidWrite> {
+    let writes = Writes::decode(frame).unwrap().map(Result::unwrap);
+    let said = writes.map(|w| SaidWrite {
+        number: w.write,
+        handle: w.handle,
+        options: w.options,
+        value: w.value.to_vec(),
+    });
+    said.collect()
 }

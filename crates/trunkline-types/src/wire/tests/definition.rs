@@ -41,6 +41,7 @@ fn full() -> Properties {
         range: Some((-10.0, 250.5)),
         coerce: true,
         retain: true,
+        number: Some(20),
         precision: Some(2),
         access: Access::ReadOnly,
         scope: Scope::Process,

@@ -1,0 +1,47 @@
+//! What the device says, in the form in which it travels.
+
+use trunkline_client::{ProviderReply, Publication};
+use trunkline_types::{DataType, Quality, Reason, Scaling, Timestamp, Value};
+
+/// What is said of a variable without a value.
+pub(super) fn bad(handle: u32, reason: Reason) -> Publication {
+    Publication {
+        handle,
+        value: None,
+        quality: Quality::bad(reason),
+        source_timestamp: None,
+    }
+}
+
+/// The answer to an order after which the device holds `value`.
+pub(super) fn applied(
+    value: &Value,
+    data_type: &DataType,
+    quality: Quality,
+    source_timestamp: Option<Timestamp>,
+) -> ProviderReply {
+    match converted(value, data_type) {
+        Some(value) => ProviderReply::Applied {
+            value,
+            quality,
+            source_timestamp,
+        },
+        None => {
+            let sentence = format!("it read back {value:?}, which is no {data_type}");
+            ProviderReply::Refused(sentence)
+        }
+    }
+}
+
+/// A raw number of the device in the variable's own numeric type, which is how it travels; `None`
+/// when it does not fit.
+pub(super) fn converted(value: &Value, data_type: &DataType) -> Option<Value> {
+    const AS_IT_IS: Scaling = Scaling::Linear {
+        raw: [0.0, 1.0],
+        eng: [0.0, 1.0],
+    };
+    match value.has_type(data_type) {
+        true => Some(value.clone()),
+        false => AS_IT_IS.to_engineering(value, data_type).ok(),
+    }
+}

@@ -1,0 +1,265 @@
+//! An I/O server in a process of its own, here in this one, but reached over the network: what it
+//! delivers, what is wanted of it, and what is seen when it goes.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
+
+#[path = "../device/mod.rs"]
+mod device;
+mod rig;
+
+use std::time::Duration;
+
+use device::{Device, Trouble, has, is_bad};
+use rig::{Cable, Rig, TIMEOUT, engine_at, follow, library, provide, wait_for};
+use trunkline::io::IoServer;
+use trunkline::local::WriteError;
+use trunkline::types::{Reason, Value};
+use trunkline::{Client, Write, WriteOutcome};
+
+/// Behaviour: LM-25.
+#[test]
+fn what_it_delivers_is_scaled_and_a_write_ends_with_what_the_device_holds() {
+    let sut = Rig::new();
+    let mut level = sut.level();
+    let provider = sut.provider();
+    level.next_where(has(50.0));
+    let status = wait_for(&provider, |status| status.variables == 1);
+    assert!(status.is_provided);
+    assert_eq!((status.missing, status.engine_trouble), (0, None));
+    // 33 % is 9.28 mA, of which the device makes 9.
+    let variable = sut.engine.variable::<f64>("loop/level").unwrap();
+    variable.write(33.0).unwrap();
+    assert_eq!(variable.read().unwrap().value, 31.25);
+    assert_eq!(sut.device.bench().raw, 9.0);
+    level.next_where(has(31.25));
+}
+
+#[test]
+fn what_the_device_refuses_changes_nothing_and_is_said_in_its_words() {
+    let sut = Rig::new();
+    let _provider = sut.provider();
+    sut.level().next_where(has(50.0));
+    let variable = sut.engine.variable::<f64>("loop/level").unwrap();
+    let Err(WriteError::Refused(refusal)) = variable.write(99.0) else {
+        panic!("a valve opened too far");
+    };
+    let sentence = refusal.to_string();
+    assert!(sentence.contains("does not open that far"), "{sentence}");
+    assert_eq!(variable.read().unwrap().value, 50.0);
+}
+
+/// Behaviour: LM-05, LM-06, LM-07.
+#[test]
+fn a_client_elsewhere_sends_a_value_and_asks_for_a_fresh_one() {
+    let sut = Rig::new();
+    let _provider = sut.provider_with(Some(Duration::from_secs(3600)));
+    sut.level().next_where(has(50.0));
+    let client = Client::connect(&format!("tl://{}", sut.engine.local_addrs()[0])).unwrap();
+    let level = client.variable::<f64>("loop/level", TIMEOUT).unwrap();
+    let order = |order: Write| {
+        let outcome = client.write([order], TIMEOUT).unwrap().remove(0);
+        assert!(matches!(outcome, WriteOutcome::Applied(_)), "{outcome:?}");
+    };
+    order(Write::set(level.reference(), Value::F64(25.0)));
+    assert_eq!(sut.device.bench().raw, 12.0, "a set starts nothing");
+    order(Write::send(level.reference()));
+    assert_eq!(sut.device.bench().raw, 8.0);
+    sut.device.bench().raw = 16.0;
+    order(Write::request(level.reference()));
+    assert_eq!(level.get(TIMEOUT).unwrap(), 75.0);
+}
+
+/// Behaviour: LM-08, VS-25.
+#[test]
+fn a_connection_that_is_cut_is_seen_at_once_and_comes_back() {
+    let sut = Rig::new();
+    let mut level = sut.level();
+    let cable = Cable::to(sut.engine.local_addrs()[0]);
+    let provider = provide(cable.near, &sut.device, false);
+    level.next_where(has(50.0));
+    cable.cut();
+    let lost = level.next_where(is_bad(Reason::ProviderGone));
+    assert_eq!(
+        lost.sample.value,
+        Value::F64(50.0),
+        "the last value is kept"
+    );
+    level.next_where(has(50.0));
+    wait_for(&provider, |status| status.variables == 1);
+}
+
+/// Behaviour: LM-08, VS-25.
+#[test]
+fn an_io_server_that_goes_leaves_its_variables_bad_until_another_one_comes() {
+    let sut = Rig::new();
+    let mut level = sut.level();
+    let first = sut.provider();
+    level.next_where(has(50.0));
+    drop(first);
+    let lost = level.next_where(is_bad(Reason::ProviderGone));
+    assert_eq!(
+        lost.sample.value,
+        Value::F64(50.0),
+        "the last value is kept"
+    );
+    let variable = sut.engine.variable::<f64>("loop/level").unwrap();
+    let refused = variable
+        .write(25.0)
+        .expect_err("there is nobody to take it");
+    assert!(refused.to_string().contains("plant"), "{refused}");
+    // Another device, behind another I/O server of that name.
+    let spare = Device::default();
+    spare.bench().raw = 16.0;
+    let _second = provide(sut.engine.local_addrs()[0], &spare, false);
+    level.next_where(has(75.0));
+    variable.write(25.0).unwrap();
+    assert_eq!((spare.bench().raw, sut.device.bench().raw), (8.0, 12.0));
+}
+
+#[test]
+fn an_engine_that_is_started_again_has_its_variables_delivered_again() {
+    let sut = Rig::new();
+    let address = sut.engine.local_addrs()[0];
+    let provider = sut.provider();
+    sut.level().next_where(has(50.0));
+    sut.engine.shutdown(Duration::from_secs(1));
+    wait_for(&provider, |status| !status.is_provided);
+    let Rig { engine, device } = sut;
+    drop(engine);
+    let engine = engine_at(address);
+    for library in device.libraries("plant") {
+        engine.deploy(&library).unwrap();
+    }
+    follow(&engine, "loop/level").next_where(has(50.0));
+    let status = wait_for(&provider, |status| status.variables == 1);
+    assert!(status.is_provided && status.engine_trouble.is_none());
+}
+
+#[test]
+fn a_second_io_server_of_the_name_waits_and_takes_over() {
+    let sut = Rig::new();
+    let first = sut.provider();
+    wait_for(&first, |status| status.variables == 1);
+    let spare = Device::default();
+    spare.bench().raw = 16.0;
+    let second = provide(sut.engine.local_addrs()[0], &spare, false);
+    let status = wait_for(&second, |status| status.engine_trouble.is_some());
+    let trouble = status.engine_trouble.unwrap();
+    assert!(
+        trouble.contains("named plant is running already"),
+        "{trouble}"
+    );
+    assert!(!status.is_provided);
+    let mut level = sut.level();
+    level.next_where(has(50.0));
+    drop(first);
+    level.next_where(is_bad(Reason::ProviderGone));
+    level.next_where(has(75.0));
+    let status = wait_for(&second, |status| status.variables == 1);
+    assert_eq!((status.is_provided, status.engine_trouble), (true, None));
+}
+
+/// Behaviour: LM-33.
+#[test]
+fn variables_that_are_deployed_later_are_delivered_and_a_wrong_item_is_said() {
+    let sut = Rig::new();
+    let provider = sut.provider();
+    wait_for(&provider, |status| status.variables == 1);
+    sut.engine
+        .deploy(&library("later", "plant:current"))
+        .unwrap();
+    follow(&sut.engine, "later/x").next_where(has(12.0));
+    wait_for(&provider, |status| status.variables == 2);
+    sut.engine.deploy(&library("typo", "plant:curent")).unwrap();
+    follow(&sut.engine, "typo/x").next_where(is_bad(Reason::ConfigurationError));
+    let status = wait_for(&provider, |status| status.missing == 1);
+    assert_eq!(status.missing_item.as_deref(), Some("curent"));
+    let typo = sut.engine.variable::<f64>("typo/x").unwrap();
+    let refused = typo
+        .write(1.0)
+        .expect_err("there is no such item")
+        .to_string();
+    assert!(refused.contains("it has no item curent"), "{refused}");
+    // Corrected, it is delivered at once.
+    sut.engine
+        .replace(&library("typo", "plant:current"))
+        .unwrap();
+    follow(&sut.engine, "typo/x").next_where(has(12.0));
+    let status = wait_for(&provider, |status| status.variables == 3);
+    assert_eq!((status.missing, status.missing_item), (0, None));
+}
+
+#[test]
+fn libraries_that_it_offers_are_deployed_at_the_engine() {
+    let engine = engine_at("127.0.0.1:0".parse().unwrap());
+    let device = Device::default();
+    device.bench().raw = 12.0;
+    let provider = provide(engine.local_addrs()[0], &device, true);
+    wait_for(&provider, |status| status.variables == 1);
+    follow(&engine, "loop/level").next_where(has(50.0));
+    // On the next connection it is the same library, not another one.
+    drop(provider);
+    let mut level = follow(&engine, "loop/level");
+    level.next_where(is_bad(Reason::ProviderGone));
+    let _provider = provide(engine.local_addrs()[0], &device, true);
+    level.next_where(has(50.0));
+    assert_eq!(engine.variable_count(), 1);
+}
+
+#[test]
+fn a_device_that_is_not_there_is_bad_with_its_reason_and_comes_back() {
+    let sut = Rig::new();
+    sut.device.bench().trouble = Trouble::Unreachable;
+    let mut level = sut.level();
+    let provider = sut.provider();
+    level.next_where(is_bad(Reason::HostUnreachable));
+    let status = wait_for(&provider, |status| status.device_trouble.is_some());
+    assert!(status.is_provided, "the engine is not to blame");
+    let variable = sut.engine.variable::<f64>("loop/level").unwrap();
+    assert!(matches!(variable.write(25.0), Err(WriteError::Refused(_))));
+    sut.device.bench().trouble = Trouble::None;
+    level.next_where(has(50.0));
+    wait_for(&provider, |status| status.device_trouble.is_none());
+}
+
+#[test]
+fn a_driver_that_panics_is_a_failed_device_and_is_opened_again() {
+    let sut = Rig::new();
+    let mut level = sut.level();
+    let provider = sut.provider();
+    level.next_where(has(50.0));
+    sut.device.bench().trouble = Trouble::Panic;
+    level.next_where(is_bad(Reason::DeviceFailure));
+    let status = wait_for(&provider, |status| status.device_trouble.is_some());
+    assert!(status.device_trouble.unwrap().contains("panicked"));
+    sut.device.bench().trouble = Trouble::PanicInSend;
+    level.next_where(has(50.0));
+    let variable = sut.engine.variable::<f64>("loop/level").unwrap();
+    let Err(WriteError::Unknown(cause)) = variable.write(25.0) else {
+        panic!("nobody can know");
+    };
+    assert!(cause.to_string().contains("panicked"), "{cause}");
+    sut.device.bench().trouble = Trouble::None;
+    level.next_where(has(50.0));
+}
+
+#[test]
+fn it_may_be_started_before_its_engine_and_is_stopped_with_or_without_one() {
+    let address = engine_at("127.0.0.1:0".parse().unwrap()).local_addrs()[0];
+    let device = Device::default();
+    device.bench().raw = 12.0;
+    let [early, lonely] = [(); 2].map(|()| provide(address, &device, true));
+    let status = lonely.status();
+    assert_eq!((status.is_provided, status.variables), (false, 0));
+    lonely.stop();
+    assert_eq!(lonely.wait_status(&status), None);
+    let engine = engine_at(address);
+    let status = wait_for(&early, |status| status.variables == 1);
+    follow(&engine, "loop/level").next_where(has(50.0));
+    early.stop();
+    assert_eq!(early.wait_status(&status), None);
+}
