@@ -37,6 +37,7 @@ pub mod engine;
 mod io_host;
 mod keeper;
 pub mod local;
+mod near;
 mod provider;
 mod retention;
 mod sessions;
@@ -50,6 +51,7 @@ pub use trunkline_client::{
 };
 pub use trunkline_config as config;
 pub use trunkline_io as io;
+pub use trunkline_net::Peer;
 pub use trunkline_types as types;
 
 /// The client for tasks: the verbs of [`Client`] with `async fn`, on any executor.

@@ -8,7 +8,7 @@ use trunkline_client::{
     ClientCore, ConnectionState, Event, Found, Item, OpenOptions, Opened, Session, Step,
     SubscribeOptions, VariableRef, Write, WriteCounts, WriteOutcome,
 };
-use trunkline_net::Dialler;
+use trunkline_net::{Dialler, Peer};
 use trunkline_proto::Fault;
 use trunkline_proto::message::engine::EngineInfo;
 use trunkline_proto::message::info::VariableInfo;
@@ -59,6 +59,11 @@ impl Client {
             .link
             .wait_until(Some(deadline), |core, _| self.shared.session(core));
         session.unwrap_or_else(|| Err(self.shared.too_late(timeout)))
+    }
+
+    /// Who is at the other end of the connection, and by what it is made; `None` while it is down.
+    pub fn peer(&self) -> Option<Peer> {
+        self.shared.link.peer()
     }
 
     /// How the connection is, with its cause when it is down.

@@ -2,12 +2,16 @@
 
 use trunkline_net::{Dialler, StartError};
 use trunkline_types::Url;
-use trunkline_types::url::{DEFAULT_PORT, UrlError};
+use trunkline_types::url::{UrlError, Via};
+
+use crate::near;
 
 /// How a client connects.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
-    /// Host and port of the engine; the name in it is not used.
+    /// Host and port of the engine, or its Unix socket; the name in it is not used. A port of this
+    /// machine is reached through the engine's Unix socket where there is one, unless the URL says
+    /// `tl+tcp://`.
     pub url: Url,
     /// The program's name, for people who look at the engine.
     pub program: String,
@@ -37,7 +41,12 @@ impl ConnectOptions {
 
     pub(crate) fn dialler(&self) -> Dialler {
         let host = self.url.host.as_deref().unwrap_or("localhost");
-        Dialler::tcp(host, self.url.port.unwrap_or(DEFAULT_PORT))
+        let port = self.url.port_or_default();
+        match &self.url.via {
+            Via::Chosen => near::dialler(host, port),
+            Via::Tcp => Dialler::tcp(host, port),
+            Via::Unix(path) => Dialler::Unix(path.clone()),
+        }
     }
 }
 

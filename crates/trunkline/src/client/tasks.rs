@@ -8,6 +8,7 @@ use trunkline_client::{
     ClientCore, ConnectionState, Event, Found, Item, OpenOptions, Opened, Session, Step,
     SubscribeOptions, VariableRef, Write, WriteCounts, WriteOutcome,
 };
+use trunkline_net::Peer;
 use trunkline_proto::Fault;
 use trunkline_proto::message::engine::EngineInfo;
 use trunkline_proto::message::info::VariableInfo;
@@ -73,6 +74,11 @@ impl Client {
             .wait(Some(deadline), |core, _| shared.session(core))
             .await;
         session.unwrap_or_else(|| Err(shared.too_late(timeout)))
+    }
+
+    /// As [`Client::peer`](crate::Client::peer).
+    pub fn peer(&self) -> Option<Peer> {
+        self.shared.link.peer()
     }
 
     /// How the connection is, with its cause when it is down.
