@@ -17,6 +17,7 @@ mod helping;
 mod hosting;
 mod json_lines;
 mod libraries;
+mod local_sockets;
 mod reading;
 mod registers;
 mod rig;
