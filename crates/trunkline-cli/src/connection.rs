@@ -54,6 +54,7 @@ pub(crate) fn options(engine: &Url, fail_fast: bool) -> ConnectOptions {
         program: "trunkline".to_owned(),
         user: std::env::var("USER").unwrap_or_default(),
         fail_fast,
+        throughput: None,
     }
 }
 

@@ -75,5 +75,5 @@ pub mod proto {
     pub use trunkline_proto::message::info::{SubscriptionInfo, VariableInfo};
     pub use trunkline_proto::message::library::{LibraryAfter, LibraryReport, LibraryVerb};
     pub use trunkline_proto::message::why::{WhyStage, WhyVerdict};
-    pub use trunkline_proto::{Disconnect, Fault, FaultCode, VersionMismatch};
+    pub use trunkline_proto::{Disconnect, Fault, FaultCode, Throughput, VersionMismatch};
 }

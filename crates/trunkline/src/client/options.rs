@@ -1,6 +1,7 @@
 //! Where to connect to, and as whom.
 
 use trunkline_net::{Dialler, StartError};
+use trunkline_proto::Throughput;
 use trunkline_types::Url;
 use trunkline_types::url::{UrlError, Via};
 
@@ -20,6 +21,9 @@ pub struct ConnectOptions {
     /// Gives up waiting calls as soon as an attempt to connect has failed, instead of letting them
     /// wait for a connection until their time is over.
     pub fail_fast: bool,
+    /// Throughput mode: what either end sends is gathered until there is much of it or it has
+    /// waited long, where the engine has that mode as well. `None`: everything is sent at once.
+    pub throughput: Option<Throughput>,
 }
 
 impl ConnectOptions {
@@ -36,6 +40,7 @@ impl ConnectOptions {
             program,
             user: String::new(),
             fail_fast: false,
+            throughput: None,
         })
     }
 

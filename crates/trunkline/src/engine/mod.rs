@@ -17,7 +17,7 @@ use trunkline_engine::{Caller, Engine as Core, Wakes};
 use trunkline_io::{DriverError, IoServer, Setting, SettingError, Settings};
 use trunkline_net::server::{Server, ServerCounters, ServerOptions};
 use trunkline_net::{Clock, Housekeeper};
-use trunkline_serve::ServeOptions;
+use trunkline_serve::{Flushes, ServeOptions};
 use trunkline_store::SqliteStore;
 use trunkline_types::{ListenAddress, SocketPath};
 
@@ -46,6 +46,7 @@ pub(crate) struct Inner {
     pub(crate) clock: Clock,
     pub(crate) server: Arc<Server>,
     facts: Arc<Facts>,
+    flushes: Arc<Flushes>,
     pub(crate) numbers: Arc<SessionNumbers>,
     pub(crate) uid: u32,
     /// Runs what time brings.
@@ -98,7 +99,9 @@ impl Engine {
         let facts = Arc::new(Facts::default());
         let numbers = Arc::new(SessionNumbers::new());
         let uid = rustix::process::getuid().as_raw();
+        let flushes = Arc::new(Flushes::default());
         let serve = ServeOptions {
+            flushes: Arc::clone(&flushes),
             engine_id: engine_id(),
             pid: std::process::id(),
             started: clock.now(),
@@ -148,6 +151,7 @@ impl Engine {
                 clock,
                 server,
                 facts,
+                flushes,
                 numbers,
                 uid,
                 _housekeeper: housekeeper,
@@ -270,6 +274,11 @@ impl Engine {
     /// What its listeners count.
     pub fn counters(&self) -> ServerCounters {
         self.inner.server.counters()
+    }
+
+    /// What is gathered towards clients in throughput mode is sent at once, as at a client's flush.
+    pub fn flush(&self) {
+        self.inner.flushes.flush();
     }
 
     /// A writing endpoint for a time-critical thread.
