@@ -94,6 +94,12 @@ fn every_scenario_holds_over_a_unix_socket() {
     run(Transport::Unix);
 }
 
+/// Behaviour: LX-01, LX-12.
+#[test]
+fn every_scenario_holds_in_throughput_mode() {
+    run(Transport::Throughput);
+}
+
 /// Behaviour: LX-12.
 #[test]
 fn every_scenario_holds_over_a_pipe_in_memory() {

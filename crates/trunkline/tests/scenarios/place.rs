@@ -7,10 +7,11 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use tempfile::TempDir;
+use trunkline::proto::Throughput;
 use trunkline::types::{Contract, Reading, SocketPath};
 use trunkline::{
-    Client, Engine, Event, OpenOptions, Opened, Peer, SubscribeOptions, Subscription, VariableRef,
-    Write, WriteOutcome,
+    Client, ConnectOptions, Engine, Event, OpenOptions, Opened, Peer, SubscribeOptions,
+    Subscription, VariableRef, Write, WriteOutcome,
 };
 
 /// Only cuts off a test that hangs.
@@ -20,6 +21,8 @@ pub const TIMEOUT: Duration = Duration::from_secs(60);
 pub enum Transport {
     Tcp,
     Unix,
+    /// TCP, where both ends gather what they send.
+    Throughput,
     Memory,
 }
 
@@ -43,11 +46,23 @@ impl Place {
         let client = match transport {
             Transport::Tcp => Client::connect(&format!("tl+tcp://{}", engine.local_addrs()[0])),
             Transport::Unix => Client::connect(&format!("tl+unix://{socket}")),
+            Transport::Throughput => {
+                let address = engine.local_addrs()[0];
+                let options = ConnectOptions::new(&format!("tl+tcp://{address}"));
+                let mut options = options.expect("a URL");
+                // Short, because each call of a scenario waits for it twice.
+                options.throughput = Some(Throughput {
+                    delay: Duration::from_micros(200),
+                    ..Throughput::DEFAULT
+                });
+                Client::connect_with(&options)
+            }
             Transport::Memory => engine.client(),
         };
         let client = client.expect("a client");
         client.wait_connected(TIMEOUT).expect("a connection");
         let over = match client.peer() {
+            Some(Peer::Tcp(_)) if client.throughput().is_some() => Transport::Throughput,
             Some(Peer::Tcp(_)) => Transport::Tcp,
             Some(Peer::Unix { .. }) => Transport::Unix,
             _ => Transport::Memory,
