@@ -83,6 +83,42 @@ fn figures_out_of_bounds_become_the_nearest_ones() {
 }
 
 #[test]
+fn figures_are_written_as_bytes_and_a_time() {
+    for (text, bytes, micros) in [
+        ("8KiB,10ms", 8192, 10_000),
+        ("8kB, 10ms", 8000, 10_000),
+        ("1500,500us", 1500, 500),
+        ("1B,1s", 1, 1_000_000),
+        ("64KiB,1us", 65_536, 1),
+    ] {
+        let parsed: Throughput = text.parse().expect(text);
+        let expected = Throughput {
+            bytes,
+            delay: Duration::from_micros(micros),
+        };
+        assert_eq!(parsed, expected, "{text}");
+    }
+    for text in [
+        "",
+        "8KiB",
+        "8KiB,",
+        ",10ms",
+        "8MiB,10ms",
+        "65KiB,10ms",
+        "0,10ms",
+        "8KiB,2s",
+        "8KiB,0",
+        "+8,10ms",
+        "8KiB,10ms,1",
+        "5000000KiB,1ms",
+        "1,10ns",
+    ] {
+        assert!(text.parse::<Throughput>().is_err(), "{text}");
+    }
+    assert_eq!(Throughput::DEFAULT.to_string(), "8192,10ms");
+}
+
+#[test]
 fn a_transport_that_takes_little_gets_the_rest_when_it_asks_again() {
     let terms = Throughput {
         bytes: 10,

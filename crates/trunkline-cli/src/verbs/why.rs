@@ -6,7 +6,7 @@
 
 use std::net::ToSocketAddrs;
 
-use trunkline::proto::{Disconnect, WhyStage, WhyVerdict};
+use trunkline::proto::{Disconnect, Throughput, WhyStage, WhyVerdict};
 use trunkline::{CallError, Client, Step};
 use trunkline_types::Url;
 use trunkline_types::url::Via;
@@ -118,7 +118,7 @@ fn connection_steps(
         return Ok(None);
     }
     let timeout = context.settings.timeout;
-    let client = dial(engine)?;
+    let client = dial(engine, &context.settings)?;
     let session = match client.wait_connected(timeout) {
         Ok(session) => session,
         Err(error) => {
@@ -127,9 +127,13 @@ fn connection_steps(
         }
     };
     let over = client.peer().map_or("", |peer| peer.transport_name());
+    let gathered = client.throughput().map_or_else(String::new, |terms| {
+        let Throughput { bytes, delay } = terms;
+        format!(", sending at {bytes} bytes or after {delay:?}")
+    });
     findings.push(ok(
         "connection",
-        format!("connected to {} over {over}", session.engine_name),
+        format!("connected to {} over {over}{gathered}", session.engine_name),
     ));
     let version = format!(
         "protocol {}; this is trunkline {}, the engine is {}",

@@ -22,5 +22,6 @@ mod reading;
 mod registers;
 mod rig;
 mod schema;
+mod transports;
 mod unreachable;
 mod writing;
