@@ -222,9 +222,13 @@ impl ClientCore {
         let message_max = self.connection.message_max();
         let mut frame = WriteBuilder::begin(out, self.writes.next_write());
         while self.writes.front().is_some_and(|order| order < before) && frame.len_bytes() < page {
-            let Some(unsent) = self.writes.pop() else {
+            let Some(mut unsent) = self.writes.pop() else {
                 break;
             };
+            if !self.knows_registers() {
+                // Counted here all the same; the engine has no place for it.
+                unsent.write.options.superseded = 0;
+            }
             let write = &unsent.write;
             let handle = check_write(&self.variables, write, unsent.bytes as usize, message_max)
                 .and_then(|handle| self.check_understood(write).map(|()| handle));
@@ -247,11 +251,14 @@ impl ClientCore {
         frame.finish();
     }
 
+    fn knows_registers(&self) -> bool {
+        let session = self.connection.session();
+        session.is_none_or(|session| session.features.contains(Features::REGISTERS))
+    }
+
     /// An engine that does not know registers would take an order for an empty value.
     fn check_understood(&self, write: &Write) -> Result<(), Fault> {
-        let session = self.connection.session();
-        let knows = session.is_none_or(|session| session.features.contains(Features::REGISTERS));
-        if knows || !write.options.needs_extension() {
+        if self.knows_registers() || !write.options.needs_extension() {
             return Ok(());
         }
         let sentence = "the engine does not know this kind of write; update it, or put the value";

@@ -16,4 +16,5 @@ mod life;
 mod readings;
 mod rig;
 mod throughput;
+mod versions;
 mod writes;
