@@ -2,8 +2,8 @@
 //! long.
 //!
 //! Without it everything is sent as soon as the transport takes it, and packed by itself where
-//! there is much ("natural batching"). With it a connection has one buffer for each direction, which
-//! all variables, requests and answers share in the order they were made:
+//! there is much ("natural batching"). With it a connection has one buffer for each direction,
+//! which all variables, requests and answers share in the order they were made:
 //!
 //! ```text
 //! frames --> | gathered | --> transport     when `bytes` of them are there,

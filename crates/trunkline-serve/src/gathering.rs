@@ -1,8 +1,6 @@
 //! Throughput mode: sessions that gather what they send, and how one flush reaches all of them.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use trunkline_engine::Wake;
 use trunkline_proto::message::flush::{decode_flush, encode_flushed};
@@ -11,6 +9,7 @@ use trunkline_proto::{Agreement, Disconnect, Features, Frame, Gather, Throughput
 use trunkline_types::{Tick, Timestamp};
 
 use crate::session::Session;
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 use crate::work::{Progress, Work};
 
 /// The flushes of one engine, seen by every session that gathers.
@@ -42,7 +41,7 @@ impl Flushes {
     /// What every connection of the engine has gathered is sent as soon as its thread looks.
     pub fn flush(&self) {
         self.count.fetch_add(1, Ordering::AcqRel);
-        let wakes: Vec<Arc<dyn Wake>> = self.members().wakes.values().cloned().collect();
+        let wakes: Vec<Arc<dyn Wake>> = lock(&self.members).wakes.values().cloned().collect();
         for wake in wakes {
             wake.wake();
         }
@@ -50,11 +49,6 @@ impl Flushes {
 
     fn count(&self) -> u64 {
         self.count.load(Ordering::Acquire)
-    }
-
-    fn members(&self) -> std::sync::MutexGuard<'_, Members> {
-        // What a panic interrupted here is at worst a wake-up.
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -70,7 +64,7 @@ impl Gathering {
     fn new(terms: Throughput, flushes: Arc<Flushes>, wake: Arc<dyn Wake>) -> Self {
         let seen = flushes.count();
         let member = {
-            let mut members = flushes.members();
+            let mut members = lock(&flushes.members);
             members.next += 1;
             let member = members.next;
             members.wakes.insert(member, wake);
@@ -97,7 +91,7 @@ impl Gathering {
 
 impl Drop for Gathering {
     fn drop(&mut self) {
-        self.flushes.members().wakes.remove(&self.member);
+        lock(&self.flushes.members).wakes.remove(&self.member);
     }
 }
 

@@ -42,6 +42,7 @@ mod provider;
 mod read;
 mod requests;
 mod session;
+mod sync;
 mod updates;
 mod window;
 mod work;

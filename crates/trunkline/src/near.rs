@@ -10,12 +10,12 @@ use trunkline_net::Dialler;
 use trunkline_types::SocketPath;
 
 /// The folder of this user's sockets: `$XDG_RUNTIME_DIR/trunkline`, or where that is not set
-/// `/tmp/trunkline-UID`.
+/// `trunkline-UID` in the system's folder for temporary files.
 fn folder() -> PathBuf {
     let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     match given.filter(|path| path.is_absolute()) {
         Some(path) => path.join("trunkline"),
-        None => PathBuf::from(format!("/tmp/trunkline-{}", own_uid())),
+        None => std::env::temp_dir().join(format!("trunkline-{}", own_uid())),
     }
 }
 

@@ -142,8 +142,8 @@ impl Client {
     }
 
     /// Sends everything now and waits until no write is on its way. Where a connection gathers
-    /// ([`ConnectOptions::throughput`]), that is what this connection has gathered, whoever's it is,
-    /// and what the engine has for this and for its other clients.
+    /// ([`ConnectOptions::throughput`]), that is what this connection has gathered, whoever's it
+    /// is, and what the engine has for this and for its other clients.
     ///
     /// # Errors
     /// [`CallError`] when there still is a write on its way after `timeout`.
