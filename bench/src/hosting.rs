@@ -56,7 +56,7 @@ pub fn free_port() -> SocketAddr {
 /// The system refuses it one.
 pub fn start(library: &LibraryDefinition) -> Outcome<Engine> {
     let options = EngineOptions {
-        listen: vec![free_port()],
+        listen: vec![free_port().into()],
         ..EngineOptions::default()
     };
     let engine = Engine::start(options)?;
@@ -66,7 +66,8 @@ pub fn start(library: &LibraryDefinition) -> Outcome<Engine> {
 
 /// URL of an engine.
 pub fn url(address: SocketAddr) -> String {
-    format!("tl://{address}")
+    // The scenarios are of TCP, also where an engine on this machine offers something faster.
+    format!("tl+tcp://{address}")
 }
 
 /// The far end of W1 and W2: an engine with variables, until the near end has had enough.

@@ -53,6 +53,8 @@ pub const INFO: &[FrameKind] = &[
     FrameKind::InfoAnswer,
     FrameKind::Engine,
     FrameKind::EngineAnswer,
+    FrameKind::Flush,
+    FrameKind::Flushed,
 ];
 /// The kinds of the target `why`.
 pub const WHY: &[FrameKind] = &[FrameKind::Why, FrameKind::WhyAnswer];

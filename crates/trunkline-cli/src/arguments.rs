@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use trunkline::proto::Throughput;
 use trunkline_types::contract::parse_duration;
 use trunkline_types::text::Digits;
 
@@ -78,6 +79,18 @@ pub(crate) struct GlobalArgs {
         global = true
     )]
     pub(crate) timeout: Duration,
+
+    /// Gather what is sent, at both ends, until there are so many bytes or so much time has passed;
+    /// 8KiB,10ms unless said otherwise
+    #[arg(
+        long,
+        value_name = "BYTES,TIME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "8KiB,10ms",
+        global = true
+    )]
+    pub(crate) batch: Option<Throughput>,
 
     /// What the output looks like; on a terminal a table, otherwise plain
     #[arg(short = 'o', long = "output", value_name = "FORM", global = true)]

@@ -10,6 +10,7 @@ use trunkline_types::{Access, Properties, Url};
 use crate::exit::Exit;
 use crate::output::Facts;
 use crate::problem::{Problem, Stop};
+use crate::settings::Settings;
 use crate::targets::{Targets, Wanted, address};
 use crate::verbs::Context;
 
@@ -42,18 +43,19 @@ pub(crate) struct Entries(pub(crate) Vec<Entry>);
 ///
 /// # Errors
 /// The machine has no descriptor or thread left.
-pub(crate) fn dial(engine: &Url) -> Result<Client, Problem> {
-    Client::connect_with(&options(engine, true))
+pub(crate) fn dial(engine: &Url, settings: &Settings) -> Result<Client, Problem> {
+    Client::connect_with(&options(engine, settings, true))
         .map_err(|error| Problem::new(Exit::SomeFailed, "system", &error.to_string()))
 }
 
 /// How this program connects.
-pub(crate) fn options(engine: &Url, fail_fast: bool) -> ConnectOptions {
+pub(crate) fn options(engine: &Url, settings: &Settings, fail_fast: bool) -> ConnectOptions {
     ConnectOptions {
         url: engine.clone(),
         program: "trunkline".to_owned(),
         user: std::env::var("USER").unwrap_or_default(),
         fail_fast,
+        throughput: settings.batch,
     }
 }
 
@@ -64,7 +66,7 @@ impl Connection {
     /// The engine is not reachable.
     pub(crate) fn new(engine: &Url, context: &Context) -> Result<Self, Stop> {
         let timeout = context.settings.timeout;
-        let client = dial(engine)?;
+        let client = dial(engine, &context.settings)?;
         let address = address(engine);
         match client.wait_connected(timeout) {
             Ok(session) => Ok(Self {

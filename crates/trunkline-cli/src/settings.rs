@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use trunkline::proto::Throughput;
 use trunkline_types::Pattern;
 
 use crate::arguments::{Form, GlobalArgs};
@@ -15,6 +16,8 @@ use crate::problem::Problem;
 pub(crate) struct Settings {
     /// The engine, as it was written.
     pub(crate) url: String,
+    /// Both ends gather what they send.
+    pub(crate) batch: Option<Throughput>,
     /// How long to wait for it.
     pub(crate) timeout: Duration,
     /// The form of the output.
@@ -68,6 +71,7 @@ impl Settings {
         });
         Ok(Self {
             url: global.url.clone(),
+            batch: global.batch,
             timeout: global.timeout,
             form,
             columns,

@@ -1,5 +1,6 @@
 //! What a command is about: an engine, and names, patterns or URLs there.
 
+use trunkline_types::url::Via;
 use trunkline_types::{Name, Pattern, Url};
 
 use crate::exit::Exit;
@@ -89,17 +90,13 @@ fn one(operand: &str, default: &Url) -> (Url, Wanted) {
     let (engine, text) = match operand.contains("://").then(|| Url::parse(operand)) {
         None => (default.clone(), operand.to_owned()),
         Some(Err(error)) => return (default.clone(), wrong("bad-name", error.to_string())),
-        Some(Ok(Url {
-            host: None, name, ..
-        })) => (default.clone(), name.unwrap_or_default()),
-        Some(Ok(Url { host, port, name })) => (
-            Url {
-                host,
-                port,
-                name: None,
-            },
-            name.unwrap_or_default(),
-        ),
+        Some(Ok(url)) => {
+            let name = url.name.clone().unwrap_or_default();
+            match url.has_engine() {
+                true => (url.without_name(), name),
+                false => (default.clone(), name),
+            }
+        }
     };
     let target = match Pattern::has_wildcards(&text) {
         true => match Pattern::parse(&text) {
@@ -115,11 +112,16 @@ fn one(operand: &str, default: &Url) -> (Url, Wanted) {
 }
 
 fn is_same(one: &Url, other: &Url) -> bool {
-    one.host == other.host && one.port_or_default() == other.port_or_default()
+    one.host == other.host
+        && one.port_or_default() == other.port_or_default()
+        && one.via == other.via
 }
 
-/// The engine's address as people write it, `localhost:5850`.
+/// The engine's address as people write it, `localhost:5850`, or its Unix socket.
 pub(crate) fn address(engine: &Url) -> String {
+    if let Via::Unix(path) = &engine.via {
+        return path.to_string();
+    }
     let host = engine.host.as_deref().unwrap_or("localhost");
     match host.contains(':') {
         true => format!("[{host}]:{}", engine.port_or_default()),

@@ -34,6 +34,8 @@ pub enum Answer {
     Engine(EngineInfo),
     /// To an order about a library.
     Library(LibraryReport),
+    /// To a flush: what came before it is carried out.
+    Flushed,
     /// The request as a whole was refused.
     Refused(Fault),
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use trunkline_proto::limits::HELLO_DEADLINE;
 use trunkline_proto::message::keepalive::Keepalive;
 use trunkline_proto::{
-    Backoff, Disconnect, Endpoint, Fault, FaultCode, Frame, FrameKind, LivenessAction,
+    Backoff, Disconnect, Endpoint, Fault, FaultCode, Frame, FrameKind, Gather, LivenessAction,
 };
 use trunkline_types::{Tick, Timestamp};
 
@@ -39,6 +39,10 @@ pub struct ClientCore {
     pub(crate) requests: Requests,
     pub(crate) writes: Writes,
     pub(crate) provider: ProviderRole,
+    /// What is gathered, in throughput mode.
+    pub(crate) gather: Option<Box<Gather>>,
+    /// What is gathered is to go with the next output.
+    pub(crate) send_gathered: bool,
     /// When something last came in.
     pub(crate) last_input: Option<Tick>,
     /// Items of all subscriptions.
@@ -64,6 +68,8 @@ impl ClientCore {
             requests: Requests::default(),
             writes: Writes::default(),
             provider: ProviderRole::default(),
+            gather: None,
+            send_gathered: false,
             last_input: None,
             items: 0,
             retry_at: None,
@@ -206,6 +212,7 @@ impl ClientCore {
             FrameKind::InfoAnswer => self.handle_info(frame),
             FrameKind::WhyAnswer => self.handle_why(frame),
             FrameKind::EngineAnswer => self.handle_engine(frame),
+            FrameKind::Flushed => self.handle_flushed(frame),
             FrameKind::Provided => self.handle_provided(frame),
             FrameKind::ProviderBind => self.handle_provider_bind(frame),
             FrameKind::ProviderWrite => self.handle_provider_write(frame),
@@ -221,6 +228,7 @@ impl ClientCore {
 
     fn handle_welcome(&mut self, now: Tick, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let (same_epoch, welcome) = self.connection.welcome(now, frame, &self.options)?;
+        self.begin_to_gather(&welcome);
         self.writes
             .connected(welcome.write_credit_count, welcome.write_credit_bytes);
         for subscription in self.subscriptions.values_mut() {
@@ -285,7 +293,7 @@ impl Endpoint for ClientCore {
         budget: usize,
         out: &mut Vec<u8>,
     ) -> bool {
-        self.write_output(now, budget, out)
+        self.gather_output(now, budget, out)
     }
 
     fn poll_timeout(&self) -> Option<Tick> {
@@ -299,6 +307,9 @@ impl Endpoint for ClientCore {
                 self.connection.frames.poll_timeout(),
                 self.retry_at,
                 self.provider_due(),
+                self.gather
+                    .as_ref()
+                    .and_then(|gather| gather.poll_timeout()),
             ];
             due = others.into_iter().flatten().chain(due).min();
         }
@@ -346,6 +357,7 @@ impl Endpoint for ClientCore {
         let (cause, session, reconnecting) = self.connection.disconnected(now, cause);
         self.writes_disconnected(&cause);
         self.provider_disconnected();
+        self.gather = None;
         self.forget_connection();
         if session.is_some() || !reconnecting {
             self.tell_disconnected(&cause, reconnecting);

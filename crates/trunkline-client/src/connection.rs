@@ -19,7 +19,7 @@ use trunkline_proto::message::hello::{Hello, Resume, Welcome};
 use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::{
     Backoff, DecodeError, Disconnect, FaultCode, Frame, FrameBuffer, FrameKind, FrameLimits,
-    Liveness,
+    Liveness, Throughput,
 };
 use trunkline_types::wire::{Reader, decode_value};
 use trunkline_types::{DataType, Position, Tick, Timestamp};
@@ -123,6 +123,7 @@ impl Connection {
             window_records: options.window_records,
             window_bytes: options.window_bytes,
             resume: self.last_session,
+            throughput: options.throughput.map(Throughput::within_bounds),
         }
     }
 

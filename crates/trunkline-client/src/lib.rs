@@ -43,6 +43,7 @@ mod connection;
 mod delivery;
 pub mod error;
 mod event;
+mod flush;
 mod library;
 mod open;
 pub mod options;

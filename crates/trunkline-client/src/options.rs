@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use trunkline_proto::limits::{ITEMS_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, WINDOW_RECORDS_DEFAULT};
-use trunkline_proto::{Backoff, Negotiation};
+use trunkline_proto::{Backoff, Negotiation, Throughput};
 use trunkline_types::Contract;
 
 /// Who the client is, and the bounds of what it keeps. What happens at each bound is said at the
@@ -20,6 +20,9 @@ pub struct ClientOptions {
     pub pid: u32,
     /// Versions, features and frame sizes it speaks.
     pub negotiation: Negotiation,
+    /// Gathers what either end sends, where the engine does so as well; `None`: everything is sent
+    /// at once.
+    pub throughput: Option<Throughput>,
     /// Update records the engine may send before they are acknowledged.
     pub window_records: u32,
     /// Bytes of those records.
@@ -50,6 +53,7 @@ impl Default for ClientOptions {
             user: String::new(),
             pid: 0,
             negotiation: Negotiation::OURS,
+            throughput: None,
             window_records: WINDOW_RECORDS_DEFAULT,
             window_bytes: WINDOW_BYTES_DEFAULT,
             backoff_base: Backoff::BASE,

@@ -16,6 +16,7 @@ use trunkline_proto::part::split_oversized;
 use trunkline_types::Tick;
 
 use crate::client::ClientCore;
+use crate::flush::send_flush;
 use crate::library::{send_deploy, send_order};
 use crate::provider::send_provide;
 use crate::request::{Request, Verb};
@@ -37,6 +38,7 @@ impl ClientCore {
         if self.connection.is_open() {
             let frame_max = self.connection.frame_max();
             if std::mem::take(&mut self.connection.keepalive_due) {
+                self.send_gathered = true;
                 let records = self.connection.receipt.acknowledge();
                 self.connection
                     .liveness
@@ -64,7 +66,7 @@ impl ClientCore {
 
     /// Appends the next frame of what waits; false when nothing may be sent.
     fn send_next(&mut self, page: usize, out: &mut Vec<u8>) -> bool {
-        let request = self.requests.front();
+        let request = self.requests.front().filter(|id| self.may_send(*id));
         let writes = match self.requests.are_handles_restored() {
             true => self.writes.front(),
             false => None,
@@ -85,7 +87,7 @@ impl ClientCore {
 
     /// Appends the next frame of a request.
     fn send_request(&mut self, id: u64, page: usize, out: &mut Vec<u8>) {
-        let Some(mut request) = self.requests.take_out(id) else {
+        let Some(request) = self.requests.take_out(id) else {
             self.requests.sent_front();
             return;
         };
@@ -94,6 +96,9 @@ impl ClientCore {
             self.end_request(id, request, Some(fault));
             return;
         }
+        let Some(mut request) = self.begin_flush(id, request) else {
+            return;
+        };
         if !request.prepared {
             request.prepared = true;
             let single = self.prepare(&mut request);
@@ -139,6 +144,7 @@ impl ClientCore {
             Verb::Find { .. }
             | Verb::Why { .. }
             | Verb::Engine
+            | Verb::Flush
             | Verb::OrderLibrary { .. }
             | Verb::Provide { .. } => {
                 single = true;
@@ -290,6 +296,7 @@ fn encode(
         }
         Verb::Why { name } => Why { name }.encode(number, out),
         Verb::Engine => encode_engine_request(number, out),
+        Verb::Flush => send_flush(number, out),
         Verb::Deploy { library, replace } => {
             send_deploy(library, *replace, number, sent, page, out);
         }

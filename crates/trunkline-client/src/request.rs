@@ -84,6 +84,7 @@ pub(crate) enum Verb {
         name: String,
     },
     Engine,
+    Flush,
     Deploy {
         library: Arc<LibraryDefinition>,
         replace: bool,
@@ -217,6 +218,12 @@ impl Requests {
         let request = self.pending.get(&id)?;
         let waits = request.verb.needs_handles() && !self.are_handles_restored();
         (!waits).then_some(id)
+    }
+
+    /// Whether this request is a flush.
+    pub(crate) fn is_flush(&self, id: u64) -> bool {
+        let request = self.pending.get(&id);
+        request.is_some_and(|request| matches!(request.verb, Verb::Flush))
     }
 
     /// Takes a request out, to work on it; [`put_back`](Self::put_back) or end it.

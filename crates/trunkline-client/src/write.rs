@@ -226,7 +226,7 @@ impl ClientCore {
                 break;
             };
             if !self.knows_registers() {
-                // It counts them as little as any other release of its time.
+                // Counted here all the same; the engine has no place for it.
                 unsent.write.options.superseded = 0;
             }
             let write = &unsent.write;

@@ -82,6 +82,11 @@ impl Writes {
         fits.then_some(front.order)
     }
 
+    /// The number of the oldest write that waits to be sent.
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        self.unsent.front().map(|unsent| unsent.order)
+    }
+
     /// Writes that wait to be sent, and bytes of their values.
     pub(crate) fn waiting(&self) -> (usize, usize) {
         (self.unsent.len(), self.unsent_bytes)

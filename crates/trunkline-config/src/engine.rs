@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use trunkline_types::ListenAddress;
 use trunkline_types::url::DEFAULT_PORT;
 
 use crate::error::ConfigErrorKind as Kind;
@@ -43,6 +44,9 @@ pub(crate) fn read(section: &Table, report: &mut Report) -> EngineConfig {
         .and_then(|node| listen(node, engine.insecure, &mut values))
     {
         engine.listen = listen;
+    }
+    if let Some(node) = section.node("local_socket") {
+        engine.local_socket = values.boolean("local_socket", node).unwrap_or(true);
     }
     timing(section, &mut engine, &mut values);
     if let Some(limits) = table(section, "limits", values.report) {
@@ -97,7 +101,11 @@ fn timing(section: &Table, engine: &mut EngineConfig, values: &mut Values<'_, '_
     }
 }
 
-fn listen(node: &Node, is_insecure: bool, values: &mut Values<'_, '_>) -> Option<Vec<SocketAddr>> {
+fn listen(
+    node: &Node,
+    is_insecure: bool,
+    values: &mut Values<'_, '_>,
+) -> Option<Vec<ListenAddress>> {
     let nodes = match &node.tree {
         Tree::List(nodes) if !nodes.is_empty() => nodes.as_slice(),
         Tree::Text(_) => std::slice::from_ref(node),
@@ -106,15 +114,29 @@ fn listen(node: &Node, is_insecure: bool, values: &mut Values<'_, '_>) -> Option
     let mut addresses = Vec::with_capacity(nodes.len());
     for node in nodes {
         let text = values.text("listen", node)?;
-        let Some(address) = parse_address(&text) else {
-            values
-                .report
-                .error(node.place, Kind::InvalidAddress { text });
-            continue;
+        let address = match ListenAddress::parse_unix(text.trim()) {
+            Some(Ok(address)) => address,
+            Some(Err(error)) => {
+                let reason = error.to_string();
+                values
+                    .report
+                    .error(node.place, Kind::InvalidSocket { reason });
+                continue;
+            }
+            None => match parse_address(&text) {
+                Some(address) => address.into(),
+                None => {
+                    values
+                        .report
+                        .error(node.place, Kind::InvalidAddress { text });
+                    continue;
+                }
+            },
         };
+        let is_reachable = |address: SocketAddr| !address.ip().to_canonical().is_loopback();
         if addresses.contains(&address) {
             values.report.error(node.place, Kind::AddressTwice { text });
-        } else if !is_insecure && !address.ip().to_canonical().is_loopback() {
+        } else if !is_insecure && address.tcp().is_some_and(is_reachable) {
             let address = address.to_string();
             values
                 .report

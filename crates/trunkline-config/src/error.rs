@@ -230,6 +230,8 @@ pub enum ConfigErrorKind {
     // Engine.
     #[error("\"{text}\" is not an address and port such as 127.0.0.1:5850")]
     InvalidAddress { text: String },
+    #[error("{reason}")]
+    InvalidSocket { reason: String },
     #[error("\"{text}\" is listed twice")]
     AddressTwice { text: String },
     #[error(
@@ -320,6 +322,7 @@ codes! {
     CsvPath => "csv-path",
     CsvSyntax => "csv-syntax",
     InvalidAddress => "invalid-address",
+    InvalidSocket => "invalid-socket",
     AddressTwice => "address-twice",
     NotLoopback => "not-loopback",
     DeadlineTooShort => "deadline-too-short",

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use trunkline_types::LibraryDefinition;
 use trunkline_types::url::DEFAULT_PORT;
+use trunkline_types::{LibraryDefinition, ListenAddress};
 
 /// Everything the configuration files of one run say.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -29,7 +29,9 @@ pub struct EngineConfig {
     /// Where deployed libraries and retained values are kept.
     pub store: StoreChoice,
     /// Where it listens, never empty.
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<ListenAddress>,
+    /// Whether programs of the same user reach its loopback ports by Unix sockets as well.
+    pub local_socket: bool,
     /// Whether addresses that other machines can reach are permitted although connections are not
     /// yet protected.
     pub insecure: bool,
@@ -120,7 +122,8 @@ impl Default for EngineConfig {
         Self {
             name: None,
             store: StoreChoice::Unsaid,
-            listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT))],
+            listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)).into()],
+            local_socket: true,
             insecure: false,
             keep_alive: Duration::from_secs(1),
             deadline: Duration::from_secs(3),

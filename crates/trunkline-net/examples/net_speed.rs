@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut raw = raw_client()?;
     let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let options = ServerOptions {
-        listen: vec![loopback],
+        listen: vec![loopback.into()],
         ..ServerOptions::default()
     };
     let factory = |_: Peer, _: Notifier| Ok(Box::new(Echo::default()) as Box<dyn Endpoint>);

@@ -11,11 +11,12 @@ use std::thread;
 use std::time::Duration;
 
 use trunkline_proto::Disconnect;
-use trunkline_types::Tick;
+use trunkline_types::{SocketPath, Tick};
 
 use crate::sleeper::Sleeper;
 use crate::tcp::{start_connect, take_connected, tcp_transport};
 use crate::transport::{Source, SourceKind, Transport};
+use crate::unix;
 
 /// Where a link connects to.
 #[non_exhaustive]
@@ -24,6 +25,18 @@ pub enum Dialler {
     /// tried.
     Tcp {
         /// Name or address.
+        host: String,
+        /// Port.
+        port: u16,
+    },
+    /// A Unix socket of this machine.
+    Unix(SocketPath),
+    /// A TCP port of this machine, and first the Unix socket that is named after it. Nothing is
+    /// said about a socket that is not there, or that does not lead to this machine's port.
+    Near {
+        /// Where that socket would be.
+        socket: SocketPath,
+        /// Name or address of this machine.
         host: String,
         /// Port.
         port: u16,
@@ -63,6 +76,16 @@ impl Dialler {
         }
     }
 
+    /// Connects to a TCP port of this machine, or rather to `socket` if the same program listens
+    /// there.
+    pub fn near(socket: SocketPath, host: impl Into<String>, port: u16) -> Self {
+        Dialler::Near {
+            socket,
+            host: host.into(),
+            port,
+        }
+    }
+
     /// Connects through `connect`, such as [`Server::accept_pipe`](crate::Server::accept_pipe).
     pub fn pipe(connect: impl FnMut() -> io::Result<Transport> + Send + 'static) -> Self {
         Dialler::Pipe(Box::new(connect))
@@ -73,6 +96,10 @@ impl fmt::Debug for Dialler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Dialler::Tcp { host, port } => write!(f, "Dialler::Tcp({host}:{port})"),
+            Dialler::Unix(path) => write!(f, "Dialler::Unix({path})"),
+            Dialler::Near { socket, host, port } => {
+                write!(f, "Dialler::Near({socket}, {host}:{port})")
+            }
             Dialler::Pipe(_) => f.write_str("Dialler::Pipe"),
         }
     }
@@ -123,9 +150,11 @@ impl Dial {
     ) -> Self {
         let stage = match dialler {
             Dialler::Pipe(connect) => Stage::Ended(Some(connect().map_err(Disconnect::from))),
-            Dialler::Tcp { host, port } => match host.parse::<IpAddr>() {
-                Ok(address) => Stage::addresses([SocketAddr::new(address, *port)]),
-                Err(_) => Stage::lookup(host, *port, now.saturating_add(limits.lookup), sleeper),
+            Dialler::Unix(path) => Stage::Ended(Some(connect_unix(path))),
+            Dialler::Tcp { host, port } => Stage::host(host, *port, limits, now, sleeper),
+            Dialler::Near { socket, host, port } => match unix::connect_near(socket.as_path()) {
+                Ok(transport) => Stage::Ended(Some(Ok(transport))),
+                Err(_) => Stage::host(host, *port, limits, now, sleeper),
             },
         };
         Self {
@@ -209,6 +238,13 @@ impl Dial {
 }
 
 impl Stage {
+    fn host(host: &str, port: u16, limits: DialLimits, now: Tick, sleeper: &Arc<Sleeper>) -> Self {
+        match host.parse::<IpAddr>() {
+            Ok(address) => Stage::addresses([SocketAddr::new(address, port)]),
+            Err(_) => Stage::lookup(host, port, now.saturating_add(limits.lookup), sleeper),
+        }
+    }
+
     fn addresses(addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
         Stage::Addresses {
             rest: addresses.into_iter().collect(),
@@ -247,6 +283,16 @@ impl Attempt {
             Some(()) => tcp_transport(self.stream.clone(), self.address, user_timeout).map(Some),
             None if now >= self.until => Err(ErrorKind::TimedOut.into()),
             None => Ok(None),
+        }
+    }
+}
+
+fn connect_unix(path: &SocketPath) -> Result<Transport, Disconnect> {
+    match unix::connect(path.as_path()) {
+        Ok((stream, peer)) => Ok(unix::unix_transport(stream, peer)),
+        Err(error) => {
+            let (kind, text) = unix::failure(path.as_path(), &error);
+            Err(Disconnect::Io { kind, text })
         }
     }
 }

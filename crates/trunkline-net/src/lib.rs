@@ -1,4 +1,4 @@
-//! Drives and waits on any Trunkline protocol endpoint over TCP and in-memory pipes.
+//! Drives and waits on any Trunkline protocol endpoint over TCP, Unix sockets and in-memory pipes.
 //!
 //! The endpoints (`trunkline_proto::Endpoint`) are state machines without a socket, a clock or a
 //! thread; this crate gives them all three, and knows nothing of what they say to each other.
@@ -16,7 +16,7 @@
 //!
 //! # Layout
 //! - [`clock`]: the only place that reads clocks.
-//! - [`transport`], [`tcp`], [`pipe`](mod@pipe): connected byte streams in two halves.
+//! - [`transport`], [`tcp`], `unix`, [`pipe`](mod@pipe): connected byte streams in two halves.
 //! - [`link`]: the client's side; [`dial`]: how it reaches its engine.
 //! - [`server`]: the engine's side.
 //! - [`housekeeper`]: the thread that calls an engine's `poll`.
@@ -25,6 +25,7 @@
 
 pub mod clock;
 pub mod dial;
+mod halves;
 pub mod housekeeper;
 pub mod link;
 mod outgoing;
@@ -36,6 +37,7 @@ mod sleeper;
 mod sync;
 pub mod tcp;
 pub mod transport;
+mod unix;
 
 pub use clock::Clock;
 pub use dial::{DialLimits, Dialler};

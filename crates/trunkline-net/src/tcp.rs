@@ -1,13 +1,14 @@
 //! TCP sockets as transports.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::transport::{Peer, ReceiveHalf, SendHalf, Source, SourceKind, Transport};
+use crate::halves::{SocketReceive, SocketSend};
+use crate::transport::{Peer, Source, SourceKind, Transport};
 
 /// How long sent data may stay unacknowledged, or the other end's window closed, before the system
 /// gives a connection up.
@@ -34,36 +35,9 @@ pub fn tcp_transport(
     Ok(Transport {
         peer: Peer::Tcp(peer),
         source: Source::new(stream.clone(), SourceKind::Socket),
-        receive: Box::new(TcpReceive {
-            stream: stream.clone(),
-        }),
-        send: Box::new(TcpSend { stream }),
+        receive: Box::new(SocketReceive(stream.clone())),
+        send: Box::new(SocketSend(stream)),
     })
-}
-
-struct TcpReceive {
-    stream: Arc<TcpStream>,
-}
-
-struct TcpSend {
-    stream: Arc<TcpStream>,
-}
-
-impl ReceiveHalf for TcpReceive {
-    fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        not_blocked(|| (&*self.stream).read(buffer))
-    }
-}
-
-impl SendHalf for TcpSend {
-    fn try_write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
-        not_blocked(|| (&*self.stream).write(bytes))
-    }
-
-    fn finish(&mut self) {
-        // Fails only when the connection is gone, which the other half reports.
-        let _ = self.stream.shutdown(Shutdown::Write);
-    }
 }
 
 /// Starts a connection to `address`. The socket becomes writable when it is decided:
@@ -103,17 +77,5 @@ pub(crate) fn take_connected(stream: &TcpStream, address: SocketAddr) -> io::Res
         Ok(_) => Ok(Some(())),
         Err(error) if error.kind() == ErrorKind::NotConnected => Ok(None),
         Err(error) => Err(io::Error::new(error.kind(), format!("{address}: {error}"))),
-    }
-}
-
-/// Calls `operation` until no signal interrupts it; `None` when it would block.
-fn not_blocked(mut operation: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
-    loop {
-        match operation() {
-            Ok(count) => return Ok(Some(count)),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
     }
 }

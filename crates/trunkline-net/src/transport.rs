@@ -69,8 +69,26 @@ pub enum SourceKind {
 pub enum Peer {
     /// A socket of this address.
     Tcp(SocketAddr),
+    /// A process of this machine, over a Unix socket. The system vouches for both.
+    Unix {
+        /// The user it ran as when it connected, or began to listen.
+        uid: u32,
+        /// Its process id.
+        pid: u32,
+    },
     /// This process, over a pipe in memory.
     Memory,
+}
+
+impl Peer {
+    /// What the connection is made of, in a word or two.
+    pub fn transport_name(&self) -> &'static str {
+        match self {
+            Peer::Tcp(_) => "TCP",
+            Peer::Unix { .. } => "Unix socket",
+            Peer::Memory => "memory",
+        }
+    }
 }
 
 impl Source {
@@ -126,6 +144,7 @@ impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Peer::Tcp(address) => address.fmt(f),
+            Peer::Unix { uid, pid } => write!(f, "process {pid} of user {uid}"),
             Peer::Memory => f.write_str("this process"),
         }
     }

@@ -34,7 +34,7 @@ fn descriptors() -> usize {
 #[test]
 fn clients_that_come_and_go_leave_no_descriptor_behind() {
     let _alone = alone();
-    for over in [Over::Tcp, Over::Pipe(64 << 10)] {
+    for over in [Over::Tcp, Over::Unix, Over::Pipe(64 << 10)] {
         let rig = Rig::new(over);
         let other = rig.link();
         other.call(b"hello");
@@ -202,7 +202,7 @@ fn starved_server() {
     };
     setrlimit(Resource::Nofile, limit).unwrap();
     let options = ServerOptions {
-        listen: vec![LOOPBACK],
+        listen: vec![LOOPBACK.into()],
         ..ServerOptions::default()
     };
     let server = Server::bind(options, Arc::new(Sentences)).unwrap();

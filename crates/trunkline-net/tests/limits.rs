@@ -22,7 +22,7 @@ use trunkline_types::{Tick, Timestamp};
 /// A server that makes `endpoint` for each session.
 fn serve(factory: impl SessionFactory + 'static) -> Server {
     let options = ServerOptions {
-        listen: vec![LOOPBACK],
+        listen: vec![LOOPBACK.into()],
         ..ServerOptions::default()
     };
     Server::bind(options, Arc::new(factory)).unwrap()
@@ -128,7 +128,7 @@ fn a_client_that_stops_reading_over_tcp_stops_being_sent_to() {
 fn a_client_that_reads_all_it_can_does_not_starve_the_others() {
     let asked = Arc::new(AtomicU64::new(0));
     let options = ServerOptions {
-        listen: vec![LOOPBACK],
+        listen: vec![LOOPBACK.into()],
         threads: Some(1),
         ..ServerOptions::default()
     };
@@ -149,7 +149,7 @@ fn a_client_that_reads_all_it_can_does_not_starve_the_others() {
 #[test]
 fn a_client_that_sends_all_it_can_does_not_starve_the_others() {
     let options = ServerOptions {
-        listen: vec![LOOPBACK],
+        listen: vec![LOOPBACK.into()],
         threads: Some(1),
         ..ServerOptions::default()
     };
@@ -296,7 +296,7 @@ impl SessionFactory for Sentences {
 #[test]
 fn one_session_too_many_is_told_why_and_the_others_stay() {
     let options = ServerOptions {
-        listen: vec![LOOPBACK],
+        listen: vec![LOOPBACK.into()],
         sessions_max: 2,
         ..Default::default()
     };

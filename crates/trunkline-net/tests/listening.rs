@@ -11,7 +11,7 @@ use trunkline_net::{BindError, Dialler, Link, LinkOptions, Server, ServerOptions
 
 fn bind(address: SocketAddr, insecure: bool) -> Result<Server, BindError> {
     let options = ServerOptions {
-        listen: vec![address],
+        listen: vec![address.into()],
         insecure,
         ..ServerOptions::default()
     };
@@ -91,7 +91,7 @@ fn an_address_of_another_machine_is_named_with_what_to_do() {
 #[test]
 fn several_addresses_are_served_alike() {
     let options = ServerOptions {
-        listen: vec![LOOPBACK, LOOPBACK],
+        listen: vec![LOOPBACK.into(), LOOPBACK.into()],
         ..ServerOptions::default()
     };
     let server = Server::bind(options, Echo::factory()).unwrap();

@@ -16,6 +16,9 @@ macro_rules! over_every_transport {
         mod tcp {
             $(#[test] fn $scenario() { super::$scenario(super::Over::Tcp); })*
         }
+        mod unix {
+            $(#[test] fn $scenario() { super::$scenario(super::Over::Unix); })*
+        }
         mod pipe {
             $(#[test] fn $scenario() { super::$scenario(super::Over::Pipe(64 << 10)); })*
         }

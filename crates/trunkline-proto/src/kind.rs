@@ -149,6 +149,10 @@ frame_kinds! {
     Order = 51, "ORDER", Client;
     /// What DEPLOY or ORDER has done.
     Report = 52, "REPORT", Engine;
+    /// Everything before it is to be carried out, and what was gathered on the way sent at once.
+    Flush = 80, "FLUSH", Client;
+    /// What came before FLUSH is carried out, and what was gathered is being sent.
+    Flushed = 81, "FLUSHED", Engine;
 }
 
 impl FrameKind {

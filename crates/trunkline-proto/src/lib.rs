@@ -43,6 +43,7 @@ pub mod endpoint;
 pub mod fault;
 pub mod frame;
 pub mod frame_buffer;
+pub mod gather;
 pub mod kind;
 pub mod limits;
 pub mod liveness;
@@ -58,6 +59,7 @@ pub use endpoint::Endpoint;
 pub use fault::{Fault, FaultCode, FaultRef};
 pub use frame::{Frame, FrameHeader, FrameWriter};
 pub use frame_buffer::{FrameBuffer, FrameError, FrameLimits};
+pub use gather::{Gather, Throughput};
 pub use kind::FrameKind;
 pub use liveness::{Liveness, LivenessAction};
 pub use negotiation::{

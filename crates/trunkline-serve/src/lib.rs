@@ -25,6 +25,7 @@
 //! - `open`, `read`, `write`, `browse`, `orders`: the requests; `provider`: clients as sources.
 //! - `answers`, `updates`, `window`: what is sent; deliveries to UPDATES, LOST, ENDED and GONE
 //!   frames, within what the client lets be on its way.
+//! - `gathering`: throughput mode, and how a flush reaches every session.
 //! - `fault`: the engine's errors in the protocol's words.
 //! - [`ServeOptions`]: what all sessions of an engine share.
 
@@ -33,6 +34,7 @@
 mod answers;
 mod browse;
 mod fault;
+mod gathering;
 mod open;
 mod options;
 mod orders;
@@ -40,10 +42,12 @@ mod provider;
 mod read;
 mod requests;
 mod session;
+mod sync;
 mod updates;
 mod window;
 mod work;
 mod write;
 
+pub use gathering::Flushes;
 pub use options::{EngineFacts, ServeOptions};
 pub use session::Session;

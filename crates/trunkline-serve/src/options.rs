@@ -13,6 +13,8 @@ use trunkline_proto::limits::{
 use trunkline_proto::message::closing::Goodbye;
 use trunkline_types::Tick;
 
+use crate::gathering::Flushes;
+
 /// Facts about the running engine that only its host knows.
 pub trait EngineFacts: Send + Sync {
     /// Connections open now.
@@ -60,6 +62,8 @@ pub struct ServeOptions {
     pub queue_bytes_max: usize,
     /// What only the host knows.
     pub facts: Option<Arc<dyn EngineFacts>>,
+    /// Where a flush reaches every session that gathers.
+    pub flushes: Arc<Flushes>,
     /// Who carries out orders; `None`: they are refused.
     pub administrator: Option<Arc<dyn Administrator>>,
 }
@@ -80,6 +84,7 @@ impl Default for ServeOptions {
             write_credit_bytes: WRITE_CREDIT_BYTES,
             queue_bytes_max: QUEUE_BYTES_MAX_DEFAULT,
             facts: None,
+            flushes: Arc::default(),
             administrator: None,
         }
     }

@@ -89,6 +89,7 @@ impl Session {
             | FrameKind::RequestValue => self.handle_handles(frame, kind),
             FrameKind::Write => self.handle_write(now, wall, frame, wakes),
             FrameKind::Find | FrameKind::Why | FrameKind::Engine => self.handle_browse(frame, kind),
+            FrameKind::Flush => self.handle_flush(frame),
             FrameKind::Deploy => self.handle_deploy(frame),
             FrameKind::Order => self.handle_order(frame),
             FrameKind::Provide => self.handle_provide(frame),
@@ -169,6 +170,7 @@ impl Session {
                     self.run_why(*request, name, wall)
                 }
                 Work::Engine { request } => self.run_engine(*request, now, wall),
+                Work::Flush { request } => self.run_flush(*request),
                 Work::Order { request, order } => self.submit(*request, order.take()),
             };
             slices -= 1;

@@ -1,5 +1,6 @@
 //! The engine's end of one connection: its life, its input and its output.
 
+use std::fmt;
 use std::sync::Arc;
 
 use trunkline_engine::{Caller, Consumer, Engine, Wake, Wakes};
@@ -8,10 +9,12 @@ use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::hello::{Hello, Welcome};
 use trunkline_proto::{
     Agreement, Disconnect, Endpoint, FaultCode, FrameBuffer, FrameLimits, Liveness, LivenessAction,
+    Throughput,
 };
 use trunkline_types::{Tick, Timestamp};
 
 use crate::answers::Answers;
+use crate::gathering::{Gathering, SharedWake};
 use crate::options::ServeOptions;
 use crate::orders::Orders;
 use crate::provider::Provided;
@@ -28,7 +31,6 @@ const ANSWERS_BYTES_MAX: usize = 1 << 20;
 const WORK_BYTES_MAX: usize = 8 << 20;
 
 /// One connection's session, from its hello to its end.
-#[derive(Debug)]
 pub struct Session {
     pub(crate) engine: Engine,
     pub(crate) options: Arc<ServeOptions>,
@@ -55,6 +57,11 @@ pub struct Session {
     pub(crate) records: Records,
     /// When a `sampled` subscription is due.
     pub(crate) sampled_due: Option<Tick>,
+    pub(crate) wake: Arc<dyn Wake>,
+    /// What is gathered, in throughput mode.
+    pub(crate) gathering: Option<Box<Gathering>>,
+    /// What is gathered is to go with the next output.
+    pub(crate) send_gathered: bool,
 }
 
 #[derive(Debug)]
@@ -67,6 +74,15 @@ enum Phase {
     /// Whatever is still to be sent is sent, then the connection is closed.
     Closing(Disconnect),
     Ended,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("caller", &self.caller)
+            .field("phase", &self.phase)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Of a consumer that nothing waits for.
@@ -84,7 +100,9 @@ impl Session {
         caller: Caller,
         wake: Box<dyn Wake>,
     ) -> Self {
-        let consumer = Consumer::new(engine.clone(), wake)
+        let wake: Arc<dyn Wake> = Arc::from(wake);
+        let shared = Box::new(SharedWake(Arc::clone(&wake)));
+        let consumer = Consumer::new(engine.clone(), shared)
             .confirmed_by_peer()
             .queue_bytes_max(options.queue_bytes_max);
         Self {
@@ -108,6 +126,9 @@ impl Session {
             frame_max: FRAME_MAX_MIN,
             records: Records::new(caller.session, 0),
             sampled_due: None,
+            wake,
+            gathering: None,
+            send_gathered: false,
             options,
             caller,
         }
@@ -139,7 +160,8 @@ impl Session {
                 return Err(Disconnect::VersionMismatch(mismatch));
             }
         };
-        self.welcome(&agreement, wall);
+        let throughput = self.begin_to_gather(hello, &agreement);
+        self.welcome(&agreement, throughput, wall);
         self.frame_max = agreement.frame_max;
         self.records = Records::new(self.caller.session, agreement.message_max);
         self.window = Window::of(hello);
@@ -149,7 +171,7 @@ impl Session {
         Ok(())
     }
 
-    fn welcome(&mut self, agreement: &Agreement, wall: Timestamp) {
+    fn welcome(&mut self, agreement: &Agreement, throughput: Option<Throughput>, wall: Timestamp) {
         let options = &self.options;
         let welcome = Welcome {
             version: agreement.version,
@@ -169,7 +191,10 @@ impl Session {
             wall,
             engine_name: self.engine.name().to_owned(),
             engine_version: options.version.clone(),
+            throughput,
         };
+        // Nobody gathers before both know of it.
+        self.send_gathered = true;
         welcome.encode(&mut self.answers.frames);
     }
 
@@ -210,7 +235,7 @@ impl Session {
         self.consumer = Consumer::new(self.engine.clone(), Box::new(Silent));
     }
 
-    fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Closing(_) | Phase::Ended)
     }
 
@@ -244,6 +269,48 @@ impl Session {
             self.answers.send(&mut frames, usize::MAX, self.frame_max);
             out.splice(start..start, frames);
         }
+    }
+
+    /// Appends what is to be sent now, about `budget` bytes; true when there is more at once.
+    pub(crate) fn write_output(
+        &mut self,
+        now: Tick,
+        wall: Timestamp,
+        budget: usize,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        self.last_seen = (now, wall);
+        let (start, end) = (out.len(), out.len().saturating_add(budget));
+        let was_reading = self.wants_input();
+        let mut wakes = Wakes::new();
+        let mut more = false;
+        if self.is_open() {
+            self.answer_completions();
+            self.answer_reports();
+            let more_orders = self.send_provider_orders();
+            more = self.run_work(now, wall, budget, &mut wakes) || more_orders;
+        }
+        self.answers.send(out, budget, self.frame_max);
+        if !self.answers.is_empty() {
+            // No update overtakes the answer to the write that made it.
+            more = true;
+        } else if self.is_open() {
+            more |= self.send_updates(end, out, &mut wakes);
+            let goodbye = self
+                .options
+                .facts
+                .as_ref()
+                .and_then(|facts| facts.goodbye());
+            if let Some(goodbye) = goodbye.filter(|_| !more) {
+                self.shut_down(&goodbye);
+                self.answers.send(out, usize::MAX, self.frame_max);
+            }
+        }
+        if !was_reading && out.len() > start {
+            // It takes what is sent to it, so it lives.
+            self.excuse_peer(now);
+        }
+        more
     }
 
     /// While this end does not read, neither silence nor half a frame is the peer's fault: it has
@@ -300,38 +367,7 @@ impl Endpoint for Session {
         budget: usize,
         out: &mut Vec<u8>,
     ) -> bool {
-        self.last_seen = (now, wall);
-        let (start, end) = (out.len(), out.len().saturating_add(budget));
-        let was_reading = self.wants_input();
-        let mut wakes = Wakes::new();
-        let mut more = false;
-        if self.is_open() {
-            self.answer_completions();
-            self.answer_reports();
-            let more_orders = self.send_provider_orders();
-            more = self.run_work(now, wall, budget, &mut wakes) || more_orders;
-        }
-        self.answers.send(out, budget, self.frame_max);
-        if !self.answers.is_empty() {
-            // No update overtakes the answer to the write that made it.
-            more = true;
-        } else if self.is_open() {
-            more |= self.send_updates(end, out, &mut wakes);
-            let goodbye = self
-                .options
-                .facts
-                .as_ref()
-                .and_then(|facts| facts.goodbye());
-            if let Some(goodbye) = goodbye.filter(|_| !more) {
-                self.shut_down(&goodbye);
-                self.answers.send(out, usize::MAX, self.frame_max);
-            }
-        }
-        if !was_reading && out.len() > start {
-            // It takes what is sent to it, so it lives.
-            self.excuse_peer(now);
-        }
-        more
+        self.gather_output(now, wall, budget, out)
     }
 
     fn poll_timeout(&self) -> Option<Tick> {
@@ -342,7 +378,11 @@ impl Endpoint for Session {
                     .frames
                     .poll_timeout()
                     .map(|due| due.max(self.excused_until));
-                let others = [frame, self.parked_until, self.sampled_due];
+                let gathered = self
+                    .gathering
+                    .as_ref()
+                    .and_then(|buffer| buffer.poll_timeout());
+                let others = [frame, self.parked_until, self.sampled_due, gathered];
                 let others = others.into_iter().flatten();
                 Some(others.fold(self.liveness.poll_timeout(), Tick::min))
             }
@@ -374,6 +414,7 @@ impl Endpoint for Session {
         match self.liveness.poll(now) {
             LivenessAction::Idle => {}
             LivenessAction::SendKeepalive => {
+                self.send_gathered = true;
                 self.liveness
                     .keepalive(now, 0, 0)
                     .encode(&mut self.answers.frames);
@@ -394,6 +435,7 @@ impl Endpoint for Session {
         let since = i64::try_from(now.since(seen).as_nanos()).unwrap_or(i64::MAX);
         self.last_seen = (now, wall.saturating_add_nanos(since));
         self.phase = Phase::Ended;
+        self.gathering = None;
         self.answers.discard();
         self.release();
     }

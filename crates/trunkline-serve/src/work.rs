@@ -53,6 +53,9 @@ pub(crate) enum Work {
     Engine {
         request: u32,
     },
+    Flush {
+        request: u32,
+    },
     Order {
         request: u32,
         /// `None` once it is handed over.
@@ -232,7 +235,7 @@ impl Work {
                 size_of::<Work>() + text.len()
             }
             // What an order holds is bounded with the orders.
-            Work::Engine { .. } | Work::Order { .. } => size_of::<Work>(),
+            Work::Engine { .. } | Work::Flush { .. } | Work::Order { .. } => size_of::<Work>(),
         }
     }
 }

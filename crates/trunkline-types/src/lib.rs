@@ -24,6 +24,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod address;
 #[cfg(test)]
 mod arbitrary;
 pub mod array;
@@ -44,6 +45,7 @@ pub mod value;
 pub mod waveform;
 pub mod wire;
 
+pub use address::{ListenAddress, SocketPath};
 pub use array::{Array, Elements};
 pub use contract::Contract;
 pub use data_type::{ArrayType, DataType, ElementType, EnumType, StructType};

@@ -7,6 +7,9 @@
 //!                  ------------------  name, pattern, or library
 //! tl:///boiler/level                   this machine or the selected context
 //! boiler/level                         the same
+//! tl+tcp://plant7/boiler/level         over TCP, also where something better can be chosen
+//! tl+unix:///run/plant.sock/boiler/level
+//!          ---------------              a Unix socket, whose path ends in .sock
 //! ```
 //!
 //! The host is not case-sensitive and kept in lower case; the name is kept as [`Name`] keeps it.
@@ -15,6 +18,7 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::str::FromStr;
 
+use crate::address::{SOCKET_ENDING, SocketPath, SocketPathError};
 use crate::name::{NAME_BYTES_MAX, Name, NameError, Stars, scan};
 use crate::text::clip;
 
@@ -24,6 +28,8 @@ pub const DEFAULT_PORT: u16 = 5850;
 /// A parsed URL. Built at run time from its parts, or from text.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Url {
+    /// What the connection is made of.
+    pub via: Via,
     /// Host in lower case, IPv6 without its brackets; `None` for this machine or the selected
     /// context.
     pub host: Option<String>,
@@ -34,6 +40,18 @@ pub struct Url {
     pub name: Option<String>,
 }
 
+/// What a connection is made of.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Via {
+    /// `tl://`: what suits best. On the same machine a Unix socket, otherwise TCP.
+    #[default]
+    Chosen,
+    /// `tl+tcp://`: TCP.
+    Tcp,
+    /// `tl+unix://`: this Unix socket; there is no host and no port then.
+    Unix(SocketPath),
+}
+
 /// The text is not a URL.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -41,7 +59,7 @@ pub enum UrlError {
     /// Nothing at all.
     #[error("the URL is empty: write tl://host/library/path or library/path")]
     Empty,
-    /// Another scheme than `tl`.
+    /// Another scheme than `tl`, `tl+tcp` and `tl+unix`.
     #[error("{scheme:?} is not a scheme of this system: write tl://host/library/path")]
     Scheme {
         /// What stands before the colon.
@@ -64,6 +82,9 @@ pub enum UrlError {
         /// What stands there, shortened.
         port: String,
     },
+    /// The path of a Unix socket.
+    #[error("{0}; write tl+unix:///path/of/a.sock/library/path")]
+    Socket(#[from] SocketPathError),
     /// The part after the host.
     #[error(transparent)]
     Name(#[from] NameError),
@@ -78,20 +99,32 @@ impl Url {
         if text.is_empty() {
             return Err(UrlError::Empty);
         }
-        let Some(rest) = strip_scheme(text)? else {
+        let Some((scheme, rest)) = strip_scheme(text)? else {
             return Ok(Self {
                 name: Some(parse_name(text)?),
                 ..Self::default()
             });
         };
+        if scheme == Scheme::Unix {
+            return parse_socket(rest);
+        }
         let (authority, name) = rest.split_once('/').unwrap_or((rest, ""));
         let (host, port) = parse_authority(authority)?;
+        let via = match scheme {
+            Scheme::Tcp => Via::Tcp,
+            _ => Via::Chosen,
+        };
         let name = if name.is_empty() {
             None
         } else {
             Some(parse_name(name)?)
         };
-        Ok(Self { host, port, name })
+        Ok(Self {
+            via,
+            host,
+            port,
+            name,
+        })
     }
 
     /// The URL of this variable on this machine or in the selected context.
@@ -124,6 +157,17 @@ impl Url {
         })
     }
 
+    /// The engine alone, without a name there.
+    #[must_use]
+    pub fn without_name(self) -> Self {
+        Self { name: None, ..self }
+    }
+
+    /// Whether it names an engine, and not this machine or the selected context.
+    pub fn has_engine(&self) -> bool {
+        self.host.is_some() || matches!(self.via, Via::Unix(_))
+    }
+
     /// The port to connect to.
     pub fn port_or_default(&self) -> u16 {
         self.port.unwrap_or(DEFAULT_PORT)
@@ -141,7 +185,14 @@ impl FromStr for Url {
 /// Always with scheme, so that [`Url::parse`] gives the same again.
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(SCHEME)?;
+        f.write_str(match self.via {
+            Via::Chosen => "tl://",
+            Via::Tcp => "tl+tcp://",
+            Via::Unix(_) => "tl+unix://",
+        })?;
+        if let Via::Unix(path) = &self.via {
+            path.fmt(f)?;
+        }
         match self.host.as_deref() {
             Some(host) if host.contains(':') => write!(f, "[{host}]")?,
             host => f.write_str(host.unwrap_or_default())?,
@@ -156,8 +207,15 @@ impl fmt::Display for Url {
     }
 }
 
-/// What follows `tl://`, or nothing when the text is a bare name.
-fn strip_scheme(text: &str) -> Result<Option<&str>, UrlError> {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scheme {
+    Plain,
+    Tcp,
+    Unix,
+}
+
+/// The scheme and what follows it, or nothing when the text is a bare name.
+fn strip_scheme(text: &str) -> Result<Option<(Scheme, &str)>, UrlError> {
     let Some((scheme, rest)) = text.split_once(':') else {
         return Ok(None);
     };
@@ -165,17 +223,45 @@ fn strip_scheme(text: &str) -> Result<Option<&str>, UrlError> {
         && scheme
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
-    match (scheme.eq_ignore_ascii_case("tl"), rest.strip_prefix("//")) {
-        (true, Some(rest)) => Ok(Some(rest)),
-        (false, Some(_)) if is_scheme => Err(UrlError::Scheme {
+    let ours = match scheme.to_ascii_lowercase().as_str() {
+        "tl" => Some(Scheme::Plain),
+        "tl+tcp" => Some(Scheme::Tcp),
+        "tl+unix" => Some(Scheme::Unix),
+        _ => None,
+    };
+    match (ours, rest.strip_prefix("//")) {
+        (Some(scheme), Some(rest)) => Ok(Some((scheme, rest))),
+        (None, Some(_)) if is_scheme => Err(UrlError::Scheme {
             scheme: clip(scheme),
         }),
         // `tl:/x` is a slip of the pen, not a library called `tl:`.
-        (true, None) => Err(UrlError::Scheme {
+        (Some(_), None) => Err(UrlError::Scheme {
             scheme: format!("{scheme}:"),
         }),
-        (false, _) => Ok(None),
+        (None, _) => Ok(None),
     }
+}
+
+/// The path of a socket, up to the first segment that ends as one does, and a name behind it.
+fn parse_socket(text: &str) -> Result<Url, UrlError> {
+    let mut end = text.len();
+    for (at, _) in text.match_indices('/').skip(1) {
+        if text[..at].ends_with(SOCKET_ENDING) {
+            end = at;
+            break;
+        }
+    }
+    let (path, name) = text.split_at(end);
+    let name = name.strip_prefix('/').unwrap_or_default();
+    let name = match name.is_empty() {
+        true => None,
+        false => Some(parse_name(name)?),
+    };
+    Ok(Url {
+        via: Via::Unix(SocketPath::parse(path)?),
+        name,
+        ..Url::default()
+    })
 }
 
 fn parse_name(text: &str) -> Result<String, NameError> {
@@ -248,7 +334,6 @@ fn parse_port(text: &str) -> Result<u16, UrlError> {
     }
 }
 
-const SCHEME: &str = "tl://";
 /// Longest DNS name.
 const HOST_BYTES_MAX: usize = 253;
 

@@ -37,6 +37,7 @@ pub mod engine;
 mod io_host;
 mod keeper;
 pub mod local;
+mod near;
 mod provider;
 mod retention;
 mod sessions;
@@ -53,6 +54,7 @@ pub use trunkline_client::{
 };
 pub use trunkline_config as config;
 pub use trunkline_io as io;
+pub use trunkline_net::Peer;
 pub use trunkline_types as types;
 
 /// The client for tasks: the verbs of [`Client`] with `async fn`, on any executor.
@@ -76,5 +78,5 @@ pub mod proto {
     pub use trunkline_proto::message::info::{SubscriptionInfo, VariableInfo};
     pub use trunkline_proto::message::library::{LibraryAfter, LibraryReport, LibraryVerb};
     pub use trunkline_proto::message::why::{WhyStage, WhyVerdict};
-    pub use trunkline_proto::{Disconnect, Fault, FaultCode, VersionMismatch};
+    pub use trunkline_proto::{Disconnect, Fault, FaultCode, Throughput, VersionMismatch};
 }

@@ -75,7 +75,8 @@ impl Wake for NotifyWake {
 }
 
 impl Sessions {
-    /// Until identities exist: this process is its own user, everything on loopback is loopback.
+    /// Until identities exist: this process and those at Unix sockets are the user that the system
+    /// says, everything else on loopback is loopback.
     fn caller(&self, peer: Peer) -> Caller {
         let session = self.numbers.next();
         let (principal, origin, remote) = match peer {
@@ -83,6 +84,7 @@ impl Sessions {
                 (Principal::Loopback, address.to_string(), true)
             }
             Peer::Tcp(address) => (Principal::Unauthenticated, address.to_string(), true),
+            Peer::Unix { uid, .. } => (Principal::Local(uid), peer.to_string(), true),
             _ => (Principal::Local(self.uid), "this process".to_owned(), false),
         };
         Caller {
@@ -104,10 +106,15 @@ impl SessionFactory for Sessions {
     }
 
     fn refusal(&self, _peer: Peer, refusal: Refusal) -> Vec<u8> {
+        let (code, retry_after) = match refusal {
+            // Coming again does not make it another user.
+            Refusal::OtherUser { .. } => (FaultCode::Denied, None),
+            _ => (FaultCode::Overloaded, Some(RETRY_AFTER)),
+        };
         let refused = Refused {
-            code: FaultCode::Overloaded,
+            code,
             versions: Negotiation::OURS.versions,
-            retry_after: Some(RETRY_AFTER),
+            retry_after,
             sentence: refusal.to_string(),
         };
         let mut bytes = Vec::new();

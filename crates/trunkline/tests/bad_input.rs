@@ -307,7 +307,7 @@ fn a_taken_port_says_which_and_what_to_do() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("an address");
     let error = Engine::start(EngineOptions {
-        listen: vec![address],
+        listen: vec![address.into()],
         ..EngineOptions::default()
     })
     .expect_err("the port is taken");
@@ -321,7 +321,7 @@ fn a_taken_port_says_which_and_what_to_do() {
 fn a_listener_for_other_machines_needs_the_word_insecure() {
     let everywhere: SocketAddr = "0.0.0.0:0".parse().expect("an address");
     let options = EngineOptions {
-        listen: vec![everywhere],
+        listen: vec![everywhere.into()],
         ..EngineOptions::default()
     };
     let sentence = Engine::start(options.clone())

@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn engine(listen: SocketAddr) -> Engine {
     let options = EngineOptions {
-        listen: vec![listen],
+        listen: vec![listen.into()],
         ..EngineOptions::default()
     };
     let engine = Engine::start(options).expect("the port is free");

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use trunkline::config::{DeploymentPlan, IoConfig};
+use trunkline::types::ListenAddress;
 use trunkline::types::url::DEFAULT_PORT;
 use trunkline::{Engine, Event, OpenOptions, SubscribeOptions};
 use trunkline_types::text::{Digits, FormatOptions, format_value};
@@ -74,10 +75,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
 fn announce(engine: &Engine, context: &Context) -> Result<(), Stop> {
     let terminal = &context.terminal;
     let version = env!("CARGO_PKG_VERSION");
-    let addresses = engine.local_addrs();
-    let hosts: Vec<String> = addresses
-        .iter()
-        .map(|address| address.ip().to_string())
+    let places = engine.listening().into_iter();
+    let hosts: Vec<String> = places
+        .map(|address| match address {
+            ListenAddress::Tcp(address) => address.ip().to_string(),
+            ListenAddress::Unix(path) => path.to_string(),
+        })
         .collect();
     terminal.line(&format!(
         "trunkline {version} demo · simulated boiler house and this machine · {} variables · in \
@@ -98,10 +101,7 @@ fn announce(engine: &Engine, context: &Context) -> Result<(), Stop> {
     }
     terminal.line("")?;
     show_movement(engine, context)?;
-    let addresses: Vec<String> = addresses
-        .iter()
-        .map(|address| format!("tl://{address}"))
-        .collect();
+    let addresses = serve::urls(engine);
     terminal.line(&format!(
         "  Listening on {} · Ctrl-C ends it",
         addresses.join(" and ")
@@ -110,16 +110,13 @@ fn announce(engine: &Engine, context: &Context) -> Result<(), Stop> {
 }
 
 fn announce_json(engine: &Engine, context: &Context) -> Result<(), Stop> {
-    let addresses: Vec<String> = engine
-        .local_addrs()
-        .iter()
-        .map(|address| format!("tl://{address}"))
-        .collect();
+    let addresses = serve::urls(engine);
     let mut object = Object::new();
     object.put("event", "serving");
     object.put("engine", "demo");
     object.put("variables", engine.variable_count());
     object.put("listen", addresses);
+    serve::put_local_sockets(engine, &mut object);
     object.put("io", vec!["sim", "host"]);
     context.terminal.line(&object.into_json().to_string())?;
     context.terminal.flush()
@@ -136,8 +133,8 @@ fn preparations(engine: &Engine) -> Vec<String> {
     let is_usual = addresses
         .iter()
         .any(|address| address.port() == DEFAULT_PORT);
-    if let (false, Some(address)) = (is_usual, addresses.first()) {
-        lines.push(format!("export TRUNKLINE_URL=tl://{address}"));
+    if let (false, Some(url)) = (is_usual, serve::urls(engine).first()) {
+        lines.push(format!("export TRUNKLINE_URL={url}"));
     }
     lines
 }

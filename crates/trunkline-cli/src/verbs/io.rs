@@ -101,7 +101,7 @@ fn provide(driver_name: &str, args: &Args, context: &Context) -> Result<Exit, St
         publish: args.publish,
     };
     let mut signals = StopSignals::new()?;
-    let connect = connection::options(&engine, false);
+    let connect = connection::options(&engine, &context.settings, false);
     let provider = Provider::start(&connect, &options, server);
     let provider =
         provider.map_err(|error| Problem::new(Exit::SomeFailed, "system", &error.to_string()))?;

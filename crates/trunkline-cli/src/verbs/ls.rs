@@ -96,17 +96,13 @@ fn place(operand: &str, context: &Context) -> Result<Result<(Url, String), Probl
     let (engine, path) = match operand.contains("://").then(|| Url::parse(trimmed)) {
         None => (default, trimmed.to_owned()),
         Some(Err(error)) => return wrong(error.to_string()),
-        Some(Ok(Url {
-            host: None, name, ..
-        })) => (default, name.unwrap_or_default()),
-        Some(Ok(Url { host, port, name })) => (
-            Url {
-                host,
-                port,
-                name: None,
-            },
-            name.unwrap_or_default(),
-        ),
+        Some(Ok(url)) => {
+            let name = url.name.clone().unwrap_or_default();
+            match url.has_engine() {
+                true => (url.without_name(), name),
+                false => (default, name),
+            }
+        }
     };
     if Pattern::has_wildcards(&path) {
         return Err(Problem::usage("ls takes a folder; use find for patterns").into());

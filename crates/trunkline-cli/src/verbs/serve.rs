@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use trunkline::engine::StartError;
 use trunkline::io::{DriverError, SettingError};
+use trunkline::types::ListenAddress;
 use trunkline::types::url::DEFAULT_PORT;
 use trunkline::{Engine, config};
 use trunkline_config::{ConfigErrors, DeploymentPlan, StoreChoice};
@@ -39,10 +40,10 @@ pub(crate) struct Args {
 /// Where an engine listens.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ListenArgs {
-    /// Where to listen instead: an address, a port, or both; port 0 is any that is free. May be
-    /// given several times
+    /// Where to listen instead: an address, a port, or both; port 0 is any that is free. Or
+    /// unix:PATH, a Unix socket. May be given several times
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
-    pub(crate) listen: Vec<SocketAddr>,
+    pub(crate) listen: Vec<ListenAddress>,
 
     /// Permit addresses that other machines can reach, although connections are not protected yet
     #[arg(long)]
@@ -60,6 +61,9 @@ pub(crate) const VERB: Verb = Verb {
         Exit::Found,
     ],
 };
+
+const LISTEN_FORM: &str =
+    "it is no address; write one such as 127.0.0.1:5851, a port, or unix:/path/of/a.sock";
 
 /// How long connections have to send what waits.
 pub(super) const GRACE: std::time::Duration = std::time::Duration::from_secs(1);
@@ -84,15 +88,16 @@ fn store(given: Option<&Path>, plan: &DeploymentPlan) -> Result<StoreChoice, Pro
     match (given, &plan.engine.store) {
         (Some(none), _) if none == Path::new("none") => Ok(StoreChoice::Off),
         (Some(path), _) => Ok(StoreChoice::File(path.to_owned())),
-        (None, StoreChoice::Unsaid) => default_store(plan.engine.listen.first()),
+        (None, StoreChoice::Unsaid) => default_store(&plan.engine.listen),
         (None, said) => Ok(said.clone()),
     }
 }
 
 /// A file in the user's folder for the state of programs. An engine on any free port is another one
-/// each time, and has none.
-fn default_store(listen: Option<&SocketAddr>) -> Result<StoreChoice, Problem> {
-    let port = listen.map_or(0, SocketAddr::port);
+/// each time, and one without a port has no number to be told by: they have none.
+fn default_store(listen: &[ListenAddress]) -> Result<StoreChoice, Problem> {
+    let first = listen.iter().find_map(ListenAddress::tcp);
+    let port = first.map_or(0, |address| address.port());
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let folder = set("XDG_STATE_HOME").map(PathBuf::from);
     let folder = folder.or_else(|| Some(PathBuf::from(set("HOME")?).join(".local/state")));
@@ -131,11 +136,7 @@ fn host_name() -> Option<String> {
 /// Says what is served and where.
 fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result<(), Stop> {
     let name = plan.engine.name.as_deref().unwrap_or("trunkline");
-    let addresses: Vec<String> = engine
-        .local_addrs()
-        .iter()
-        .map(|address| format!("tl://{address}"))
-        .collect();
+    let addresses = urls(engine);
     let terminal = &context.terminal;
     if matches!(context.settings.form, Form::Json | Form::Jsonl) {
         let mut object = Object::new();
@@ -143,6 +144,7 @@ fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result
         object.put("engine", name);
         object.put("variables", engine.variable_count());
         object.put("listen", addresses);
+        put_local_sockets(engine, &mut object);
         let io: Vec<&str> = plan.io.iter().map(|io| io.name.as_str()).collect();
         object.put("io", io);
         if let StoreChoice::File(path) = &plan.engine.store {
@@ -176,6 +178,26 @@ fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result
     }
     terminal.flush()?;
     warn_if_open(engine, context)
+}
+
+/// The URLs of an engine.
+pub(super) fn urls(engine: &Engine) -> Vec<String> {
+    let listening = engine.listening().into_iter();
+    listening
+        .map(|address| match address {
+            ListenAddress::Tcp(address) => format!("tl://{address}"),
+            ListenAddress::Unix(path) => format!("tl+unix://{path}"),
+        })
+        .collect()
+}
+
+/// The Unix sockets beside the ports, for programs that look after them.
+pub(super) fn put_local_sockets(engine: &Engine, object: &mut Object) {
+    let sockets = engine.local_sockets();
+    let sockets: Vec<String> = sockets.iter().map(ToString::to_string).collect();
+    if !sockets.is_empty() {
+        object.put("local_sockets", sockets);
+    }
 }
 
 /// One line per library.
@@ -245,8 +267,11 @@ pub(super) fn of_start(error: &StartError, plan: &DeploymentPlan) -> Problem {
         StartError::Bind(bind) => {
             let (exit, code) = match bind {
                 BindError::NotLoopback { .. } => (Exit::NotPermitted, "not-loopback"),
-                BindError::Denied { .. } => (Exit::NotPermitted, "denied"),
+                BindError::Denied { .. } | BindError::SocketDenied { .. } => {
+                    (Exit::NotPermitted, "denied")
+                }
                 BindError::Taken { .. } => (Exit::SomeFailed, "port-taken"),
+                BindError::SocketTaken { .. } => (Exit::SomeFailed, "socket-taken"),
                 _ => (Exit::SomeFailed, "listen"),
             };
             Problem::new(exit, code, &bind.to_string())
@@ -306,8 +331,15 @@ fn place_of_variable(plan: &DeploymentPlan, name: &str) -> String {
     }
 }
 
-/// Reads where to listen: `127.0.0.1:5851`, `[::1]`, `localhost:5851`, `5851`.
-fn listen_address(text: &str) -> Result<SocketAddr, String> {
+/// Reads where to listen: `127.0.0.1:5851`, `[::1]`, `localhost:5851`, `5851`, `unix:/run/a.sock`.
+fn listen_address(text: &str) -> Result<ListenAddress, String> {
+    match ListenAddress::parse_unix(text) {
+        Some(socket) => socket.map_err(|error| error.to_string()),
+        None => tcp_address(text).map(ListenAddress::from),
+    }
+}
+
+fn tcp_address(text: &str) -> Result<SocketAddr, String> {
     let local = text.replacen("localhost", "127.0.0.1", 1);
     let text = if text.starts_with("localhost") {
         local.as_str()
@@ -326,7 +358,7 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
     }
     let port = text.strip_prefix(':').unwrap_or(text).parse::<u16>();
     port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
-        .map_err(|_| "it is no address; write one such as 127.0.0.1:5851, or a port".to_owned())
+        .map_err(|_| LISTEN_FORM.to_owned())
 }
 
 #[cfg(test)]
@@ -344,10 +376,12 @@ mod tests {
             ("localhost:6000", "127.0.0.1:6000"),
             ("6000", "127.0.0.1:6000"),
             (":0", "127.0.0.1:0"),
+            ("unix:/run/plant.sock", "unix:/run/plant.sock"),
         ] {
             let address = listen_address(text).map(|address| address.to_string());
             assert_eq!(address.as_deref(), Ok(expected), "{text}");
         }
         assert!(listen_address("plant7:port").is_err());
+        assert!(listen_address("unix:plant.sock").is_err());
     }
 }

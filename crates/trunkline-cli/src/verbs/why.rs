@@ -6,9 +6,10 @@
 
 use std::net::ToSocketAddrs;
 
-use trunkline::proto::{Disconnect, WhyStage, WhyVerdict};
+use trunkline::proto::{Disconnect, Throughput, WhyStage, WhyVerdict};
 use trunkline::{CallError, Client, Step};
 use trunkline_types::Url;
+use trunkline_types::url::Via;
 
 use super::{Context, Verb};
 use crate::arguments::Form;
@@ -113,23 +114,11 @@ fn connection_steps(
     context: &Context,
     findings: &mut Vec<Finding>,
 ) -> Result<Option<Client>, Stop> {
-    let host = engine.host.as_deref().unwrap_or("localhost");
-    match (host, engine.port_or_default()).to_socket_addrs() {
-        Ok(addresses) => {
-            let mut shown: Vec<String> =
-                addresses.map(|address| address.ip().to_string()).collect();
-            shown.dedup();
-            findings.push(ok("host", format!("{host} is {}", shown.join(" and "))));
-        }
-        Err(error) => {
-            let next = "check its spelling, and whether this machine's DNS knows it";
-            let sentence = format!("the host name {host} has no address ({error})");
-            findings.push(fault("host", sentence, next.to_owned()));
-            return Ok(None);
-        }
+    if !matches!(engine.via, Via::Unix(_)) && !host_step(engine, findings) {
+        return Ok(None);
     }
     let timeout = context.settings.timeout;
-    let client = dial(engine)?;
+    let client = dial(engine, &context.settings)?;
     let session = match client.wait_connected(timeout) {
         Ok(session) => session,
         Err(error) => {
@@ -137,9 +126,14 @@ fn connection_steps(
             return Ok(None);
         }
     };
+    let over = client.peer().map_or("", |peer| peer.transport_name());
+    let gathered = client.throughput().map_or_else(String::new, |terms| {
+        let Throughput { bytes, delay } = terms;
+        format!(", sending at {bytes} bytes or after {delay:?}")
+    });
     findings.push(ok(
         "connection",
-        format!("connected to {}", session.engine_name),
+        format!("connected to {} over {over}{gathered}", session.engine_name),
     ));
     let version = format!(
         "protocol {}; this is trunkline {}, the engine is {}",
@@ -172,6 +166,26 @@ fn connection_steps(
         }
     }
     Ok(Some(client))
+}
+
+/// Whether the host's name has an address.
+fn host_step(engine: &Url, findings: &mut Vec<Finding>) -> bool {
+    let host = engine.host.as_deref().unwrap_or("localhost");
+    match (host, engine.port_or_default()).to_socket_addrs() {
+        Ok(addresses) => {
+            let mut shown: Vec<String> =
+                addresses.map(|address| address.ip().to_string()).collect();
+            shown.dedup();
+            findings.push(ok("host", format!("{host} is {}", shown.join(" and "))));
+        }
+        Err(error) => {
+            let next = "check its spelling, and whether this machine's DNS knows it";
+            let sentence = format!("the host name {host} has no address ({error})");
+            findings.push(fault("host", sentence, next.to_owned()));
+            return false;
+        }
+    }
+    true
 }
 
 /// How far the engine's clock is from this machine's.

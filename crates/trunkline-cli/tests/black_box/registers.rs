@@ -55,7 +55,7 @@ fn a_forced_variable_says_so_and_refuses_what_others_write() {
     assert_eq!(served.run(&["force", SETPOINT, "60"]).code, Some(0));
     let refused = served.run(&["put", SETPOINT, "70"]);
     assert_eq!(refused.code, Some(6));
-    assert!(refused.err.contains("forced by loopback"), "{refused:?}");
+    assert!(refused.err.contains("forced by local:"), "{refused:?}");
     let why = served.run(&["why", "boiler/level"]);
     assert!(why.out.contains("forced"), "{why:?}");
     let unforced = served.run(&["unforce", "boiler/level", SETPOINT]);

@@ -104,6 +104,7 @@ pub fn command(arguments: &[&str]) -> Command {
         .env_remove("TRUNKLINE_URL")
         .env("TRUNKLINE_TIMEOUT", "60s")
         .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
+        .env("XDG_RUNTIME_DIR", env!("CARGO_TARGET_TMPDIR"))
         .env("TZ", "UTC");
     command
 }

@@ -91,9 +91,15 @@ pub(super) const ENGINE: &[Key] = &[
     ),
     key(
         "listen",
-        "an address and port, or a list of them; without port: 5850",
+        "an address and port, or a list of them; without port: 5850; or `unix:` and a path",
         "\"127.0.0.1:5850\"",
         "where it accepts connections; other than loopback only with `insecure = true`",
+    ),
+    key(
+        "local_socket",
+        "true or false",
+        "true",
+        "make a Unix socket beside each port of 127.0.0.1, for programs of the same user",
     ),
     key(
         "insecure",

@@ -5,7 +5,7 @@ use trunkline_types::{Tick, Timestamp};
 
 use crate::outgoing::{Flush, Outgoing};
 use crate::sleeper::Interest;
-use crate::transport::{ReceiveHalf, Source, Transport};
+use crate::transport::{Peer, ReceiveHalf, Source, Transport};
 
 /// Taken from the transport at once; also how long other threads may wait for the lock.
 const READ_BYTES: usize = 64 << 10;
@@ -18,6 +18,7 @@ pub(super) struct Connection<E> {
 }
 
 struct Wire {
+    peer: Peer,
     source: Source,
     outgoing: Outgoing,
     /// Why nothing can be sent any more. What arrived before may say more, so the end of the input
@@ -67,12 +68,16 @@ impl<E: Endpoint> Connection<E> {
         self.wire.is_some()
     }
 
+    pub(super) fn peer(&self) -> Option<Peer> {
+        self.wire.as_ref().map(|wire| wire.peer)
+    }
+
     pub(super) fn connect(&mut self, transport: Transport, now: Tick, wall: Timestamp) {
         let Transport {
             source,
             receive,
             send,
-            ..
+            peer,
         } = transport;
         let incoming = Incoming {
             half: receive,
@@ -84,6 +89,7 @@ impl<E: Endpoint> Connection<E> {
         };
         let outgoing = Outgoing::new(send);
         self.wire = Some(Wire {
+            peer,
             source,
             outgoing,
             broken: None,

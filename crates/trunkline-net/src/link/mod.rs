@@ -24,6 +24,7 @@ use trunkline_types::{Tick, Timestamp};
 use crate::dial::{DialLimits, Dialler};
 use crate::role::Check;
 use crate::sync::{Arc, Mutex, lock};
+use crate::transport::Peer;
 
 use connection::Connection;
 use drive::Driven;
@@ -171,6 +172,11 @@ impl<E: Endpoint + 'static> Link<E> {
         driven.role.changed(&mut guard);
         driven.kick(&guard);
         driven.role.unlock(guard);
+    }
+
+    /// Who is at the other end of the transport, while there is one.
+    pub fn peer(&self) -> Option<Peer> {
+        self.driven.role.lock().data.peer()
     }
 
     /// Sends what the endpoint still has, until `deadline` at the latest, then closes the

@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use mio::unix::SourceFd;
@@ -15,8 +16,10 @@ use crate::Clock;
 use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::tcp::tcp_transport;
 use crate::transport::Peer;
+use crate::unix::{Credentials, own_uid, unix_transport};
 
 use super::admission::{Admission, Refusal};
+use super::unix_listener::BoundSocket;
 use super::worker::MAILBOX;
 
 /// First and longest pause after the system could not accept a connection. The next attempt
@@ -49,9 +52,40 @@ pub(super) struct Told {
 }
 
 struct Listener {
-    socket: TcpListener,
+    socket: ListenSocket,
     /// Connections may wait.
     ready: bool,
+}
+
+/// A socket that connections arrive at.
+pub(super) enum ListenSocket {
+    Tcp(TcpListener),
+    Unix(BoundSocket),
+}
+
+/// A connection that has arrived.
+enum Arrival {
+    Tcp(TcpStream, SocketAddr),
+    Unix(UnixStream),
+}
+
+impl ListenSocket {
+    fn accept(&self) -> io::Result<Arrival> {
+        Ok(match self {
+            ListenSocket::Tcp(socket) => {
+                let (stream, peer) = socket.accept()?;
+                Arrival::Tcp(stream, peer)
+            }
+            ListenSocket::Unix(bound) => Arrival::Unix(bound.socket.accept()?.0),
+        })
+    }
+
+    fn raw_fd(&self) -> RawFd {
+        match self {
+            ListenSocket::Tcp(socket) => socket.as_raw_fd(),
+            ListenSocket::Unix(bound) => bound.socket.as_raw_fd(),
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -65,13 +99,13 @@ impl Acceptor {
     /// The listeners cannot be registered.
     pub(super) fn new(
         poll: Poll,
-        listeners: Vec<TcpListener>,
+        listeners: Vec<ListenSocket>,
         admission: Arc<Admission>,
         told: Told,
         user_timeout: Duration,
     ) -> io::Result<Self> {
         for (index, listener) in listeners.iter().enumerate() {
-            let fd = listener.as_raw_fd();
+            let fd = listener.raw_fd();
             poll.registry()
                 .register(&mut SourceFd(&fd), Token(index), Interest::READABLE)?;
         }
@@ -120,9 +154,9 @@ impl Acceptor {
         for index in 0..self.listeners.len() {
             while self.listeners[index].ready && !self.told.stop.load(Ordering::Acquire) {
                 match self.listeners[index].socket.accept() {
-                    Ok((stream, peer)) => {
+                    Ok(arrival) => {
                         self.pause = None;
-                        self.admit(stream, peer);
+                        self.admit(arrival);
                     }
                     Err(error) => match fate(&error) {
                         Fate::NoneWaits => self.listeners[index].ready = false,
@@ -136,10 +170,30 @@ impl Acceptor {
         self.pause = None;
     }
 
-    fn admit(&self, stream: TcpStream, peer: SocketAddr) {
+    fn admit(&self, arrival: Arrival) {
         // An error means that the peer is gone already.
-        if let Ok(transport) = tcp_transport(stream, peer, self.user_timeout) {
-            self.admission.admit(transport);
+        match arrival {
+            Arrival::Tcp(stream, peer) => {
+                if let Ok(transport) = tcp_transport(stream, peer, self.user_timeout) {
+                    self.admission.admit(transport);
+                }
+            }
+            Arrival::Unix(stream) => {
+                let credentials = Credentials::of_peer(&stream);
+                if let (Ok(peer), Ok(())) = (credentials, stream.set_nonblocking(true)) {
+                    self.admit_user(stream, peer, own_uid());
+                }
+            }
+        }
+    }
+
+    /// A Unix socket is for the programs of `owner`. Its file says so as well, but not to the
+    /// system's administrator.
+    fn admit_user(&self, stream: UnixStream, peer: Credentials, owner: u32) {
+        let transport = unix_transport(stream, peer);
+        match refusal_of(peer.uid, owner) {
+            None => self.admission.admit(transport),
+            Some(refusal) => self.admission.refuse(transport, refusal),
         }
     }
 
@@ -168,7 +222,7 @@ impl Acceptor {
         }
         for listener in &self.listeners {
             for _ in 0..TURNED_AWAY_MAX {
-                let Ok((mut stream, peer)) = listener.socket.accept() else {
+                let Ok(arrival) = listener.socket.accept() else {
                     break;
                 };
                 self.admission
@@ -176,11 +230,21 @@ impl Acceptor {
                     .refused
                     .fetch_add(1, Ordering::Relaxed);
                 let factory = &self.admission.factory;
-                let bytes = factory.refusal(Peer::Tcp(peer), Refusal::Descriptors);
                 // What a fresh socket does not take at once is not worth waiting for.
-                let _ = stream
-                    .set_nonblocking(true)
-                    .and_then(|()| stream.write_all(&bytes));
+                let _ = match arrival {
+                    Arrival::Tcp(mut stream, peer) => {
+                        let bytes = factory.refusal(Peer::Tcp(peer), Refusal::Descriptors);
+                        stream
+                            .set_nonblocking(true)
+                            .and_then(|()| stream.write_all(&bytes))
+                    }
+                    Arrival::Unix(mut stream) => Credentials::of_peer(&stream).and_then(|peer| {
+                        let bytes = factory.refusal(peer.into(), Refusal::Descriptors);
+                        stream
+                            .set_nonblocking(true)
+                            .and_then(|()| stream.write_all(&bytes))
+                    }),
+                };
             }
         }
         self.spare = spare();
@@ -216,6 +280,27 @@ fn fate(error: &io::Error) -> Fate {
     }
 }
 
+/// Why a program of `uid` may not use a socket of `owner`.
+fn refusal_of(uid: u32, owner: u32) -> Option<Refusal> {
+    (uid != owner).then_some(Refusal::OtherUser { owner, uid })
+}
+
 fn spare() -> Option<File> {
     File::open("/dev/null").ok()
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_owner_uses_a_socket_not_even_the_administrator() {
+        assert_eq!(refusal_of(1000, 1000), None);
+        let refusal = Refusal::OtherUser {
+            owner: 1000,
+            uid: 0,
+        };
+        assert_eq!(refusal_of(0, 1000), Some(refusal));
+    }
 }

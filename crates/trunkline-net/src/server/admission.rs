@@ -50,6 +50,18 @@ pub enum Refusal {
         /// The limit.
         sessions_max: usize,
     },
+    /// The peer's program runs as another user than the server, and the socket is for that user
+    /// alone.
+    #[error(
+        "the engine's Unix socket is for programs of user {owner}, and this one runs as user {uid}; \
+         run it as that user, or connect over TCP where the engine listens there"
+    )]
+    OtherUser {
+        /// The server's user.
+        owner: u32,
+        /// The peer's.
+        uid: u32,
+    },
     /// The server's process has no file descriptor left.
     #[error("the engine has no file descriptor left; close connections, or raise its `ulimit -n`")]
     Descriptors,
@@ -111,18 +123,26 @@ impl Admission {
     /// Gives `transport` to a connection thread, or has one turn it away.
     pub(super) fn admit(&self, transport: Transport) {
         let seat = self.census.take_seat();
-        let mail = match seat {
-            Some(seat) => Mail::Arrived(transport, seat),
+        match seat {
+            Some(seat) => self.post(Mail::Arrived(transport, seat)),
             None => {
                 let limit = Refusal::SessionsMax {
                     sessions_max: self.census.sessions_max,
                 };
-                Mail::Refused {
-                    bytes: self.factory.refusal(transport.peer, limit),
-                    transport,
-                }
+                self.refuse(transport, limit);
             }
-        };
+        }
+    }
+
+    /// Has a connection thread turn `transport` away.
+    pub(super) fn refuse(&self, transport: Transport, refusal: Refusal) {
+        self.post(Mail::Refused {
+            bytes: self.factory.refusal(transport.peer, refusal),
+            transport,
+        });
+    }
+
+    fn post(&self, mail: Mail) {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         if let Some(thread) = self.threads.get(turn % self.threads.len().max(1)) {
             thread.post(mail);

@@ -4,9 +4,10 @@ use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 
 use socket2::{Domain, Protocol, Socket, Type};
+use trunkline_types::SocketPath;
 
 /// Connections that may wait to be accepted.
-const BACKLOG: i32 = 1024;
+pub(super) const BACKLOG: i32 = 1024;
 
 /// Why a server could not start.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +52,45 @@ pub enum BindError {
     Io {
         /// The address.
         address: SocketAddr,
+        /// What the system reported.
+        source: io::Error,
+    },
+    /// A program listens at the Unix socket.
+    #[error(
+        "another program listens at the socket {path}; stop it or choose another path with --listen"
+    )]
+    SocketTaken {
+        /// The socket.
+        path: SocketPath,
+    },
+    /// Something else has the name of the Unix socket.
+    #[error("{path} is there and is no socket; remove it, or choose another path with --listen")]
+    NotASocket {
+        /// The socket.
+        path: SocketPath,
+    },
+    /// The folder of the Unix socket does not exist.
+    #[error("the folder of the socket {path} does not exist; make it, or choose another path")]
+    NoFolder {
+        /// The socket.
+        path: SocketPath,
+    },
+    /// The system does not allow this user to make the Unix socket.
+    #[error(
+        "this user may not make the socket {path} ({source}); choose a folder of this user with \
+         --listen unix:PATH"
+    )]
+    SocketDenied {
+        /// The socket.
+        path: SocketPath,
+        /// What the system reported.
+        source: io::Error,
+    },
+    /// The system reported something else.
+    #[error("listening at the socket {path} failed: {source}")]
+    SocketIo {
+        /// The socket.
+        path: SocketPath,
         /// What the system reported.
         source: io::Error,
     },

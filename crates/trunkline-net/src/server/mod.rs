@@ -15,16 +15,19 @@ mod listen;
 mod mailbox;
 mod notifier;
 mod session;
+mod unix_listener;
 mod worker;
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use mio::Poll;
 use rustix::process::{Resource, getrlimit};
+use trunkline_types::{ListenAddress, SocketPath};
 
 use crate::Clock;
 use crate::pipe::PIPE_CAPACITY;
@@ -32,9 +35,10 @@ use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
 use crate::tcp::USER_TIMEOUT;
 use crate::transport::Transport;
 
-use acceptor::{Acceptor, Told};
+use acceptor::{Acceptor, ListenSocket, Told};
 use admission::{Admission, Census};
 use mailbox::{Mailbox, Ring};
+use unix_listener::BoundSocket;
 use worker::{MAILBOX, Mail, Worker};
 
 pub use admission::{Refusal, ServerCounters, SessionFactory};
@@ -48,7 +52,11 @@ const DESCRIPTORS_KEPT: usize = 32;
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Where to listen. Port 0 takes any free one; none at all leaves pipes in memory.
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<ListenAddress>,
+    /// A folder for Unix sockets that are named after ports: for each port of this machine's
+    /// loopback address there is `PORT.sock` as well, where that can be had. See
+    /// [`Dialler::near`](crate::Dialler::near).
+    pub near: Option<PathBuf>,
     /// Allows addresses that other machines can reach, although nothing is protected yet.
     pub insecure: bool,
     /// Connection threads; `None`: half the processors, 1 to 4.
@@ -67,6 +75,7 @@ impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             listen: Vec::new(),
+            near: None,
             insecure: false,
             threads: None,
             sessions_max: 1000,
@@ -80,6 +89,8 @@ impl Default for ServerOptions {
 /// A running server. Dropping it shuts it down at once.
 pub struct Server {
     local_addrs: Vec<SocketAddr>,
+    listening: Vec<ListenAddress>,
+    near: Vec<SocketPath>,
     admission: Arc<Admission>,
     mailboxes: Vec<Arc<Mailbox<Mail, mio::Waker>>>,
     stop: Arc<AtomicBool>,
@@ -103,15 +114,12 @@ impl Server {
         options: ServerOptions,
         factory: Arc<dyn SessionFactory>,
     ) -> Result<Server, BindError> {
-        let listeners = options
-            .listen
-            .iter()
-            .map(|&address| listen::listen(address, options.insecure))
-            .collect::<Result<Vec<_>, _>>()?;
-        let local_addrs = listeners.iter().map(|listener| listener.local_addr());
-        let local_addrs = local_addrs
-            .collect::<Result<_, _>>()
-            .map_err(BindError::Descriptors)?;
+        let Listeners {
+            sockets,
+            listening,
+            near,
+        } = Listeners::open(&options)?;
+        let local_addrs = listening.iter().filter_map(ListenAddress::tcp).collect();
 
         let mut polls = Vec::new();
         let mut mailboxes = Vec::new();
@@ -127,6 +135,8 @@ impl Server {
         let (poll, acceptor) = poll_and_waker().map_err(BindError::Descriptors)?;
         let server = Self {
             local_addrs,
+            listening,
+            near,
             admission: admission.clone(),
             mailboxes: mailboxes.clone(),
             stop: Arc::new(AtomicBool::new(false)),
@@ -143,16 +153,26 @@ impl Server {
             stop: server.stop.clone(),
             held: server.held.clone(),
         };
-        let acceptor = Acceptor::new(poll, listeners, admission, told, options.user_timeout)
+        let acceptor = Acceptor::new(poll, sockets, admission, told, options.user_timeout)
             .map_err(BindError::Descriptors)?;
         let thread = spawn("trunkline-accept", move || acceptor.run())?;
         lock(&server.threads).acceptor = Some(thread);
         Ok(server)
     }
 
-    /// Where the server listens, with the ports that the system chose.
+    /// Its TCP ports, with those that the system chose.
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.local_addrs
+    }
+
+    /// Where the server listens: TCP ports and Unix sockets, in the order of the options.
+    pub fn listening(&self) -> &[ListenAddress] {
+        &self.listening
+    }
+
+    /// The Unix sockets that are named after its ports.
+    pub fn near_sockets(&self) -> &[SocketPath] {
+        &self.near
     }
 
     /// Sessions that may be open at a time: what the options say, or less where `ulimit -n` is
@@ -213,6 +233,67 @@ impl fmt::Debug for Server {
             .field("local_addrs", &self.local_addrs)
             .finish_non_exhaustive()
     }
+}
+
+/// What a server listens on.
+struct Listeners {
+    sockets: Vec<ListenSocket>,
+    listening: Vec<ListenAddress>,
+    near: Vec<SocketPath>,
+}
+
+impl Listeners {
+    /// # Errors
+    /// The first address that cannot be listened on.
+    fn open(options: &ServerOptions) -> Result<Self, BindError> {
+        let mut listeners = Self {
+            sockets: Vec::new(),
+            listening: Vec::new(),
+            near: Vec::new(),
+        };
+        for address in &options.listen {
+            let (socket, address) = match address {
+                ListenAddress::Tcp(address) => {
+                    let socket = listen::listen(*address, options.insecure)?;
+                    let address = socket.local_addr().map_err(BindError::Descriptors)?;
+                    (ListenSocket::Tcp(socket), address.into())
+                }
+                ListenAddress::Unix(path) => {
+                    let bound = BoundSocket::bind(path)?;
+                    let address = bound.path().clone().into();
+                    (ListenSocket::Unix(bound), address)
+                }
+            };
+            listeners.sockets.push(socket);
+            listeners.listening.push(address);
+        }
+        if let Some(folder) = &options.near {
+            listeners.open_near(&folder.to_string_lossy());
+        }
+        Ok(listeners)
+    }
+
+    /// Whoever cannot have a socket beside its port is reached by the port.
+    fn open_near(&mut self, folder: &str) {
+        let ports = self.listening.iter().filter_map(ListenAddress::tcp);
+        let ports: Vec<u16> = ports
+            .filter(|address| is_near(address.ip()))
+            .map(|address| address.port())
+            .collect();
+        for port in ports {
+            let path = SocketPath::parse(&format!("{folder}/{port}.sock"));
+            let bound = path.ok().and_then(|path| BoundSocket::bind(&path).ok());
+            if let Some(bound) = bound {
+                self.near.push(bound.path().clone());
+                self.sockets.push(ListenSocket::Unix(bound));
+            }
+        }
+    }
+}
+
+/// Whether 127.0.0.1 reaches it.
+fn is_near(ip: IpAddr) -> bool {
+    ip == IpAddr::V4(Ipv4Addr::LOCALHOST) || ip == IpAddr::V4(Ipv4Addr::UNSPECIFIED)
 }
 
 /// The limit of sessions that leaves descriptors for everything else in the process.

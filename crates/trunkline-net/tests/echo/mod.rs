@@ -7,11 +7,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tempfile::TempDir;
 use trunkline_net::{
     Clock, Dialler, Link, LinkOptions, Notifier, Peer, Server, ServerOptions, SessionFactory,
 };
 use trunkline_proto::{Disconnect, Endpoint};
-use trunkline_types::{Tick, Timestamp};
+use trunkline_types::{SocketPath, Tick, Timestamp};
 
 /// Any free port of this machine.
 pub const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -224,6 +225,7 @@ impl CallerLink for Link<Caller> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Over {
     Tcp,
+    Unix,
     /// A pipe of this capacity.
     Pipe(usize),
 }
@@ -233,6 +235,9 @@ pub struct Rig {
     pub over: Over,
     server: Arc<Mutex<Option<Arc<Server>>>>,
     address: SocketAddr,
+    socket: SocketPath,
+    /// Removed with what was left in it.
+    _folder: TempDir,
     factory: Arc<dyn SessionFactory>,
 }
 
@@ -243,7 +248,10 @@ impl Rig {
 
     pub fn serving(over: Over, factory: Arc<dyn SessionFactory>) -> Self {
         let server = Arc::default();
+        let folder = TempDir::new().expect("a folder");
         let mut rig = Self {
+            socket: socket_in(&folder, "echo"),
+            _folder: folder,
             over,
             server,
             address: LOOPBACK,
@@ -256,7 +264,8 @@ impl Rig {
     pub fn start(&mut self) {
         let mut options = ServerOptions::default();
         match self.over {
-            Over::Tcp => options.listen = vec![self.address],
+            Over::Tcp => options.listen = vec![self.address.into()],
+            Over::Unix => options.listen = vec![self.socket.clone().into()],
             Over::Pipe(capacity) => options.pipe_capacity = capacity,
         }
         let server = Server::bind(options, self.factory.clone()).expect("a server");
@@ -284,6 +293,7 @@ impl Rig {
     pub fn dialler(&self) -> Dialler {
         match self.over {
             Over::Tcp => Dialler::tcp(self.address.ip().to_string(), self.address.port()),
+            Over::Unix => Dialler::Unix(self.socket.clone()),
             Over::Pipe(_) => {
                 let server = self.server.clone();
                 Dialler::pipe(move || {
@@ -304,6 +314,12 @@ impl Rig {
     pub fn link_of(&self, caller: Caller) -> Arc<Link<Caller>> {
         Link::start(self.dialler(), caller, LinkOptions::default()).expect("a link")
     }
+}
+
+/// A socket's path in a folder of the test.
+pub fn socket_in(folder: &TempDir, name: &str) -> SocketPath {
+    let path = folder.path().join(format!("{name}.sock"));
+    SocketPath::parse(path.to_str().expect("text")).expect("a short path")
 }
 
 /// Bytes that are not all alike.

@@ -12,6 +12,7 @@ use trunkline_proto::message::ended::Ended;
 use trunkline_proto::message::engine::{EngineInfo, decode_engine_request};
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::find::{Find, Names};
+use trunkline_proto::message::flush::{decode_flush, decode_flushed};
 use trunkline_proto::message::handles::{Handles, Unsubscribe};
 use trunkline_proto::message::hello::{Hello, Welcome};
 use trunkline_proto::message::info::{InfoAnswer, VariableInfo};
@@ -34,7 +35,7 @@ use trunkline_proto::message::updates::Updates;
 use trunkline_proto::message::why::{Why, WhyAnswer};
 use trunkline_proto::message::write::{WriteOptions, WriteRecord, WriteVerb, Writes};
 use trunkline_proto::message::write_answers::WriteAnswers;
-use trunkline_proto::{DecodeError, FaultRef, FrameKind};
+use trunkline_proto::{DecodeError, FaultRef, FrameKind, Throughput};
 use trunkline_types::{Access, Contract, Properties, Quality, Timestamp};
 
 /// The header and the payload of a frame.
@@ -216,6 +217,14 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
             decode_engine_request(frame)?;
             json!({})
         }
+        FrameKind::Flush => {
+            decode_flush(frame)?;
+            json!({})
+        }
+        FrameKind::Flushed => {
+            decode_flushed(frame)?;
+            json!({})
+        }
         FrameKind::EngineAnswer => engine(&EngineInfo::decode(frame)?),
         FrameKind::Deploy => {
             let deploy = Deploy::decode(frame)?;
@@ -313,6 +322,7 @@ fn hello(hello: &Hello) -> Json {
         "resume": hello.resume.map(|resume| json!({
             "session": resume.session.to_string(), "epoch": resume.epoch.to_string(),
         })),
+        "throughput": hello.throughput.map(throughput),
     })
 }
 
@@ -327,7 +337,12 @@ fn welcome(welcome: &Welcome) -> Json {
         "keepalive_ms": welcome.keepalive.as_millis() as u64,
         "deadline_ms": welcome.deadline.as_millis() as u64, "wall": nanos(welcome.wall),
         "engine_name": welcome.engine_name, "engine_version": welcome.engine_version,
+        "throughput": welcome.throughput.map(throughput),
     })
+}
+
+fn throughput(terms: Throughput) -> Json {
+    json!({ "bytes": terms.bytes, "delay_us": terms.delay.as_micros() as u64 })
 }
 
 fn options(options: OpenOptions) -> Json {

@@ -6,6 +6,7 @@
 //!            5 pid varint          6 frame_max varint   7 message_max varint
 //!            8 window_records varint                    9 window_bytes varint
 //!           10 resume: session u64, epoch u64
+//!           50 throughput: bytes varint, delay_us varint
 //!
 //! WELCOME  "TRNK" | version u8 | fields
 //!            1 features varint     2 epoch varint       3 engine_id 16 bytes
@@ -14,6 +15,7 @@
 //!           10 write_credit_bytes varint               11 keepalive_ms varint
 //!           12 deadline_ms varint
 //!           13 wall i64           14 engine_name text  15 engine_version text
+//!           50 throughput: bytes varint, delay_us varint
 //! ```
 //!
 //! The first six bytes of HELLO keep their form in every version.
@@ -21,7 +23,7 @@
 use std::time::Duration;
 
 use trunkline_types::Timestamp;
-use trunkline_types::wire::{put_u8, put_u64};
+use trunkline_types::wire::{put_u8, put_u64, put_varint};
 
 use crate::decode::Payload;
 use crate::limits::{
@@ -30,7 +32,10 @@ use crate::limits::{
     WRITE_CREDIT_BYTES, WRITE_CREDIT_COUNT,
 };
 use crate::tlv::{put_field, put_fixed, put_nested, put_number, put_text, read_fields};
-use crate::{DecodeError, Features, Frame, FrameKind, FrameWriter, PROTOCOL_VERSION, VersionRange};
+use crate::{
+    DecodeError, Features, Frame, FrameKind, FrameWriter, PROTOCOL_VERSION, Throughput,
+    VersionRange,
+};
 
 /// The first bytes of either side's first payload.
 pub const MAGIC: [u8; 4] = *b"TRNK";
@@ -60,6 +65,8 @@ pub struct Hello {
     pub window_bytes: u32,
     /// The session it had before the connection broke.
     pub resume: Option<Resume>,
+    /// Asks the engine to gather what it sends.
+    pub throughput: Option<Throughput>,
 }
 
 /// A session to go on with.
@@ -106,6 +113,8 @@ pub struct Welcome {
     pub engine_name: String,
     /// Its release.
     pub engine_version: String,
+    /// How the engine gathers what it sends, because it was asked to; the client does so as well.
+    pub throughput: Option<Throughput>,
 }
 
 impl Default for Hello {
@@ -123,6 +132,7 @@ impl Default for Hello {
             window_records: WINDOW_RECORDS_DEFAULT,
             window_bytes: WINDOW_BYTES_DEFAULT,
             resume: None,
+            throughput: None,
         }
     }
 }
@@ -150,6 +160,7 @@ impl Hello {
                 put_u64(out, resume.epoch);
             });
         }
+        put_throughput(out, self.throughput);
         frame.finish(false);
     }
 
@@ -186,6 +197,7 @@ impl Hello {
                         epoch: field.u64()?,
                     });
                 }
+                50 => hello.throughput = Some(throughput(field)?),
                 _ => return Ok(false),
             }
             Ok(true)
@@ -215,6 +227,7 @@ impl Default for Welcome {
             wall: Timestamp::UNIX_EPOCH,
             engine_name: String::new(),
             engine_version: String::new(),
+            throughput: None,
         }
     }
 }
@@ -243,6 +256,7 @@ impl Welcome {
         put_fixed(out, 13, self.wall.as_nanos());
         put_text(out, 14, cut(&self.engine_name));
         put_text(out, 15, cut(&self.engine_version));
+        put_throughput(out, self.throughput);
         frame.finish(false);
     }
 
@@ -275,6 +289,7 @@ impl Welcome {
                 13 => welcome.wall = Timestamp::from_nanos(field.i64()?),
                 14 => welcome.engine_name = text(field)?,
                 15 => welcome.engine_version = text(field)?,
+                50 => welcome.throughput = Some(throughput(field)?),
                 _ => return Ok(false),
             }
             Ok(true)
@@ -289,6 +304,22 @@ fn read_magic(payload: &mut Payload<'_>) -> Result<(), DecodeError> {
         return Ok(());
     }
     Err(payload.unexpected("the letters TRNK", u64::from(found)))
+}
+
+fn put_throughput(out: &mut Vec<u8>, throughput: Option<Throughput>) {
+    if let Some(Throughput { bytes, delay }) = throughput {
+        put_nested(out, 50, |out| {
+            put_varint(out, u64::from(bytes));
+            put_varint(out, u64::try_from(delay.as_micros()).unwrap_or(u64::MAX));
+        });
+    }
+}
+
+fn throughput(field: &mut Payload<'_>) -> Result<Throughput, DecodeError> {
+    Ok(Throughput {
+        bytes: field.varint_u32("a number of bytes")?,
+        delay: Duration::from_micros(field.varint()?),
+    })
 }
 
 fn text(field: &mut Payload<'_>) -> Result<String, DecodeError> {

@@ -7,6 +7,7 @@ use trunkline_proto::message::ended::{Ended, EndedBuilder};
 use trunkline_proto::message::engine::{EngineInfo, decode_engine_request, encode_engine_request};
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::find::{Find, Names, NamesBuilder};
+use trunkline_proto::message::flush::{decode_flush, decode_flushed, encode_flush, encode_flushed};
 use trunkline_proto::message::handles::{Handles, HandlesBuilder, Unsubscribe};
 use trunkline_proto::message::hello::{Hello, Welcome};
 use trunkline_proto::message::info::{InfoAnswer, InfoAnswerBuilder};
@@ -91,6 +92,8 @@ pub fn reencode(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), Decod
             .and_then(|(ticket, items)| handles(items, begin_provider_request(out, ticket), frame)),
         FrameKind::ProviderBind => provider_bind(frame, out),
         FrameKind::ProviderAnswer => provider_answers(frame, out),
+        FrameKind::Flush => decode_flush(frame).map(|()| encode_flush(frame.request(), out)),
+        FrameKind::Flushed => decode_flushed(frame).map(|()| encode_flushed(frame.request(), out)),
         _ => return None,
     };
     Some(result)

@@ -43,7 +43,7 @@ use trunkline_proto::message::why::{
 };
 use trunkline_proto::message::write::{WriteBuilder, WriteOptions, WriteVerb, Writes};
 use trunkline_proto::message::write_answers::{WriteAnswers, WriteAnswersBuilder};
-use trunkline_proto::{FaultCode, FaultRef, Features, VersionRange};
+use trunkline_proto::{FaultCode, FaultRef, Features, Throughput, VersionRange};
 use trunkline_types::ledger::{SubscriptionLedger, UpstreamLedger};
 use trunkline_types::{
     Access, Contract, DataType, EnumType, Position, Properties, Quality, Timestamp, Value,
@@ -181,6 +181,13 @@ fn fault_ref((code, sentence): &(FaultCode, String)) -> FaultRef<'_> {
         code: *code,
         sentence,
     }
+}
+
+fn throughput() -> impl Strategy<Value = Throughput> {
+    any::<(u32, u32)>().prop_map(|(bytes, micros)| Throughput {
+        bytes,
+        delay: Duration::from_micros(micros.into()),
+    })
 }
 
 proptest! {
@@ -522,7 +529,7 @@ proptest! {
 
     #[test]
     fn hello(versions: (u8, u8), features: u64, texts in any::<[String; 3]>(), numbers: [u32; 5],
-        resume: Option<(u64, u64)>) {
+        resume: Option<(u64, u64)>, throughput in option::of(throughput())) {
         let [client_name, program, user] = texts.map(|text| text.chars().take(60).collect());
         let [pid, frame_max, message_max, window_records, window_bytes] = numbers;
         let hello = Hello {
@@ -530,6 +537,7 @@ proptest! {
             features: Features::from_bits(features),
             client_name, program, user, pid, frame_max, message_max, window_records, window_bytes,
             resume: resume.map(|(session, epoch)| Resume { session, epoch }),
+            throughput,
         };
         let mut out = Vec::new();
         hello.encode(&mut out);
@@ -538,7 +546,8 @@ proptest! {
 
     #[test]
     fn welcome(version: u8, features: u64, ids: (u64, [u8; 16], u64, bool), numbers: [u32; 7],
-        wall: i64, names in ("[ -~]{0,256}", "[ -~]{0,256}")) {
+        wall: i64, names in ("[ -~]{0,256}", "[ -~]{0,256}"),
+        throughput in option::of(throughput())) {
         let [frame_max, message_max, items_max, a, b, c, d] = numbers;
         let (epoch, engine_id, session, resumed) = ids;
         let welcome = Welcome {
@@ -546,6 +555,7 @@ proptest! {
             frame_max, message_max, items_max, write_credit_count: a, write_credit_bytes: b,
             keepalive: Duration::from_millis(c.into()), deadline: Duration::from_millis(d.into()),
             wall: Timestamp::from_nanos(wall), engine_name: names.0, engine_version: names.1,
+            throughput,
         };
         let mut out = Vec::new();
         welcome.encode(&mut out);

@@ -16,4 +16,6 @@ mod life;
 mod provider;
 mod readings;
 mod rig;
+mod throughput;
+mod versions;
 mod writes;

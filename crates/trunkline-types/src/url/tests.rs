@@ -1,10 +1,11 @@
 use proptest::prelude::*;
 
-use super::{DEFAULT_PORT, Url, UrlError};
+use super::{DEFAULT_PORT, Url, UrlError, Via};
 use crate::name::{Name, NameError, escape_segment};
 
 fn url(host: Option<&str>, port: Option<u16>, name: Option<&str>) -> Url {
     Url {
+        via: Via::Chosen,
         host: host.map(str::to_owned),
         port,
         name: name.map(str::to_owned),
@@ -229,7 +230,12 @@ proptest! {
         name in prop::option::of("[a-z ]{1,5}(/[a-z*:=;]{1,5}){0,3}(#[a-z.]{1,5})?"),
     ) {
         prop_assume!(!host.as_ref().is_some_and(|host| host.contains("..")));
-        let url = Url { host, port, name };
+        let url = Url {
+            via: Via::Chosen,
+            host,
+            port,
+            name,
+        };
         prop_assert_eq!(Url::parse(&url.to_string()), Ok(url));
     }
 
@@ -239,5 +245,54 @@ proptest! {
         if let Ok(url) = Url::parse(&format!("tl://{tail}")) {
             prop_assert_eq!(Url::parse(&url.to_string()), Ok(url));
         }
+    }
+}
+
+#[test]
+fn a_url_may_say_what_the_connection_is_made_of() {
+    let socket = |path: &str, name: Option<&str>| Url {
+        via: Via::Unix(path.parse().unwrap()),
+        name: name.map(str::to_owned),
+        ..Url::default()
+    };
+    for (text, expected) in [
+        (
+            "tl+unix:///run/user/1000/trunkline/5850.sock",
+            socket("/run/user/1000/trunkline/5850.sock", None),
+        ),
+        (
+            "tl+unix:///run/plant.sock/boiler/level#units",
+            socket("/run/plant.sock", Some("boiler/level#units")),
+        ),
+        (
+            "tl+unix:///run/plant.sock/sockets/b.sock",
+            socket("/run/plant.sock", Some("sockets/b.sock")),
+        ),
+        (
+            "tl+tcp://localhost:6000/a/b",
+            Url {
+                via: Via::Tcp,
+                ..url(Some("localhost"), Some(6000), Some("a/b"))
+            },
+        ),
+    ] {
+        let parsed = Url::parse(text).unwrap();
+        assert_eq!(parsed, expected, "{text}");
+        assert_eq!(parsed.to_string(), text);
+        assert!(parsed.has_engine());
+    }
+    assert_eq!(
+        Url::parse("tl+unix:///run/plant.sock/").unwrap(),
+        socket("/run/plant.sock", None)
+    );
+    for (text, expected) in [
+        ("tl+unix://plant7/a.sock", "not a whole path"),
+        ("tl+unix:///run/plant/boiler/level", "does not end in .sock"),
+        ("tl+unix:///run/plant.sock/a//b", "empty"),
+        ("tl+ws://plant7", "not a scheme"),
+        ("tl+unix:/run/plant.sock", "not a scheme"),
+    ] {
+        let error = Url::parse(text).unwrap_err().to_string();
+        assert!(error.contains(expected), "{text}: {error}");
     }
 }

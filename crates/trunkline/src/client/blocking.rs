@@ -8,10 +8,10 @@ use trunkline_client::{
     ClientCore, ConnectionState, Event, Found, Item, OpenOptions, Opened, Session, Step,
     SubscribeOptions, VariableRef, Write, WriteCounts, WriteOutcome,
 };
-use trunkline_net::Dialler;
-use trunkline_proto::Fault;
+use trunkline_net::{Dialler, Peer};
 use trunkline_proto::message::engine::EngineInfo;
 use trunkline_proto::message::info::VariableInfo;
+use trunkline_proto::{Fault, Throughput};
 use trunkline_types::ledger::ClientLedger;
 use trunkline_types::{Contract, Reading};
 
@@ -59,6 +59,11 @@ impl Client {
             .link
             .wait_until(Some(deadline), |core, _| self.shared.session(core));
         session.unwrap_or_else(|| Err(self.shared.too_late(timeout)))
+    }
+
+    /// Who is at the other end of the connection, and by what it is made; `None` while it is down.
+    pub fn peer(&self) -> Option<Peer> {
+        self.shared.link.peer()
     }
 
     /// How the connection is, with its cause when it is down.
@@ -136,20 +141,24 @@ impl Client {
         self.shared.link.with(|core, _, _| core.write_counts())
     }
 
-    /// Waits until no write is on its way.
+    /// Sends everything now and waits until no write is on its way. Where a connection gathers
+    /// ([`ConnectOptions::throughput`]), that is what this connection has gathered, whoever's it
+    /// is, and what the engine has for this and for its other clients.
     ///
     /// # Errors
-    /// [`CallError`] when there still is one after `timeout`.
+    /// [`CallError`] when there still is a write on its way after `timeout`.
     pub fn flush(&self, timeout: Duration) -> Result<WriteCounts, CallError> {
+        let pending = self.shared.flush()?;
         let deadline = self.shared.deadline(timeout);
-        let counts = self.shared.link.wait_until(Some(deadline), |core, _| {
-            let counts = core.write_counts();
-            match counts.waiting + counts.in_flight {
-                0 => Some(Ok(counts)),
-                _ => self.shared.hopeless(core).map(Err),
-            }
-        });
-        counts.unwrap_or_else(|| Err(self.shared.too_late(timeout)))
+        let check = |core: &mut ClientCore| self.shared.check_flush(core, &pending);
+        let counts = self
+            .shared
+            .link
+            .wait_until(Some(deadline), |core, _| check(core));
+        counts.unwrap_or_else(|| {
+            self.shared.forget(&pending);
+            Err(self.shared.too_late(timeout))
+        })
     }
 
     /// Asks the providers of variables for fresh values, which show in the variables.
@@ -222,6 +231,11 @@ impl Client {
     /// [`CallError`] when there is no answer.
     pub fn engine_info(&self, timeout: Duration) -> Result<EngineInfo, CallError> {
         self.wait(self.shared.engine_info()?, timeout)
+    }
+
+    /// How both directions of the connection gather; `None` while they do not.
+    pub fn throughput(&self) -> Option<Throughput> {
+        self.shared.link.with(|core, _, _| core.throughput())
     }
 
     /// Gives variables back that were opened; subscriptions are not touched.

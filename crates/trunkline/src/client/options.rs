@@ -1,13 +1,18 @@
 //! Where to connect to, and as whom.
 
 use trunkline_net::{Dialler, StartError};
+use trunkline_proto::Throughput;
 use trunkline_types::Url;
-use trunkline_types::url::{DEFAULT_PORT, UrlError};
+use trunkline_types::url::{UrlError, Via};
+
+use crate::near;
 
 /// How a client connects.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
-    /// Host and port of the engine; the name in it is not used.
+    /// Host and port of the engine, or its Unix socket; the name in it is not used. A port of this
+    /// machine is reached through the engine's Unix socket where there is one, unless the URL says
+    /// `tl+tcp://`.
     pub url: Url,
     /// The program's name, for people who look at the engine.
     pub program: String,
@@ -16,6 +21,9 @@ pub struct ConnectOptions {
     /// Gives up waiting calls as soon as an attempt to connect has failed, instead of letting them
     /// wait for a connection until their time is over.
     pub fail_fast: bool,
+    /// Throughput mode: what either end sends is gathered until there is much of it or it has
+    /// waited long, where the engine has that mode as well. `None`: everything is sent at once.
+    pub throughput: Option<Throughput>,
 }
 
 impl ConnectOptions {
@@ -32,12 +40,18 @@ impl ConnectOptions {
             program,
             user: String::new(),
             fail_fast: false,
+            throughput: None,
         })
     }
 
     pub(crate) fn dialler(&self) -> Dialler {
         let host = self.url.host.as_deref().unwrap_or("localhost");
-        Dialler::tcp(host, self.url.port.unwrap_or(DEFAULT_PORT))
+        let port = self.url.port_or_default();
+        match &self.url.via {
+            Via::Chosen => near::dialler(host, port),
+            Via::Tcp => Dialler::tcp(host, port),
+            Via::Unix(path) => Dialler::Unix(path.clone()),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use trunkline_client::{
     ClientCore, ConnectionState, Event, Found, Item, OpenOptions, Opened, Session, Step,
     SubscribeOptions, VariableRef, Write, WriteCounts, WriteOutcome,
 };
+use trunkline_net::Peer;
 use trunkline_proto::Fault;
 use trunkline_proto::message::engine::EngineInfo;
 use trunkline_proto::message::info::VariableInfo;
@@ -73,6 +74,11 @@ impl Client {
             .wait(Some(deadline), |core, _| shared.session(core))
             .await;
         session.unwrap_or_else(|| Err(shared.too_late(timeout)))
+    }
+
+    /// As [`Client::peer`](crate::Client::peer).
+    pub fn peer(&self) -> Option<Peer> {
+        self.shared.link.peer()
     }
 
     /// How the connection is, with its cause when it is down.
@@ -227,6 +233,15 @@ impl Client {
         self.wait(pending, timeout).await
     }
 
+    /// As [`Client::flush`](crate::Client::flush).
+    ///
+    /// # Errors
+    /// [`CallError`] when there is no answer.
+    pub async fn flush(&self, timeout: Duration) -> Result<WriteCounts, CallError> {
+        let pending = self.shared.flush()?;
+        self.wait_for(pending, timeout, Shared::check_flush).await
+    }
+
     /// As [`Client::close_variables`](crate::Client::close_variables).
     ///
     /// # Errors
@@ -259,6 +274,15 @@ impl Client {
         pending: Pending<R>,
         timeout: Duration,
     ) -> Result<R, CallError> {
+        self.wait_for(pending, timeout, Shared::check).await
+    }
+
+    async fn wait_for<R, A>(
+        &self,
+        pending: Pending<R>,
+        timeout: Duration,
+        check: impl Fn(&Shared, &mut ClientCore, &Pending<R>) -> Option<Result<A, CallError>>,
+    ) -> Result<A, CallError> {
         let shared = &*self.shared;
         let deadline = shared.deadline(timeout);
         let mut call = Abandon {
@@ -268,7 +292,7 @@ impl Client {
         };
         let answer = shared
             .link
-            .wait(Some(deadline), |core, _| shared.check(core, &call.pending))
+            .wait(Some(deadline), |core, _| check(shared, core, &call.pending))
             .await;
         call.answered = answer.is_some();
         answer.unwrap_or_else(|| Err(shared.too_late(timeout)))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trunkline_client::{
     Answer, ClientCore, ClientOptions, ConnectionState, Found, OpenOptions, Opened, RequestError,
-    RequestId, Session, Step, VariableRef,
+    RequestId, Session, Step, VariableRef, WriteCounts,
 };
 use trunkline_net::{Clock, Dialler, Link, LinkOptions};
 use trunkline_proto::Fault;
@@ -45,6 +45,7 @@ impl Shared {
             program: options.program.clone(),
             user: options.user.clone(),
             pid: std::process::id(),
+            throughput: options.throughput,
             // Each client dials at other moments than the others.
             seed: RandomState::new().hash_one(std::process::id()),
             ..ClientOptions::default()
@@ -149,6 +150,16 @@ impl Shared {
         )
     }
 
+    pub(crate) fn flush(&self) -> Result<Pending<()>, CallError> {
+        self.send(
+            |core| core.flush(),
+            |answer| match answer {
+                Answer::Flushed => Ok(()),
+                other => Err(unexpected(other)),
+            },
+        )
+    }
+
     pub(crate) fn deploy(
         &self,
         library: Arc<LibraryDefinition>,
@@ -199,6 +210,20 @@ impl Shared {
         self.hopeless(core).map(Err)
     }
 
+    /// Whether a flush is answered and every write has ended.
+    pub(crate) fn check_flush(
+        &self,
+        core: &mut ClientCore,
+        flush: &Pending<()>,
+    ) -> Option<Result<WriteCounts, CallError>> {
+        let counts = core.write_counts();
+        if counts.waiting + counts.in_flight > 0 {
+            return self.hopeless(core).map(Err);
+        }
+        let flushed = self.check(core, flush)?;
+        Some(flushed.map(|()| counts))
+    }
+
     /// Why waiting for the connection is of no use, if so.
     pub(crate) fn hopeless(&self, core: &ClientCore) -> Option<CallError> {
         match core.state() {
@@ -235,6 +260,7 @@ impl Shared {
     }
 
     pub(crate) fn close(&self) {
+        self.link.with(|core, _, _| core.send_gathered());
         self.link.close(self.deadline(CLOSE_GRACE));
     }
 }

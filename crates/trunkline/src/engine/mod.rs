@@ -17,11 +17,13 @@ use trunkline_engine::{Caller, Engine as Core, Wakes};
 use trunkline_io::{DriverError, IoServer, Setting, SettingError, Settings};
 use trunkline_net::server::{Server, ServerCounters, ServerOptions};
 use trunkline_net::{Clock, Housekeeper};
-use trunkline_serve::ServeOptions;
+use trunkline_serve::{Flushes, ServeOptions};
 use trunkline_store::SqliteStore;
+use trunkline_types::{ListenAddress, SocketPath};
 
 use crate::administrator::Clerk;
 use crate::keeper::Keeper;
+use crate::near;
 use crate::sessions::{Facts, SessionNumbers, Sessions};
 
 pub use self::options::{EngineOptions, StartError};
@@ -44,6 +46,7 @@ pub(crate) struct Inner {
     pub(crate) clock: Clock,
     pub(crate) server: Arc<Server>,
     facts: Arc<Facts>,
+    flushes: Arc<Flushes>,
     pub(crate) numbers: Arc<SessionNumbers>,
     pub(crate) uid: u32,
     /// Runs what time brings.
@@ -96,7 +99,9 @@ impl Engine {
         let facts = Arc::new(Facts::default());
         let numbers = Arc::new(SessionNumbers::new());
         let uid = rustix::process::getuid().as_raw();
+        let flushes = Arc::new(Flushes::default());
         let serve = ServeOptions {
+            flushes: Arc::clone(&flushes),
             engine_id: engine_id(),
             pid: std::process::id(),
             started: clock.now(),
@@ -118,6 +123,7 @@ impl Engine {
         };
         let server = ServerOptions {
             listen: options.listen,
+            near: options.local_socket.then(near::prepared_folder).flatten(),
             insecure: options.insecure,
             sessions_max: options.sessions_max,
             // Whoever comes early waits, and finds every library.
@@ -145,6 +151,7 @@ impl Engine {
                 clock,
                 server,
                 facts,
+                flushes,
                 numbers,
                 uid,
                 _housekeeper: housekeeper,
@@ -181,6 +188,7 @@ impl Engine {
                 StoreChoice::Off | StoreChoice::Unsaid => None,
             },
             listen: config.listen.clone(),
+            local_socket: config.local_socket,
             insecure: config.insecure,
             sessions_max: limits.sessions_max as usize,
             items_per_session_max: limits.items_per_session_max,
@@ -251,14 +259,29 @@ impl Engine {
         self.inner.keeper.detach_io(name)
     }
 
-    /// Where it listens, with the ports that were free when port 0 was asked for.
+    /// Its TCP ports, with those that were free when port 0 was asked for.
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
         self.inner.server.local_addrs().to_vec()
+    }
+
+    /// Where it listens: TCP ports and Unix sockets, as the options name them.
+    pub fn listening(&self) -> Vec<ListenAddress> {
+        self.inner.server.listening().to_vec()
+    }
+
+    /// The Unix sockets that stand beside its loopback ports.
+    pub fn local_sockets(&self) -> Vec<SocketPath> {
+        self.inner.server.near_sockets().to_vec()
     }
 
     /// What its listeners count.
     pub fn counters(&self) -> ServerCounters {
         self.inner.server.counters()
+    }
+
+    /// What is gathered towards clients in throughput mode is sent at once, as at a client's flush.
+    pub fn flush(&self) {
+        self.inner.flushes.flush();
     }
 
     /// A writing endpoint for a time-critical thread.
@@ -301,7 +324,7 @@ impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine")
             .field("name", &self.inner.core.name())
-            .field("listening", &self.inner.server.local_addrs())
+            .field("listening", &self.inner.server.listening())
             .field("variables", &self.variable_count())
             .finish_non_exhaustive()
     }

@@ -1,6 +1,5 @@
 //! How an engine is hosted, and why it may not start.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use trunkline_proto::limits::{
     ITEMS_MAX_DEFAULT, KEEPALIVE_DEADLINE, KEEPALIVE_INTERVAL, QUEUE_BYTES_MAX_DEFAULT,
     WRITE_CREDIT_BYTES, WRITE_CREDIT_COUNT,
 };
+use trunkline_types::ListenAddress;
 
 use super::LibraryError;
 
@@ -24,7 +24,10 @@ pub struct EngineOptions {
     /// as the engine.
     pub store: Option<PathBuf>,
     /// Where it listens; nowhere by default: then only this process reaches it.
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<ListenAddress>,
+    /// Whether each of its loopback ports can be reached by a Unix socket as well, by programs of
+    /// the same user. Where that socket cannot be made, the port alone is there.
+    pub local_socket: bool,
     /// Allows addresses that other machines can reach, although nothing is protected yet.
     pub insecure: bool,
     /// Connections at a time.
@@ -47,6 +50,7 @@ impl Default for EngineOptions {
             name: "trunkline".to_owned(),
             store: None,
             listen: Vec::new(),
+            local_socket: true,
             insecure: false,
             sessions_max: 1000,
             items_per_session_max: ITEMS_MAX_DEFAULT,

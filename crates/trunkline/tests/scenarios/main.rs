@@ -1,5 +1,5 @@
-//! One table of scenarios, run by a client over TCP and over a pipe in memory: what a program sees
-//! does not depend on how it is connected.
+//! One table of scenarios, run by a client over TCP, over a Unix socket and over a pipe in memory:
+//! what a program sees does not depend on how it is connected.
 
 #![allow(
     clippy::unwrap_used,
@@ -82,11 +82,25 @@ const SCENARIOS: &[Scenario] = &[
     ),
 ];
 
+/// Behaviour: LX-01, LX-12.
 #[test]
 fn every_scenario_holds_over_tcp() {
     run(Transport::Tcp);
 }
 
+/// Behaviour: LX-12.
+#[test]
+fn every_scenario_holds_over_a_unix_socket() {
+    run(Transport::Unix);
+}
+
+/// Behaviour: LX-01, LX-12.
+#[test]
+fn every_scenario_holds_in_throughput_mode() {
+    run(Transport::Throughput);
+}
+
+/// Behaviour: LX-12.
 #[test]
 fn every_scenario_holds_over_a_pipe_in_memory() {
     run(Transport::Memory);

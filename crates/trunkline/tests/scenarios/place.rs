@@ -6,38 +6,72 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use trunkline::types::{Contract, Reading};
+use tempfile::TempDir;
+use trunkline::proto::Throughput;
+use trunkline::types::{Contract, Reading, SocketPath};
 use trunkline::{
-    Client, Engine, Event, OpenOptions, Opened, SubscribeOptions, Subscription, VariableRef, Write,
-    WriteOutcome,
+    Client, ConnectOptions, Engine, Event, OpenOptions, Opened, Peer, SubscribeOptions,
+    Subscription, VariableRef, Write, WriteOutcome,
 };
 
 /// Only cuts off a test that hangs.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Transport {
     Tcp,
+    Unix,
+    /// TCP, where both ends gather what they send.
+    Throughput,
     Memory,
 }
 
 pub struct Place {
     pub engine: Engine,
     pub client: Client,
+    /// Where the socket is.
+    _folder: TempDir,
 }
 
 impl Place {
     pub fn new(transport: Transport) -> Self {
         let text = include_str!("library.toml");
-        let plan = trunkline::config::parse("library.toml", text).expect("the library is right");
+        let plan = trunkline::config::parse("library.toml", text);
+        let mut plan = plan.expect("the library is right");
+        let folder = TempDir::new().expect("a folder");
+        let socket = folder.path().join("engine.sock");
+        let socket = SocketPath::parse(socket.to_str().expect("text")).expect("a short path");
+        plan.engine.listen.push(socket.clone().into());
         let engine = Engine::from_plan(&plan).expect("an engine on a free port");
         let client = match transport {
-            Transport::Tcp => Client::connect(&format!("tl://{}", engine.local_addrs()[0])),
+            Transport::Tcp => Client::connect(&format!("tl+tcp://{}", engine.local_addrs()[0])),
+            Transport::Unix => Client::connect(&format!("tl+unix://{socket}")),
+            Transport::Throughput => {
+                let address = engine.local_addrs()[0];
+                let options = ConnectOptions::new(&format!("tl+tcp://{address}"));
+                let mut options = options.expect("a URL");
+                // Short, because each call of a scenario waits for it twice.
+                options.throughput = Some(Throughput {
+                    delay: Duration::from_micros(200),
+                    ..Throughput::DEFAULT
+                });
+                Client::connect_with(&options)
+            }
             Transport::Memory => engine.client(),
         };
+        let client = client.expect("a client");
+        client.wait_connected(TIMEOUT).expect("a connection");
+        let over = match client.peer() {
+            Some(Peer::Tcp(_)) if client.throughput().is_some() => Transport::Throughput,
+            Some(Peer::Tcp(_)) => Transport::Tcp,
+            Some(Peer::Unix { .. }) => Transport::Unix,
+            _ => Transport::Memory,
+        };
+        assert_eq!(over, transport);
         Self {
             engine,
-            client: client.expect("a client"),
+            client,
+            _folder: folder,
         }
     }
 

@@ -8,7 +8,9 @@ use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::hello::{Hello, MAGIC, Resume, Welcome};
 use trunkline_proto::message::keepalive::{AckBuilder, Grant, Keepalive};
 use trunkline_proto::tlv::{put_number, put_text};
-use trunkline_proto::{FaultCode, FaultRef, Features, FrameKind, VersionMismatch, VersionRange};
+use trunkline_proto::{
+    FaultCode, FaultRef, Features, FrameKind, Throughput, VersionMismatch, VersionRange,
+};
 use trunkline_types::Timestamp;
 
 use super::{Sample, add};
@@ -46,6 +48,26 @@ fn hellos(samples: &mut Vec<Sample>) {
             .encode(out);
         },
     );
+    add(
+        samples,
+        "hello-throughput",
+        "A client that wants the engine to gather what it sends",
+        |out| {
+            Hello {
+                throughput: Some(Throughput::DEFAULT),
+                ..hello.clone()
+            }
+            .encode(out);
+        },
+    );
+    add(samples, "welcome-throughput", "The engine does so", |out| {
+        Welcome {
+            features: Features::THROUGHPUT,
+            throughput: Some(Throughput::DEFAULT),
+            ..Welcome::default()
+        }
+        .encode(out);
+    });
     let welcome = Welcome {
         features: Features::PROVIDER,
         epoch: 42,

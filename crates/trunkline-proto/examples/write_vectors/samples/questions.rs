@@ -5,6 +5,7 @@ use std::time::Duration;
 use trunkline_proto::message::contract::SubscribeFlags;
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo, encode_engine_request};
 use trunkline_proto::message::find::{Find, NamesBuilder};
+use trunkline_proto::message::flush::{encode_flush, encode_flushed};
 use trunkline_proto::message::info::{InfoAnswerBuilder, SubscriptionInfo, VariableInfo};
 use trunkline_proto::message::library::{
     DeployBuilder, DeployHead, LibraryAfter, LibraryOrder, LibraryReport, LibraryVerb,
@@ -39,6 +40,7 @@ pub(super) fn add_all(samples: &mut Vec<Sample>) {
     info(samples);
     why(samples);
     engine(samples);
+    flush(samples);
     libraries(samples);
 }
 
@@ -157,6 +159,13 @@ fn why(samples: &mut Vec<Sample>) {
         }
         answer.finish();
     });
+}
+
+fn flush(samples: &mut Vec<Sample>) {
+    add(samples, "flush", "Everything is to go now", |out| {
+        encode_flush(34, out)
+    });
+    add(samples, "flushed", "It goes", |out| encode_flushed(34, out));
 }
 
 fn engine(samples: &mut Vec<Sample>) {

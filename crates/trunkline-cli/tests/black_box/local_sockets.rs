@@ -1,0 +1,186 @@
+//! Unix sockets: named, or chosen beside a port of this machine.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value as Json;
+use tempfile::TempDir;
+
+use crate::rig::{RIG, Running, command, finish, run};
+
+struct Plant {
+    folder: TempDir,
+}
+
+impl Plant {
+    fn new(head: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let plant = Self { folder };
+        std::fs::write(plant.path("plant.toml"), format!("{head}{RIG}")).unwrap();
+        plant
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn listen_at(&self, name: &str) -> String {
+        format!("unix:{}", self.path(name).display())
+    }
+
+    fn arguments(&self, listen: &str) -> Vec<String> {
+        let config = self.path("plant.toml").display().to_string();
+        let listen = ["--listen", listen, "--store", "none", "--json"];
+        let mut arguments = vec!["serve".to_owned(), config];
+        arguments.extend(listen.map(str::to_owned));
+        arguments
+    }
+
+    /// An engine whose sockets beside its ports lie in the folder, and what it says when it serves.
+    fn serve(&self, listen: &str) -> (Running, Json) {
+        let arguments = self.arguments(listen);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let engine = Running::spawn(command(&arguments).env("XDG_RUNTIME_DIR", self.folder.path()));
+        let told = serde_json::from_str(&engine.line()).unwrap();
+        (engine, told)
+    }
+
+    /// What a program of the same user, in the same environment, finds out about the connection.
+    fn connection_to(&self, url: &str) -> String {
+        let output = finish(
+            command(&["why", "--json", "--url", url]).env("XDG_RUNTIME_DIR", self.folder.path()),
+            "",
+        );
+        let lines = output
+            .out
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap());
+        let steps: Vec<Json> = lines.collect();
+        let step = steps.iter().find(|step| step["step"] == "connection");
+        step.expect("a connection")["message"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    }
+}
+
+fn is_empty(folder: &Path) -> bool {
+    std::fs::read_dir(folder).unwrap().next().is_none()
+}
+
+#[test]
+fn an_engine_at_a_socket_is_used_like_any_other() {
+    let plant = Plant::new("[engine]\nname = \"plant\"\n");
+    let (engine, told) = plant.serve(&plant.listen_at("a.sock"));
+    let url = told["listen"][0].as_str().unwrap().to_owned();
+    assert_eq!(url, format!("tl+unix://{}", plant.path("a.sock").display()));
+    let output = run(&["get", "-t", &format!("{url}/rig/level")]);
+    assert_eq!((output.code, output.out.as_str()), (Some(0), "72.4\n"));
+    assert_eq!(
+        run(&["put", &format!("{url}/rig/setpoint"), "55"]).code,
+        Some(0)
+    );
+    assert_eq!(
+        run(&["get", "-t", "rig/setpoint", "--url", &url]).out,
+        "55.0\n"
+    );
+    assert_eq!(
+        plant.connection_to(&url),
+        "connected to plant over Unix socket"
+    );
+    engine.signal("TERM");
+    assert_eq!(engine.end().0, Some(0));
+    assert!(!plant.path("a.sock").exists());
+    let output = run(&["get", "rig/level", "--url", &url]);
+    assert_eq!(output.code, Some(3), "{}", output.err);
+    assert!(
+        output.err.contains("there is no such socket"),
+        "{}",
+        output.err
+    );
+}
+
+#[test]
+fn a_port_of_this_machine_is_reached_by_its_socket() {
+    let plant = Plant::new("[engine]\nname = \"plant\"\n");
+    let (engine, told) = plant.serve("127.0.0.1:0");
+    let url = told["listen"][0].as_str().unwrap().to_owned();
+    let port = url.rsplit(':').next().unwrap();
+    let socket = plant.path(&format!("trunkline/{port}.sock"));
+    assert_eq!(told["local_sockets"][0], socket.to_str().unwrap());
+    let connected = "connected to plant over";
+    assert_eq!(
+        plant.connection_to(&url),
+        format!("{connected} Unix socket")
+    );
+    let by_name = format!("tl://localhost:{port}");
+    assert_eq!(
+        plant.connection_to(&by_name),
+        format!("{connected} Unix socket")
+    );
+    let by_tcp = format!("tl+tcp://127.0.0.1:{port}");
+    assert_eq!(plant.connection_to(&by_tcp), format!("{connected} TCP"));
+    engine.signal("TERM");
+    assert_eq!(engine.end().0, Some(0));
+    assert!(is_empty(&plant.path("trunkline")));
+}
+
+#[test]
+fn sockets_beside_ports_can_be_switched_off() {
+    let plant = Plant::new("[engine]\nname = \"plant\"\nlocal_socket = false\n");
+    let (_engine, told) = plant.serve("127.0.0.1:0");
+    assert_eq!(told.get("local_sockets"), None);
+    let url = told["listen"][0].as_str().unwrap();
+    assert_eq!(plant.connection_to(url), "connected to plant over TCP");
+    assert!(!plant.path("trunkline").exists());
+}
+
+#[test]
+fn a_folder_that_others_may_write_in_has_no_sockets() {
+    use std::os::unix::fs::PermissionsExt;
+    let plant = Plant::new("[engine]\nname = \"plant\"\n");
+    let folder = plant.path("trunkline");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let (_engine, told) = plant.serve("127.0.0.1:0");
+    assert_eq!(told.get("local_sockets"), None);
+    assert!(is_empty(&folder));
+}
+
+#[test]
+fn the_socket_of_a_killed_engine_is_taken_over_and_that_of_a_living_one_is_not() {
+    let plant = Plant::new("");
+    let listen = plant.listen_at("a.sock");
+    let (engine, _) = plant.serve(&listen);
+    let arguments = plant.arguments(&listen);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let second = run(&arguments);
+    assert_eq!(second.code, Some(1), "{}", second.err);
+    let told: Json = serde_json::from_str(second.err.trim()).unwrap();
+    assert_eq!(told["code"], "socket-taken");
+    engine.signal("KILL");
+    engine.end();
+    assert!(plant.path("a.sock").exists());
+    let (_engine, told) = plant.serve(&listen);
+    let url = format!("{}/rig/level", told["listen"][0].as_str().unwrap());
+    assert_eq!(run(&["get", "-t", &url]).out, "72.4\n");
+}
+
+#[test]
+fn a_socket_that_cannot_be_says_why() {
+    let long = format!("unix:/{}.sock", "a".repeat(120));
+    for (listen, code, expected) in [
+        ("unix:plant.sock", 2, "is not a whole path"),
+        ("unix:/tmp/plant", 2, "does not end in .sock"),
+        (long.as_str(), 2, "and the system takes 107"),
+        ("unix:/no/such/folder/a.sock", 1, "does not exist"),
+    ] {
+        let plant = Plant::new("");
+        let arguments = plant.arguments(listen);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let output = run(&arguments);
+        assert_eq!(output.code, Some(code), "{listen}: {}", output.err);
+        assert!(output.err.contains(expected), "{listen}: {}", output.err);
+    }
+    let output = run(&["get", "rig/level", "--url", "tl+unix://plant"]);
+    assert!(output.err.contains("is not a whole path"), "{}", output.err);
+}

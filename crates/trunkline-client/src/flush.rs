@@ -1,0 +1,105 @@
+//! Throughput mode: what the client sends is gathered, where the engine does so as well, and
+//! flushed.
+
+use trunkline_proto::message::flush::{decode_flushed, encode_flush};
+use trunkline_proto::message::hello::Welcome;
+use trunkline_proto::{Disconnect, Features, Frame, Gather, Throughput};
+use trunkline_types::Tick;
+
+use crate::answer::Answer;
+use crate::client::ClientCore;
+use crate::error::RequestError;
+use crate::open::wrong_answer;
+use crate::request::{Request, RequestId, Verb};
+
+impl ClientCore {
+    /// Has everything sent that was handed over before, and what the engine gathers for its
+    /// clients. Answered by [`Answer::Flushed`] once the engine has carried out what came before;
+    /// at once where the engine sends everything at once anyway.
+    ///
+    /// One buffer serves the whole connection: what other threads and subscriptions of this client
+    /// have in it goes along.
+    ///
+    /// # Errors
+    /// [`RequestError`] when a bound is reached or the client is closed.
+    pub fn flush(&mut self) -> Result<RequestId, RequestError> {
+        self.check_request(1)?;
+        Ok(self.ask(1, Verb::Flush))
+    }
+
+    /// What is gathered goes with the next output, without a word to the engine.
+    pub fn send_gathered(&mut self) {
+        self.send_gathered = true;
+    }
+
+    /// How both directions of this connection gather; `None` where everything is sent at once.
+    pub fn throughput(&self) -> Option<Throughput> {
+        self.gather.as_ref().map(|gather| gather.terms())
+    }
+
+    /// Both ends have throughput mode, or none uses it (LX-11).
+    pub(crate) fn begin_to_gather(&mut self, welcome: &Welcome) {
+        let wanted = self.options.throughput.is_some();
+        let has_both = |session: &crate::Session| session.features.contains(Features::THROUGHPUT);
+        let granted = welcome
+            .throughput
+            .filter(|_| wanted && self.session().is_some_and(has_both));
+        self.gather = granted.map(|terms| Box::new(Gather::new(terms)));
+    }
+
+    /// As [`write_output`](Self::write_output), by way of the buffer.
+    pub(crate) fn gather_output(&mut self, now: Tick, budget: usize, out: &mut Vec<u8>) -> bool {
+        let Some(mut gather) = self.gather.take() else {
+            self.send_gathered = false;
+            return self.write_output(now, budget, out);
+        };
+        let produce = |room: usize, out: &mut Vec<u8>| self.write_output(now, room, out);
+        let more = gather.poll_output(now, budget, out, produce);
+        let is_last = self.connection.closing().is_some();
+        if std::mem::take(&mut self.send_gathered) || is_last {
+            gather.release(out);
+        }
+        self.gather = Some(gather);
+        more
+    }
+
+    /// A flush stands behind the writes that were handed over before it, also when they have to
+    /// wait for credit.
+    pub(crate) fn may_send(&self, id: u64) -> bool {
+        let is_flush = self.requests.is_flush(id);
+        !is_flush || self.writes.oldest().is_none_or(|order| order > id)
+    }
+
+    /// A flush is sent, or what of it this end can do alone is done; `Some` when that is all.
+    pub(crate) fn begin_flush(&mut self, id: u64, request: Request) -> Option<Request> {
+        if !matches!(request.verb, Verb::Flush) {
+            return Some(request);
+        }
+        self.send_gathered = true;
+        let session = self.session();
+        if session.is_some_and(|session| session.features.contains(Features::THROUGHPUT)) {
+            return Some(request);
+        }
+        // Such an engine sends everything as soon as it has it.
+        self.end_with(id, &request, Answer::Flushed);
+        None
+    }
+
+    pub(crate) fn handle_flushed(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        decode_flushed(frame)?;
+        let Some((id, request)) = self.requests.answered_by(frame)? else {
+            return Ok(());
+        };
+        if !matches!(request.verb, Verb::Flush) {
+            self.requests.put_back(id, request);
+            return Err(wrong_answer("FLUSHED"));
+        }
+        self.end_with(id, &request, Answer::Flushed);
+        Ok(())
+    }
+}
+
+/// Appends a FLUSH frame.
+pub(crate) fn send_flush(number: u32, out: &mut Vec<u8>) {
+    encode_flush(number, out);
+}

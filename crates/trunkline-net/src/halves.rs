@@ -1,0 +1,81 @@
+//! The two halves of a socket's byte stream, whatever kind of socket it is.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use crate::transport::{ReceiveHalf, SendHalf};
+
+/// A connected, non-blocking stream socket.
+pub(crate) trait StreamSocket: Send + Sync {
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<usize>;
+    fn send(&self, bytes: &[u8]) -> io::Result<usize>;
+    /// Nothing more is sent.
+    fn finish(&self) -> io::Result<()>;
+}
+
+pub(crate) struct SocketReceive<S>(pub(crate) Arc<S>);
+
+pub(crate) struct SocketSend<S>(pub(crate) Arc<S>);
+
+impl<S: StreamSocket> ReceiveHalf for SocketReceive<S> {
+    fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        not_blocked(|| self.0.receive(buffer))
+    }
+}
+
+impl<S: StreamSocket> SendHalf for SocketSend<S> {
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        not_blocked(|| self.0.send(bytes))
+    }
+
+    fn finish(&mut self) {
+        // Fails only when the connection is gone, which the other half reports.
+        let _ = self.0.finish();
+    }
+}
+
+impl StreamSocket for TcpStream {
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut stream = self;
+        stream.read(buffer)
+    }
+
+    fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        let mut stream = self;
+        stream.write(bytes)
+    }
+
+    fn finish(&self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
+    }
+}
+
+impl StreamSocket for UnixStream {
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut stream = self;
+        stream.read(buffer)
+    }
+
+    fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        let mut stream = self;
+        stream.write(bytes)
+    }
+
+    fn finish(&self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
+    }
+}
+
+/// Calls `operation` until no signal interrupts it; `None` when it would block.
+fn not_blocked(mut operation: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
+    loop {
+        match operation() {
+            Ok(count) => return Ok(Some(count)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

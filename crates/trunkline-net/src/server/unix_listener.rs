@@ -1,0 +1,153 @@
+//! A Unix socket to listen on: made, guarded against two owners, and removed.
+
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+use trunkline_types::SocketPath;
+
+use super::listen::{BACKLOG, BindError};
+
+/// Only the user of the engine may connect.
+const SOCKET_MODE: u32 = 0o600;
+
+/// Attempts at a lock file that others remove at the same time.
+const LOCK_ATTEMPTS: usize = 16;
+
+/// A socket that is listened on. The file is removed when this is dropped.
+///
+/// Its lock file, `PATH.lock`, says that its owner lives: a socket without a locked one beside it,
+/// that nobody answers at, was left behind and is replaced.
+#[derive(Debug)]
+pub(super) struct BoundSocket {
+    pub(super) socket: UnixListener,
+    path: SocketPath,
+    /// Device and number of the socket's file: it is not another one's that is removed.
+    identity: (u64, u64),
+    /// Locked for as long as this exists.
+    _lock: File,
+}
+
+impl BoundSocket {
+    /// Listens at `path`.
+    pub(super) fn bind(path: &SocketPath) -> Result<Self, BindError> {
+        let error = |source: io::Error| of_system(path, source);
+        let lock = lock(path)?;
+        let bound = make_room(path).and_then(|()| listen(path.as_path()).map_err(error));
+        let identity = |socket| {
+            let file = fs::symlink_metadata(path.as_path()).map_err(error)?;
+            Ok((socket, (file.dev(), file.ino())))
+        };
+        match bound.and_then(identity) {
+            Ok((socket, identity)) => Ok(Self {
+                socket,
+                path: path.clone(),
+                identity,
+                _lock: lock,
+            }),
+            Err(error) => {
+                let _ = fs::remove_file(lock_path(path));
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn path(&self) -> &SocketPath {
+        &self.path
+    }
+}
+
+impl Drop for BoundSocket {
+    fn drop(&mut self) {
+        // Whoever finds nothing there connects to nothing; what cannot be removed is left behind
+        // like that of an engine that was killed.
+        let file = fs::symlink_metadata(self.path.as_path());
+        if file.is_ok_and(|file| (file.dev(), file.ino()) == self.identity) {
+            let _ = fs::remove_file(self.path.as_path());
+        }
+        let _ = fs::remove_file(lock_path(&self.path));
+    }
+}
+
+fn lock_path(path: &SocketPath) -> PathBuf {
+    PathBuf::from(format!("{path}.lock"))
+}
+
+/// Locks the file beside the socket, which nobody else has.
+fn lock(path: &SocketPath) -> Result<File, BindError> {
+    let name = lock_path(path);
+    for _ in 0..LOCK_ATTEMPTS {
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(SOCKET_MODE)
+            .open(&name)
+            .map_err(|source| of_system(path, source))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(BindError::SocketTaken { path: path.clone() });
+            }
+            Err(TryLockError::Error(source)) => return Err(of_system(path, source)),
+        }
+        // Its last owner may have removed the file between the opening and the locking.
+        let locked = file.metadata().map(|file| (file.dev(), file.ino()));
+        let there = fs::symlink_metadata(&name).map(|file| (file.dev(), file.ino()));
+        if matches!((locked, there), (Ok(locked), Ok(there)) if locked == there) {
+            return Ok(file);
+        }
+    }
+    Err(BindError::SocketTaken { path: path.clone() })
+}
+
+/// Removes a socket that was left behind. Called with the lock.
+fn make_room(path: &SocketPath) -> Result<(), BindError> {
+    let file = match fs::symlink_metadata(path.as_path()) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(of_system(path, source)),
+    };
+    if !file.file_type().is_socket() {
+        return Err(BindError::NotASocket { path: path.clone() });
+    }
+    // A program that knows nothing of lock files may listen there.
+    match UnixStream::connect(path.as_path()) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            fs::remove_file(path.as_path()).map_err(|source| of_system(path, source))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(source) if source.kind() == ErrorKind::PermissionDenied => Err(of_system(path, source)),
+        _ => Err(BindError::SocketTaken { path: path.clone() }),
+    }
+}
+
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    // Nobody can connect before it listens, so nobody comes in by the mode it was made with.
+    let listening = fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE))
+        .and_then(|()| socket.listen(BACKLOG))
+        .and_then(|()| socket.set_nonblocking(true));
+    if let Err(error) = listening {
+        let _ = fs::remove_file(path);
+        return Err(error);
+    }
+    Ok(UnixListener::from(OwnedFd::from(socket)))
+}
+
+fn of_system(path: &SocketPath, source: io::Error) -> BindError {
+    let path = path.clone();
+    match source.kind() {
+        ErrorKind::AddrInUse => BindError::SocketTaken { path },
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            BindError::SocketDenied { path, source }
+        }
+        ErrorKind::NotFound | ErrorKind::NotADirectory => BindError::NoFolder { path },
+        _ => BindError::SocketIo { path, source },
+    }
+}

@@ -1,0 +1,169 @@
+//! Throughput mode: what is to be sent is gathered, and sent when it has become much or has waited
+//! long.
+//!
+//! Without it everything is sent as soon as the transport takes it, and packed by itself where
+//! there is much ("natural batching"). With it a connection has one buffer for each direction,
+//! which all variables, requests and answers share in the order they were made:
+//!
+//! ```text
+//! frames --> | gathered | --> transport     when `bytes` of them are there,
+//!                                           when the first one has waited for `delay`,
+//!                                           or at a flush
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use trunkline_types::Tick;
+use trunkline_types::contract::parse_duration;
+
+/// When what was gathered is sent: whichever comes first.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Throughput {
+    /// As soon as there are this many bytes; 1 to [`THROUGHPUT_BYTES_MAX`].
+    pub bytes: u32,
+    /// As soon as the first of them has waited this long; 1 µs to [`THROUGHPUT_DELAY_MAX`].
+    pub delay: Duration,
+}
+
+/// Most bytes that one direction of a connection gathers.
+pub const THROUGHPUT_BYTES_MAX: u32 = 64 << 10;
+/// Longest time that bytes are gathered. Far below the deadline of keep-alives, which do not wait.
+pub const THROUGHPUT_DELAY_MAX: Duration = Duration::from_secs(1);
+/// Shortest one: below, there is nothing to gather.
+const DELAY_MIN: Duration = Duration::from_micros(1);
+
+impl Throughput {
+    /// 8 KiB and 10 ms.
+    pub const DEFAULT: Throughput = Throughput {
+        bytes: 8 << 10,
+        delay: Duration::from_millis(10),
+    };
+
+    /// The nearest figures within the bounds, in whole microseconds.
+    #[must_use]
+    pub fn within_bounds(self) -> Self {
+        let delay = self.delay.clamp(DELAY_MIN, THROUGHPUT_DELAY_MAX);
+        Self {
+            bytes: self.bytes.clamp(1, THROUGHPUT_BYTES_MAX),
+            // At most a second, which fits.
+            delay: Duration::from_micros(delay.as_micros() as u64),
+        }
+    }
+}
+
+/// The text is not a throughput mode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("it is no batch; write how many bytes and how long, 8KiB,10ms: 1 byte to 64KiB, 1us to 1s")]
+pub struct ThroughputError;
+
+/// Bytes and time with a comma between them: `8KiB,10ms`, `1500,500us`.
+impl FromStr for Throughput {
+    type Err = ThroughputError;
+
+    fn from_str(text: &str) -> Result<Self, ThroughputError> {
+        let (bytes, delay) = text.split_once(',').ok_or(ThroughputError)?;
+        let throughput = Self {
+            bytes: parse_bytes(bytes.trim()).ok_or(ThroughputError)?,
+            delay: parse_duration(delay).ok_or(ThroughputError)?,
+        };
+        match throughput.within_bounds() == throughput {
+            true => Ok(throughput),
+            false => Err(ThroughputError),
+        }
+    }
+}
+
+/// As it is written in text.
+impl fmt::Display for Throughput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},{:?}", self.bytes, self.delay)
+    }
+}
+
+fn parse_bytes(text: &str) -> Option<u32> {
+    let units = [("KiB", 1024), ("kB", 1000), ("B", 1)];
+    let unit = units.iter().find(|(unit, _)| text.ends_with(unit));
+    let (unit, factor) = unit.copied().unwrap_or(("", 1));
+    let number = text.strip_suffix(unit)?.trim_end();
+    // `u32` would take a sign.
+    let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+    let number = number.parse::<u32>().ok().filter(|_| is_number)?;
+    number.checked_mul(factor)
+}
+
+impl Default for Throughput {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// The buffer of one direction. Holds at most [`Throughput::bytes`] and one run of frames.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Gather {
+    terms: Throughput,
+    bytes: Vec<u8>,
+    /// When the first of them has waited long enough.
+    due: Option<Tick>,
+}
+
+impl Gather {
+    /// An empty one.
+    pub fn new(terms: Throughput) -> Self {
+        Self {
+            terms: terms.within_bounds(),
+            bytes: Vec::new(),
+            due: None,
+        }
+    }
+
+    /// What it was made with.
+    pub fn terms(&self) -> Throughput {
+        self.terms
+    }
+
+    /// When what is gathered is to be sent at the latest; `None` while there is nothing.
+    pub fn poll_timeout(&self) -> Option<Tick> {
+        self.due
+    }
+
+    /// Takes in what `produce` appends, and appends to `out` what is to be sent now, about `budget`
+    /// bytes of it. `produce` is given the room there is and says whether it has more at once, as
+    /// [`Endpoint::poll_output`](crate::Endpoint::poll_output) does; so does this.
+    pub fn poll_output(
+        &mut self,
+        now: Tick,
+        budget: usize,
+        out: &mut Vec<u8>,
+        mut produce: impl FnMut(usize, &mut Vec<u8>) -> bool,
+    ) -> bool {
+        let start = out.len();
+        let full = self.terms.bytes as usize;
+        let mut more = true;
+        while more && out.len().saturating_sub(start) < budget {
+            let before = self.bytes.len();
+            more = produce(full.saturating_sub(before).max(1), &mut self.bytes);
+            let has_grown = self.bytes.len() > before;
+            if has_grown && self.due.is_none() {
+                self.due = Some(now.saturating_add(self.terms.delay));
+            }
+            if self.bytes.len() >= full {
+                self.release(out);
+            }
+            if !has_grown {
+                break;
+            }
+        }
+        if self.due.is_some_and(|due| due <= now) {
+            self.release(out);
+        }
+        more
+    }
+
+    /// Appends everything that is gathered: a flush, or the end.
+    pub fn release(&mut self, out: &mut Vec<u8>) {
+        self.due = None;
+        out.append(&mut self.bytes);
+    }
+}

@@ -1,0 +1,38 @@
+//! FLUSH and FLUSHED: what waits on the way goes now.
+//!
+//! ```text
+//! FLUSH    nothing
+//! FLUSHED  nothing
+//! ```
+//!
+//! Answered once every request and write before it is carried out. The engine then sends what its
+//! connections in throughput mode have gathered, this one and all others.
+
+use crate::decode::Payload;
+use crate::{DecodeError, Frame, FrameKind, FrameWriter};
+
+/// Appends a FLUSH frame.
+pub fn encode_flush(request: u32, out: &mut Vec<u8>) {
+    FrameWriter::begin(out, FrameKind::Flush, request).finish(false);
+}
+
+/// Reads a FLUSH frame.
+///
+/// # Errors
+/// [`DecodeError`] when it holds anything.
+pub fn decode_flush(frame: &Frame<'_>) -> Result<(), DecodeError> {
+    Payload::of(frame, FrameKind::Flush)?.finish()
+}
+
+/// Appends a FLUSHED frame.
+pub fn encode_flushed(request: u32, out: &mut Vec<u8>) {
+    FrameWriter::begin(out, FrameKind::Flushed, request).finish(false);
+}
+
+/// Reads a FLUSHED frame.
+///
+/// # Errors
+/// [`DecodeError`] when it holds anything.
+pub fn decode_flushed(frame: &Frame<'_>) -> Result<(), DecodeError> {
+    Payload::of(frame, FrameKind::Flushed)?.finish()
+}

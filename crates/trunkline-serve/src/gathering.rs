@@ -1,0 +1,170 @@
+//! Throughput mode: sessions that gather what they send, and how one flush reaches all of them.
+
+use std::collections::BTreeMap;
+
+use trunkline_engine::Wake;
+use trunkline_proto::message::flush::{decode_flush, encode_flushed};
+use trunkline_proto::message::hello::Hello;
+use trunkline_proto::{Agreement, Disconnect, Features, Frame, Gather, Throughput};
+use trunkline_types::{Tick, Timestamp};
+
+use crate::session::Session;
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
+use crate::work::{Progress, Work};
+
+/// The flushes of one engine, seen by every session that gathers.
+///
+/// A flush is counted first and told then, so that whoever looks after being told sees it. The lock
+/// is a leaf: it is taken with no other one wanted, and only to tell, join and leave.
+#[derive(Default)]
+pub struct Flushes {
+    count: AtomicU64,
+    members: Mutex<Members>,
+}
+
+#[derive(Default)]
+struct Members {
+    next: u64,
+    wakes: BTreeMap<u64, Arc<dyn Wake>>,
+}
+
+/// The buffer of a session, which leaves the engine's flushes when it is dropped.
+pub(crate) struct Gathering {
+    gather: Gather,
+    flushes: Arc<Flushes>,
+    member: u64,
+    /// Flushes that were heeded.
+    seen: u64,
+}
+
+impl Flushes {
+    /// What every connection of the engine has gathered is sent as soon as its thread looks.
+    pub fn flush(&self) {
+        self.count.fetch_add(1, Ordering::AcqRel);
+        let wakes: Vec<Arc<dyn Wake>> = lock(&self.members).wakes.values().cloned().collect();
+        for wake in wakes {
+            wake.wake();
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+}
+
+impl std::fmt::Debug for Flushes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Flushes")
+            .field("count", &self.count())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Gathering {
+    fn new(terms: Throughput, flushes: Arc<Flushes>, wake: Arc<dyn Wake>) -> Self {
+        let seen = flushes.count();
+        let member = {
+            let mut members = lock(&flushes.members);
+            members.next += 1;
+            let member = members.next;
+            members.wakes.insert(member, wake);
+            member
+        };
+        Self {
+            gather: Gather::new(terms),
+            flushes,
+            member,
+            seen,
+        }
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Tick> {
+        self.gather.poll_timeout()
+    }
+
+    /// Whether there was a flush since this was last asked.
+    fn take_flush(&mut self) -> bool {
+        let count = self.flushes.count();
+        std::mem::replace(&mut self.seen, count) != count
+    }
+}
+
+impl Drop for Gathering {
+    fn drop(&mut self) {
+        lock(&self.flushes.members).wakes.remove(&self.member);
+    }
+}
+
+impl std::fmt::Debug for Gathering {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gathering")
+            .field("gather", &self.gather)
+            .field("seen", &self.seen)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// What is granted of what a client asks for, if it asks for any.
+    pub(crate) fn begin_to_gather(
+        &mut self,
+        hello: &Hello,
+        agreement: &Agreement,
+    ) -> Option<Throughput> {
+        let asked = hello.throughput?;
+        if !agreement.features.contains(Features::THROUGHPUT) {
+            return None;
+        }
+        let terms = asked.within_bounds();
+        let flushes = Arc::clone(&self.options.flushes);
+        let wake = Arc::clone(&self.wake);
+        self.gathering = Some(Box::new(Gathering::new(terms, flushes, wake)));
+        Some(terms)
+    }
+
+    /// As [`write_output`](Self::write_output), by way of the buffer.
+    pub(crate) fn gather_output(
+        &mut self,
+        now: Tick,
+        wall: Timestamp,
+        budget: usize,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Some(mut gathering) = self.gathering.take() else {
+            self.send_gathered = false;
+            return self.write_output(now, wall, budget, out);
+        };
+        let is_flush = gathering.take_flush();
+        let produce = |room: usize, out: &mut Vec<u8>| self.write_output(now, wall, room, out);
+        let more = gathering.gather.poll_output(now, budget, out, produce);
+        if std::mem::take(&mut self.send_gathered) || is_flush || self.is_over() {
+            gathering.gather.release(out);
+        }
+        self.gathering = Some(gathering);
+        more
+    }
+
+    pub(crate) fn handle_flush(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        decode_flush(frame)?;
+        let request = frame.request();
+        self.work.push(Work::Flush { request });
+        Ok(())
+    }
+
+    /// Everything before it is carried out; what every connection has gathered goes.
+    pub(crate) fn run_flush(&mut self, request: u32) -> Progress {
+        encode_flushed(request, &mut self.answers.frames);
+        self.send_gathered = true;
+        self.options.flushes.flush();
+        Progress::Done
+    }
+}
+
+/// A wake that the consumer of a session and its buffer share.
+pub(crate) struct SharedWake(pub(crate) Arc<dyn Wake>);
+
+impl Wake for SharedWake {
+    fn wake(&self) {
+        self.0.wake();
+    }
+}

@@ -1,0 +1,20 @@
+//! The one place this crate takes locks and atomics from: std, or shuttle under `--cfg shuttle`.
+
+pub(crate) use std::sync::Arc;
+
+#[cfg(not(shuttle))]
+pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(shuttle))]
+pub(crate) use std::sync::{Mutex, MutexGuard};
+
+#[cfg(shuttle)]
+pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering};
+#[cfg(shuttle)]
+pub(crate) use shuttle::sync::{Mutex, MutexGuard};
+
+/// Locks. What a panic interrupted under a lock of this crate is at worst a wake-up.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}

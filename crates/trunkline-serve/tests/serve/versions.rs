@@ -1,0 +1,197 @@
+//! Releases that have less than this one, and what they agree on with it: every verb either works
+//! or is answered in a sentence, and nothing else changes.
+
+use std::sync::Arc;
+
+use trunkline_client::{
+    Answer, ClientOptions, ProviderEvent, Write, WriteMode, WriteOptions, WriteOutcome,
+};
+use trunkline_proto::message::library::LibraryVerb;
+use trunkline_proto::message::write::WriteVerb;
+use trunkline_proto::{FaultCode, Features, FrameKind, Negotiation};
+use trunkline_serve::ServeOptions;
+use trunkline_types::{Position, Value};
+
+use super::rig::{Pair, World, client_options, f64_variable};
+
+/// What this release brings, without some of its features, as an older one would.
+fn without(missing: Features) -> Negotiation {
+    Negotiation {
+        features: Features::from_bits(Features::OURS.to_bits() & !missing.to_bits()),
+        ..Negotiation::OURS
+    }
+}
+
+fn connected(engine: Negotiation, client: Negotiation) -> Pair {
+    let world = World::with_library("rig", vec![f64_variable("x")]);
+    world.set("rig/x", 1.0);
+    let serve = ServeOptions {
+        negotiation: engine,
+        ..ServeOptions::default()
+    };
+    let client = ClientOptions {
+        negotiation: client,
+        ..client_options()
+    };
+    let mut pair = Pair::offline(&world, serve, client);
+    pair.connect();
+    pair
+}
+
+/// Either end is the one that has less.
+fn either_without(missing: Features) -> [Pair; 2] {
+    [
+        connected(without(missing), Negotiation::OURS),
+        connected(Negotiation::OURS, without(missing)),
+    ]
+}
+
+/// What every release has.
+fn assert_the_rest_works(sut: &mut Pair) {
+    let x = sut.variable("rig/x");
+    let id = sut.subscribe(&["rig/x"], "all");
+    assert_eq!(sut.values(id).len(), 1);
+    let outcomes = sut.write([(x, 4.0)]);
+    assert!(
+        matches!(outcomes[0], WriteOutcome::Applied(_)),
+        "{outcomes:?}"
+    );
+    assert_eq!(sut.values(id), [4.0]);
+    let readings = sut.read(&[x]);
+    assert_eq!(readings[0].as_ref().unwrap().sample.value, Value::F64(4.0));
+    assert_eq!(sut.info(x).name, "rig/x");
+    let found = sut.client.find("rig/*", None).unwrap();
+    assert!(matches!(sut.answer(found), Answer::Names(found) if found.len() == 1));
+    let why = sut.client.why("rig/x").unwrap();
+    assert!(matches!(sut.answer(why), Answer::Why(_)));
+    let engine = sut.client.engine_info().unwrap();
+    assert!(matches!(sut.answer(engine), Answer::Engine(_)));
+    assert!(sut.client.state().is_connected());
+}
+
+fn refused(answer: Answer) -> (FaultCode, String) {
+    match answer {
+        Answer::Refused(fault) => (fault.code, fault.sentence),
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+/// Behaviour: B-50, B-51, LX-11.
+#[test]
+fn without_administration_orders_about_libraries_are_answered_in_a_sentence() {
+    for mut sut in either_without(Features::ADMINISTRATION) {
+        let library = trunkline_types::LibraryDefinition {
+            name: "more".into(),
+            description: String::new(),
+            variables: vec![f64_variable("y")],
+        };
+        let deploy = sut.client.deploy(Arc::new(library), false).unwrap();
+        let order = sut.client.order_library("rig", LibraryVerb::Stop).unwrap();
+        for request in [deploy, order] {
+            let (code, sentence) = refused(sut.answer(request));
+            assert_eq!(code, FaultCode::NotSupported);
+            assert!(sentence.starts_with("sut takes no orders"), "{sentence}");
+            assert!(sentence.contains("update it"), "{sentence}");
+        }
+        let kinds = [FrameKind::Deploy, FrameKind::Order];
+        assert_eq!(kinds.map(|kind| sut.traffic.to_engine.count(kind)), [0, 0]);
+        assert_the_rest_works(&mut sut);
+    }
+}
+
+/// Behaviour: B-50, B-51, LX-11.
+#[test]
+fn without_registers_orders_to_them_are_refused_and_values_are_put() {
+    for mut sut in either_without(Features::REGISTERS) {
+        let x = sut.variable("rig/x");
+        let position = Position {
+            epoch: 7,
+            sequence: 1,
+        };
+        let verbs = [WriteVerb::Send, WriteVerb::Request, WriteVerb::Force];
+        let orders = verbs.map(|verb| WriteOptions {
+            verb,
+            ..WriteOptions::default()
+        });
+        let conditional = WriteOptions {
+            expected: Some(position),
+            ..WriteOptions::default()
+        };
+        for options in orders.into_iter().chain([conditional]) {
+            let write = Write {
+                options,
+                ..Write::new(x, Value::F64(2.0))
+            };
+            let outcomes = sut.write_values([write]);
+            let WriteOutcome::Refused(fault) = &outcomes[0] else {
+                panic!("{outcomes:?}")
+            };
+            assert_eq!(fault.code, FaultCode::NotSupported);
+            assert!(fault.sentence.contains("update it"), "{}", fault.sentence);
+        }
+        assert_eq!(
+            sut.world.sequence("rig/x"),
+            1,
+            "nothing was mistaken for a value"
+        );
+        // The newest-value policy is the client's own; only its count cannot be told.
+        let newest = |value| Write {
+            mode: WriteMode::Newest,
+            ..Write::new(x, Value::F64(value))
+        };
+        let outcomes = sut.write_values([newest(2.0), newest(3.0)]);
+        assert_eq!(outcomes[0], WriteOutcome::Superseded);
+        assert!(
+            matches!(outcomes[1], WriteOutcome::Applied(_)),
+            "{outcomes:?}"
+        );
+        assert_the_rest_works(&mut sut);
+    }
+}
+
+/// Behaviour: B-50, B-51, LX-11.
+#[test]
+fn without_providers_the_role_is_refused_in_a_sentence() {
+    for mut sut in either_without(Features::PROVIDER) {
+        sut.client.provide("plc");
+        sut.exchange();
+        let Some(ProviderEvent::Refused(fault)) = sut.client.take_provider_event() else {
+            panic!("not refused")
+        };
+        assert_eq!(fault.code, FaultCode::NotSupported);
+        assert!(
+            fault.sentence.contains("sut takes no I/O servers"),
+            "{}",
+            fault.sentence
+        );
+        assert_eq!(sut.traffic.to_engine.count(FrameKind::Provide), 0);
+        assert_the_rest_works(&mut sut);
+    }
+}
+
+/// Behaviour: B-50, LX-11, LX-12.
+#[test]
+fn a_peer_without_any_feature_has_everything_that_is_older() {
+    for mut sut in either_without(Features::OURS) {
+        assert_eq!(sut.client.session().unwrap().features, Features::NONE);
+        assert_the_rest_works(&mut sut);
+        let flush = sut.client.flush().unwrap();
+        assert_eq!(sut.answer(flush), Answer::Flushed);
+    }
+}
+
+/// Behaviour: B-51.
+#[test]
+fn features_of_a_newer_release_are_not_agreed_on_and_do_not_hurt() {
+    let newer = Negotiation {
+        features: Features::from_bits(u64::MAX),
+        ..Negotiation::OURS
+    };
+    for mut sut in [
+        connected(newer, Negotiation::OURS),
+        connected(Negotiation::OURS, newer),
+    ] {
+        assert_eq!(sut.client.session().unwrap().features, Features::OURS);
+        assert_the_rest_works(&mut sut);
+    }
+}

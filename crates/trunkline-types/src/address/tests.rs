@@ -1,0 +1,47 @@
+use super::*;
+
+#[test]
+fn an_address_is_a_port_or_a_socket_and_reads_back_as_it_is_written() {
+    for text in [
+        "127.0.0.1:5850",
+        "[::1]:0",
+        "unix:/run/user/1000/trunkline/5850.sock",
+        "unix:/tmp/Motor Halle 3.sock",
+    ] {
+        let address: ListenAddress = text.parse().unwrap();
+        assert_eq!(address.to_string(), text);
+    }
+    let tcp: ListenAddress = "127.0.0.1:5850".parse().unwrap();
+    assert_eq!(tcp.tcp().map(|address| address.port()), Some(5850));
+}
+
+#[test]
+fn a_path_that_cannot_be_a_socket_says_why() {
+    let long = format!("/{}.sock", "a".repeat(SOCKET_PATH_BYTES_MAX - 5));
+    for (text, expected) in [
+        ("plant.sock", "is not a whole path"),
+        ("/run/plant", "does not end in .sock"),
+        ("/run/.sock", "does not end in .sock"),
+        ("/run/../plant.sock", "goes by way of"),
+        ("/run//plant.sock", "goes by way of"),
+        ("/run/plant#1.sock", "'#', which is reserved"),
+        ("/run/a\0.sock", "which is reserved"),
+        (long.as_str(), "has 108 bytes, and the system takes 107"),
+    ] {
+        let error = SocketPath::parse(text).unwrap_err().to_string();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+    let longest = format!("/{}.sock", "a".repeat(SOCKET_PATH_BYTES_MAX - 6));
+    assert!(SocketPath::parse(&longest).is_ok());
+}
+
+#[test]
+fn what_is_no_address_says_how_one_is_written() {
+    let error = "plant7".parse::<ListenAddress>().unwrap_err().to_string();
+    assert!(
+        error.contains("127.0.0.1:5850") && error.contains("unix:/path"),
+        "{error}"
+    );
+    let error = "unix:plant.sock".parse::<ListenAddress>().unwrap_err();
+    assert!(matches!(error, ListenAddressError::Socket(_)));
+}

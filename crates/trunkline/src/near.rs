@@ -1,0 +1,47 @@
+//! Where the Unix sockets lie that are named after ports: how a program on the same machine finds
+//! a better way to an engine than its TCP port, without being told.
+
+use std::fs::{self, DirBuilder};
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::PathBuf;
+
+use trunkline_net::Dialler;
+use trunkline_types::SocketPath;
+
+/// The folder of this user's sockets: `$XDG_RUNTIME_DIR/trunkline`, or where that is not set
+/// `trunkline-UID` in the system's folder for temporary files.
+fn folder() -> PathBuf {
+    let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    match given.filter(|path| path.is_absolute()) {
+        Some(path) => path.join("trunkline"),
+        None => std::env::temp_dir().join(format!("trunkline-{}", own_uid())),
+    }
+}
+
+fn own_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// That folder, made if it is missing; `None` unless it is this user's and nobody else's.
+pub(crate) fn prepared_folder() -> Option<PathBuf> {
+    let folder = folder();
+    // It may be there already; what it is counts.
+    let _ = DirBuilder::new().mode(0o700).create(&folder);
+    let found = fs::symlink_metadata(&folder).ok()?;
+    let is_private = found.is_dir() && found.uid() == own_uid() && found.mode() & 0o077 == 0;
+    is_private.then_some(folder)
+}
+
+/// How to reach a port of `host`: on this machine by the socket that is named after it.
+pub(crate) fn dialler(host: &str, port: u16) -> Dialler {
+    let is_here = host == "localhost" || host.parse() == Ok(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let socket = folder().join(format!("{port}.sock"));
+    let socket = socket
+        .to_str()
+        .and_then(|path| SocketPath::parse(path).ok());
+    match socket.filter(|_| is_here) {
+        Some(socket) => Dialler::near(socket, host, port),
+        None => Dialler::tcp(host, port),
+    }
+}

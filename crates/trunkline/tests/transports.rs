@@ -1,0 +1,200 @@
+//! Throughput mode, several engines and what is lost, over real sockets and with the threads that
+//! really drive them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
+
+use std::time::Duration;
+
+use trunkline::proto::Throughput;
+use trunkline::types::{Contract, DataType, LibraryDefinition, Value, VariableDefinition};
+use trunkline::{
+    Client, ConnectOptions, Engine, EngineOptions, Event, SubscribeOptions, Subscription, Write,
+};
+
+/// Only cuts off a test that hangs.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+fn engine() -> Engine {
+    let options = EngineOptions {
+        listen: vec!["127.0.0.1:0".parse().expect("an address")],
+        ..EngineOptions::default()
+    };
+    let engine = Engine::start(options).expect("a free port");
+    let library = LibraryDefinition {
+        name: "rig".into(),
+        description: String::new(),
+        variables: vec![
+            VariableDefinition::new("level", DataType::F64),
+            VariableDefinition::new("count", DataType::U64),
+        ],
+    };
+    engine.deploy(&library).expect("a plain library");
+    engine
+}
+
+fn url(engine: &Engine) -> String {
+    format!("tl+tcp://{}", engine.local_addrs()[0])
+}
+
+fn gathering(engine: &Engine, delay: Duration) -> Client {
+    let mut options = ConnectOptions::new(&url(engine)).unwrap();
+    options.throughput = Some(Throughput {
+        delay,
+        ..Throughput::DEFAULT
+    });
+    let client = Client::connect_with(&options).unwrap();
+    client.wait_connected(TIMEOUT).unwrap();
+    assert_eq!(client.throughput(), options.throughput);
+    client
+}
+
+fn at_once(engine: &Engine) -> Client {
+    Client::connect(&url(engine)).unwrap()
+}
+
+fn follow(client: &Client, name: &str) -> Subscription {
+    let options = SubscribeOptions::default();
+    let all = "all".parse().expect("a contract");
+    client.subscribe(&[name], all, options).unwrap()
+}
+
+/// Waits for a reading of this value.
+fn wait_for(subscription: &Subscription, value: f64) {
+    loop {
+        match subscription.next(Some(TIMEOUT)) {
+            Some(Event::Reading { reading, .. }) => {
+                if reading.sample.value == Value::F64(value) {
+                    return;
+                }
+            }
+            Some(_) => {}
+            None => panic!("{value} did not come"),
+        }
+    }
+}
+
+fn level(client: &Client) -> trunkline::VariableRef {
+    let opened = client.open(&["rig/level"], Default::default(), TIMEOUT);
+    opened.unwrap().remove(0).unwrap().variable
+}
+
+fn put_untracked(client: &Client, variable: trunkline::VariableRef, value: f64) {
+    let write = Write::new(variable, Value::F64(value));
+    client.write_untracked([write]).unwrap();
+}
+
+/// Behaviour: LX-04.
+#[test]
+fn what_is_gathered_leaves_although_nobody_waits_for_it() {
+    let engine = engine();
+    let reader = at_once(&engine);
+    let seen = follow(&reader, "rig/level");
+    let writer = gathering(&engine, Duration::from_millis(20));
+    let level = level(&writer);
+    put_untracked(&writer, level, 1.0);
+    wait_for(&seen, 1.0);
+    // And the engine's own towards one that gathers.
+    let seen = follow(&writer, "rig/level");
+    put_untracked(&reader, self::level(&reader), 2.0);
+    wait_for(&seen, 2.0);
+}
+
+/// Behaviour: LX-08.
+#[test]
+fn a_flush_waits_for_every_write_and_reaches_the_other_readers() {
+    let engine = engine();
+    // Long enough that nothing here goes by itself.
+    let delay = Duration::from_secs(1);
+    let (writer, reader) = (gathering(&engine, delay), gathering(&engine, delay));
+    let seen = follow(&reader, "rig/level");
+    let level = level(&writer);
+    for value in 1..=100 {
+        put_untracked(&writer, level, f64::from(value));
+    }
+    let counts = writer.flush(TIMEOUT).unwrap();
+    assert_eq!((counts.applied, counts.in_flight), (100, 0));
+    wait_for(&seen, 100.0);
+    engine.flush();
+}
+
+#[test]
+fn a_client_that_is_dropped_sends_what_it_has_gathered() {
+    let engine = engine();
+    let reader = at_once(&engine);
+    let seen = follow(&reader, "rig/level");
+    let writer = gathering(&engine, Duration::from_secs(1));
+    put_untracked(&writer, level(&writer), 5.0);
+    drop(writer);
+    wait_for(&seen, 5.0);
+}
+
+/// Behaviour: LX-13.
+#[test]
+fn only_bounded_buffers_lose_and_they_say_so() {
+    const WRITES: u64 = 20_000;
+    for throughput in [None, Some(Throughput::DEFAULT)] {
+        let engine = engine();
+        let mut options = ConnectOptions::new(&url(&engine)).unwrap();
+        options.throughput = throughput;
+        let client = Client::connect_with(&options).unwrap();
+        let all = follow(&client, "rig/count");
+        let bounded = Contract::Last(8);
+        let options = SubscribeOptions::default();
+        let bounded = client.subscribe(&["rig/count"], bounded, options).unwrap();
+        let next = |subscription: &Subscription| loop {
+            match subscription.next(Some(TIMEOUT)) {
+                Some(Event::Reading { reading, .. }) => return reading,
+                Some(_) => {}
+                None => panic!("no reading"),
+            }
+        };
+        let count = engine.variable::<u64>("rig/count").unwrap();
+        count.write(0).unwrap();
+        // Both subscriptions are there before the writes that are counted.
+        let first = next(&bounded).position.sequence;
+        assert_eq!((first, next(&all).position.sequence), (1, 1));
+        for value in 1..=WRITES {
+            count.write(value).unwrap();
+        }
+        for expected in 2..=WRITES + 1 {
+            let reading = next(&all);
+            assert_eq!(reading.position.sequence, expected);
+            assert_eq!(reading.lost.count(), Some(0));
+        }
+        client.flush(TIMEOUT).unwrap();
+        let (mut taken, mut lost) = (0, 0);
+        loop {
+            let reading = next(&bounded);
+            taken += 1;
+            lost += reading.lost.count().unwrap();
+            if reading.position.sequence == WRITES + 1 {
+                break;
+            }
+        }
+        assert_eq!(taken + lost, WRITES, "every one is there or counted");
+        assert!(lost > 0, "nobody took them meanwhile");
+    }
+}
+
+/// Behaviour: DP-09.
+#[test]
+fn one_program_uses_several_engines() {
+    let engines = [engine(), engine(), engine()];
+    let clients = engines.each_ref().map(at_once);
+    for (client, value) in clients.iter().zip([1.0, 2.0, 3.0]) {
+        let level = client.variable::<f64>("rig/level", TIMEOUT).unwrap();
+        level.put(value, TIMEOUT).unwrap();
+    }
+    for (client, expected) in clients.iter().zip([1.0, 2.0, 3.0]) {
+        let level = client.variable::<f64>("rig/level", TIMEOUT).unwrap();
+        assert_eq!(level.get(TIMEOUT), Ok(expected));
+    }
+    // One that stops takes nothing of the others along.
+    engines[0].shutdown(TIMEOUT);
+    let level = clients[2].variable::<f64>("rig/level", TIMEOUT).unwrap();
+    assert_eq!(level.get(TIMEOUT), Ok(3.0));
+}
