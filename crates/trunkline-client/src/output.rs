@@ -11,6 +11,7 @@ use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::keepalive::{AckBuilder, Grant};
 use trunkline_proto::message::open::{OpenBuilder, OpenOptions as WireOpenOptions, OpenTerms};
 use trunkline_proto::message::subscribe::{SubscribeBuilder, SubscribeItem};
+use trunkline_proto::message::watch::{Watch, encode_unwatch};
 use trunkline_proto::message::why::Why;
 use trunkline_proto::part::split_oversized;
 use trunkline_types::Tick;
@@ -90,7 +91,8 @@ impl ClientCore {
             return;
         };
         let fault = self.not_understood(&request);
-        if let Some(fault) = fault.or_else(|| self.takes_no_provider(&request)) {
+        let fault = fault.or_else(|| self.takes_no_provider(&request));
+        if let Some(fault) = fault.or_else(|| self.follows_no_patterns(&request)) {
             self.end_request(id, request, Some(fault));
             return;
         }
@@ -109,6 +111,9 @@ impl ClientCore {
         encode(&mut request, number, epoch, variables, wires, page, out);
         if request.sent >= request.total {
             self.requests.sent_front();
+        }
+        if matches!(request.verb, Verb::Unwatch { .. }) {
+            return self.requests.end(id, &request);
         }
         self.requests.put_back(id, request);
     }
@@ -140,7 +145,9 @@ impl ClientCore {
             | Verb::Why { .. }
             | Verb::Engine
             | Verb::OrderLibrary { .. }
-            | Verb::Provide { .. } => {
+            | Verb::Provide { .. }
+            | Verb::Watch { .. }
+            | Verb::Unwatch { .. } => {
                 single = true;
                 0
             }
@@ -293,6 +300,15 @@ fn encode(
         Verb::Deploy { library, replace } => {
             send_deploy(library, *replace, number, sent, page, out);
         }
+        Verb::Watch {
+            number: watch,
+            pattern,
+            ..
+        } => {
+            let watch = *watch;
+            Watch { watch, pattern }.encode(number, out);
+        }
+        Verb::Unwatch { number } => encode_unwatch(*number, out),
         Verb::Provide { name } => send_provide(name, number, out),
         Verb::OrderLibrary { verb, library } => send_order(*verb, library, number, out),
     }

@@ -13,6 +13,7 @@ use trunkline_types::{LibraryDefinition, Reading};
 
 use crate::answer::{Answer, Found, Opened, Page};
 use crate::options::OpenOptions;
+use crate::table::Key;
 use trunkline_proto::message::info::VariableInfo;
 
 /// Refused requests that are remembered.
@@ -95,6 +96,16 @@ pub(crate) enum Verb {
     /// Asks to be the source of variables; the client's own.
     Provide {
         name: String,
+    },
+    /// Follows a pattern; the client's own.
+    Watch {
+        key: Key,
+        number: u32,
+        pattern: Arc<str>,
+    },
+    /// Ends a watch; nobody answers.
+    Unwatch {
+        number: u32,
     },
     /// Opens again what the program had open.
     Restore {
@@ -362,6 +373,14 @@ impl Requests {
             self.pending.insert(id, request);
         }
         (others, unknown)
+    }
+
+    /// The first request that asks for this.
+    pub(crate) fn find(&self, wanted: impl Fn(&Verb) -> bool) -> Option<u64> {
+        let mut pending = self.pending.iter();
+        pending
+            .find(|(_, request)| wanted(&request.verb))
+            .map(|(id, _)| *id)
     }
 
     /// The numbers of all requests that are not answered.

@@ -16,6 +16,7 @@ use crate::realtime::Pump;
 use crate::registry::Registry;
 use crate::sync::{Arc, Mutex};
 use crate::variable::Variable;
+use crate::watch::Watchers;
 
 /// Items handled in one slice of [`Engine::poll`] and of [`Consumer::poll`](crate::Consumer::poll)
 /// before other work gets its turn.
@@ -59,6 +60,7 @@ struct Inner {
     providers: Providers,
     pump: Pump,
     forcing: Forcing,
+    watchers: Watchers,
     libraries: Mutex<Vec<Library>>,
 }
 
@@ -73,6 +75,7 @@ impl Engine {
                 providers,
                 pump: Pump::new(),
                 forcing: Forcing::default(),
+                watchers: Watchers::default(),
                 libraries: Mutex::new(Vec::new()),
             }),
         }
@@ -211,6 +214,10 @@ impl Engine {
 
     pub(crate) fn forcing(&self) -> &Forcing {
         &self.inner.forcing
+    }
+
+    pub(crate) fn watchers(&self) -> &Watchers {
+        &self.inner.watchers
     }
 
     pub(crate) fn pump_state(&self) -> &Pump {

@@ -49,6 +49,7 @@ pub mod store;
 mod sync;
 mod update;
 mod variable;
+mod watch;
 mod write;
 
 pub use caller::{Caller, Principal, Rights};
@@ -70,4 +71,5 @@ pub use registry::VARIABLES_MAX;
 pub use retained::BUFFER_BYTES_MAX;
 pub use update::{Encoded, Update};
 pub use variable::Variable;
+pub use watch::{Watch, WatchProgress, WatchSlice};
 pub use write::{Completion, Origin, Verb, Write, WriteValue};

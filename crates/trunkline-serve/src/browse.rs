@@ -17,7 +17,7 @@ use crate::session::Session;
 use crate::work::{Page, Progress, SLICE, Work};
 
 /// Names looked at before others get their turn, found or not.
-const FIND_BUDGET: usize = 50_000;
+pub(crate) const FIND_BUDGET: usize = 50_000;
 
 impl Session {
     pub(crate) fn handle_browse(

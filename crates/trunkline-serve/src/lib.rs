@@ -22,7 +22,8 @@
 //! # Layout
 //! - [`Session`]: the connection's life, input and output.
 //! - `requests`, `work`: frames to requests; requests on their way, in slices of 1,000 items.
-//! - `open`, `read`, `write`, `browse`, `orders`: the requests; `provider`: clients as sources.
+//! - `open`, `read`, `write`, `browse`, `orders`: the requests; `provider`: clients as sources;
+//!   `watch`: patterns that are followed.
 //! - `answers`, `updates`, `window`: what is sent; deliveries to UPDATES, LOST, ENDED and GONE
 //!   frames, within what the client lets be on its way.
 //! - `fault`: the engine's errors in the protocol's words.
@@ -41,6 +42,7 @@ mod read;
 mod requests;
 mod session;
 mod updates;
+mod watch;
 mod window;
 mod work;
 mod write;

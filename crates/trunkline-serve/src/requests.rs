@@ -89,6 +89,8 @@ impl Session {
             | FrameKind::RequestValue => self.handle_handles(frame, kind),
             FrameKind::Write => self.handle_write(now, wall, frame, wakes),
             FrameKind::Find | FrameKind::Why | FrameKind::Engine => self.handle_browse(frame, kind),
+            FrameKind::Watch => self.handle_watch(frame),
+            FrameKind::Unwatch => self.handle_unwatch(frame),
             FrameKind::Deploy => self.handle_deploy(frame),
             FrameKind::Order => self.handle_order(frame),
             FrameKind::Provide => self.handle_provide(frame),

@@ -41,12 +41,16 @@ mod provider;
 mod retention;
 mod sessions;
 
-pub use client::{CallError, Client, ConnectError, ConnectOptions, Subscription, VariableError};
+pub use client::{
+    CallError, Client, ConnectError, ConnectOptions, PatternSet, PatternSubscription, Subscription,
+    VariableError, Watch,
+};
 pub use engine::{Engine, EngineOptions, LibraryError, StartError};
 pub use provider::{Provider, ProviderOptions, ProviderStatus};
 pub use trunkline_client::{
-    ConnectionState, Event, Found, FromValue, IntoValue, Item, OpenOptions, Opened, Step,
-    SubscribeOptions, Typed, VariableRef, Write, WriteCounts, WriteMode, WriteOutcome,
+    ConnectionState, Event, FollowEvent, Found, FromValue, IntoValue, Item, OpenOptions, Opened,
+    Step, SubscribeOptions, Typed, VariableRef, WatchEvent, Write, WriteCounts, WriteMode,
+    WriteOutcome,
 };
 pub use trunkline_config as config;
 pub use trunkline_io as io;

@@ -105,6 +105,9 @@ impl Engine {
             None => libraries.push(entry),
         }
         self.bind_sources(&deployed.handles);
+        if deployed.added > 0 || deployed.removed > 0 {
+            self.announce_names(wakes);
+        }
         Ok(deployed)
     }
 
@@ -237,6 +240,7 @@ impl Engine {
                 self.let_go(variable, wakes);
             }
         }
+        self.announce_names(wakes);
         Ok(library.handles.len())
     }
 
@@ -262,6 +266,9 @@ impl Engine {
         if let Some(interests) = state.interests() {
             interests.announce_gone(wakes);
         }
+        drop(state);
+        // Last: who reads it there finds that it is gone.
+        self.registry().note_gone(variable.handle());
     }
 
     /// The value from before the start is update number 1, with its old source timestamp,

@@ -31,6 +31,7 @@ use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::results::Results;
 use trunkline_proto::message::subscribe::{Subscribe, SubscribeTerms};
 use trunkline_proto::message::updates::Updates;
+use trunkline_proto::message::watch::{Appeared, Vanished, Watch, decode_unwatch};
 use trunkline_proto::message::why::{Why, WhyAnswer};
 use trunkline_proto::message::write::{WriteOptions, WriteRecord, WriteVerb, Writes};
 use trunkline_proto::message::write_answers::WriteAnswers;
@@ -198,6 +199,29 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
                 }))?,
             })
         }
+        FrameKind::Watch => {
+            let Watch { watch, pattern } = Watch::decode(frame)?;
+            json!({ "watch": watch, "pattern": pattern })
+        }
+        FrameKind::Appeared => {
+            let appeared = Appeared::decode(frame)?;
+            json!({
+                "watch": appeared.watch(), "revision": appeared.revision().to_string(),
+                "listed": appeared.is_listed(),
+                "items": list(appeared, |item| json!({
+                    "handle": item.handle, "name": item.name,
+                    "type": item.data_type.to_string(), "access": access(item.access),
+                }))?,
+            })
+        }
+        FrameKind::Vanished => {
+            let vanished = Vanished::decode(frame)?;
+            json!({
+                "watch": vanished.watch, "revision": vanished.revision.to_string(),
+                "handles": list(vanished.handles, |handle| json!(handle))?,
+            })
+        }
+        FrameKind::Unwatch => json!({ "watch": decode_unwatch(frame)? }),
         FrameKind::InfoAnswer => {
             let answer = InfoAnswer::decode(frame)?;
             json!({

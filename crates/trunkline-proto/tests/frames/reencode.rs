@@ -23,6 +23,9 @@ use trunkline_proto::message::read::{Readings, ReadingsBuilder};
 use trunkline_proto::message::results::{Results, ResultsBuilder};
 use trunkline_proto::message::subscribe::{Subscribe, SubscribeBuilder};
 use trunkline_proto::message::updates::{Updates, UpdatesBuilder};
+use trunkline_proto::message::watch::{
+    Appeared, AppearedBuilder, Vanished, Watch, begin_vanished, decode_unwatch, encode_unwatch,
+};
 use trunkline_proto::message::why::{Why, WhyAnswer, WhyAnswerBuilder};
 use trunkline_proto::message::write::{WriteBuilder, Writes};
 use trunkline_proto::message::write_answers::{WriteAnswers, WriteAnswersBuilder};
@@ -70,6 +73,10 @@ pub fn reencode(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), Decod
         FrameKind::Ended => ended(frame, out),
         FrameKind::Find => Find::decode(frame).map(|m| m.encode(frame.request(), out)),
         FrameKind::Names => names(frame, out),
+        FrameKind::Watch => Watch::decode(frame).map(|m| m.encode(frame.request(), out)),
+        FrameKind::Appeared => appeared(frame, out),
+        FrameKind::Vanished => vanished(frame, out),
+        FrameKind::Unwatch => decode_unwatch(frame).map(|watch| encode_unwatch(watch, out)),
         FrameKind::InfoAnswer => info(frame, out),
         FrameKind::Why => Why::decode(frame).map(|m| m.encode(frame.request(), out)),
         FrameKind::WhyAnswer => why(frame, out),
@@ -302,6 +309,28 @@ fn names(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
         builder.push(item.name, &item.data_type, item.access);
     }
     builder.finish(next);
+    Ok(())
+}
+
+fn appeared(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let items = Appeared::decode(frame)?;
+    let (watch, revision, listed) = (items.watch(), items.revision(), items.is_listed());
+    let mut builder = AppearedBuilder::begin(out, frame.request(), watch, revision);
+    for item in items {
+        let item = item?;
+        builder.push(item.handle, item.name, &item.data_type, item.access);
+    }
+    builder.finish(listed);
+    Ok(())
+}
+
+fn vanished(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let vanished = Vanished::decode(frame)?;
+    let mut builder = begin_vanished(out, vanished.watch, vanished.revision);
+    for handle in vanished.handles {
+        builder.push(handle?);
+    }
+    builder.finish(false);
     Ok(())
 }
 

@@ -38,6 +38,10 @@ use trunkline_proto::message::subscribe::{
     Subscribe, SubscribeBuilder, SubscribeItem, SubscribeTerms,
 };
 use trunkline_proto::message::updates::{Updates, UpdatesBuilder, run_header};
+use trunkline_proto::message::watch::{
+    Appeared, AppearedBuilder, AppearedVariable, Vanished, Watch, begin_vanished, decode_unwatch,
+    encode_unwatch,
+};
 use trunkline_proto::message::why::{
     Why, WhyAnswer, WhyAnswerBuilder, WhyStage, WhyStep, WhyVerdict,
 };
@@ -452,6 +456,40 @@ proptest! {
             name, data_type: ty.clone(), access: *access,
         }).collect();
         prop_assert_eq!(all(names), expected);
+    }
+
+    #[test]
+    fn watching(watch: u32, revision: u64, listed: bool, pattern in text(),
+        items in vec((handle(), text(), data_type(), access()), 0..8)) {
+        let mut out = Vec::new();
+        let asked = Watch { watch, pattern: &pattern };
+        asked.encode(1, &mut out);
+        prop_assert_eq!(Watch::decode(&frame(&out)).unwrap(), asked);
+        out.clear();
+        encode_unwatch(watch, &mut out);
+        prop_assert_eq!(decode_unwatch(&frame(&out)).unwrap(), watch);
+        out.clear();
+        let mut builder = AppearedBuilder::begin(&mut out, 1, watch, revision);
+        items.iter().for_each(|(handle, name, ty, access)| {
+            builder.push(*handle, name, ty, *access);
+        });
+        builder.finish(listed);
+        let appeared = Appeared::decode(&frame(&out)).unwrap();
+        prop_assert_eq!((appeared.watch(), appeared.revision()), (watch, revision));
+        prop_assert_eq!(appeared.is_listed(), listed);
+        let expected: Vec<_> = items.iter().map(|(handle, name, ty, access)| AppearedVariable {
+            handle: *handle, name, data_type: ty.clone(), access: *access,
+        }).collect();
+        prop_assert_eq!(all(appeared), expected);
+        out.clear();
+        let mut builder = begin_vanished(&mut out, watch, revision);
+        items.iter().for_each(|(handle, ..)| builder.push(*handle));
+        builder.finish(false);
+        let frame = frame(&out);
+        let vanished = Vanished::decode(&frame).unwrap();
+        prop_assert_eq!((vanished.watch, vanished.revision), (watch, revision));
+        let handles: Vec<u32> = items.iter().map(|(handle, ..)| *handle).collect();
+        prop_assert_eq!(all(vanished.handles), handles);
     }
 
     #[test]

@@ -13,6 +13,7 @@
 mod blocking;
 mod libraries;
 mod options;
+mod patterns;
 mod subscription;
 pub(crate) mod tasks;
 mod typed;
@@ -20,6 +21,7 @@ pub(crate) mod verbs;
 
 pub use blocking::{Client, Subscription};
 pub use options::{ConnectError, ConnectOptions};
+pub use patterns::{PatternSet, PatternSubscription, Watch};
 pub use typed::{Variable, VariableError};
 
 use std::sync::Arc;
