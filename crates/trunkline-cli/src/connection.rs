@@ -170,6 +170,13 @@ impl Entries {
         names.collect()
     }
 
+    /// Leaves out that a pattern matches nothing.
+    pub(crate) fn forget_no_match(&mut self) {
+        let is_no_match =
+            |entry: &Entry| matches!(entry, Entry::Problem(problem) if problem.code == NO_MATCH);
+        self.0.retain(|entry| !is_no_match(entry));
+    }
+
     /// Characters of the longest name, whether it stands for a variable or for a problem.
     pub(crate) fn width(&self) -> usize {
         let names = self.0.iter().map(|entry| match entry {
@@ -250,8 +257,11 @@ pub(crate) fn writing_fault(fault: &Fault) -> Problem {
 /// No name matches a pattern.
 pub(crate) fn nothing_matches(pattern: &str) -> Problem {
     let sentence = "nothing matches; `trunkline ls` shows what there is";
-    Problem::new(Exit::SomeFailed, "no-match", sentence).of(pattern)
+    Problem::new(Exit::SomeFailed, NO_MATCH, sentence).of(pattern)
 }
+
+/// The code of [`nothing_matches`].
+const NO_MATCH: &str = "no-match";
 
 /// What was opened, if it can be read.
 pub(crate) fn readable(name: &str, opened: Opened) -> Result<Opened, Problem> {

@@ -18,4 +18,5 @@ mod requests;
 mod rig;
 mod sharing;
 mod typed;
+mod watching;
 mod writes;
