@@ -222,16 +222,7 @@ pub(crate) fn code_of(cause: &Arc<Disconnect>) -> &'static str {
 
 /// A name that could not be opened.
 fn unopened(fault: &Fault, name: &str) -> Problem {
-    let is_field = name.contains('#') && fault.code == FaultCode::UnknownName;
-    let problem = match is_field {
-        false => reading_fault(fault),
-        true => {
-            let sentence = "this engine has no field of that name; `trunkline info` shows the \
-                            properties of a variable";
-            Problem::new(Exit::SomeFailed, "unknown-field", sentence)
-        }
-    };
-    problem.of(name)
+    reading_fault(fault).of(name)
 }
 
 /// A fault of opening, reading or asking.

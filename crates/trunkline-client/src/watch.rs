@@ -10,7 +10,8 @@
 //! look. After a reconnect the engine lists the names anew, and only what differs is told; while
 //! the connection is down nothing is told as gone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use trunkline_proto::message::watch::{Appeared, AppearedVariable, Vanished};
@@ -64,7 +65,8 @@ struct Watch {
     /// On this connection.
     number: u32,
     names: NameMap<Entry>,
-    by_handle: NumberMap<u32, Arc<str>>,
+    /// Names by handle; several fields have that of their variable.
+    by_handle: BTreeSet<(u32, Arc<str>)>,
     /// Rises with every connection: what is of an earlier one is not confirmed on this.
     listing: u32,
     next_incarnation: u64,
@@ -189,7 +191,7 @@ impl ClientCore {
         self.watches.by_number = NumberMap::default();
         for watch in self.watches.list.values_mut() {
             watch.number = 0;
-            watch.by_handle = NumberMap::default();
+            watch.by_handle = BTreeSet::new();
             watch.listing = watch.listing.wrapping_add(1);
         }
     }
@@ -232,7 +234,7 @@ impl ClientCore {
             );
             watch.fail(Fault::new(FaultCode::LimitReached, sentence));
             watch.names = NameMap::default();
-            watch.by_handle = NumberMap::default();
+            watch.by_handle = BTreeSet::new();
             watch.number = 0;
             self.watches.by_number.remove(&number);
             self.requests.push(Verb::Unwatch { number });
@@ -275,7 +277,7 @@ impl Watch {
             pattern: Arc::from(pattern),
             number: 0,
             names: NameMap::default(),
-            by_handle: NumberMap::default(),
+            by_handle: BTreeSet::new(),
             listing: 0,
             next_incarnation: 0,
             pending: BTreeMap::new(),
@@ -297,7 +299,7 @@ impl Watch {
             Some((name, _)) => Arc::clone(name),
             None => Arc::from(variable.name),
         };
-        self.by_handle.insert(variable.handle, Arc::clone(&name));
+        self.by_handle.insert((variable.handle, Arc::clone(&name)));
         let (listing, incarnation) = (self.listing, self.next_incarnation);
         let entry = self.names.entry(Arc::clone(&name)).or_default();
         let known = Known {
@@ -325,15 +327,23 @@ impl Watch {
     }
 
     fn vanished(&mut self, handle: u32) {
-        if let Some(name) = self.by_handle.remove(&handle)
-            && let Some(entry) = self.names.get_mut(&name)
-            && entry
-                .truth
-                .as_ref()
-                .is_some_and(|known| known.handle == handle)
-        {
-            entry.truth = None;
-            self.note(&name);
+        let empty: Arc<str> = Arc::from("");
+        let from = (handle, Arc::clone(&empty));
+        let to = handle
+            .checked_add(1)
+            .map_or(Bound::Unbounded, |next| Bound::Excluded((next, empty)));
+        let of_it = self.by_handle.range((Bound::Included(from), to)).cloned();
+        for (handle, name) in of_it.collect::<Vec<_>>() {
+            self.by_handle.remove(&(handle, Arc::clone(&name)));
+            if let Some(entry) = self.names.get_mut(&name)
+                && entry
+                    .truth
+                    .as_ref()
+                    .is_some_and(|known| known.handle == handle)
+            {
+                entry.truth = None;
+                self.note(&name);
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use crate::outcome::AccessError;
 use crate::provider::{PROVIDER_TIMEOUT_DEFAULT, Providers};
 use crate::realtime::Pump;
 use crate::registry::Registry;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, AtomicU32, Mutex, Ordering};
 use crate::variable::Variable;
 use crate::watch::Watchers;
 
@@ -61,6 +61,8 @@ struct Inner {
     pump: Pump,
     forcing: Forcing,
     watchers: Watchers,
+    /// Fields that were ever opened.
+    fields: AtomicU32,
     libraries: Mutex<Vec<Library>>,
 }
 
@@ -76,6 +78,7 @@ impl Engine {
                 pump: Pump::new(),
                 forcing: Forcing::default(),
                 watchers: Watchers::default(),
+                fields: AtomicU32::new(0),
                 libraries: Mutex::new(Vec::new()),
             }),
         }
@@ -214,6 +217,15 @@ impl Engine {
 
     pub(crate) fn forcing(&self) -> &Forcing {
         &self.inner.forcing
+    }
+
+    /// Counts one more field, unless there are `max`.
+    pub(crate) fn count_field(&self, max: u32) -> bool {
+        let fields = &self.inner.fields;
+        let more = |count: u32| (count < max).then(|| count + 1);
+        // Relaxed: a count that stands alone.
+        let counted = fields.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        counted.is_ok()
     }
 
     pub(crate) fn watchers(&self) -> &Watchers {

@@ -22,6 +22,7 @@
 //! - [`provider`]: values that somebody else owns.
 //! - [`realtime`]: cells and FIFOs for time-critical threads.
 //! - [`store`]: what survives a restart.
+//! - [`field`]: what is known about a variable, as cells of their own.
 //! - [`explain`]: why a variable does not update.
 
 #![forbid(unsafe_code)]
@@ -34,6 +35,7 @@ mod consumer;
 pub mod engine;
 pub mod explain;
 mod feed;
+pub mod field;
 mod force;
 mod interest;
 mod library;

@@ -194,11 +194,13 @@ impl Consumer {
         self.outbox.take_names_changed()
     }
 
-    /// Whether something of this variable may still be delivered to it.
+    /// Whether something of this variable, or of its fields, may still be delivered to it.
     pub(crate) fn has_item_of(&self, variable: &Variable) -> bool {
         let state = variable.lock();
         let mut interests = state.interests().into_iter().flat_map(|i| i.iter());
+        let mut fields = state.fields().iter();
         interests.any(|interest| interest.is_of(&self.outbox))
+            || fields.any(|open| self.has_item_of(&open.variable))
     }
 }
 

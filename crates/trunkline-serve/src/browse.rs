@@ -1,7 +1,10 @@
 //! Finding, describing and explaining variables, and describing the engine.
 
+use std::borrow::Cow;
+
 use trunkline_engine::Variable;
 use trunkline_engine::explain::{Subject, Verdict};
+use trunkline_engine::field::Field;
 use trunkline_proto::limits::{ENGINE_LIBRARIES_MAX, INFO_SUBSCRIPTIONS_MAX, PAGE_BYTES};
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo, decode_engine_request};
 use trunkline_proto::message::fault::FaultMessage;
@@ -10,7 +13,7 @@ use trunkline_proto::message::info::{InfoAnswerBuilder, SubscriptionInfo, Variab
 use trunkline_proto::message::subscribe::SubscribeTerms;
 use trunkline_proto::message::why::{Why, WhyAnswerBuilder, WhyStage, WhyStep, WhyVerdict};
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
-use trunkline_types::{Pattern, Tick, Timestamp};
+use trunkline_types::{Access, DataType, Pattern, Tick, Timestamp};
 
 use crate::fault::unknown_handle;
 use crate::session::Session;
@@ -77,6 +80,11 @@ impl Session {
             0 => SLICE,
             limit => SLICE.min(limit as usize),
         };
+        // Fields are found by the variables that have them, whether they are open or not.
+        let (pattern, fields) = match Field::asked_by(&pattern) {
+            Some((body, fields)) => (body, Some(fields)),
+            None => (pattern, None),
+        };
         let mut answers = std::mem::take(&mut self.answers.frames);
         let before = answers.len();
         let mut names = NamesBuilder::begin(&mut answers, request);
@@ -87,8 +95,9 @@ impl Session {
             limit,
             FIND_BUDGET,
             |variable| {
-                let properties = variable.properties();
-                names.push(variable.name(), &properties.data_type, properties.access);
+                for (name, data_type, access) in names_of(variable, fields.as_deref()) {
+                    names.push(&name, &data_type, access);
+                }
             },
         );
         let found = names.count();
@@ -209,6 +218,23 @@ impl Session {
             subscriptions,
         }
     }
+}
+
+/// What is told of a variable that was found: itself, or these fields of it.
+pub(crate) fn names_of<'v>(
+    variable: &'v Variable,
+    fields: Option<&'v [&'static Field]>,
+) -> impl Iterator<Item = (Cow<'v, str>, DataType, Access)> {
+    let itself = fields.is_none().then(|| {
+        let properties = variable.properties();
+        let name = Cow::Borrowed(variable.name());
+        (name, properties.data_type.clone(), properties.access)
+    });
+    let fields = fields.unwrap_or_default().iter().map(|field| {
+        let name = Cow::Owned(format!("{}#{}", variable.name(), field.name));
+        (name, field.data_type(), Access::ReadOnly)
+    });
+    itself.into_iter().chain(fields)
 }
 
 fn stage(subject: Subject) -> WhyStage {

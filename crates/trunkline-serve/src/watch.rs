@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use trunkline_engine::field::Field;
 use trunkline_engine::{Watch, WatchProgress};
 use trunkline_proto::limits::WATCHES_MAX;
 use trunkline_proto::message::fault::FaultMessage;
@@ -11,7 +12,7 @@ use trunkline_proto::message::watch::{
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::Pattern;
 
-use crate::browse::FIND_BUDGET;
+use crate::browse::{FIND_BUDGET, names_of};
 use crate::session::Session;
 use crate::work::SLICE;
 
@@ -24,6 +25,8 @@ pub(crate) struct Watches {
 #[derive(Debug)]
 struct Entry {
     watch: Watch,
+    /// The fields of the variables that are told in their place.
+    fields: Option<Vec<&'static Field>>,
     /// Of the WATCH, until the listing is complete; then 0.
     request: u32,
     progress: WatchProgress,
@@ -51,7 +54,12 @@ impl Session {
         match refusal {
             Ok(pattern) => {
                 self.consumer.watch_names();
+                let (pattern, fields) = match Field::asked_by(&pattern) {
+                    Some((body, fields)) => (body, Some(fields)),
+                    None => (pattern, None),
+                };
                 let entry = Entry {
+                    fields,
                     watch: Watch::new(pattern),
                     request,
                     progress: WatchProgress::More,
@@ -104,14 +112,9 @@ impl Session {
             let request = entry.request;
             let mut appeared = AppearedBuilder::begin(out, request, *number, slice.revision);
             for variable in &slice.appeared {
-                let properties = variable.properties();
-                let data_type = &properties.data_type;
-                appeared.push(
-                    variable.handle(),
-                    variable.name(),
-                    data_type,
-                    properties.access,
-                );
+                for (name, data_type, access) in names_of(variable, entry.fields.as_deref()) {
+                    appeared.push(variable.handle(), &name, &data_type, access);
+                }
             }
             appeared.finish(slice.listed);
             if slice.listed {

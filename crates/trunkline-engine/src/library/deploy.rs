@@ -195,7 +195,7 @@ impl Engine {
                 if **variable.properties() == *properties {
                     deployed.kept += 1;
                 } else {
-                    variable.edit(properties);
+                    variable.edit(properties, now, wall, wakes);
                     deployed.changed += 1;
                 }
                 deployed.handles.push(variable.handle());
@@ -266,7 +266,11 @@ impl Engine {
         if let Some(interests) = state.interests() {
             interests.announce_gone(wakes);
         }
+        let fields = state.fields().to_vec();
         drop(state);
+        for open in fields {
+            self.let_go(&open.variable, wakes);
+        }
         // Last: who reads it there finds that it is gone.
         self.registry().note_gone(variable.handle());
     }
