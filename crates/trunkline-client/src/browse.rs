@@ -134,9 +134,7 @@ impl ClientCore {
                 (Ok(record), Some(data_type)) => {
                     let received = self.connection.receive(now, &record, data_type, true)?;
                     let max_age = variable.and_then(|v| v.max_age);
-                    let stale = max_age
-                        .filter(|max| received.age > *max)
-                        .map(|_| received.age);
+                    let stale = received.too_old(received.age, max_age);
                     Ok(received.to_reading(data_type, Lost::NONE, stale))
                 }
             };

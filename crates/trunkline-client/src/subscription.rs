@@ -440,8 +440,10 @@ impl Subscription {
         let age = received.age(now);
         let is_live = connected && matches!(item.status, Status::Live);
         let max_age = self.options.max_age.or(item.max_age);
-        let is_old = max_age.is_some_and(|max| age > max);
-        (!is_live || is_old).then_some(age)
+        match is_live {
+            true => received.too_old(age, max_age),
+            false => Some(age),
+        }
     }
 }
 

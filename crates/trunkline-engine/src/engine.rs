@@ -6,6 +6,7 @@ use std::time::Duration;
 use trunkline_types::name::NameError;
 use trunkline_types::{Name, Pattern, Tick, Timestamp};
 
+use crate::age::Ages;
 use crate::caller::Caller;
 use crate::force::Forcing;
 use crate::library::Library;
@@ -61,6 +62,7 @@ struct Inner {
     pump: Pump,
     forcing: Forcing,
     watchers: Watchers,
+    ages: Ages,
     /// Fields that were ever opened.
     fields: AtomicU32,
     libraries: Mutex<Vec<Library>>,
@@ -78,6 +80,7 @@ impl Engine {
                 pump: Pump::new(),
                 forcing: Forcing::default(),
                 watchers: Watchers::default(),
+                ages: Ages::default(),
                 fields: AtomicU32::new(0),
                 libraries: Mutex::new(Vec::new()),
             }),
@@ -187,12 +190,17 @@ impl Engine {
         None
     }
 
-    /// Does what is due: provider time-outs, in slices. Returns when it wants to be called again.
-    pub fn poll(&self, now: Tick, _wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
+    /// Does what is due: provider time-outs, values that have become too old, in slices. Returns
+    /// when it wants to be called again.
+    pub fn poll(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
+        let aged = self.mark_stale(now, wall, SLICE, wakes);
         if self.expire_pending(now, SLICE, wakes) == SLICE {
             return Some(now);
         }
-        self.next_provider_deadline()
+        [aged, self.next_provider_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     pub(crate) fn end(&self) -> u32 {
@@ -226,6 +234,10 @@ impl Engine {
         // Relaxed: a count that stands alone.
         let counted = fields.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         counted.is_ok()
+    }
+
+    pub(crate) fn ages(&self) -> &Ages {
+        &self.inner.ages
     }
 
     pub(crate) fn watchers(&self) -> &Watchers {

@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod age;
 mod budget;
 mod caller;
 mod cell;

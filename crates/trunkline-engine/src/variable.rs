@@ -91,6 +91,14 @@ impl State {
         std::mem::replace(&mut self.extra.get_or_insert_default().forced, forced)
     }
 
+    /// Writes that confirmed the value without changing it.
+    pub(crate) fn confirmed(&self) -> u64 {
+        let extra = self.extra.as_deref();
+        extra
+            .and_then(|extra| extra.unapplied.as_deref())
+            .map_or(0, |unapplied| unapplied.unchanged)
+    }
+
     /// The fields that are open.
     pub(crate) fn fields(&self) -> &[OpenField] {
         let extra = self.extra.as_ref();

@@ -104,6 +104,7 @@ impl Engine {
             Some(known) => *known = entry,
             None => libraries.push(entry),
         }
+        self.watch_ages(&deployed.handles, now);
         self.bind_sources(&deployed.handles);
         if deployed.added > 0 || deployed.removed > 0 {
             self.announce_names(wakes);
