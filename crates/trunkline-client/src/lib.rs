@@ -40,6 +40,7 @@
 pub mod answer;
 mod browse;
 mod client;
+mod condition;
 mod connection;
 mod delivery;
 pub mod error;
@@ -70,6 +71,7 @@ mod write_queue;
 
 pub use answer::{Answer, Found, Opened, Step};
 pub use client::ClientCore;
+pub use condition::{Comparison, Condition, ConditionError};
 pub use error::{RequestError, SubscribeError, WriteError};
 pub use event::Event;
 pub use follow::{FollowEvent, FollowId};

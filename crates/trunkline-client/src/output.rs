@@ -17,6 +17,7 @@ use trunkline_proto::part::split_oversized;
 use trunkline_types::Tick;
 
 use crate::client::ClientCore;
+use crate::condition::Condition;
 use crate::library::{send_deploy, send_order};
 use crate::provider::send_provide;
 use crate::request::{Request, Verb};
@@ -92,7 +93,7 @@ impl ClientCore {
         };
         let fault = self.not_understood(&request);
         let fault = fault.or_else(|| self.takes_no_provider(&request));
-        if let Some(fault) = fault.or_else(|| self.follows_no_patterns(&request)) {
+        if let Some(fault) = fault.or_else(|| self.knows_no_such_search(&request)) {
             self.end_request(id, request, Some(fault));
             return;
         }
@@ -283,6 +284,7 @@ fn encode(
         }
         Verb::Find {
             pattern,
+            conditions,
             limit,
             cursor,
             found,
@@ -293,7 +295,7 @@ fn encode(
                 limit,
                 pattern,
             }
-            .encode(number, out);
+            .encode_with(conditions.iter().map(Condition::wire), number, out);
         }
         Verb::Why { name } => Why { name }.encode(number, out),
         Verb::Engine => encode_engine_request(number, out),

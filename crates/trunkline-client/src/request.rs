@@ -12,6 +12,7 @@ use trunkline_proto::{Disconnect, Fault, Frame};
 use trunkline_types::{LibraryDefinition, Reading};
 
 use crate::answer::{Answer, Found, Opened, Page};
+use crate::condition::Condition;
 use crate::options::OpenOptions;
 use crate::table::Key;
 use trunkline_proto::message::info::VariableInfo;
@@ -77,6 +78,7 @@ pub(crate) enum Verb {
     Info(Page<VariableInfo>),
     Find {
         pattern: String,
+        conditions: Vec<Condition>,
         limit: usize,
         cursor: u64,
         found: Vec<Found>,

@@ -256,17 +256,24 @@ impl ClientCore {
         Ok(())
     }
 
-    /// The engine at the other end is too old to follow patterns.
-    pub(crate) fn follows_no_patterns(&self, request: &Request) -> Option<Fault> {
+    /// The engine at the other end is too old to follow patterns, or to search by fields.
+    pub(crate) fn knows_no_such_search(&self, request: &Request) -> Option<Fault> {
         let session = self.connection.session()?;
-        let is_asked = matches!(request.verb, Verb::Watch { .. });
-        if !is_asked || session.features.contains(Features::PATTERNS) {
+        let (feature, what) = match &request.verb {
+            Verb::Watch { .. } => (
+                Features::PATTERNS,
+                "follow patterns; update it, or use find",
+            ),
+            Verb::Find { conditions, .. } if !conditions.is_empty() => {
+                let what = "search by fields; update it, or search by names only";
+                (Features::CONDITIONS, what)
+            }
+            _ => return None,
+        };
+        if session.features.contains(feature) {
             return None;
         }
-        let sentence = format!(
-            "{} cannot follow patterns; update it, or search with find",
-            session.engine_name
-        );
+        let sentence = format!("{} cannot {what}", session.engine_name);
         Some(Fault::new(FaultCode::NotSupported, sentence))
     }
 }

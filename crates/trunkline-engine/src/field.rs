@@ -13,7 +13,8 @@
 //! order of groups.
 
 use trunkline_types::{
-    Access, DataType, Name, Pattern, Properties, Quality, Reason, Scope, Tick, Timestamp, Value,
+    Access, DataType, Level, Name, Pattern, Properties, Quality, Reason, Scope, Tick, Timestamp,
+    Value,
 };
 
 use crate::caller::Caller;
@@ -146,6 +147,12 @@ pub static FIELDS: &[Field] = &[
         },
     },
     Field {
+        name: "name",
+        about: "the full name of the variable",
+        data_type: Type::Text,
+        value: |seen| text(seen.name),
+    },
+    Field {
         name: "origin",
         about: "where the variable was configured",
         data_type: Type::Text,
@@ -162,6 +169,30 @@ pub static FIELDS: &[Field] = &[
         about: "how far the value can be trusted, and why not",
         data_type: Type::Text,
         value: |seen| text(&seen.update.quality.to_string()),
+    },
+    Field {
+        name: "quality.level",
+        about: "good, uncertain or bad",
+        data_type: Type::Text,
+        value: |seen| {
+            text(match seen.update.quality.level() {
+                Level::Good => "good",
+                Level::Uncertain => "uncertain",
+                Level::Bad => "bad",
+            })
+        },
+    },
+    Field {
+        name: "quality.reason",
+        about: "why the value cannot be trusted, in a word; empty when it can",
+        data_type: Type::Text,
+        value: |seen| {
+            let reason = seen.update.quality.reason();
+            text(match reason {
+                Reason::None => "",
+                reason => reason.name(),
+            })
+        },
     },
     Field {
         name: "range.high",
@@ -192,6 +223,12 @@ pub static FIELDS: &[Field] = &[
         about: "where the value comes from, io-server:item; empty when clients write it",
         data_type: Type::Text,
         value: |seen| text(&seen.properties.source),
+    },
+    Field {
+        name: "stale",
+        about: "whether the value is older than max_age allows",
+        data_type: Type::Bool,
+        value: |seen| Some(Value::Bool(seen.update.quality.reason() == Reason::Stale)),
     },
     Field {
         name: "stall",
@@ -248,19 +285,11 @@ impl Field {
         }
     }
 
-    /// What the variable's field says now, as text for comparison; `None`: it has no value.
-    pub fn text_of(&self, variable: &Variable) -> Option<String> {
+    /// What the variable's field says now, whether it is open or not; `None`: it has no value.
+    pub fn value_of(&self, variable: &Variable) -> Option<Value> {
         let state = variable.lock();
         let update = variable.update_locked(&state);
-        let value = (self.value)(&seen(variable, &state, &update))?;
-        Some(match &value {
-            Value::String(text) => text.to_string(),
-            Value::Bool(is) => is.to_string(),
-            Value::U64(count) => count.to_string(),
-            Value::F64(number) => number.to_string(),
-            Value::Timestamp(time) => time.to_string(),
-            _ => String::new(),
-        })
+        (self.value)(&seen(variable, &state, &update))
     }
 }
 

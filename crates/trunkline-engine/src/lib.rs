@@ -23,6 +23,7 @@
 //! - [`realtime`]: cells and FIFOs for time-critical threads.
 //! - [`store`]: what survives a restart.
 //! - [`field`]: what is known about a variable, as cells of their own.
+//! - [`search`]: variables by their fields.
 //! - [`explain`]: why a variable does not update.
 
 #![forbid(unsafe_code)]
@@ -48,6 +49,7 @@ pub mod realtime;
 mod register;
 mod registry;
 mod retained;
+pub mod search;
 pub mod store;
 mod sync;
 mod update;

@@ -61,7 +61,7 @@ fn every_field_has_a_value_of_its_type_and_says_what_it_is() {
         let is_unset = matches!(field.name, "max_age" | "precision");
         let expected = if is_unset { Level::Bad } else { Level::Good };
         assert_eq!(sample.quality.level(), expected, "{}", field.name);
-        assert_eq!(field.text_of(&x).is_none(), is_unset);
+        assert_eq!(field.value_of(&x).is_none(), is_unset);
     }
     assert_eq!(value(&open(&rig, "rig/x#units")), Value::String("%".into()));
     assert_eq!(value(&open(&rig, "rig/x#range.high")), Value::F64(10.0));

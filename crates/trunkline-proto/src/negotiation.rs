@@ -100,8 +100,10 @@ impl Features {
     pub const REGISTERS: Features = Features(4);
     /// Patterns followed live: WATCH to UNWATCH.
     pub const PATTERNS: Features = Features(16);
+    /// Conditions in FIND.
+    pub const CONDITIONS: Features = Features(32);
     /// Every feature of this release.
-    pub const OURS: Features = Features(1 | 2 | 4 | 16);
+    pub const OURS: Features = Features(1 | 2 | 4 | 16 | 32);
 
     /// The bits on the wire; bits this release does not know are kept and mean nothing.
     pub const fn to_bits(self) -> u64 {

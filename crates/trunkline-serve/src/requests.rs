@@ -160,11 +160,12 @@ impl Session {
                 Work::Find {
                     request,
                     pattern,
+                    conditions,
                     cursor,
                     limit,
                 } => {
                     slices = 1;
-                    self.run_find(*request, pattern, cursor, *limit)
+                    self.run_find(*request, pattern, conditions, cursor, *limit)
                 }
                 Work::Why { request, name } => {
                     slices = 1;

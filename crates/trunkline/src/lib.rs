@@ -48,9 +48,9 @@ pub use client::{
 pub use engine::{Engine, EngineOptions, LibraryError, StartError};
 pub use provider::{Provider, ProviderOptions, ProviderStatus};
 pub use trunkline_client::{
-    ConnectionState, Event, FollowEvent, Found, FromValue, IntoValue, Item, OpenOptions, Opened,
-    Step, SubscribeOptions, Typed, VariableRef, WatchEvent, Write, WriteCounts, WriteMode,
-    WriteOutcome,
+    Comparison, Condition, ConnectionState, Event, FollowEvent, Found, FromValue, IntoValue, Item,
+    OpenOptions, Opened, Step, SubscribeOptions, Typed, VariableRef, WatchEvent, Write,
+    WriteCounts, WriteMode, WriteOutcome,
 };
 pub use trunkline_config as config;
 pub use trunkline_io as io;

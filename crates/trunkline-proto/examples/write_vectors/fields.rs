@@ -182,12 +182,20 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
             })
         }
         FrameKind::Find => {
-            let Find {
-                cursor,
-                limit,
-                pattern,
-            } = Find::decode(frame)?;
-            json!({ "cursor": cursor.to_string(), "limit": limit, "pattern": pattern })
+            let (find, conditions) = Find::decode(frame)?;
+            let mut fields = json!({
+                "cursor": find.cursor.to_string(), "limit": find.limit, "pattern": find.pattern,
+            });
+            if frame.count() > 0 {
+                let conditions = list(conditions, |condition| {
+                    json!({
+                        "field": condition.field, "comparison": condition.comparison,
+                        "value": condition.value,
+                    })
+                })?;
+                fields["conditions"] = conditions.into();
+            }
+            fields
         }
         FrameKind::Names => {
             let names = Names::decode(frame)?;

@@ -71,7 +71,11 @@ pub fn reencode(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), Decod
         FrameKind::Updates => updates(frame, out),
         FrameKind::Lost => lost(frame, out),
         FrameKind::Ended => ended(frame, out),
-        FrameKind::Find => Find::decode(frame).map(|m| m.encode(frame.request(), out)),
+        FrameKind::Find => Find::decode(frame).and_then(|(find, conditions)| {
+            let conditions: Result<Vec<_>, _> = conditions.collect();
+            find.encode_with(conditions?, frame.request(), out);
+            Ok(())
+        }),
         FrameKind::Names => names(frame, out),
         FrameKind::Watch => Watch::decode(frame).map(|m| m.encode(frame.request(), out)),
         FrameKind::Appeared => appeared(frame, out),

@@ -12,7 +12,7 @@ use trunkline_proto::message::contract::SubscribeFlags;
 use trunkline_proto::message::ended::{EndReason, Ended, EndedBuilder, EndedHead, EndedItem};
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo};
 use trunkline_proto::message::fault::FaultMessage;
-use trunkline_proto::message::find::{Find, FoundVariable, Names, NamesBuilder};
+use trunkline_proto::message::find::{Find, FindCondition, FoundVariable, Names, NamesBuilder};
 use trunkline_proto::message::handles::{Handles, HandlesBuilder, Unsubscribe};
 use trunkline_proto::message::hello::{Hello, Resume, Welcome};
 use trunkline_proto::message::info::{
@@ -441,11 +441,17 @@ proptest! {
 
     #[test]
     fn find_and_names(cursor: u64, limit: u32, pattern in text(), next: u64,
+        conditions in vec((text(), any::<u8>(), text()), 0..5),
         items in vec((text(), data_type(), access()), 0..8)) {
         let mut out = Vec::new();
         let find = Find { cursor, limit, pattern: &pattern };
-        find.encode(1, &mut out);
-        prop_assert_eq!(Find::decode(&frame(&out)).unwrap(), find);
+        let conditions: Vec<_> = conditions.iter().map(|(field, comparison, value)| {
+            FindCondition { field, comparison: *comparison, value }
+        }).collect();
+        find.encode_with(conditions.iter().copied(), 1, &mut out);
+        let read = frame(&out);
+        let (found, read) = Find::decode(&read).unwrap();
+        prop_assert_eq!((found, all(read)), (find, conditions));
         out.clear();
         let mut builder = NamesBuilder::begin(&mut out, 1);
         items.iter().for_each(|(name, ty, access)| builder.push(name, ty, *access));

@@ -145,7 +145,7 @@ impl Said {
                 Said::Write(said.collect())
             }
             FrameKind::Find => {
-                let find = Find::decode(frame).unwrap();
+                let (find, _) = Find::decode(frame).unwrap();
                 Said::Find {
                     request,
                     pattern: find.pattern.to_owned(),

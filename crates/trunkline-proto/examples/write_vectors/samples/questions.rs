@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use trunkline_proto::message::contract::SubscribeFlags;
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo, encode_engine_request};
-use trunkline_proto::message::find::{Find, NamesBuilder};
+use trunkline_proto::message::find::{Comparison, Find, FindCondition, NamesBuilder};
 use trunkline_proto::message::info::{InfoAnswerBuilder, SubscriptionInfo, VariableInfo};
 use trunkline_proto::message::library::{
     DeployBuilder, DeployHead, LibraryAfter, LibraryOrder, LibraryReport, LibraryVerb,
@@ -27,6 +27,28 @@ pub(super) fn add_all(samples: &mut Vec<Sample>) {
         }
         .encode(30, out);
     });
+    add(
+        samples,
+        "find-conditions",
+        "Variables of a unit with a range above 100",
+        |out| {
+            let find = Find {
+                cursor: 0,
+                limit: 0,
+                pattern: "**",
+            };
+            let condition = |field, comparison: Comparison, value| FindCondition {
+                field,
+                comparison: comparison.number(),
+                value,
+            };
+            let conditions = [
+                condition("units", Comparison::Equal, "degC"),
+                condition("range.high", Comparison::Above, "100"),
+            ];
+            find.encode_with(conditions, 32, out);
+        },
+    );
     add(samples, "names", "A page that is not the last", |out| {
         let mut names = NamesBuilder::begin(out, 30);
         names.push("boiler/level", &DataType::F64, Access::ReadWrite);
