@@ -39,6 +39,8 @@ impl Session {
             FrameKind::Find => {
                 let (find, asked) = Find::decode(frame)?;
                 let cursor = u32::try_from(find.cursor).unwrap_or(u32::MAX);
+                // One more than there may be shows that there are too many.
+                let asked = asked.take(FIND_CONDITIONS_MAX + 1);
                 let asked = asked.collect::<Result<Vec<_>, _>>()?;
                 let conditions = match conditions(&asked) {
                     Ok(conditions) => conditions,

@@ -72,9 +72,13 @@ pub fn reencode(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), Decod
         FrameKind::Lost => lost(frame, out),
         FrameKind::Ended => ended(frame, out),
         FrameKind::Find => Find::decode(frame).and_then(|(find, conditions)| {
-            let conditions: Result<Vec<_>, _> = conditions.collect();
-            find.encode_with(conditions?, frame.request(), out);
-            Ok(())
+            let mut wrong = Ok(());
+            let right = conditions.map_while(|condition| {
+                let condition = condition.map_err(|error| wrong = Err(error));
+                condition.ok()
+            });
+            find.encode_with(right, frame.request(), out);
+            wrong
         }),
         FrameKind::Names => names(frame, out),
         FrameKind::Watch => Watch::decode(frame).map(|m| m.encode(frame.request(), out)),
