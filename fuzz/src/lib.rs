@@ -45,6 +45,13 @@ pub const UPDATES: &[FrameKind] = &[FrameKind::Updates];
 pub const LOST: &[FrameKind] = &[FrameKind::Lost, FrameKind::Ended];
 /// The kinds of the target `find`.
 pub const FIND: &[FrameKind] = &[FrameKind::Find, FrameKind::Names];
+/// The kinds of the target `watch`.
+pub const WATCH: &[FrameKind] = &[
+    FrameKind::Watch,
+    FrameKind::Appeared,
+    FrameKind::Vanished,
+    FrameKind::Unwatch,
+];
 /// The kinds of the target `library`.
 pub const LIBRARY: &[FrameKind] = &[FrameKind::Deploy, FrameKind::Order, FrameKind::Report];
 /// The kinds of the target `info`.
@@ -79,6 +86,7 @@ pub const GROUPS: &[(&str, &[FrameKind])] = &[
     ("updates", UPDATES),
     ("lost", LOST),
     ("find", FIND),
+    ("watch", WATCH),
     ("library", LIBRARY),
     ("info", INFO),
     ("why", WHY),

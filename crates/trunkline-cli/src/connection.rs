@@ -172,6 +172,13 @@ impl Entries {
         names.collect()
     }
 
+    /// Leaves out that a pattern matches nothing.
+    pub(crate) fn forget_no_match(&mut self) {
+        let is_no_match =
+            |entry: &Entry| matches!(entry, Entry::Problem(problem) if problem.code == NO_MATCH);
+        self.0.retain(|entry| !is_no_match(entry));
+    }
+
     /// Characters of the longest name, whether it stands for a variable or for a problem.
     pub(crate) fn width(&self) -> usize {
         let names = self.0.iter().map(|entry| match entry {
@@ -217,16 +224,7 @@ pub(crate) fn code_of(cause: &Arc<Disconnect>) -> &'static str {
 
 /// A name that could not be opened.
 fn unopened(fault: &Fault, name: &str) -> Problem {
-    let is_field = name.contains('#') && fault.code == FaultCode::UnknownName;
-    let problem = match is_field {
-        false => reading_fault(fault),
-        true => {
-            let sentence = "this engine has no field of that name; `trunkline info` shows the \
-                            properties of a variable";
-            Problem::new(Exit::SomeFailed, "unknown-field", sentence)
-        }
-    };
-    problem.of(name)
+    reading_fault(fault).of(name)
 }
 
 /// A fault of opening, reading or asking.
@@ -252,8 +250,11 @@ pub(crate) fn writing_fault(fault: &Fault) -> Problem {
 /// No name matches a pattern.
 pub(crate) fn nothing_matches(pattern: &str) -> Problem {
     let sentence = "nothing matches; `trunkline ls` shows what there is";
-    Problem::new(Exit::SomeFailed, "no-match", sentence).of(pattern)
+    Problem::new(Exit::SomeFailed, NO_MATCH, sentence).of(pattern)
 }
+
+/// The code of [`nothing_matches`].
+const NO_MATCH: &str = "no-match";
 
 /// What was opened, if it can be read.
 pub(crate) fn readable(name: &str, opened: Opened) -> Result<Opened, Problem> {

@@ -27,6 +27,25 @@ pub(crate) enum Wanted {
     Wrong(Problem),
 }
 
+impl Targets {
+    /// The patterns among them.
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = &Pattern> {
+        self.wanted.iter().filter_map(|wanted| match wanted {
+            Wanted::Pattern(pattern) => Some(pattern),
+            _ => None,
+        })
+    }
+
+    /// The names among them that are not excluded.
+    pub(crate) fn names(&self, settings: &Settings) -> Vec<String> {
+        let names = self.wanted.iter().filter_map(|wanted| match wanted {
+            Wanted::Name(name) if !settings.is_excluded(name) => Some(name.clone()),
+            _ => None,
+        });
+        names.collect()
+    }
+}
+
 /// The engine that `--url` names.
 ///
 /// # Errors

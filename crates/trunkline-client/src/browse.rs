@@ -12,6 +12,7 @@ use trunkline_types::{DataType, Lost, Tick};
 
 use crate::answer::{Answer, Found, Page, Step};
 use crate::client::ClientCore;
+use crate::condition::Condition;
 use crate::error::RequestError;
 use crate::open::wrong_answer;
 use crate::request::{Request, RequestId, Verb, malformed};
@@ -56,6 +57,19 @@ impl ClientCore {
     /// # Errors
     /// [`RequestError`] when a bound is reached or the client is closed.
     pub fn find(&mut self, pattern: &str, limit: Option<usize>) -> Result<RequestId, RequestError> {
+        self.search(pattern, &[], limit)
+    }
+
+    /// As [`find`](Self::find), with conditions that all have to hold.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn search(
+        &mut self,
+        pattern: &str,
+        conditions: &[Condition],
+        limit: Option<usize>,
+    ) -> Result<RequestId, RequestError> {
         self.check_request(1)?;
         let limit = limit
             .unwrap_or(usize::MAX)
@@ -65,6 +79,7 @@ impl ClientCore {
             1,
             Verb::Find {
                 pattern,
+                conditions: conditions.to_vec(),
                 limit,
                 cursor: 0,
                 found,
@@ -134,9 +149,7 @@ impl ClientCore {
                 (Ok(record), Some(data_type)) => {
                     let received = self.connection.receive(now, &record, data_type, true)?;
                     let max_age = variable.and_then(|v| v.max_age);
-                    let stale = max_age
-                        .filter(|max| received.age > *max)
-                        .map(|_| received.age);
+                    let stale = received.too_old(received.age, max_age);
                     Ok(received.to_reading(data_type, Lost::NONE, stale))
                 }
             };

@@ -12,6 +12,7 @@ use trunkline_types::{Tick, Timestamp};
 
 use crate::connection::Connection;
 use crate::event::Event;
+use crate::follow::Follow;
 use crate::options::ClientOptions;
 use crate::provider::ProviderRole;
 use crate::request::{Requests, malformed};
@@ -20,6 +21,7 @@ use crate::state::{ConnectionCounters, ConnectionState, Session};
 use crate::subscription::Subscription;
 use crate::table::Slab;
 use crate::variable::Variables;
+use crate::watch::Watches;
 use crate::wire::Wires;
 use crate::write_queue::Writes;
 
@@ -43,6 +45,8 @@ pub struct ClientCore {
     pub(crate) gather: Option<Box<Gather>>,
     /// What is gathered is to go with the next output.
     pub(crate) send_gathered: bool,
+    pub(crate) watches: Watches,
+    pub(crate) follows: Slab<Follow>,
     /// When something last came in.
     pub(crate) last_input: Option<Tick>,
     /// Items of all subscriptions.
@@ -70,6 +74,8 @@ impl ClientCore {
             provider: ProviderRole::default(),
             gather: None,
             send_gathered: false,
+            watches: Watches::default(),
+            follows: Slab::default(),
             last_input: None,
             items: 0,
             retry_at: None,
@@ -209,6 +215,8 @@ impl ClientCore {
             FrameKind::Ended => self.handle_ended(frame),
             FrameKind::Gone => self.handle_gone(frame),
             FrameKind::Names => self.handle_names(frame),
+            FrameKind::Appeared => self.handle_appeared(frame),
+            FrameKind::Vanished => self.handle_vanished(frame),
             FrameKind::InfoAnswer => self.handle_info(frame),
             FrameKind::WhyAnswer => self.handle_why(frame),
             FrameKind::EngineAnswer => self.handle_engine(frame),
@@ -236,6 +244,7 @@ impl ClientCore {
             subscription.connection_changed(Event::Connected { session, epoch });
         }
         self.restore(same_epoch);
+        self.restore_watches();
         self.ask_to_provide();
         self.changes += 1;
         Ok(())
@@ -359,6 +368,7 @@ impl Endpoint for ClientCore {
         self.provider_disconnected();
         self.gather = None;
         self.forget_connection();
+        self.forget_watches();
         if session.is_some() || !reconnecting {
             self.tell_disconnected(&cause, reconnecting);
         }

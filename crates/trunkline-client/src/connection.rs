@@ -22,7 +22,7 @@ use trunkline_proto::{
     Liveness, Throughput,
 };
 use trunkline_types::wire::{Reader, decode_value};
-use trunkline_types::{DataType, Position, Tick, Timestamp};
+use trunkline_types::{DataType, Position, Reason, Tick, Timestamp};
 
 use crate::options::ClientOptions;
 use crate::reading::Received;
@@ -378,7 +378,9 @@ impl Connection {
             return Err(malformed("a reading before WELCOME".to_owned()));
         };
         let mut age = Duration::ZERO;
-        if first && value.is_some() {
+        // What the engine says to be old, it has had for long, too.
+        let is_old = first || record.quality.reason() == Reason::Stale;
+        if is_old && value.is_some() {
             let since_welcome = now.since(open.session.since);
             let written = open.engine_wall.as_nanos();
             let written = i128::from(written) - i128::from(record.engine_timestamp.as_nanos());

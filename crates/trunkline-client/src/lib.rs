@@ -31,6 +31,7 @@
 //! - `subscribe`, `subscription`, `queue`, `event`: subscriptions as the program sees them.
 //! - `wire`, `delivery`, `reading`: subscriptions as the engine sees them; what arrives, what was
 //!   lost.
+//! - `watch`, `follow`: patterns that are followed, and subscriptions by pattern.
 //! - `restore`: what happens on a reconnect, and to items that fail.
 //! - [`typed`], [`options`], [`error`], [`state`]: types of the program, choices, refusals, state.
 
@@ -39,11 +40,13 @@
 pub mod answer;
 mod browse;
 mod client;
+mod condition;
 mod connection;
 mod delivery;
 pub mod error;
 mod event;
 mod flush;
+mod follow;
 mod library;
 mod open;
 pub mod options;
@@ -62,14 +65,17 @@ mod subscription;
 mod table;
 pub mod typed;
 mod variable;
+mod watch;
 mod wire;
 mod write;
 mod write_queue;
 
 pub use answer::{Answer, Found, Opened, Step};
 pub use client::ClientCore;
+pub use condition::{Comparison, Condition, ConditionError};
 pub use error::{RequestError, SubscribeError, WriteError};
 pub use event::Event;
+pub use follow::{FollowEvent, FollowId};
 pub use options::{
     BufferError, ClientOptions, Need, OpenOptions, SubscribeOptions, contract_of_buffer,
 };
@@ -82,4 +88,5 @@ pub use subscription::SubscriptionId;
 pub use trunkline_proto::message::write::WriteOptions;
 pub use typed::{EnumIndex, FromValue, IntoValue, TypeMismatch, Typed};
 pub use variable::VariableRef;
+pub use watch::{WatchEvent, WatchId};
 pub use write::{Write, WriteBatchId, WriteMode};

@@ -189,7 +189,9 @@ impl ClientCore {
         let reading = match reading.filter(|_| access != Access::WriteOnly) {
             Some(record) => {
                 let received = self.connection.receive(now, &record, &data_type, true)?;
-                Some(received.to_reading(&data_type, trunkline_types::Lost::NONE, None))
+                let known = self.variables.get(variable);
+                let stale = received.too_old(received.age, known.and_then(|v| v.max_age));
+                Some(received.to_reading(&data_type, trunkline_types::Lost::NONE, stale))
             }
             None => None,
         };

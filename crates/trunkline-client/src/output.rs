@@ -11,11 +11,13 @@ use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::keepalive::{AckBuilder, Grant};
 use trunkline_proto::message::open::{OpenBuilder, OpenOptions as WireOpenOptions, OpenTerms};
 use trunkline_proto::message::subscribe::{SubscribeBuilder, SubscribeItem};
+use trunkline_proto::message::watch::{Watch, encode_unwatch};
 use trunkline_proto::message::why::Why;
 use trunkline_proto::part::split_oversized;
 use trunkline_types::Tick;
 
 use crate::client::ClientCore;
+use crate::condition::Condition;
 use crate::flush::send_flush;
 use crate::library::{send_deploy, send_order};
 use crate::provider::send_provide;
@@ -92,7 +94,8 @@ impl ClientCore {
             return;
         };
         let fault = self.not_understood(&request);
-        if let Some(fault) = fault.or_else(|| self.takes_no_provider(&request)) {
+        let fault = fault.or_else(|| self.takes_no_provider(&request));
+        if let Some(fault) = fault.or_else(|| self.knows_no_such_search(&request)) {
             self.end_request(id, request, Some(fault));
             return;
         }
@@ -114,6 +117,9 @@ impl ClientCore {
         encode(&mut request, number, epoch, variables, wires, page, out);
         if request.sent >= request.total {
             self.requests.sent_front();
+        }
+        if matches!(request.verb, Verb::Unwatch { .. }) {
+            return self.requests.end(id, &request);
         }
         self.requests.put_back(id, request);
     }
@@ -146,7 +152,9 @@ impl ClientCore {
             | Verb::Engine
             | Verb::Flush
             | Verb::OrderLibrary { .. }
-            | Verb::Provide { .. } => {
+            | Verb::Provide { .. }
+            | Verb::Watch { .. }
+            | Verb::Unwatch { .. } => {
                 single = true;
                 0
             }
@@ -282,6 +290,7 @@ fn encode(
         }
         Verb::Find {
             pattern,
+            conditions,
             limit,
             cursor,
             found,
@@ -292,7 +301,7 @@ fn encode(
                 limit,
                 pattern,
             }
-            .encode(number, out);
+            .encode_with(conditions.iter().map(Condition::wire), number, out);
         }
         Verb::Why { name } => Why { name }.encode(number, out),
         Verb::Engine => encode_engine_request(number, out),
@@ -300,6 +309,15 @@ fn encode(
         Verb::Deploy { library, replace } => {
             send_deploy(library, *replace, number, sent, page, out);
         }
+        Verb::Watch {
+            number: watch,
+            pattern,
+            ..
+        } => {
+            let watch = *watch;
+            Watch { watch, pattern }.encode(number, out);
+        }
+        Verb::Unwatch { number } => encode_unwatch(*number, out),
         Verb::Provide { name } => send_provide(name, number, out),
         Verb::OrderLibrary { verb, library } => send_order(*verb, library, number, out),
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trunkline_proto::message::lost::LostRecord;
 use trunkline_types::{
-    ArrayType, DataType, Lost, Position, Quality, Reading, Sample, Tick, Timestamp, Value,
+    ArrayType, DataType, Lost, Position, Quality, Reading, Reason, Sample, Tick, Timestamp, Value,
 };
 
 /// Largest default value that is made for a variable without one.
@@ -32,6 +32,13 @@ impl Received {
     /// How old it is: its age at the engine and this end's own time since, never two wall clocks.
     pub(crate) fn age(&self, now: Tick) -> Duration {
         self.age.saturating_add(now.since(self.at))
+    }
+
+    /// `age`, when it is too old for a reading that may be no older than `max_age`, or the engine
+    /// says that it is.
+    pub(crate) fn too_old(&self, age: Duration, max_age: Option<Duration>) -> Option<Duration> {
+        let is_old = max_age.is_some_and(|max| age > max) || self.quality.reason() == Reason::Stale;
+        is_old.then_some(age)
     }
 
     /// As the program gets it.

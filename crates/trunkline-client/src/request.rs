@@ -12,7 +12,9 @@ use trunkline_proto::{Disconnect, Fault, Frame};
 use trunkline_types::{LibraryDefinition, Reading};
 
 use crate::answer::{Answer, Found, Opened, Page};
+use crate::condition::Condition;
 use crate::options::OpenOptions;
+use crate::table::Key;
 use trunkline_proto::message::info::VariableInfo;
 
 /// Refused requests that are remembered.
@@ -76,6 +78,7 @@ pub(crate) enum Verb {
     Info(Page<VariableInfo>),
     Find {
         pattern: String,
+        conditions: Vec<Condition>,
         limit: usize,
         cursor: u64,
         found: Vec<Found>,
@@ -96,6 +99,16 @@ pub(crate) enum Verb {
     /// Asks to be the source of variables; the client's own.
     Provide {
         name: String,
+    },
+    /// Follows a pattern; the client's own.
+    Watch {
+        key: Key,
+        number: u32,
+        pattern: Arc<str>,
+    },
+    /// Ends a watch; nobody answers.
+    Unwatch {
+        number: u32,
     },
     /// Opens again what the program had open.
     Restore {
@@ -369,6 +382,14 @@ impl Requests {
             self.pending.insert(id, request);
         }
         (others, unknown)
+    }
+
+    /// The first request that asks for this.
+    pub(crate) fn find(&self, wanted: impl Fn(&Verb) -> bool) -> Option<u64> {
+        let mut pending = self.pending.iter();
+        pending
+            .find(|(_, request)| wanted(&request.verb))
+            .map(|(id, _)| *id)
     }
 
     /// The numbers of all requests that are not answered.

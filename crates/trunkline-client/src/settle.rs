@@ -121,7 +121,8 @@ impl ClientCore {
                 return self.items_answered(wire, &items, &fault);
             }
             Verb::Provide { .. } => return self.provide_refused(&fault),
-            Verb::Unsubscribe { .. } => return,
+            Verb::Watch { key, .. } => return self.watch_refused(key, fault),
+            Verb::Unsubscribe { .. } | Verb::Unwatch { .. } => return,
         };
         self.answer(id, wanted, answer);
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use trunkline_proto::message::contract::SubscribeFlags;
+use trunkline_proto::{Fault, FaultCode};
 use trunkline_types::ledger::ClientLedger;
 use trunkline_types::{Access, Contract, DataType, Lost, Position, Quality, Reading, Tick};
 
@@ -11,7 +12,7 @@ use crate::error::{SubscribeError, check_contract};
 use crate::event::Event;
 use crate::options::SubscribeOptions;
 use crate::request::Verb;
-use crate::subscription::{Delivery, Notice, Subscription, SubscriptionId, Taken};
+use crate::subscription::{Delivery, NOBODY, Notice, Subscription, SubscriptionId, Taken};
 use crate::variable::VariableRef;
 use crate::wire::{Pause, Status, Target};
 
@@ -123,7 +124,7 @@ impl ClientCore {
         let known = variables.get_mut(variable)?;
         let max_age = known.max_age;
         let subscription = subscriptions.at_mut(target.subscription)?;
-        subscription.add_item(index);
+        subscription.put_item(target.item, index);
         let item = wire.item_mut(index)?;
         item.targets.push(target);
         if is_new {
@@ -163,6 +164,96 @@ impl ClientCore {
         None
     }
 
+    /// Adds names to a subscription, at these places: after the last item, or where one has left.
+    /// Names beyond the client's bound on items are told as item errors.
+    pub(crate) fn join_items(&mut self, id: SubscriptionId, names: &[(u32, Arc<str>)]) {
+        let Some(subscription) = self.subscriptions.get(id.0) else {
+            return;
+        };
+        let wire_id = subscription.wire;
+        let room = self.options.items_max.saturating_sub(self.items);
+        let (joining, refused) = names.split_at(room.min(names.len()));
+        self.items += joining.len();
+        self.variables.reserve(joining.len());
+        let mut added = Vec::new();
+        for (item, name) in joining {
+            let variable = self.variables.acquire(name);
+            let target = Target {
+                subscription: id.0.index,
+                item: *item,
+            };
+            if let Some(index) = self.join(wire_id, variable, target) {
+                added.push(index);
+            }
+        }
+        if let Some(subscription) = self.subscriptions.get_mut(id.0) {
+            for (item, _) in refused {
+                subscription.put_item(*item, NOBODY);
+                let fault = Fault::from(FaultCode::LimitReached);
+                subscription.notify(*item, Notice::Fault(fault));
+            }
+        }
+        if !added.is_empty() && self.connection.is_open() {
+            self.open_items(wire_id, added, false);
+        }
+        self.changes += 1;
+    }
+
+    /// Takes one item out of a subscription; its place can be used again.
+    pub(crate) fn leave_item(&mut self, id: SubscriptionId, item: u32) {
+        let Some(entry) = self.subscriptions.get_mut(id.0) else {
+            return;
+        };
+        let Some(wire_item) = entry.take_item(item) else {
+            return;
+        };
+        let wire_id = entry.wire;
+        self.items -= 1;
+        let target = Target {
+            subscription: id.0.index,
+            item,
+        };
+        let handle = self.leave(wire_id, wire_item, target);
+        if let Some(handle) = handle
+            && self.connection.is_open()
+        {
+            self.requests.push(Verb::Unsubscribe {
+                wire: wire_id,
+                handles: vec![handle],
+            });
+        }
+        if let Some(wire) = self.wires.get_mut(wire_id)
+            && wire.is_empty()
+        {
+            // The engine has ended it with its last item, and its credit begins anew.
+            wire.begin_life();
+        }
+    }
+
+    /// A target wants a wire item no longer. Its handle, when nobody does and the engine is to end
+    /// it.
+    fn leave(&mut self, wire_id: u32, index: u32, target: Target) -> Option<u32> {
+        let wire = self.wires.get_mut(wire_id)?;
+        let wire_item = wire.item_mut(index)?;
+        wire_item.targets.retain(|t| *t != target);
+        if !wire_item.targets.is_empty() {
+            return None;
+        }
+        if wire_item.asked {
+            wire_item.status = Status::Leaving;
+            return None;
+        }
+        let is_live = matches!(wire_item.status, Status::Live);
+        let handle = wire_item.handle.filter(|_| is_live);
+        let variable = wire_item.variable;
+        wire.remove(index);
+        if let Some(known) = self.variables.get_mut(variable) {
+            known.items.retain(|place| *place != (wire_id, index));
+        }
+        self.variables.release(variable);
+        handle
+    }
+
     /// Asks the engine to open and subscribe items of a wire subscription.
     pub(crate) fn open_items(&mut self, wire: u32, items: Vec<u32>, restoring: bool) {
         let Some(entry) = self.wires.get_mut(wire) else {
@@ -183,44 +274,23 @@ impl ClientCore {
         let Some(entry) = self.subscriptions.remove(subscription.0) else {
             return;
         };
-        self.items -= entry.items.len();
-        self.changes += 1;
         let (wire_id, connected) = (entry.wire, self.connection.is_open());
-        let Self {
-            wires, variables, ..
-        } = self;
-        let Some(wire) = wires.get_mut(wire_id) else {
-            return;
-        };
+        self.changes += 1;
         let mut handles = Vec::new();
         for (local, item) in entry.items.iter().zip(0..) {
+            if local.wire_item == NOBODY {
+                continue;
+            }
+            self.items -= 1;
             let target = Target {
                 subscription: subscription.0.index,
                 item,
             };
-            let Some(wire_item) = wire.item_mut(local.wire_item) else {
-                continue;
-            };
-            wire_item.targets.retain(|t| *t != target);
-            if !wire_item.targets.is_empty() {
-                continue;
-            }
-            if wire_item.asked {
-                wire_item.status = Status::Leaving;
-                continue;
-            }
-            if matches!(wire_item.status, Status::Live) {
-                handles.extend(wire_item.handle);
-            }
-            let variable = wire_item.variable;
-            wire.remove(local.wire_item);
-            if let Some(known) = variables.get_mut(variable) {
-                known
-                    .items
-                    .retain(|place| *place != (wire_id, local.wire_item));
-            }
-            variables.release(variable);
+            handles.extend(self.leave(wire_id, local.wire_item, target));
         }
+        let Some(wire) = self.wires.get_mut(wire_id) else {
+            return;
+        };
         let is_over = wire.is_empty() && wire.outstanding == 0;
         let is_wanted = wire.items().any(|(_, item)| !item.targets.is_empty());
         wire.closing = !is_wanted;

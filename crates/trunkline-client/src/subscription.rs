@@ -19,6 +19,9 @@ use crate::wire::{Status, WireItem, WireSubscription};
 /// An emptied buffer with more room than this gives it back.
 const KEPT_SERIALS_MAX: usize = 64;
 
+/// The wire item of a place where no item is.
+pub(crate) const NOBODY: u32 = u32::MAX;
+
 /// A subscription of the program. Survives reconnects.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SubscriptionId(pub(crate) Key);
@@ -101,18 +104,68 @@ impl Subscription {
         }
     }
 
-    pub(crate) fn add_item(&mut self, wire_item: u32) {
-        let waiting = match self.contract {
-            Contract::Last(_) => Waiting::Buffer(VecDeque::new()),
-            Contract::First(_) | Contract::All { .. } => Waiting::Count(0),
-            Contract::Latest | Contract::Sampled(_) => Waiting::Cell(None),
-        };
-        self.items.push(LocalItem {
+    /// Puts an item at a place: after the last one, or where one has left.
+    pub(crate) fn put_item(&mut self, place: u32, wire_item: u32) {
+        let waiting = self.nothing_waits();
+        let item = LocalItem {
             wire_item,
             waiting,
             lost: Lost::NONE,
             notice: None,
-        });
+        };
+        match self.items.get_mut(place as usize) {
+            Some(free) => *free = item,
+            None => self.items.push(item),
+        }
+    }
+
+    /// Takes an item out of its place; what waits of it is dropped. Its wire item, if it had one.
+    pub(crate) fn take_item(&mut self, place: u32) -> Option<u32> {
+        let nothing = self.nothing_waits();
+        let item = self.items.get_mut(place as usize)?;
+        let wire_item = std::mem::replace(&mut item.wire_item, NOBODY);
+        let notice = item.notice.take().map(|notice| notice.0);
+        let mut serials = Vec::from_iter(notice);
+        match std::mem::replace(&mut item.waiting, nothing) {
+            Waiting::Cell(cell) => serials.extend(cell.map(|(serial, _)| serial)),
+            Waiting::Buffer(buffer) => serials.extend(buffer),
+            Waiting::Count(count) => {
+                for _ in 0..count {
+                    let Some(serial) = self.queue.first_reading_of(place) else {
+                        break;
+                    };
+                    self.drop_waiting(serial);
+                }
+            }
+        }
+        for serial in serials {
+            self.drop_waiting(serial);
+        }
+        (wire_item != NOBODY).then_some(wire_item)
+    }
+
+    /// Drops what waits under this serial, and counts it if it is a reading.
+    fn drop_waiting(&mut self, serial: u64) {
+        let is_reading = match self.queue.kill(serial) {
+            Some(Body::Reading(queued)) => {
+                self.bytes -= queued.bytes;
+                true
+            }
+            Some(Body::Cell { .. }) => true,
+            _ => false,
+        };
+        if is_reading {
+            self.ledger.dropped += 1;
+            self.ledger.waiting -= 1;
+        }
+    }
+
+    fn nothing_waits(&self) -> Waiting {
+        match self.contract {
+            Contract::Last(_) => Waiting::Buffer(VecDeque::new()),
+            Contract::First(_) | Contract::All { .. } => Waiting::Count(0),
+            Contract::Latest | Contract::Sampled(_) => Waiting::Cell(None),
+        }
     }
 
     /// Whether an `all` subscription has room for one more update. The engine keeps to the credit,
@@ -387,8 +440,10 @@ impl Subscription {
         let age = received.age(now);
         let is_live = connected && matches!(item.status, Status::Live);
         let max_age = self.options.max_age.or(item.max_age);
-        let is_old = max_age.is_some_and(|max| age > max);
-        (!is_live || is_old).then_some(age)
+        match is_live {
+            true => received.too_old(age, max_age),
+            false => Some(age),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use trunkline_types::name::{NameError, register_number};
 use trunkline_types::{Name, Pattern, Tick, Timestamp};
 
+use crate::age::Ages;
 use crate::caller::Caller;
 use crate::force::Forcing;
 use crate::library::Library;
@@ -14,8 +15,9 @@ use crate::outcome::AccessError;
 use crate::provider::{PROVIDER_TIMEOUT_DEFAULT, Providers};
 use crate::realtime::Pump;
 use crate::registry::Registry;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, AtomicU32, Mutex, Ordering};
 use crate::variable::Variable;
+use crate::watch::Watchers;
 
 /// Items handled in one slice of [`Engine::poll`] and of [`Consumer::poll`](crate::Consumer::poll)
 /// before other work gets its turn.
@@ -59,6 +61,10 @@ struct Inner {
     providers: Providers,
     pump: Pump,
     forcing: Forcing,
+    watchers: Watchers,
+    ages: Ages,
+    /// Fields that were ever opened.
+    fields: AtomicU32,
     libraries: Mutex<Vec<Library>>,
 }
 
@@ -73,6 +79,9 @@ impl Engine {
                 providers,
                 pump: Pump::new(),
                 forcing: Forcing::default(),
+                watchers: Watchers::default(),
+                ages: Ages::default(),
+                fields: AtomicU32::new(0),
                 libraries: Mutex::new(Vec::new()),
             }),
         }
@@ -186,12 +195,17 @@ impl Engine {
         None
     }
 
-    /// Does what is due: provider time-outs, in slices. Returns when it wants to be called again.
-    pub fn poll(&self, now: Tick, _wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
+    /// Does what is due: provider time-outs, values that have become too old, in slices. Returns
+    /// when it wants to be called again.
+    pub fn poll(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
+        let aged = self.mark_stale(now, wall, SLICE, wakes);
         if self.expire_pending(now, SLICE, wakes) == SLICE {
             return Some(now);
         }
-        self.next_provider_deadline()
+        [aged, self.next_provider_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     pub(crate) fn end(&self) -> u32 {
@@ -216,6 +230,23 @@ impl Engine {
 
     pub(crate) fn forcing(&self) -> &Forcing {
         &self.inner.forcing
+    }
+
+    /// Counts one more field, unless there are `max`.
+    pub(crate) fn count_field(&self, max: u32) -> bool {
+        let fields = &self.inner.fields;
+        let more = |count: u32| (count < max).then(|| count + 1);
+        // Relaxed: a count that stands alone.
+        let counted = fields.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        counted.is_ok()
+    }
+
+    pub(crate) fn ages(&self) -> &Ages {
+        &self.inner.ages
+    }
+
+    pub(crate) fn watchers(&self) -> &Watchers {
+        &self.inner.watchers
     }
 
     pub(crate) fn pump_state(&self) -> &Pump {

@@ -58,6 +58,8 @@ impl Engine {
     /// Walks from the name to the source and says at each step what it found. The first fault is
     /// the cause; steps after a fault that hides them are left out.
     pub fn explain(&self, caller: &Caller, name: &str, wall: Timestamp) -> Vec<Step> {
+        // Of a field it is said what is said of its variable.
+        let name = name.split_once('#').map_or(name, |(variable, _)| variable);
         let variable = match self.resolve_one(caller, name) {
             Ok(variable) => variable,
             Err(error) => return vec![unresolved(&error)],

@@ -22,11 +22,14 @@
 //! - [`provider`]: values that somebody else owns.
 //! - [`realtime`]: cells and FIFOs for time-critical threads.
 //! - [`store`]: what survives a restart.
+//! - [`field`]: what is known about a variable, as cells of their own.
+//! - [`search`]: variables by their fields.
 //! - [`explain`]: why a variable does not update.
 
 #![forbid(unsafe_code)]
 
 mod accept;
+mod age;
 mod budget;
 mod caller;
 mod cell;
@@ -34,6 +37,7 @@ mod consumer;
 pub mod engine;
 pub mod explain;
 mod feed;
+pub mod field;
 mod force;
 mod interest;
 mod library;
@@ -45,10 +49,12 @@ pub mod realtime;
 mod register;
 mod registry;
 mod retained;
+pub mod search;
 pub mod store;
 mod sync;
 mod update;
 mod variable;
+mod watch;
 mod write;
 
 pub use caller::{Caller, Principal, Rights};
@@ -70,4 +76,5 @@ pub use registry::VARIABLES_MAX;
 pub use retained::BUFFER_BYTES_MAX;
 pub use update::{Encoded, Update};
 pub use variable::Variable;
+pub use watch::{Watch, WatchProgress, WatchSlice};
 pub use write::{Completion, Origin, Verb, Write, WriteValue};

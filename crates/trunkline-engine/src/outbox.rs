@@ -9,7 +9,7 @@ use crate::budget::Budget;
 use crate::consumer::ProviderOrder;
 use crate::order::OrderResult;
 use crate::outcome::WriteOutcome;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, AtomicU32, Mutex, Ordering};
 
 /// Told once when something begins to wait, on the writer's thread and outside every lock.
 ///
@@ -29,6 +29,8 @@ pub(crate) struct Outbox {
     reports: Mutex<VecDeque<(u32, OrderResult)>>,
     /// What a provider behind this consumer is to do; lock order: after everything else.
     pub(crate) orders: Mutex<VecDeque<ProviderOrder>>,
+    /// 1: names came or went, and whoever follows patterns has not looked.
+    names_changed: AtomicU32,
     pub(crate) budget: Arc<Budget>,
     /// Of a service of the engine: nobody is told that it subscribes.
     pub(crate) is_service: bool,
@@ -51,6 +53,7 @@ impl Outbox {
             completions: Mutex::new(VecDeque::new()),
             reports: Mutex::new(VecDeque::new()),
             orders: Mutex::new(VecDeque::new()),
+            names_changed: AtomicU32::new(0),
             budget: Arc::new(Budget::unlimited()),
             wake,
         }
@@ -84,11 +87,23 @@ impl Outbox {
         self.reports.lock().pop_front()
     }
 
-    /// Whether an outcome, the end of an order or an order for a provider waits.
+    /// Names came or went; the caller wakes the outbox.
+    pub(crate) fn set_names_changed(&self) {
+        // Release: who takes it sees the names.
+        self.names_changed.store(1, Ordering::Release);
+    }
+
+    pub(crate) fn take_names_changed(&self) -> bool {
+        self.names_changed.load(Ordering::Relaxed) != 0
+            && self.names_changed.swap(0, Ordering::Acquire) != 0
+    }
+
+    /// Whether an outcome, the end of an order, an order for a provider or news of names wait.
     pub(crate) fn has_answers(&self) -> bool {
         !self.completions.lock().is_empty()
             || !self.reports.lock().is_empty()
             || !self.orders.lock().is_empty()
+            || self.names_changed.load(Ordering::Relaxed) != 0
     }
 }
 

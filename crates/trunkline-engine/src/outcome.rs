@@ -202,6 +202,14 @@ pub enum AccessError {
         /// The nearest name there is, when somebody has looked for it with `Engine::suggest`.
         suggestion: Option<String>,
     },
+    /// Variables have no such field.
+    #[error("{}", unknown_field(name, field))]
+    UnknownField {
+        /// The variable.
+        name: String,
+        /// What was asked for.
+        field: String,
+    },
     /// The name breaks the rules of names.
     #[error("{0}")]
     InvalidName(trunkline_types::name::NameError),
@@ -227,6 +235,17 @@ pub enum AccessError {
     /// The contract makes no sense.
     #[error("{0}")]
     Contract(&'static str),
+}
+
+fn unknown_field(name: &str, field: &str) -> String {
+    let known: Vec<&str> = crate::field::FIELDS
+        .iter()
+        .map(|field| field.name)
+        .collect();
+    format!(
+        "{name} has no field {field}; there are {}",
+        known.join(", ")
+    )
 }
 
 fn unknown_name(name: &str, suggestion: Option<&str>) -> String {

@@ -31,6 +31,25 @@ pub(crate) struct Names {
     index: HashTable<u32>,
     /// The next free slot; slot 0 is never used, so that 0 is no handle.
     pub(crate) next: u32,
+    /// The handles of undeployed variables, in the order in which they went; each has spent a slot,
+    /// so there are at most [`VARIABLES_MAX`].
+    gone: Vec<u32>,
+}
+
+/// How far the registry has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Mark {
+    /// One past the highest handle given out.
+    pub(crate) end: u32,
+    /// How many variables went.
+    pub(crate) gone: usize,
+}
+
+impl Mark {
+    /// How many names have come and gone.
+    pub(crate) fn revision(self) -> u64 {
+        u64::from(self.end).saturating_sub(1) + self.gone as u64
+    }
 }
 
 impl Registry {
@@ -40,6 +59,7 @@ impl Registry {
             names: RwLock::new(Names {
                 index: HashTable::new(),
                 next: 1,
+                gone: Vec::new(),
             }),
             numbers: RwLock::default(),
             hash: HashSeed::default(),
@@ -93,6 +113,27 @@ impl Registry {
     /// One past the highest handle given out so far.
     pub(crate) fn end(&self) -> u32 {
         self.names.read().next
+    }
+
+    /// How far it has come.
+    pub(crate) fn mark(&self) -> Mark {
+        let names = self.names.read();
+        Mark {
+            end: names.next,
+            gone: names.gone.len(),
+        }
+    }
+
+    /// A variable that was removed says of itself that it is gone.
+    pub(crate) fn note_gone(&self, handle: u32) {
+        self.names.write().gone.push(handle);
+    }
+
+    /// At most `most` handles of variables that went, from the `from`th on.
+    pub(crate) fn gone_from(&self, from: usize, most: usize) -> Vec<u32> {
+        let names = self.names.read();
+        let gone = names.gone.get(from..).unwrap_or_default();
+        gone.iter().take(most).copied().collect()
     }
 
     /// How many more variables fit.

@@ -4,12 +4,16 @@ use std::fmt;
 use std::ops::Deref;
 
 use trunkline_types::ledger::UpstreamLedger;
-use trunkline_types::{Access, DataType, Properties, Quality, Reason, Sample, Scope, Value};
+use trunkline_types::{
+    Access, DataType, Properties, Quality, Reason, Sample, Scope, Tick, Timestamp, Value,
+};
 
 use crate::caller::Caller;
 use crate::cell::{Cell, CellRead};
+use crate::field::OpenField;
 use crate::force::Forced;
 use crate::interest::{Interest, Interests};
+use crate::outbox::Wakes;
 use crate::outcome::{AccessError, Refusal};
 use crate::provider::ProviderId;
 use crate::realtime::RealTime;
@@ -49,6 +53,12 @@ pub(crate) struct Extra {
     /// What holds instead of the properties it was deployed with.
     edited: Option<Arc<Properties>>,
     forced: Option<Box<Forced>>,
+    /// The fields of it that are open; see [`field`](crate::field).
+    #[expect(
+        clippy::box_collection,
+        reason = "one word where most variables have none"
+    )]
+    fields: Option<Box<Vec<OpenField>>>,
     /// Allocated with the first write that was not applied.
     unapplied: Option<Box<Unapplied>>,
 }
@@ -79,6 +89,27 @@ impl State {
             return None;
         }
         std::mem::replace(&mut self.extra.get_or_insert_default().forced, forced)
+    }
+
+    /// Writes that confirmed the value without changing it.
+    pub(crate) fn confirmed(&self) -> u64 {
+        let extra = self.extra.as_deref();
+        extra
+            .and_then(|extra| extra.unapplied.as_deref())
+            .map_or(0, |unapplied| unapplied.unchanged)
+    }
+
+    /// The fields that are open.
+    pub(crate) fn fields(&self) -> &[OpenField] {
+        let extra = self.extra.as_ref();
+        extra
+            .and_then(|extra| extra.fields.as_deref())
+            .map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn add_field(&mut self, field: OpenField) {
+        let extra = self.extra.get_or_insert_default();
+        extra.fields.get_or_insert_default().push(field);
     }
 
     fn edited(&self) -> Option<&Arc<Properties>> {
@@ -161,7 +192,13 @@ impl Variable {
 
     /// From now on `properties` hold, which differ in nothing that the variable is made for: see
     /// [`is_made_for`](Self::is_made_for).
-    pub(crate) fn edit(&self, properties: Arc<Properties>) {
+    pub(crate) fn edit(
+        &self,
+        properties: Arc<Properties>,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) {
         let mut state = self.lock();
         if properties == self.properties {
             if let Some(extra) = &mut state.extra {
@@ -172,6 +209,12 @@ impl Variable {
             state.extra.get_or_insert_default().edited = Some(properties);
             self.set(&state, EDITED);
         }
+        self.refresh_fields(&state, now, wall, wakes);
+    }
+
+    /// What holds now, while the caller holds the variable's lock.
+    pub(crate) fn properties_locked<'s>(&'s self, state: &'s State) -> &'s Properties {
+        state.edited().unwrap_or(&self.properties)
     }
 
     /// Whether a variable with these properties can be this one: what its memory was laid out for

@@ -371,6 +371,9 @@ fn commit(
     };
     if let Some(interests) = state.interests_mut() {
         interests.announce(update, changed, wakes);
+        if !state.fields().is_empty() {
+            variable.refresh_fields(state, now, wall, wakes);
+        }
     }
     Ok(Attempt::Done(WriteOutcome::Applied { sequence }))
 }
@@ -472,6 +475,9 @@ pub(crate) fn publish_locked(
     let sequence = variable.publish(state, &mut update);
     if let Some(interests) = state.interests_mut() {
         interests.announce(&update, true, wakes);
+        if !state.fields().is_empty() {
+            variable.refresh_fields(state, now, update.engine_timestamp, wakes);
+        }
     }
     sequence
 }

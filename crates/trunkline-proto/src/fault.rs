@@ -143,6 +143,8 @@ fault_codes! {
     NameTaken = 42, "name-taken";
     /// The variable has another source than this connection; only its own provider publishes it.
     NotItsProvider = 43, "not-its-provider";
+    /// Variables have no such field; the sentence names those there are.
+    UnknownField = 60, "unknown-field";
 }
 
 /// A fault with the sentence about its very case.

@@ -149,6 +149,14 @@ frame_kinds! {
     Order = 51, "ORDER", Client;
     /// What DEPLOY or ORDER has done.
     Report = 52, "REPORT", Engine;
+    /// Follows the names that match a pattern, until UNWATCH.
+    Watch = 70, "WATCH", Client;
+    /// Names that match a watched pattern: first those there are, then those that appear.
+    Appeared = 71, "APPEARED", Engine;
+    /// Variables whose names matched a watched pattern are no more.
+    Vanished = 72, "VANISHED", Engine;
+    /// Ends a WATCH.
+    Unwatch = 73, "UNWATCH", Client;
     /// Everything before it is to be carried out, and what was gathered on the way sent at once.
     Flush = 80, "FLUSH", Client;
     /// What came before FLUSH is carried out, and what was gathered is being sent.

@@ -42,5 +42,9 @@ pub const HELLO_TEXT_BYTES_MAX: usize = 256;
 pub const PAGE_BYTES: usize = 64 << 10;
 /// Most subscriptions that the answer to INFO lists for one variable.
 pub const INFO_SUBSCRIPTIONS_MAX: usize = 1024;
+/// Patterns that one session may watch at a time.
+pub const WATCHES_MAX: usize = 1024;
+/// Most conditions of one FIND.
+pub const FIND_CONDITIONS_MAX: usize = 32;
 /// Most libraries that the answer to ENGINE lists.
 pub const ENGINE_LIBRARIES_MAX: usize = 1024;

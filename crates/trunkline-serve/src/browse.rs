@@ -1,23 +1,32 @@
 //! Finding, describing and explaining variables, and describing the engine.
 
+use std::borrow::Cow;
+
 use trunkline_engine::Variable;
 use trunkline_engine::explain::{Subject, Verdict};
-use trunkline_proto::limits::{ENGINE_LIBRARIES_MAX, INFO_SUBSCRIPTIONS_MAX, PAGE_BYTES};
+use trunkline_engine::field::Field;
+use trunkline_engine::search::{Comparison, Condition};
+use trunkline_proto::limits::{
+    ENGINE_LIBRARIES_MAX, FIND_CONDITIONS_MAX, INFO_SUBSCRIPTIONS_MAX, PAGE_BYTES,
+};
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo, decode_engine_request};
 use trunkline_proto::message::fault::FaultMessage;
-use trunkline_proto::message::find::{Find, NamesBuilder};
+use trunkline_proto::message::find::{Comparison as Asked, Find, FindCondition, NamesBuilder};
 use trunkline_proto::message::info::{InfoAnswerBuilder, SubscriptionInfo, VariableInfo};
 use trunkline_proto::message::subscribe::SubscribeTerms;
 use trunkline_proto::message::why::{Why, WhyAnswerBuilder, WhyStage, WhyStep, WhyVerdict};
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
-use trunkline_types::{Pattern, Tick, Timestamp};
+use trunkline_types::{Access, DataType, Pattern, Tick, Timestamp};
 
 use crate::fault::unknown_handle;
 use crate::session::Session;
 use crate::work::{Page, Progress, SLICE, Work};
 
+/// Variables whose fields are compared before others get their turn.
+const SEARCH_BUDGET: usize = 5_000;
+
 /// Names looked at before others get their turn, found or not.
-const FIND_BUDGET: usize = 50_000;
+pub(crate) const FIND_BUDGET: usize = 50_000;
 
 impl Session {
     pub(crate) fn handle_browse(
@@ -28,11 +37,24 @@ impl Session {
         let request = frame.request();
         let work = match kind {
             FrameKind::Find => {
-                let find = Find::decode(frame)?;
+                let (find, asked) = Find::decode(frame)?;
                 let cursor = u32::try_from(find.cursor).unwrap_or(u32::MAX);
+                // One more than there may be shows that there are too many.
+                let asked = asked.take(FIND_CONDITIONS_MAX + 1);
+                let asked = asked.collect::<Result<Vec<_>, _>>()?;
+                let conditions = match conditions(&asked) {
+                    Ok(conditions) => conditions,
+                    Err(sentence) => {
+                        let fault = Fault::new(FaultCode::BadRequest, sentence);
+                        let fault = fault.as_ref();
+                        FaultMessage { request, fault }.encode(&mut self.answers.frames);
+                        return Ok(());
+                    }
+                };
                 Work::Find {
                     request,
                     pattern: find.pattern.to_owned(),
+                    conditions,
                     cursor,
                     limit: find.limit,
                 }
@@ -58,6 +80,7 @@ impl Session {
         &mut self,
         request: u32,
         pattern: &str,
+        conditions: &[Condition],
         cursor: &mut u32,
         limit: u32,
     ) -> Progress {
@@ -77,18 +100,29 @@ impl Session {
             0 => SLICE,
             limit => SLICE.min(limit as usize),
         };
+        // Fields are found by the variables that have them, whether they are open or not.
+        let (pattern, fields) = match Field::asked_by(&pattern) {
+            Some((body, fields)) => (body, Some(fields)),
+            None => (pattern, None),
+        };
         let mut answers = std::mem::take(&mut self.answers.frames);
         let before = answers.len();
         let mut names = NamesBuilder::begin(&mut answers, request);
-        let next = self.engine.find(
+        let budget = match conditions {
+            [] => FIND_BUDGET,
+            _ => SEARCH_BUDGET,
+        };
+        let next = self.engine.search(
             &self.caller,
             &pattern,
+            conditions,
             *cursor,
             limit,
-            FIND_BUDGET,
+            budget,
             |variable| {
-                let properties = variable.properties();
-                names.push(variable.name(), &properties.data_type, properties.access);
+                for (name, data_type, access) in names_of(variable, fields.as_deref()) {
+                    names.push(&name, &data_type, access);
+                }
             },
         );
         let found = names.count();
@@ -209,6 +243,53 @@ impl Session {
             subscriptions,
         }
     }
+}
+
+/// The conditions of a search, as the engine takes them.
+///
+/// # Errors
+/// A sentence for whoever asked.
+fn conditions(asked: &[FindCondition<'_>]) -> Result<Vec<Condition>, String> {
+    if asked.len() > FIND_CONDITIONS_MAX {
+        return Err(format!(
+            "a search has at most {FIND_CONDITIONS_MAX} conditions"
+        ));
+    }
+    let condition = |asked: &FindCondition<'_>| {
+        let comparison = match Asked::from_number(asked.comparison) {
+            Some(Asked::Equal) => Comparison::Equal,
+            Some(Asked::Differs) => Comparison::Differs,
+            Some(Asked::Contains) => Comparison::Contains,
+            Some(Asked::Below) => Comparison::Below,
+            Some(Asked::Above) => Comparison::Above,
+            None => {
+                let number = asked.comparison;
+                return Err(format!(
+                    "this engine knows no comparison {number}; update it"
+                ));
+            }
+        };
+        let condition = Condition::new(asked.field, comparison, asked.value);
+        condition.map_err(|error| error.to_string())
+    };
+    asked.iter().map(condition).collect()
+}
+
+/// What is told of a variable that was found: itself, or these fields of it.
+pub(crate) fn names_of<'v>(
+    variable: &'v Variable,
+    fields: Option<&'v [&'static Field]>,
+) -> impl Iterator<Item = (Cow<'v, str>, DataType, Access)> {
+    let itself = fields.is_none().then(|| {
+        let properties = variable.properties();
+        let name = Cow::Borrowed(variable.name());
+        (name, properties.data_type.clone(), properties.access)
+    });
+    let fields = fields.unwrap_or_default().iter().map(|field| {
+        let name = Cow::Owned(format!("{}#{}", variable.name(), field.name));
+        (name, field.data_type(), Access::ReadOnly)
+    });
+    itself.into_iter().chain(fields)
 }
 
 fn stage(subject: Subject) -> WhyStage {

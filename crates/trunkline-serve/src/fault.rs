@@ -7,6 +7,7 @@ use trunkline_proto::{Fault, FaultCode};
 pub(crate) fn of_access(error: &AccessError) -> Fault {
     let code = match error {
         AccessError::UnknownName { .. } => FaultCode::UnknownName,
+        AccessError::UnknownField { .. } => FaultCode::UnknownField,
         AccessError::InvalidName(_) => FaultCode::BadName,
         AccessError::NotReadable => FaultCode::NotReadable,
         AccessError::Denied => FaultCode::Denied,

@@ -110,7 +110,7 @@ impl Session {
     ) -> Result<&'e Arc<Variable>, Fault> {
         let found = std::str::from_utf8(name)
             .map_err(|_| AccessError::InvalidName(NameError::NotUtf8))
-            .and_then(|name| engine.resolve(&self.caller, name));
+            .and_then(|name| engine.open_name(&self.caller, name, now, self.last_seen.1));
         let variable = found.map_err(|error| of_access(&self.suggest(error, misses)))?;
         if let Some(terms) = terms {
             self.subscribe_one(variable, terms, First::Beside, now)?;

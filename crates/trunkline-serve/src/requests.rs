@@ -90,6 +90,8 @@ impl Session {
             FrameKind::Write => self.handle_write(now, wall, frame, wakes),
             FrameKind::Find | FrameKind::Why | FrameKind::Engine => self.handle_browse(frame, kind),
             FrameKind::Flush => self.handle_flush(frame),
+            FrameKind::Watch => self.handle_watch(frame),
+            FrameKind::Unwatch => self.handle_unwatch(frame),
             FrameKind::Deploy => self.handle_deploy(frame),
             FrameKind::Order => self.handle_order(frame),
             FrameKind::Provide => self.handle_provide(frame),
@@ -159,11 +161,12 @@ impl Session {
                 Work::Find {
                     request,
                     pattern,
+                    conditions,
                     cursor,
                     limit,
                 } => {
                     slices = 1;
-                    self.run_find(*request, pattern, cursor, *limit)
+                    self.run_find(*request, pattern, conditions, cursor, *limit)
                 }
                 Work::Why { request, name } => {
                     slices = 1;

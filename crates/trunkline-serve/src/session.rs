@@ -20,6 +20,7 @@ use crate::orders::Orders;
 use crate::provider::Provided;
 use crate::requests::Pages;
 use crate::updates::{Records, UpdateSink};
+use crate::watch::Watches;
 use crate::window::Window;
 use crate::work::Queue;
 use crate::write::Unanswered;
@@ -48,6 +49,7 @@ pub struct Session {
     pub(crate) unanswered: Unanswered,
     pub(crate) orders: Orders,
     pub(crate) provided: Provided,
+    pub(crate) watches: Watches,
     /// When the driver last called: what happens without a call happens then.
     pub(crate) last_seen: (Tick, Timestamp),
     /// When a parked write goes on at the latest.
@@ -120,6 +122,7 @@ impl Session {
             unanswered: Unanswered::default(),
             orders: Orders::default(),
             provided: Provided::default(),
+            watches: Watches::default(),
             last_seen: (Tick::ZERO, Timestamp::UNIX_EPOCH),
             parked_until: None,
             window: Window::default(),
@@ -230,6 +233,7 @@ impl Session {
     fn release(&mut self) {
         self.stop_providing();
         self.work.clear();
+        self.watches = Watches::default();
         self.parked_until = None;
         self.sampled_due = None;
         self.consumer = Consumer::new(self.engine.clone(), Box::new(Silent));
@@ -289,6 +293,7 @@ impl Session {
             self.answer_reports();
             let more_orders = self.send_provider_orders();
             more = self.run_work(now, wall, budget, &mut wakes) || more_orders;
+            more |= self.run_watches(budget);
         }
         self.answers.send(out, budget, self.frame_max);
         if !self.answers.is_empty() {
@@ -296,6 +301,12 @@ impl Session {
             more = true;
         } else if self.is_open() {
             more |= self.send_updates(end, out, &mut wakes);
+            // The last updates of what is gone may have been among them.
+            if self.has_waiting_watch() {
+                more |= self.run_watches(budget);
+                self.answers.send(out, budget, self.frame_max);
+                more |= !self.answers.is_empty();
+            }
             let goodbye = self
                 .options
                 .facts

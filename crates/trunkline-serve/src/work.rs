@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use trunkline_engine::Order;
+use trunkline_engine::search::Condition;
 use trunkline_proto::message::open::OpenTerms;
 use trunkline_proto::message::subscribe::{SubscribeItem, SubscribeTerms};
 use trunkline_proto::message::write::WriteOptions;
@@ -43,6 +44,7 @@ pub(crate) enum Work {
     Find {
         request: u32,
         pattern: String,
+        conditions: Vec<Condition>,
         cursor: u32,
         limit: u32,
     },
@@ -231,9 +233,17 @@ impl Work {
                 let write = |write: &OwnedWrite| size_of::<OwnedWrite>() + write.value.len();
                 work.writes.iter().map(write).sum()
             }
-            Work::Find { pattern: text, .. } | Work::Why { name: text, .. } => {
-                size_of::<Work>() + text.len()
+            Work::Find {
+                pattern,
+                conditions,
+                ..
+            } => {
+                // A condition keeps its text twice.
+                let text = |condition: &Condition| size_of::<Condition>() + condition.text_bytes();
+                let conditions: usize = conditions.iter().map(text).sum();
+                size_of::<Work>() + pattern.len() + conditions
             }
+            Work::Why { name, .. } => size_of::<Work>() + name.len(),
             // What an order holds is bounded with the orders.
             Work::Engine { .. } | Work::Flush { .. } | Work::Order { .. } => size_of::<Work>(),
         }

@@ -43,14 +43,15 @@ mod retention;
 mod sessions;
 
 pub use client::{
-    CallError, Callbacks, Client, ConnectError, ConnectOptions, OnChangeError, Subscription,
-    VariableError,
+    CallError, Callbacks, Client, ConnectError, ConnectOptions, OnChangeError, PatternSet,
+    PatternSubscription, Subscription, VariableError, Watch,
 };
 pub use engine::{Engine, EngineOptions, LibraryError, StartError};
 pub use provider::{Provider, ProviderOptions, ProviderStatus};
 pub use trunkline_client::{
-    ConnectionState, Event, Found, FromValue, IntoValue, Item, OpenOptions, Opened, Step,
-    SubscribeOptions, Typed, VariableRef, Write, WriteCounts, WriteMode, WriteOutcome,
+    Comparison, Condition, ConnectionState, Event, FollowEvent, Found, FromValue, IntoValue, Item,
+    OpenOptions, Opened, Step, SubscribeOptions, Typed, VariableRef, WatchEvent, Write,
+    WriteCounts, WriteMode, WriteOutcome,
 };
 pub use trunkline_config as config;
 pub use trunkline_io as io;

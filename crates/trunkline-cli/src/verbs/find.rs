@@ -1,6 +1,6 @@
 //! `find`: names that match.
 
-use trunkline::Found;
+use trunkline::{Comparison, Condition, Found};
 use trunkline_types::{Access, DataType, Pattern};
 
 use super::{Context, Verb};
@@ -12,7 +12,7 @@ use crate::problem::{Problem, Stop};
 use crate::targets::{self, Wanted};
 use crate::terminal::Mood;
 
-/// Find variables by their names
+/// Find variables by their names, fields and state
 ///
 /// In a pattern `*` stands for anything within a segment and `**` for any number of segments. A
 /// word without a star or slash is looked for in every segment.
@@ -25,6 +25,23 @@ pub(crate) struct Args {
     /// Only variables of this type: f64, or enum, array, struct, waveform for all of the kind
     #[arg(long = "type", value_name = "TYPE")]
     data_type: Option<String>,
+
+    /// Only variables for one of whose fields this holds: units=degC, description~pump,
+    /// 'range.high>100', '*~feed' for any text; may be given several times
+    #[arg(long = "where", value_name = "CONDITION")]
+    conditions: Vec<Condition>,
+
+    /// Only variables whose value must not be used
+    #[arg(long)]
+    bad: bool,
+
+    /// Only variables whose value is older than their max_age allows
+    #[arg(long)]
+    stale: bool,
+
+    /// Only variables that a person holds at a value
+    #[arg(long)]
+    forced: bool,
 }
 
 pub(crate) const VERB: Verb = Verb {
@@ -56,7 +73,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         None => return Ok(Exit::Done),
     };
     let connection = Connection::new(&targets.engine, context)?;
-    let found = connection.client.find(&pattern, None, connection.timeout());
+    let mut conditions = args.conditions.clone();
+    let is = |field, value| Condition::new(field, Comparison::Equal, value);
+    conditions.extend(args.bad.then(|| is("quality.level", "bad")));
+    conditions.extend(args.stale.then(|| is("stale", "true")));
+    conditions.extend(args.forced.then(|| is("forced", "true")));
+    let client = &connection.client;
+    let found = client.search(&pattern, &conditions, None, connection.timeout());
     let found = found.map_err(|error| connection.failed(&error))?;
     let mut records = Records::new(
         &context.settings,

@@ -169,3 +169,44 @@ fn the_configuration_alone_says_what_a_variable_is() {
         assert_eq!(told["type"].as_str().unwrap_or_default(), ty, "{line}");
     }
 }
+
+/// Behaviour: VS-02, API-10.
+#[test]
+fn variables_are_found_by_fields_and_state() {
+    let rig = Served::rig();
+    let names = |arguments: &[&str]| {
+        let output = rig.run(&[&["find", "rig/**", "--json"][..], arguments].concat());
+        let name = |line: &str| {
+            let object: serde_json::Value = serde_json::from_str(line).unwrap();
+            object["name"].as_str().unwrap().to_owned()
+        };
+        output.out.lines().map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        names(&["--where", "units=%"]),
+        ["rig/level", "rig/setpoint"]
+    );
+    assert_eq!(names(&["--where", "*~TANK"]), ["rig/level"]);
+    assert_eq!(
+        names(&[
+            "--where",
+            "units=%",
+            "--where",
+            "precision>0",
+            "--type",
+            "f64"
+        ])
+        .len(),
+        2
+    );
+    assert_eq!(names(&["--where", "access=read-only"]), ["rig/sealed"]);
+    assert!(names(&["--bad"]).contains(&"rig/empty".to_owned()));
+    assert_eq!(names(&["--forced"]), [""; 0]);
+    rig.run(&["force", "rig/level=5"]);
+    assert_eq!(names(&["--forced"]), ["rig/level"]);
+    let wrong = rig.run(&["find", "rig/**", "--where", "colour=red"]);
+    assert_eq!(wrong.code, Some(1));
+    assert!(wrong.err.contains("no field \"colour\""), "{}", wrong.err);
+    let none = rig.run(&["find", "rig/**", "--where", "units"]);
+    assert_eq!(none.code, Some(2), "{}", none.err);
+}

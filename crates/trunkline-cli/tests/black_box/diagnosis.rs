@@ -137,3 +137,26 @@ fn a_program_that_is_no_engine_and_an_engine_of_another_version_are_told_apart()
     assert_eq!(output.code, Some(8));
     assert!(output.out.contains("fault\tversion"), "{}", output.out);
 }
+
+/// Behaviour: B-12, H-29.
+#[test]
+fn a_value_that_is_too_old_says_so_everywhere() {
+    let served = Served::start(
+        "[library]\nname = \"rig\"\n\n[[variable]]\nname = \"old\"\ntype = \"f64\"\n\
+         max_age = \"50ms\"\ninitial = 1.0\n",
+    );
+    let monitor = served.spawn(&["monitor", "--json", "rig/old"]);
+    let line = monitor.line_with("\"stale\"");
+    let reading: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(reading["stale"], true);
+    assert!(reading["age"].as_f64().unwrap() >= 0.05, "{line}");
+    let get = served.run(&["get", "rig/old"]);
+    assert!(
+        get.out.contains("uncertain: stale") && get.out.contains("stale "),
+        "{}",
+        get.out
+    );
+    let why = served.run(&["why", "rig/old"]);
+    assert_eq!(why.code, Some(8));
+    assert!(why.out.contains("max_age"), "{}", why.out);
+}

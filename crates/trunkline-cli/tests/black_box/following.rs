@@ -299,3 +299,65 @@ fn a_monitor_that_is_stopped_disturbs_nobody() {
     );
     stopped.signal("CONT");
 }
+
+const MORE: &str = "[library]\nname = \"more\"\n\n[[variable]]\nname = \"a\"\ntype = \"f64\"\n\
+    units = \"V\"\nprecision = 1\ninitial = 1.0\n\n[[variable]]\nname = \"b\"\ntype = \"bool\"\n\
+    initial = true\n";
+
+/// Behaviour: B-32.
+#[test]
+fn a_pattern_is_followed_while_libraries_come_and_go() {
+    let rig = Served::rig();
+    let more = rig.file("more.toml", MORE);
+    let people = rig.spawn(&["monitor", "--time", "none", "more/**", "rig/level"]);
+    let json = [
+        "monitor",
+        "--json",
+        "more/**",
+        "rig/mode",
+        "--exclude",
+        "more/b",
+    ];
+    let json = rig.spawn(&json);
+    json.line_with("rig/mode");
+    assert_eq!(people.line(), "rig/level\t72.4\t%\tuncertain: initial");
+    assert_eq!(rig.run(&["deploy", &more]).code, Some(0));
+    assert_eq!(people.line(), "more/a\t1.0\tV\tuncertain: initial");
+    assert_eq!(people.line(), "more/b\ttrue\t\tuncertain: initial");
+    people.error_with("*** more/b appeared (bool)");
+    let appeared: Json = serde_json::from_str(&json.error_with("appeared")).unwrap();
+    assert_eq!(
+        (&appeared["name"], &appeared["type"]),
+        (&"more/a".into(), &"f64".into())
+    );
+    assert_eq!(rig.run(&["put", "more/a", "2"]).code, Some(0));
+    assert_eq!(people.line(), "more/a\t2.0\tV");
+    assert_eq!(rig.run(&["undeploy", "--force", "more"]).code, Some(0));
+    people.error_with("*** more/a is gone");
+    let gone: Json = serde_json::from_str(&json.error_with("gone")).unwrap();
+    assert_eq!(
+        (&gone["event"], &gone["name"]),
+        (&"gone".into(), &"more/a".into())
+    );
+    assert_eq!(rig.run(&["put", "rig/level", "3"]).code, Some(0));
+    assert_eq!(people.line(), "rig/level\t3.0\t%");
+}
+
+/// Behaviour: B-32.
+#[test]
+fn what_differs_after_a_restart_of_the_engine_is_told() {
+    let mut rig = Served::start(&MORE.replace("name = \"b\"", "name = \"old\""));
+    let monitor = rig.spawn(&["monitor", "--time", "none", "more/*"]);
+    assert_eq!(monitor.line(), "more/a\t1.0\tV\tuncertain: initial");
+    assert_eq!(monitor.line(), "more/old\ttrue\t\tuncertain: initial");
+    rig.file("plant.toml", MORE);
+    rig.restart();
+    monitor.error_with("connected again");
+    monitor.error_with("*** more/b appeared (bool)");
+    monitor.error_with("*** more/old is gone");
+    let next = [monitor.line(), monitor.line()];
+    assert!(
+        next.iter().any(|line| line.starts_with("more/b\ttrue")),
+        "{next:?}"
+    );
+}

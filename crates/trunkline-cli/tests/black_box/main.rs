@@ -12,6 +12,7 @@
 mod browsing;
 mod diagnosis;
 mod fake_engine;
+mod fields;
 mod following;
 mod helping;
 mod hosting;

@@ -89,6 +89,7 @@ fn each_reader_gets_a_value_as_new_once_and_as_current_always() {
     }
 }
 
+/// Behaviour: B-12.
 #[test]
 fn a_reading_is_stale_beyond_its_maximum_age() {
     let mut rig = Rig::connected(&["a/b"]);
@@ -107,6 +108,34 @@ fn a_reading_is_stale_beyond_its_maximum_age() {
     assert_eq!(rig.readings(id)[0].stale, None);
 }
 
+/// Behaviour: B-12.
+#[test]
+fn what_the_engine_says_to_be_old_is_stale_with_its_age() {
+    let mut rig = Rig::connected(&["a/b"]);
+    let id = rig.subscribe(&["a/b"], "latest");
+    rig.readings(id);
+    let variable = rig.engine.variable(100);
+    variable.engine_timestamp = WALL.saturating_add_nanos(-3_000_000_000);
+    variable.quality = Quality::uncertain(Reason::Stale);
+    rig.set("a/b", 1.0);
+    let reading = &rig.readings(id)[0];
+    assert_eq!(reading.stale, Some(Duration::from_secs(3)));
+    let opened = rig.open_one("a/b");
+    let request = rig.client.read(&[opened]).unwrap();
+    let trunkline_client::Answer::Readings(read) = rig.answer(request) else {
+        panic!("no readings")
+    };
+    assert_eq!(
+        read[0].as_ref().unwrap().stale,
+        Some(Duration::from_secs(3))
+    );
+    rig.engine.variable(100).quality = Quality::GOOD;
+    rig.engine.variable(100).engine_timestamp = WALL;
+    rig.set("a/b", 2.0);
+    assert_eq!(rig.readings(id)[0].stale, None);
+}
+
+/// Behaviour: B-12.
 #[test]
 fn while_the_connection_is_down_the_local_copy_is_stale_and_bad_with_the_reason() {
     let mut rig = Rig::connected(&["a/b"]);

@@ -20,4 +20,5 @@ mod requests;
 mod rig;
 mod sharing;
 mod typed;
+mod watching;
 mod writes;

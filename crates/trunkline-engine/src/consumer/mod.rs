@@ -46,7 +46,7 @@ pub const ITEMS_MAX: usize = 2_000_000;
 /// [`Consumer::grant`], [`Consumer::poll`], and a drain that said that more is left.
 pub struct Consumer {
     engine: Engine,
-    outbox: Arc<Outbox>,
+    pub(crate) outbox: Arc<Outbox>,
     items: Items,
     subscriptions: BTreeMap<u32, Subscription>,
     /// The `sampled` ones among them, in the order in which they are looked at.

@@ -105,10 +105,14 @@ impl Engine {
             Some(known) => *known = entry,
             None => libraries.push(entry),
         }
+        self.watch_ages(&deployed.handles, now);
         let orphans = self.bind_sources(&deployed.handles);
         self.mark_orphans(&orphans, now, wall, wakes);
         self.registry()
             .renumber(&numbered_before, &deployed.handles);
+        if deployed.added > 0 || deployed.removed > 0 {
+            self.announce_names(wakes);
+        }
         Ok(deployed)
     }
 
@@ -224,7 +228,7 @@ impl Engine {
                 if **variable.properties() == *properties {
                     deployed.kept += 1;
                 } else {
-                    variable.edit(properties);
+                    variable.edit(properties, now, wall, wakes);
                     deployed.changed += 1;
                 }
                 deployed.handles.push(variable.handle());
@@ -270,6 +274,7 @@ impl Engine {
             }
         }
         self.registry().renumber(&library.handles, &[]);
+        self.announce_names(wakes);
         Ok(library.handles.len())
     }
 
@@ -295,6 +300,13 @@ impl Engine {
         if let Some(interests) = state.interests() {
             interests.announce_gone(wakes);
         }
+        let fields = state.fields().to_vec();
+        drop(state);
+        for open in fields {
+            self.let_go(&open.variable, wakes);
+        }
+        // Last: who reads it there finds that it is gone.
+        self.registry().note_gone(variable.handle());
     }
 
     /// The value from before the start is update number 1, with its old source timestamp,

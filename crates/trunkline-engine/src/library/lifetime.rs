@@ -94,6 +94,7 @@ fn stop(variable: &Variable, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> O
         requalify_locked(variable, &mut state, quality, now, wall, wakes);
     }
     variable.set_stopped(&state, true);
+    variable.refresh_fields(&state, now, wall, wakes);
     (before.sequence > 0 && !before.quality.is_good()).then_some(before.quality)
 }
 
@@ -101,6 +102,7 @@ fn stop(variable: &Variable, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> O
 fn start(variable: &Variable, before: Quality, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
     let mut state = variable.lock();
     variable.set_stopped(&state, false);
+    variable.refresh_fields(&state, now, wall, wakes);
     if variable.sequence() == 0 {
         return;
     }

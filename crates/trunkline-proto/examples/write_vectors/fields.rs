@@ -32,6 +32,7 @@ use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::results::Results;
 use trunkline_proto::message::subscribe::{Subscribe, SubscribeTerms};
 use trunkline_proto::message::updates::Updates;
+use trunkline_proto::message::watch::{Appeared, Vanished, Watch, decode_unwatch};
 use trunkline_proto::message::why::{Why, WhyAnswer};
 use trunkline_proto::message::write::{WriteOptions, WriteRecord, WriteVerb, Writes};
 use trunkline_proto::message::write_answers::WriteAnswers;
@@ -182,12 +183,20 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
             })
         }
         FrameKind::Find => {
-            let Find {
-                cursor,
-                limit,
-                pattern,
-            } = Find::decode(frame)?;
-            json!({ "cursor": cursor.to_string(), "limit": limit, "pattern": pattern })
+            let (find, conditions) = Find::decode(frame)?;
+            let mut fields = json!({
+                "cursor": find.cursor.to_string(), "limit": find.limit, "pattern": find.pattern,
+            });
+            if frame.count() > 0 {
+                let conditions = list(conditions, |condition| {
+                    json!({
+                        "field": condition.field, "comparison": condition.comparison,
+                        "value": condition.value,
+                    })
+                })?;
+                fields["conditions"] = conditions.into();
+            }
+            fields
         }
         FrameKind::Names => {
             let names = Names::decode(frame)?;
@@ -199,6 +208,29 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
                 }))?,
             })
         }
+        FrameKind::Watch => {
+            let Watch { watch, pattern } = Watch::decode(frame)?;
+            json!({ "watch": watch, "pattern": pattern })
+        }
+        FrameKind::Appeared => {
+            let appeared = Appeared::decode(frame)?;
+            json!({
+                "watch": appeared.watch(), "revision": appeared.revision().to_string(),
+                "listed": appeared.is_listed(),
+                "items": list(appeared, |item| json!({
+                    "handle": item.handle, "name": item.name,
+                    "type": item.data_type.to_string(), "access": access(item.access),
+                }))?,
+            })
+        }
+        FrameKind::Vanished => {
+            let vanished = Vanished::decode(frame)?;
+            json!({
+                "watch": vanished.watch, "revision": vanished.revision.to_string(),
+                "handles": list(vanished.handles, |handle| json!(handle))?,
+            })
+        }
+        FrameKind::Unwatch => json!({ "watch": decode_unwatch(frame)? }),
         FrameKind::InfoAnswer => {
             let answer = InfoAnswer::decode(frame)?;
             json!({

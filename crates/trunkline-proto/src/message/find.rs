@@ -2,14 +2,16 @@
 //!
 //! ```text
 //! FIND   cursor u64 | limit u32 | pattern text
+//!        count x ( field text | comparison u8 | value text )
 //! NAMES  next_cursor u64
 //!        count x ( name text | type | access u8 )
 //! ```
 //!
 //! The first FIND has cursor 0; a `next_cursor` other than 0 is the cursor of the FIND for the next
-//! page. Cursors mean something to the engine only.
+//! page. Cursors mean something to the engine only. Conditions have to hold for every variable that
+//! is found; they are agreed on as the feature CONDITIONS.
 
-use trunkline_types::wire::{put_str, put_u32, put_u64};
+use trunkline_types::wire::{put_str, put_u8, put_u32, put_u64};
 use trunkline_types::{Access, DataType};
 
 use super::typed::{TypeRun, put_access, read_access};
@@ -38,30 +40,127 @@ pub struct FoundVariable<'a> {
     pub access: Access,
 }
 
+/// How a field is compared with a text.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Comparison {
+    /// The same.
+    Equal = 1,
+    /// Not the same.
+    Differs = 2,
+    /// The text is in it, in whatever case.
+    Contains = 3,
+    /// A number below.
+    Below = 4,
+    /// A number above.
+    Above = 5,
+}
+
+/// What a variable that is found has to be like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FindCondition<'a> {
+    /// A field, such as `units`; `*` for any with text.
+    pub field: &'a str,
+    /// How it is compared: the number of a [`Comparison`], or one of a newer version.
+    pub comparison: u8,
+    /// With what.
+    pub value: &'a str,
+}
+
+/// The conditions of a FIND frame.
+#[derive(Clone, Debug)]
+pub struct FindConditions<'a> {
+    items: Items<'a>,
+}
+
+impl Comparison {
+    /// All of them.
+    pub const ALL: [Comparison; 5] = [
+        Comparison::Equal,
+        Comparison::Differs,
+        Comparison::Contains,
+        Comparison::Below,
+        Comparison::Above,
+    ];
+
+    /// The comparison of this number, if this version knows it.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.number() == number)
+    }
+
+    /// The number on the wire.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// How people write it.
+    pub const fn sign(self) -> &'static str {
+        match self {
+            Comparison::Equal => "=",
+            Comparison::Differs => "!=",
+            Comparison::Contains => "~",
+            Comparison::Below => "<",
+            Comparison::Above => ">",
+        }
+    }
+}
+
+impl<'a> Iterator for FindConditions<'a> {
+    type Item = Result<FindCondition<'a>, DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.items.next_with(|payload| {
+            Ok(FindCondition {
+                field: payload.text(usize::MAX)?,
+                comparison: payload.u8()?,
+                value: payload.text(usize::MAX)?,
+            })
+        })
+    }
+}
+
 impl<'a> Find<'a> {
-    /// Appends the frame.
+    /// Appends the frame, without conditions.
     pub fn encode(&self, request: u32, out: &mut Vec<u8>) {
+        self.encode_with([], request, out);
+    }
+
+    /// Appends the frame.
+    pub fn encode_with<'c>(
+        &self,
+        conditions: impl IntoIterator<Item = FindCondition<'c>>,
+        request: u32,
+        out: &mut Vec<u8>,
+    ) {
         let mut frame = FrameWriter::begin(out, FrameKind::Find, request);
         let out = frame.payload();
         put_u64(out, self.cursor);
         put_u32(out, self.limit);
         put_str(out, self.pattern);
+        for condition in conditions {
+            let out = frame.payload();
+            put_str(out, condition.field);
+            put_u8(out, condition.comparison);
+            put_str(out, condition.value);
+            frame.count_item();
+        }
         frame.finish(false);
     }
 
     /// Reads the frame.
     ///
     /// # Errors
-    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
-    pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
+    /// [`DecodeError`] when the payload is not as drawn in the [module](self); what is wrong with a
+    /// condition shows in their iteration.
+    pub fn decode(frame: &Frame<'a>) -> Result<(Self, FindConditions<'a>), DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Find)?;
         let find = Self {
             cursor: payload.u64()?,
             limit: payload.u32()?,
             pattern: payload.text(usize::MAX)?,
         };
-        payload.finish()?;
-        Ok(find)
+        let items = Items::new(payload, frame.count(), 3)?;
+        Ok((find, FindConditions { items }))
     }
 }
 

@@ -38,6 +38,7 @@ pub mod results;
 pub mod subscribe;
 pub mod typed;
 pub mod updates;
+pub mod watch;
 pub mod why;
 pub mod write;
 pub mod write_answers;

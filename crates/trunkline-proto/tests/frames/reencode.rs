@@ -24,6 +24,9 @@ use trunkline_proto::message::read::{Readings, ReadingsBuilder};
 use trunkline_proto::message::results::{Results, ResultsBuilder};
 use trunkline_proto::message::subscribe::{Subscribe, SubscribeBuilder};
 use trunkline_proto::message::updates::{Updates, UpdatesBuilder};
+use trunkline_proto::message::watch::{
+    Appeared, AppearedBuilder, Vanished, Watch, begin_vanished, decode_unwatch, encode_unwatch,
+};
 use trunkline_proto::message::why::{Why, WhyAnswer, WhyAnswerBuilder};
 use trunkline_proto::message::write::{WriteBuilder, Writes};
 use trunkline_proto::message::write_answers::{WriteAnswers, WriteAnswersBuilder};
@@ -69,8 +72,20 @@ pub fn reencode(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), Decod
         FrameKind::Updates => updates(frame, out),
         FrameKind::Lost => lost(frame, out),
         FrameKind::Ended => ended(frame, out),
-        FrameKind::Find => Find::decode(frame).map(|m| m.encode(frame.request(), out)),
+        FrameKind::Find => Find::decode(frame).and_then(|(find, conditions)| {
+            let mut wrong = Ok(());
+            let right = conditions.map_while(|condition| {
+                let condition = condition.map_err(|error| wrong = Err(error));
+                condition.ok()
+            });
+            find.encode_with(right, frame.request(), out);
+            wrong
+        }),
         FrameKind::Names => names(frame, out),
+        FrameKind::Watch => Watch::decode(frame).map(|m| m.encode(frame.request(), out)),
+        FrameKind::Appeared => appeared(frame, out),
+        FrameKind::Vanished => vanished(frame, out),
+        FrameKind::Unwatch => decode_unwatch(frame).map(|watch| encode_unwatch(watch, out)),
         FrameKind::InfoAnswer => info(frame, out),
         FrameKind::Why => Why::decode(frame).map(|m| m.encode(frame.request(), out)),
         FrameKind::WhyAnswer => why(frame, out),
@@ -305,6 +320,28 @@ fn names(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
         builder.push(item.name, &item.data_type, item.access);
     }
     builder.finish(next);
+    Ok(())
+}
+
+fn appeared(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let items = Appeared::decode(frame)?;
+    let (watch, revision, listed) = (items.watch(), items.revision(), items.is_listed());
+    let mut builder = AppearedBuilder::begin(out, frame.request(), watch, revision);
+    for item in items {
+        let item = item?;
+        builder.push(item.handle, item.name, &item.data_type, item.access);
+    }
+    builder.finish(listed);
+    Ok(())
+}
+
+fn vanished(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let vanished = Vanished::decode(frame)?;
+    let mut builder = begin_vanished(out, vanished.watch, vanished.revision);
+    for handle in vanished.handles {
+        builder.push(handle?);
+    }
+    builder.finish(false);
     Ok(())
 }
 

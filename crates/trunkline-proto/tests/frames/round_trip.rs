@@ -12,7 +12,7 @@ use trunkline_proto::message::contract::SubscribeFlags;
 use trunkline_proto::message::ended::{EndReason, Ended, EndedBuilder, EndedHead, EndedItem};
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo};
 use trunkline_proto::message::fault::FaultMessage;
-use trunkline_proto::message::find::{Find, FoundVariable, Names, NamesBuilder};
+use trunkline_proto::message::find::{Find, FindCondition, FoundVariable, Names, NamesBuilder};
 use trunkline_proto::message::handles::{Handles, HandlesBuilder, Unsubscribe};
 use trunkline_proto::message::hello::{Hello, Resume, Welcome};
 use trunkline_proto::message::info::{
@@ -38,6 +38,10 @@ use trunkline_proto::message::subscribe::{
     Subscribe, SubscribeBuilder, SubscribeItem, SubscribeTerms,
 };
 use trunkline_proto::message::updates::{Updates, UpdatesBuilder, run_header};
+use trunkline_proto::message::watch::{
+    Appeared, AppearedBuilder, AppearedVariable, Vanished, Watch, begin_vanished, decode_unwatch,
+    encode_unwatch,
+};
 use trunkline_proto::message::why::{
     Why, WhyAnswer, WhyAnswerBuilder, WhyStage, WhyStep, WhyVerdict,
 };
@@ -444,11 +448,17 @@ proptest! {
 
     #[test]
     fn find_and_names(cursor: u64, limit: u32, pattern in text(), next: u64,
+        conditions in vec((text(), any::<u8>(), text()), 0..5),
         items in vec((text(), data_type(), access()), 0..8)) {
         let mut out = Vec::new();
         let find = Find { cursor, limit, pattern: &pattern };
-        find.encode(1, &mut out);
-        prop_assert_eq!(Find::decode(&frame(&out)).unwrap(), find);
+        let conditions: Vec<_> = conditions.iter().map(|(field, comparison, value)| {
+            FindCondition { field, comparison: *comparison, value }
+        }).collect();
+        find.encode_with(conditions.iter().copied(), 1, &mut out);
+        let read = frame(&out);
+        let (found, read) = Find::decode(&read).unwrap();
+        prop_assert_eq!((found, all(read)), (find, conditions));
         out.clear();
         let mut builder = NamesBuilder::begin(&mut out, 1);
         items.iter().for_each(|(name, ty, access)| builder.push(name, ty, *access));
@@ -459,6 +469,40 @@ proptest! {
             name, data_type: ty.clone(), access: *access,
         }).collect();
         prop_assert_eq!(all(names), expected);
+    }
+
+    #[test]
+    fn watching(watch: u32, revision: u64, listed: bool, pattern in text(),
+        items in vec((handle(), text(), data_type(), access()), 0..8)) {
+        let mut out = Vec::new();
+        let asked = Watch { watch, pattern: &pattern };
+        asked.encode(1, &mut out);
+        prop_assert_eq!(Watch::decode(&frame(&out)).unwrap(), asked);
+        out.clear();
+        encode_unwatch(watch, &mut out);
+        prop_assert_eq!(decode_unwatch(&frame(&out)).unwrap(), watch);
+        out.clear();
+        let mut builder = AppearedBuilder::begin(&mut out, 1, watch, revision);
+        items.iter().for_each(|(handle, name, ty, access)| {
+            builder.push(*handle, name, ty, *access);
+        });
+        builder.finish(listed);
+        let appeared = Appeared::decode(&frame(&out)).unwrap();
+        prop_assert_eq!((appeared.watch(), appeared.revision()), (watch, revision));
+        prop_assert_eq!(appeared.is_listed(), listed);
+        let expected: Vec<_> = items.iter().map(|(handle, name, ty, access)| AppearedVariable {
+            handle: *handle, name, data_type: ty.clone(), access: *access,
+        }).collect();
+        prop_assert_eq!(all(appeared), expected);
+        out.clear();
+        let mut builder = begin_vanished(&mut out, watch, revision);
+        items.iter().for_each(|(handle, ..)| builder.push(*handle));
+        builder.finish(false);
+        let frame = frame(&out);
+        let vanished = Vanished::decode(&frame).unwrap();
+        prop_assert_eq!((vanished.watch, vanished.revision), (watch, revision));
+        let handles: Vec<u32> = items.iter().map(|(handle, ..)| *handle).collect();
+        prop_assert_eq!(all(vanished.handles), handles);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_client::{
-    ClientCore, ConnectionState, Event, Found, Item, OpenOptions, Opened, Session, Step,
+    ClientCore, Condition, ConnectionState, Event, Found, Item, OpenOptions, Opened, Session, Step,
     SubscribeOptions, VariableRef, Write, WriteCounts, WriteOutcome,
 };
 use trunkline_net::{Dialler, Peer};
@@ -202,7 +202,21 @@ impl Client {
         limit: Option<usize>,
         timeout: Duration,
     ) -> Result<Vec<Found>, CallError> {
-        self.wait(self.shared.find(pattern, limit)?, timeout)
+        self.wait(self.shared.find(pattern, &[], limit)?, timeout)
+    }
+
+    /// The variables whose names match and for whose fields all conditions hold, at most `limit`.
+    ///
+    /// # Errors
+    /// [`CallError::Fault`] for a pattern that is none and for a condition that makes no sense.
+    pub fn search(
+        &self,
+        pattern: &str,
+        conditions: &[Condition],
+        limit: Option<usize>,
+        timeout: Duration,
+    ) -> Result<Vec<Found>, CallError> {
+        self.wait(self.shared.find(pattern, conditions, limit)?, timeout)
     }
 
     /// All that the engine knows of variables.

@@ -15,6 +15,7 @@ mod blocking;
 mod callbacks;
 mod libraries;
 mod options;
+mod patterns;
 mod subscription;
 pub(crate) mod tasks;
 mod typed;
@@ -23,6 +24,7 @@ pub(crate) mod verbs;
 pub use blocking::{Client, Subscription};
 pub use callbacks::{Callbacks, OnChangeError};
 pub use options::{ConnectError, ConnectOptions};
+pub use patterns::{PatternSet, PatternSubscription, Watch};
 pub use typed::{Variable, VariableError};
 
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_client::{
-    ClientCore, ConnectionState, Event, Found, Item, OpenOptions, Opened, Session, Step,
+    ClientCore, Condition, ConnectionState, Event, Found, Item, OpenOptions, Opened, Session, Step,
     SubscribeOptions, VariableRef, Write, WriteCounts, WriteOutcome,
 };
 use trunkline_net::Peer;
@@ -198,7 +198,22 @@ impl Client {
         limit: Option<usize>,
         timeout: Duration,
     ) -> Result<Vec<Found>, CallError> {
-        let pending = self.shared.find(pattern, limit)?;
+        let pending = self.shared.find(pattern, &[], limit)?;
+        self.wait(pending, timeout).await
+    }
+
+    /// As [`Client::search`](crate::Client::search).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn search(
+        &self,
+        pattern: &str,
+        conditions: &[Condition],
+        limit: Option<usize>,
+        timeout: Duration,
+    ) -> Result<Vec<Found>, CallError> {
+        let pending = self.shared.find(pattern, conditions, limit)?;
         self.wait(pending, timeout).await
     }
 

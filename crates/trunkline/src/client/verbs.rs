@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_client::{
-    Answer, ClientCore, ClientOptions, ConnectionState, Found, OpenOptions, Opened, RequestError,
-    RequestId, Session, Step, VariableRef, WriteCounts,
+    Answer, ClientCore, ClientOptions, Condition, ConnectionState, Found, OpenOptions, Opened,
+    RequestError, RequestId, Session, Step, VariableRef, WriteCounts,
 };
 use trunkline_net::{Clock, Dialler, Link, LinkOptions};
 use trunkline_proto::Fault;
@@ -119,10 +119,11 @@ impl Shared {
     pub(crate) fn find(
         &self,
         pattern: &str,
+        conditions: &[Condition],
         limit: Option<usize>,
     ) -> Result<Pending<Vec<Found>>, CallError> {
         self.send(
-            |core| core.find(pattern, limit),
+            |core| core.search(pattern, conditions, limit),
             |answer| match answer {
                 Answer::Names(found) => Ok(found),
                 other => Err(unexpected(other)),

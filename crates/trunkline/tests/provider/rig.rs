@@ -20,7 +20,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub fn engine_at(listen: SocketAddr) -> Engine {
     let options = EngineOptions {
-        listen: vec![listen],
+        listen: vec![listen.into()],
         ..EngineOptions::default()
     };
     Engine::start(options).expect("the port is free")

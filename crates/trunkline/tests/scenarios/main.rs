@@ -11,6 +11,7 @@
 mod bulk;
 mod contracts;
 mod libraries;
+mod patterns;
 mod place;
 mod tasks;
 mod types;
@@ -75,6 +76,18 @@ const SCENARIOS: &[Scenario] = &[
     (
         "large library",
         libraries::a_large_library_comes_in_many_frames,
+    ),
+    (
+        "patterns",
+        patterns::a_pattern_follows_names_that_come_and_go,
+    ),
+    (
+        "subscribed by pattern",
+        patterns::a_subscription_by_pattern_gets_the_updates_of_what_appears,
+    ),
+    (
+        "large pattern",
+        patterns::a_large_library_appears_as_a_whole,
     ),
     (
         "bulk",

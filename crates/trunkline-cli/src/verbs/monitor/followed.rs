@@ -1,6 +1,7 @@
 //! The variables that are followed, and what is known of them.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use trunkline::OpenOptions;
 
@@ -22,6 +23,26 @@ pub(super) struct Followed {
     pub(super) complaint: Option<Cow<'static, str>>,
     /// What came since the last line of `--rate`.
     pub(super) rate: Rate,
+    /// It matched a pattern and is no more.
+    pub(super) is_gone: bool,
+}
+
+/// What is known of the names there are at the start.
+#[derive(Debug, Default)]
+pub(super) struct Known(HashMap<String, Followed>);
+
+impl Known {
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// What is known of a name, as an item.
+    pub(super) fn take(&mut self, name: &str) -> Followed {
+        self.0.remove(name).unwrap_or_else(|| Followed {
+            name: name.to_owned(),
+            ..Followed::default()
+        })
+    }
 }
 
 impl Followed {
@@ -45,7 +66,7 @@ pub(super) fn open(
     connection: &Connection,
     entries: &[Entry],
     condition: Option<&Condition>,
-) -> Result<(Vec<Followed>, Vec<Problem>), Stop> {
+) -> Result<(Known, Vec<Problem>), Stop> {
     let names: Vec<&str> = entries
         .iter()
         .filter_map(|entry| match entry {
@@ -58,7 +79,7 @@ pub(super) fn open(
         ..OpenOptions::default()
     };
     let mut opened = connection.open(&names, describe)?.into_iter();
-    let (mut items, mut problems) = (Vec::with_capacity(names.len()), Vec::new());
+    let (mut items, mut problems) = (Known::default(), Vec::new());
     for entry in entries {
         let name = match entry {
             Entry::Problem(problem) => {
@@ -82,17 +103,23 @@ pub(super) fn open(
             }
             None => {}
         }
-        items.push(item);
+        items.0.insert(name.clone(), item);
     }
     Ok((items, problems))
 }
 
-/// Asks anew for what is known of variables; where there is no answer, the old stands.
+/// Asks anew for what is known of the variables that are `wanted`; where there is no answer, the
+/// old stands.
 pub(super) fn refresh(
     connection: &Connection,
     items: &mut [Followed],
+    wanted: impl Fn(&Followed) -> bool,
     condition: Option<&Condition>,
 ) -> Result<(), Stop> {
+    let mut items: Vec<&mut Followed> = items
+        .iter_mut()
+        .filter(|item| !item.is_gone && wanted(item))
+        .collect();
     let names: Vec<&str> = items.iter().map(|item| item.name.as_str()).collect();
     let describe = OpenOptions {
         describe: true,

@@ -4,11 +4,11 @@ mod followed;
 
 use std::time::Duration;
 
-use trunkline::{Event, SubscribeOptions, Subscription};
+use trunkline::{Event, FollowEvent, PatternSet, PatternSubscription, SubscribeOptions};
 use trunkline_types::contract::ContractError;
-use trunkline_types::{Contract, Reading};
+use trunkline_types::{Contract, DataType, Pattern, Reading};
 
-use self::followed::{Followed, open};
+use self::followed::{Followed, Known, open};
 use super::{Context, Verb};
 use crate::arguments::{Form, duration};
 use crate::condition::Condition;
@@ -26,7 +26,8 @@ use crate::terminal::Mood;
 ///
 /// Ends with Ctrl-C, or after --count, --for or --until. Each line says what was missed before it:
 /// `lost` against the contract, `coalesced` where the contract allows it. Changes of the connection
-/// are told on standard error; it comes back by itself.
+/// are told on standard error; it comes back by itself. A pattern is followed: variables that appear
+/// later are printed from then on, and standard error says which appeared and which are gone.
 #[derive(Clone, Debug, clap::Args)]
 #[command(visible_aliases = ["mon", "sub"])]
 pub(crate) struct Args {
@@ -83,7 +84,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let condition = args.until.as_deref().map(Condition::parse).transpose()?;
     let targets = targets::resolve(&args.names, &context.settings)?;
     let connection = Connection::new(&targets.engine, context)?;
-    let entries = connection.expand(targets, context)?;
+    let patterns: Vec<Pattern> = targets.patterns().cloned().collect();
+    let fixed = targets.names(&context.settings);
+    let mut entries = connection.expand(targets, context)?;
+    // It may match later.
+    entries.forget_no_match();
     let name_width = entries.width();
     let printer = match args.rate {
         true => Printer::Rates(RatePrinter::new(
@@ -104,7 +109,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
             )?)
         }
     };
-    let (items, problems) = open(&connection, &entries.0, condition.as_ref())?;
+    let (mut known, problems) = open(&connection, &entries.0, condition.as_ref())?;
+    let items: Vec<Followed> = fixed.iter().map(|name| known.take(name)).collect();
     let mut monitor = Monitor {
         args,
         context,
@@ -113,6 +119,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         printer,
         name_width,
         items,
+        known,
+        patterns: &patterns,
         tally: Tally::default(),
         count: 0,
         epoch: None,
@@ -120,17 +128,18 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     for problem in &problems {
         monitor.complain(problem)?;
     }
-    if monitor.items.iter().all(|item| item.facts.is_none()) {
+    if patterns.is_empty() && monitor.items.iter().all(|item| item.facts.is_none()) {
         return Ok(monitor.tally.exit());
     }
-    let names: Vec<&str> = monitor
-        .items
-        .iter()
-        .map(|item| item.name.as_str())
-        .collect();
+    let names: Vec<&str> = fixed.iter().map(String::as_str).collect();
+    let set = PatternSet {
+        names: &names,
+        patterns: &patterns,
+        excluded: &context.settings.exclude,
+    };
     let subscription = connection
         .client
-        .subscribe(&names, args.contract, SubscribeOptions::default())
+        .subscribe_patterns(&set, args.contract, SubscribeOptions::default())
         .map_err(|error| connection.failed(&error))?;
     monitor.follow(&subscription)
 }
@@ -148,6 +157,9 @@ struct Monitor<'a> {
     printer: Printer,
     name_width: usize,
     items: Vec<Followed>,
+    /// What the patterns match at the start, until it appears.
+    known: Known,
+    patterns: &'a [Pattern],
     tally: Tally,
     /// Readings so far.
     count: u64,
@@ -157,7 +169,7 @@ struct Monitor<'a> {
 
 impl Monitor<'_> {
     /// Prints what comes until it is enough.
-    fn follow(mut self, subscription: &Subscription) -> Result<Exit, Stop> {
+    fn follow(mut self, subscription: &PatternSubscription) -> Result<Exit, Stop> {
         let clock = self.context.clock;
         let end = self
             .args
@@ -179,7 +191,7 @@ impl Monitor<'_> {
                 }
             };
             let is_enough = match event {
-                Some(event) => self.handle(event)?,
+                Some(event) => self.take(event)?,
                 // Without a deadline there is no next event only when there will be none.
                 None => end.is_none() && !self.args.rate,
             };
@@ -198,6 +210,51 @@ impl Monitor<'_> {
     }
 
     /// Takes one event. Whether it was the last one wanted.
+    fn take(&mut self, event: FollowEvent) -> Result<bool, Stop> {
+        match event {
+            FollowEvent::Event(event) => return self.handle(event),
+            FollowEvent::Appeared {
+                item,
+                name,
+                data_type,
+                ..
+            } => self.take_appeared(item as usize, &name, &data_type)?,
+            FollowEvent::Gone { item, name } => {
+                if let Some(item) = self.items.get_mut(item as usize) {
+                    item.is_gone = true;
+                }
+                let mut object = Object::new();
+                object.put("event", "gone");
+                object.put("name", &*name);
+                self.say(object, Mood::Bad, &format!("*** {name} is gone"))?;
+            }
+            FollowEvent::PatternError { pattern, fault } => {
+                let pattern = self.patterns.get(pattern).map_or("", Pattern::as_str);
+                self.complain(&reading_fault(&fault).of(pattern))?;
+            }
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    fn take_appeared(&mut self, index: usize, name: &str, ty: &DataType) -> Result<(), Stop> {
+        let is_news = !self.known.contains(name);
+        let item = self.known.take(name);
+        match self.items.get_mut(index) {
+            Some(place) => *place = item,
+            None => self.items.push(item),
+        }
+        if !is_news {
+            return Ok(());
+        }
+        let mut object = Object::new();
+        object.put("event", "appeared");
+        object.put("name", name);
+        object.put("type", ty.to_string());
+        self.say(object, Mood::Fine, &format!("*** {name} appeared ({ty})"))
+    }
+
+    /// Takes one event of the subscription. Whether it was the last one wanted.
     fn handle(&mut self, event: Event) -> Result<bool, Stop> {
         match event {
             Event::Reading { item, reading } => return self.take_reading(item as usize, &reading),
@@ -264,20 +321,30 @@ impl Monitor<'_> {
         self.say(object, Mood::Fine, &sentence)?;
         if is_restarted {
             // Its configuration may be another one.
-            followed::refresh(self.connection, &mut self.items, self.condition.as_ref())?;
+            let condition = self.condition.as_ref();
+            followed::refresh(self.connection, &mut self.items, |_| true, condition)?;
         }
         Ok(())
     }
 
     fn take_reading(&mut self, index: usize, reading: &Reading) -> Result<bool, Stop> {
         let received = self.context.clock.wall();
-        let Some(item) = self.items.get_mut(index) else {
+        let Some(item) = self.items.get(index) else {
             return Ok(false);
         };
         if item.facts.is_none() {
-            let items = std::slice::from_mut(item);
-            followed::refresh(self.connection, items, self.condition.as_ref())?;
+            // All that appeared with it are asked for at once.
+            let is_unknown = |item: &Followed| item.facts.is_none();
+            followed::refresh(
+                self.connection,
+                &mut self.items,
+                is_unknown,
+                self.condition.as_ref(),
+            )?;
         }
+        let Some(item) = self.items.get_mut(index) else {
+            return Ok(false);
+        };
         let Some(facts) = &item.facts else {
             return Ok(false);
         };
@@ -322,7 +389,7 @@ impl Monitor<'_> {
         let Printer::Rates(printer) = &self.printer else {
             return Ok(());
         };
-        for item in &mut self.items {
+        for item in self.items.iter_mut().filter(|item| !item.is_gone) {
             let rate = std::mem::take(&mut item.rate);
             printer.print(&item.name, rate, period.as_secs_f64())?;
         }

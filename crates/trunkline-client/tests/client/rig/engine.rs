@@ -41,6 +41,7 @@ pub struct FakeVariable {
     pub sequence: u64,
     pub value: Option<Value>,
     pub engine_timestamp: Timestamp,
+    pub quality: Quality,
     pub properties: Properties,
 }
 
@@ -104,6 +105,7 @@ impl FakeEngine {
             sequence: 0,
             value: None,
             engine_timestamp: super::WALL,
+            quality: Quality::GOOD,
             properties: Properties::new(data_type),
         });
         handle
@@ -164,7 +166,7 @@ impl FakeEngine {
             sequence: variable.sequence,
             engine_timestamp: variable.engine_timestamp,
             source_timestamp: variable.engine_timestamp,
-            quality: Quality::GOOD,
+            quality: variable.quality,
             own: false,
             value: Some(bytes),
         }

@@ -8,6 +8,7 @@ use trunkline_proto::message::keepalive::{Ack, Keepalive};
 use trunkline_proto::message::open::{Open, OpenTerms};
 use trunkline_proto::message::provider::{Provide, ProviderAnswers, ProviderOutcome};
 use trunkline_proto::message::subscribe::{Subscribe, SubscribeTerms};
+use trunkline_proto::message::watch::{Watch, decode_unwatch};
 use trunkline_proto::message::why::Why;
 use trunkline_proto::message::write::{WriteOptions, Writes};
 use trunkline_proto::{Frame, FrameKind};
@@ -53,6 +54,12 @@ pub enum Said {
         pattern: String,
         cursor: u64,
     },
+    Watch {
+        request: u32,
+        watch: u32,
+        pattern: String,
+    },
+    Unwatch(u32),
     Why {
         request: u32,
         name: String,
@@ -151,13 +158,23 @@ impl Said {
                 Said::Answers(answers.collect())
             }
             FrameKind::Find => {
-                let find = Find::decode(frame).unwrap();
+                let (find, _) = Find::decode(frame).unwrap();
                 Said::Find {
                     request,
                     pattern: find.pattern.to_owned(),
                     cursor: find.cursor,
                 }
             }
+            FrameKind::Watch => {
+                let Watch { watch, pattern } = Watch::decode(frame).unwrap();
+                let pattern = pattern.to_owned();
+                Said::Watch {
+                    request,
+                    watch,
+                    pattern,
+                }
+            }
+            FrameKind::Unwatch => Said::Unwatch(decode_unwatch(frame).unwrap()),
             FrameKind::Why => Said::Why {
                 request,
                 name: Why::decode(frame).unwrap().name.to_owned(),
@@ -191,6 +208,8 @@ impl Said {
             Said::Handles { kind, .. } => *kind,
             Said::Write(_) => FrameKind::Write,
             Said::Find { .. } => FrameKind::Find,
+            Said::Watch { .. } => FrameKind::Watch,
+            Said::Unwatch(_) => FrameKind::Unwatch,
             Said::Why { .. } => FrameKind::Why,
             Said::Engine { .. } => FrameKind::Engine,
             Said::Provide { .. } => FrameKind::Provide,

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use trunkline_proto::message::contract::SubscribeFlags;
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo, encode_engine_request};
-use trunkline_proto::message::find::{Find, NamesBuilder};
+use trunkline_proto::message::find::{Comparison, Find, FindCondition, NamesBuilder};
 use trunkline_proto::message::flush::{encode_flush, encode_flushed};
 use trunkline_proto::message::info::{InfoAnswerBuilder, SubscriptionInfo, VariableInfo};
 use trunkline_proto::message::library::{
     DeployBuilder, DeployHead, LibraryAfter, LibraryOrder, LibraryReport, LibraryVerb,
 };
 use trunkline_proto::message::subscribe::SubscribeTerms;
+use trunkline_proto::message::watch::{AppearedBuilder, Watch, begin_vanished, encode_unwatch};
 use trunkline_proto::message::why::{Why, WhyAnswerBuilder, WhyStage, WhyStep, WhyVerdict};
 use trunkline_types::ledger::{SubscriptionLedger, UpstreamLedger};
 use trunkline_types::{Access, Contract, DataType, Properties, VariableDefinition};
@@ -27,6 +28,28 @@ pub(super) fn add_all(samples: &mut Vec<Sample>) {
         }
         .encode(30, out);
     });
+    add(
+        samples,
+        "find-conditions",
+        "Variables of a unit with a range above 100",
+        |out| {
+            let find = Find {
+                cursor: 0,
+                limit: 0,
+                pattern: "**",
+            };
+            let condition = |field, comparison: Comparison, value| FindCondition {
+                field,
+                comparison: comparison.number(),
+                value,
+            };
+            let conditions = [
+                condition("units", Comparison::Equal, "degC"),
+                condition("range.high", Comparison::Above, "100"),
+            ];
+            find.encode_with(conditions, 32, out);
+        },
+    );
     add(samples, "names", "A page that is not the last", |out| {
         let mut names = NamesBuilder::begin(out, 30);
         names.push("boiler/level", &DataType::F64, Access::ReadWrite);
@@ -37,11 +60,47 @@ pub(super) fn add_all(samples: &mut Vec<Sample>) {
     add(samples, "names-none", "Nothing matches", |out| {
         NamesBuilder::begin(out, 31).finish(0)
     });
+    watch(samples);
     info(samples);
     why(samples);
     engine(samples);
     flush(samples);
     libraries(samples);
+}
+
+fn watch(samples: &mut Vec<Sample>) {
+    add(samples, "watch", "A pattern is followed", |out| {
+        Watch {
+            watch: 2,
+            pattern: "plant/**",
+        }
+        .encode(40, out);
+    });
+    add(
+        samples,
+        "appeared-listing",
+        "The last names there are",
+        |out| {
+            let mut appeared = AppearedBuilder::begin(out, 40, 2, 1003);
+            appeared.push(17, "plant/level", &DataType::F64, Access::ReadWrite);
+            appeared.push(18, "plant/pressure", &DataType::F64, Access::ReadOnly);
+            appeared.finish(true);
+        },
+    );
+    add(samples, "appeared", "A name that is new", |out| {
+        let mut appeared = AppearedBuilder::begin(out, 0, 2, 1005);
+        appeared.push(1004, "plant/pump/on", &DataType::Bool, Access::ReadWrite);
+        appeared.finish(false);
+    });
+    add(samples, "vanished", "Two variables are no more", |out| {
+        let mut vanished = begin_vanished(out, 2, 1005);
+        vanished.push(17);
+        vanished.push(18);
+        vanished.finish(false);
+    });
+    add(samples, "unwatch", "The watch ends", |out| {
+        encode_unwatch(2, out);
+    });
 }
 
 fn info(samples: &mut Vec<Sample>) {

@@ -1,0 +1,99 @@
+//! What a variable that is searched for has to be like.
+
+use std::fmt;
+use std::str::FromStr;
+
+pub use trunkline_proto::message::find::Comparison;
+use trunkline_proto::message::find::FindCondition;
+
+/// A field compared with a text, such as `units=degC`, `description~pump` or `range.high>100`. The
+/// engine says what fields there are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Condition {
+    /// The field, such as `units`; `*` for any with text.
+    pub field: String,
+    /// How it is compared.
+    pub comparison: Comparison,
+    /// With what.
+    pub value: String,
+}
+
+/// The text is no condition.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{text:?} is no condition; one is a field, one of = != ~ < >, and a value: units=degC")]
+pub struct ConditionError {
+    text: String,
+}
+
+impl Condition {
+    /// That a field is compared with a value.
+    pub fn new(field: &str, comparison: Comparison, value: &str) -> Self {
+        Self {
+            field: field.to_owned(),
+            comparison,
+            value: value.to_owned(),
+        }
+    }
+
+    pub(crate) fn wire(&self) -> FindCondition<'_> {
+        FindCondition {
+            field: &self.field,
+            comparison: self.comparison.number(),
+            value: &self.value,
+        }
+    }
+}
+
+impl FromStr for Condition {
+    type Err = ConditionError;
+
+    fn from_str(text: &str) -> Result<Self, ConditionError> {
+        let error = || ConditionError {
+            text: text.to_owned(),
+        };
+        let at = text.find(['=', '!', '~', '<', '>']).ok_or_else(error)?;
+        let (field, rest) = text.split_at(at);
+        let comparison = Comparison::ALL
+            .into_iter()
+            .find(|comparison| rest.starts_with(comparison.sign()))
+            .ok_or_else(error)?;
+        let value = rest.get(comparison.sign().len()..).unwrap_or_default();
+        match field.trim() {
+            "" => Err(error()),
+            field => Ok(Self::new(field, comparison, value.trim())),
+        }
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}{}", self.field, self.comparison.sign(), self.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_are_written_as_field_sign_and_value() {
+        for (text, field, comparison, value) in [
+            ("units=degC", "units", Comparison::Equal, "degC"),
+            ("units=", "units", Comparison::Equal, ""),
+            ("units != %", "units", Comparison::Differs, "%"),
+            ("*~feed=pump", "*", Comparison::Contains, "feed=pump"),
+            ("range.high>100", "range.high", Comparison::Above, "100"),
+            ("range.low<-5", "range.low", Comparison::Below, "-5"),
+        ] {
+            let condition: Condition = text.parse().unwrap();
+            assert_eq!(
+                condition,
+                Condition::new(field, comparison, value),
+                "{text}"
+            );
+        }
+        for text in ["", "units", "=degC", "units!degC", "  ~x"] {
+            assert!(text.parse::<Condition>().is_err(), "{text}");
+        }
+    }
+}

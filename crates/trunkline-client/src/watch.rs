@@ -1,0 +1,450 @@
+//! Patterns that are followed: which names there are, and which come and go (B-32).
+//!
+//! ```text
+//! what the engine has told        what the program was told
+//!    truth, per name    --- differ? ---> pending, in order   --> next_watch_event
+//! ```
+//!
+//! Events are made when they are taken, out of the difference between the two: at most one waits
+//! per name, so what waits is bounded by the names there are, however long the program does not
+//! look. After a reconnect the engine lists the names anew, and only what differs is told; while
+//! the connection is down nothing is told as gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use trunkline_proto::message::watch::{Appeared, AppearedVariable, Vanished};
+use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame};
+use trunkline_types::{Access, DataType};
+
+use crate::client::ClientCore;
+use crate::error::RequestError;
+use crate::request::{Request, Verb};
+use crate::table::{Key, NameMap, NumberMap, Slab};
+
+/// A pattern that is followed. Survives reconnects.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct WatchId(pub(crate) Key);
+
+/// What happens to the names that a pattern matches, in order.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum WatchEvent {
+    /// A variable of this name is there: it was at first, or it is new.
+    Appeared {
+        /// Its full name.
+        name: Arc<str>,
+        /// The type of its values.
+        data_type: DataType,
+        /// What can be done with it at all.
+        access: Access,
+    },
+    /// There is no variable of this name any more.
+    Gone {
+        /// Its full name.
+        name: Arc<str>,
+    },
+    /// Every name that was there when the connection came up has been told.
+    Listed,
+    /// The engine does not follow the pattern, and why. It is asked again on the next connection.
+    Failed(Fault),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    list: Slab<Watch>,
+    /// By the number on the wire.
+    by_number: NumberMap<u32, Key>,
+    next_number: u32,
+}
+
+#[derive(Debug)]
+struct Watch {
+    pattern: Arc<str>,
+    /// On this connection.
+    number: u32,
+    names: NameMap<Entry>,
+    /// Names by handle; several fields have that of their variable.
+    by_handle: BTreeSet<(u32, Arc<str>)>,
+    /// Rises with every connection: what is of an earlier one is not confirmed on this.
+    listing: u32,
+    next_incarnation: u64,
+    pending: BTreeMap<u64, Pending>,
+    next_serial: u64,
+    /// Where in `pending` the end of the listing waits, and a failure.
+    listed: Option<u64>,
+    failed: Option<u64>,
+}
+
+#[derive(Debug)]
+enum Pending {
+    Name(Arc<str>),
+    Listed,
+    Failed(Fault),
+}
+
+/// One name.
+#[derive(Debug, Default)]
+struct Entry {
+    truth: Option<Known>,
+    /// The incarnation that the program knows of.
+    told: Option<u64>,
+    pending: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Known {
+    handle: u32,
+    data_type: DataType,
+    access: Access,
+    /// Another one for every variable that has the name, one after the other.
+    incarnation: u64,
+    listing: u32,
+}
+
+impl ClientCore {
+    /// Follows the names that match a pattern, over reconnects, until [`unwatch`](Self::unwatch).
+    /// What happens is told by [`next_watch_event`](Self::next_watch_event).
+    ///
+    /// A pattern has at most [`items_max`](crate::ClientOptions::items_max) names; one that has
+    /// more fails.
+    ///
+    /// # Errors
+    /// [`RequestError::Closed`] when the client is closed.
+    pub fn watch(&mut self, pattern: &str) -> Result<WatchId, RequestError> {
+        if let Some(cause) = self.connection.closed() {
+            return Err(RequestError::Closed {
+                cause: Arc::clone(cause),
+            });
+        }
+        let key = self.watches.list.insert(Watch::new(pattern));
+        if self.connection.is_open() {
+            self.send_watch(key);
+        }
+        Ok(WatchId(key))
+    }
+
+    /// Ends a watch; what waits for it is dropped.
+    pub fn unwatch(&mut self, watch: WatchId) {
+        let Some(ended) = self.watches.list.remove(watch.0) else {
+            return;
+        };
+        self.watches.by_number.remove(&ended.number);
+        let of_it = |verb: &Verb| matches!(verb, Verb::Watch { key, .. } if *key == watch.0);
+        let mut was_sent = ended.number != 0;
+        if let Some(id) = self.requests.find(of_it)
+            && let Some(request) = self.requests.take_out(id)
+        {
+            was_sent = request.wire.is_some();
+            // Pages of it may be on their way.
+            self.requests.refused(&request);
+            self.requests.end(id, &request);
+        }
+        if was_sent && self.connection.is_open() {
+            self.requests.push(Verb::Unwatch {
+                number: ended.number,
+            });
+            self.changes += 1;
+        }
+    }
+
+    /// What happened next; `None` when nothing waits.
+    pub fn next_watch_event(&mut self, watch: WatchId) -> Option<WatchEvent> {
+        self.watches.list.get_mut(watch.0)?.next()
+    }
+
+    /// The names that match now, as far as the engine has told; for a look at all at once.
+    pub fn watched_names(&self, watch: WatchId) -> Vec<Arc<str>> {
+        let watch = self.watches.list.get(watch.0);
+        let names = watch.into_iter().flat_map(|watch| &watch.names);
+        let mut names: Vec<Arc<str>> = names
+            .filter_map(|(name, entry)| entry.truth.as_ref().map(|_| Arc::clone(name)))
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn send_watch(&mut self, key: Key) {
+        self.watches.next_number = self.watches.next_number.wrapping_add(1).max(1);
+        let number = self.watches.next_number;
+        if let Some(watch) = self.watches.list.get_mut(key) {
+            watch.number = number;
+            let pattern = Arc::clone(&watch.pattern);
+            self.watches.by_number.insert(number, key);
+            self.requests.push(Verb::Watch {
+                key,
+                number,
+                pattern,
+            });
+            self.changes += 1;
+        }
+    }
+
+    /// The connection is up: every pattern is listed anew.
+    pub(crate) fn restore_watches(&mut self) {
+        let keys: Vec<Key> = self.watches.list.iter().map(|(key, _)| key).collect();
+        keys.into_iter().for_each(|key| self.send_watch(key));
+    }
+
+    pub(crate) fn forget_watches(&mut self) {
+        self.watches.by_number = NumberMap::default();
+        for watch in self.watches.list.values_mut() {
+            watch.number = 0;
+            watch.by_handle = BTreeSet::new();
+            watch.listing = watch.listing.wrapping_add(1);
+        }
+    }
+
+    pub(crate) fn watch_refused(&mut self, key: Key, fault: Fault) {
+        if let Some(watch) = self.watches.list.get_mut(key) {
+            watch.fail(fault);
+            self.changes += 1;
+        }
+    }
+
+    pub(crate) fn handle_appeared(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        let appeared = Appeared::decode(frame)?;
+        let (number, is_listed) = (appeared.watch(), appeared.is_listed());
+        if is_listed
+            && frame.request() != 0
+            && let Ok(Some((id, request))) = self.requests.answered_by(frame)
+        {
+            self.requests.end(id, &request);
+        }
+        let Some(key) = self.watches.by_number.get(&number).copied() else {
+            // It was ended meanwhile.
+            return Ok(());
+        };
+        let max = self.options.items_max;
+        let Some(watch) = self.watches.list.get_mut(key) else {
+            return Ok(());
+        };
+        for variable in appeared {
+            watch.appeared(&variable?);
+        }
+        if is_listed {
+            watch.listing_ends();
+        }
+        self.changes += 1;
+        if watch.names.len() > max {
+            let sentence = format!(
+                "the pattern matches more than {max} names, as many as this client takes; use a \
+                 narrower one"
+            );
+            watch.fail(Fault::new(FaultCode::LimitReached, sentence));
+            watch.names = NameMap::default();
+            watch.by_handle = BTreeSet::new();
+            watch.number = 0;
+            self.watches.by_number.remove(&number);
+            self.requests.push(Verb::Unwatch { number });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn handle_vanished(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        let vanished = Vanished::decode(frame)?;
+        let key = self.watches.by_number.get(&vanished.watch).copied();
+        let mut watch = key.and_then(|key| self.watches.list.get_mut(key));
+        for handle in vanished.handles {
+            let handle = handle?;
+            if let Some(watch) = &mut watch {
+                watch.vanished(handle);
+            }
+        }
+        self.changes += 1;
+        Ok(())
+    }
+
+    /// The engine at the other end is too old to follow patterns, or to search by fields.
+    pub(crate) fn knows_no_such_search(&self, request: &Request) -> Option<Fault> {
+        let session = self.connection.session()?;
+        let (feature, what) = match &request.verb {
+            Verb::Watch { .. } => (
+                Features::PATTERNS,
+                "follow patterns; update it, or use find",
+            ),
+            Verb::Find { conditions, .. } if !conditions.is_empty() => {
+                let what = "search by fields; update it, or search by names only";
+                (Features::CONDITIONS, what)
+            }
+            _ => return None,
+        };
+        if session.features.contains(feature) {
+            return None;
+        }
+        let sentence = format!("{} cannot {what}", session.engine_name);
+        Some(Fault::new(FaultCode::NotSupported, sentence))
+    }
+}
+
+impl Watch {
+    fn new(pattern: &str) -> Self {
+        Self {
+            pattern: Arc::from(pattern),
+            number: 0,
+            names: NameMap::default(),
+            by_handle: BTreeSet::new(),
+            listing: 0,
+            next_incarnation: 0,
+            pending: BTreeMap::new(),
+            next_serial: 0,
+            listed: None,
+            failed: None,
+        }
+    }
+
+    fn push(&mut self, pending: Pending) -> u64 {
+        let serial = self.next_serial;
+        self.next_serial += 1;
+        self.pending.insert(serial, pending);
+        serial
+    }
+
+    fn appeared(&mut self, variable: &AppearedVariable<'_>) {
+        let name: Arc<str> = match self.names.get_key_value(variable.name) {
+            Some((name, _)) => Arc::clone(name),
+            None => Arc::from(variable.name),
+        };
+        self.by_handle.insert((variable.handle, Arc::clone(&name)));
+        let (listing, incarnation) = (self.listing, self.next_incarnation);
+        let entry = self.names.entry(Arc::clone(&name)).or_default();
+        let known = Known {
+            handle: variable.handle,
+            data_type: variable.data_type.clone(),
+            access: variable.access,
+            incarnation,
+            listing,
+        };
+        match &mut entry.truth {
+            // Known from the connection before, and still the same to the program.
+            Some(before)
+                if before.listing != listing
+                    && before.data_type == known.data_type
+                    && before.access == known.access =>
+            {
+                before.handle = known.handle;
+                before.listing = listing;
+                return;
+            }
+            truth => *truth = Some(known),
+        }
+        self.next_incarnation += 1;
+        self.note(&name);
+    }
+
+    fn vanished(&mut self, handle: u32) {
+        let empty: Arc<str> = Arc::from("");
+        let from = (handle, Arc::clone(&empty));
+        let to = handle
+            .checked_add(1)
+            .map_or(Bound::Unbounded, |next| Bound::Excluded((next, empty)));
+        let of_it = self.by_handle.range((Bound::Included(from), to)).cloned();
+        for (handle, name) in of_it.collect::<Vec<_>>() {
+            self.by_handle.remove(&(handle, Arc::clone(&name)));
+            if let Some(entry) = self.names.get_mut(&name)
+                && entry
+                    .truth
+                    .as_ref()
+                    .is_some_and(|known| known.handle == handle)
+            {
+                entry.truth = None;
+                self.note(&name);
+            }
+        }
+    }
+
+    /// What was known from before and is not in the listing has gone meanwhile.
+    fn listing_ends(&mut self) {
+        let listing = self.listing;
+        let mut missing = Vec::new();
+        for (name, entry) in &mut self.names {
+            if entry
+                .truth
+                .as_ref()
+                .is_some_and(|known| known.listing != listing)
+            {
+                entry.truth = None;
+                missing.push(Arc::clone(name));
+            }
+        }
+        missing.sort();
+        missing.iter().for_each(|name| self.note(name));
+        if let Some(before) = self.listed.take() {
+            self.pending.remove(&before);
+        }
+        self.listed = Some(self.push(Pending::Listed));
+    }
+
+    fn fail(&mut self, fault: Fault) {
+        if let Some(before) = self.failed.take() {
+            self.pending.remove(&before);
+        }
+        self.failed = Some(self.push(Pending::Failed(fault)));
+    }
+
+    /// The name may differ from what the program knows.
+    fn note(&mut self, name: &Arc<str>) {
+        let Some(entry) = self.names.get_mut(name) else {
+            return;
+        };
+        if entry.truth.is_none() && entry.told.is_none() {
+            // It came and went unseen.
+            if let Some(entry) = self.names.remove(name)
+                && let Some(serial) = entry.pending
+            {
+                self.pending.remove(&serial);
+            }
+        } else if entry.pending.is_none() {
+            entry.pending = Some(self.next_serial);
+            self.push(Pending::Name(Arc::clone(name)));
+        }
+    }
+
+    fn next(&mut self) -> Option<WatchEvent> {
+        while let Some((serial, pending)) = self.pending.pop_first() {
+            let name = match pending {
+                Pending::Listed => {
+                    self.listed = None;
+                    return Some(WatchEvent::Listed);
+                }
+                Pending::Failed(fault) => {
+                    self.failed = None;
+                    return Some(WatchEvent::Failed(fault));
+                }
+                Pending::Name(name) => name,
+            };
+            let Some(entry) = self.names.get_mut(&name) else {
+                continue;
+            };
+            entry.pending = None;
+            match (entry.told, &entry.truth) {
+                (Some(told), Some(known)) if told == known.incarnation => {}
+                (None, None) => {
+                    self.names.remove(&name);
+                }
+                (Some(_), None) => {
+                    self.names.remove(&name);
+                    return Some(WatchEvent::Gone { name });
+                }
+                (Some(_), Some(_)) => {
+                    // Another variable has its name: that one is told next.
+                    entry.told = None;
+                    entry.pending = Some(serial);
+                    self.pending
+                        .insert(serial, Pending::Name(Arc::clone(&name)));
+                    return Some(WatchEvent::Gone { name });
+                }
+                (None, Some(known)) => {
+                    entry.told = Some(known.incarnation);
+                    return Some(WatchEvent::Appeared {
+                        data_type: known.data_type.clone(),
+                        access: known.access,
+                        name,
+                    });
+                }
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,228 @@
+//! Patterns that are followed: what is told when the engine lists, changes, goes and comes back.
+
+use trunkline_client::{FollowEvent, SubscribeOptions, WatchEvent, WatchId};
+use trunkline_proto::message::fault::FaultMessage;
+use trunkline_proto::message::watch::{AppearedBuilder, begin_vanished};
+use trunkline_proto::{Fault, FaultCode, Features};
+use trunkline_types::{Access, Contract, DataType, Pattern, Value};
+
+use super::rig::{Rig, Said};
+
+/// Connected to an engine that follows patterns and has these variables.
+fn connected(names: &[&str]) -> Rig {
+    let mut rig = Rig::new();
+    rig.engine.welcome.features = Features::OURS;
+    for name in names {
+        rig.engine.add(name, Value::F64(0.0));
+    }
+    rig.connect();
+    rig
+}
+
+/// The request and the number of the only watch that the client asked for since this was last
+/// asked.
+fn asked(rig: &mut Rig) -> (u32, u32) {
+    let said = rig.said();
+    let mut watches = said.iter().filter_map(|said| match said {
+        Said::Watch { request, watch, .. } => Some((*request, *watch)),
+        _ => None,
+    });
+    let found = watches.next().expect("it asks to watch");
+    assert_eq!(watches.next(), None);
+    found
+}
+
+fn appear(rig: &mut Rig, request: u32, watch: u32, names: &[(u32, &str, DataType)], end: bool) {
+    rig.tell(|out| {
+        let mut frame = AppearedBuilder::begin(out, request, watch, 1);
+        for (handle, name, ty) in names {
+            frame.push(*handle, name, ty, Access::ReadWrite);
+        }
+        frame.finish(end);
+    });
+}
+
+fn vanish(rig: &mut Rig, watch: u32, handles: &[u32]) {
+    rig.tell(|out| {
+        let mut frame = begin_vanished(out, watch, 1);
+        handles.iter().for_each(|handle| frame.push(*handle));
+        frame.finish(false);
+    });
+}
+
+/// Everything that waits, as `+name`, `-name` and words.
+fn told(rig: &mut Rig, id: WatchId) -> Vec<String> {
+    let events = std::iter::from_fn(|| rig.client.next_watch_event(id));
+    let word = |event| match event {
+        WatchEvent::Appeared { name, .. } => format!("+{name}"),
+        WatchEvent::Gone { name } => format!("-{name}"),
+        WatchEvent::Listed => "listed".to_owned(),
+        WatchEvent::Failed(fault) => fault.code.name().to_owned(),
+        other => panic!("{other:?}"),
+    };
+    events.map(word).collect()
+}
+
+/// Behaviour: B-32.
+#[test]
+fn after_a_reconnect_only_the_difference_is_told() {
+    let mut rig = connected(&[]);
+    let id = rig.client.watch("a/**").unwrap();
+    rig.exchange();
+    let (request, watch) = asked(&mut rig);
+    let names = [
+        (1, "a/kept", DataType::F64),
+        (2, "a/gone", DataType::F64),
+        (3, "a/other", DataType::F64),
+    ];
+    appear(&mut rig, request, watch, &names[..2], false);
+    appear(&mut rig, request, watch, &names[2..], true);
+    assert_eq!(
+        told(&mut rig, id),
+        ["+a/kept", "+a/gone", "+a/other", "listed"]
+    );
+
+    rig.reconnect();
+    assert_eq!(
+        told(&mut rig, id),
+        [""; 0],
+        "nothing is gone because the connection was"
+    );
+    let (request, again) = asked(&mut rig);
+    assert_ne!(watch, again);
+    vanish(&mut rig, watch, &[1]);
+    let names = [
+        (9, "a/kept", DataType::F64),
+        (2, "a/other", DataType::Bool),
+        (1, "a/new", DataType::F64),
+    ];
+    appear(&mut rig, request, again, &names, true);
+    let expected = ["-a/other", "+a/other", "+a/new", "-a/gone", "listed"];
+    assert_eq!(told(&mut rig, id), expected);
+    vanish(&mut rig, again, &[9, 77]);
+    assert_eq!(told(&mut rig, id), ["-a/kept"]);
+    assert_eq!(rig.client.watched_names(id).len(), 2);
+}
+
+/// Behaviour: B-32.
+#[test]
+fn what_waits_is_bounded_by_the_names_there_are() {
+    let mut rig = connected(&[]);
+    let id = rig.client.watch("a/*").unwrap();
+    rig.exchange();
+    let (request, watch) = asked(&mut rig);
+    appear(&mut rig, request, watch, &[(1, "a/x", DataType::F64)], true);
+    assert_eq!(told(&mut rig, id), ["+a/x", "listed"]);
+    for handle in 2..500 {
+        vanish(&mut rig, watch, &[handle - 1]);
+        appear(&mut rig, 0, watch, &[(handle, "a/x", DataType::F64)], false);
+    }
+    for handle in 500..999 {
+        let name = format!("a/{handle}");
+        appear(&mut rig, 0, watch, &[(handle, &name, DataType::F64)], false);
+        vanish(&mut rig, watch, &[handle]);
+    }
+    // It is another variable; the ones in between nobody has seen.
+    assert_eq!(told(&mut rig, id), ["-a/x", "+a/x"]);
+}
+
+/// Behaviour: B-32.
+#[test]
+fn a_watch_that_is_refused_or_ended_disturbs_nothing() {
+    let mut rig = connected(&["a/x"]);
+    let id = rig.client.watch("a/*").unwrap();
+    rig.exchange();
+    let (request, watch) = asked(&mut rig);
+    rig.tell(|out| {
+        let fault = Fault::from(FaultCode::LimitReached);
+        let fault = fault.as_ref();
+        FaultMessage { request, fault }.encode(out);
+    });
+    assert_eq!(told(&mut rig, id), ["limit-reached"]);
+    rig.client.unwatch(id);
+    let other = rig.client.watch("a/*").unwrap();
+    rig.exchange();
+    assert!(rig.said().contains(&Said::Unwatch(watch)));
+    rig.client.unwatch(other);
+    rig.exchange();
+    // Pages that were on their way.
+    appear(
+        &mut rig,
+        request + 2,
+        watch + 1,
+        &[(1, "a/x", DataType::F64)],
+        true,
+    );
+    vanish(&mut rig, watch + 1, &[1]);
+    assert!(rig.connected, "they mean nothing");
+    rig.engine.welcome.features = Features::NONE;
+    rig.reconnect();
+    let old = rig.client.watch("a/*").unwrap();
+    rig.exchange();
+    assert_eq!(told(&mut rig, old), ["not-supported"]);
+}
+
+/// Behaviour: B-32.
+#[test]
+fn a_subscription_by_pattern_says_what_appears_before_its_readings_and_what_is_gone_after() {
+    let mut rig = connected(&["a/x", "a/named"]);
+    let pattern = [Pattern::parse("a/*").unwrap()];
+    let options = SubscribeOptions::default();
+    let contract: Contract = "last:5".parse().unwrap();
+    let id = rig
+        .client
+        .follow(&["a/named"], &pattern, &[], contract, options)
+        .unwrap();
+    rig.exchange();
+    let (request, watch) = asked(&mut rig);
+    let handle = |rig: &Rig, name: &str| {
+        let mut variables = rig.engine.variables.iter();
+        variables
+            .find(|variable| variable.name == name)
+            .unwrap()
+            .handle
+    };
+    let (x, named) = (handle(&rig, "a/x"), handle(&rig, "a/named"));
+    let names = [(x, "a/x", DataType::F64), (named, "a/named", DataType::F64)];
+    appear(&mut rig, request, watch, &names, true);
+    let mut words = Vec::new();
+    let take = |rig: &mut Rig, words: &mut Vec<String>| {
+        while let Some(event) = rig.client.next_followed(rig.now, id) {
+            words.push(match event {
+                FollowEvent::Appeared { item, name, .. } => format!("{item}+{name}"),
+                FollowEvent::Gone { item, name } => format!("{item}-{name}"),
+                FollowEvent::Event(trunkline_client::Event::Reading { item, reading }) => {
+                    let Value::F64(value) = reading.sample.value else {
+                        panic!("{reading:?}")
+                    };
+                    format!("{item}={value}")
+                }
+                _ => continue,
+            });
+            rig.exchange();
+        }
+        std::mem::take(words)
+    };
+    let mut first = take(&mut rig, &mut words);
+    first.sort();
+    assert_eq!(
+        first,
+        ["0=0", "1+a/x", "1=0"],
+        "what is named needs no pattern"
+    );
+    rig.set("a/x", 1.0);
+    rig.set("a/x", 2.0);
+    vanish(&mut rig, watch, &[x, named]);
+    assert_eq!(take(&mut rig, &mut words), ["1=1", "1=2", "1-a/x"]);
+    assert!(
+        rig.client
+            .item(rig.client.followed(id).unwrap(), 1)
+            .is_none()
+    );
+    // It appears again, at the place that is free.
+    appear(&mut rig, 0, watch, &[(x, "a/x", DataType::F64)], false);
+    assert_eq!(take(&mut rig, &mut words), ["1+a/x", "1=2"]);
+    rig.client.unfollow(id);
+    rig.exchange();
+    assert_eq!(rig.client.variables_in_use(), 0);
+}

@@ -1,0 +1,167 @@
+//! Values that grow old: one that is older than its variable's `max_age` says so (B-12).
+//!
+//! Each variable with a `max_age` is looked at when its value would become too old, and at least
+//! once per `max_age`; writes do nothing for it. A value that is too old is published once more,
+//! `uncertain: stale`, with the timestamps it had: it is the same sample, said to be old. The next
+//! write of any value puts it right.
+//!
+//! How old a value is follows from the engine's monotonic time between two looks; the wall clock
+//! only says where between them the update came, so that a clock that is set makes nothing stale.
+//! A write within the deadband confirms the value and keeps it fresh.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::time::Duration;
+
+use trunkline_types::{Level, Quality, Reason, Tick, Timestamp};
+
+use crate::engine::Engine;
+use crate::outbox::Wakes;
+use crate::sync::Mutex;
+use crate::update::Update;
+use crate::variable::Variable;
+use crate::write::publish_locked;
+
+/// The variables with a `max_age`.
+#[derive(Debug, Default)]
+pub(crate) struct Ages {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// When which is looked at. An entry counts only while the variable's own says the same.
+    queue: BinaryHeap<Reverse<(Tick, u32)>>,
+    known: HashMap<u32, Known>,
+}
+
+/// A variable as it was looked at last.
+#[derive(Debug)]
+struct Known {
+    due: Tick,
+    looked: Tick,
+    /// The latest moment at which the value was known to be fresh.
+    fresh: Tick,
+    sequence: u64,
+    confirmed: u64,
+}
+
+impl Engine {
+    /// From now on these variables are looked at, as far as they have a `max_age`.
+    pub(crate) fn watch_ages(&self, handles: &[u32], now: Tick) {
+        let mut ages = self.ages().state.lock();
+        let State { queue, known } = &mut *ages;
+        for handle in handles {
+            let Some(variable) = self.variable(*handle) else {
+                continue;
+            };
+            let Some(max_age) = variable.properties().max_age else {
+                continue;
+            };
+            let entry = known
+                .entry(*handle)
+                .or_insert_with(|| Known::of(variable, now));
+            let due = entry.fresh.saturating_add(max_age);
+            if entry.due != due {
+                entry.due = due;
+                queue.push(Reverse((due, *handle)));
+            }
+        }
+    }
+
+    /// Marks what has become too old, at most `slice` variables; returns when to come again.
+    pub(crate) fn mark_stale(
+        &self,
+        now: Tick,
+        wall: Timestamp,
+        slice: usize,
+        wakes: &mut Wakes,
+    ) -> Option<Tick> {
+        let mut ages = self.ages().state.lock();
+        let State { queue, known } = &mut *ages;
+        for _ in 0..slice {
+            let Reverse((due, handle)) = *queue.peek()?;
+            if due > now {
+                return Some(due);
+            }
+            queue.pop();
+            let Some(entry) = known.get_mut(&handle).filter(|entry| entry.due == due) else {
+                continue;
+            };
+            let variable = self.variable(handle).filter(|variable| !variable.is_gone());
+            let max_age = variable.and_then(|variable| variable.properties().max_age);
+            let (Some(variable), Some(max_age)) = (variable, max_age) else {
+                known.remove(&handle);
+                continue;
+            };
+            let is_fresh = entry.look(variable, max_age, now, wall, wakes);
+            let from = if is_fresh { entry.fresh } else { now };
+            // However small `max_age` is, others get their turn.
+            entry.due = from
+                .saturating_add(max_age)
+                .max(now.saturating_add(PERIOD_MIN));
+            queue.push(Reverse((entry.due, handle)));
+        }
+        Some(now)
+    }
+}
+
+/// Shortest time between two looks at one variable.
+const PERIOD_MIN: Duration = Duration::from_millis(1);
+
+impl Known {
+    fn of(variable: &Variable, now: Tick) -> Self {
+        let state = variable.lock();
+        Self {
+            due: Tick::MAX,
+            looked: now,
+            fresh: now,
+            sequence: variable.sequence(),
+            confirmed: state.confirmed(),
+        }
+    }
+
+    /// Looks at the variable, and marks a value that is too old. Whether it is fresh.
+    fn look(
+        &mut self,
+        variable: &Variable,
+        max_age: Duration,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) -> bool {
+        let mut state = variable.lock();
+        let update = variable.update_locked(&state);
+        let confirmed = state.confirmed();
+        if confirmed != self.confirmed {
+            self.fresh = now;
+        } else if update.sequence != self.sequence {
+            let nanos = wall.nanos_since(update.engine_timestamp).max(0) as u64;
+            let age = match variable.deployed().timestamps {
+                true => Duration::from_nanos(nanos).min(now.since(self.looked)),
+                false => Duration::ZERO,
+            };
+            self.fresh = Tick::from_nanos(now.as_nanos().saturating_sub(age.as_nanos() as u64));
+        }
+        (self.sequence, self.confirmed, self.looked) = (update.sequence, confirmed, now);
+        if now.since(self.fresh) < max_age {
+            return true;
+        }
+        let can_be_marked = update.sequence > 0
+            && update.quality.level() != Level::Bad
+            && update.quality.reason() != Reason::Stale
+            && !variable.is_blocked();
+        if can_be_marked {
+            let clock = update.quality;
+            let quality = Quality::uncertain(Reason::Stale);
+            let quality = quality.with_clock(clock.clock(), clock.clock_sync());
+            let stale = Update {
+                quality,
+                writer: 0,
+                ..update
+            };
+            self.sequence = publish_locked(variable, &mut state, stale, now, wakes);
+        }
+        false
+    }
+}

@@ -1,0 +1,244 @@
+//! Searching by what variables are and how they are doing (VS-02).
+//!
+//! A condition compares a [field](crate::field) of each variable with a text. All conditions of a
+//! search have to hold. No field is opened for it.
+
+use trunkline_types::{DataType, Pattern, Value};
+
+use crate::caller::Caller;
+use crate::engine::Engine;
+use crate::field::{FIELDS, Field};
+use crate::sync::Arc;
+use crate::variable::Variable;
+
+/// How a field is compared.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Comparison {
+    /// The same; a type also as its kind, `array` for `array(f64, 3)`.
+    Equal,
+    /// Not the same.
+    Differs,
+    /// The text is in it, in whatever case.
+    Contains,
+    /// A number below.
+    Below,
+    /// A number above.
+    Above,
+}
+
+/// What a variable has to be like.
+#[derive(Clone, Debug)]
+pub struct Condition {
+    /// `None`: any field with text.
+    field: Option<&'static Field>,
+    comparison: Comparison,
+    wanted: Wanted,
+}
+
+#[derive(Clone, Debug)]
+enum Wanted {
+    /// With its lower case form, for what is contained.
+    Text {
+        exact: String,
+        lower: String,
+    },
+    Number(f64),
+    Bool(bool),
+    /// That the field has no value.
+    Nothing,
+}
+
+/// A condition that makes no sense.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConditionError {
+    /// There is no such field.
+    #[error("there is no field {field:?} to search by; there are {known}, and * for any text")]
+    Field {
+        /// What was asked for.
+        field: String,
+        /// Those there are.
+        known: String,
+    },
+    /// The value cannot be compared with the field in this way.
+    #[error("{field} is {what}; {value:?} cannot be compared with it in this way")]
+    Value {
+        /// The field.
+        field: String,
+        /// What it holds.
+        what: &'static str,
+        /// The value.
+        value: String,
+    },
+}
+
+impl Condition {
+    /// A condition on the field of this name; `*` stands for any field with text.
+    ///
+    /// # Errors
+    /// [`ConditionError`]: no such field, or a value that it cannot be compared with.
+    pub fn new(field: &str, comparison: Comparison, value: &str) -> Result<Self, ConditionError> {
+        let found = match field {
+            "*" => None,
+            _ => Some(Field::named(field).ok_or_else(|| unknown(field))?),
+        };
+        let ty = found.map_or(DataType::String, Field::data_type);
+        let (what, wanted) = match ty {
+            _ if value.is_empty() && is_equality(comparison) && ty != DataType::String => {
+                ("", Some(Wanted::Nothing))
+            }
+            DataType::F64 | DataType::U64 => {
+                let number = value.parse().ok().map(Wanted::Number);
+                let fits = comparison != Comparison::Contains;
+                ("a number", number.filter(|_| fits))
+            }
+            DataType::Bool => {
+                let is = value.parse().ok().map(Wanted::Bool);
+                ("true or false", is.filter(|_| is_equality(comparison)))
+            }
+            DataType::String => {
+                let text = Wanted::Text {
+                    exact: value.to_owned(),
+                    lower: value.to_lowercase(),
+                };
+                let fits = is_equality(comparison) || comparison == Comparison::Contains;
+                ("text", fits.then_some(text))
+            }
+            _ => ("a time, by which it is not searched", None),
+        };
+        match wanted {
+            Some(wanted) => Ok(Self {
+                field: found,
+                comparison,
+                wanted,
+            }),
+            None => Err(ConditionError::Value {
+                field: field.to_owned(),
+                what,
+                value: value.to_owned(),
+            }),
+        }
+    }
+
+    /// Bytes of the text that it keeps.
+    pub fn text_bytes(&self) -> usize {
+        match &self.wanted {
+            Wanted::Text { exact, lower } => exact.len() + lower.len(),
+            _ => 0,
+        }
+    }
+
+    /// Whether it holds for a variable now.
+    pub fn holds(&self, variable: &Variable) -> bool {
+        match self.field {
+            Some(field) => self.holds_for(field, variable),
+            None => {
+                let mut texts = FIELDS
+                    .iter()
+                    .filter(|field| field.data_type() == DataType::String);
+                let any = |field| self.with(Comparison::Contains).holds_for(field, variable);
+                match self.comparison {
+                    // Of no field it may be said that the text is in it.
+                    Comparison::Differs => !texts.any(any),
+                    Comparison::Equal => texts.any(|field| self.holds_for(field, variable)),
+                    _ => texts.any(any),
+                }
+            }
+        }
+    }
+
+    fn with(&self, comparison: Comparison) -> Self {
+        Self {
+            comparison,
+            ..self.clone()
+        }
+    }
+
+    fn holds_for(&self, field: &Field, variable: &Variable) -> bool {
+        let value = field.value_of(variable);
+        let is_equal = match (&value, &self.wanted) {
+            (None, Wanted::Nothing) => true,
+            (Some(Value::String(text)), Wanted::Text { exact, lower }) => {
+                match self.comparison {
+                    Comparison::Contains => return text.to_lowercase().contains(lower),
+                    _ if **text == **exact => true,
+                    // A type is meant by its kind, too.
+                    _ => field.name == "type" && text.split('(').next() == Some(exact),
+                }
+            }
+            (Some(Value::Bool(is)), Wanted::Bool(wanted)) => is == wanted,
+            (Some(value), Wanted::Number(wanted)) => {
+                let Some(number) = number(value) else {
+                    return false;
+                };
+                match self.comparison {
+                    Comparison::Below => return number < *wanted,
+                    Comparison::Above => return number > *wanted,
+                    _ => number == *wanted,
+                }
+            }
+            _ => false,
+        };
+        match self.comparison {
+            Comparison::Equal => is_equal,
+            Comparison::Differs => !is_equal,
+            _ => false,
+        }
+    }
+}
+
+impl Engine {
+    /// [`Engine::find`] with conditions that have to hold.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "as those of `find`, and the conditions"
+    )]
+    pub fn search(
+        &self,
+        caller: &Caller,
+        pattern: &Pattern,
+        conditions: &[Condition],
+        cursor: u32,
+        limit: usize,
+        budget: usize,
+        mut visit: impl FnMut(&Arc<Variable>),
+    ) -> Option<u32> {
+        let mut found = 0;
+        let mut from = cursor;
+        let mut left = budget;
+        loop {
+            if found >= limit || left == 0 {
+                return Some(from);
+            }
+            // One match at a time, so that those that do not hold do not count.
+            let next = self.find(caller, pattern, from, 1, left, |variable| {
+                if conditions.iter().all(|condition| condition.holds(variable)) {
+                    found += 1;
+                    visit(variable);
+                }
+            })?;
+            left = left.saturating_sub((next - from.max(1)).max(1) as usize);
+            from = next;
+        }
+    }
+}
+
+fn is_equality(comparison: Comparison) -> bool {
+    matches!(comparison, Comparison::Equal | Comparison::Differs)
+}
+
+fn unknown(field: &str) -> ConditionError {
+    let known: Vec<&str> = FIELDS.iter().map(|field| field.name).collect();
+    ConditionError::Field {
+        field: field.to_owned(),
+        known: known.join(", "),
+    }
+}
+
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::F64(number) => Some(*number),
+        Value::U64(count) => Some(*count as f64),
+        _ => None,
+    }
+}

@@ -1,0 +1,217 @@
+//! Fields: opened by name, read as variables are, told about every change.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
+#![cfg(not(shuttle))]
+
+mod rig;
+
+use std::sync::Arc;
+
+use rig::{Rig, Told, define, drain, library_of, updates};
+use trunkline_engine::field::FIELDS;
+use trunkline_engine::{AccessError, Refusal, Variable, Verb, Wakes, Write, WriteOutcome};
+use trunkline_types::{Contract, DataType, Level, Properties, Reason, Scope, Value};
+
+fn open(rig: &Rig, name: &str) -> Arc<Variable> {
+    let opened = rig
+        .engine
+        .open_name(&rig.caller, name, rig.now(), rig.wall());
+    Arc::clone(opened.expect("there is such a field"))
+}
+
+fn level(units: &str, range: Option<(f64, f64)>) -> Properties {
+    Properties {
+        units: units.to_owned(),
+        range,
+        ..Properties::new(DataType::F64)
+    }
+}
+
+fn replace(rig: &Rig, properties: Properties) {
+    let library = library_of("rig", vec![define("x", properties)]);
+    let none = &|_: &_, _: &_| None;
+    let (now, wall) = (rig.now(), rig.wall());
+    rig.engine
+        .deploy_retained(&library, true, none, now, wall, &mut Wakes::new())
+        .expect("it is well formed");
+}
+
+fn value(variable: &Variable) -> Value {
+    variable.sample().value
+}
+
+/// Behaviour: VS-01, VS-08.
+#[test]
+fn every_field_has_a_value_of_its_type_and_says_what_it_is() {
+    let (rig, x) = Rig::of(level("%", Some((0.0, 10.0))));
+    rig.write(&x, 4.0);
+    for field in FIELDS {
+        let variable = open(&rig, &format!("rig/x#{}", field.name));
+        let sample = variable.sample();
+        assert!(
+            sample.value.has_type(variable.data_type()),
+            "{}",
+            field.name
+        );
+        assert_eq!(variable.properties().description, field.about);
+        let is_unset = matches!(field.name, "max_age" | "precision");
+        let expected = if is_unset { Level::Bad } else { Level::Good };
+        assert_eq!(sample.quality.level(), expected, "{}", field.name);
+        assert_eq!(field.value_of(&x).is_none(), is_unset);
+    }
+    assert_eq!(value(&open(&rig, "rig/x#units")), Value::String("%".into()));
+    assert_eq!(value(&open(&rig, "rig/x#range.high")), Value::F64(10.0));
+    assert_eq!(value(&open(&rig, "rig/x#sequence")), Value::U64(1));
+    let unset = open(&rig, "rig/x#max_age").sample().quality;
+    assert_eq!(unset.reason(), Reason::NoValue);
+    // It is one variable, however often it is opened, and no part of the library.
+    let one = open(&rig, "rig/x#units");
+    assert_eq!(one.handle(), open(&rig, "rig/x#units").handle());
+    assert_eq!(rig.engine.variable_count(), 1);
+}
+
+/// Behaviour: VS-08.
+#[test]
+fn a_change_of_any_field_is_notified_with_a_number_of_its_own() {
+    let (rig, x) = Rig::of(level("%", None));
+    let mut consumer = rig.consumer();
+    let all: Contract = "all:100".parse().unwrap();
+    let names = [
+        "units",
+        "range.high",
+        "library.state",
+        "forced",
+        "forced.by",
+        "quality",
+    ];
+    for (id, name) in (1..).zip(names) {
+        rig.subscribe(
+            &mut consumer,
+            id,
+            all,
+            &open(&rig, &format!("rig/x#{name}")),
+        );
+    }
+    assert_eq!(updates(&mut consumer).len(), names.len());
+    let mut news = || -> Vec<(String, u64, Value)> {
+        let told = drain(&mut consumer);
+        let told = told.into_iter().filter_map(|told| match told {
+            Told::Update(got) => Some(got),
+            _ => None,
+        });
+        told.map(|got| {
+            let field = names[got.subscription as usize - 1].to_owned();
+            (field, got.sequence, got.value)
+        })
+        .collect()
+    };
+    let text = |text: &str| Value::String(text.into());
+    let of = |field: &str, sequence, value| (field.to_owned(), sequence, value);
+
+    replace(&rig, level("bar", Some((0.0, 5.0))));
+    let expected = [
+        of("units", 2, text("bar")),
+        of("range.high", 2, Value::F64(5.0)),
+    ];
+    assert_eq!(news(), expected);
+    replace(&rig, level("bar", Some((1.0, 5.0))));
+    assert_eq!(news(), [], "nothing of these changed");
+
+    rig.write(&x, 2.0);
+    assert_eq!(news(), [of("quality", 2, text("good"))]);
+    rig.write(&x, 3.0);
+    assert_eq!(news(), []);
+
+    let mut wakes = Wakes::new();
+    let (now, wall) = (rig.now(), rig.wall());
+    rig.engine
+        .stop_library("rig", now, wall, &mut wakes)
+        .unwrap();
+    let stopped = [
+        of("library.state", 2, text("stopped")),
+        of("quality", 3, text("bad: process-missing")),
+    ];
+    assert_eq!(news(), stopped);
+    rig.engine
+        .start_library("rig", now, wall, &mut wakes)
+        .unwrap();
+    let started = [
+        of("library.state", 3, text("running")),
+        of("quality", 4, text("uncertain: retained")),
+    ];
+    assert_eq!(news(), started);
+
+    let mut force = Write::value(&Value::F64(4.0));
+    force.verb = Verb::Force;
+    rig.attempt(&x, &force);
+    let forced: Vec<String> = news().into_iter().map(|(field, ..)| field).collect();
+    assert_eq!(forced, ["forced", "forced.by", "quality"]);
+    rig.attempt(&x, &Write::order(Verb::Unforce));
+    assert_eq!(news()[0], of("forced", 3, Value::Bool(false)));
+}
+
+/// Behaviour: VS-01, VS-08.
+#[test]
+fn fields_are_read_only_and_go_with_their_variable() {
+    let (rig, _) = Rig::of(level("%", None));
+    let units = open(&rig, "rig/x#units");
+    let refused = rig.write(&units, "bar");
+    assert!(
+        matches!(refused, WriteOutcome::Refused(Refusal::ReadOnly)),
+        "{refused:?}"
+    );
+    let mut consumer = rig.consumer();
+    rig.subscribe(&mut consumer, 1, Contract::Latest, &units);
+    drain(&mut consumer);
+    rig.engine.undeploy("rig", &mut Wakes::new()).unwrap();
+    assert!(units.is_gone());
+    assert!(matches!(drain(&mut consumer)[..], [Told::Gone { .. }]));
+    let missing = rig
+        .engine
+        .open_name(&rig.caller, "rig/x#units", rig.now(), rig.wall());
+    assert!(matches!(missing, Err(AccessError::UnknownName { .. })));
+    // The next variable of the name has its own.
+    rig.deploy("rig", vec![define("x", level("K", None))]);
+    assert_eq!(value(&open(&rig, "rig/x#units")), Value::String("K".into()));
+}
+
+/// Behaviour: VS-01.
+#[test]
+fn what_is_no_field_is_refused_with_those_there_are() {
+    let (rig, _) = Rig::of(level("%", None));
+    let error = |name: &str| {
+        let opened = rig
+            .engine
+            .open_name(&rig.caller, name, rig.now(), rig.wall());
+        opened.expect_err("there is none").to_string()
+    };
+    let sentence = error("rig/x#unit");
+    assert!(
+        sentence.starts_with("rig/x has no field unit; there are access,"),
+        "{sentence}"
+    );
+    assert!(
+        sentence.contains("range.high") && sentence.ends_with("units"),
+        "{sentence}"
+    );
+    assert!(error("rig/y#units").contains("no variable is named rig/y"));
+    // What may not be seen has no fields that can be.
+    let mut hidden = level("%", None);
+    hidden.scope = Scope::Process;
+    rig.deploy("own", vec![define("x", hidden)]);
+    let mut remote = rig.caller.clone();
+    remote.remote = true;
+    let opened = rig
+        .engine
+        .open_name(&remote, "own/x#units", rig.now(), rig.wall());
+    assert!(matches!(opened, Err(AccessError::UnknownName { .. })));
+    open(&rig, "own/x#units");
+    let opened = rig
+        .engine
+        .open_name(&remote, "own/x#units", rig.now(), rig.wall());
+    assert!(matches!(opened, Err(AccessError::UnknownName { .. })));
+}

@@ -1,0 +1,145 @@
+//! Patterns that are followed: what appears and what goes, in order, in slices, behind the last
+//! update.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
+#![cfg(not(shuttle))]
+
+mod rig;
+
+use rig::{Bell, Rig, drain, library_of};
+use trunkline_engine::{Consumer, Wakes, Watch, WatchProgress};
+use trunkline_types::{Contract, DataType, Pattern, VariableDefinition};
+
+fn definitions(paths: &[&str], ty: &DataType) -> Vec<VariableDefinition> {
+    let definition = |path: &&str| VariableDefinition::new(*path, ty.clone());
+    paths.iter().map(definition).collect()
+}
+
+fn replace(rig: &Rig, paths: &[&str], ty: &DataType) {
+    let library = library_of("plant", definitions(paths, ty));
+    let none = &|_: &_, _: &_| None;
+    let (now, wall) = (rig.now(), rig.wall());
+    rig.engine
+        .deploy_retained(&library, true, none, now, wall, &mut Wakes::new())
+        .expect("it is well formed");
+}
+
+fn watch(pattern: &str) -> Watch {
+    Watch::new(Pattern::parse(pattern).expect("it is one"))
+}
+
+/// Everything that is to be told now, as `+name` and `-handle`.
+fn told(watch: &mut Watch, consumer: &Consumer, rig: &Rig) -> (Vec<String>, WatchProgress) {
+    let mut all = Vec::new();
+    loop {
+        let slice = watch.next(consumer, &rig.caller, 2, 3);
+        assert!(slice.appeared.len() <= 2, "a slice has its limit");
+        all.extend(slice.gone.iter().map(|handle| format!("-{handle}")));
+        let appeared = slice.appeared.iter();
+        all.extend(appeared.map(|variable| format!("+{}", variable.name())));
+        if slice.listed {
+            all.push("listed".to_owned());
+        }
+        if slice.progress != WatchProgress::More {
+            return (all, slice.progress);
+        }
+    }
+}
+
+/// Behaviour: B-32.
+#[test]
+fn names_are_listed_in_slices_and_then_followed() {
+    let rig = Rig::new();
+    let consumer = rig.consumer();
+    rig.deploy(
+        "other",
+        definitions(&["a", "b", "c", "d", "e"], &DataType::F64),
+    );
+    replace(&rig, &["a", "b", "x/c"], &DataType::F64);
+    let mut watch = watch("plant/*");
+    let (listed, progress) = told(&mut watch, &consumer, &rig);
+    assert_eq!(listed, ["+plant/a", "+plant/b", "listed"]);
+    assert_eq!(progress, WatchProgress::Idle);
+    let handle = rig.variable("plant/a").handle();
+    replace(&rig, &["b", "n"], &DataType::F64);
+    let (news, _) = told(&mut watch, &consumer, &rig);
+    assert_eq!(news, [format!("-{handle}"), "+plant/n".to_owned()]);
+    assert_eq!(told(&mut watch, &consumer, &rig).0, [""; 0]);
+}
+
+/// Behaviour: B-32.
+#[test]
+fn nothing_is_lost_however_seldom_it_is_looked() {
+    let rig = Rig::new();
+    let consumer = rig.consumer();
+    replace(&rig, &["a"], &DataType::F64);
+    let mut watch = watch("**");
+    told(&mut watch, &consumer, &rig);
+    let first = rig.variable("plant/a").handle();
+    for _ in 0..2000 {
+        // Each time another variable of the same name.
+        replace(&rig, &["a"], &DataType::I32);
+        replace(&rig, &["a"], &DataType::F64);
+    }
+    let (news, _) = told(&mut watch, &consumer, &rig);
+    // What came and went unseen is not mentioned; the revision counts it.
+    assert_eq!(news, [format!("-{first}"), "+plant/a".to_owned()]);
+    let revision = watch.next(&consumer, &rig.caller, 1, 1).revision;
+    assert_eq!(revision, 1 + 2 * 4000);
+}
+
+/// Behaviour: B-32.
+#[test]
+fn a_variable_is_gone_after_its_last_update() {
+    let rig = Rig::new();
+    replace(&rig, &["a"], &DataType::F64);
+    let a = rig.variable("plant/a");
+    for contract in ["latest", "last:2", "first:2", "all:9"] {
+        let contract: Contract = contract.parse().unwrap();
+        let mut consumer = rig.consumer();
+        rig.subscribe(&mut consumer, 1, contract, &rig.variable("plant/a"));
+        let mut watch = watch("plant/**");
+        told(&mut watch, &consumer, &rig);
+        drain(&mut consumer);
+        let gone = rig.variable("plant/a");
+        rig.write(&gone, 1.0);
+        let mut wakes = Wakes::new();
+        rig.engine.undeploy("plant", &mut wakes).unwrap();
+        let (news, progress) = told(&mut watch, &consumer, &rig);
+        assert_eq!(
+            (news.len(), progress),
+            (0, WatchProgress::Waits),
+            "{contract}"
+        );
+        assert_eq!(drain(&mut consumer).len(), 2, "the update and the end");
+        let (news, progress) = told(&mut watch, &consumer, &rig);
+        let expected = vec![format!("-{}", gone.handle())];
+        assert_eq!((news, progress), (expected, WatchProgress::Idle));
+        replace(&rig, &["a"], &DataType::F64);
+    }
+    assert!(a.is_gone());
+}
+
+/// Behaviour: B-32.
+#[test]
+fn whoever_follows_names_is_woken_by_them_and_by_nothing_else() {
+    let rig = Rig::new();
+    let bell = Bell::default();
+    let consumer = Consumer::new(rig.engine.clone(), Box::new(bell.clone()));
+    replace(&rig, &["a"], &DataType::F64);
+    assert_eq!(bell.rings(), 0, "nobody follows yet");
+    consumer.watch_names();
+    consumer.watch_names();
+    replace(&rig, &["a"], &DataType::F64);
+    assert_eq!((bell.rings(), consumer.take_names_changed()), (0, false));
+    replace(&rig, &["a", "b"], &DataType::F64);
+    assert_eq!((bell.rings(), consumer.is_idle()), (1, false));
+    assert!(consumer.take_names_changed() && !consumer.take_names_changed());
+    rig.engine.undeploy("plant", &mut Wakes::new()).unwrap();
+    assert_eq!((bell.rings(), consumer.take_names_changed()), (1, true));
+    assert!(consumer.is_idle());
+}

@@ -1,0 +1,252 @@
+//! WATCH, APPEARED, VANISHED and UNWATCH: a pattern that is followed (B-32).
+//!
+//! ```text
+//! WATCH     watch u32 | pattern text
+//! APPEARED  watch u32 | revision u64 | listed u8
+//!           count x ( handle zigzag | name text | type | access u8 )
+//! VANISHED  watch u32 | revision u64
+//!           count x ( handle zigzag )
+//! UNWATCH   watch u32
+//! ```
+//!
+//! The client numbers its watches. The engine answers with pages of the names there are, the last
+//! of them with `listed` = 1, under the request number of the WATCH; what comes and goes afterwards
+//! is told in its order under request 0. `revision` is how many names had come and gone at the
+//! engine when the frame was made. Handles are coded as the difference to the one before.
+
+use trunkline_types::wire::{put_str, put_u32, put_u64, put_zigzag};
+use trunkline_types::{Access, DataType};
+
+use super::handles::{Handles, HandlesBuilder};
+use super::typed::{TypeRun, put_access, read_access};
+use crate::decode::{Items, Payload};
+use crate::{DecodeError, Frame, FrameKind, FrameWriter};
+
+/// Follows the names that match a pattern.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Watch<'a> {
+    /// The client's number for it, which no other watch of the connection has.
+    pub watch: u32,
+    /// The pattern. Whether it is legal is for the engine to answer.
+    pub pattern: &'a str,
+}
+
+/// A name that a watched pattern matches.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AppearedVariable<'a> {
+    /// The variable's handle, which VANISHED names it by.
+    pub handle: u32,
+    /// Its full name.
+    pub name: &'a str,
+    /// The type of its values.
+    pub data_type: DataType,
+    /// What can be done with it at all.
+    pub access: Access,
+}
+
+impl<'a> Watch<'a> {
+    /// Appends the frame.
+    pub fn encode(&self, request: u32, out: &mut Vec<u8>) {
+        let mut frame = FrameWriter::begin(out, FrameKind::Watch, request);
+        let out = frame.payload();
+        put_u32(out, self.watch);
+        put_str(out, self.pattern);
+        frame.finish(false);
+    }
+
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
+        let mut payload = Payload::of(frame, FrameKind::Watch)?;
+        let watch = Self {
+            watch: payload.u32()?,
+            pattern: payload.text(usize::MAX)?,
+        };
+        payload.finish()?;
+        Ok(watch)
+    }
+}
+
+/// Appends an UNWATCH frame.
+pub fn encode_unwatch(watch: u32, out: &mut Vec<u8>) {
+    let mut frame = FrameWriter::begin(out, FrameKind::Unwatch, 0);
+    put_u32(frame.payload(), watch);
+    frame.finish(false);
+}
+
+/// The watch that an UNWATCH frame ends.
+///
+/// # Errors
+/// [`DecodeError`] when the payload is not as drawn in the [module](self).
+pub fn decode_unwatch(frame: &Frame<'_>) -> Result<u32, DecodeError> {
+    let mut payload = Payload::of(frame, FrameKind::Unwatch)?;
+    let watch = payload.u32()?;
+    payload.finish()?;
+    Ok(watch)
+}
+
+/// Writes an APPEARED frame.
+#[derive(Debug)]
+#[must_use = "a frame is complete only when it is finished"]
+pub struct AppearedBuilder<'a> {
+    frame: FrameWriter<'a>,
+    types: TypeRun,
+    previous: u32,
+    listed_at: usize,
+}
+
+impl<'a> AppearedBuilder<'a> {
+    /// Begins a frame at the end of `out`; `request` is 0 for what comes after the listing.
+    pub fn begin(out: &'a mut Vec<u8>, request: u32, watch: u32, revision: u64) -> Self {
+        let mut frame = FrameWriter::begin(out, FrameKind::Appeared, request);
+        let payload = frame.payload();
+        put_u32(payload, watch);
+        put_u64(payload, revision);
+        let listed_at = payload.len();
+        payload.push(0);
+        Self {
+            frame,
+            types: TypeRun::default(),
+            previous: 0,
+            listed_at,
+        }
+    }
+
+    /// Appends a variable.
+    pub fn push(&mut self, handle: u32, name: &str, data_type: &DataType, access: Access) {
+        let out = self.frame.payload();
+        put_zigzag(
+            out,
+            i64::from(handle).wrapping_sub(i64::from(self.previous)),
+        );
+        put_str(out, name);
+        self.types.put(out, data_type);
+        put_access(out, access);
+        self.previous = handle;
+        self.frame.count_item();
+    }
+
+    /// Names so far.
+    pub fn count(&self) -> u32 {
+        self.frame.count()
+    }
+
+    /// Bytes of the frame so far, header included.
+    pub fn len_bytes(&self) -> usize {
+        self.frame.len_bytes()
+    }
+
+    /// Completes the frame; `listed`: all names that were there have been told.
+    pub fn finish(mut self, listed: bool) {
+        let at = self.listed_at;
+        if let Some(place) = self.frame.payload().get_mut(at) {
+            *place = u8::from(listed);
+        }
+        self.frame.finish(false);
+    }
+}
+
+/// An APPEARED frame; iterates over the names.
+#[derive(Clone, Debug)]
+pub struct Appeared<'a> {
+    watch: u32,
+    revision: u64,
+    listed: bool,
+    items: Items<'a>,
+    types: TypeRun,
+    previous: u32,
+}
+
+impl<'a> Appeared<'a> {
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the frame cannot hold `count` names; the rest shows in the iteration.
+    pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
+        let mut payload = Payload::of(frame, FrameKind::Appeared)?;
+        let (watch, revision) = (payload.u32()?, payload.u64()?);
+        let listed = match payload.u8()? {
+            0 => false,
+            1 => true,
+            other => return Err(payload.unexpected("0 or 1", u64::from(other))),
+        };
+        let items = Items::new(payload, frame.count(), 4)?;
+        Ok(Self {
+            watch,
+            revision,
+            listed,
+            items,
+            types: TypeRun::default(),
+            previous: 0,
+        })
+    }
+
+    /// The client's number for the watch.
+    pub fn watch(&self) -> u32 {
+        self.watch
+    }
+
+    /// How many names had come and gone.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Whether all names that were there have been told with this frame.
+    pub fn is_listed(&self) -> bool {
+        self.listed
+    }
+}
+
+impl<'a> Iterator for Appeared<'a> {
+    type Item = Result<AppearedVariable<'a>, DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (types, previous) = (&mut self.types, &mut self.previous);
+        self.items.next_with(|payload| {
+            *previous = payload.handle(*previous)?;
+            Ok(AppearedVariable {
+                handle: *previous,
+                name: payload.text(usize::MAX)?,
+                data_type: types.read(payload)?,
+                access: read_access(payload)?,
+            })
+        })
+    }
+}
+
+/// Begins a VANISHED frame at the end of `out`.
+pub fn begin_vanished(out: &mut Vec<u8>, watch: u32, revision: u64) -> HandlesBuilder<'_> {
+    let mut builder = HandlesBuilder::begin(out, FrameKind::Vanished, 0);
+    put_u32(builder.head(), watch);
+    put_u64(builder.head(), revision);
+    builder
+}
+
+/// A VANISHED frame.
+#[derive(Clone, Debug)]
+pub struct Vanished<'a> {
+    /// The client's number for the watch.
+    pub watch: u32,
+    /// How many names had come and gone.
+    pub revision: u64,
+    /// The variables that are no more; ones that were not told as appeared mean nothing.
+    pub handles: Handles<'a>,
+}
+
+impl<'a> Vanished<'a> {
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when it cannot hold `count` handles; the rest shows in the iteration.
+    pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
+        let mut payload = Payload::of(frame, FrameKind::Vanished)?;
+        let (watch, revision) = (payload.u32()?, payload.u64()?);
+        Ok(Self {
+            watch,
+            revision,
+            handles: Handles::of(payload, frame.count())?,
+        })
+    }
+}

@@ -1,0 +1,132 @@
+//! Patterns that are followed: pages of the names there are, then what comes and goes.
+
+use std::collections::BTreeMap;
+
+use trunkline_engine::field::Field;
+use trunkline_engine::{Watch, WatchProgress};
+use trunkline_proto::limits::WATCHES_MAX;
+use trunkline_proto::message::fault::FaultMessage;
+use trunkline_proto::message::watch::{
+    AppearedBuilder, Watch as WatchFrame, begin_vanished, decode_unwatch,
+};
+use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
+use trunkline_types::Pattern;
+
+use crate::browse::{FIND_BUDGET, names_of};
+use crate::session::Session;
+use crate::work::SLICE;
+
+/// The patterns that one session follows.
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    by_number: BTreeMap<u32, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    watch: Watch,
+    /// The fields of the variables that are told in their place.
+    fields: Option<Vec<&'static Field>>,
+    /// Of the WATCH, until the listing is complete; then 0.
+    request: u32,
+    progress: WatchProgress,
+}
+
+impl Session {
+    pub(crate) fn handle_watch(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        let WatchFrame { watch, pattern } = WatchFrame::decode(frame)?;
+        let request = frame.request();
+        if self.watches.by_number.contains_key(&watch) {
+            return Err(Disconnect::Malformed {
+                sentence: format!("watch {watch} is in use"),
+            });
+        }
+        let refusal = if self.watches.by_number.len() >= WATCHES_MAX {
+            let sentence = format!(
+                "a session follows at most {WATCHES_MAX} patterns; end others, or use one that \
+                 covers them"
+            );
+            Err(Fault::new(FaultCode::LimitReached, sentence))
+        } else {
+            let parsed = Pattern::parse(pattern);
+            parsed.map_err(|error| Fault::new(FaultCode::BadPattern, error.to_string()))
+        };
+        match refusal {
+            Ok(pattern) => {
+                self.consumer.watch_names();
+                let (pattern, fields) = match Field::asked_by(&pattern) {
+                    Some((body, fields)) => (body, Some(fields)),
+                    None => (pattern, None),
+                };
+                let entry = Entry {
+                    fields,
+                    watch: Watch::new(pattern),
+                    request,
+                    progress: WatchProgress::More,
+                };
+                self.watches.by_number.insert(watch, entry);
+            }
+            Err(fault) => FaultMessage {
+                request,
+                fault: fault.as_ref(),
+            }
+            .encode(&mut self.answers.frames),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn handle_unwatch(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        self.watches.by_number.remove(&decode_unwatch(frame)?);
+        Ok(())
+    }
+
+    /// One slice of each pattern that has something to tell, as far as the answers stay below
+    /// `room` bytes. Returns whether there is more at once.
+    pub(crate) fn run_watches(&mut self, room: usize) -> bool {
+        let news = self.consumer.take_names_changed();
+        let mut more = false;
+        for (number, entry) in &mut self.watches.by_number {
+            if entry.progress == WatchProgress::Idle && !news {
+                continue;
+            }
+            // It looks, now or later.
+            entry.progress = WatchProgress::More;
+            if self.answers.len() >= room {
+                more = true;
+                continue;
+            }
+            let slice = entry
+                .watch
+                .next(&self.consumer, &self.caller, SLICE, FIND_BUDGET);
+            entry.progress = slice.progress;
+            more |= slice.progress == WatchProgress::More;
+            let out = &mut self.answers.frames;
+            if !slice.gone.is_empty() {
+                let mut vanished = begin_vanished(out, *number, slice.revision);
+                slice.gone.iter().for_each(|handle| vanished.push(*handle));
+                vanished.finish(false);
+            }
+            if slice.appeared.is_empty() && !slice.listed {
+                continue;
+            }
+            let request = entry.request;
+            let mut appeared = AppearedBuilder::begin(out, request, *number, slice.revision);
+            for variable in &slice.appeared {
+                for (name, data_type, access) in names_of(variable, entry.fields.as_deref()) {
+                    appeared.push(variable.handle(), &name, &data_type, access);
+                }
+            }
+            appeared.finish(slice.listed);
+            if slice.listed {
+                entry.request = 0;
+            }
+        }
+        more
+    }
+
+    /// Whether a pattern waits for updates to be taken.
+    pub(crate) fn has_waiting_watch(&self) -> bool {
+        let mut entries = self.watches.by_number.values();
+        entries.any(|entry| entry.progress == WatchProgress::Waits)
+    }
+}

@@ -1,0 +1,184 @@
+//! Patterns that are followed while libraries come, change and go.
+
+use std::sync::Arc;
+
+use trunkline::types::{Contract, DataType, LibraryDefinition, Pattern, Value, VariableDefinition};
+use trunkline::{
+    Event, FollowEvent, PatternSet, PatternSubscription, SubscribeOptions, Watch, WatchEvent, Write,
+};
+
+use super::place::{Place, TIMEOUT};
+
+fn library(name: &str, variables: &[(&str, DataType)]) -> LibraryDefinition {
+    let definition = |(path, ty): &(&str, DataType)| VariableDefinition::new(*path, ty.clone());
+    LibraryDefinition {
+        name: name.to_owned(),
+        description: String::new(),
+        variables: variables.iter().map(definition).collect(),
+    }
+}
+
+fn deploy(place: &Place, library: LibraryDefinition) {
+    let deployed = place.client.deploy(library, true, TIMEOUT);
+    deployed.expect("it is well formed");
+}
+
+/// The next event, in a word and a name.
+fn said(watch: &Watch) -> String {
+    match watch.next(Some(TIMEOUT)).expect("something happens") {
+        WatchEvent::Appeared {
+            name, data_type, ..
+        } => format!("{name} appeared: {data_type}"),
+        WatchEvent::Gone { name } => format!("{name} is gone"),
+        WatchEvent::Listed => "listed".to_owned(),
+        WatchEvent::Failed(fault) => format!("failed: {}", fault.code.name()),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Behaviour: B-32.
+pub fn a_pattern_follows_names_that_come_and_go(place: &Place) {
+    deploy(
+        place,
+        library("plant", &[("a", DataType::F64), ("x/b", DataType::Bool)]),
+    );
+    let watch = place.client.watch("plant/**").expect("it is open");
+    let other = place.client.watch("nothing/*").expect("it is open");
+    assert_eq!(said(&watch), "plant/a appeared: f64");
+    assert_eq!(said(&watch), "plant/x/b appeared: bool");
+    assert_eq!(said(&watch), "listed");
+    assert_eq!(said(&other), "listed");
+
+    // What is replaced by another type goes before it comes; what stays is not mentioned.
+    let after = [
+        ("a", DataType::I32),
+        ("x/b", DataType::Bool),
+        ("c", DataType::I64),
+    ];
+    deploy(place, library("plant", &after));
+    assert_eq!(said(&watch), "plant/a is gone");
+    assert_eq!(said(&watch), "plant/a appeared: i32");
+    assert_eq!(said(&watch), "plant/c appeared: i64");
+
+    let undeployed = place.client.undeploy("plant", true, TIMEOUT);
+    undeployed.expect("it is there");
+    for name in ["a", "x/b", "c"] {
+        assert_eq!(said(&watch), format!("plant/{name} is gone"));
+    }
+    assert_eq!(watch.names(), []);
+    assert_eq!((watch.try_next(), other.try_next()), (None, None));
+
+    let wrong = place.client.watch("plant/a**").expect("the engine says it");
+    assert_eq!(said(&wrong), "failed: bad-pattern");
+    drop(watch);
+    deploy(place, library("plant", &[("a", DataType::F64)]));
+    assert_eq!(other.try_next(), None);
+}
+
+fn event(followed: &PatternSubscription) -> FollowEvent {
+    loop {
+        match followed.next(Some(TIMEOUT)).expect("something happens") {
+            FollowEvent::Event(Event::Connected { .. }) => {}
+            event => return event,
+        }
+    }
+}
+
+/// The next event has to be a reading: its item and value.
+fn reading(followed: &PatternSubscription) -> (u32, Value) {
+    match event(followed) {
+        FollowEvent::Event(Event::Reading { item, reading }) => (item, reading.sample.value),
+        other => panic!("a reading was expected, not {other:?}"),
+    }
+}
+
+fn appeared(followed: &PatternSubscription) -> (u32, Arc<str>) {
+    match event(followed) {
+        FollowEvent::Appeared { item, name, .. } => (item, name),
+        other => panic!("an appearance was expected, not {other:?}"),
+    }
+}
+
+/// Behaviour: B-32, VS-03.
+pub fn a_subscription_by_pattern_gets_the_updates_of_what_appears(place: &Place) {
+    let patterns = [Pattern::parse("plant/**").expect("a pattern")];
+    let excluded = [Pattern::parse("**/secret").expect("a pattern")];
+    let set = PatternSet {
+        patterns: &patterns,
+        excluded: &excluded,
+        ..PatternSet::default()
+    };
+    let all = "all:100".parse::<Contract>().expect("a contract");
+    let followed = place
+        .client
+        .subscribe_patterns(&set, all, SubscribeOptions::default())
+        .expect("the client is open");
+    assert!(matches!(
+        event(&followed),
+        FollowEvent::Listed { pattern: 0 }
+    ));
+
+    let variables = [("a", DataType::F64), ("secret", DataType::F64)];
+    deploy(place, library("plant", &variables));
+    let (item, name) = appeared(&followed);
+    assert_eq!(&*name, "plant/a");
+    assert_eq!(reading(&followed), (item, Value::F64(0.0)));
+    let variable = place.variable("plant/a");
+    for n in 0..50 {
+        place.write(Write::new(variable, Value::F64(f64::from(n))));
+    }
+    let undeployed = place.client.undeploy("plant", true, TIMEOUT);
+    undeployed.expect("it is there");
+    // Every update comes, and only then that it is gone.
+    for n in 0..50 {
+        assert_eq!(reading(&followed), (item, Value::F64(f64::from(n))));
+    }
+    let gone = FollowEvent::Gone { item, name };
+    assert_eq!(event(&followed), gone);
+
+    // Its place is used again.
+    deploy(place, library("plant", &[("b", DataType::F64)]));
+    let (again, name) = appeared(&followed);
+    assert_eq!((again, &*name), (item, "plant/b"));
+    assert_eq!(reading(&followed), (item, Value::F64(0.0)));
+    let variable = place.variable("plant/b");
+    place.write(Write::new(variable, Value::F64(7.0)));
+    assert_eq!(reading(&followed), (item, Value::F64(7.0)));
+}
+
+/// Behaviour: B-32.
+pub fn a_large_library_appears_as_a_whole(place: &Place) {
+    const COUNT: usize = 20_000;
+    let paths: Vec<String> = (0..COUNT).map(|n| format!("v{n}")).collect();
+    let variables: Vec<(&str, DataType)> =
+        paths.iter().map(|p| (p.as_str(), DataType::F64)).collect();
+    let patterns = [Pattern::parse("big/*").expect("a pattern")];
+    let set = PatternSet {
+        patterns: &patterns,
+        ..PatternSet::default()
+    };
+    let options = SubscribeOptions::default();
+    let followed = place
+        .client
+        .subscribe_patterns(&set, Contract::Latest, options)
+        .expect("the client is open");
+    deploy(place, library("big", &variables));
+    let (mut appeared, mut read) = (0, 0);
+    while appeared < COUNT || read < COUNT {
+        match event(&followed) {
+            FollowEvent::Appeared { .. } => appeared += 1,
+            FollowEvent::Event(Event::Reading { .. }) => read += 1,
+            FollowEvent::Listed { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    let undeployed = place.client.undeploy("big", true, TIMEOUT);
+    undeployed.expect("it is there");
+    for left in (0..COUNT).rev() {
+        assert!(
+            matches!(event(&followed), FollowEvent::Gone { .. }),
+            "{left}"
+        );
+    }
+    assert_eq!(followed.try_next(), None);
+}
