@@ -47,6 +47,15 @@ pub const LOST: &[FrameKind] = &[FrameKind::Lost, FrameKind::Ended];
 pub const FIND: &[FrameKind] = &[FrameKind::Find, FrameKind::Names];
 /// The kinds of the target `library`.
 pub const LIBRARY: &[FrameKind] = &[FrameKind::Deploy, FrameKind::Order, FrameKind::Report];
+/// The kinds of the target `group`.
+pub const GROUP: &[FrameKind] = &[
+    FrameKind::GroupWrite,
+    FrameKind::GroupAnswer,
+    FrameKind::Snapshot,
+    FrameKind::SnapshotAnswer,
+    FrameKind::Lease,
+    FrameKind::Leased,
+];
 /// The kinds of the target `info`.
 pub const INFO: &[FrameKind] = &[
     FrameKind::Info,
@@ -78,6 +87,7 @@ pub const GROUPS: &[(&str, &[FrameKind])] = &[
     ("lost", LOST),
     ("find", FIND),
     ("library", LIBRARY),
+    ("group", GROUP),
     ("info", INFO),
     ("why", WHY),
     ("provider", PROVIDER),

@@ -14,7 +14,7 @@ use crate::outcome::AccessError;
 use crate::provider::{PROVIDER_TIMEOUT_DEFAULT, Providers};
 use crate::realtime::Pump;
 use crate::registry::Registry;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, AtomicUsize, Mutex};
 use crate::variable::Variable;
 
 /// Items handled in one slice of [`Engine::poll`] and of [`Consumer::poll`](crate::Consumer::poll)
@@ -59,6 +59,8 @@ struct Inner {
     providers: Providers,
     pump: Pump,
     forcing: Forcing,
+    /// Groups committed so far.
+    commits: AtomicUsize,
     libraries: Mutex<Vec<Library>>,
 }
 
@@ -73,6 +75,7 @@ impl Engine {
                 providers,
                 pump: Pump::new(),
                 forcing: Forcing::default(),
+                commits: AtomicUsize::new(0),
                 libraries: Mutex::new(Vec::new()),
             }),
         }
@@ -211,6 +214,10 @@ impl Engine {
 
     pub(crate) fn forcing(&self) -> &Forcing {
         &self.inner.forcing
+    }
+
+    pub(crate) fn commits(&self) -> &AtomicUsize {
+        &self.inner.commits
     }
 
     pub(crate) fn pump_state(&self) -> &Pump {

@@ -16,6 +16,7 @@
 //! - [`Variable`], `cell`, `update`: one variable and its newest update.
 //! - `register`, `force`: send and request; variables that a person holds at a value.
 //! - `write`, `accept`, [`outcome`]: the write path and the five ends of a write.
+//! - `group`: many variables written, or read, at one instant.
 //! - `interest`, `outbox`, `feed`, `retained`, `budget`: what a commit does for each contract.
 //! - [`Consumer`]: subscriptions, deliveries, their side of the ledger.
 //! - [`Order`]: what changes the engine itself.
@@ -35,6 +36,7 @@ pub mod engine;
 pub mod explain;
 mod feed;
 mod force;
+mod group;
 mod interest;
 mod library;
 mod order;
@@ -57,6 +59,7 @@ pub use consumer::{
 };
 pub use engine::{Engine, EngineOptions};
 pub use force::ForcedVariable;
+pub use group::{GROUP_MAX, GroupAttempt, GroupMember, GroupOutcome, Snapshot};
 pub use library::{
     DeployError, Deployed, Library, LibraryState, Retained, RetainedValues, UnknownLibrary,
 };

@@ -130,6 +130,35 @@ pub enum Refusal {
     /// The variable's library is stopped.
     #[error("the variable's library is stopped; start it, then write again")]
     LibraryStopped,
+    /// It was written in a group of which another member was refused (B-23).
+    #[error("not written: the whole group was refused because of {name}")]
+    Group {
+        /// The member that was refused first, by its rule.
+        name: Arc<str>,
+    },
+    /// It can have no part in a group: its value is its provider's, or it is no plain write.
+    #[error("{why}")]
+    NotGroupable {
+        /// What to do instead.
+        why: &'static str,
+    },
+    /// A group has it twice.
+    #[error("the group has this variable twice; write it once")]
+    TwiceInGroup,
+    /// More variables than a group may have.
+    #[error("a group has at most {max} variables, this one has {given}; make several of it")]
+    GroupTooLarge {
+        /// Variables it has.
+        given: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// A handle that is none of this engine's, or none that the caller can see.
+    #[error("{handle} is no handle of this engine; open the variable by its name")]
+    UnknownHandle {
+        /// The handle.
+        handle: u32,
+    },
     /// The provider has too many writes to answer.
     #[error("{provider} has not yet answered {pending} earlier writes; write less often or wait")]
     ProviderBusy {
@@ -214,6 +243,12 @@ pub enum AccessError {
     /// The variable was undeployed.
     #[error("the variable is no longer deployed; open it again by its name")]
     Gone,
+    /// A handle that is none of this engine's, or none that the caller can see.
+    #[error("{handle} is no handle of this engine; open the variable by its name")]
+    UnknownHandle {
+        /// The handle.
+        handle: u32,
+    },
     /// A session or engine limit.
     #[error("{what} is limited to {max}; {hint}")]
     Limit {

@@ -254,7 +254,7 @@ pub(crate) fn check_state(
 }
 
 /// Compare-and-set, on the whole position.
-fn check_expected(epoch: u64, variable: &Variable, expected: Position) -> Result<(), Refusal> {
+pub(crate) fn check_expected(epoch: u64, variable: &Variable, expected: Position) -> Result<(), Refusal> {
     let actual = variable.sequence();
     match (expected.epoch, expected.sequence) == (epoch, actual) {
         true => Ok(()),
@@ -300,6 +300,53 @@ pub(crate) fn check(
     Refusal::by_access(properties.access).map_or(Ok(()), Err)
 }
 
+/// What becomes of a write that nothing refuses.
+pub(crate) enum Decision {
+    /// It equals the update of this number.
+    Unchanged { sequence: u64 },
+    /// It becomes the newest update; `changed`: another value or quality than the one before, as
+    /// far as anybody asks.
+    Commit { changed: bool },
+}
+
+/// Step 3 but for the room in feeds. The caller holds the variable's lock.
+#[inline]
+pub(crate) fn decide(
+    variable: &Variable,
+    state: &mut State,
+    properties: &Properties,
+    write: &Write<'_>,
+    accepted: &mut Accepted,
+    wall: Timestamp,
+) -> Result<Decision, Refusal> {
+    if variable.is_blocked()
+        && let Some(refusal) = blocked(variable, state, write, accepted, wall)
+    {
+        return Err(refusal);
+    }
+    let wants_changes = state
+        .interests()
+        .is_some_and(|interests| interests.wants_changes());
+    let mut changed = true;
+    if accepted.is_stamped || accepted.number.is_some() || wants_changes {
+        let current = variable.update_locked(state);
+        if accepted.is_stamped && is_late(&current, accepted.update.source_timestamp, wall) {
+            return Err(Refusal::Late {
+                live: current.source_timestamp,
+            });
+        }
+        if within_deadband(properties, write, accepted, &current) {
+            return Ok(Decision::Unchanged {
+                sequence: current.sequence,
+            });
+        }
+        changed = current.sequence == 0
+            || current.quality != accepted.update.quality
+            || current.value.as_slice() != accepted.update.value.as_slice();
+    }
+    Ok(Decision::Commit { changed })
+}
+
 /// Steps 3 and 4: decide, commit. The caller holds the variable's lock.
 #[inline]
 fn commit(
@@ -323,32 +370,13 @@ fn commit(
     } else {
         Duration::ZERO
     };
-    if variable.is_blocked()
-        && let Some(refusal) = blocked(variable, state, write, accepted, wall)
-    {
-        return Err(refusal);
-    }
-    let wants_changes = state
-        .interests()
-        .is_some_and(|interests| interests.wants_changes());
-    let mut changed = true;
-    if accepted.is_stamped || accepted.number.is_some() || wants_changes {
-        let current = variable.update_locked(state);
-        if accepted.is_stamped && is_late(&current, accepted.update.source_timestamp, wall) {
-            return Err(Refusal::Late {
-                live: current.source_timestamp,
-            });
-        }
-        if within_deadband(properties, write, accepted, &current) {
+    let changed = match decide(variable, state, properties, write, accepted, wall)? {
+        Decision::Commit { changed } => changed,
+        Decision::Unchanged { sequence } => {
             state.count(1, |unapplied| &mut unapplied.unchanged);
-            return Ok(Attempt::Done(WriteOutcome::Unchanged {
-                sequence: current.sequence,
-            }));
+            return Ok(Attempt::Done(WriteOutcome::Unchanged { sequence }));
         }
-        changed = current.sequence == 0
-            || current.quality != accepted.update.quality
-            || current.value.as_slice() != accepted.update.value.as_slice();
-    }
+    };
     if let Some(interests) = state.interests_mut() {
         let bytes = accepted.update.value.as_slice().len();
         if let Err(until) = interests.reserve_room(changed, bytes, now, stall, wakes) {
