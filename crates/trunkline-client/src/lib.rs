@@ -27,7 +27,8 @@
 //!   connection's life, what is acknowledged, what is sent.
 //! - `provider`: this client as the source of variables.
 //! - `request`, `settle`, `open`, `browse`, `library`, [`answer`]: verbs with one answer.
-//! - `write`, `write_queue`, `outcome`: writes, credit, how they end.
+//! - `write`, `write_queue`, `outcome`: writes, credit, how they end; `group`: many at one instant,
+//!   and leases.
 //! - `subscribe`, `subscription`, `queue`, `event`: subscriptions as the program sees them.
 //! - `wire`, `delivery`, `reading`: subscriptions as the engine sees them; what arrives, what was
 //!   lost.
@@ -43,6 +44,7 @@ mod connection;
 mod delivery;
 pub mod error;
 mod event;
+mod group;
 mod library;
 mod open;
 pub mod options;
@@ -65,10 +67,11 @@ mod wire;
 mod write;
 mod write_queue;
 
-pub use answer::{Answer, Found, Opened, Step};
+pub use answer::{Answer, Found, GroupOutcome, Lease, Opened, Snapshot, Step};
 pub use client::ClientCore;
 pub use error::{RequestError, SubscribeError, WriteError};
 pub use event::Event;
+pub use group::LeaseTerms;
 pub use options::{
     BufferError, ClientOptions, Need, OpenOptions, SubscribeOptions, contract_of_buffer,
 };
@@ -78,6 +81,8 @@ pub use request::RequestId;
 pub use state::{ConnectionCounters, ConnectionState, Session};
 pub use subscribe::Item;
 pub use subscription::SubscriptionId;
+pub use trunkline_proto::message::group::GROUP_MAX;
+pub use trunkline_proto::message::lease::LeaseVerb;
 pub use trunkline_proto::message::write::WriteOptions;
 pub use typed::{EnumIndex, FromValue, IntoValue, TypeMismatch, Typed};
 pub use variable::VariableRef;

@@ -166,7 +166,7 @@ impl ClientCore {
     }
 
     /// Whether the writes find room.
-    fn check_writes(&self, writes: &[Write]) -> Result<(), WriteError> {
+    pub(crate) fn check_writes(&self, writes: &[Write]) -> Result<(), WriteError> {
         if let Some(cause) = self.connection.closed() {
             return Err(WriteError::Closed {
                 cause: Arc::clone(cause),
@@ -248,7 +248,7 @@ impl ClientCore {
     }
 
     /// An engine that does not know registers would take an order for an empty value.
-    fn check_understood(&self, write: &Write) -> Result<(), Fault> {
+    pub(crate) fn check_understood(&self, write: &Write) -> Result<(), Fault> {
         let session = self.connection.session();
         let knows = session.is_none_or(|session| session.features.contains(Features::REGISTERS));
         if knows || !write.options.needs_extension() {
@@ -290,7 +290,7 @@ impl ClientCore {
 
     /// The answer to a write precedes its update: under `all`, whose runs are the same for all
     /// sessions, the mark is set here.
-    fn remember_own(&mut self, variable: VariableRef, sequence: u64) {
+    pub(crate) fn remember_own(&mut self, variable: VariableRef, sequence: u64) {
         let Some(known) = self.variables.get(variable) else {
             return;
         };
@@ -333,7 +333,7 @@ impl ClientCore {
 }
 
 /// The handle to write to, or why the write is refused at this end.
-fn check_write(
+pub(crate) fn check_write(
     variables: &crate::variable::Variables,
     write: &Write,
     bytes: usize,

@@ -8,6 +8,7 @@ use trunkline_types::{Name, Pattern, Tick, Timestamp};
 
 use crate::caller::Caller;
 use crate::force::Forcing;
+use crate::lease::Leases;
 use crate::library::Library;
 use crate::outbox::Wakes;
 use crate::outcome::AccessError;
@@ -59,6 +60,7 @@ struct Inner {
     providers: Providers,
     pump: Pump,
     forcing: Forcing,
+    leases: Leases,
     /// Groups committed so far.
     commits: AtomicUsize,
     libraries: Mutex<Vec<Library>>,
@@ -75,6 +77,7 @@ impl Engine {
                 providers,
                 pump: Pump::new(),
                 forcing: Forcing::default(),
+                leases: Leases::default(),
                 commits: AtomicUsize::new(0),
                 libraries: Mutex::new(Vec::new()),
             }),
@@ -184,12 +187,14 @@ impl Engine {
         None
     }
 
-    /// Does what is due: provider time-outs, in slices. Returns when it wants to be called again.
+    /// Does what is due: provider time-outs and the ends of leases, in slices. Returns when it wants to be called again.
     pub fn poll(&self, now: Tick, _wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
         if self.expire_pending(now, SLICE, wakes) == SLICE {
             return Some(now);
         }
-        self.next_provider_deadline()
+        let (_, lease_ends) = self.expire_leases(now, SLICE);
+        let due = [self.next_provider_deadline(), lease_ends];
+        due.into_iter().flatten().min()
     }
 
     pub(crate) fn end(&self) -> u32 {
@@ -214,6 +219,10 @@ impl Engine {
 
     pub(crate) fn forcing(&self) -> &Forcing {
         &self.inner.forcing
+    }
+
+    pub(crate) fn leases(&self) -> &Leases {
+        &self.inner.leases
     }
 
     pub(crate) fn commits(&self) -> &AtomicUsize {

@@ -160,11 +160,7 @@ impl Engine {
         }
     }
 
-    fn candidate(
-        &self,
-        put: Put<'_>,
-        member: &GroupMember<'_>,
-    ) -> Result<Candidate<'_>, Refusal> {
+    fn candidate(&self, put: Put<'_>, member: &GroupMember<'_>) -> Result<Candidate<'_>, Refusal> {
         let (handle, write) = (member.handle, &member.write);
         let variable = self
             .visible(put.caller, handle)
@@ -242,6 +238,9 @@ impl Engine {
         for (at, state) in &mut locked {
             if let (Some(one), Some(outcome)) = (candidates.get_mut(*at), outcomes.get_mut(*at)) {
                 *outcome = commit_member(put, one, state, &mut rooms, wakes);
+                if one.variable.is_guarded() {
+                    self.take_guard(put.caller, one.variable, state, &one.properties);
+                }
             }
         }
         rooms.commit(wakes);
@@ -265,6 +264,9 @@ impl Engine {
             accepted,
             ..
         } = one;
+        if variable.is_guarded() {
+            self.check_guard(put.caller, put.now, variable, state, properties)?;
+        }
         let decision = decide(variable, state, properties, write, accepted, put.wall)?;
         if let Some(expected) = write.expected {
             check_expected(self.epoch(), variable, expected)?;
@@ -321,7 +323,9 @@ impl Engine {
             let found = variables.iter().flatten();
             let ascending: BTreeMap<u32, _> = found.map(|one| (one.handle(), *one)).collect();
             // One that is named twice is locked once.
-            let locked = ascending.into_values().map(|one| (one.handle(), one.lock()));
+            let locked = ascending
+                .into_values()
+                .map(|one| (one.handle(), one.lock()));
             locked.collect()
         } else {
             BTreeMap::new()

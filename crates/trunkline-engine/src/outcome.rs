@@ -1,6 +1,7 @@
 //! How a write ends: the whole truth in five words, and why it was refused.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use trunkline_types::scaling::ScalingError;
 use trunkline_types::wire::DecodeError;
@@ -118,6 +119,28 @@ pub enum Refusal {
     /// Somebody holds the variable at a value (H-27).
     #[error("the variable is forced by {by}; have it unforced, then write again")]
     Forced {
+        /// Who.
+        by: Arc<str>,
+    },
+    /// Another session holds its lease (B-22).
+    #[error(
+        "the variable is leased by {by} for {left:?} more; wait until it is given back or over"
+    )]
+    Leased {
+        /// Who.
+        by: Arc<str>,
+        /// For how long.
+        left: Duration,
+    },
+    /// This session does not hold its lease, or no longer.
+    #[error("you do not hold the lease of this variable, or no longer; read it, then acquire it")]
+    NotLeased,
+    /// It has a single writer, and that is another session (H-19).
+    #[error(
+        "the variable has a single writer, which is {by}; you take over when it disconnects and \
+             those before you have gone"
+    )]
+    SingleWriter {
         /// Who.
         by: Arc<str>,
     },

@@ -174,7 +174,7 @@ impl Engine {
             && let Some(index) = variable.provider_index()
         {
             let value = &accepted.update.value;
-            self.ask_provider(index, put.now, variable, &properties, write, value)?;
+            self.ask_provider(index, put, variable, &properties, write, value)?;
             return Ok(Attempt::Pending);
         }
         let mut state = variable.lock();
@@ -186,7 +186,11 @@ impl Engine {
         if let Some(expected) = write.expected {
             check_expected(self.epoch(), variable, expected)?;
         }
-        commit(
+        let is_guarded = write.origin == Origin::Client && variable.is_guarded();
+        if is_guarded {
+            self.check_guard(put.caller, put.now, variable, &mut state, &properties)?;
+        }
+        let attempt = commit(
             put,
             variable,
             &mut state,
@@ -194,7 +198,11 @@ impl Engine {
             write,
             &mut accepted,
             wakes,
-        )
+        );
+        if is_guarded && matches!(attempt, Ok(Attempt::Done(_))) {
+            self.take_guard(put.caller, variable, &mut state, &properties);
+        }
+        attempt
     }
 
     /// A write to a provided variable goes to the provider, outside every lock; the cell waits for
@@ -202,13 +210,19 @@ impl Engine {
     pub(crate) fn ask_provider(
         &self,
         index: usize,
-        now: Tick,
+        put: Put<'_>,
         variable: &Variable,
         properties: &Properties,
         write: &Write<'_>,
         value: &Encoded,
     ) -> Result<(), Refusal> {
         check_state(self, variable, write)?;
+        if variable.is_guarded() {
+            // It is the provider that decides, later: who asks first is the single writer.
+            let mut state = variable.lock();
+            self.check_guard(put.caller, put.now, variable, &mut state, properties)?;
+            self.take_guard(put.caller, variable, &mut state, properties);
+        }
         let value = value.decode(&properties.data_type);
         let raw = match &properties.scaling {
             Some(scaling) => scaling
@@ -216,7 +230,7 @@ impl Engine {
                 .map_err(Refusal::Scaling)?,
             None => value,
         };
-        self.hand_over(index, now, variable, Ask::Take(raw), write)
+        self.hand_over(index, put.now, variable, Ask::Take(raw), write)
     }
 
     pub(crate) fn hand_over(
@@ -254,7 +268,11 @@ pub(crate) fn check_state(
 }
 
 /// Compare-and-set, on the whole position.
-pub(crate) fn check_expected(epoch: u64, variable: &Variable, expected: Position) -> Result<(), Refusal> {
+pub(crate) fn check_expected(
+    epoch: u64,
+    variable: &Variable,
+    expected: Position,
+) -> Result<(), Refusal> {
     let actual = variable.sequence();
     match (expected.epoch, expected.sequence) == (epoch, actual) {
         true => Ok(()),

@@ -139,6 +139,7 @@ impl Session {
                 return Err(Disconnect::VersionMismatch(mismatch));
             }
         };
+        self.name_caller(hello);
         self.welcome(&agreement, wall);
         self.frame_max = agreement.frame_max;
         self.records = Records::new(self.caller.session, agreement.message_max);
@@ -147,6 +148,19 @@ impl Session {
         self.frames.set_limits(agreement.frame_limits());
         self.phase = Phase::Open;
         Ok(())
+    }
+
+    /// Whoever is refused because of this session is told the program, not only its address.
+    fn name_caller(&mut self, hello: &Hello) {
+        let shown = |text: &str| text.chars().filter(|c| !c.is_control()).collect::<String>();
+        let name = match hello.client_name.is_empty() {
+            true => shown(&hello.program),
+            false => shown(&hello.client_name),
+        };
+        if !name.is_empty() {
+            let (pid, at) = (hello.pid, &self.caller.origin);
+            self.caller.origin = Arc::from(format!("{name}, pid {pid}, {at}"));
+        }
     }
 
     fn welcome(&mut self, agreement: &Agreement, wall: Timestamp) {
@@ -204,6 +218,7 @@ impl Session {
     /// Gives everything back that others might wait for.
     fn release(&mut self) {
         self.stop_providing();
+        self.engine.end_session(self.caller.session);
         self.work.clear();
         self.parked_until = None;
         self.sampled_due = None;

@@ -61,6 +61,8 @@ pub struct Properties {
     pub initial: Option<Value>,
     /// Keep the newest value over a restart of the engine; it goes before `initial`.
     pub retain: bool,
+    /// Only one client may write it: the first that does, until it goes (H-19).
+    pub single_writer: bool,
     /// Where the value comes from: `io-server:item`, empty for none.
     pub source: String,
     /// Where it was configured, `file:line`; empty when made by a program.
@@ -139,6 +141,7 @@ impl Properties {
             max_age: None,
             initial: None,
             retain: false,
+            single_writer: false,
             source: String::new(),
             origin: String::new(),
         }

@@ -45,8 +45,9 @@ pub use client::{CallError, Client, ConnectError, ConnectOptions, Subscription, 
 pub use engine::{Engine, EngineOptions, LibraryError, StartError};
 pub use provider::{Provider, ProviderOptions, ProviderStatus};
 pub use trunkline_client::{
-    ConnectionState, Event, Found, FromValue, IntoValue, Item, OpenOptions, Opened, Step,
-    SubscribeOptions, Typed, VariableRef, Write, WriteCounts, WriteMode, WriteOutcome,
+    ConnectionState, Event, Found, FromValue, GROUP_MAX, GroupOutcome, IntoValue, Item, Lease,
+    LeaseTerms, LeaseVerb, OpenOptions, Opened, Snapshot, Step, SubscribeOptions, Typed,
+    VariableRef, Write, WriteCounts, WriteMode, WriteOutcome,
 };
 pub use trunkline_config as config;
 pub use trunkline_io as io;
