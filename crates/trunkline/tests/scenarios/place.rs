@@ -22,6 +22,7 @@ pub enum Transport {
 }
 
 pub struct Place {
+    transport: Transport,
     pub engine: Engine,
     pub client: Client,
 }
@@ -31,14 +32,17 @@ impl Place {
         let text = include_str!("library.toml");
         let plan = trunkline::config::parse("library.toml", text).expect("the library is right");
         let engine = Engine::from_plan(&plan).expect("an engine on a free port");
-        let client = match transport {
-            Transport::Tcp => Client::connect(&format!("tl://{}", engine.local_addrs()[0])),
-            Transport::Memory => engine.client(),
-        };
+        let client = connect(transport, &engine);
         Self {
+            transport,
             engine,
-            client: client.expect("a client"),
+            client,
         }
+    }
+
+    /// Another client of the engine.
+    pub fn another(&self) -> Client {
+        connect(self.transport, &self.engine)
     }
 
     pub fn open(&self, name: &str) -> Opened {
@@ -84,6 +88,22 @@ impl Place {
             .subscribe(&[name], contract, options)
             .expect("a subscription")
     }
+}
+
+fn connect(transport: Transport, engine: &Engine) -> Client {
+    let client = match transport {
+        Transport::Tcp => Client::connect(&format!("tl://{}", engine.local_addrs()[0])),
+        Transport::Memory => engine.client(),
+    };
+    client.expect("a client")
+}
+
+/// A variable as another client knows it.
+pub fn open_with(client: &Client, name: &str) -> VariableRef {
+    let mut opened = client
+        .open(&[name], OpenOptions::default(), TIMEOUT)
+        .expect("an answer");
+    opened.remove(0).expect("the variable exists").variable
 }
 
 /// The next reading; other events are passed over.
