@@ -54,6 +54,15 @@ pub const WATCH: &[FrameKind] = &[
 ];
 /// The kinds of the target `library`.
 pub const LIBRARY: &[FrameKind] = &[FrameKind::Deploy, FrameKind::Order, FrameKind::Report];
+/// The kinds of the target `group`.
+pub const GROUP: &[FrameKind] = &[
+    FrameKind::GroupWrite,
+    FrameKind::GroupAnswer,
+    FrameKind::Snapshot,
+    FrameKind::SnapshotAnswer,
+    FrameKind::Lease,
+    FrameKind::Leased,
+];
 /// The kinds of the target `info`.
 pub const INFO: &[FrameKind] = &[
     FrameKind::Info,
@@ -88,6 +97,7 @@ pub const GROUPS: &[(&str, &[FrameKind])] = &[
     ("find", FIND),
     ("watch", WATCH),
     ("library", LIBRARY),
+    ("group", GROUP),
     ("info", INFO),
     ("why", WHY),
     ("provider", PROVIDER),

@@ -88,7 +88,7 @@ fn data_type(kind: &str) -> Outcome<DataType> {
 /// The system refuses it a port.
 pub fn engine() -> Outcome<Engine> {
     Ok(Engine::start(EngineOptions {
-        listen: vec![free_port()],
+        listen: vec![free_port().into()],
         ..EngineOptions::default()
     })?)
 }

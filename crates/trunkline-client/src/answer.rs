@@ -1,14 +1,16 @@
 //! What requests are answered with.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use trunkline_proto::Fault;
 use trunkline_proto::message::engine::EngineInfo;
 use trunkline_proto::message::info::VariableInfo;
 use trunkline_proto::message::library::LibraryReport;
 use trunkline_proto::message::why::{WhyStage, WhyVerdict};
-use trunkline_types::{Access, DataType, Properties, Reading};
+use trunkline_types::{Access, DataType, Position, Properties, Reading, Timestamp};
 
+use crate::outcome::WriteOutcome;
 use crate::variable::VariableRef;
 
 /// The answer to a request. Lists have one entry per item, in the order of the request; a fault of
@@ -32,12 +34,52 @@ pub enum Answer {
     Why(Vec<Step>),
     /// To a question about the engine.
     Engine(EngineInfo),
+    /// To writes of which all are carried out, or none.
+    Group(GroupOutcome),
+    /// To the question what variables held at one instant.
+    Snapshot(Snapshot),
+    /// To an order about leases.
+    Leases(Vec<Result<Lease, Fault>>),
     /// To an order about a library.
     Library(LibraryReport),
     /// To a flush: what came before it is carried out.
     Flushed,
     /// The request as a whole was refused.
     Refused(Fault),
+}
+
+/// How a group of writes ended.
+#[derive(Clone, PartialEq, Debug)]
+pub struct GroupOutcome {
+    /// The number of its commit, from 1 within the engine's epoch; `None`: nothing was written, or
+    /// nobody knows.
+    pub commit: Option<u64>,
+    /// The place of the write because of which the others were refused.
+    pub culprit: Option<usize>,
+    /// One per write, in their order.
+    pub outcomes: Vec<WriteOutcome>,
+}
+
+/// What variables held at one instant.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Snapshot {
+    /// Whether it is one instant; of more than 4,096 variables each is consistent by itself.
+    pub is_consistent: bool,
+    /// The number of the last group that was committed before; 0: none was.
+    pub commit: u64,
+    /// When, by the engine's clock.
+    pub instant: Timestamp,
+    /// One per variable, in their order.
+    pub readings: Vec<Result<Reading, Fault>>,
+}
+
+/// A lease that one holds, or has given back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lease {
+    /// For how long from when the engine answered; zero: it was given back.
+    pub duration: Duration,
+    /// Where the variable is: from there the holder goes on.
+    pub position: Position,
 }
 
 /// A variable that was opened.

@@ -123,7 +123,7 @@ impl ClientCore {
         self.settle_if(taken, id, request, frame)
     }
 
-    fn take_readings(
+    pub(crate) fn take_readings(
         &self,
         now: Tick,
         request: &mut Request,
@@ -134,7 +134,7 @@ impl ClientCore {
             let reading = reading?;
             let place = request.answer_item(index)?;
             index = index.saturating_add(1);
-            let Verb::Read(page) = &mut request.verb else {
+            let (Verb::Read(page) | Verb::Snapshot { page, .. }) = &mut request.verb else {
                 return Err(wrong_answer("READINGS"));
             };
             let Some(item) = page.asked(place) else {

@@ -226,6 +226,9 @@ impl ClientCore {
             FrameKind::ProviderWrite => self.handle_provider_write(frame),
             FrameKind::ProviderRequest => self.handle_provider_request(frame),
             FrameKind::Report => self.handle_report(frame),
+            FrameKind::GroupAnswer => self.handle_group_answer(frame),
+            FrameKind::SnapshotAnswer => self.handle_snapshot_answer(now, frame),
+            FrameKind::Leased => self.handle_leased(frame),
             FrameKind::Requested => self.handle_requested(frame),
             FrameKind::Fault => self.handle_fault(frame),
             other => Err(malformed(format!(

@@ -73,6 +73,14 @@ pub enum SubscribeError {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
+    /// More writes than a group may have, or none.
+    #[error("a group has 1 to {max} writes, this one has {writes}; make several of it")]
+    Group {
+        /// Writes it has.
+        writes: usize,
+        /// The bound.
+        max: usize,
+    },
     /// The client has given up on the connection, or was closed.
     #[error("there is no connection and none will be made: {cause}")]
     Closed {

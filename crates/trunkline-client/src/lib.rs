@@ -27,7 +27,8 @@
 //!   connection's life, what is acknowledged, what is sent.
 //! - `provider`: this client as the source of variables.
 //! - `request`, `settle`, `open`, `browse`, `library`, [`answer`]: verbs with one answer.
-//! - `write`, `write_queue`, `outcome`: writes, credit, how they end.
+//! - `write`, `write_queue`, `outcome`: writes, credit, how they end; `group`: many at one instant,
+//!   and leases.
 //! - `subscribe`, `subscription`, `queue`, `event`: subscriptions as the program sees them.
 //! - `wire`, `delivery`, `reading`: subscriptions as the engine sees them; what arrives, what was
 //!   lost.
@@ -47,6 +48,7 @@ pub mod error;
 mod event;
 mod flush;
 mod follow;
+mod group;
 mod library;
 mod open;
 pub mod options;
@@ -70,12 +72,13 @@ mod wire;
 mod write;
 mod write_queue;
 
-pub use answer::{Answer, Found, Opened, Step};
+pub use answer::{Answer, Found, GroupOutcome, Lease, Opened, Snapshot, Step};
 pub use client::ClientCore;
 pub use condition::{Comparison, Condition, ConditionError};
 pub use error::{RequestError, SubscribeError, WriteError};
 pub use event::Event;
 pub use follow::{FollowEvent, FollowId};
+pub use group::LeaseTerms;
 pub use options::{
     BufferError, ClientOptions, Need, OpenOptions, SubscribeOptions, contract_of_buffer,
 };
@@ -85,6 +88,8 @@ pub use request::RequestId;
 pub use state::{ConnectionCounters, ConnectionState, Session};
 pub use subscribe::Item;
 pub use subscription::SubscriptionId;
+pub use trunkline_proto::message::group::GROUP_MAX;
+pub use trunkline_proto::message::lease::LeaseVerb;
 pub use trunkline_proto::message::write::WriteOptions;
 pub use typed::{EnumIndex, FromValue, IntoValue, TypeMismatch, Typed};
 pub use variable::VariableRef;

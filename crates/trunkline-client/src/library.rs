@@ -8,7 +8,7 @@ use std::sync::Arc;
 use trunkline_proto::message::library::{
     DeployBuilder, DeployHead, LibraryOrder, LibraryReport, LibraryVerb,
 };
-use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame};
+use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::LibraryDefinition;
 
 use crate::answer::Answer;
@@ -52,7 +52,10 @@ impl ClientCore {
         let Some((id, request)) = self.requests.answered_by(frame)? else {
             return Ok(());
         };
-        if !request.verb.is_order() {
+        if !matches!(
+            request.verb,
+            Verb::Deploy { .. } | Verb::OrderLibrary { .. }
+        ) {
             self.requests.put_back(id, request);
             return Err(wrong_answer("REPORT"));
         }
@@ -64,14 +67,11 @@ impl ClientCore {
     /// does not know, and never answer.
     pub(crate) fn not_understood(&self, request: &Request) -> Option<Fault> {
         let session = self.connection.session()?;
-        if !request.verb.is_order() || session.features.contains(Features::ADMINISTRATION) {
+        let (feature, missing) = request.verb.needs()?;
+        if session.features.contains(feature) {
             return None;
         }
-        let sentence = format!(
-            "{} takes no orders about libraries over the network; update it, or change its \
-             configuration files",
-            session.engine_name
-        );
+        let sentence = format!("{} {missing}", session.engine_name);
         Some(Fault::new(FaultCode::NotSupported, sentence))
     }
 }
@@ -82,8 +82,16 @@ impl Request {
     pub(crate) fn unknown_outcome(&self) -> Option<Fault> {
         let is_with_the_engine = self.wire.is_some() && self.sent >= self.total;
         (self.verb.is_order() && is_with_the_engine).then(|| {
-            let sentence = "the connection was lost before the engine answered, so it may have \
-                            done it or not; look with `trunkline ls`";
+            let sentence = match self.verb {
+                Verb::Group(_) => {
+                    "the connection was lost before the engine answered, the group may have been \
+                     written or not; read one of its variables"
+                }
+                _ => {
+                    "the connection was lost before the engine answered, so it may have done it \
+                     or not; look with `trunkline ls`"
+                }
+            };
             Fault::new(FaultCode::TimedOut, sentence)
         })
     }

@@ -19,6 +19,7 @@ use trunkline_types::Tick;
 use crate::client::ClientCore;
 use crate::condition::Condition;
 use crate::flush::send_flush;
+use crate::group::{check_expected, send_group, send_lease, send_snapshot};
 use crate::library::{send_deploy, send_order};
 use crate::provider::send_provide;
 use crate::request::{Request, Verb};
@@ -81,6 +82,11 @@ impl ClientCore {
             }
             (None, Some(_)) => false,
             (Some(id), _) => {
+                let unsent = self.writes.first_unsent();
+                if self.requests.is_group(id) && unsent.is_some_and(|order| order < id) {
+                    // They wait for credit, and the group for them.
+                    return false;
+                }
                 self.send_request(id, page, out);
                 true
             }
@@ -97,6 +103,10 @@ impl ClientCore {
         let fault = fault.or_else(|| self.takes_no_provider(&request));
         if let Some(fault) = fault.or_else(|| self.knows_no_such_search(&request)) {
             self.end_request(id, request, Some(fault));
+            return;
+        }
+        if let Some(answer) = self.check_group(&request) {
+            self.end_with(id, &request, answer);
             return;
         }
         let Some(mut request) = self.begin_flush(id, request) else {
@@ -127,6 +137,7 @@ impl ClientCore {
     /// Decides what of a request is sent. Whether it is one thing, and no list.
     fn prepare(&mut self, request: &mut Request) -> bool {
         let variables = &self.variables;
+        let epoch = self.connection.session().map_or(0, |session| session.epoch);
         let by_name = |variable: VariableRef| self.check_name(variable);
         let by_handle = |variable: VariableRef| variables.handle(variable);
         let mut single = false;
@@ -136,6 +147,14 @@ impl ClientCore {
             Verb::Read(page) => page.ask(by_handle),
             Verb::RequestValue(page) => page.ask(by_handle),
             Verb::Info(page) => page.ask(by_handle),
+            Verb::Snapshot { page, .. } => page.ask(by_handle),
+            Verb::Lease { page, terms } => {
+                let mut items = 0..;
+                page.ask(|variable| {
+                    let item = items.next().unwrap_or(usize::MAX);
+                    check_expected(terms, item, epoch).and_then(|()| variables.handle(variable))
+                })
+            }
             Verb::Close { handles, .. } => handles.len() as u32,
             Verb::OpenItems { items, .. } | Verb::Resume { items, .. } => items.len() as u32,
             Verb::Unsubscribe { handles, .. } => {
@@ -151,6 +170,7 @@ impl ClientCore {
             | Verb::Why { .. }
             | Verb::Engine
             | Verb::Flush
+            | Verb::Group(_)
             | Verb::OrderLibrary { .. }
             | Verb::Provide { .. }
             | Verb::Watch { .. }
@@ -261,6 +281,11 @@ fn encode(
                 sent,
                 page,
             );
+        }
+        Verb::Group(group) => send_group(group, number, variables, out),
+        Verb::Snapshot { page: list, .. } => send_snapshot(&list.asked, number, sent, page, out),
+        Verb::Lease { page: list, terms } => {
+            send_lease(&list.asked, terms, epoch, number, sent, page, out);
         }
         Verb::RequestValue(list) => {
             let frame = HandlesBuilder::request_value(out, number);

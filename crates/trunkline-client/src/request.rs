@@ -11,8 +11,9 @@ use trunkline_proto::message::library::LibraryVerb;
 use trunkline_proto::{Disconnect, Fault, Frame};
 use trunkline_types::{LibraryDefinition, Reading};
 
-use crate::answer::{Answer, Found, Opened, Page};
+use crate::answer::{Answer, Found, Lease, Opened, Page};
 use crate::condition::Condition;
+use crate::group::{Group, LeaseTerms, SnapshotSaid};
 use crate::options::OpenOptions;
 use crate::table::Key;
 use trunkline_proto::message::info::VariableInfo;
@@ -96,6 +97,15 @@ pub(crate) enum Verb {
         verb: LibraryVerb,
         library: String,
     },
+    Group(Group),
+    Snapshot {
+        page: Page<Reading>,
+        said: Option<SnapshotSaid>,
+    },
+    Lease {
+        page: Page<Lease>,
+        terms: LeaseTerms,
+    },
     /// Asks to be the source of variables; the client's own.
     Provide {
         name: String,
@@ -134,13 +144,23 @@ pub(crate) enum Verb {
 impl Verb {
     /// Whether it needs the handles of this connection.
     fn needs_handles(&self) -> bool {
-        use Verb::{Close, Info, Read, RequestValue};
-        matches!(self, Read(_) | RequestValue(_) | Info(_) | Close { .. })
+        use Verb::{Close, Group, Info, Lease, Read, RequestValue, Snapshot};
+        matches!(
+            self,
+            Read(_)
+                | RequestValue(_)
+                | Info(_)
+                | Close { .. }
+                | Group(_)
+                | Snapshot { .. }
+                | Lease { .. }
+        )
     }
 
     /// Whether it changes the engine, so that to ask twice is not to ask once.
     pub(crate) fn is_order(&self) -> bool {
-        matches!(self, Verb::Deploy { .. } | Verb::OrderLibrary { .. })
+        use Verb::{Deploy, Group, OrderLibrary};
+        matches!(self, Deploy { .. } | OrderLibrary { .. } | Group(_))
     }
 }
 
@@ -168,6 +188,7 @@ impl Request {
             // They were closed with the connection.
             Verb::Close { handles, .. } => handles.clear(),
             // The cursor meant something to that engine only.
+            Verb::Snapshot { said, .. } => *said = None,
             Verb::Find { cursor, found, .. } => (*cursor, *found) = (0, Vec::new()),
             _ => {}
         }
@@ -223,6 +244,12 @@ impl Requests {
     /// Whether handles can be used.
     pub(crate) fn are_handles_restored(&self) -> bool {
         self.restoring == 0
+    }
+
+    /// Whether a request is a group of writes, which overtakes no write before it.
+    pub(crate) fn is_group(&self, id: u64) -> bool {
+        let request = self.pending.get(&id);
+        request.is_some_and(|request| matches!(request.verb, Verb::Group(_)))
     }
 
     /// The request to be sent next, if one can be.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
+use trunkline_types::Timestamp;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Snapshot};
 use crate::client::ClientCore;
 use crate::error::RequestError;
 use crate::request::{Request, RequestId, Verb, malformed};
@@ -107,6 +108,14 @@ impl ClientCore {
             Verb::Read(page) => Answer::Readings(page.finish(&fault)),
             Verb::RequestValue(page) => Answer::Requested(page.finish(&fault)),
             Verb::Info(page) => Answer::Info(page.finish(&fault)),
+            Verb::Group(group) => Answer::Group(group.ended(&fault)),
+            Verb::Snapshot { page, said } => Answer::Snapshot(Snapshot {
+                is_consistent: said.is_some_and(|said| said.is_consistent),
+                commit: said.map_or(0, |said| said.commit),
+                instant: said.map_or(Timestamp::UNIX_EPOCH, |said| said.instant),
+                readings: page.finish(&fault),
+            }),
+            Verb::Lease { page, .. } => Answer::Leases(page.finish(&fault)),
             Verb::Find { found, .. } => match whole {
                 Some(fault) => Answer::Refused(fault),
                 None => Answer::Names(found),
@@ -134,6 +143,9 @@ impl ClientCore {
     }
 
     fn answer(&mut self, id: u64, wanted: Option<usize>, answer: Answer) {
+        if let Answer::Group(group) = &answer {
+            self.writes.count_group(&group.outcomes);
+        }
         if let Some(items) = wanted {
             self.requests.keep(id, answer, items);
             self.changes += 1;

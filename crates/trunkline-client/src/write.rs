@@ -166,7 +166,7 @@ impl ClientCore {
     }
 
     /// Whether the writes find room.
-    fn check_writes(&self, writes: &[Write]) -> Result<(), WriteError> {
+    pub(crate) fn check_writes(&self, writes: &[Write]) -> Result<(), WriteError> {
         if let Some(cause) = self.connection.closed() {
             return Err(WriteError::Closed {
                 cause: Arc::clone(cause),
@@ -257,7 +257,7 @@ impl ClientCore {
     }
 
     /// An engine that does not know registers would take an order for an empty value.
-    fn check_understood(&self, write: &Write) -> Result<(), Fault> {
+    pub(crate) fn check_understood(&self, write: &Write) -> Result<(), Fault> {
         if self.knows_registers() || !write.options.needs_extension() {
             return Ok(());
         }
@@ -297,7 +297,7 @@ impl ClientCore {
 
     /// The answer to a write precedes its update: under `all`, whose runs are the same for all
     /// sessions, the mark is set here.
-    fn remember_own(&mut self, variable: VariableRef, sequence: u64) {
+    pub(crate) fn remember_own(&mut self, variable: VariableRef, sequence: u64) {
         let Some(known) = self.variables.get(variable) else {
             return;
         };
@@ -340,7 +340,7 @@ impl ClientCore {
 }
 
 /// The handle to write to, or why the write is refused at this end.
-fn check_write(
+pub(crate) fn check_write(
     variables: &crate::variable::Variables,
     write: &Write,
     bytes: usize,

@@ -231,6 +231,19 @@ impl Writes {
         }
     }
 
+    /// A group of writes has ended.
+    pub(crate) fn count_group(&mut self, outcomes: &[WriteOutcome]) {
+        for outcome in outcomes {
+            self.counts.issued += 1;
+            self.end(None, outcome.clone());
+        }
+    }
+
+    /// The first write that is not sent, whether or not it may be.
+    pub(crate) fn first_unsent(&self) -> Option<u64> {
+        self.unsent.front().map(|unsent| unsent.order)
+    }
+
     /// Whether every outcome under this number is known.
     pub(crate) fn is_settled(&self, number: u64) -> bool {
         self.batches

@@ -30,7 +30,12 @@ struct Parked {
 
 /// What an update with a value of `bytes` costs.
 pub(crate) fn cost(bytes: usize) -> usize {
-    bytes.saturating_add(ENTRY_BYTES)
+    cost_of(1, bytes)
+}
+
+/// What updates with values of `bytes` together cost.
+pub(crate) fn cost_of(updates: usize, bytes: usize) -> usize {
+    bytes.saturating_add(updates.saturating_mul(ENTRY_BYTES))
 }
 
 impl Budget {

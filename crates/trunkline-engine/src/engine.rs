@@ -9,13 +9,14 @@ use trunkline_types::{Name, Pattern, Tick, Timestamp};
 use crate::age::Ages;
 use crate::caller::Caller;
 use crate::force::Forcing;
+use crate::lease::Leases;
 use crate::library::Library;
 use crate::outbox::Wakes;
 use crate::outcome::AccessError;
 use crate::provider::{PROVIDER_TIMEOUT_DEFAULT, Providers};
 use crate::realtime::Pump;
 use crate::registry::Registry;
-use crate::sync::{Arc, AtomicU32, Mutex, Ordering};
+use crate::sync::{Arc, AtomicU32, AtomicUsize, Mutex, Ordering};
 use crate::variable::Variable;
 use crate::watch::Watchers;
 
@@ -65,6 +66,9 @@ struct Inner {
     ages: Ages,
     /// Fields that were ever opened.
     fields: AtomicU32,
+    leases: Leases,
+    /// Groups committed so far.
+    commits: AtomicUsize,
     libraries: Mutex<Vec<Library>>,
 }
 
@@ -82,6 +86,8 @@ impl Engine {
                 watchers: Watchers::default(),
                 ages: Ages::default(),
                 fields: AtomicU32::new(0),
+                leases: Leases::default(),
+                commits: AtomicUsize::new(0),
                 libraries: Mutex::new(Vec::new()),
             }),
         }
@@ -195,17 +201,16 @@ impl Engine {
         None
     }
 
-    /// Does what is due: provider time-outs, values that have become too old, in slices. Returns
-    /// when it wants to be called again.
+    /// Does what is due: provider time-outs, values that have become too old and the ends of
+    /// leases, in slices. Returns when it wants to be called again.
     pub fn poll(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
         let aged = self.mark_stale(now, wall, SLICE, wakes);
         if self.expire_pending(now, SLICE, wakes) == SLICE {
             return Some(now);
         }
-        [aged, self.next_provider_deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        let (_, lease_ends) = self.expire_leases(now, SLICE);
+        let due = [aged, self.next_provider_deadline(), lease_ends];
+        due.into_iter().flatten().min()
     }
 
     pub(crate) fn end(&self) -> u32 {
@@ -247,6 +252,14 @@ impl Engine {
 
     pub(crate) fn watchers(&self) -> &Watchers {
         &self.inner.watchers
+    }
+
+    pub(crate) fn leases(&self) -> &Leases {
+        &self.inner.leases
+    }
+
+    pub(crate) fn commits(&self) -> &AtomicUsize {
+        &self.inner.commits
     }
 
     pub(crate) fn pump_state(&self) -> &Pump {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use trunkline_types::Tick;
 
-use crate::budget::{Budget, cost};
+use crate::budget::{Budget, cost, cost_of};
 use crate::outbox::{Outbox, Wakes};
 use crate::sync::{Arc, Mutex};
 use crate::update::Update;
@@ -31,6 +31,26 @@ pub(crate) enum Event {
     Next(Update),
     /// The variable was undeployed; outside the bound.
     Gone,
+}
+
+/// Room for updates that are committed together: one, or those of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Room {
+    pub(crate) updates: usize,
+    /// Bytes of their values.
+    pub(crate) bytes: usize,
+}
+
+impl Room {
+    /// For one update with a value of `bytes`.
+    pub(crate) fn one(bytes: usize) -> Self {
+        Self { updates: 1, bytes }
+    }
+
+    /// What it costs of the consumer's budget.
+    pub(crate) fn cost(self) -> usize {
+        cost_of(self.updates, self.bytes)
+    }
 }
 
 /// What reserving room came to.
@@ -83,6 +103,19 @@ impl Log {
         self.wake_parked(wakes);
     }
 
+    /// Puts an update where room was reserved for it.
+    fn fill(&mut self, item: u32, update: Update) {
+        let bytes = update.value.as_slice().len();
+        self.reserved -= 1;
+        self.reserved_bytes -= bytes;
+        self.elements += 1;
+        self.bytes += bytes;
+        self.entries.push_back(FeedEntry {
+            item,
+            event: Event::Next(update),
+        });
+    }
+
     fn forget_full(&mut self) {
         self.full_since = None;
         self.short_of = None;
@@ -117,28 +150,28 @@ impl Feed {
         }
     }
 
-    /// Whether an update of `bytes` would find room now.
-    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+    /// Whether there would be such room now.
+    pub(crate) fn has_room(&self, room: Room) -> bool {
         let log = self.log.lock();
-        let need = self.budget.need(cost(bytes), 0);
-        !log.ended && self.fits(&log, bytes) && self.budget.has(need)
+        let need = self.budget.need(room.cost(), 0);
+        !log.ended && self.fits(&log, room) && self.budget.has(need)
     }
 
-    /// A feed without elements takes one of any length: otherwise it would never go over.
-    fn fits(&self, log: &Log, bytes: usize) -> bool {
+    /// A feed without elements takes an update of any length, and a group of any size: otherwise it
+    /// would never go over.
+    fn fits(&self, log: &Log, room: Room) -> bool {
         let elements = log.elements + log.reserved;
         let sum = log
             .bytes
             .saturating_add(log.reserved_bytes)
-            .saturating_add(bytes);
-        elements == 0 || (elements < self.elements_max && sum <= self.bytes_max)
+            .saturating_add(room.bytes);
+        elements == 0 || (elements + room.updates <= self.elements_max && sum <= self.bytes_max)
     }
 
-    /// Reserves room for one update of `bytes`. `stall` is how long the variable's owner lets
-    /// writers wait for a full feed.
+    /// Reserves room. `stall` is how long the variable's owner lets writers wait for a full feed.
     pub(crate) fn reserve(
         &self,
-        bytes: usize,
+        room: Room,
         now: Tick,
         stall: Duration,
         wakes: &mut Wakes,
@@ -147,9 +180,9 @@ impl Feed {
         if log.ended {
             return Reserve::Ended;
         }
-        if self.fits(&log, bytes) && self.budget.claim(cost(bytes)) {
-            log.reserved += 1;
-            log.reserved_bytes += bytes;
+        if self.fits(&log, room) && self.budget.claim(room.cost()) {
+            log.reserved += room.updates;
+            log.reserved_bytes += room.bytes;
             log.forget_full();
             return Reserve::Reserved;
         }
@@ -169,39 +202,38 @@ impl Feed {
         Reserve::Ended
     }
 
-    /// Notes what a write of `bytes` that was told to wait here needs of the consumer's budget,
-    /// beside the `held` bytes it has given back to it. What other writers need stays noted as long
-    /// as it is not free.
-    pub(crate) fn note_need(&self, bytes: usize, held: usize) {
+    /// Notes what a write that was told to wait here needs of the consumer's budget, beside the
+    /// `held` bytes it has given back to it. What other writers need stays noted as long as it is
+    /// not free.
+    pub(crate) fn note_need(&self, room: Room, held: usize) {
         let mut log = self.log.lock();
         let known = log.short_of.filter(|need| !self.budget.has(*need));
         let need = self
-            .fits(&log, bytes)
-            .then(|| self.budget.need(cost(bytes), held));
+            .fits(&log, room)
+            .then(|| self.budget.need(room.cost(), held));
         log.short_of = known.into_iter().chain(need).min();
     }
 
     /// Gives reserved room back: the write was not committed after all.
-    pub(crate) fn release(&self, bytes: usize, wakes: &mut Wakes) {
+    pub(crate) fn release(&self, room: Room, wakes: &mut Wakes) {
         let mut log = self.log.lock();
-        log.reserved -= 1;
-        log.reserved_bytes -= bytes;
+        log.reserved -= room.updates;
+        log.reserved_bytes -= room.bytes;
         log.make_way(wakes);
-        self.budget.give_back(cost(bytes), wakes);
+        self.budget.give_back(room.cost(), wakes);
     }
 
     /// Fills reserved room.
     pub(crate) fn commit(&self, item: u32, update: &Update) {
-        let bytes = update.value.as_slice().len();
+        self.log.lock().fill(item, update.clone());
+    }
+
+    /// Fills reserved room with the updates of a group: nobody else's come between them.
+    pub(crate) fn commit_run(&self, run: impl IntoIterator<Item = (u32, Update)>) {
         let mut log = self.log.lock();
-        log.reserved -= 1;
-        log.reserved_bytes -= bytes;
-        log.elements += 1;
-        log.bytes += bytes;
-        log.entries.push_back(FeedEntry {
-            item,
-            event: Event::Next(update.clone()),
-        });
+        for (item, update) in run {
+            log.fill(item, update);
+        }
     }
 
     /// Adds a first reading, which the bound is not about.

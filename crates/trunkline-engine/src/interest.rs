@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use trunkline_types::Tick;
 
-use crate::budget::cost;
-use crate::feed::{Feed, Reserve};
+use crate::feed::{Feed, Reserve, Room};
+use crate::group::GroupRooms;
 use crate::outbox::{Outbox, Wakes};
 use crate::realtime::ReaderFifo;
 use crate::retained::{FirstQueue, Ring, Rings};
@@ -186,11 +186,12 @@ impl Interests {
         if self.feeds == 0 {
             return Ok(());
         }
+        let room = Room::one(bytes);
         // The full ones first: a write that one of them refuses takes no room from others, not even
         // for a moment, in which their writers would find them full.
-        let mut blocked = self.reserve_where(changed, bytes, now, stall, wakes, self.feeds > 1);
+        let mut blocked = self.reserve_where(changed, room, now, stall, wakes, self.feeds > 1);
         if blocked.is_none() && self.feeds > 1 {
-            blocked = self.reserve_where(changed, bytes, now, stall, wakes, false);
+            blocked = self.reserve_where(changed, room, now, stall, wakes, false);
         }
         let Some(Blocked { at, until }) = blocked else {
             return Ok(());
@@ -201,14 +202,14 @@ impl Interests {
             if let Kind::Feed(place) = &mut interest.kind
                 && std::mem::take(&mut place.reserved)
             {
-                place.feed.release(bytes, wakes);
+                place.feed.release(room, wakes);
                 if outbox.as_ref().is_some_and(|full| interest.is_of(full)) {
-                    held += cost(bytes);
+                    held += room.cost();
                 }
             }
         }
         if let Some(Kind::Feed(place)) = self.list.get(at).map(|full| &full.kind) {
-            place.feed.note_need(bytes, held);
+            place.feed.note_need(room, held);
         }
         Err(until)
     }
@@ -216,7 +217,7 @@ impl Interests {
     fn reserve_where(
         &mut self,
         changed: bool,
-        bytes: usize,
+        room: Room,
         now: Tick,
         stall: Duration,
         wakes: &mut Wakes,
@@ -228,11 +229,11 @@ impl Interests {
             };
             if (interest.only_changes && !changed)
                 || place.reserved
-                || (full_only && place.feed.has_room(bytes))
+                || (full_only && place.feed.has_room(room))
             {
                 continue;
             }
-            match place.feed.reserve(bytes, now, stall, wakes) {
+            match place.feed.reserve(room, now, stall, wakes) {
                 Reserve::Reserved => place.reserved = true,
                 Reserve::Ended => interest.outbox.mark(place.mark, wakes),
                 Reserve::WouldBlock { until } => return Some(Blocked { at, until }),
@@ -241,8 +242,38 @@ impl Interests {
         None
     }
 
+    /// Adds what one update of a group needs in each `all` feed to what the others need there.
+    pub(crate) fn ask_for_room(
+        &self,
+        changed: bool,
+        bytes: usize,
+        stall: Duration,
+        handle: u32,
+        rooms: &mut GroupRooms,
+    ) {
+        for interest in &self.list {
+            if let Kind::Feed(place) = &interest.kind
+                && (changed || !interest.only_changes)
+            {
+                rooms.ask(place, &interest.outbox, Room::one(bytes), stall, handle);
+            }
+        }
+    }
+
     /// Step 4, last part: hands a numbered update to every subscription.
     pub(crate) fn announce(&mut self, update: &Update, changed: bool, wakes: &mut Wakes) {
+        self.announce_of(update, changed, None, wakes);
+    }
+
+    /// As [`announce`](Self::announce); what belongs to `group` goes into the feeds when all of it
+    /// is there.
+    pub(crate) fn announce_of(
+        &mut self,
+        update: &Update,
+        changed: bool,
+        mut group: Option<&mut GroupRooms>,
+        wakes: &mut Wakes,
+    ) {
         if let Some(rings) = &mut self.rings {
             if let Some(ring) = &mut rings.all {
                 ring.push(update.clone());
@@ -263,7 +294,12 @@ impl Interests {
                     .push(update, &interest.outbox.budget)
                     .then_some(interest.item),
                 Kind::Feed(place) => {
-                    if std::mem::take(&mut place.reserved) {
+                    if let Some(rooms) = &mut group {
+                        if !rooms.put(&place.feed, interest.item, update) {
+                            place.missed += 1;
+                        }
+                        None
+                    } else if std::mem::take(&mut place.reserved) {
                         place.feed.commit(interest.item, update);
                         Some(place.mark)
                     } else {
@@ -312,7 +348,7 @@ impl Interest {
 
 impl Outbox {
     /// Marks an item, and notes that the consumer is to be woken if nothing waited before.
-    fn mark(self: &Arc<Self>, index: u32, wakes: &mut Wakes) {
+    pub(crate) fn mark(self: &Arc<Self>, index: u32, wakes: &mut Wakes) {
         crossing();
         if self.marks.mark(index) {
             wakes.add(self);

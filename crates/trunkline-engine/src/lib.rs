@@ -16,6 +16,8 @@
 //! - [`Variable`], `cell`, `update`: one variable and its newest update.
 //! - `register`, `force`: send and request; variables that a person holds at a value.
 //! - `write`, `accept`, [`outcome`]: the write path and the five ends of a write.
+//! - `lease`: who alone may write a variable, and for how long.
+//! - `group`: many variables written, or read, at one instant.
 //! - `interest`, `outbox`, `feed`, `retained`, `budget`: what a commit does for each contract.
 //! - [`Consumer`]: subscriptions, deliveries, their side of the ledger.
 //! - [`Order`]: what changes the engine itself.
@@ -39,7 +41,9 @@ pub mod explain;
 mod feed;
 pub mod field;
 mod force;
+mod group;
 mod interest;
+mod lease;
 mod library;
 mod order;
 mod outbox;
@@ -63,6 +67,8 @@ pub use consumer::{
 };
 pub use engine::{Engine, EngineOptions};
 pub use force::ForcedVariable;
+pub use group::{GROUP_MAX, GroupAttempt, GroupMember, GroupOutcome, Snapshot};
+pub use lease::{Granted, HeldBy, LEASE_MAX, LEASE_MIN, LeaseVerb, WRITERS_WAITING_MAX};
 pub use library::{
     DeployError, Deployed, Library, LibraryState, Retained, RetainedValues, UnknownLibrary,
 };

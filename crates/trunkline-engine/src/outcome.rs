@@ -1,6 +1,7 @@
 //! How a write ends: the whole truth in five words, and why it was refused.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use trunkline_types::scaling::ScalingError;
 use trunkline_types::wire::DecodeError;
@@ -121,6 +122,28 @@ pub enum Refusal {
         /// Who.
         by: Arc<str>,
     },
+    /// Another session holds its lease (B-22).
+    #[error(
+        "the variable is leased by {by} for {left:?} more; wait until it is given back or over"
+    )]
+    Leased {
+        /// Who.
+        by: Arc<str>,
+        /// For how long.
+        left: Duration,
+    },
+    /// This session does not hold its lease, or no longer.
+    #[error("you do not hold the lease of this variable, or no longer; read it, then acquire it")]
+    NotLeased,
+    /// It has a single writer, and that is another session (H-19).
+    #[error(
+        "the variable has a single writer, which is {by}; you take over when it disconnects and \
+             those before you have gone"
+    )]
+    SingleWriter {
+        /// Who.
+        by: Arc<str>,
+    },
     /// It is not forced.
     #[error("the variable is not forced; `trunkline force` lists those that are")]
     NotForced,
@@ -130,6 +153,35 @@ pub enum Refusal {
     /// The variable's library is stopped.
     #[error("the variable's library is stopped; start it, then write again")]
     LibraryStopped,
+    /// It was written in a group of which another member was refused (B-23).
+    #[error("not written: the whole group was refused because of {name}")]
+    Group {
+        /// The member that was refused first, by its rule.
+        name: Arc<str>,
+    },
+    /// It can have no part in a group: its value is its provider's, or it is no plain write.
+    #[error("{why}")]
+    NotGroupable {
+        /// What to do instead.
+        why: &'static str,
+    },
+    /// A group has it twice.
+    #[error("the group has this variable twice; write it once")]
+    TwiceInGroup,
+    /// More variables than a group may have.
+    #[error("a group has at most {max} variables, this one has {given}; make several of it")]
+    GroupTooLarge {
+        /// Variables it has.
+        given: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// A handle that is none of this engine's, or none that the caller can see.
+    #[error("{handle} is no handle of this engine; open the variable by its name")]
+    UnknownHandle {
+        /// The handle.
+        handle: u32,
+    },
     /// The provider has too many writes to answer.
     #[error("{provider} has not yet answered {pending} earlier writes; write less often or wait")]
     ProviderBusy {
@@ -222,6 +274,12 @@ pub enum AccessError {
     /// The variable was undeployed.
     #[error("the variable is no longer deployed; open it again by its name")]
     Gone,
+    /// A handle that is none of this engine's, or none that the caller can see.
+    #[error("{handle} is no handle of this engine; open the variable by its name")]
+    UnknownHandle {
+        /// The handle.
+        handle: u32,
+    },
     /// A session or engine limit.
     #[error("{what} is limited to {max}; {hint}")]
     Limit {

@@ -36,7 +36,7 @@ impl Engine {
                     return Err(Refusal::NoValue);
                 } else {
                     let value = variable.update().value;
-                    self.ask_provider(index, put.now, variable, &properties, write, &value)?;
+                    self.ask_provider(index, put, variable, &properties, write, &value)?;
                 }
                 Ok(Attempt::Pending)
             }

@@ -13,6 +13,7 @@ use crate::cell::{Cell, CellRead};
 use crate::field::OpenField;
 use crate::force::Forced;
 use crate::interest::{Interest, Interests};
+use crate::lease::Hold;
 use crate::outbox::Wakes;
 use crate::outcome::{AccessError, Refusal};
 use crate::provider::ProviderId;
@@ -59,6 +60,8 @@ pub(crate) struct Extra {
         reason = "one word where most variables have none"
     )]
     fields: Option<Box<Vec<OpenField>>>,
+    /// Who alone may write it.
+    hold: Option<Box<Hold>>,
     /// Allocated with the first write that was not applied.
     unapplied: Option<Box<Unapplied>>,
 }
@@ -112,6 +115,26 @@ impl State {
         extra.fields.get_or_insert_default().push(field);
     }
 
+    pub(crate) fn hold(&self) -> Option<&Hold> {
+        self.extra.as_ref()?.hold.as_deref()
+    }
+
+    pub(crate) fn hold_mut(&mut self) -> Option<&mut Hold> {
+        self.extra.as_mut()?.hold.as_deref_mut()
+    }
+
+    /// What is known of who may write it; the place for it is made if there is none yet.
+    pub(crate) fn make_hold(&mut self) -> &mut Hold {
+        let extra = self.extra.get_or_insert_default();
+        extra.hold.get_or_insert_default()
+    }
+
+    pub(crate) fn drop_hold(&mut self) {
+        if let Some(extra) = &mut self.extra {
+            extra.hold = None;
+        }
+    }
+
     fn edited(&self) -> Option<&Arc<Properties>> {
         self.extra.as_ref()?.edited.as_ref()
     }
@@ -141,7 +164,7 @@ impl Variable {
     pub(crate) fn new(slot: u32, name: Box<str>, properties: Arc<Properties>) -> Self {
         Self {
             slot,
-            flags: AtomicU32::new(0),
+            flags: AtomicU32::new(if properties.single_writer { GUARDED } else { 0 }),
             name,
             cell: Cell::new(&properties.data_type),
             realtime: RealTime::new(&properties),
@@ -200,6 +223,7 @@ impl Variable {
         wakes: &mut Wakes,
     ) {
         let mut state = self.lock();
+        self.refresh_guard(&mut state, &properties);
         if properties == self.properties {
             if let Some(extra) = &mut state.extra {
                 extra.edited = None;
@@ -351,6 +375,20 @@ impl Variable {
         self.flags.load(Ordering::Acquire) & FORCED != 0
     }
 
+    /// Whether there may be somebody who alone may write it.
+    #[inline]
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & GUARDED != 0
+    }
+
+    /// Marks it as one that somebody alone may write, or no longer so. The caller holds the lock.
+    pub(crate) fn set_guarded(&self, state: &State, guarded: bool) {
+        match guarded {
+            true => self.set(state, GUARDED),
+            false => self.clear(state, GUARDED),
+        }
+    }
+
     /// Whether nothing can be written to it. It stays so for as long as the lock is held.
     #[inline]
     pub(crate) fn is_blocked(&self) -> bool {
@@ -479,6 +517,8 @@ const STOPPED: u32 = 1 << 30;
 const FORCED: u32 = 1 << 28;
 /// Other properties hold than those it was deployed with.
 const EDITED: u32 = 1 << 29;
+/// It has a single writer, or is leased.
+const GUARDED: u32 = 1 << 25;
 /// The bits that name its provider.
 const PROVIDER: u32 = (1 << 24) - 1;
 

@@ -174,7 +174,7 @@ impl Engine {
             && let Some(index) = variable.provider_index()
         {
             let value = &accepted.update.value;
-            self.ask_provider(index, put.now, variable, &properties, write, value)?;
+            self.ask_provider(index, put, variable, &properties, write, value)?;
             return Ok(Attempt::Pending);
         }
         let mut state = variable.lock();
@@ -186,7 +186,11 @@ impl Engine {
         if let Some(expected) = write.expected {
             check_expected(self.epoch(), variable, expected)?;
         }
-        commit(
+        let is_guarded = write.origin == Origin::Client && variable.is_guarded();
+        if is_guarded {
+            self.check_guard(put.caller, put.now, variable, &mut state, &properties)?;
+        }
+        let attempt = commit(
             put,
             variable,
             &mut state,
@@ -194,7 +198,11 @@ impl Engine {
             write,
             &mut accepted,
             wakes,
-        )
+        );
+        if is_guarded && matches!(attempt, Ok(Attempt::Done(_))) {
+            self.take_guard(put.caller, variable, &mut state, &properties);
+        }
+        attempt
     }
 
     /// A write to a provided variable goes to the provider, outside every lock; the cell waits for
@@ -202,13 +210,19 @@ impl Engine {
     pub(crate) fn ask_provider(
         &self,
         index: usize,
-        now: Tick,
+        put: Put<'_>,
         variable: &Variable,
         properties: &Properties,
         write: &Write<'_>,
         value: &Encoded,
     ) -> Result<(), Refusal> {
         check_state(self, variable, write)?;
+        if variable.is_guarded() {
+            // It is the provider that decides, later: who asks first is the single writer.
+            let mut state = variable.lock();
+            self.check_guard(put.caller, put.now, variable, &mut state, properties)?;
+            self.take_guard(put.caller, variable, &mut state, properties);
+        }
         let value = value.decode(&properties.data_type);
         let raw = match &properties.scaling {
             Some(scaling) => scaling
@@ -216,7 +230,7 @@ impl Engine {
                 .map_err(Refusal::Scaling)?,
             None => value,
         };
-        self.hand_over(index, now, variable, Ask::Take(raw), write)
+        self.hand_over(index, put.now, variable, Ask::Take(raw), write)
     }
 
     pub(crate) fn hand_over(
@@ -254,7 +268,11 @@ pub(crate) fn check_state(
 }
 
 /// Compare-and-set, on the whole position.
-fn check_expected(epoch: u64, variable: &Variable, expected: Position) -> Result<(), Refusal> {
+pub(crate) fn check_expected(
+    epoch: u64,
+    variable: &Variable,
+    expected: Position,
+) -> Result<(), Refusal> {
     let actual = variable.sequence();
     match (expected.epoch, expected.sequence) == (epoch, actual) {
         true => Ok(()),
@@ -300,6 +318,53 @@ pub(crate) fn check(
     Refusal::by_access(properties.access).map_or(Ok(()), Err)
 }
 
+/// What becomes of a write that nothing refuses.
+pub(crate) enum Decision {
+    /// It equals the update of this number.
+    Unchanged { sequence: u64 },
+    /// It becomes the newest update; `changed`: another value or quality than the one before, as
+    /// far as anybody asks.
+    Commit { changed: bool },
+}
+
+/// Step 3 but for the room in feeds. The caller holds the variable's lock.
+#[inline]
+pub(crate) fn decide(
+    variable: &Variable,
+    state: &mut State,
+    properties: &Properties,
+    write: &Write<'_>,
+    accepted: &mut Accepted,
+    wall: Timestamp,
+) -> Result<Decision, Refusal> {
+    if variable.is_blocked()
+        && let Some(refusal) = blocked(variable, state, write, accepted, wall)
+    {
+        return Err(refusal);
+    }
+    let wants_changes = state
+        .interests()
+        .is_some_and(|interests| interests.wants_changes());
+    let mut changed = true;
+    if accepted.is_stamped || accepted.number.is_some() || wants_changes {
+        let current = variable.update_locked(state);
+        if accepted.is_stamped && is_late(&current, accepted.update.source_timestamp, wall) {
+            return Err(Refusal::Late {
+                live: current.source_timestamp,
+            });
+        }
+        if within_deadband(properties, write, accepted, &current) {
+            return Ok(Decision::Unchanged {
+                sequence: current.sequence,
+            });
+        }
+        changed = current.sequence == 0
+            || current.quality != accepted.update.quality
+            || current.value.as_slice() != accepted.update.value.as_slice();
+    }
+    Ok(Decision::Commit { changed })
+}
+
 /// Steps 3 and 4: decide, commit. The caller holds the variable's lock.
 #[inline]
 fn commit(
@@ -323,32 +388,13 @@ fn commit(
     } else {
         Duration::ZERO
     };
-    if variable.is_blocked()
-        && let Some(refusal) = blocked(variable, state, write, accepted, wall)
-    {
-        return Err(refusal);
-    }
-    let wants_changes = state
-        .interests()
-        .is_some_and(|interests| interests.wants_changes());
-    let mut changed = true;
-    if accepted.is_stamped || accepted.number.is_some() || wants_changes {
-        let current = variable.update_locked(state);
-        if accepted.is_stamped && is_late(&current, accepted.update.source_timestamp, wall) {
-            return Err(Refusal::Late {
-                live: current.source_timestamp,
-            });
-        }
-        if within_deadband(properties, write, accepted, &current) {
+    let changed = match decide(variable, state, properties, write, accepted, wall)? {
+        Decision::Commit { changed } => changed,
+        Decision::Unchanged { sequence } => {
             state.count(1, |unapplied| &mut unapplied.unchanged);
-            return Ok(Attempt::Done(WriteOutcome::Unchanged {
-                sequence: current.sequence,
-            }));
+            return Ok(Attempt::Done(WriteOutcome::Unchanged { sequence }));
         }
-        changed = current.sequence == 0
-            || current.quality != accepted.update.quality
-            || current.value.as_slice() != accepted.update.value.as_slice();
-    }
+    };
     if let Some(interests) = state.interests_mut() {
         let bytes = accepted.update.value.as_slice().len();
         if let Err(until) = interests.reserve_room(changed, bytes, now, stall, wakes) {

@@ -143,6 +143,16 @@ fault_codes! {
     NameTaken = 42, "name-taken";
     /// The variable has another source than this connection; only its own provider publishes it.
     NotItsProvider = 43, "not-its-provider";
+    /// The variable can have no part in a group write; write it by itself, or set it.
+    NotGroupable = 50, "not-groupable";
+    /// Another member of the group was refused, so none was written; that one has the reason.
+    GroupRefused = 51, "group-refused";
+    /// The variable has a single writer, and that is another one; the sentence names it.
+    SingleWriter = 52, "single-writer";
+    /// This session does not hold the lease, or no longer; take it again.
+    NotLeased = 53, "not-leased";
+    /// A group has the variable twice; the caller must name it once.
+    TwiceInGroup = 54, "twice-in-group";
     /// Variables have no such field; the sentence names those there are.
     UnknownField = 60, "unknown-field";
 }

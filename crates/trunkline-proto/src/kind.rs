@@ -149,6 +149,18 @@ frame_kinds! {
     Order = 51, "ORDER", Client;
     /// What DEPLOY or ORDER has done.
     Report = 52, "REPORT", Engine;
+    /// Writes many variables together: all of them, or none.
+    GroupWrite = 60, "GROUP_WRITE", Client;
+    /// What became of a group, and the number of its commit.
+    GroupAnswer = 61, "GROUP_ANSWER", Engine;
+    /// Asks for the readings of many variables at one instant.
+    Snapshot = 62, "SNAPSHOT", Client;
+    /// The readings asked for, and whether they are of one instant.
+    SnapshotAnswer = 63, "SNAPSHOT_ANSWER", Engine;
+    /// Takes, renews or gives back leases of variables.
+    Lease = 64, "LEASE", Client;
+    /// How long each lease holds and where its variable is, or who holds it.
+    Leased = 65, "LEASED", Engine;
     /// Follows the names that match a pattern, until UNWATCH.
     Watch = 70, "WATCH", Client;
     /// Names that match a watched pattern: first those there are, then those that appear.

@@ -98,6 +98,8 @@ impl Features {
     pub const ADMINISTRATION: Features = Features(2);
     /// What WRITE says in its extension: send, request, force, expected positions.
     pub const REGISTERS: Features = Features(4);
+    /// Many variables at one instant, and leases: GROUP_WRITE to LEASED.
+    pub const GROUPS: Features = Features(8);
     /// Patterns followed live: WATCH to UNWATCH.
     pub const PATTERNS: Features = Features(16);
     /// Conditions in FIND.
@@ -105,7 +107,7 @@ impl Features {
     /// Throughput mode in both directions, and FLUSH.
     pub const THROUGHPUT: Features = Features(64);
     /// Every feature of this release.
-    pub const OURS: Features = Features(1 | 2 | 4 | 16 | 32 | 64);
+    pub const OURS: Features = Features(1 | 2 | 4 | 8 | 16 | 32 | 64);
 
     /// The bits on the wire; bits this release does not know are kept and mean nothing.
     pub const fn to_bits(self) -> u64 {

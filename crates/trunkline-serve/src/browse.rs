@@ -226,6 +226,8 @@ impl Session {
                 })
             })
             .collect();
+        let held = self.engine.held_by(variable, self.last_seen.0);
+        let held = held.as_ref();
         VariableInfo {
             name: variable.name().to_owned(),
             properties: (**variable.properties()).clone(),
@@ -240,6 +242,9 @@ impl Session {
                 session => format!("session {session}"),
             },
             source_state: self.engine.source_state(variable),
+            held_by: held.map_or_else(String::new, |held| held.who.to_string()),
+            lease_left: held.and_then(|held| held.left).unwrap_or_default(),
+            writers_waiting: held.map_or(0, |held| held.waiting as u64),
             subscriptions,
         }
     }

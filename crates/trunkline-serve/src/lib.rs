@@ -22,8 +22,8 @@
 //! # Layout
 //! - [`Session`]: the connection's life, input and output.
 //! - `requests`, `work`: frames to requests; requests on their way, in slices of 1,000 items.
-//! - `open`, `read`, `write`, `browse`, `orders`: the requests; `provider`: clients as sources;
-//!   `watch`: patterns that are followed.
+//! - `open`, `read`, `write`, `group`, `lease`, `browse`, `orders`: the requests; `provider`:
+//!   clients as sources; `watch`: patterns that are followed.
 //! - `answers`, `updates`, `window`: what is sent; deliveries to UPDATES, LOST, ENDED and GONE
 //!   frames, within what the client lets be on its way.
 //! - `gathering`: throughput mode, and how a flush reaches every session.
@@ -36,6 +36,8 @@ mod answers;
 mod browse;
 mod fault;
 mod gathering;
+mod group;
+mod lease;
 mod open;
 mod options;
 mod orders;

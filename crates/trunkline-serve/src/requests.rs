@@ -48,7 +48,10 @@ impl Session {
         let bytes = frame.payload().len();
         let has_value = matches!(
             kind,
-            FrameKind::Write | FrameKind::Publish | FrameKind::ProviderAnswer
+            FrameKind::Write
+                | FrameKind::GroupWrite
+                | FrameKind::Publish
+                | FrameKind::ProviderAnswer
         );
         if bytes > REQUEST_BYTES_MAX && !has_value {
             let sentence = format!(
@@ -88,6 +91,9 @@ impl Session {
             | FrameKind::Info
             | FrameKind::RequestValue => self.handle_handles(frame, kind),
             FrameKind::Write => self.handle_write(now, wall, frame, wakes),
+            FrameKind::GroupWrite => self.handle_group(frame),
+            FrameKind::Snapshot => self.handle_snapshot(frame),
+            FrameKind::Lease => self.handle_lease(frame),
             FrameKind::Find | FrameKind::Why | FrameKind::Engine => self.handle_browse(frame, kind),
             FrameKind::Flush => self.handle_flush(frame),
             FrameKind::Watch => self.handle_watch(frame),
@@ -158,6 +164,9 @@ impl Session {
                 Work::Subscribe(subscribe) => self.run_subscribe(subscribe, now),
                 Work::Handles(handles) => self.run_handles(handles, wakes),
                 Work::Writes(writes) => self.run_writes(writes, now, wall, wakes),
+                Work::Group(group) => self.run_group(group, now, wall, wakes),
+                Work::Snapshot(snapshot) => self.run_snapshot(snapshot, wall),
+                Work::Lease(lease) => self.run_lease(lease, now),
                 Work::Find {
                     request,
                     pattern,
@@ -192,9 +201,12 @@ impl Session {
     /// The client goes. What it has written is carried out, as far as it need not wait.
     fn finish_writes(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
         while let Some((work, _)) = self.work.take() {
-            if let Work::Writes(mut writes) = work
-                && self.run_writes(&mut writes, now, wall, wakes) == Progress::Parked
-            {
+            let progress = match work {
+                Work::Writes(mut writes) => self.run_writes(&mut writes, now, wall, wakes),
+                Work::Group(group) => self.run_group(&group, now, wall, wakes),
+                _ => Progress::Done,
+            };
+            if progress == Progress::Parked {
                 return;
             }
         }

@@ -163,6 +163,7 @@ impl Session {
                 return Err(Disconnect::VersionMismatch(mismatch));
             }
         };
+        self.name_caller(hello);
         let throughput = self.begin_to_gather(hello, &agreement);
         self.welcome(&agreement, throughput, wall);
         self.frame_max = agreement.frame_max;
@@ -172,6 +173,19 @@ impl Session {
         self.frames.set_limits(agreement.frame_limits());
         self.phase = Phase::Open;
         Ok(())
+    }
+
+    /// Whoever is refused because of this session is told the program, not only its address.
+    fn name_caller(&mut self, hello: &Hello) {
+        let shown = |text: &str| text.chars().filter(|c| !c.is_control()).collect::<String>();
+        let name = match hello.client_name.is_empty() {
+            true => shown(&hello.program),
+            false => shown(&hello.client_name),
+        };
+        if !name.is_empty() {
+            let (pid, at) = (hello.pid, &self.caller.origin);
+            self.caller.origin = Arc::from(format!("{name}, pid {pid}, {at}"));
+        }
     }
 
     fn welcome(&mut self, agreement: &Agreement, throughput: Option<Throughput>, wall: Timestamp) {
@@ -232,6 +246,7 @@ impl Session {
     /// Gives everything back that others might wait for.
     fn release(&mut self) {
         self.stop_providing();
+        self.engine.end_session(self.caller.session);
         self.work.clear();
         self.watches = Watches::default();
         self.parked_until = None;

@@ -13,6 +13,9 @@ use trunkline_proto::message::open::OpenTerms;
 use trunkline_proto::message::subscribe::{SubscribeItem, SubscribeTerms};
 use trunkline_proto::message::write::WriteOptions;
 
+use crate::group::{GroupWork, SnapshotWork};
+use crate::lease::LeaseWork;
+
 /// Items handled at a time; an answer may end before, at about a page of bytes.
 pub(crate) const SLICE: usize = 1000;
 
@@ -41,6 +44,9 @@ pub(crate) enum Work {
     Subscribe(SubscribeWork),
     Handles(HandlesWork),
     Writes(WritesWork),
+    Group(GroupWork),
+    Snapshot(SnapshotWork),
+    Lease(LeaseWork),
     Find {
         request: u32,
         pattern: String,
@@ -229,10 +235,10 @@ impl Work {
             Work::Open(work) => work.names.bytes.len() + size_of::<u32>() * work.names.len(),
             Work::Subscribe(work) => size_of::<SubscribeItem>() * work.items.len(),
             Work::Handles(work) => size_of::<u32>() * work.handles.len(),
-            Work::Writes(work) => {
-                let write = |write: &OwnedWrite| size_of::<OwnedWrite>() + write.value.len();
-                work.writes.iter().map(write).sum()
-            }
+            Work::Writes(work) => bytes_of(&work.writes),
+            Work::Group(work) => bytes_of(&work.writes),
+            Work::Snapshot(work) => work.bytes(),
+            Work::Lease(work) => size_of::<(u32, u64)>() * work.items.len(),
             Work::Find {
                 pattern,
                 conditions,
@@ -248,4 +254,9 @@ impl Work {
             Work::Engine { .. } | Work::Flush { .. } | Work::Order { .. } => size_of::<Work>(),
         }
     }
+}
+
+fn bytes_of(writes: &[OwnedWrite]) -> usize {
+    let write = |write: &OwnedWrite| size_of::<OwnedWrite>() + write.value.len();
+    writes.iter().map(write).sum()
 }

@@ -25,7 +25,7 @@ enum Attempted {
 }
 
 /// The end of a write.
-enum Answer {
+pub(crate) enum Answer {
     Outcome(WriteOutcome),
     Fault(Fault),
     WouldBlock,
@@ -314,14 +314,14 @@ impl Run {
         }
         let mut frame = WriteAnswersBuilder::begin(out, self.first);
         for answer in self.answers.drain(..) {
-            put(&mut frame, &answer);
+            with_wire(&answer, |wire| frame.push(wire));
         }
         frame.finish();
     }
 }
 
 /// What the engine calls it; `None` of a newer version.
-fn verb_of(verb: WriteVerb) -> Option<Verb> {
+pub(crate) fn verb_of(verb: WriteVerb) -> Option<Verb> {
     Some(match verb {
         WriteVerb::Put => Verb::Put,
         WriteVerb::Set => Verb::Set,
@@ -333,38 +333,33 @@ fn verb_of(verb: WriteVerb) -> Option<Verb> {
     })
 }
 
-fn put(frame: &mut WriteAnswersBuilder<'_>, answer: &Answer) {
-    match answer {
-        Answer::Outcome(WriteOutcome::Applied { sequence }) => {
-            frame.push(&outcome::WriteOutcome::Applied {
-                sequence: *sequence,
-            });
-        }
-        Answer::Outcome(WriteOutcome::Unchanged { sequence }) => {
-            frame.push(&outcome::WriteOutcome::Unchanged {
-                sequence: *sequence,
-            });
-        }
-        Answer::Outcome(WriteOutcome::Superseded { .. }) => {
-            frame.push(&outcome::WriteOutcome::Superseded);
-        }
+/// Hands an answer over in the protocol's words.
+pub(crate) fn with_wire(answer: &Answer, push: impl FnOnce(&outcome::WriteOutcome<'_>)) {
+    use outcome::WriteOutcome as Wire;
+    let fault;
+    push(&match answer {
+        Answer::Outcome(WriteOutcome::Applied { sequence }) => Wire::Applied {
+            sequence: *sequence,
+        },
+        Answer::Outcome(WriteOutcome::Unchanged { sequence }) => Wire::Unchanged {
+            sequence: *sequence,
+        },
+        Answer::Outcome(WriteOutcome::Superseded { .. }) => Wire::Superseded,
         Answer::Outcome(WriteOutcome::Refused(refusal)) => {
-            frame.push(&outcome::WriteOutcome::Refused(
-                of_refusal(refusal).as_ref(),
-            ));
+            fault = of_refusal(refusal);
+            Wire::Refused(fault.as_ref())
         }
         Answer::Outcome(WriteOutcome::Unknown(cause)) => {
-            frame.push(&outcome::WriteOutcome::Unknown(of_unknown(cause).as_ref()));
+            fault = of_unknown(cause);
+            Wire::Unknown(fault.as_ref())
         }
         Answer::Outcome(_) => {
-            let fault = Fault::from(FaultCode::Internal);
-            frame.push(&outcome::WriteOutcome::Unknown(fault.as_ref()));
+            fault = Fault::from(FaultCode::Internal);
+            Wire::Unknown(fault.as_ref())
         }
-        Answer::Fault(fault) => {
-            frame.push(&outcome::WriteOutcome::Refused(fault.as_ref()));
-        }
-        Answer::WouldBlock => frame.push(&outcome::WriteOutcome::WouldBlock),
-    }
+        Answer::Fault(fault) => Wire::Refused(fault.as_ref()),
+        Answer::WouldBlock => Wire::WouldBlock,
+    });
 }
 
 /// Kept so that a refusal's size cannot grow unnoticed: answers are built by the thousand.

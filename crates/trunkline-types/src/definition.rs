@@ -64,6 +64,8 @@ pub struct Properties {
     /// A register number, by which it can be named as well: `:/20` is the variable numbered 20
     /// (LM-01). Unique within the engine.
     pub number: Option<u32>,
+    /// Only one client may write it: the first that does, until it goes (H-19).
+    pub single_writer: bool,
     /// Where the value comes from: `io-server:item`, empty for none.
     pub source: String,
     /// Where it was configured, `file:line`; empty when made by a program.
@@ -143,6 +145,7 @@ impl Properties {
             initial: None,
             retain: false,
             number: None,
+            single_writer: false,
             source: String::new(),
             origin: String::new(),
         }

@@ -315,6 +315,12 @@ pub(super) const VARIABLE: &[Key] = &[
         "false",
         "keep the newest value over a restart of the engine; it goes before `initial`",
     ),
+    shared(
+        "single_writer",
+        "true or false",
+        "false",
+        "only one client may write it: the first that does, until it disconnects; then the next",
+    ),
     reaching(
         Reach::Override,
         key(

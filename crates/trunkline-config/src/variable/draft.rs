@@ -41,6 +41,7 @@ pub(crate) struct Draft<'a> {
     pub max_age: Option<At<Option<Duration>>>,
     pub retain: Option<At<bool>>,
     pub number: Option<At<u32>>,
+    pub single_writer: Option<At<bool>>,
     pub initial: Option<At<&'a Node>>,
     pub source: Option<At<String>>,
     /// Something in it was reported: what depends on it would only repeat that.
@@ -114,6 +115,8 @@ impl<'a> Draft<'a> {
                 let number = v.integer("number", node, 0..=i64::from(u32::MAX))?;
                 u32::try_from(number).ok()
             }),
+            single_writer: reader
+                .property("single_writer", |v, node| v.boolean("single_writer", node)),
             initial: reader.property("initial", |_, node| Some(node)),
             is_broken: false,
         };
@@ -148,6 +151,7 @@ impl<'a> Draft<'a> {
             max_age,
             retain,
             number,
+            single_writer,
             initial,
             source
         )

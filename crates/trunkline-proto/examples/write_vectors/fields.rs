@@ -13,10 +13,12 @@ use trunkline_proto::message::engine::{EngineInfo, decode_engine_request};
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::find::{Find, Names};
 use trunkline_proto::message::flush::{decode_flush, decode_flushed};
+use trunkline_proto::message::group::{GroupAnswer, GroupWrite};
 use trunkline_proto::message::handles::{Handles, Unsubscribe};
 use trunkline_proto::message::hello::{Hello, Welcome};
 use trunkline_proto::message::info::{InfoAnswer, VariableInfo};
 use trunkline_proto::message::keepalive::{Ack, Keepalive};
+use trunkline_proto::message::lease::{Lease, LeaseVerb, Leased};
 use trunkline_proto::message::library::{
     Deploy, LibraryAfter, LibraryOrder, LibraryReport, LibraryVerb,
 };
@@ -30,6 +32,7 @@ use trunkline_proto::message::provider::{
 use trunkline_proto::message::read::Readings;
 use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::results::Results;
+use trunkline_proto::message::snapshot::decode_snapshot;
 use trunkline_proto::message::subscribe::{Subscribe, SubscribeTerms};
 use trunkline_proto::message::updates::Updates;
 use trunkline_proto::message::watch::{Appeared, Vanished, Watch, decode_unwatch};
@@ -139,6 +142,7 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
             })
         }
         FrameKind::Read
+        | FrameKind::Snapshot
         | FrameKind::Close
         | FrameKind::Info
         | FrameKind::RequestValue
@@ -154,6 +158,52 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
             let writes = Writes::decode(frame)?;
             json!({
                 "first_write": writes.first_write().to_string(), "items": list(writes, write)?,
+            })
+        }
+        FrameKind::GroupWrite => {
+            let group = GroupWrite::decode(frame)?;
+            json!({ "try": group.try_only(), "items": list(group, write)? })
+        }
+        FrameKind::GroupAnswer => {
+            let group = GroupAnswer::decode(frame)?;
+            let head = group.head();
+            json!({
+                "commit": head.commit.map(|commit| commit.to_string()), "culprit": head.culprit,
+                "items": list(group, |outcome| answer((0, outcome)))?,
+            })
+        }
+        FrameKind::SnapshotAnswer => {
+            let (head, readings) = decode_snapshot(frame)?;
+            json!({
+                "first_index": readings.first_index(), "consistent": head.is_consistent,
+                "commit": head.commit.to_string(), "instant": nanos(head.instant),
+                "items": list(readings, |item| item.map_or_else(fault, |at| record(&at)))?,
+            })
+        }
+        FrameKind::Lease => {
+            let lease = Lease::decode(frame)?;
+            let head = lease.head();
+            let verb = match head.verb {
+                LeaseVerb::Acquire => "acquire",
+                LeaseVerb::Renew => "renew",
+                LeaseVerb::Release => "release",
+            };
+            json!({
+                "verb": verb, "duration_ms": head.duration.as_millis().to_string(),
+                "expected_epoch": head.expected_epoch.map(|epoch| epoch.to_string()),
+                "items": list(lease, |(handle, sequence)| json!({
+                    "handle": handle, "sequence": sequence.to_string(),
+                }))?,
+            })
+        }
+        FrameKind::Leased => {
+            let leased = Leased::decode(frame)?;
+            json!({
+                "first_index": leased.first_index(),
+                "items": list(leased, |item| item.map_or_else(fault, |granted| json!({
+                    "duration_ms": granted.duration.as_millis().to_string(),
+                    "sequence": granted.sequence.to_string(),
+                })))?,
             })
         }
         FrameKind::WriteAnswers => {
@@ -507,7 +557,10 @@ fn info(info: &VariableInfo) -> Json {
             "upstream_lost": upstream.upstream_lost.to_string(),
         },
         "subscribers": info.subscribers.to_string(), "last_writer": info.last_writer,
-        "source_state": info.source_state, "subscriptions": subscriptions.collect::<Vec<_>>(),
+        "source_state": info.source_state, "held_by": info.held_by,
+        "lease_left_ms": info.lease_left.as_millis().to_string(),
+        "writers_waiting": info.writers_waiting.to_string(),
+        "subscriptions": subscriptions.collect::<Vec<_>>(),
     })
 }
 

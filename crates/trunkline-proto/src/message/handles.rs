@@ -1,9 +1,10 @@
-//! Lists of handles: READ, CLOSE, INFO, REQUEST_VALUE, GONE, UNSUBSCRIBE.
+//! Lists of handles: READ, SNAPSHOT, CLOSE, INFO, REQUEST_VALUE, GONE, UNSUBSCRIBE.
 //!
 //! ```text
-//! READ CLOSE INFO REQUEST_VALUE GONE  count x handle zigzag delta
-//! UNSUBSCRIBE                         subscription u32 | count x handle zigzag delta
-//!                                     (count 0: the whole subscription)
+//! READ SNAPSHOT CLOSE       count x handle zigzag delta
+//! INFO REQUEST_VALUE GONE
+//! UNSUBSCRIBE               subscription u32 | count x handle zigzag delta
+//!                           (count 0: the whole subscription)
 //! ```
 
 use trunkline_types::wire::{put_u32, put_zigzag};
@@ -23,6 +24,11 @@ impl<'a> HandlesBuilder<'a> {
     /// READ: asks for the current readings.
     pub fn read(out: &'a mut Vec<u8>, request: u32) -> Self {
         Self::begin(out, FrameKind::Read, request)
+    }
+
+    /// Begins a SNAPSHOT frame at the end of `out`.
+    pub fn snapshot(out: &'a mut Vec<u8>, request: u32) -> Self {
+        Self::begin(out, FrameKind::Snapshot, request)
     }
 
     /// CLOSE: ends every subscription of the handles and forgets them.
@@ -101,9 +107,9 @@ impl<'a> Handles<'a> {
     /// [`DecodeError`] when it is none of these or cannot hold `count` handles; the rest shows in
     /// the iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
-        use FrameKind::{Close, Gone, Info, Read, RequestValue};
+        use FrameKind::{Close, Gone, Info, Read, RequestValue, Snapshot};
         let kind = match frame.kind() {
-            Some(kind @ (Read | Close | Info | RequestValue | Gone)) => kind,
+            Some(kind @ (Read | Snapshot | Close | Info | RequestValue | Gone)) => kind,
             _ => Read,
         };
         Self::of(Payload::of(frame, kind)?, frame.count())

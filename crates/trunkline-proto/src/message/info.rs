@@ -9,9 +9,12 @@
 //!          6 subscribers varint                7 last_writer text          8 source_state text
 //!          9 subscription (repeats):
 //!            subscription u32 | contract | flags u8 | subscription ledger: 9 varints
+//!         30 held_by text     31 lease_left ms varint     32 writers_waiting varint
 //! ```
 //!
 //! The varints of a ledger stand in the order of its identity in [`trunkline_types::ledger`].
+
+use std::time::Duration;
 
 use trunkline_types::ledger::{SubscriptionLedger, UpstreamLedger};
 use trunkline_types::wire::{decode_properties, encode_properties, put_bytes, put_u8, put_varint};
@@ -43,6 +46,12 @@ pub struct VariableInfo {
     pub last_writer: String,
     /// How its source is; empty when it has none.
     pub source_state: String,
+    /// Who holds it, for people: the holder of a lease, or its single writer; empty: nobody.
+    pub held_by: String,
+    /// For how long the lease still holds, in ms; zero: it is not leased.
+    pub lease_left: Duration,
+    /// Writers that were refused because of its single writer, and wait to take over.
+    pub writers_waiting: u64,
     /// This session's subscriptions to it, at most 1,024.
     pub subscriptions: Vec<SubscriptionInfo>,
 }
@@ -67,6 +76,9 @@ impl Default for VariableInfo {
             subscribers: 0,
             last_writer: String::new(),
             source_state: String::new(),
+            held_by: String::new(),
+            lease_left: Duration::ZERO,
+            writers_waiting: 0,
             subscriptions: Vec::new(),
         }
     }
@@ -175,6 +187,13 @@ fn put_info(out: &mut Vec<u8>, info: &VariableInfo) {
     put_number(out, 6, info.subscribers);
     put_text(out, 7, &info.last_writer);
     put_text(out, 8, &info.source_state);
+    put_text(out, 30, &info.held_by);
+    let left = u64::try_from(info.lease_left.as_millis()).unwrap_or(u64::MAX);
+    for (id, number) in [(31, left), (32, info.writers_waiting)] {
+        if number > 0 {
+            put_number(out, id, number);
+        }
+    }
     let mut entry = Vec::new();
     for subscription in info.subscriptions.iter().take(INFO_SUBSCRIPTIONS_MAX) {
         entry.clear();
@@ -206,6 +225,9 @@ fn read_info(fields: &mut Payload<'_>) -> Result<VariableInfo, DecodeError> {
                     ledger: read_ledger(field)?,
                 });
             }
+            30 => info.held_by = field.whole_text()?.to_owned(),
+            31 => info.lease_left = Duration::from_millis(field.varint()?),
+            32 => info.writers_waiting = field.varint()?,
             _ => return Ok(false),
         }
         Ok(true)

@@ -26,6 +26,11 @@ impl<'a> ReadingsBuilder<'a> {
     pub fn begin(out: &'a mut Vec<u8>, request: u32, first_index: u32) -> Self {
         let mut frame = FrameWriter::begin(out, FrameKind::Readings, request);
         put_varint(frame.payload(), u64::from(first_index));
+        Self::of(frame)
+    }
+
+    /// Readings behind the head of a frame.
+    pub(crate) fn of(frame: FrameWriter<'a>) -> Self {
         Self {
             frame,
             run: RunState::START,
@@ -78,9 +83,18 @@ impl<'a> Readings<'a> {
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Readings)?;
         let first_index = payload.varint_u32("an index")?;
+        Self::of(first_index, payload, frame.count())
+    }
+
+    /// The readings behind the head of a frame.
+    pub(crate) fn of(
+        first_index: u32,
+        payload: Payload<'a>,
+        count: u32,
+    ) -> Result<Self, DecodeError> {
         Ok(Self {
             first_index,
-            items: Items::new(payload, frame.count(), 2)?,
+            items: Items::new(payload, count, 2)?,
             run: RunState::START,
         })
     }

@@ -1,4 +1,4 @@
-//! WRITE, and what has the same form: PUBLISH and PROVIDER_WRITE.
+//! WRITE, and what has the same form: PUBLISH and PROVIDER_WRITE; and the records of GROUP_WRITE.
 //!
 //! ```text
 //! WRITE PUBLISH PROVIDER_WRITE
@@ -184,6 +184,17 @@ impl<'a> WriteBuilder<'a> {
         }
     }
 
+    /// Begins a GROUP_WRITE frame; the ids of its writes are their places in it.
+    pub(crate) fn begin_group(out: &'a mut Vec<u8>, request: u32, flags: u8) -> Self {
+        let mut frame = FrameWriter::begin(out, FrameKind::GroupWrite, request);
+        put_u8(frame.payload(), flags);
+        Self {
+            frame,
+            first_write: 0,
+            previous: 0,
+        }
+    }
+
     /// Appends a write of a value in wire form; returns its id.
     ///
     /// # Real-time
@@ -325,9 +336,17 @@ impl<'a> Writes<'a> {
         };
         let mut payload = Payload::of(frame, kind)?;
         let first_write = payload.u64()?;
-        let items = Items::new(payload, frame.count(), 3)?;
+        Self::of(first_write, payload, frame.count())
+    }
+
+    /// The writes behind the head of a frame.
+    pub(crate) fn of(
+        first_write: u64,
+        payload: Payload<'a>,
+        count: u32,
+    ) -> Result<Self, DecodeError> {
         Ok(Self {
-            items,
+            items: Items::new(payload, count, 3)?,
             first_write,
             next_write: first_write,
             previous: 0,

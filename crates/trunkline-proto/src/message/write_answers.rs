@@ -45,35 +45,7 @@ impl<'a> WriteAnswersBuilder<'a> {
     /// Allocates only where the buffer has to grow.
     #[inline]
     pub fn push(&mut self, outcome: &WriteOutcome<'_>) {
-        let out = self.frame.payload();
-        match *outcome {
-            WriteOutcome::Applied { sequence } => {
-                let delta = sequence.wrapping_sub(self.previous) as i64;
-                self.previous = sequence;
-                let zigzag = ((delta as u64) << 1) ^ ((delta >> 63) as u64);
-                if zigzag >> 63 == 0 {
-                    put_varint(out, zigzag << 1);
-                } else {
-                    put_outcome(out, APPLIED);
-                    put_zigzag(out, delta);
-                }
-            }
-            WriteOutcome::Unchanged { sequence } => {
-                put_outcome(out, UNCHANGED);
-                put_zigzag(out, sequence.wrapping_sub(self.previous) as i64);
-                self.previous = sequence;
-            }
-            WriteOutcome::Superseded => put_outcome(out, SUPERSEDED),
-            WriteOutcome::Refused(fault) => {
-                put_outcome(out, REFUSED);
-                put_fault(out, fault);
-            }
-            WriteOutcome::WouldBlock => put_outcome(out, WOULD_BLOCK),
-            WriteOutcome::Unknown(fault) => {
-                put_outcome(out, UNKNOWN);
-                put_fault(out, fault);
-            }
-        }
+        put_answer(self.frame.payload(), &mut self.previous, outcome);
         self.frame.count_item();
     }
 
@@ -93,6 +65,39 @@ impl<'a> WriteAnswersBuilder<'a> {
             self.frame.abandon();
         } else {
             self.frame.finish(false);
+        }
+    }
+}
+
+/// Appends an outcome; `previous` is the sequence of the one before.
+#[inline]
+pub(crate) fn put_answer(out: &mut Vec<u8>, previous: &mut u64, outcome: &WriteOutcome<'_>) {
+    match *outcome {
+        WriteOutcome::Applied { sequence } => {
+            let delta = sequence.wrapping_sub(*previous) as i64;
+            *previous = sequence;
+            let zigzag = ((delta as u64) << 1) ^ ((delta >> 63) as u64);
+            if zigzag >> 63 == 0 {
+                put_varint(out, zigzag << 1);
+            } else {
+                put_outcome(out, APPLIED);
+                put_zigzag(out, delta);
+            }
+        }
+        WriteOutcome::Unchanged { sequence } => {
+            put_outcome(out, UNCHANGED);
+            put_zigzag(out, sequence.wrapping_sub(*previous) as i64);
+            *previous = sequence;
+        }
+        WriteOutcome::Superseded => put_outcome(out, SUPERSEDED),
+        WriteOutcome::Refused(fault) => {
+            put_outcome(out, REFUSED);
+            put_fault(out, fault);
+        }
+        WriteOutcome::WouldBlock => put_outcome(out, WOULD_BLOCK),
+        WriteOutcome::Unknown(fault) => {
+            put_outcome(out, UNKNOWN);
+            put_fault(out, fault);
         }
     }
 }
@@ -157,8 +162,9 @@ impl<'a> Iterator for WriteAnswers<'a> {
     }
 }
 
+/// Reads an outcome; `previous` is the sequence of the one before.
 #[inline]
-fn read_outcome<'a>(
+pub(crate) fn read_outcome<'a>(
     payload: &mut Payload<'a>,
     previous: &mut u64,
 ) -> Result<WriteOutcome<'a>, DecodeError> {

@@ -8,10 +8,14 @@ use trunkline_proto::message::engine::{EngineInfo, decode_engine_request, encode
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::find::{Find, Names, NamesBuilder};
 use trunkline_proto::message::flush::{decode_flush, decode_flushed, encode_flush, encode_flushed};
+use trunkline_proto::message::group::{
+    GroupAnswer, GroupAnswerBuilder, GroupWrite, GroupWriteBuilder,
+};
 use trunkline_proto::message::handles::{Handles, HandlesBuilder, Unsubscribe};
 use trunkline_proto::message::hello::{Hello, Welcome};
 use trunkline_proto::message::info::{InfoAnswer, InfoAnswerBuilder};
 use trunkline_proto::message::keepalive::{Ack, AckBuilder, Keepalive};
+use trunkline_proto::message::lease::{Lease, LeaseBuilder, Leased, LeasedBuilder};
 use trunkline_proto::message::library::{Deploy, DeployBuilder, LibraryOrder, LibraryReport};
 use trunkline_proto::message::lost::{LostBuilder, LostRecords};
 use trunkline_proto::message::open::{Open, OpenBuilder, Opened, OpenedBuilder};
@@ -22,6 +26,7 @@ use trunkline_proto::message::provider::{
 };
 use trunkline_proto::message::read::{Readings, ReadingsBuilder};
 use trunkline_proto::message::results::{Results, ResultsBuilder};
+use trunkline_proto::message::snapshot::{begin_snapshot, decode_snapshot};
 use trunkline_proto::message::subscribe::{Subscribe, SubscribeBuilder};
 use trunkline_proto::message::updates::{Updates, UpdatesBuilder};
 use trunkline_proto::message::watch::{
@@ -58,6 +63,7 @@ pub fn reencode(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), Decod
             handles(m.handles, builder, frame)
         }),
         FrameKind::Read => all_handles(frame, HandlesBuilder::read(out, frame.request())),
+        FrameKind::Snapshot => all_handles(frame, HandlesBuilder::snapshot(out, frame.request())),
         FrameKind::Close => all_handles(frame, HandlesBuilder::close(out, frame.request())),
         FrameKind::Info => all_handles(frame, HandlesBuilder::info(out, frame.request())),
         FrameKind::RequestValue => {
@@ -99,6 +105,18 @@ pub fn reencode(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), Decod
         FrameKind::Deploy => deploy(frame, out),
         FrameKind::Order => LibraryOrder::decode(frame).map(|m| m.encode(frame.request(), out)),
         FrameKind::Report => LibraryReport::decode(frame).map(|m| m.encode(frame.request(), out)),
+        FrameKind::GroupWrite => group_write(frame, out),
+        FrameKind::GroupAnswer => group_answer(frame, out),
+        FrameKind::SnapshotAnswer => decode_snapshot(frame).and_then(|(head, items)| {
+            let first = items.first_index();
+            all_readings(
+                items,
+                begin_snapshot(out, frame.request(), first, head),
+                frame,
+            )
+        }),
+        FrameKind::Lease => lease(frame, out),
+        FrameKind::Leased => leased(frame, out),
         FrameKind::Provide => provide(frame, out),
         FrameKind::Provided => {
             decode_provided(frame).and_then(|(lease, items)| opened(items, frame, Some(lease), out))
@@ -133,6 +151,51 @@ fn provider_bind(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
         builder.push(bound.handle, &bound.data_type, bound.access, bound.item);
     }
     builder.finish();
+    Ok(())
+}
+
+fn group_write(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let group = GroupWrite::decode(frame)?;
+    let mut builder = GroupWriteBuilder::begin(out, frame.request(), group.try_only());
+    for write in group {
+        let write = write?;
+        builder.push(write.handle, &write.options, write.value);
+    }
+    builder.finish();
+    Ok(())
+}
+
+fn group_answer(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let answer = GroupAnswer::decode(frame)?;
+    let mut builder = GroupAnswerBuilder::begin(out, frame.request(), answer.head());
+    for outcome in answer {
+        builder.push(&outcome?);
+    }
+    builder.finish();
+    Ok(())
+}
+
+fn lease(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let lease = Lease::decode(frame)?;
+    let mut builder = LeaseBuilder::begin(out, frame.request(), &lease.head());
+    for item in lease {
+        let (handle, sequence) = item?;
+        builder.push(handle, sequence);
+    }
+    builder.finish(frame.has_more());
+    Ok(())
+}
+
+fn leased(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let leased = Leased::decode(frame)?;
+    let mut builder = LeasedBuilder::begin(out, frame.request(), leased.first_index());
+    for item in leased {
+        match item? {
+            Ok(granted) => builder.push(&granted),
+            Err(fault) => builder.push_fault(fault),
+        }
+    }
+    builder.finish(frame.has_more());
     Ok(())
 }
 
@@ -243,7 +306,15 @@ fn handles(items: Handles<'_>, mut builder: HandlesBuilder<'_>, frame: &Frame<'_
 
 fn readings(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
     let items = Readings::decode(frame)?;
-    let mut builder = ReadingsBuilder::begin(out, frame.request(), items.first_index());
+    let builder = ReadingsBuilder::begin(out, frame.request(), items.first_index());
+    all_readings(items, builder, frame)
+}
+
+fn all_readings(
+    items: Readings<'_>,
+    mut builder: ReadingsBuilder<'_>,
+    frame: &Frame<'_>,
+) -> Outcome {
     for item in items {
         match item? {
             Ok(record) => builder.push(&record),

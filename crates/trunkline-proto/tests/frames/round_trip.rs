@@ -13,12 +13,18 @@ use trunkline_proto::message::ended::{EndReason, Ended, EndedBuilder, EndedHead,
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo};
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::find::{Find, FindCondition, FoundVariable, Names, NamesBuilder};
+use trunkline_proto::message::group::{
+    GroupAnswer, GroupAnswerBuilder, GroupHead, GroupWrite, GroupWriteBuilder,
+};
 use trunkline_proto::message::handles::{Handles, HandlesBuilder, Unsubscribe};
 use trunkline_proto::message::hello::{Hello, Resume, Welcome};
 use trunkline_proto::message::info::{
     InfoAnswer, InfoAnswerBuilder, SubscriptionInfo, VariableInfo,
 };
 use trunkline_proto::message::keepalive::{Ack, AckBuilder, Grant, Keepalive};
+use trunkline_proto::message::lease::{
+    Granted, Lease, LeaseBuilder, LeaseHead, LeaseVerb, Leased, LeasedBuilder,
+};
 use trunkline_proto::message::library::{
     Deploy, DeployBuilder, DeployHead, LibraryAfter, LibraryOrder, LibraryReport, LibraryVerb,
 };
@@ -34,6 +40,7 @@ use trunkline_proto::message::provider::{
 use trunkline_proto::message::read::{Readings, ReadingsBuilder};
 use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::results::{Results, ResultsBuilder};
+use trunkline_proto::message::snapshot::{SnapshotHead, begin_snapshot, decode_snapshot};
 use trunkline_proto::message::subscribe::{
     Subscribe, SubscribeBuilder, SubscribeItem, SubscribeTerms,
 };
@@ -262,6 +269,100 @@ proptest! {
         let got = all(writes).into_iter().map(|w| (w.write, w.handle, w.options, w.value));
         let got: Vec<_> = got.collect();
         prop_assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn groups(
+        request: u32, try_only: bool, commit in number(), culprit in option::of(0..4096_u32),
+        items in vec((handle(), option::of(time()), bytes(), number(), fault()), 1..10)
+    ) {
+        let mut out = Vec::new();
+        let mut builder = GroupWriteBuilder::begin(&mut out, request, try_only);
+        let mut expected = Vec::new();
+        for ((handle, source_timestamp, value, ..), place) in items.iter().zip(0_u64..) {
+            let options = WriteOptions {
+                source_timestamp: *source_timestamp, ..WriteOptions::default()
+            };
+            builder.push(*handle, &options, value);
+            expected.push((place, *handle, options, value.as_slice()));
+        }
+        builder.finish();
+        let group = GroupWrite::decode(&frame(&out)).unwrap();
+        prop_assert_eq!((group.try_only(), frame(&out).request()), (try_only, request));
+        let got: Vec<_> = all(group).into_iter()
+            .map(|w| (w.write, w.handle, w.options, w.value)).collect();
+        prop_assert_eq!(got, expected);
+
+        let head = GroupHead { commit: (commit > 0).then_some(commit), culprit };
+        let outcomes: Vec<_> = items.iter().map(|(.., sequence, fault)| match sequence % 3 {
+            0 => WriteOutcome::Applied { sequence: *sequence },
+            1 => WriteOutcome::Unchanged { sequence: *sequence },
+            _ => WriteOutcome::Refused(fault_ref(fault)),
+        }).collect();
+        out.clear();
+        let mut builder = GroupAnswerBuilder::begin(&mut out, request, head);
+        outcomes.iter().for_each(|outcome| builder.push(outcome));
+        builder.finish();
+        let answer = GroupAnswer::decode(&frame(&out)).unwrap();
+        prop_assert_eq!(answer.head(), head);
+        prop_assert_eq!(all(answer), outcomes);
+    }
+
+    #[test]
+    fn snapshots(request: u32, first: u32, is_consistent: bool, commit in number(),
+        instant in time(), faults in vec(fault(), 1..5)
+    ) {
+        let head = SnapshotHead { is_consistent, commit, instant };
+        let mut out = Vec::new();
+        let mut builder = begin_snapshot(&mut out, request, first, head);
+        faults.iter().for_each(|fault| builder.push_fault(fault_ref(fault)));
+        builder.finish(true);
+        let bytes = frame(&out);
+        let (got, readings) = decode_snapshot(&bytes).unwrap();
+        prop_assert_eq!((got, readings.first_index()), (head, first));
+        let expected: Vec<_> = faults.iter().map(|fault| Err(fault_ref(fault))).collect();
+        prop_assert_eq!(all(readings), expected);
+    }
+
+    #[test]
+    fn leases(request: u32, verb in 0..3_usize, millis: u32, epoch in option::of(number()),
+        first: u32, items in vec((handle(), number(), option::of(fault())), 1..10)
+    ) {
+        let verb = [LeaseVerb::Acquire, LeaseVerb::Renew, LeaseVerb::Release][verb];
+        let duration = Duration::from_millis(millis.into());
+        let head = LeaseHead { verb, duration, expected_epoch: epoch };
+        let mut out = Vec::new();
+        let mut builder = LeaseBuilder::begin(&mut out, request, &head);
+        items.iter().for_each(|(handle, sequence, _)| builder.push(*handle, *sequence));
+        builder.finish(false);
+        let lease = Lease::decode(&frame(&out)).unwrap();
+        prop_assert_eq!(lease.head(), head);
+        let expected: Vec<_> = items.iter()
+            .map(|(handle, sequence, _)| (*handle, if epoch.is_some() { *sequence } else { 0 }))
+            .collect();
+        prop_assert_eq!(all(lease), expected);
+
+        out.clear();
+        let mut builder = LeasedBuilder::begin(&mut out, request, first);
+        let mut expected = Vec::new();
+        for (_, sequence, fault) in &items {
+            match fault {
+                Some(fault) => {
+                    builder.push_fault(fault_ref(fault));
+                    expected.push(Err(fault_ref(fault)));
+                }
+                None => {
+                    let granted = Granted { duration, sequence: *sequence };
+                    builder.push(&granted);
+                    expected.push(Ok(granted));
+                }
+            }
+        }
+        builder.finish(true);
+        let bytes = frame(&out);
+        let leased = Leased::decode(&bytes).unwrap();
+        prop_assert_eq!(leased.first_index(), first);
+        prop_assert_eq!(all(leased), expected);
     }
 
     #[test]
@@ -655,7 +756,8 @@ proptest! {
                 offered, written, unchanged, superseded, refused,
                 unknown: counters[5], fifo_overflow: counters[6], upstream_lost: counters[7],
             },
-            last_writer: name.clone(), source_state: name,
+            last_writer: name.clone(), source_state: name.clone(), held_by: name,
+            lease_left: Duration::from_millis(counters[1]), writers_waiting: counters[2],
             properties: Properties::new(DataType::F64),
             subscriptions: subscriptions.into_iter().map(|(terms, n)| SubscriptionInfo {
                 terms,

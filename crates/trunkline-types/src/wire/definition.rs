@@ -37,6 +37,7 @@ pub fn encode_properties(properties: &Properties, out: &mut Vec<u8>) {
         initial,
         retain,
         number,
+        single_writer,
         source,
         origin,
     } = properties;
@@ -80,6 +81,7 @@ pub fn encode_properties(properties: &Properties, out: &mut Vec<u8>) {
     if let Some(number) = *number {
         fields.put(NUMBER, true, |out| put_u32(out, number));
     }
+    fields.put(SINGLE_WRITER, *single_writer, |_| ());
     put_bytes(out, &fields.bytes);
 }
 
@@ -171,6 +173,7 @@ fn decode_field(
         ORIGIN => properties.origin = text(field)?,
         RETAIN => properties.retain = true,
         NUMBER => properties.number = Some(field.u32()?),
+        SINGLE_WRITER => properties.single_writer = true,
         _ => return Ok(false),
     }
     Ok(true)
@@ -352,3 +355,4 @@ const SOURCE: u64 = 16;
 const ORIGIN: u64 = 17;
 const RETAIN: u64 = 18;
 const NUMBER: u64 = 24;
+const SINGLE_WRITER: u64 = 19;

@@ -13,6 +13,7 @@
 
 mod blocking;
 mod callbacks;
+mod groups;
 mod libraries;
 mod options;
 mod patterns;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_client::{
-    Answer, ClientCore, ClientOptions, Condition, ConnectionState, Found, OpenOptions, Opened,
-    RequestError, RequestId, Session, Step, VariableRef, WriteCounts,
+    Answer, ClientCore, ClientOptions, Condition, ConnectionState, Found, GroupOutcome, Lease,
+    LeaseTerms, OpenOptions, Opened, RequestError, RequestId, Session, Snapshot, Step, VariableRef,
+    Write, WriteCounts,
 };
 use trunkline_net::{Clock, Dialler, Link, LinkOptions};
 use trunkline_proto::Fault;
@@ -156,6 +157,50 @@ impl Shared {
             |core| core.flush(),
             |answer| match answer {
                 Answer::Flushed => Ok(()),
+                other => Err(unexpected(other)),
+            },
+        )
+    }
+
+    pub(crate) fn write_group(
+        &self,
+        writes: Vec<Write>,
+        try_only: bool,
+    ) -> Result<Pending<GroupOutcome>, CallError> {
+        let id = self
+            .link
+            .with(|core, _, _| core.write_group(writes, try_only))?;
+        Ok(Pending {
+            id,
+            read: |answer| match answer {
+                Answer::Group(ended) => Ok(ended),
+                other => Err(unexpected(other)),
+            },
+        })
+    }
+
+    pub(crate) fn snapshot(
+        &self,
+        variables: &[VariableRef],
+    ) -> Result<Pending<Snapshot>, CallError> {
+        self.send(
+            |core| core.snapshot(variables),
+            |answer| match answer {
+                Answer::Snapshot(snapshot) => Ok(snapshot),
+                other => Err(unexpected(other)),
+            },
+        )
+    }
+
+    pub(crate) fn lease(
+        &self,
+        variables: &[VariableRef],
+        terms: LeaseTerms,
+    ) -> Result<Pending<Results<Lease>>, CallError> {
+        self.send(
+            |core| core.lease(variables, terms),
+            |answer| match answer {
+                Answer::Leases(results) => Ok(results),
                 other => Err(unexpected(other)),
             },
         )

@@ -3,6 +3,7 @@
 //! Reading takes no lock and costs nanoseconds; writing runs on the caller's thread. Single-process
 //! variables are reached like any others.
 
+mod group;
 mod signal;
 mod subscription;
 mod write;
@@ -12,16 +13,18 @@ use std::sync::Arc;
 
 use trunkline_client::{FromValue, TypeMismatch};
 use trunkline_engine::{
-    AccessError, Caller, Consumer, Engine as Core, SubscribeOptions, Variable as CoreVariable,
+    AccessError, Consumer, Engine as Core, SubscribeOptions, Variable as CoreVariable,
 };
 use trunkline_net::Clock;
 use trunkline_types::{Contract, Position, Quality, Timestamp};
 
 use crate::Engine;
 
+pub use self::group::{Group, GroupRefused, SampleSet, WrittenGroup};
 pub use self::subscription::{NextError, Subscription};
 pub use self::write::{WriteError, Written};
 
+use self::group::LocalCaller;
 use self::signal::{Signal, SignalWake};
 
 /// A variable of an engine in this process, as the type `T`.
@@ -29,7 +32,7 @@ use self::signal::{Signal, SignalWake};
 pub struct Variable<T> {
     core: Core,
     variable: Arc<CoreVariable>,
-    caller: Arc<Caller>,
+    caller: Arc<LocalCaller>,
     clock: Clock,
     value: PhantomData<fn() -> T>,
 }
@@ -102,7 +105,7 @@ impl Engine {
         Ok(Variable {
             core: core.clone(),
             variable: Arc::clone(variable),
-            caller: Arc::new(caller),
+            caller: Arc::new(LocalCaller::new(caller, core.clone())),
             clock: self.inner.clock,
             value: PhantomData,
         })

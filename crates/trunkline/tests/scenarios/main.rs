@@ -10,6 +10,7 @@
 
 mod bulk;
 mod contracts;
+mod groups;
 mod libraries;
 mod patterns;
 mod place;
@@ -39,6 +40,28 @@ const SCENARIOS: &[Scenario] = &[
     ("outcomes", writes::every_write_ends_in_exactly_one_way),
     ("stamps", writes::readings_say_when_and_by_which_clock),
     ("own updates", writes::own_updates_come_back_marked),
+    ("group", groups::a_group_is_written_whole_or_not_at_all),
+    (
+        "group in order",
+        groups::a_group_stands_in_order_and_in_one_piece,
+    ),
+    ("A-B-A", groups::a_value_that_returns_is_never_swallowed),
+    (
+        "group in process",
+        groups::a_program_with_the_engine_writes_groups,
+    ),
+    (
+        "snapshot",
+        groups::a_snapshot_is_one_instant_or_says_that_it_is_not,
+    ),
+    (
+        "lease",
+        groups::a_lease_keeps_others_out_until_it_is_given_back,
+    ),
+    (
+        "single writer",
+        groups::the_single_writer_is_followed_by_the_next,
+    ),
     (
         "async puts",
         writes::a_thousand_puts_are_packed_and_answered,

@@ -27,8 +27,10 @@ pub enum Transport {
 }
 
 pub struct Place {
+    transport: Transport,
     pub engine: Engine,
     pub client: Client,
+    socket: SocketPath,
     /// Where the socket is.
     _folder: TempDir,
 }
@@ -43,36 +45,19 @@ impl Place {
         let socket = SocketPath::parse(socket.to_str().expect("text")).expect("a short path");
         plan.engine.listen.push(socket.clone().into());
         let engine = Engine::from_plan(&plan).expect("an engine on a free port");
-        let client = match transport {
-            Transport::Tcp => Client::connect(&format!("tl+tcp://{}", engine.local_addrs()[0])),
-            Transport::Unix => Client::connect(&format!("tl+unix://{socket}")),
-            Transport::Throughput => {
-                let address = engine.local_addrs()[0];
-                let options = ConnectOptions::new(&format!("tl+tcp://{address}"));
-                let mut options = options.expect("a URL");
-                // Short, because each call of a scenario waits for it twice.
-                options.throughput = Some(Throughput {
-                    delay: Duration::from_micros(200),
-                    ..Throughput::DEFAULT
-                });
-                Client::connect_with(&options)
-            }
-            Transport::Memory => engine.client(),
-        };
-        let client = client.expect("a client");
-        client.wait_connected(TIMEOUT).expect("a connection");
-        let over = match client.peer() {
-            Some(Peer::Tcp(_)) if client.throughput().is_some() => Transport::Throughput,
-            Some(Peer::Tcp(_)) => Transport::Tcp,
-            Some(Peer::Unix { .. }) => Transport::Unix,
-            _ => Transport::Memory,
-        };
-        assert_eq!(over, transport);
+        let client = connect(transport, &engine, &socket);
         Self {
+            transport,
             engine,
             client,
+            socket,
             _folder: folder,
         }
+    }
+
+    /// Another client of the engine.
+    pub fn another(&self) -> Client {
+        connect(self.transport, &self.engine, &self.socket)
     }
 
     pub fn open(&self, name: &str) -> Opened {
@@ -118,6 +103,43 @@ impl Place {
             .subscribe(&[name], contract, options)
             .expect("a subscription")
     }
+}
+
+fn connect(transport: Transport, engine: &Engine, socket: &SocketPath) -> Client {
+    let client = match transport {
+        Transport::Tcp => Client::connect(&format!("tl+tcp://{}", engine.local_addrs()[0])),
+        Transport::Unix => Client::connect(&format!("tl+unix://{socket}")),
+        Transport::Throughput => {
+            let address = engine.local_addrs()[0];
+            let options = ConnectOptions::new(&format!("tl+tcp://{address}"));
+            let mut options = options.expect("a URL");
+            // Short, because each call of a scenario waits for it twice.
+            options.throughput = Some(Throughput {
+                delay: Duration::from_micros(200),
+                ..Throughput::DEFAULT
+            });
+            Client::connect_with(&options)
+        }
+        Transport::Memory => engine.client(),
+    };
+    let client = client.expect("a client");
+    client.wait_connected(TIMEOUT).expect("a connection");
+    let over = match client.peer() {
+        Some(Peer::Tcp(_)) if client.throughput().is_some() => Transport::Throughput,
+        Some(Peer::Tcp(_)) => Transport::Tcp,
+        Some(Peer::Unix { .. }) => Transport::Unix,
+        _ => Transport::Memory,
+    };
+    assert_eq!(over, transport);
+    client
+}
+
+/// A variable as another client knows it.
+pub fn open_with(client: &Client, name: &str) -> VariableRef {
+    let mut opened = client
+        .open(&[name], OpenOptions::default(), TIMEOUT)
+        .expect("an answer");
+    opened.remove(0).expect("the variable exists").variable
 }
 
 /// The next reading; other events are passed over.

@@ -2,6 +2,7 @@
 
 mod connection;
 mod delivery;
+mod groups;
 mod questions;
 mod variables;
 
@@ -27,6 +28,7 @@ pub fn all() -> Vec<Sample> {
     variables::add_all(&mut samples);
     delivery::add_all(&mut samples);
     questions::add_all(&mut samples);
+    groups::add_all(&mut samples);
     samples
 }
 

@@ -154,6 +154,9 @@ fn info(samples: &mut Vec<Sample>) {
                 subscribers: 3,
                 last_writer: "local:1000".into(),
                 source_state: "scanning, last good 0.1 s ago".into(),
+                held_by: "mixer (pid 4711 on hall-2)".into(),
+                lease_left: Duration::from_millis(8250),
+                writers_waiting: 2,
                 subscriptions: vec![
                     SubscriptionInfo {
                         terms: terms(7, Contract::Latest),

@@ -59,6 +59,7 @@ fn full() -> Properties {
         },
         timestamps: false,
         stall: Duration::from_millis(250),
+        single_writer: true,
         max_age: Some(Duration::from_secs(5)),
         initial: Some(Value::F64(12.5)),
         source: "plc1:40001".to_owned(),

@@ -1,0 +1,439 @@
+//! Many variables at one instant, and leases: all or none, one moment, one writer.
+//!
+//! A group or an order about leases takes its turn among writes and requests as it was made. A group
+//! that was sent and not answered when the connection broke is not sent again: its members end as
+//! unknown, as writes do. A lease ends with its connection, so one is simply asked for anew.
+
+use std::time::Duration;
+
+use trunkline_proto::message::group::{GROUP_MAX, GroupAnswer, GroupWriteBuilder};
+use trunkline_proto::message::handles::HandlesBuilder;
+use trunkline_proto::message::lease::{LeaseBuilder, LeaseHead, LeaseVerb, Leased};
+use trunkline_proto::message::outcome::WriteOutcome as WireOutcome;
+use trunkline_proto::message::snapshot::decode_snapshot;
+use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame};
+use trunkline_types::wire::encoded_len;
+use trunkline_types::{Position, Tick, Timestamp};
+
+use crate::answer::{Answer, GroupOutcome, Lease, Page};
+use crate::client::ClientCore;
+use crate::error::{RequestError, WriteError};
+use crate::open::wrong_answer;
+use crate::outcome::WriteOutcome;
+use crate::request::{Request, RequestId, Verb, malformed};
+use crate::variable::{VariableRef, Variables};
+use crate::write::{Write, check_write};
+
+/// Room in a message for what goes with a group.
+const GROUP_BYTES: usize = 64;
+/// Room for what goes with each of its members.
+const MEMBER_BYTES: usize = 64;
+
+/// Writes of which all are carried out, or none.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) writes: Vec<Write>,
+    pub(crate) try_only: bool,
+}
+
+/// What the frames of a snapshot have said of all its readings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SnapshotSaid {
+    pub(crate) is_consistent: bool,
+    pub(crate) commit: u64,
+    pub(crate) instant: Timestamp,
+}
+
+/// What is wanted of leases.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeaseTerms {
+    /// Take, renew or give back.
+    pub verb: LeaseVerb,
+    /// For how long, 1 ms to 24 h; of no meaning for giving back.
+    pub duration: Duration,
+    /// One position per variable, in their order: a lease is granted only where the variable is
+    /// still there. Empty: wherever it is.
+    pub expected: Vec<Position>,
+}
+
+impl LeaseTerms {
+    /// Takes leases for `duration`, or renews those one has.
+    pub fn acquire(duration: Duration) -> Self {
+        Self {
+            verb: LeaseVerb::Acquire,
+            duration,
+            expected: Vec::new(),
+        }
+    }
+
+    /// Renews leases that one has; refused where somebody else may have written since.
+    pub fn renew(duration: Duration) -> Self {
+        Self {
+            verb: LeaseVerb::Renew,
+            ..Self::acquire(duration)
+        }
+    }
+
+    /// Gives leases back.
+    pub fn release() -> Self {
+        Self {
+            verb: LeaseVerb::Release,
+            ..Self::acquire(Duration::ZERO)
+        }
+    }
+
+    /// Only where the variables are still at these positions, in their order.
+    #[must_use]
+    pub fn expecting(mut self, positions: Vec<Position>) -> Self {
+        self.expected = positions;
+        self
+    }
+}
+
+impl ClientCore {
+    /// Writes all of these, or none: with one engine timestamp and one commit number, and
+    /// contiguous for whoever follows all of them. Answered by [`Answer::Group`]. With `try_only`
+    /// a group that would have to wait for a subscriber is not written.
+    ///
+    /// # Errors
+    /// [`WriteError::WouldBlock`] when their values are more than may wait at once,
+    /// [`WriteError::Group`] when there are more of them than a group may have, or none.
+    pub fn write_group(
+        &mut self,
+        writes: Vec<Write>,
+        try_only: bool,
+    ) -> Result<RequestId, WriteError> {
+        if writes.is_empty() || writes.len() > GROUP_MAX {
+            return Err(WriteError::Group {
+                writes: writes.len(),
+                max: GROUP_MAX,
+            });
+        }
+        self.check_writes(&writes)?;
+        let items = writes.len();
+        self.check_request(items).map_err(|error| match error {
+            RequestError::Closed { cause } => WriteError::Closed { cause },
+            _ => WriteError::OutcomesNotTaken {
+                waiting: self.requests.count(),
+            },
+        })?;
+        Ok(self.ask(items, Verb::Group(Group { writes, try_only })))
+    }
+
+    /// Asks what variables held at one instant: up to 4,096 of them; of more each is consistent by
+    /// itself, and the answer says so. Answered by [`Answer::Snapshot`].
+    ///
+    /// # Errors
+    /// [`RequestError`] when a bound is reached or the client is closed.
+    pub fn snapshot(&mut self, variables: &[VariableRef]) -> Result<RequestId, RequestError> {
+        self.check_request(variables.len())?;
+        let page = Page::new(variables.to_vec());
+        Ok(self.ask(variables.len(), Verb::Snapshot { page, said: None }))
+    }
+
+    /// Takes, renews or gives back leases. Answered by [`Answer::Leases`].
+    ///
+    /// # Errors
+    /// [`RequestError`] when a bound is reached or the client is closed.
+    pub fn lease(
+        &mut self,
+        variables: &[VariableRef],
+        terms: LeaseTerms,
+    ) -> Result<RequestId, RequestError> {
+        self.check_request(variables.len())?;
+        let page = Page::new(variables.to_vec());
+        Ok(self.ask(variables.len(), Verb::Lease { page, terms }))
+    }
+
+    /// Why a group cannot be sent, if it cannot: then it has ended.
+    pub(crate) fn check_group(&self, request: &Request) -> Option<Answer> {
+        let Verb::Group(group) = &request.verb else {
+            return None;
+        };
+        let message_max = self.connection.message_max();
+        let check = |write: &Write| {
+            let bytes = encoded_len(&write.value);
+            check_write(&self.variables, write, bytes, message_max)
+                .and_then(|_| self.check_understood(write))
+        };
+        let refused = group.writes.iter().enumerate();
+        let mut refused = refused.filter_map(|(at, write)| Some((at, check(write).err()?)));
+        let too_long = || {
+            let member = |write: &Write| encoded_len(&write.value).saturating_add(MEMBER_BYTES);
+            let bytes = group
+                .writes
+                .iter()
+                .map(member)
+                .fold(0, usize::saturating_add);
+            (bytes.saturating_add(GROUP_BYTES) > message_max).then(|| {
+                let sentence = format!(
+                    "the group has {bytes} bytes; {message_max} is the limit, make several of it"
+                );
+                (0, Fault::new(FaultCode::TooLarge, sentence))
+            })
+        };
+        let (culprit, fault) = refused.next().or_else(too_long)?;
+        let mut outcomes: Vec<_> = group.writes.iter().map(|_| blamed("")).collect();
+        if let Some(outcome) = outcomes.get_mut(culprit) {
+            *outcome = WriteOutcome::Refused(fault);
+        }
+        let ended = GroupOutcome {
+            commit: None,
+            culprit: Some(culprit),
+            outcomes,
+        };
+        Some(self.name_culprit(group, ended))
+    }
+
+    /// The others say because of whom.
+    fn name_culprit(&self, group: &Group, mut ended: GroupOutcome) -> Answer {
+        let write = ended.culprit.and_then(|at| group.writes.get(at));
+        let known = write.and_then(|write| self.variables.get(write.variable));
+        if let Some(name) = known.map(|variable| &*variable.name) {
+            for outcome in &mut ended.outcomes {
+                if matches!(outcome, WriteOutcome::Refused(fault)
+                    if fault.code == FaultCode::GroupRefused)
+                {
+                    *outcome = blamed(name);
+                }
+            }
+        }
+        Answer::Group(ended)
+    }
+
+    pub(crate) fn handle_group_answer(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        let answer = GroupAnswer::decode(frame)?;
+        let head = answer.head();
+        let Some((id, request)) = self.requests.answered_by(frame)? else {
+            return Ok(());
+        };
+        let Verb::Group(group) = &request.verb else {
+            self.requests.put_back(id, request);
+            return Err(wrong_answer("GROUP_ANSWER"));
+        };
+        if frame.count() as usize != group.writes.len() {
+            let (given, asked) = (frame.count(), group.writes.len());
+            self.requests.put_back(id, request);
+            let sentence = format!("a group of {asked} writes is answered with {given} outcomes");
+            return Err(malformed(sentence));
+        }
+        let epoch = self.connection.session().map_or(0, |session| session.epoch);
+        let position = |sequence| Position { epoch, sequence };
+        let mut outcomes = Vec::with_capacity(group.writes.len());
+        for (outcome, write) in answer.zip(&group.writes) {
+            let outcome = match outcome {
+                Ok(outcome) => outcome,
+                Err(error) => {
+                    self.requests.put_back(id, request);
+                    return Err(error.into());
+                }
+            };
+            outcomes.push(match outcome {
+                WireOutcome::Applied { sequence } => {
+                    self.remember_own(write.variable, sequence);
+                    WriteOutcome::Applied(position(sequence))
+                }
+                WireOutcome::Unchanged { sequence } => WriteOutcome::Unchanged(position(sequence)),
+                WireOutcome::Superseded => WriteOutcome::Superseded,
+                WireOutcome::Refused(fault) => WriteOutcome::Refused(fault.to_fault()),
+                WireOutcome::WouldBlock => WriteOutcome::WouldBlock,
+                WireOutcome::Unknown(fault) => WriteOutcome::Unknown(fault.to_fault()),
+            });
+        }
+        let ended = GroupOutcome {
+            commit: head.commit,
+            culprit: head.culprit.map(|at| at as usize),
+            outcomes,
+        };
+        let answer = self.name_culprit(group, ended);
+        self.end_with(id, &request, answer);
+        Ok(())
+    }
+
+    pub(crate) fn handle_snapshot_answer(
+        &mut self,
+        now: Tick,
+        frame: &Frame<'_>,
+    ) -> Result<(), Disconnect> {
+        let (head, readings) = decode_snapshot(frame)?;
+        let Some((id, mut request)) = self.requests.answered_by(frame)? else {
+            return Ok(());
+        };
+        let taken = self.take_readings(now, &mut request, readings);
+        if let Verb::Snapshot { said, .. } = &mut request.verb {
+            let before = said.is_none_or(|said| said.is_consistent);
+            *said = Some(SnapshotSaid {
+                is_consistent: head.is_consistent && before,
+                commit: head.commit,
+                instant: head.instant,
+            });
+        }
+        self.settle_if(taken, id, request, frame)
+    }
+
+    pub(crate) fn handle_leased(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        let leased = Leased::decode(frame)?;
+        let Some((id, mut request)) = self.requests.answered_by(frame)? else {
+            return Ok(());
+        };
+        let epoch = self.connection.session().map_or(0, |session| session.epoch);
+        let taken = take_leased(epoch, &mut request, leased);
+        self.settle_if(taken, id, request, frame)
+    }
+}
+
+fn take_leased(epoch: u64, request: &mut Request, leased: Leased<'_>) -> Result<(), Disconnect> {
+    let mut index = leased.first_index();
+    for granted in leased {
+        let granted = granted?;
+        let place = request.answer_item(index)?;
+        index = index.saturating_add(1);
+        let Verb::Lease { page, .. } = &mut request.verb else {
+            return Err(wrong_answer("LEASED"));
+        };
+        if let Some(item) = page.asked(place) {
+            let lease = granted.map(|granted| Lease {
+                duration: granted.duration,
+                position: Position {
+                    epoch,
+                    sequence: granted.sequence,
+                },
+            });
+            page.set(item, lease.map_err(|fault| fault.to_fault()));
+        }
+    }
+    Ok(())
+}
+
+impl Group {
+    /// How all of it ended because of a fault of the whole.
+    pub(crate) fn ended(&self, fault: &Fault) -> GroupOutcome {
+        let outcome = match fault.code {
+            // Nobody answered.
+            FaultCode::TimedOut => WriteOutcome::Unknown(fault.clone()),
+            _ => WriteOutcome::Refused(fault.clone()),
+        };
+        GroupOutcome {
+            commit: None,
+            culprit: None,
+            outcomes: vec![outcome; self.writes.len()],
+        }
+    }
+}
+
+/// Not written because of another member.
+fn blamed(name: &str) -> WriteOutcome {
+    let fault = match name {
+        "" => Fault::from(FaultCode::GroupRefused),
+        name => {
+            let sentence = format!("not written: the whole group was refused because of {name}");
+            Fault::new(FaultCode::GroupRefused, sentence)
+        }
+    };
+    WriteOutcome::Refused(fault)
+}
+
+impl Verb {
+    /// What the engine must know of it, and what it is in words.
+    pub(crate) fn needs(&self) -> Option<(Features, &'static str)> {
+        match self {
+            Verb::Deploy { .. } | Verb::OrderLibrary { .. } => Some((
+                Features::ADMINISTRATION,
+                "takes no orders about libraries over the network; update it, or change its \
+                 configuration files",
+            )),
+            Verb::Group(_) => Some((
+                Features::GROUPS,
+                "does not know groups; update it, or write the variables one by one",
+            )),
+            Verb::Snapshot { .. } => Some((
+                Features::GROUPS,
+                "does not know snapshots; update it, or read the variables",
+            )),
+            Verb::Lease { .. } => Some((
+                Features::GROUPS,
+                "does not know leases; update it, or write with expected positions",
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// Appends a GROUP_WRITE frame.
+pub(crate) fn send_group(group: &Group, number: u32, variables: &Variables, out: &mut Vec<u8>) {
+    let mut frame = GroupWriteBuilder::begin(out, number, group.try_only);
+    for write in &group.writes {
+        // It was checked before; a handle that is none is refused, and the group with it.
+        let handle = variables.handle(write.variable).unwrap_or(u32::MAX);
+        if write.options.verb.has_value() {
+            frame.push_value(handle, &write.options, &write.value);
+        } else {
+            frame.push(handle, &write.options, &[]);
+        }
+    }
+    frame.finish();
+}
+
+/// Appends the next SNAPSHOT frame; all of one that is to be of one instant is in one.
+pub(crate) fn send_snapshot(
+    asked: &[(u32, u32)],
+    number: u32,
+    sent: &mut u32,
+    page: usize,
+    out: &mut Vec<u8>,
+) {
+    let page = if asked.len() <= GROUP_MAX {
+        usize::MAX
+    } else {
+        page
+    };
+    let mut frame = HandlesBuilder::snapshot(out, number);
+    for (_, handle) in asked.get(*sent as usize..).unwrap_or_default() {
+        if frame.len_bytes() >= page {
+            break;
+        }
+        frame.push(*handle);
+        *sent += 1;
+    }
+    frame.finish((*sent as usize) < asked.len());
+}
+
+/// Appends the next LEASE frame.
+pub(crate) fn send_lease(
+    asked: &[(u32, u32)],
+    terms: &LeaseTerms,
+    epoch: u64,
+    number: u32,
+    sent: &mut u32,
+    page: usize,
+    out: &mut Vec<u8>,
+) {
+    let head = LeaseHead {
+        verb: terms.verb,
+        duration: terms.duration,
+        expected_epoch: (!terms.expected.is_empty()).then_some(epoch),
+    };
+    let mut frame = LeaseBuilder::begin(out, number, &head);
+    for (item, handle) in asked.get(*sent as usize..).unwrap_or_default() {
+        if frame.len_bytes() >= page {
+            break;
+        }
+        let expected = terms.expected.get(*item as usize);
+        frame.push(*handle, expected.map_or(0, |at| at.sequence));
+        *sent += 1;
+    }
+    frame.finish((*sent as usize) < asked.len());
+}
+
+/// Why a lease is not asked for: its variable is not where it is expected.
+pub(crate) fn check_expected(terms: &LeaseTerms, item: usize, epoch: u64) -> Result<(), Fault> {
+    match terms.expected.get(item) {
+        None if terms.expected.is_empty() => Ok(()),
+        Some(at) if at.epoch == epoch => Ok(()),
+        _ => {
+            let sentence = "the position is of another start of the engine; read the variable \
+                            again, then decide";
+            Err(Fault::new(FaultCode::Conflict, sentence))
+        }
+    }
+}

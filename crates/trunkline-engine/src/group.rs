@@ -1,0 +1,511 @@
+//! Group writes and consistent snapshots: many variables at one instant (B-23).
+//!
+//! ```text
+//! check each  ->  lock all, in ascending order of their slots  ->  decide each
+//!                      |                                            |
+//!                 one refused: all are                    room for all in every feed
+//!                                                                   |
+//!                          commit each, one time, one number; feeds take the group in one piece
+//! ```
+//!
+//! Locks are taken in one order by everybody who takes more than one, so no two groups wait for
+//! each other. Between the first lock and the last commit nobody else writes any of the variables,
+//! and a snapshot, which locks in the same way, sees a group whole or not at all.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use trunkline_types::{Tick, Timestamp};
+
+use crate::accept::{Accepted, accept};
+use crate::caller::Caller;
+use crate::engine::Engine;
+use crate::feed::{Feed, Reserve, Room};
+use crate::interest::Place;
+use crate::outbox::{Outbox, Wakes};
+use crate::outcome::{AccessError, Refusal, WriteOutcome};
+use crate::sync::{Arc, MutexGuard, Ordering};
+use crate::update::Update;
+use crate::variable::{PropertiesRef, State, Variable};
+use crate::write::{
+    Decision, Origin, Put, Verb, Write, check, check_expected, count_refused, decide,
+};
+
+/// Variables that one group or one consistent snapshot may have.
+pub const GROUP_MAX: usize = 4096;
+
+/// One write of a group.
+#[derive(Clone, Debug)]
+pub struct GroupMember<'a> {
+    /// The variable.
+    pub handle: u32,
+    /// What is written: a client's put or set. Its completion is not used.
+    pub write: Write<'a>,
+}
+
+/// How a group ended.
+#[derive(Clone, PartialEq, Debug)]
+pub struct GroupOutcome {
+    /// The number of the commit, from 1; `None`: the group was refused, and nothing was written.
+    pub commit: Option<u64>,
+    /// The first member that was refused by its own rule.
+    pub culprit: Option<usize>,
+    /// One per member, in their order.
+    pub outcomes: Vec<WriteOutcome>,
+}
+
+/// The result of trying a group without ever waiting.
+#[derive(Clone, PartialEq, Debug)]
+pub enum GroupAttempt {
+    /// It has ended.
+    Done(GroupOutcome),
+    /// An `all` subscription is at its bound and the owner of one of the variables lets writers
+    /// wait for it. Nothing of the group has a number or is counted; try again when woken, or at
+    /// `until` at the latest.
+    WouldBlock {
+        /// When the subscription ends with `overrun` and the group goes on.
+        until: Tick,
+        /// A variable whose subscription it is.
+        handle: u32,
+    },
+}
+
+/// Many variables at one instant.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Whether it is one instant; of more than [`GROUP_MAX`] variables each is consistent by
+    /// itself.
+    pub is_consistent: bool,
+    /// The number of the last group that was committed before.
+    pub commit: u64,
+    /// One per handle, in their order.
+    pub updates: Vec<Result<Update, AccessError>>,
+}
+
+/// A member that was found, with what is to become of it.
+struct Candidate<'a> {
+    variable: &'a Arc<Variable>,
+    properties: PropertiesRef<'a>,
+    accepted: Accepted,
+    decision: Decision,
+}
+
+/// The place of each member that was refused by its own rule.
+type Refused = BTreeMap<usize, Refusal>;
+
+impl Engine {
+    /// Writes many variables together, or says at once why not: all or none, with one timestamp
+    /// and one commit number, and in one piece in every `all` subscription. Never waits.
+    ///
+    /// Where a feed may be waited for, the longest `stall` of the members that it follows counts.
+    pub fn try_write_group(
+        &self,
+        caller: &Caller,
+        now: Tick,
+        wall: Timestamp,
+        members: &[GroupMember<'_>],
+        wakes: &mut Wakes,
+    ) -> GroupAttempt {
+        let put = Put {
+            caller,
+            now,
+            wall,
+            may_stall: true,
+            completion: None,
+        };
+        if members.len() > GROUP_MAX {
+            let refused = (0..members.len()).map(|at| {
+                let (given, max) = (members.len(), GROUP_MAX);
+                (at, Refusal::GroupTooLarge { given, max })
+            });
+            return self.refuse_group(caller, members, refused.collect());
+        }
+        loop {
+            let candidates = match self.candidates(put, members) {
+                Ok(candidates) => candidates,
+                Err(refused) => return self.refuse_group(caller, members, refused),
+            };
+            match self.put_group(put, members, candidates, wakes) {
+                Ok(Some(attempt)) => return attempt,
+                // One was edited between check and lock: it was judged by what no longer holds.
+                Ok(None) => {}
+                Err(refused) => return self.refuse_group(caller, members, refused),
+            }
+        }
+    }
+
+    /// Step 1 of each, which needs no lock.
+    fn candidates<'e>(
+        &'e self,
+        put: Put<'_>,
+        members: &[GroupMember<'_>],
+    ) -> Result<Vec<Candidate<'e>>, Refused> {
+        let (mut refused, mut found) = (Refused::new(), Vec::with_capacity(members.len()));
+        let mut seen = BTreeMap::new();
+        for (at, member) in members.iter().enumerate() {
+            match self.candidate(put, member) {
+                Ok(candidate) => found.push(candidate),
+                Err(refusal) => {
+                    refused.insert(at, refusal);
+                }
+            }
+            if let Some(before) = seen.insert(member.handle, at) {
+                refused.entry(before).or_insert(Refusal::TwiceInGroup);
+                refused.entry(at).or_insert(Refusal::TwiceInGroup);
+            }
+        }
+        match refused.is_empty() {
+            true => Ok(found),
+            false => Err(refused),
+        }
+    }
+
+    fn candidate(&self, put: Put<'_>, member: &GroupMember<'_>) -> Result<Candidate<'_>, Refusal> {
+        let (handle, write) = (member.handle, &member.write);
+        let variable = self
+            .visible(put.caller, handle)
+            .ok_or(Refusal::UnknownHandle { handle })?;
+        let properties = variable.properties();
+        check(put.caller, variable, &properties, write)?;
+        if write.origin != Origin::Client || !matches!(write.verb, Verb::Put | Verb::Set) {
+            let why = "only values that clients put or set are written in a group; give other \
+                       orders one by one";
+            return Err(Refusal::NotGroupable { why });
+        }
+        if write.verb == Verb::Put && variable.is_provided() {
+            let why = "its value is its provider's, which takes writes one by one; set it, or put \
+                       it apart from the group";
+            return Err(Refusal::NotGroupable { why });
+        }
+        let mut accepted = Accepted::nothing();
+        accept(&properties, write, put.wall, &mut accepted)?;
+        if let Some(realtime) = &variable.realtime {
+            realtime.check_length(accepted.update.value.as_slice())?;
+        }
+        Ok(Candidate {
+            variable,
+            properties,
+            accepted,
+            decision: Decision::Commit { changed: true },
+        })
+    }
+
+    /// Steps 2 to 4; `None`: check again.
+    fn put_group(
+        &self,
+        put: Put<'_>,
+        members: &[GroupMember<'_>],
+        mut candidates: Vec<Candidate<'_>>,
+        wakes: &mut Wakes,
+    ) -> Result<Option<GroupAttempt>, Refused> {
+        let mut locked = lock_all(&candidates);
+        let is_current = |(at, state): &(usize, MutexGuard<'_, State>)| {
+            let candidate = candidates.get(*at);
+            candidate.is_some_and(|one| one.variable.is_current(state, &one.properties))
+        };
+        if !locked.iter().all(is_current) {
+            return Ok(None);
+        }
+        let mut rooms = GroupRooms::default();
+        let mut refused = Refused::new();
+        for (at, state) in &mut locked {
+            let (Some(one), Some(member)) = (candidates.get_mut(*at), members.get(*at)) else {
+                continue;
+            };
+            match self.decide_member(put, one, &member.write, state) {
+                Ok(decision) => one.decision = decision,
+                Err(refusal) => {
+                    refused.insert(*at, refusal);
+                }
+            }
+            if let (Decision::Commit { changed }, Some(interests)) =
+                (&one.decision, state.interests())
+            {
+                let bytes = one.accepted.update.value.as_slice().len();
+                let (stall, handle) = (one.properties.stall, member.handle);
+                interests.ask_for_room(*changed, bytes, stall, handle, &mut rooms);
+            }
+        }
+        if !refused.is_empty() {
+            return Err(refused);
+        }
+        if let Err((until, handle)) = rooms.reserve(put.now, wakes) {
+            return Ok(Some(GroupAttempt::WouldBlock { until, handle }));
+        }
+        // Under the locks: groups that have a variable in common are numbered as they commit.
+        let commit = self.commits().fetch_add(1, Ordering::Relaxed) as u64 + 1;
+        let mut outcomes = vec![WriteOutcome::Unchanged { sequence: 0 }; members.len()];
+        for (at, state) in &mut locked {
+            if let (Some(one), Some(outcome)) = (candidates.get_mut(*at), outcomes.get_mut(*at)) {
+                *outcome = commit_member(put, one, state, &mut rooms, wakes);
+                if one.variable.is_guarded() {
+                    self.take_guard(put.caller, one.variable, state, &one.properties);
+                }
+            }
+        }
+        rooms.commit(wakes);
+        Ok(Some(GroupAttempt::Done(GroupOutcome {
+            commit: Some(commit),
+            culprit: None,
+            outcomes,
+        })))
+    }
+
+    fn decide_member(
+        &self,
+        put: Put<'_>,
+        one: &mut Candidate<'_>,
+        write: &Write<'_>,
+        state: &mut State,
+    ) -> Result<Decision, Refusal> {
+        let Candidate {
+            variable,
+            properties,
+            accepted,
+            ..
+        } = one;
+        if variable.is_guarded() {
+            self.check_guard(put.caller, put.now, variable, state, properties)?;
+        }
+        let decision = decide(variable, state, properties, write, accepted, put.wall)?;
+        if let Some(expected) = write.expected {
+            check_expected(self.epoch(), variable, expected)?;
+        }
+        Ok(decision)
+    }
+
+    /// Counts what was refused, and says of the others because of whom.
+    fn refuse_group(
+        &self,
+        caller: &Caller,
+        members: &[GroupMember<'_>],
+        mut refused: Refused,
+    ) -> GroupAttempt {
+        let culprit = refused.first_key_value().map(|(at, _)| *at);
+        let blamed = culprit.and_then(|at| members.get(at));
+        let name: Arc<str> = blamed.map_or_else(
+            || Arc::from(""),
+            |member| match self.visible(caller, member.handle) {
+                Some(variable) => Arc::from(variable.name()),
+                None => Arc::from(format!("handle {}", member.handle)),
+            },
+        );
+        let outcome = |(at, member): (usize, &GroupMember<'_>)| {
+            let own = refused.remove(&at);
+            let refusal = own.unwrap_or_else(|| Refusal::Group {
+                name: Arc::clone(&name),
+            });
+            match self.visible(caller, member.handle) {
+                Some(variable) => count_refused(variable, refusal),
+                None => WriteOutcome::Refused(refusal),
+            }
+        };
+        GroupAttempt::Done(GroupOutcome {
+            commit: None,
+            culprit,
+            outcomes: members.iter().enumerate().map(outcome).collect(),
+        })
+    }
+
+    /// Reads many variables at one instant: no write, and no group, is between two of them. Of more
+    /// than [`GROUP_MAX`] each is read by itself, and the snapshot says so.
+    pub fn snapshot(&self, caller: &Caller, handles: &[u32]) -> Snapshot {
+        let readable = |handle: &u32| {
+            let variable = self
+                .visible(caller, *handle)
+                .ok_or(AccessError::UnknownHandle { handle: *handle })?;
+            variable.check_readable(caller)?;
+            Ok(variable)
+        };
+        let variables: Vec<_> = handles.iter().map(readable).collect();
+        let is_consistent = handles.len() <= GROUP_MAX;
+        let locked: BTreeMap<u32, MutexGuard<'_, State>> = if is_consistent {
+            let found = variables.iter().flatten();
+            let ascending: BTreeMap<u32, _> = found.map(|one| (one.handle(), *one)).collect();
+            // One that is named twice is locked once.
+            let locked = ascending
+                .into_values()
+                .map(|one| (one.handle(), one.lock()));
+            locked.collect()
+        } else {
+            BTreeMap::new()
+        };
+        let commit = self.commits().load(Ordering::Relaxed) as u64;
+        let read = |variable: Result<&Arc<Variable>, AccessError>| {
+            let variable = variable?;
+            if variable.is_gone() {
+                return Err(AccessError::Gone);
+            }
+            Ok(match locked.get(&variable.handle()) {
+                Some(state) => variable.update_locked(state),
+                None => variable.update(),
+            })
+        };
+        let updates = variables.into_iter().map(read).collect();
+        Snapshot {
+            is_consistent,
+            commit,
+            updates,
+        }
+    }
+}
+
+/// Step 2: the locks in ascending order of the slots, each with its member's place.
+fn lock_all<'a>(candidates: &[Candidate<'a>]) -> Vec<(usize, MutexGuard<'a, State>)> {
+    let mut order: Vec<(u32, usize)> = candidates
+        .iter()
+        .enumerate()
+        .map(|(at, one)| (one.variable.handle(), at))
+        .collect();
+    order.sort_unstable();
+    order
+        .into_iter()
+        .filter_map(|(_, at)| Some((at, candidates.get(at)?.variable.lock())))
+        .collect()
+}
+
+/// Step 4 of one member. The caller holds its lock.
+fn commit_member(
+    put: Put<'_>,
+    one: &mut Candidate<'_>,
+    state: &mut State,
+    rooms: &mut GroupRooms,
+    wakes: &mut Wakes,
+) -> WriteOutcome {
+    let changed = match one.decision {
+        Decision::Commit { changed } => changed,
+        Decision::Unchanged { sequence } => {
+            state.count(1, |unapplied| &mut unapplied.unchanged);
+            return WriteOutcome::Unchanged { sequence };
+        }
+    };
+    let update = &mut one.accepted.update;
+    update.writer = put.caller.session;
+    if one.properties.timestamps {
+        update.engine_timestamp = put.wall;
+    }
+    state.offered += 1;
+    let sequence = one.variable.publish(state, update);
+    if let Some(interests) = state.interests_mut() {
+        interests.announce_of(update, changed, Some(rooms), wakes);
+    }
+    WriteOutcome::Applied { sequence }
+}
+
+/// What a group needs in every `all` feed that follows any of its variables.
+#[derive(Debug, Default)]
+pub(crate) struct GroupRooms {
+    /// In the order in which they were first met.
+    feeds: Vec<FeedRoom>,
+    /// Where each feed stands in the list, by its address.
+    places: BTreeMap<usize, usize>,
+}
+
+#[derive(Debug)]
+struct FeedRoom {
+    feed: Arc<Feed>,
+    outbox: Arc<Outbox>,
+    mark: u32,
+    room: Room,
+    stall: Duration,
+    /// One of the variables that it follows.
+    handle: u32,
+    is_reserved: bool,
+    run: Vec<(u32, Update)>,
+}
+
+impl GroupRooms {
+    /// Adds to what is needed in a feed.
+    pub(crate) fn ask(
+        &mut self,
+        place: &Place,
+        outbox: &Arc<Outbox>,
+        room: Room,
+        stall: Duration,
+        handle: u32,
+    ) {
+        let address = Arc::as_ptr(&place.feed).addr();
+        let at = *self.places.entry(address).or_insert(self.feeds.len());
+        if let Some(known) = self.feeds.get_mut(at) {
+            known.room.updates += room.updates;
+            known.room.bytes = known.room.bytes.saturating_add(room.bytes);
+            known.stall = known.stall.max(stall);
+            return;
+        }
+        self.feeds.push(FeedRoom {
+            feed: Arc::clone(&place.feed),
+            outbox: Arc::clone(outbox),
+            mark: place.mark,
+            room,
+            stall,
+            handle,
+            is_reserved: false,
+            run: Vec::new(),
+        });
+    }
+
+    /// Room in every feed, or none taken at all: then until when one may be waited for, and one of
+    /// its variables.
+    fn reserve(&mut self, now: Tick, wakes: &mut Wakes) -> Result<(), (Tick, u32)> {
+        // As a single write does: those that are full first, so that none of the others is found
+        // full by its writers because of a group that is refused.
+        let several = self.feeds.len() > 1;
+        let mut blocked = self.reserve_where(several, now, wakes);
+        if blocked.is_none() && several {
+            blocked = self.reserve_where(false, now, wakes);
+        }
+        let Some((at, until)) = blocked else {
+            return Ok(());
+        };
+        let Some(full) = self.feeds.get(at) else {
+            return Ok(());
+        };
+        let mut held = 0;
+        for taken in self.feeds.iter().filter(|taken| taken.is_reserved) {
+            taken.feed.release(taken.room, wakes);
+            if Arc::ptr_eq(&taken.outbox, &full.outbox) {
+                held += taken.room.cost();
+            }
+        }
+        full.feed.note_need(full.room, held);
+        Err((until, full.handle))
+    }
+
+    fn reserve_where(
+        &mut self,
+        full_only: bool,
+        now: Tick,
+        wakes: &mut Wakes,
+    ) -> Option<(usize, Tick)> {
+        for (at, one) in self.feeds.iter_mut().enumerate() {
+            if one.is_reserved || (full_only && one.feed.has_room(one.room)) {
+                continue;
+            }
+            match one.feed.reserve(one.room, now, one.stall, wakes) {
+                Reserve::Reserved => one.is_reserved = true,
+                Reserve::Ended => one.outbox.mark(one.mark, wakes),
+                Reserve::WouldBlock { until } => return Some((at, until)),
+            }
+        }
+        None
+    }
+
+    /// Keeps an update for its feed; false when that has ended.
+    pub(crate) fn put(&mut self, feed: &Arc<Feed>, item: u32, update: &Update) -> bool {
+        let at = self.places.get(&Arc::as_ptr(feed).addr());
+        let one = at.and_then(|at| self.feeds.get_mut(*at));
+        let Some(one) = one.filter(|one| one.is_reserved) else {
+            return false;
+        };
+        one.run.push((item, update.clone()));
+        true
+    }
+
+    /// Hands the group to the feeds, each in one piece, and marks it.
+    fn commit(self, wakes: &mut Wakes) {
+        for one in self.feeds.into_iter().filter(|one| one.is_reserved) {
+            one.feed.commit_run(one.run);
+            one.outbox.mark(one.mark, wakes);
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Who may write: leases and single writers.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
+#![cfg(not(shuttle))]
+
+mod rig;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rig::{EPOCH, Rig, applied, define, done, library_of};
+use trunkline_engine::{
+    Caller, Granted, GroupAttempt, GroupMember, LEASE_MAX, LeaseVerb, Refusal, Variable, Verb,
+    WRITERS_WAITING_MAX, Wakes, Write, WriteOutcome,
+};
+use trunkline_types::{Access, DataType, Position, Properties, Value};
+
+const TEN: Duration = Duration::from_secs(10);
+
+fn caller(session: u32) -> Caller {
+    Caller {
+        origin: Arc::from(format!("program {session}")),
+        ..Caller::local(session, 1000)
+    }
+}
+
+fn write_as(rig: &Rig, session: u32, variable: &Variable, value: f64) -> WriteOutcome {
+    let value = Value::F64(value);
+    done(rig.attempt_as(&caller(session), variable, &Write::value(&value)))
+}
+
+fn lease(rig: &Rig, session: u32, x: &Variable, verb: LeaseVerb) -> Result<Granted, Refusal> {
+    let now = rig.now();
+    rig.engine
+        .lease(&caller(session), now, x.handle(), verb, None)
+}
+
+fn acquire(rig: &Rig, session: u32, x: &Variable) -> Result<Granted, Refusal> {
+    lease(rig, session, x, LeaseVerb::Acquire(TEN))
+}
+
+fn poll(rig: &Rig) {
+    rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new());
+}
+
+fn single() -> (Rig, Arc<Variable>) {
+    Rig::of(Properties {
+        single_writer: true,
+        ..Properties::new(DataType::F64)
+    })
+}
+
+fn refused_by(outcome: WriteOutcome) -> String {
+    match outcome {
+        WriteOutcome::Refused(refusal) => refusal.to_string(),
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+/// Behaviour: B-22.
+#[test]
+fn while_it_is_leased_only_the_holder_writes_and_others_are_told_who() {
+    let (rig, x) = Rig::plain();
+    write_as(&rig, 2, &x, 0.5);
+    let granted = acquire(&rig, 1, &x).unwrap();
+    assert_eq!((granted.duration, granted.sequence), (TEN, 1));
+    rig.advance(Duration::from_secs(4));
+    let sentence = refused_by(write_as(&rig, 2, &x, 1.0));
+    assert!(
+        sentence.contains("program 1") && sentence.contains("6s"),
+        "{sentence}"
+    );
+    assert_eq!(write_as(&rig, 1, &x, 1.0), applied(2));
+    let held = rig.engine.held_by(&x, rig.now()).unwrap();
+    assert_eq!(held.left, Some(Duration::from_secs(6)));
+    assert!(held.who.contains("program 1"));
+    assert!(matches!(acquire(&rig, 2, &x), Err(Refusal::Leased { .. })));
+    assert!(matches!(
+        lease(&rig, 2, &x, LeaseVerb::Release),
+        Err(Refusal::Leased { .. })
+    ));
+    assert!(lease(&rig, 1, &x, LeaseVerb::Release).is_ok());
+    assert_eq!(write_as(&rig, 2, &x, 2.0), applied(3));
+    assert_eq!(rig.engine.held_by(&x, rig.now()), None);
+    assert!(x.ledger().is_balanced());
+    assert_eq!(x.ledger().refused, 1);
+}
+
+/// Behaviour: B-22.
+#[test]
+fn a_lease_is_over_at_its_time_whether_or_not_anybody_polls() {
+    for polls in [false, true] {
+        let (rig, x) = Rig::plain();
+        acquire(&rig, 1, &x).unwrap();
+        rig.advance(TEN - Duration::from_nanos(1));
+        if polls {
+            poll(&rig);
+        }
+        assert!(refused_by(write_as(&rig, 2, &x, 1.0)).contains("leased"));
+        rig.advance(Duration::from_nanos(1));
+        if polls {
+            poll(&rig);
+        }
+        assert_eq!(write_as(&rig, 2, &x, 1.0), applied(1));
+        assert_eq!(
+            lease(&rig, 1, &x, LeaseVerb::Renew(TEN)),
+            Err(Refusal::NotLeased)
+        );
+        assert!(acquire(&rig, 2, &x).is_ok());
+    }
+}
+
+/// Behaviour: B-22.
+#[test]
+fn the_engine_asks_to_be_polled_when_the_next_lease_ends() {
+    let (rig, x) = Rig::plain();
+    let due = |rig: &Rig| rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new());
+    assert_eq!(due(&rig), None);
+    acquire(&rig, 1, &x).unwrap();
+    let end = rig.now().saturating_add(TEN);
+    assert_eq!(due(&rig), Some(end));
+    for _ in 0..1_000 {
+        // Renewing leaves nothing behind.
+        rig.advance(Duration::from_millis(1));
+        lease(&rig, 1, &x, LeaseVerb::Renew(TEN)).unwrap();
+    }
+    assert_eq!(due(&rig), Some(end.saturating_add(Duration::from_secs(1))));
+    rig.engine.end_session(1);
+    assert_eq!(due(&rig), None);
+}
+
+/// Behaviour: B-22.
+#[test]
+fn a_lease_ends_with_its_session_and_its_length_is_bounded() {
+    let (rig, x) = Rig::plain();
+    let forever = LeaseVerb::Acquire(Duration::MAX);
+    assert_eq!(lease(&rig, 1, &x, forever).unwrap().duration, LEASE_MAX);
+    rig.engine.end_session(2);
+    assert!(refused_by(write_as(&rig, 2, &x, 1.0)).contains("leased"));
+    rig.engine.end_session(1);
+    assert_eq!(write_as(&rig, 2, &x, 1.0), applied(1));
+}
+
+/// The whole position is named, so what was written before the lease is not overwritten unseen.
+/// Behaviour: B-22.
+#[test]
+fn a_lease_is_granted_only_where_the_variable_is_expected() {
+    let (rig, x) = Rig::plain();
+    write_as(&rig, 2, &x, 1.0);
+    let order = |epoch, sequence| {
+        let expected = Some(Position { epoch, sequence });
+        let (now, verb) = (rig.now(), LeaseVerb::Acquire(TEN));
+        rig.engine
+            .lease(&caller(1), now, x.handle(), verb, expected)
+    };
+    let conflict = Err(Refusal::Conflict {
+        epoch: EPOCH,
+        actual: 1,
+    });
+    assert_eq!(order(EPOCH, 0), conflict);
+    assert_eq!(order(EPOCH + 1, 1), conflict);
+    assert_eq!(order(EPOCH, 1).unwrap().sequence, 1);
+}
+
+/// What its source says, and forcing, are not what clients write.
+/// Behaviour: B-22, H-27.
+#[test]
+fn the_source_and_forcing_go_before_a_lease() {
+    let (rig, x) = Rig::plain();
+    acquire(&rig, 1, &x).unwrap();
+    assert_eq!(rig.publish(&x, 1.0), applied(1));
+    let value = Value::F64(9.0);
+    let mut force = Write::value(&value);
+    force.verb = Verb::Force;
+    assert_eq!(done(rig.attempt_as(&caller(2), &x, &force)), applied(2));
+    let unforce = Write::order(Verb::Unforce);
+    assert_eq!(done(rig.attempt_as(&caller(2), &x, &unforce)), applied(3));
+}
+
+/// Behaviour: B-22.
+#[test]
+fn what_may_not_be_written_cannot_be_leased() {
+    let read_only = Properties {
+        access: Access::ReadOnly,
+        ..Properties::new(DataType::F64)
+    };
+    let (rig, x) = Rig::of(read_only);
+    assert_eq!(acquire(&rig, 1, &x), Err(Refusal::ReadOnly));
+    let looker = Caller {
+        rights: trunkline_engine::Rights::READ,
+        ..caller(1)
+    };
+    let verb = LeaseVerb::Acquire(TEN);
+    let (handle, now) = (x.handle(), rig.now());
+    let denied = rig.engine.lease(&looker, now, handle, verb, None);
+    assert_eq!(denied, Err(Refusal::Denied));
+    let unknown = rig.engine.lease(&caller(1), now, 999, verb, None);
+    assert_eq!(unknown, Err(Refusal::UnknownHandle { handle: 999 }));
+}
+
+/// Behaviour: B-22, B-23.
+#[test]
+fn a_leased_member_refuses_the_group_of_another() {
+    let rig = Rig::with(vec![
+        define("a", Properties::new(DataType::F64)),
+        define("b", Properties::new(DataType::F64)),
+    ]);
+    let (a, b) = (rig.variable("rig/a"), rig.variable("rig/b"));
+    acquire(&rig, 1, &b).unwrap();
+    let value = Value::F64(1.0);
+    let group = |session| {
+        let members = [&a, &b].map(|variable| GroupMember {
+            handle: variable.handle(),
+            write: Write::value(&value),
+        });
+        let (now, wall, mut wakes) = (rig.now(), rig.wall(), Wakes::new());
+        match rig
+            .engine
+            .try_write_group(&caller(session), now, wall, &members, &mut wakes)
+        {
+            GroupAttempt::Done(ended) => ended,
+            other => panic!("{other:?}"),
+        }
+    };
+    let ended = group(2);
+    assert_eq!((ended.commit, ended.culprit), (None, Some(1)));
+    assert_eq!((a.sequence(), b.sequence()), (0, 0));
+    assert_eq!(group(1).commit, Some(1));
+}
+
+/// Behaviour: H-19.
+#[test]
+fn the_first_writer_wins_and_the_next_in_the_queue_takes_over() {
+    let (rig, x) = single();
+    assert_eq!(write_as(&rig, 1, &x, 1.0), applied(1));
+    let told = refused_by(write_as(&rig, 2, &x, 2.0));
+    assert!(told.contains("program 1"), "{told}");
+    refused_by(write_as(&rig, 3, &x, 3.0));
+    refused_by(write_as(&rig, 2, &x, 2.0));
+    let held = rig.engine.held_by(&x, rig.now()).unwrap();
+    assert_eq!((held.left, held.waiting), (None, 2));
+    rig.engine.end_session(1);
+    assert!(refused_by(write_as(&rig, 3, &x, 3.0)).contains("program 2"));
+    assert_eq!(write_as(&rig, 2, &x, 2.0), applied(2));
+    rig.engine.end_session(3);
+    rig.engine.end_session(2);
+    assert_eq!(rig.engine.held_by(&x, rig.now()), None);
+    assert_eq!(write_as(&rig, 4, &x, 4.0), applied(3));
+    assert_eq!(x.ledger().refused, 4);
+    assert!(x.ledger().is_balanced());
+}
+
+/// One who only looked on, and one whose write was refused by its value, hold nothing.
+/// Behaviour: H-19.
+#[test]
+fn a_refused_write_makes_nobody_the_single_writer() {
+    let properties = Properties {
+        single_writer: true,
+        range: Some((0.0, 10.0)),
+        ..Properties::new(DataType::F64)
+    };
+    let (rig, x) = Rig::of(properties);
+    assert!(refused_by(write_as(&rig, 1, &x, 99.0)).contains("range"));
+    assert_eq!(rig.publish(&x, 5.0), applied(1));
+    assert_eq!(write_as(&rig, 2, &x, 2.0), applied(2));
+    assert!(refused_by(write_as(&rig, 1, &x, 1.0)).contains("program 2"));
+    assert_eq!(rig.publish(&x, 6.0), applied(3), "its source is no client");
+    assert!(matches!(
+        acquire(&rig, 1, &x),
+        Err(Refusal::SingleWriter { .. })
+    ));
+    assert!(acquire(&rig, 2, &x).is_ok());
+}
+
+/// Behaviour: H-19.
+#[test]
+fn the_queue_of_writers_is_bounded() {
+    let (rig, x) = single();
+    write_as(&rig, 1, &x, 1.0);
+    let last = WRITERS_WAITING_MAX as u32 + 10;
+    for session in 2..=last {
+        refused_by(write_as(&rig, session, &x, 2.0));
+    }
+    let held = rig.engine.held_by(&x, rig.now()).unwrap();
+    assert_eq!(held.waiting, WRITERS_WAITING_MAX);
+    rig.engine.end_session(1);
+    assert!(refused_by(write_as(&rig, last, &x, 1.0)).contains("program 2"));
+}
+
+/// Behaviour: H-19.
+#[test]
+fn it_can_be_made_a_variable_with_a_single_writer_and_back() {
+    let rig = Rig::new();
+    let properties = |single_writer| Properties {
+        single_writer,
+        ..Properties::new(DataType::F64)
+    };
+    let deploy = |single_writer| {
+        let library = library_of("rig", vec![define("x", properties(single_writer))]);
+        let (now, wall, mut wakes) = (rig.now(), rig.wall(), Wakes::new());
+        rig.engine
+            .deploy_retained(&library, true, &|_, _| None, now, wall, &mut wakes)
+            .expect("well formed");
+    };
+    rig.deploy("rig", vec![define("x", properties(false))]);
+    let x = rig.variable("rig/x");
+    assert_eq!(write_as(&rig, 1, &x, 1.0), applied(1));
+    deploy(true);
+    assert_eq!(write_as(&rig, 2, &x, 2.0), applied(2));
+    assert!(refused_by(write_as(&rig, 1, &x, 1.0)).contains("program 2"));
+    deploy(false);
+    assert_eq!(write_as(&rig, 1, &x, 1.0), applied(3));
+    deploy(true);
+    assert_eq!(
+        write_as(&rig, 1, &x, 1.0),
+        applied(4),
+        "nobody holds it from before"
+    );
+}

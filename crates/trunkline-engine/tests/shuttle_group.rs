@@ -1,0 +1,304 @@
+//! Interleavings of groups, single writers, snapshots and leases, explored by shuttle.
+//!
+//! `SHUTTLE_SCHEDULES` says how many schedules each test tries (4,000 by default). Locks taken in
+//! two orders show as a deadlock, which shuttle reports with the schedule to replay.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
+#![cfg(shuttle)]
+
+mod rig;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rig::{EPOCH, Got, Recorder, START, Told, define, library_of};
+use shuttle::sync::{Condvar, Mutex};
+use shuttle::thread;
+use trunkline_engine::{
+    Attempt, Caller, Consumer, Engine, EngineOptions, GroupAttempt, GroupMember, LeaseVerb,
+    SubscribeOptions, Variable, Wake, Wakes, Write, WriteOutcome,
+};
+use trunkline_types::{Contract, DataType, Properties, Tick, Value};
+
+const NOW: Tick = Tick::from_nanos(1_000);
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn explore(test: impl Fn() + Send + Sync + Copy + 'static) {
+    let schedules = std::env::var("SHUTTLE_SCHEDULES").ok();
+    let schedules = schedules
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(4_000_usize);
+    shuttle::check_random(test, schedules.div_ceil(2));
+    shuttle::check_pct(test, schedules.div_ceil(2), 3);
+}
+
+/// Wakes the thread that waits for it.
+#[derive(Clone, Default)]
+struct Bell(Arc<(Mutex<bool>, Condvar)>);
+
+impl Bell {
+    fn wait(&self) {
+        let (rung, changed) = &*self.0;
+        let mut rung = rung.lock().expect("no panic");
+        while !*rung {
+            rung = changed.wait(rung).expect("no panic");
+        }
+        *rung = false;
+    }
+}
+
+impl Wake for Bell {
+    fn wake(&self) {
+        let (rung, changed) = &*self.0;
+        *rung.lock().expect("no panic") = true;
+        changed.notify_all();
+    }
+}
+
+/// Three f64 variables.
+fn engine(stall: Duration) -> (Engine, Vec<Arc<Variable>>) {
+    let engine = Engine::new(EngineOptions::new("sut", EPOCH));
+    let mut properties = Properties::new(DataType::F64);
+    properties.stall = stall;
+    let names = ["a", "b", "c"];
+    let variables = names.map(|name| define(name, properties.clone())).to_vec();
+    let handles = engine.deploy(&library_of("rig", variables), NOW, START);
+    let variable = |handle: u32| Arc::clone(engine.variable(handle).expect("deployed"));
+    let variables = handles.expect("well formed").into_iter().map(variable);
+    let variables = variables.collect();
+    (engine, variables)
+}
+
+fn try_group(engine: &Engine, session: u32, group: &[&Arc<Variable>], value: f64) -> GroupAttempt {
+    let value = Value::F64(value);
+    let members: Vec<_> = group
+        .iter()
+        .map(|variable| GroupMember {
+            handle: variable.handle(),
+            write: Write::value(&value),
+        })
+        .collect();
+    let (caller, mut wakes) = (Caller::local(session, 0), Wakes::new());
+    engine.try_write_group(&caller, NOW, START, &members, &mut wakes)
+}
+
+fn group(engine: &Engine, session: u32, group: &[&Arc<Variable>], value: f64) {
+    match try_group(engine, session, group, value) {
+        GroupAttempt::Done(ended) => assert!(ended.commit.is_some(), "{ended:?}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn write(engine: &Engine, session: u32, variable: &Variable, value: f64) {
+    let value = Value::F64(value);
+    let (caller, write) = (Caller::local(session, 0), Write::value(&value));
+    let attempt = engine.try_write(&caller, NOW, START, variable, &write, &mut Wakes::new());
+    assert!(
+        matches!(attempt, Attempt::Done(WriteOutcome::Applied { .. })),
+        "{attempt:?}"
+    );
+}
+
+fn subscribe(consumer: &mut Consumer, contract: Contract, variable: &Arc<Variable>) {
+    let (caller, options) = (Caller::local(1, 0), SubscribeOptions::default());
+    consumer
+        .subscribe(&caller, 1, contract, options, variable, None)
+        .expect("it may be subscribed");
+}
+
+/// Drains, asleep between wake-ups, until so many updates have come.
+fn take(consumer: &mut Consumer, bell: &Bell, count: usize) -> Vec<Got> {
+    let mut got = Vec::new();
+    loop {
+        let mut sink = Recorder::default();
+        let more = consumer.drain(&mut sink, &mut Wakes::new());
+        got.extend(sink.told.into_iter().map(|told| match told {
+            Told::Update(got) => got,
+            other => panic!("{other:?}"),
+        }));
+        got.retain(|got: &Got| got.sequence > 0);
+        if got.len() >= count {
+            return got;
+        }
+        if !more {
+            bell.wait();
+        }
+    }
+}
+
+fn number(got: &Got) -> f64 {
+    got.value.as_f64().expect("it is a number")
+}
+
+/// Two groups named in opposite orders, a third that overlaps both and a single writer: nobody
+/// waits for ever, and in the feed every group is in one piece.
+/// Behaviour: B-23.
+#[test]
+fn groups_never_deadlock_and_never_interleave() {
+    explore(|| {
+        let (engine, variables) = engine(Duration::ZERO);
+        let [a, b, c] = [0, 1, 2].map(|at| Arc::clone(&variables[at]));
+        let bell = Bell::default();
+        let mut consumer = Consumer::new(engine.clone(), Box::new(bell.clone()));
+        for variable in &variables {
+            subscribe(&mut consumer, Contract::ALL, variable);
+        }
+        let threads = [
+            {
+                let (engine, a, b, c) = (engine.clone(), a.clone(), b.clone(), c.clone());
+                thread::spawn(move || group(&engine, 1, &[&a, &b, &c], 1.0))
+            },
+            {
+                let (engine, a, b, c) = (engine.clone(), a.clone(), b.clone(), c.clone());
+                thread::spawn(move || group(&engine, 2, &[&c, &b, &a], 2.0))
+            },
+            {
+                let (engine, b, c) = (engine.clone(), b.clone(), c.clone());
+                thread::spawn(move || group(&engine, 3, &[&c, &b], 3.0))
+            },
+            {
+                // Not in the third group: it may write while that commits.
+                let (engine, a) = (engine.clone(), a.clone());
+                thread::spawn(move || write(&engine, 4, &a, 4.0))
+            },
+        ];
+        let got = take(&mut consumer, &bell, 9);
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        let mut runs: Vec<(f64, usize)> = Vec::new();
+        for value in got.iter().map(number) {
+            match runs.last_mut() {
+                Some((last, count)) if *last == value => *count += 1,
+                _ => runs.push((value, 1)),
+            }
+        }
+        runs.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        assert_eq!(runs, [(1.0, 3), (2.0, 3), (3.0, 2), (4.0, 1)]);
+        for variable in &variables {
+            assert!(variable.ledger().is_balanced());
+            let ledger = consumer.ledger(1, variable.handle()).expect("subscribed");
+            assert!(ledger.is_balanced(), "{ledger:?}");
+        }
+    });
+}
+
+/// Behaviour: B-23.
+#[test]
+fn a_snapshot_sees_a_group_whole_or_not_at_all() {
+    explore(|| {
+        let (engine, variables) = engine(Duration::ZERO);
+        let handles: Vec<u32> = variables.iter().map(|one| one.handle()).collect();
+        let writers: Vec<_> = (1..3u32)
+            .map(|session| {
+                let (engine, variables) = (engine.clone(), variables.clone());
+                thread::spawn(move || {
+                    let reversed: Vec<_> = variables.iter().rev().collect();
+                    group(&engine, session, &reversed, f64::from(session));
+                })
+            })
+            .collect();
+        for _ in 0..2 {
+            let snapshot = engine.snapshot(&Caller::local(9, 0), &handles);
+            let updates: Vec<_> = snapshot.updates.into_iter().map(Result::unwrap).collect();
+            assert!(
+                updates
+                    .iter()
+                    .all(|one| one.sequence == updates[0].sequence)
+            );
+            assert_eq!(snapshot.commit, updates[0].sequence);
+            let first = updates[0].value.as_slice();
+            assert!(updates.iter().all(|one| one.value.as_slice() == first));
+        }
+        for writer in writers {
+            writer.join().expect("no panic");
+        }
+    });
+}
+
+/// Two groups and a single writer share feeds that hold one group at most; each sleeps when it is
+/// told to wait and is woken when there is room.
+/// Behaviour: B-08, B-23.
+#[test]
+fn groups_that_wait_for_room_are_woken() {
+    explore(|| {
+        let (engine, variables) = engine(HOUR);
+        let bell = Bell::default();
+        let mut consumer = Consumer::new(engine.clone(), Box::new(bell.clone()));
+        let contract = Contract::All {
+            elements: 2,
+            bytes: 1 << 20,
+        };
+        for variable in &variables[..2] {
+            subscribe(&mut consumer, contract, variable);
+        }
+        let writers: Vec<_> = (1..3u32)
+            .map(|session| {
+                let (engine, variables) = (engine.clone(), variables.clone());
+                thread::spawn(move || {
+                    let bell = Bell::default();
+                    let own = Consumer::new(engine.clone(), Box::new(bell.clone()));
+                    let pair = [&variables[0], &variables[1]];
+                    loop {
+                        match try_group(&engine, session, &pair, f64::from(session)) {
+                            GroupAttempt::Done(ended) => {
+                                assert!(ended.commit.is_some());
+                                return;
+                            }
+                            GroupAttempt::WouldBlock { handle, .. } => {
+                                let full = engine.variable(handle).expect("deployed");
+                                if own.wait_for_room(full) {
+                                    bell.wait();
+                                }
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        let got = take(&mut consumer, &bell, 4);
+        let values: Vec<f64> = got.iter().map(number).collect();
+        assert!(values == [1.0, 1.0, 2.0, 2.0] || values == [2.0, 2.0, 1.0, 1.0]);
+        for writer in writers {
+            writer.join().expect("no panic");
+        }
+    });
+}
+
+/// Two sessions write a variable with a single writer, and the first goes: exactly one of them
+/// writes at any time, and nothing is held by one that is gone.
+/// Behaviour: H-19, B-22.
+#[test]
+fn sessions_that_come_and_go_leave_nothing_held() {
+    explore(|| {
+        let engine = Engine::new(EngineOptions::new("sut", EPOCH));
+        let mut properties = Properties::new(DataType::F64);
+        properties.single_writer = true;
+        let library = library_of("rig", vec![define("x", properties)]);
+        let handles = engine.deploy(&library, NOW, START).expect("well formed");
+        let x = Arc::clone(engine.variable(handles[0]).expect("deployed"));
+        let threads: Vec<_> = (1..3u32)
+            .map(|session| {
+                let (engine, x) = (engine.clone(), Arc::clone(&x));
+                thread::spawn(move || {
+                    let (caller, value) = (Caller::local(session, 0), Value::F64(1.0));
+                    let (order, mut wakes) = (Write::value(&value), Wakes::new());
+                    let _outcome = engine.try_write(&caller, NOW, START, &x, &order, &mut wakes);
+                    let verb = LeaseVerb::Acquire(HOUR);
+                    let _granted = engine.lease(&caller, NOW, x.handle(), verb, None);
+                    engine.end_session(session);
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        assert_eq!(engine.held_by(&x, NOW), None);
+        write(&engine, 9, &x, 1.0);
+        assert!(x.ledger().is_balanced());
+    });
+}

@@ -1,0 +1,65 @@
+//! SNAPSHOT_ANSWER: the readings of many variables, if possible of one instant (B-23).
+//!
+//! ```text
+//! SNAPSHOT         as READ
+//! SNAPSHOT_ANSWER  first_index varint | flags u8 | commit varint | instant ns i64
+//!                  count x item as in READINGS
+//!                  flags  1 CONSISTENT
+//! ```
+//!
+//! Agreed as the feature GROUPS. A SNAPSHOT of at most 4,096 handles in one frame is answered with
+//! what all of them held at one instant, by the engine's clock, behind the group of the number
+//! `commit`; the answer may come in several frames. Of more handles, or in several frames, each
+//! reading is consistent by itself, and the flag is not set.
+
+use trunkline_types::Timestamp;
+use trunkline_types::wire::{put_i64, put_u8, put_varint};
+
+use super::read::{Readings, ReadingsBuilder};
+use crate::decode::Payload;
+use crate::{DecodeError, Frame, FrameKind, FrameWriter};
+
+const CONSISTENT: u8 = 1;
+
+/// What a snapshot says of all its readings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SnapshotHead {
+    /// Whether they are of one instant.
+    pub is_consistent: bool,
+    /// The number of the last group that was committed before; 0: none was.
+    pub commit: u64,
+    /// When, by the engine's clock.
+    pub instant: Timestamp,
+}
+
+/// Begins a SNAPSHOT_ANSWER frame at the end of `out`; its first item is number `first_index` of
+/// the request.
+pub fn begin_snapshot(
+    out: &mut Vec<u8>,
+    request: u32,
+    first_index: u32,
+    head: SnapshotHead,
+) -> ReadingsBuilder<'_> {
+    let mut frame = FrameWriter::begin(out, FrameKind::SnapshotAnswer, request);
+    let out = frame.payload();
+    put_varint(out, u64::from(first_index));
+    put_u8(out, if head.is_consistent { CONSISTENT } else { 0 });
+    put_varint(out, head.commit);
+    put_i64(out, head.instant.as_nanos());
+    ReadingsBuilder::of(frame)
+}
+
+/// Reads a SNAPSHOT_ANSWER frame.
+///
+/// # Errors
+/// [`DecodeError`] when the frame cannot hold `count` items; the rest shows in the iteration.
+pub fn decode_snapshot<'a>(frame: &Frame<'a>) -> Result<(SnapshotHead, Readings<'a>), DecodeError> {
+    let mut payload = Payload::of(frame, FrameKind::SnapshotAnswer)?;
+    let first_index = payload.varint_u32("an index")?;
+    let head = SnapshotHead {
+        is_consistent: payload.u8()? & CONSISTENT != 0,
+        commit: payload.varint()?,
+        instant: Timestamp::from_nanos(payload.i64()?),
+    };
+    Ok((head, Readings::of(first_index, payload, frame.count())?))
+}

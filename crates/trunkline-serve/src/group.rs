@@ -1,0 +1,214 @@
+//! Many variables at one instant: groups that are written, snapshots that are read.
+
+use trunkline_engine::{
+    GROUP_MAX, GroupAttempt, GroupMember, GroupOutcome, Origin, Snapshot, Verb, Wakes, Write,
+    WriteOutcome, WriteValue,
+};
+use trunkline_proto::limits::PAGE_BYTES;
+use trunkline_proto::message::group::{GroupAnswerBuilder, GroupHead, GroupWrite};
+use trunkline_proto::message::handles::Handles;
+use trunkline_proto::message::outcome;
+use trunkline_proto::message::snapshot::{SnapshotHead, begin_snapshot};
+use trunkline_proto::{Disconnect, Fault, FaultCode, FaultRef, Frame};
+use trunkline_types::{Tick, Timestamp};
+
+use crate::fault::of_access;
+use crate::session::Session;
+use crate::work::{OwnedWrite, Page, Progress, Work};
+use crate::write::{Answer, verb_of, with_wire};
+
+/// A group that has come and is not answered.
+#[derive(Debug)]
+pub(crate) struct GroupWork {
+    pub(crate) request: u32,
+    pub(crate) try_only: bool,
+    pub(crate) writes: Vec<OwnedWrite>,
+}
+
+/// A frame of a snapshot.
+#[derive(Debug)]
+pub(crate) struct SnapshotWork {
+    pub(crate) page: Page,
+    pub(crate) handles: Vec<u32>,
+    /// What they all held at one instant; `None`: not looked at yet, or each by itself.
+    taken: Option<(Snapshot, Timestamp)>,
+}
+
+impl SnapshotWork {
+    pub(crate) fn bytes(&self) -> usize {
+        // Longer values are shared with the variables.
+        self.handles.len() * (size_of::<u32>() + size_of::<trunkline_engine::Update>())
+    }
+}
+
+impl Session {
+    pub(crate) fn handle_group(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        let request = frame.request();
+        let group = GroupWrite::decode(frame)?;
+        let count = frame.count() as usize;
+        if count == 0 || count > GROUP_MAX {
+            let sentence = format!("a group has 1 to {GROUP_MAX} variables, this one has {count}");
+            self.put_fault(request, &Fault::new(FaultCode::TooLarge, sentence));
+            return Ok(());
+        }
+        let try_only = group.try_only();
+        let mut writes = Vec::with_capacity(count);
+        for write in group {
+            let write = write?;
+            writes.push(OwnedWrite {
+                id: write.write,
+                handle: write.handle,
+                options: write.options,
+                value: write.value.into(),
+                is_published: false,
+            });
+        }
+        self.work.push(Work::Group(GroupWork {
+            request,
+            try_only,
+            writes,
+        }));
+        Ok(())
+    }
+
+    /// Writes the group, or waits for room in a feed.
+    pub(crate) fn run_group(
+        &mut self,
+        work: &GroupWork,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) -> Progress {
+        self.parked_until = None;
+        let members: Vec<_> = work.writes.iter().map(member).collect();
+        loop {
+            let attempt = self
+                .engine
+                .try_write_group(&self.caller, now, wall, &members, wakes);
+            match attempt {
+                GroupAttempt::Done(outcome) => {
+                    self.put_group(work.request, &outcome);
+                    return Progress::Done;
+                }
+                GroupAttempt::WouldBlock { .. } if work.try_only => {
+                    let head = GroupHead::default();
+                    let out = &mut self.answers.frames;
+                    let mut answer = GroupAnswerBuilder::begin(out, work.request, head);
+                    for _ in &members {
+                        answer.push(&outcome::WriteOutcome::WouldBlock);
+                    }
+                    answer.finish();
+                    return Progress::Done;
+                }
+                GroupAttempt::WouldBlock { until, handle } => {
+                    let variable = self.engine.variable(handle);
+                    if variable.is_some_and(|full| self.consumer.wait_for_room(full)) {
+                        self.parked_until = Some(until);
+                        return Progress::Parked;
+                    }
+                    // The feed was drained in between: there is room, or the subscription ended.
+                }
+            }
+        }
+    }
+
+    fn put_group(&mut self, request: u32, ended: &GroupOutcome) {
+        let head = GroupHead {
+            commit: ended.commit,
+            culprit: ended.culprit.and_then(|at| u32::try_from(at).ok()),
+        };
+        let mut answer = GroupAnswerBuilder::begin(&mut self.answers.frames, request, head);
+        for outcome in &ended.outcomes {
+            if let WriteOutcome::Refused(trunkline_engine::Refusal::Group { .. }) = outcome {
+                // The same for all of them: the client says because of whom.
+                let fault = FaultRef {
+                    code: FaultCode::GroupRefused,
+                    sentence: "",
+                };
+                answer.push(&outcome::WriteOutcome::Refused(fault));
+            } else {
+                with_wire(&Answer::Outcome(outcome.clone()), |wire| answer.push(wire));
+            }
+        }
+        answer.finish();
+    }
+
+    pub(crate) fn handle_snapshot(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        let handles = Handles::decode(frame)?.collect::<Result<Vec<_>, _>>()?;
+        let page = self.page(frame)?;
+        self.work.push(Work::Snapshot(SnapshotWork {
+            page,
+            handles,
+            taken: None,
+        }));
+        Ok(())
+    }
+
+    /// The next page of a snapshot.
+    pub(crate) fn run_snapshot(&mut self, work: &mut SnapshotWork, wall: Timestamp) -> Progress {
+        let SnapshotWork {
+            page,
+            handles,
+            taken,
+        } = work;
+        let is_whole = page.base == 0 && !page.more && handles.len() <= GROUP_MAX;
+        if is_whole && taken.is_none() {
+            *taken = Some((self.engine.snapshot(&self.caller, handles), wall));
+        }
+        let range = page.range(handles.len());
+        let (request, first) = (page.request, page.first_index());
+        let looked;
+        let (snapshot, instant, updates) = match taken {
+            Some((snapshot, instant)) => {
+                let updates = snapshot.updates.get(range.clone()).unwrap_or_default();
+                (&*snapshot, *instant, updates)
+            }
+            None => {
+                let slice = handles.get(range.clone()).unwrap_or_default();
+                looked = self.engine.snapshot(&self.caller, slice);
+                (&looked, wall, looked.updates.as_slice())
+            }
+        };
+        let head = SnapshotHead {
+            is_consistent: is_whole && snapshot.is_consistent,
+            commit: snapshot.commit,
+            instant,
+        };
+        let mut readings = begin_snapshot(&mut self.answers.frames, request, first, head);
+        let slice = handles.get(range).unwrap_or_default();
+        for (handle, update) in slice.iter().zip(updates) {
+            page.next += 1;
+            let update = update.clone().map_err(|error| of_access(&error));
+            match update.and_then(|update| self.records.check(update)) {
+                Ok(update) => readings.push(&self.records.record(*handle, &update)),
+                Err(fault) => readings.push_fault(fault.as_ref()),
+            }
+            if readings.len_bytes() >= PAGE_BYTES {
+                break;
+            }
+        }
+        readings.finish(page.has_more(handles.len()));
+        page.progress(handles.len())
+    }
+}
+
+fn member(write: &OwnedWrite) -> GroupMember<'_> {
+    let options = &write.options;
+    // What clients cannot ask of a group is left to the engine to refuse, as all else is.
+    let origin = match options.raw {
+        true => Origin::SourceRaw,
+        false => Origin::Client,
+    };
+    GroupMember {
+        handle: write.handle,
+        write: Write {
+            value: WriteValue::Wire(&write.value),
+            source_timestamp: options.source_timestamp,
+            quality: options.quality,
+            origin,
+            verb: verb_of(options.verb).unwrap_or(Verb::Send),
+            expected: options.expected,
+            completion: None,
+        },
+    }
+}

@@ -1,0 +1,246 @@
+//! Many variables of an engine in this process at one instant, and leases of one.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_client::IntoValue;
+use trunkline_engine::{
+    AccessError, Caller, Consumer, Engine as Core, Granted, GroupAttempt, GroupMember, LeaseVerb,
+    Refusal, Wakes, Write, WriteOutcome,
+};
+use trunkline_types::{Position, Sample, Value};
+
+use super::Variable;
+use super::signal::{Signal, SignalWake};
+use crate::Engine;
+
+/// Writes of which all are carried out, or none; see [`Engine::write_group`].
+#[derive(Debug, Default)]
+pub struct Group {
+    members: Vec<Member>,
+    /// On whose behalf: that of the first variable.
+    caller: Option<Arc<LocalCaller>>,
+}
+
+#[derive(Debug)]
+struct Member {
+    handle: u32,
+    value: Value,
+    expected: Option<Position>,
+}
+
+/// A group that was written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WrittenGroup {
+    /// The number of its commit, from 1.
+    pub commit: u64,
+    /// Where each variable is now, in the order in which they were put.
+    pub positions: Vec<Position>,
+}
+
+/// Why a group was not written.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[error("{refusal}")]
+pub struct GroupRefused {
+    /// The place of the write that was refused first; 0 when the group as a whole is at fault.
+    pub culprit: usize,
+    /// The rule that refused it.
+    pub refusal: Refusal,
+}
+
+/// What variables held at one instant.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SampleSet {
+    /// Whether it is one instant; of more than 4,096 variables each is consistent by itself.
+    pub is_consistent: bool,
+    /// The number of the last group that was committed before; 0: none was.
+    pub commit: u64,
+    /// One per name, in their order, with its position.
+    pub samples: Vec<Result<(Sample, Position), AccessError>>,
+}
+
+/// A caller of this process; what it alone may write others may write when it is gone.
+#[derive(Debug)]
+pub(super) struct LocalCaller {
+    caller: Caller,
+    core: Core,
+}
+
+impl LocalCaller {
+    pub(super) fn new(caller: Caller, core: Core) -> Self {
+        Self { caller, core }
+    }
+}
+
+impl Deref for LocalCaller {
+    type Target = Caller;
+
+    fn deref(&self) -> &Caller {
+        &self.caller
+    }
+}
+
+impl Drop for LocalCaller {
+    fn drop(&mut self) {
+        self.core.end_session(self.caller.session);
+    }
+}
+
+impl Member {
+    fn order(&self) -> GroupMember<'_> {
+        GroupMember {
+            handle: self.handle,
+            write: Write {
+                expected: self.expected,
+                ..Write::value(&self.value)
+            },
+        }
+    }
+}
+
+impl Group {
+    /// A group without writes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the write of a value.
+    #[must_use]
+    pub fn put<T: IntoValue>(self, variable: &Variable<T>, value: T) -> Self {
+        self.add(variable, value.into_value(), None)
+    }
+
+    /// Adds the write of a value, only if the variable is still at this position; otherwise the
+    /// whole group is refused.
+    #[must_use]
+    pub fn put_if<T: IntoValue>(
+        self,
+        variable: &Variable<T>,
+        value: T,
+        expected: Position,
+    ) -> Self {
+        self.add(variable, value.into_value(), Some(expected))
+    }
+
+    fn add<T>(mut self, variable: &Variable<T>, value: Value, expected: Option<Position>) -> Self {
+        self.caller
+            .get_or_insert_with(|| Arc::clone(&variable.caller));
+        self.members.push(Member {
+            handle: variable.variable.handle(),
+            value,
+            expected,
+        });
+        self
+    }
+}
+
+impl Engine {
+    /// Writes a group of variables of this engine: all or none, with one timestamp and one commit
+    /// number, contiguous in every `all` subscription. It waits where one of those holds writers
+    /// up. It writes on behalf of its first variable, which matters where a variable is leased or
+    /// has a single writer.
+    ///
+    /// # Errors
+    /// [`GroupRefused`]: which write was refused, and by which rule; nothing was written.
+    pub fn write_group(&self, group: &Group) -> Result<WrittenGroup, GroupRefused> {
+        let core = &self.inner.core;
+        let own;
+        let caller: &Caller = match &group.caller {
+            Some(caller) => caller,
+            None => {
+                own = self.caller();
+                &own
+            }
+        };
+        let members: Vec<_> = group.members.iter().map(Member::order).collect();
+        let signal = Arc::new(Signal::default());
+        let wake = Box::new(SignalWake(Arc::clone(&signal)));
+        let consumer = Consumer::new(core.clone(), wake);
+        let clock = self.inner.clock;
+        loop {
+            let (now, wall) = (clock.now(), clock.wall());
+            match core.try_write_group(caller, now, wall, &members, &mut Wakes::new()) {
+                GroupAttempt::WouldBlock { until, handle } => {
+                    let full = core.variable(handle);
+                    if full.is_some_and(|full| consumer.wait_for_room(full)) {
+                        signal.wait(Some(until.since(clock.now())));
+                    }
+                }
+                GroupAttempt::Done(ended) => {
+                    let culprit = ended.culprit.unwrap_or(0);
+                    let Some(commit) = ended.commit else {
+                        let outcome = ended.outcomes.into_iter().nth(culprit);
+                        let refusal = match outcome {
+                            Some(WriteOutcome::Refused(refusal)) => refusal,
+                            _ => Refusal::Denied,
+                        };
+                        return Err(GroupRefused { culprit, refusal });
+                    };
+                    let position = |outcome| {
+                        let sequence = match outcome {
+                            WriteOutcome::Applied { sequence }
+                            | WriteOutcome::Unchanged { sequence } => sequence,
+                            _ => 0,
+                        };
+                        Position {
+                            epoch: core.epoch(),
+                            sequence,
+                        }
+                    };
+                    let positions = ended.outcomes.into_iter().map(position).collect();
+                    return Ok(WrittenGroup { commit, positions });
+                }
+            }
+        }
+    }
+
+    /// What variables of this engine hold at one instant, at most 4,096 of them.
+    pub fn snapshot<N: AsRef<str>>(&self, names: &[N]) -> SampleSet {
+        let caller = self.caller();
+        let core = &self.inner.core;
+        let resolve = |name: &N| core.resolve(&caller, name.as_ref());
+        let found: Vec<_> = names.iter().map(resolve).collect();
+        let handles: Vec<u32> = found.iter().flatten().map(|one| one.handle()).collect();
+        let snapshot = core.snapshot(&caller, &handles);
+        let mut updates = snapshot.updates.into_iter();
+        let sample = |variable: Result<&Arc<_>, AccessError>| {
+            let variable: &Arc<trunkline_engine::Variable> = variable?;
+            let update = updates.next().unwrap_or(Err(AccessError::Gone))?;
+            let position = Position {
+                epoch: core.epoch(),
+                sequence: update.sequence,
+            };
+            Ok((variable.sample_of(&update), position))
+        };
+        SampleSet {
+            is_consistent: snapshot.is_consistent,
+            commit: snapshot.commit,
+            samples: found.into_iter().map(sample).collect(),
+        }
+    }
+}
+
+impl<T> Variable<T> {
+    /// Takes its lease, or renews it: for this long only this handle's writes are accepted, beside
+    /// what its source says. It ends with its time and when the handle is dropped.
+    ///
+    /// # Errors
+    /// [`Refusal`]: somebody else holds it, or it may not be written.
+    pub fn lease(&self, duration: Duration) -> Result<Granted, Refusal> {
+        self.order_lease(LeaseVerb::Acquire(duration))
+    }
+
+    /// Gives its lease back.
+    ///
+    /// # Errors
+    /// [`Refusal::NotLeased`]: this handle does not hold it.
+    pub fn release(&self) -> Result<Granted, Refusal> {
+        self.order_lease(LeaseVerb::Release)
+    }
+
+    fn order_lease(&self, verb: LeaseVerb) -> Result<Granted, Refusal> {
+        let (now, handle) = (self.clock.now(), self.variable.handle());
+        self.core.lease(&self.caller, now, handle, verb, None)
+    }
+}
