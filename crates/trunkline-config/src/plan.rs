@@ -28,6 +28,8 @@ pub struct EngineConfig {
     pub name: Option<String>,
     /// Where deployed libraries and retained values are kept.
     pub store: StoreChoice,
+    /// Entries that the audit keeps in the store.
+    pub audit_entries: u64,
     /// Where it listens, never empty.
     pub listen: Vec<SocketAddr>,
     /// Whether addresses that other machines can reach are permitted although connections are not
@@ -120,6 +122,7 @@ impl Default for EngineConfig {
         Self {
             name: None,
             store: StoreChoice::Unsaid,
+            audit_entries: 100_000,
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT))],
             insecure: false,
             keep_alive: Duration::from_secs(1),

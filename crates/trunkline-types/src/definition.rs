@@ -61,6 +61,8 @@ pub struct Properties {
     pub initial: Option<Value>,
     /// Keep the newest value over a restart of the engine; it goes before `initial`.
     pub retain: bool,
+    /// Note every write of a client in the engine's audit (B-24).
+    pub audit: bool,
     /// Where the value comes from: `io-server:item`, empty for none.
     pub source: String,
     /// Where it was configured, `file:line`; empty when made by a program.
@@ -139,6 +141,7 @@ impl Properties {
             max_age: None,
             initial: None,
             retain: false,
+            audit: false,
             source: String::new(),
             origin: String::new(),
         }

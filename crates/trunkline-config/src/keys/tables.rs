@@ -90,6 +90,12 @@ pub(super) const ENGINE: &[Key] = &[
         "where deployed libraries and retained values are kept",
     ),
     key(
+        "audit_entries",
+        "1 to 100,000,000",
+        "100_000",
+        "entries that the audit keeps in the store; beyond, the oldest are removed",
+    ),
+    key(
         "listen",
         "an address and port, or a list of them; without port: 5850",
         "\"127.0.0.1:5850\"",
@@ -308,6 +314,13 @@ pub(super) const VARIABLE: &[Key] = &[
         "true or false",
         "false",
         "keep the newest value over a restart of the engine; it goes before `initial`",
+    ),
+    shared(
+        "audit",
+        "true or false",
+        "false",
+        "note every write of a client in the engine's audit: who, from where, old and new value, \
+         when, outcome",
     ),
     reaching(
         Reach::Override,

@@ -40,6 +40,7 @@ pub(crate) struct Draft<'a> {
     pub stall: Option<At<Duration>>,
     pub max_age: Option<At<Option<Duration>>>,
     pub retain: Option<At<bool>>,
+    pub audit: Option<At<bool>>,
     pub initial: Option<At<&'a Node>>,
     pub source: Option<At<String>>,
     /// Something in it was reported: what depends on it would only repeat that.
@@ -109,6 +110,7 @@ impl<'a> Draft<'a> {
                 v.duration("max_age", node, AGE_MIN..=AGE_MAX)
             }),
             retain: reader.property("retain", |v, node| v.boolean("retain", node)),
+            audit: reader.property("audit", |v, node| v.boolean("audit", node)),
             initial: reader.property("initial", |_, node| Some(node)),
             is_broken: false,
         };
@@ -142,6 +144,7 @@ impl<'a> Draft<'a> {
             stall,
             max_age,
             retain,
+            audit,
             initial,
             source
         )

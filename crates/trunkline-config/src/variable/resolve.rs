@@ -98,6 +98,7 @@ impl Resolver<'_, '_> {
         properties.scope = draft.scope.as_ref().map(|at| at.value).unwrap_or_default();
         properties.stall = draft.stall.as_ref().map(|at| at.value).unwrap_or_default();
         properties.retain = draft.retain.as_ref().is_some_and(|at| at.value);
+        properties.audit = draft.audit.as_ref().is_some_and(|at| at.value);
         properties.max_age = draft.max_age.as_ref().and_then(|at| at.value);
         Some(properties)
     }

@@ -41,6 +41,7 @@ fn full() -> Properties {
         range: Some((-10.0, 250.5)),
         coerce: true,
         retain: true,
+        audit: true,
         precision: Some(2),
         access: Access::ReadOnly,
         scope: Scope::Process,
