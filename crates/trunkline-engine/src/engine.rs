@@ -6,6 +6,7 @@ use std::time::Duration;
 use trunkline_types::name::NameError;
 use trunkline_types::{Name, Pattern, Tick, Timestamp};
 
+use crate::audit::Audit;
 use crate::caller::Caller;
 use crate::force::Forcing;
 use crate::library::Library;
@@ -59,6 +60,7 @@ struct Inner {
     providers: Providers,
     pump: Pump,
     forcing: Forcing,
+    audit: Audit,
     libraries: Mutex<Vec<Library>>,
 }
 
@@ -73,6 +75,7 @@ impl Engine {
                 providers,
                 pump: Pump::new(),
                 forcing: Forcing::default(),
+                audit: Audit::default(),
                 libraries: Mutex::new(Vec::new()),
             }),
         }
@@ -182,8 +185,8 @@ impl Engine {
     }
 
     /// Does what is due: provider time-outs, in slices. Returns when it wants to be called again.
-    pub fn poll(&self, now: Tick, _wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
-        if self.expire_pending(now, SLICE, wakes) == SLICE {
+    pub fn poll(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
+        if self.expire_pending(now, wall, SLICE, wakes) == SLICE {
             return Some(now);
         }
         self.next_provider_deadline()
@@ -211,6 +214,10 @@ impl Engine {
 
     pub(crate) fn forcing(&self) -> &Forcing {
         &self.inner.forcing
+    }
+
+    pub(crate) fn audit(&self) -> &Audit {
+        &self.inner.audit
     }
 
     pub(crate) fn pump_state(&self) -> &Pump {

@@ -31,12 +31,12 @@ impl Engine {
                     return Ok(done);
                 };
                 if write.verb == Verb::Request {
-                    self.hand_over(index, put.now, variable, Ask::Read, write)?;
+                    self.hand_over(index, put, variable, Ask::Read, write)?;
                 } else if sequence == 0 {
                     return Err(Refusal::NoValue);
                 } else {
                     let value = variable.update().value;
-                    self.ask_provider(index, put.now, variable, &properties, write, &value)?;
+                    self.ask_provider(index, put, variable, &properties, write, &value)?;
                 }
                 Ok(Attempt::Pending)
             }

@@ -110,7 +110,7 @@ impl Variable {
     pub(crate) fn new(slot: u32, name: Box<str>, properties: Arc<Properties>) -> Self {
         Self {
             slot,
-            flags: AtomicU32::new(0),
+            flags: AtomicU32::new(if properties.audit { AUDITED } else { 0 }),
             name,
             cell: Cell::new(&properties.data_type),
             realtime: RealTime::new(&properties),
@@ -163,6 +163,10 @@ impl Variable {
     /// [`is_made_for`](Self::is_made_for).
     pub(crate) fn edit(&self, properties: Arc<Properties>) {
         let mut state = self.lock();
+        match properties.audit {
+            true => self.set(&state, AUDITED),
+            false => self.clear(&state, AUDITED),
+        }
         if properties == self.properties {
             if let Some(extra) = &mut state.extra {
                 extra.edited = None;
@@ -308,6 +312,12 @@ impl Variable {
         self.flags.load(Ordering::Acquire) & FORCED != 0
     }
 
+    /// Whether the writes of clients are noted in the audit (B-24).
+    #[inline]
+    pub(crate) fn is_audited(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & AUDITED != 0
+    }
+
     /// Whether nothing can be written to it. It stays so for as long as the lock is held.
     #[inline]
     pub(crate) fn is_blocked(&self) -> bool {
@@ -436,6 +446,8 @@ const STOPPED: u32 = 1 << 30;
 const FORCED: u32 = 1 << 28;
 /// Other properties hold than those it was deployed with.
 const EDITED: u32 = 1 << 29;
+/// What clients write is noted in the audit.
+const AUDITED: u32 = 1 << 24;
 /// The bits that name its provider.
 const PROVIDER: u32 = (1 << 24) - 1;
 

@@ -10,11 +10,12 @@ use trunkline_types::{
 };
 
 use crate::accept::{Accepted, accept, within_deadband};
+use crate::audit::{Asked, Audited, Change, Held};
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::outbox::{Outbox, Wakes};
 use crate::outcome::{Attempt, Refusal, UnknownCause, WriteOutcome};
-use crate::provider::{Ask, SendFailure};
+use crate::provider::{Ask, SendFailure, Waiting};
 use crate::sync::Arc;
 use crate::update::{Encoded, Update};
 use crate::variable::{State, Variable};
@@ -136,7 +137,11 @@ impl Engine {
             wall,
             may_stall: true,
             completion: None,
+            audited: None,
         };
+        if write.origin == Origin::Client && is_noted(variable, write.verb) {
+            return self.put_audited(put, variable, write, wakes);
+        }
         self.put(put, variable, write, wakes)
             .unwrap_or_else(|refusal| {
                 let outcome = count_refused(variable, refusal);
@@ -147,6 +152,28 @@ impl Engine {
                     // good.
                     requalify(variable, Quality::bad(Reason::OutOfRange), now, wall, wakes);
                 }
+                Attempt::Done(outcome)
+            })
+    }
+
+    /// [`Engine::try_write`] of what is noted in the audit however it ends.
+    #[cold]
+    fn put_audited(
+        &self,
+        put: Put<'_>,
+        variable: &Variable,
+        write: &Write<'_>,
+        wakes: &mut Wakes,
+    ) -> Attempt {
+        let audited = Audited::new(Asked::of(put.caller, variable, write));
+        let put = Put {
+            audited: Some(&audited),
+            ..put
+        };
+        self.put(put, variable, write, wakes)
+            .unwrap_or_else(|refusal| {
+                let outcome = count_refused(variable, refusal);
+                self.note_end(&audited, variable, put.wall, &outcome, wakes);
                 Attempt::Done(outcome)
             })
     }
@@ -174,7 +201,7 @@ impl Engine {
             && let Some(index) = variable.provider_index()
         {
             let value = &accepted.update.value;
-            self.ask_provider(index, put.now, variable, &properties, write, value)?;
+            self.ask_provider(index, put, variable, &properties, write, value)?;
             return Ok(Attempt::Pending);
         }
         let mut state = variable.lock();
@@ -183,10 +210,23 @@ impl Engine {
             drop(state);
             return self.put(put, variable, write, wakes);
         }
-        if let Some(expected) = write.expected {
-            check_expected(self.epoch(), variable, expected)?;
+        if let Some(audited) = put.audited {
+            let old = Held::of_update(&variable.update_locked(&state));
+            let accepted = &mut accepted;
+            let result = self.decide(
+                put,
+                variable,
+                &mut state,
+                &properties,
+                write,
+                accepted,
+                wakes,
+            );
+            let value = &accepted.update.value;
+            self.note_decided(audited, put, (variable, old, value), write, &result, wakes);
+            return result;
         }
-        commit(
+        self.decide(
             put,
             variable,
             &mut state,
@@ -197,12 +237,59 @@ impl Engine {
         )
     }
 
+    /// Steps 3 and 4. The caller holds the variable's lock.
+    #[inline]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what `commit` takes, and the engine"
+    )]
+    fn decide(
+        &self,
+        put: Put<'_>,
+        variable: &Variable,
+        state: &mut State,
+        properties: &Properties,
+        write: &Write<'_>,
+        accepted: &mut Accepted,
+        wakes: &mut Wakes,
+    ) -> Result<Attempt, Refusal> {
+        if let Some(expected) = write.expected {
+            check_expected(self.epoch(), variable, expected)?;
+        }
+        commit(put, variable, state, properties, write, accepted, wakes)
+    }
+
+    /// Notes what was decided, while the variable's lock is still held.
+    fn note_decided(
+        &self,
+        audited: &Audited,
+        put: Put<'_>,
+        (variable, old, value): (&Variable, Held, &Encoded),
+        write: &Write<'_>,
+        result: &Result<Attempt, Refusal>,
+        wakes: &mut Wakes,
+    ) {
+        let refused;
+        let (outcome, new) = match result {
+            Ok(Attempt::Done(outcome @ WriteOutcome::Applied { .. })) => (outcome, Some(value)),
+            Ok(Attempt::Done(outcome)) => (outcome, None),
+            // What a provider has read back is judged by whoever asked it.
+            Err(refusal) if write.origin == Origin::Client => {
+                refused = WriteOutcome::Refused(refusal.clone());
+                (&refused, None)
+            }
+            _ => return,
+        };
+        let wall = put.wall;
+        self.note_write(audited, variable, Change { wall, old, new }, outcome, wakes);
+    }
+
     /// A write to a provided variable goes to the provider, outside every lock; the cell waits for
     /// what the provider says it holds.
     pub(crate) fn ask_provider(
         &self,
         index: usize,
-        now: Tick,
+        put: Put<'_>,
         variable: &Variable,
         properties: &Properties,
         write: &Write<'_>,
@@ -216,19 +303,23 @@ impl Engine {
                 .map_err(Refusal::Scaling)?,
             None => value,
         };
-        self.hand_over(index, now, variable, Ask::Take(raw), write)
+        self.hand_over(index, put, variable, Ask::Take(raw), write)
     }
 
     pub(crate) fn hand_over(
         &self,
         index: usize,
-        now: Tick,
+        put: Put<'_>,
         variable: &Variable,
         ask: Ask,
         write: &Write<'_>,
     ) -> Result<(), Refusal> {
         let (handle, completion) = (variable.handle(), write.completion.clone());
-        let sent = self.providers().send(index, now, handle, ask, completion);
+        let waiting = Waiting {
+            completion,
+            asked: put.audited.map(|audited| Box::new(audited.asked.clone())),
+        };
+        let sent = self.providers().send(index, put.now, handle, ask, waiting);
         sent.map_err(|failure| match failure {
             SendFailure::Busy { provider, pending } => Refusal::ProviderBusy { provider, pending },
             SendFailure::Gone { provider } => Refusal::ProviderGone { provider },
@@ -273,6 +364,20 @@ pub(crate) struct Put<'a> {
     /// Told that the write was applied before anybody hears of the update: whoever wrote has the
     /// answer when the update comes.
     pub(crate) completion: Option<&'a Completion>,
+    /// How it ends is noted in the audit.
+    pub(crate) audited: Option<&'a Audited>,
+}
+
+/// Whether what a client does to this variable is noted in the audit. What a person holds in place
+/// of the source always is.
+#[inline]
+fn is_noted(variable: &Variable, verb: Verb) -> bool {
+    match verb {
+        Verb::Put | Verb::Set | Verb::Send => variable.is_audited(),
+        Verb::Force | Verb::Unforce => true,
+        // It only looks.
+        Verb::Request => false,
+    }
 }
 
 /// Step 1: everything that needs no lock. Rights come first: whoever may not write learns no more.
@@ -317,6 +422,7 @@ fn commit(
         wall,
         may_stall,
         completion,
+        audited: _,
     } = put;
     let stall = if may_stall {
         properties.stall
