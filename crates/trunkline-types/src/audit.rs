@@ -17,6 +17,8 @@ pub const AUDIT_VALUE_BYTES_MAX: usize = 256;
 pub const AUDIT_TEXT_BYTES_MAX: usize = 1024;
 /// Most entries of one page.
 pub const AUDIT_PAGE_MAX: usize = 500;
+/// Entries that are looked at for one page, whether they are asked for or not.
+pub const AUDIT_SCAN_MAX: usize = 5_000;
 
 /// One thing that somebody did, or tried to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -178,12 +180,30 @@ impl AuditQuery {
         is_since && is_whose && is_named
     }
 
-    /// How many entries the answer has at most.
-    pub fn page(&self) -> usize {
-        match self.limit {
+    /// Takes a page out of the entries from [`from`](Self::from) on, in the order that is asked
+    /// for: the entries, and where the next page begins.
+    ///
+    /// # Errors
+    /// The first error of `entries`.
+    pub fn take_page<E>(
+        &self,
+        entries: impl Iterator<Item = Result<AuditEntry, E>>,
+    ) -> Result<(Vec<AuditEntry>, Option<u64>), E> {
+        let limit = match self.limit {
             0 => AUDIT_PAGE_MAX,
             limit => AUDIT_PAGE_MAX.min(limit as usize),
+        };
+        let mut page = Vec::new();
+        for (looked, entry) in entries.enumerate() {
+            let entry = entry?;
+            if page.len() >= limit || looked >= AUDIT_SCAN_MAX {
+                return Ok((page, Some(entry.number)));
+            }
+            if self.matches(&entry) {
+                page.push(entry);
+            }
         }
+        Ok((page, None))
     }
 }
 
