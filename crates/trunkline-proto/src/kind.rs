@@ -149,6 +149,10 @@ frame_kinds! {
     Order = 51, "ORDER", Client;
     /// What DEPLOY or ORDER has done.
     Report = 52, "REPORT", Engine;
+    /// Asks who did what to the engine.
+    Audit = 88, "AUDIT", Client;
+    /// A page of the audit.
+    AuditPage = 89, "AUDIT_PAGE", Engine;
 }
 
 impl FrameKind {

@@ -9,6 +9,7 @@
 //!          6 subscribers varint                7 last_writer text          8 source_state text
 //!          9 subscription (repeats):
 //!            subscription u32 | contract | flags u8 | subscription ledger: 9 varints
+//!         50 audit text
 //! ```
 //!
 //! The varints of a ledger stand in the order of its identity in [`trunkline_types::ledger`].
@@ -45,6 +46,8 @@ pub struct VariableInfo {
     pub source_state: String,
     /// This session's subscriptions to it, at most 1,024.
     pub subscriptions: Vec<SubscriptionInfo>,
+    /// Where the audit of its writes is kept; empty when they are not audited.
+    pub audit: String,
 }
 
 /// One of this session's subscriptions to a variable.
@@ -68,6 +71,7 @@ impl Default for VariableInfo {
             last_writer: String::new(),
             source_state: String::new(),
             subscriptions: Vec::new(),
+            audit: String::new(),
         }
     }
 }
@@ -182,6 +186,7 @@ fn put_info(out: &mut Vec<u8>, info: &VariableInfo) {
         put_counters(&mut entry, &subscription_counters(&subscription.ledger));
         put_field(out, 9, &entry);
     }
+    put_text(out, 50, &info.audit);
 }
 
 fn read_info(fields: &mut Payload<'_>) -> Result<VariableInfo, DecodeError> {
@@ -206,6 +211,7 @@ fn read_info(fields: &mut Payload<'_>) -> Result<VariableInfo, DecodeError> {
                     ledger: read_ledger(field)?,
                 });
             }
+            50 => info.audit = field.whole_text()?.to_owned(),
             _ => return Ok(false),
         }
         Ok(true)
