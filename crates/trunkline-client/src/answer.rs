@@ -7,7 +7,7 @@ use trunkline_proto::message::engine::EngineInfo;
 use trunkline_proto::message::info::VariableInfo;
 use trunkline_proto::message::library::LibraryReport;
 use trunkline_proto::message::why::{WhyStage, WhyVerdict};
-use trunkline_types::{Access, DataType, Properties, Reading};
+use trunkline_types::{Access, AuditPage, DataType, Properties, Reading};
 
 use crate::variable::VariableRef;
 
@@ -32,6 +32,8 @@ pub enum Answer {
     Why(Vec<Step>),
     /// To a question about the engine.
     Engine(EngineInfo),
+    /// To the question who did what.
+    Audit(AuditPage),
     /// To an order about a library.
     Library(LibraryReport),
     /// The request as a whole was refused.

@@ -26,7 +26,7 @@
 //! - [`ClientCore`] (`client`), `connection`, `receipt`, `output`: the state machine, the
 //!   connection's life, what is acknowledged, what is sent.
 //! - `provider`: this client as the source of variables.
-//! - `request`, `settle`, `open`, `browse`, `library`, [`answer`]: verbs with one answer.
+//! - `request`, `settle`, `open`, `browse`, `library`, `audit`, [`answer`]: verbs with one answer.
 //! - `write`, `write_queue`, `outcome`: writes, credit, how they end.
 //! - `subscribe`, `subscription`, `queue`, `event`: subscriptions as the program sees them.
 //! - `wire`, `delivery`, `reading`: subscriptions as the engine sees them; what arrives, what was
@@ -37,6 +37,7 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+mod audit;
 mod browse;
 mod client;
 mod connection;
@@ -66,6 +67,7 @@ mod write;
 mod write_queue;
 
 pub use answer::{Answer, Found, Opened, Step};
+pub use audit::AUDIT_ENTRIES_MAX;
 pub use client::ClientCore;
 pub use error::{RequestError, SubscribeError, WriteError};
 pub use event::Event;

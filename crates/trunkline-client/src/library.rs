@@ -64,14 +64,19 @@ impl ClientCore {
     /// does not know, and never answer.
     pub(crate) fn not_understood(&self, request: &Request) -> Option<Fault> {
         let session = self.connection.session()?;
-        if !request.verb.is_order() || session.features.contains(Features::ADMINISTRATION) {
+        let (feature, sentence) = match &request.verb {
+            Verb::Audit(_) => (Features::AUDIT, "keeps no audit; update it"),
+            verb if verb.is_order() => (
+                Features::ADMINISTRATION,
+                "takes no orders about libraries over the network; update it, or change its \
+                 configuration files",
+            ),
+            _ => return None,
+        };
+        if session.features.contains(feature) {
             return None;
         }
-        let sentence = format!(
-            "{} takes no orders about libraries over the network; update it, or change its \
-             configuration files",
-            session.engine_name
-        );
+        let sentence = format!("{} {sentence}", session.engine_name);
         Some(Fault::new(FaultCode::NotSupported, sentence))
     }
 }

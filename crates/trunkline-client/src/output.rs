@@ -140,6 +140,7 @@ impl ClientCore {
             | Verb::Why { .. }
             | Verb::Engine
             | Verb::OrderLibrary { .. }
+            | Verb::Audit(_)
             | Verb::Provide { .. } => {
                 single = true;
                 0
@@ -294,6 +295,7 @@ fn encode(
             send_deploy(library, *replace, number, sent, page, out);
         }
         Verb::Provide { name } => send_provide(name, number, out),
+        Verb::Audit(asked) => asked.send(number, out),
         Verb::OrderLibrary { verb, library } => send_order(*verb, library, number, out),
     }
 }

@@ -12,6 +12,7 @@ use trunkline_proto::{Disconnect, Fault, Frame};
 use trunkline_types::{LibraryDefinition, Reading};
 
 use crate::answer::{Answer, Found, Opened, Page};
+use crate::audit::Asked;
 use crate::options::OpenOptions;
 use trunkline_proto::message::info::VariableInfo;
 
@@ -92,6 +93,7 @@ pub(crate) enum Verb {
         verb: LibraryVerb,
         library: String,
     },
+    Audit(Box<Asked>),
     /// Asks to be the source of variables; the client's own.
     Provide {
         name: String,
@@ -155,6 +157,7 @@ impl Request {
             Verb::Close { handles, .. } => handles.clear(),
             // The cursor meant something to that engine only.
             Verb::Find { cursor, found, .. } => (*cursor, *found) = (0, Vec::new()),
+            Verb::Audit(asked) => asked.restart(),
             _ => {}
         }
     }

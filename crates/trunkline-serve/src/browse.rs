@@ -206,6 +206,10 @@ impl Session {
                 session => format!("session {session}"),
             },
             source_state: self.engine.source_state(variable),
+            audit: match variable.properties().audit {
+                true => self.engine.audit_keeping().sentence.to_string(),
+                false => String::new(),
+            },
             subscriptions,
         }
     }

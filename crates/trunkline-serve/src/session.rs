@@ -139,6 +139,7 @@ impl Session {
                 return Err(Disconnect::VersionMismatch(mismatch));
             }
         };
+        self.caller.origin = described(&self.caller.origin, hello);
         self.welcome(&agreement, wall);
         self.frame_max = agreement.frame_max;
         self.records = Records::new(self.caller.session, agreement.message_max);
@@ -252,6 +253,25 @@ impl Session {
         self.liveness.handle_received(now);
         self.excused_until = now.saturating_add(FRAME_DEADLINE);
     }
+}
+
+/// From where the peer asks, and what it says of itself: nobody vouches for that.
+fn described(origin: &str, hello: &Hello) -> Arc<str> {
+    let mut text = origin.to_owned();
+    for said in [&hello.client_name, &hello.program] {
+        if !said.is_empty() {
+            text.push_str(", ");
+            text.extend(said.chars().filter(|c| !c.is_control()));
+        }
+    }
+    if !hello.user.is_empty() {
+        text.push_str(", user ");
+        text.extend(hello.user.chars().filter(|c| !c.is_control()));
+    }
+    if hello.pid != 0 {
+        text.push_str(&format!(", pid {}", hello.pid));
+    }
+    text.into()
 }
 
 impl Endpoint for Session {
