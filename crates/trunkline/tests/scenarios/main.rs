@@ -8,6 +8,7 @@
     reason = "a test stops at what it did not expect"
 )]
 
+mod audit;
 mod bulk;
 mod contracts;
 mod libraries;
@@ -76,6 +77,7 @@ const SCENARIOS: &[Scenario] = &[
         "large library",
         libraries::a_large_library_comes_in_many_frames,
     ),
+    ("audit", audit::who_did_what_is_told),
     (
         "bulk",
         bulk::a_hundred_thousand_variables_are_subscribed_in_one_request,
