@@ -190,6 +190,7 @@ impl<'a> Printer<'a> {
             "retained",
             if properties.retain { "yes" } else { "" }.to_owned(),
         );
+        put("audited", info.audit.clone());
         put(
             "max age",
             properties
@@ -271,6 +272,7 @@ impl<'a> Printer<'a> {
         if properties.retain {
             object.put("retain", true);
         }
+        object.put_text("audit", &info.audit);
         object.put("access", access_name(properties.access));
         object.put("scope", scope_name(properties.scope));
         object.put_text("source", &properties.source);
