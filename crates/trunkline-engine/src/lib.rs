@@ -21,14 +21,14 @@
 //! - [`Order`]: what changes the engine itself.
 //! - [`provider`]: values that somebody else owns.
 //! - [`realtime`]: cells and FIFOs for time-critical threads.
-//! - [`audit`]: who did what, on its way to who keeps it.
+//! - `audit`: who did what, on its way to who keeps it.
 //! - [`store`]: what survives a restart.
 //! - [`explain`]: why a variable does not update.
 
 #![forbid(unsafe_code)]
 
 mod accept;
-pub mod audit;
+mod audit;
 mod budget;
 mod caller;
 mod cell;

@@ -10,7 +10,7 @@ use trunkline_types::{
 };
 
 use crate::accept::{Accepted, accept, within_deadband};
-use crate::audit::{Asked, Audited, Change, Held};
+use crate::audit::{Audited, is_noted};
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::outbox::{Outbox, Wakes};
@@ -156,28 +156,6 @@ impl Engine {
             })
     }
 
-    /// [`Engine::try_write`] of what is noted in the audit however it ends.
-    #[cold]
-    fn put_audited(
-        &self,
-        put: Put<'_>,
-        variable: &Variable,
-        write: &Write<'_>,
-        wakes: &mut Wakes,
-    ) -> Attempt {
-        let audited = Audited::new(Asked::of(put.caller, variable, write));
-        let put = Put {
-            audited: Some(&audited),
-            ..put
-        };
-        self.put(put, variable, write, wakes)
-            .unwrap_or_else(|refusal| {
-                let outcome = count_refused(variable, refusal);
-                self.note_end(&audited, variable, put.wall, &outcome, wakes);
-                Attempt::Done(outcome)
-            })
-    }
-
     /// [`Engine::try_write`] without counting refusals.
     pub(crate) fn put(
         &self,
@@ -210,10 +188,9 @@ impl Engine {
             drop(state);
             return self.put(put, variable, write, wakes);
         }
-        if let Some(audited) = put.audited {
-            let old = Held::of_update(&variable.update_locked(&state));
-            let accepted = &mut accepted;
-            let result = self.decide(
+        let accepted = &mut accepted;
+        match put.audited {
+            None => self.decide(
                 put,
                 variable,
                 &mut state,
@@ -221,29 +198,29 @@ impl Engine {
                 write,
                 accepted,
                 wakes,
-            );
-            let value = &accepted.update.value;
-            self.note_decided(audited, put, (variable, old, value), write, &result, wakes);
-            return result;
+            ),
+            Some(audited) => {
+                let by = (put, audited);
+                self.decide_audited(
+                    by,
+                    variable,
+                    &mut state,
+                    &properties,
+                    write,
+                    accepted,
+                    wakes,
+                )
+            }
         }
-        self.decide(
-            put,
-            variable,
-            &mut state,
-            &properties,
-            write,
-            &mut accepted,
-            wakes,
-        )
     }
 
     /// Steps 3 and 4. The caller holds the variable's lock.
-    #[inline]
+    #[inline(always)]
     #[expect(
         clippy::too_many_arguments,
         reason = "what `commit` takes, and the engine"
     )]
-    fn decide(
+    pub(crate) fn decide(
         &self,
         put: Put<'_>,
         variable: &Variable,
@@ -257,31 +234,6 @@ impl Engine {
             check_expected(self.epoch(), variable, expected)?;
         }
         commit(put, variable, state, properties, write, accepted, wakes)
-    }
-
-    /// Notes what was decided, while the variable's lock is still held.
-    fn note_decided(
-        &self,
-        audited: &Audited,
-        put: Put<'_>,
-        (variable, old, value): (&Variable, Held, &Encoded),
-        write: &Write<'_>,
-        result: &Result<Attempt, Refusal>,
-        wakes: &mut Wakes,
-    ) {
-        let refused;
-        let (outcome, new) = match result {
-            Ok(Attempt::Done(outcome @ WriteOutcome::Applied { .. })) => (outcome, Some(value)),
-            Ok(Attempt::Done(outcome)) => (outcome, None),
-            // What a provider has read back is judged by whoever asked it.
-            Err(refusal) if write.origin == Origin::Client => {
-                refused = WriteOutcome::Refused(refusal.clone());
-                (&refused, None)
-            }
-            _ => return,
-        };
-        let wall = put.wall;
-        self.note_write(audited, variable, Change { wall, old, new }, outcome, wakes);
     }
 
     /// A write to a provided variable goes to the provider, outside every lock; the cell waits for
@@ -368,18 +320,6 @@ pub(crate) struct Put<'a> {
     pub(crate) audited: Option<&'a Audited>,
 }
 
-/// Whether what a client does to this variable is noted in the audit. What a person holds in place
-/// of the source always is.
-#[inline]
-fn is_noted(variable: &Variable, verb: Verb) -> bool {
-    match verb {
-        Verb::Put | Verb::Set | Verb::Send => variable.is_audited(),
-        Verb::Force | Verb::Unforce => true,
-        // It only looks.
-        Verb::Request => false,
-    }
-}
-
 /// Step 1: everything that needs no lock. Rights come first: whoever may not write learns no more.
 pub(crate) fn check(
     caller: &Caller,
@@ -405,8 +345,9 @@ pub(crate) fn check(
     Refusal::by_access(properties.access).map_or(Ok(()), Err)
 }
 
-/// Steps 3 and 4: decide, commit. The caller holds the variable's lock.
-#[inline]
+/// Steps 3 and 4: decide, commit. The caller holds the variable's lock. In line in both its
+/// callers: a call costs as much as some of its steps.
+#[inline(always)]
 fn commit(
     put: Put<'_>,
     variable: &Variable,

@@ -13,31 +13,26 @@
 //!
 //! Lock order: after everything but an outbox.
 
-use std::cell::Cell;
+mod held;
+mod write;
+
 use std::collections::VecDeque;
 
-use trunkline_types::audit::{AUDIT_TEXT_BYTES_MAX, AUDIT_VALUE_BYTES_MAX, cut};
-use trunkline_types::text::{FormatOptions, format_value};
-use trunkline_types::{
-    AuditAction, AuditEntry, AuditOutcome, DataType, Position, Timestamp, Value, wire,
-};
+use trunkline_types::audit::{AUDIT_TEXT_BYTES_MAX, cut};
+use trunkline_types::{AuditAction, AuditEntry, AuditOutcome, Timestamp};
 
 use crate::caller::{Caller, Principal};
 use crate::engine::Engine;
 use crate::explain::{Step, Subject, Verdict};
 use crate::outbox::{Outbox, Wake, Wakes};
-use crate::outcome::WriteOutcome;
 use crate::sync::{Arc, Mutex};
-use crate::update::{Encoded, Update};
 use crate::variable::Variable;
-use crate::write::{Verb, Write, WriteValue};
+
+pub(crate) use self::held::Held;
+pub(crate) use self::write::{Asked, Audited, Change, is_noted};
 
 /// Notes that may wait for the host; beyond, they are counted as lost.
 pub const AUDIT_NOTES_MAX: usize = 10_000;
-/// Longest value that is kept in a note; of a longer one only the length is told.
-const VALUE_BYTES_MAX: usize = 4096;
-/// Elements of arrays, and bytes, that are told.
-const ELEMENTS_MAX: usize = 16;
 
 /// The engine's side of its audit.
 #[derive(Debug, Default)]
@@ -90,193 +85,7 @@ enum Target {
     Order { name: Box<str>, effect: Box<str> },
 }
 
-/// A value on its way into the audit.
-#[derive(Clone, Debug)]
-pub(crate) enum Held {
-    Nothing,
-    Value(Encoded),
-    /// So many bytes are too many to be kept.
-    Long(usize),
-    Text(Box<str>),
-}
-
-/// A write whose end is to be noted.
-#[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    who: Principal,
-    from: Arc<str>,
-    action: AuditAction,
-    new: Held,
-}
-
-/// The same while it is carried out.
-#[derive(Debug)]
-pub(crate) struct Audited {
-    pub(crate) asked: Asked,
-    is_noted: Cell<bool>,
-}
-
-impl Held {
-    pub(crate) fn of(value: &Encoded) -> Self {
-        match value.shared_bytes() {
-            bytes if bytes > VALUE_BYTES_MAX => Held::Long(bytes),
-            _ => Held::Value(value.clone()),
-        }
-    }
-
-    /// What a variable held.
-    pub(crate) fn of_update(update: &Update) -> Self {
-        match update.sequence {
-            0 => Held::Nothing,
-            _ => Self::of(&update.value),
-        }
-    }
-
-    /// What is to be written, whether the variable can hold it or not.
-    fn of_written(value: &WriteValue<'_>, data_type: &DataType) -> Self {
-        match value {
-            WriteValue::Value(value) if !value.has_type(data_type) => {
-                Held::Text(Box::from("(a value of another type)"))
-            }
-            WriteValue::Value(value) => match wire::encoded_len(value) {
-                bytes if bytes > VALUE_BYTES_MAX => Held::Long(bytes),
-                _ => Held::Value(Encoded::from_value(value)),
-            },
-            WriteValue::Wire(bytes) if bytes.len() > VALUE_BYTES_MAX => Held::Long(bytes.len()),
-            WriteValue::Wire(bytes) => match wire::check_value(data_type, bytes) {
-                Ok(()) => Held::Value(Encoded::from_bytes(bytes)),
-                Err(_) => {
-                    let text = format!("({} bytes that are no value)", bytes.len());
-                    Held::Text(text.into())
-                }
-            },
-        }
-    }
-
-    fn text(&self, data_type: &DataType) -> String {
-        let text = match self {
-            Held::Nothing => String::new(),
-            Held::Long(bytes) => format!("({bytes} bytes)"),
-            Held::Text(text) => text.to_string(),
-            Held::Value(value) => shown(&value.decode(data_type), data_type),
-        };
-        cut(&text, AUDIT_VALUE_BYTES_MAX)
-    }
-}
-
-fn shown(value: &Value, data_type: &DataType) -> String {
-    let options = FormatOptions {
-        elide: Some(ELEMENTS_MAX),
-        ..FormatOptions::default()
-    };
-    format_value(value, data_type, &options)
-}
-
-impl Asked {
-    /// What a client wants to have done to a variable.
-    pub(crate) fn of(caller: &Caller, variable: &Variable, write: &Write<'_>) -> Self {
-        let (action, new) = match write.verb {
-            Verb::Send | Verb::Request => (AuditAction::Send, of_current(variable)),
-            Verb::Unforce => (AuditAction::Unforce, Held::Nothing),
-            Verb::Put => (AuditAction::Put, written(variable, write)),
-            Verb::Set => (AuditAction::Set, written(variable, write)),
-            Verb::Force => (AuditAction::Force, written(variable, write)),
-        };
-        Self {
-            who: caller.principal.clone(),
-            from: Arc::clone(&caller.origin),
-            action,
-            new,
-        }
-    }
-}
-
-fn of_current(variable: &Variable) -> Held {
-    Held::of_update(&variable.update())
-}
-
-fn written(variable: &Variable, write: &Write<'_>) -> Held {
-    Held::of_written(&write.value, variable.data_type())
-}
-
-impl Audited {
-    pub(crate) fn new(asked: Asked) -> Self {
-        Self {
-            asked,
-            is_noted: Cell::new(false),
-        }
-    }
-}
-
-/// When, and what the variable holds before and after.
-pub(crate) struct Change<'a> {
-    pub(crate) wall: Timestamp,
-    pub(crate) old: Held,
-    /// `None`: what was asked for.
-    pub(crate) new: Option<&'a Encoded>,
-}
-
 impl Engine {
-    /// Notes the end of a write. The caller holds the variable's lock where the order matters.
-    pub(crate) fn note_write(
-        &self,
-        audited: &Audited,
-        variable: &Variable,
-        change: Change<'_>,
-        outcome: &WriteOutcome,
-        wakes: &mut Wakes,
-    ) {
-        audited.is_noted.set(true);
-        let at = |sequence: &u64| Position {
-            epoch: self.epoch(),
-            sequence: *sequence,
-        };
-        let sentence = |text: String| cut(&text, AUDIT_TEXT_BYTES_MAX);
-        let outcome = match outcome {
-            WriteOutcome::Applied { sequence } => AuditOutcome::Applied(at(sequence)),
-            WriteOutcome::Unchanged { sequence } => AuditOutcome::Unchanged(at(sequence)),
-            WriteOutcome::Superseded { .. } => {
-                AuditOutcome::Refused("a newer value took its place".to_owned())
-            }
-            WriteOutcome::Refused(refusal) => AuditOutcome::Refused(sentence(refusal.to_string())),
-            WriteOutcome::Unknown(cause) => AuditOutcome::Unknown(sentence(cause.to_string())),
-        };
-        let asked = &audited.asked;
-        let note = Note {
-            when: change.wall,
-            who: asked.who.clone(),
-            from: Arc::clone(&asked.from),
-            action: asked.action,
-            subject: Target::Variable {
-                handle: variable.handle(),
-                old: change.old,
-                new: change.new.map_or_else(|| asked.new.clone(), Held::of),
-            },
-            outcome,
-        };
-        self.push_note(note, wakes);
-    }
-
-    /// Notes the end of a write that changed nothing, unless that was done where it ended.
-    pub(crate) fn note_end(
-        &self,
-        audited: &Audited,
-        variable: &Variable,
-        wall: Timestamp,
-        outcome: &WriteOutcome,
-        wakes: &mut Wakes,
-    ) {
-        if !audited.is_noted.get() {
-            let old = of_current(variable);
-            let change = Change {
-                wall,
-                old,
-                new: None,
-            };
-            self.note_write(audited, variable, change, outcome, wakes);
-        }
-    }
-
     /// Notes what changes the engine itself: an order of a client that has ended, or what its host
     /// does. `name`: of what; `effect`: what it changed, for people.
     pub fn note_order(
