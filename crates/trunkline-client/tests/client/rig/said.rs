@@ -1,5 +1,6 @@
 //! What the client said, frame by frame, as the fake engine understood it.
 
+use trunkline_proto::message::audit::Audit;
 use trunkline_proto::message::closing::Goodbye;
 use trunkline_proto::message::find::Find;
 use trunkline_proto::message::handles::{Handles, Unsubscribe};
@@ -58,6 +59,11 @@ pub enum Said {
     },
     Engine {
         request: u32,
+    },
+    Audit {
+        request: u32,
+        from: Option<u64>,
+        limit: u32,
     },
 }
 
@@ -150,6 +156,14 @@ impl Said {
                 name: Why::decode(frame).unwrap().name.to_owned(),
             },
             FrameKind::Engine => Said::Engine { request },
+            FrameKind::Audit => {
+                let audit = Audit::decode(frame).unwrap();
+                Said::Audit {
+                    request,
+                    from: audit.from,
+                    limit: audit.limit,
+                }
+            }
             kind => {
                 let handles = Handles::decode(frame)
                     .unwrap()
@@ -180,6 +194,7 @@ impl Said {
             Said::Find { .. } => FrameKind::Find,
             Said::Why { .. } => FrameKind::Why,
             Said::Engine { .. } => FrameKind::Engine,
+            Said::Audit { .. } => FrameKind::Audit,
         }
     }
 }
