@@ -87,7 +87,7 @@ pub(super) const ENGINE: &[Key] = &[
         "store",
         "the path of a file, from this file's folder on, or \"none\"",
         "a file of the user's, named after the port",
-        "where deployed libraries and retained values are kept",
+        "where deployed libraries, retained values and the audit are kept",
     ),
     key(
         "audit_entries",

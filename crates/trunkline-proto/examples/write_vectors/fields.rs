@@ -531,7 +531,10 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 fn audited(entry: &AuditEntry) -> Json {
-    let position = |position: &Position| json!({"epoch": position.epoch.to_string(), "sequence": position.sequence.to_string()});
+    let position = |position: &Position| {
+        let (epoch, sequence) = (position.epoch.to_string(), position.sequence.to_string());
+        json!({"epoch": epoch, "sequence": sequence})
+    };
     let detail = match &entry.outcome {
         AuditOutcome::Done => Json::Null,
         AuditOutcome::Applied(at) | AuditOutcome::Unchanged(at) => position(at),
