@@ -56,7 +56,12 @@ pub fn entries(numbers: std::ops::RangeInclusive<u64>) -> Vec<AuditEntry> {
     let of = |number: u64| AuditEntry {
         number,
         when: Timestamp::from_nanos(second(number)),
-        who: if number.is_multiple_of(3) { "ann" } else { "bob" }.to_owned(),
+        who: if number.is_multiple_of(3) {
+            "ann"
+        } else {
+            "bob"
+        }
+        .to_owned(),
         from: "127.0.0.1:50000, put, pid 7".to_owned(),
         action: AuditAction::Put,
         name: format!("plant/v{}", number % 10),
