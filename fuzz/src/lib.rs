@@ -53,7 +53,13 @@ pub const WATCH: &[FrameKind] = &[
     FrameKind::Unwatch,
 ];
 /// The kinds of the target `library`.
-pub const LIBRARY: &[FrameKind] = &[FrameKind::Deploy, FrameKind::Order, FrameKind::Report];
+pub const LIBRARY: &[FrameKind] = &[
+    FrameKind::Deploy,
+    FrameKind::Order,
+    FrameKind::Report,
+    FrameKind::Audit,
+    FrameKind::AuditPage,
+];
 /// The kinds of the target `group`.
 pub const GROUP: &[FrameKind] = &[
     FrameKind::GroupWrite,

@@ -45,6 +45,7 @@ pub(crate) enum Command {
     Deploy(verbs::deploy::Args),
     Undeploy(verbs::undeploy::Args),
     Library(verbs::library::Args),
+    Audit(verbs::audit::Args),
     Io(verbs::io::Args),
     Serve(verbs::serve::Args),
     Demo(verbs::demo::Args),

@@ -8,7 +8,7 @@ use trunkline_proto::message::engine::EngineInfo;
 use trunkline_proto::message::info::VariableInfo;
 use trunkline_proto::message::library::LibraryReport;
 use trunkline_proto::message::why::{WhyStage, WhyVerdict};
-use trunkline_types::{Access, DataType, Position, Properties, Reading, Timestamp};
+use trunkline_types::{Access, AuditPage, DataType, Position, Properties, Reading, Timestamp};
 
 use crate::outcome::WriteOutcome;
 use crate::variable::VariableRef;
@@ -40,6 +40,8 @@ pub enum Answer {
     Snapshot(Snapshot),
     /// To an order about leases.
     Leases(Vec<Result<Lease, Fault>>),
+    /// To the question who did what.
+    Audit(AuditPage),
     /// To an order about a library.
     Library(LibraryReport),
     /// To a flush: what came before it is carried out.

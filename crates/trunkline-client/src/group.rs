@@ -11,7 +11,7 @@ use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::lease::{LeaseBuilder, LeaseHead, LeaseVerb, Leased};
 use trunkline_proto::message::outcome::WriteOutcome as WireOutcome;
 use trunkline_proto::message::snapshot::decode_snapshot;
-use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame};
+use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::wire::encoded_len;
 use trunkline_types::{Position, Tick, Timestamp};
 
@@ -331,32 +331,6 @@ fn blamed(name: &str) -> WriteOutcome {
         }
     };
     WriteOutcome::Refused(fault)
-}
-
-impl Verb {
-    /// What the engine must know of it, and what it is in words.
-    pub(crate) fn needs(&self) -> Option<(Features, &'static str)> {
-        match self {
-            Verb::Deploy { .. } | Verb::OrderLibrary { .. } => Some((
-                Features::ADMINISTRATION,
-                "takes no orders about libraries over the network; update it, or change its \
-                 configuration files",
-            )),
-            Verb::Group(_) => Some((
-                Features::GROUPS,
-                "does not know groups; update it, or write the variables one by one",
-            )),
-            Verb::Snapshot { .. } => Some((
-                Features::GROUPS,
-                "does not know snapshots; update it, or read the variables",
-            )),
-            Verb::Lease { .. } => Some((
-                Features::GROUPS,
-                "does not know leases; update it, or write with expected positions",
-            )),
-            _ => None,
-        }
-    }
 }
 
 /// Appends a GROUP_WRITE frame.

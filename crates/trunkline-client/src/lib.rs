@@ -26,7 +26,7 @@
 //! - [`ClientCore`] (`client`), `connection`, `receipt`, `output`: the state machine, the
 //!   connection's life, what is acknowledged, what is sent.
 //! - `provider`: this client as the source of variables.
-//! - `request`, `settle`, `open`, `browse`, `library`, [`answer`]: verbs with one answer.
+//! - `request`, `settle`, `open`, `browse`, `library`, `audit`, [`answer`]: verbs with one answer.
 //! - `write`, `write_queue`, `outcome`: writes, credit, how they end; `group`: many at one instant,
 //!   and leases.
 //! - `subscribe`, `subscription`, `queue`, `event`: subscriptions as the program sees them.
@@ -39,6 +39,7 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+mod audit;
 mod browse;
 mod client;
 mod condition;
@@ -73,6 +74,7 @@ mod write;
 mod write_queue;
 
 pub use answer::{Answer, Found, GroupOutcome, Lease, Opened, Snapshot, Step};
+pub use audit::AUDIT_ENTRIES_MAX;
 pub use client::ClientCore;
 pub use condition::{Comparison, Condition, ConditionError};
 pub use error::{RequestError, SubscribeError, WriteError};

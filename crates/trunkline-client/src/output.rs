@@ -172,6 +172,7 @@ impl ClientCore {
             | Verb::Flush
             | Verb::Group(_)
             | Verb::OrderLibrary { .. }
+            | Verb::Audit(_)
             | Verb::Provide { .. }
             | Verb::Watch { .. }
             | Verb::Unwatch { .. } => {
@@ -344,6 +345,7 @@ fn encode(
         }
         Verb::Unwatch { number } => encode_unwatch(*number, out),
         Verb::Provide { name } => send_provide(name, number, out),
+        Verb::Audit(asked) => asked.send(number, out),
         Verb::OrderLibrary { verb, library } => send_order(*verb, library, number, out),
     }
 }

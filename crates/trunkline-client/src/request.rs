@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use trunkline_proto::message::library::LibraryVerb;
-use trunkline_proto::{Disconnect, Fault, Frame};
+use trunkline_proto::{Disconnect, Fault, Features, Frame};
 use trunkline_types::{LibraryDefinition, Reading};
 
 use crate::answer::{Answer, Found, Lease, Opened, Page};
+use crate::audit::Asked;
 use crate::condition::Condition;
 use crate::group::{Group, LeaseTerms, SnapshotSaid};
 use crate::options::OpenOptions;
@@ -106,6 +107,7 @@ pub(crate) enum Verb {
         page: Page<Lease>,
         terms: LeaseTerms,
     },
+    Audit(Box<Asked>),
     /// Asks to be the source of variables; the client's own.
     Provide {
         name: String,
@@ -157,6 +159,31 @@ impl Verb {
         )
     }
 
+    /// What the engine must know of it, and what it is in words.
+    pub(crate) fn needs(&self) -> Option<(Features, &'static str)> {
+        match self {
+            Verb::Deploy { .. } | Verb::OrderLibrary { .. } => Some((
+                Features::ADMINISTRATION,
+                "takes no orders about libraries over the network; update it, or change its \
+                 configuration files",
+            )),
+            Verb::Group(_) => Some((
+                Features::GROUPS,
+                "does not know groups; update it, or write the variables one by one",
+            )),
+            Verb::Snapshot { .. } => Some((
+                Features::GROUPS,
+                "does not know snapshots; update it, or read the variables",
+            )),
+            Verb::Lease { .. } => Some((
+                Features::GROUPS,
+                "does not know leases; update it, or write with expected positions",
+            )),
+            Verb::Audit(_) => Some((Features::AUDIT, "keeps no audit; update it")),
+            _ => None,
+        }
+    }
+
     /// Whether it changes the engine, so that to ask twice is not to ask once.
     pub(crate) fn is_order(&self) -> bool {
         use Verb::{Deploy, Group, OrderLibrary};
@@ -190,6 +217,7 @@ impl Request {
             // The cursor meant something to that engine only.
             Verb::Snapshot { said, .. } => *said = None,
             Verb::Find { cursor, found, .. } => (*cursor, *found) = (0, Vec::new()),
+            Verb::Audit(asked) => asked.restart(),
             _ => {}
         }
     }

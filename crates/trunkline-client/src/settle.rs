@@ -124,7 +124,8 @@ impl ClientCore {
             | Verb::Engine
             | Verb::Flush
             | Verb::Deploy { .. }
-            | Verb::OrderLibrary { .. } => Answer::Refused(fault),
+            | Verb::OrderLibrary { .. }
+            | Verb::Audit(_) => Answer::Refused(fault),
             Verb::Restore { page } => return self.restored(&page, &fault),
             Verb::OpenItems { wire, items } | Verb::Resume { wire, items } => {
                 return self.items_answered(wire, &items, &fault);

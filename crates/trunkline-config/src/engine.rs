@@ -18,6 +18,7 @@ use crate::shown::shown_duration;
 
 const NAME_BYTES_MAX: usize = 255;
 const STORE_BYTES_MAX: usize = 4096;
+const AUDIT_ENTRIES_MAX: i64 = 100_000_000;
 const KEEP_ALIVE_MIN: Duration = Duration::from_millis(10);
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(3_600);
 const DEADLINE_MAX: Duration = Duration::from_secs(86_400);
@@ -35,6 +36,11 @@ pub(crate) fn read(section: &Table, report: &mut Report) -> EngineConfig {
         .and_then(|node| store(node, &mut values))
     {
         engine.store = store;
+    }
+    if let Some(node) = section.node("audit_entries")
+        && let Some(entries) = values.integer("audit_entries", node, 1..=AUDIT_ENTRIES_MAX)
+    {
+        engine.audit_entries = entries.unsigned_abs();
     }
     if let Some(node) = section.node("insecure") {
         engine.insecure = values.boolean("insecure", node).unwrap_or_default();

@@ -28,6 +28,8 @@ pub struct EngineConfig {
     pub name: Option<String>,
     /// Where deployed libraries and retained values are kept.
     pub store: StoreChoice,
+    /// Entries that the audit keeps in the store.
+    pub audit_entries: u64,
     /// Where it listens, never empty.
     pub listen: Vec<ListenAddress>,
     /// Whether programs of the same user reach its loopback ports by Unix sockets as well.
@@ -122,6 +124,7 @@ impl Default for EngineConfig {
         Self {
             name: None,
             store: StoreChoice::Unsaid,
+            audit_entries: 100_000,
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)).into()],
             local_socket: true,
             insecure: false,

@@ -7,6 +7,7 @@ use trunkline_types::name::{NameError, register_number};
 use trunkline_types::{Name, Pattern, Tick, Timestamp};
 
 use crate::age::Ages;
+use crate::audit::Audit;
 use crate::caller::Caller;
 use crate::force::Forcing;
 use crate::lease::Leases;
@@ -69,6 +70,7 @@ struct Inner {
     leases: Leases,
     /// Groups committed so far.
     commits: AtomicUsize,
+    audit: Audit,
     libraries: Mutex<Vec<Library>>,
 }
 
@@ -88,6 +90,7 @@ impl Engine {
                 fields: AtomicU32::new(0),
                 leases: Leases::default(),
                 commits: AtomicUsize::new(0),
+                audit: Audit::default(),
                 libraries: Mutex::new(Vec::new()),
             }),
         }
@@ -205,7 +208,7 @@ impl Engine {
     /// leases, in slices. Returns when it wants to be called again.
     pub fn poll(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
         let aged = self.mark_stale(now, wall, SLICE, wakes);
-        if self.expire_pending(now, SLICE, wakes) == SLICE {
+        if self.expire_pending(now, wall, SLICE, wakes) == SLICE {
             return Some(now);
         }
         let (_, lease_ends) = self.expire_leases(now, SLICE);
@@ -260,6 +263,10 @@ impl Engine {
 
     pub(crate) fn commits(&self) -> &AtomicUsize {
         &self.inner.commits
+    }
+
+    pub(crate) fn audit(&self) -> &Audit {
+        &self.inner.audit
     }
 
     pub(crate) fn pump_state(&self) -> &Pump {

@@ -80,6 +80,7 @@ impl Engine {
         steps.push(quality(variable, &update));
         steps.push(age(variable, &update, wall));
         steps.push(filter(variable));
+        steps.extend(self.audited_state(variable));
         steps.push(fine(
             Subject::Buffer,
             format!(

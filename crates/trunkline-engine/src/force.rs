@@ -14,15 +14,16 @@
 
 use std::collections::BTreeSet;
 
-use trunkline_types::{Quality, Reason, Tick, Timestamp, Value};
+use trunkline_types::{AuditAction, AuditOutcome, Quality, Reason, Tick, Timestamp, Value};
 
 use crate::accept::{Accepted, encode};
+use crate::audit::{Change, Held};
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::explain::{Step, Subject, Verdict};
 use crate::outbox::Wakes;
 use crate::outcome::{Attempt, Refusal, WriteOutcome};
-use crate::provider::Ask;
+use crate::provider::{Ask, Waiting};
 use crate::sync::{Arc, Mutex};
 use crate::update::{Encoded, Update};
 use crate::variable::{State, Variable};
@@ -98,6 +99,17 @@ impl Engine {
         if variable.is_gone() {
             return Err(Refusal::Gone);
         }
+        let old = Held::of_update(&variable.update_locked(&state));
+        let change = Change {
+            wall: put.wall,
+            old,
+            new: Some(&value),
+        };
+        let note = |outcome: &WriteOutcome, wakes: &mut Wakes| {
+            if let Some(audited) = put.audited {
+                self.note_write(audited, variable, change, outcome, wakes);
+            }
+        };
         let before = state.put_forced(None);
         let behind = match &before {
             Some(before) => before.behind.clone(),
@@ -106,7 +118,7 @@ impl Engine {
         list.handles.insert(variable.handle());
         let is_applied = variable.is_forced();
         let forced = Forced {
-            value,
+            value: value.clone(),
             by: Arc::from(put.caller.to_string()),
             since: put.wall,
             behind,
@@ -114,13 +126,17 @@ impl Engine {
         state.put_forced(Some(Box::new(forced)));
         if list.is_off {
             let sequence = variable.sequence();
-            return Ok(Attempt::Done(WriteOutcome::Unchanged { sequence }));
+            let outcome = WriteOutcome::Unchanged { sequence };
+            note(&outcome, wakes);
+            return Ok(Attempt::Done(outcome));
         }
         let sequence = apply(variable, &mut state, !is_applied, put, wakes);
+        let outcome = WriteOutcome::Applied { sequence };
+        note(&outcome, wakes);
         drop(state);
         drop(list);
         self.force_output(variable, put.now);
-        Ok(Attempt::Done(WriteOutcome::Applied { sequence }))
+        Ok(Attempt::Done(outcome))
     }
 
     /// An output is forced at the device, too. What the device says to it is kept behind.
@@ -138,9 +154,13 @@ impl Engine {
             if let Some(raw) = raw {
                 // A provider that takes no more is one that does not follow; its variable is held
                 // all the same.
-                let _sent =
-                    self.providers()
-                        .send(index, now, variable.handle(), Ask::Take(raw), None);
+                let _sent = self.providers().send(
+                    index,
+                    now,
+                    variable.handle(),
+                    Ask::Take(raw),
+                    Waiting::default(),
+                );
             }
         }
     }
@@ -152,11 +172,24 @@ impl Engine {
         wakes: &mut Wakes,
     ) -> Result<Attempt, Refusal> {
         let mut list = self.forcing().list.lock();
-        let sequence = release(variable, put.now, put.wall, wakes).ok_or(Refusal::NotForced)?;
+        let mut state = variable.lock();
+        let old = Held::of_update(&variable.update_locked(&state));
+        let sequence =
+            release(variable, &mut state, put.now, put.wall, wakes).ok_or(Refusal::NotForced)?;
+        let outcome = WriteOutcome::Applied { sequence };
+        if let Some(audited) = put.audited {
+            let change = Change {
+                wall: put.wall,
+                old,
+                new: Some(&variable.update_locked(&state).value),
+            };
+            self.note_write(audited, variable, change, &outcome, wakes);
+        }
+        drop(state);
         list.handles.remove(&variable.handle());
         drop(list);
         let _is_provided = self.request(variable.handle());
-        Ok(Attempt::Done(WriteOutcome::Applied { sequence }))
+        Ok(Attempt::Done(outcome))
     }
 
     /// Whether forced values hold; off, every variable shows what its source says.
@@ -165,17 +198,39 @@ impl Engine {
     }
 
     /// Switches forcing on or off for the whole engine; the list stays. Returns how many variables
-    /// it concerns.
-    pub fn set_forcing(&self, on: bool, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> usize {
+    /// it concerns. Whether the caller may is for whoever takes the order in; it is noted in the
+    /// audit.
+    pub fn set_forcing(
+        &self,
+        caller: &Caller,
+        on: bool,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) -> usize {
         let mut list = self.forcing().list.lock();
         list.is_off = !on;
-        let caller = Caller::engine();
+        let action = match on {
+            true => AuditAction::ForcingOn,
+            false => AuditAction::ForcingOff,
+        };
+        let effect = format!("{} variables", list.handles.len());
+        self.note_order(
+            caller,
+            wall,
+            action,
+            ("", &effect),
+            AuditOutcome::Done,
+            wakes,
+        );
+        let engine = Caller::engine();
         let put = Put {
-            caller: &caller,
+            caller: &engine,
             now,
             wall,
             may_stall: false,
             completion: None,
+            audited: None,
         };
         for variable in list
             .handles
@@ -194,12 +249,28 @@ impl Engine {
         list.handles.len()
     }
 
-    /// Unforces every variable. Returns how many were forced.
-    pub fn clear_forcing(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> usize {
+    /// Unforces every variable, which is one entry in the audit. Returns how many were forced.
+    pub fn clear_forcing(
+        &self,
+        caller: &Caller,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) -> usize {
         let mut list = self.forcing().list.lock();
         let handles = std::mem::take(&mut list.handles);
+        let effect = format!("{} variables", handles.len());
+        let action = AuditAction::ForcingClear;
+        self.note_order(
+            caller,
+            wall,
+            action,
+            ("", &effect),
+            AuditOutcome::Done,
+            wakes,
+        );
         for variable in handles.iter().filter_map(|handle| self.variable(*handle)) {
-            let _sequence = release(variable, now, wall, wakes);
+            let _sequence = release(variable, &mut variable.lock(), now, wall, wakes);
         }
         handles.len()
     }
@@ -272,12 +343,17 @@ fn apply(
     publish_locked(variable, state, update, put.now, wakes)
 }
 
-/// Takes the force from a variable; `None` when there was none.
-fn release(variable: &Variable, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<u64> {
-    let mut state = variable.lock();
+/// Takes the force from a variable; `None` when there was none. The caller holds the lock.
+fn release(
+    variable: &Variable,
+    state: &mut State,
+    now: Tick,
+    wall: Timestamp,
+    wakes: &mut Wakes,
+) -> Option<u64> {
     state.forced()?;
     if variable.is_forced() {
-        show_behind(variable, &mut state, now, wall, wakes);
+        show_behind(variable, state, now, wall, wakes);
     }
     state.put_forced(None);
     Some(variable.sequence())

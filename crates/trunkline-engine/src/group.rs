@@ -18,6 +18,7 @@ use std::time::Duration;
 use trunkline_types::{Tick, Timestamp};
 
 use crate::accept::{Accepted, accept};
+use crate::audit::{Asked, Audited, Change, Held, is_noted};
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::feed::{Feed, Reserve, Room};
@@ -112,24 +113,25 @@ impl Engine {
             wall,
             may_stall: true,
             completion: None,
+            audited: None,
         };
         if members.len() > GROUP_MAX {
             let refused = (0..members.len()).map(|at| {
                 let (given, max) = (members.len(), GROUP_MAX);
                 (at, Refusal::GroupTooLarge { given, max })
             });
-            return self.refuse_group(caller, members, refused.collect());
+            return self.refuse_group(put, members, refused.collect(), wakes);
         }
         loop {
             let candidates = match self.candidates(put, members) {
                 Ok(candidates) => candidates,
-                Err(refused) => return self.refuse_group(caller, members, refused),
+                Err(refused) => return self.refuse_group(put, members, refused, wakes),
             };
             match self.put_group(put, members, candidates, wakes) {
                 Ok(Some(attempt)) => return attempt,
                 // One was edited between check and lock: it was judged by what no longer holds.
                 Ok(None) => {}
-                Err(refused) => return self.refuse_group(caller, members, refused),
+                Err(refused) => return self.refuse_group(put, members, refused, wakes),
             }
         }
     }
@@ -237,7 +239,22 @@ impl Engine {
         let mut outcomes = vec![WriteOutcome::Unchanged { sequence: 0 }; members.len()];
         for (at, state) in &mut locked {
             if let (Some(one), Some(outcome)) = (candidates.get_mut(*at), outcomes.get_mut(*at)) {
+                let noted = members.get(*at).and_then(|member| {
+                    let is_noted = is_noted(one.variable, member.write.verb);
+                    is_noted.then(|| Asked::of(put.caller, one.variable, &member.write))
+                });
+                let before = noted.is_some().then(|| one.variable.update_locked(state));
                 *outcome = commit_member(put, one, state, &mut rooms, wakes);
+                if let (Some(asked), Some(before)) = (noted, before) {
+                    let is_applied = matches!(outcome, WriteOutcome::Applied { .. });
+                    let change = Change {
+                        wall: put.wall,
+                        old: Held::of_update(&before),
+                        new: is_applied.then_some(&one.accepted.update.value),
+                    };
+                    let audited = Audited::new(asked);
+                    self.note_write(&audited, one.variable, change, outcome, wakes);
+                }
                 if one.variable.is_guarded() {
                     self.take_guard(put.caller, one.variable, state, &one.properties);
                 }
@@ -277,10 +294,12 @@ impl Engine {
     /// Counts what was refused, and says of the others because of whom.
     fn refuse_group(
         &self,
-        caller: &Caller,
+        put: Put<'_>,
         members: &[GroupMember<'_>],
         mut refused: Refused,
+        wakes: &mut Wakes,
     ) -> GroupAttempt {
+        let caller = put.caller;
         let culprit = refused.first_key_value().map(|(at, _)| *at);
         let blamed = culprit.and_then(|at| members.get(at));
         let name: Arc<str> = blamed.map_or_else(
@@ -295,10 +314,15 @@ impl Engine {
             let refusal = own.unwrap_or_else(|| Refusal::Group {
                 name: Arc::clone(&name),
             });
-            match self.visible(caller, member.handle) {
-                Some(variable) => count_refused(variable, refusal),
-                None => WriteOutcome::Refused(refusal),
+            let Some(variable) = self.visible(caller, member.handle) else {
+                return WriteOutcome::Refused(refusal);
+            };
+            let outcome = count_refused(variable, refusal);
+            if is_noted(variable, member.write.verb) {
+                let audited = Audited::new(Asked::of(caller, variable, &member.write));
+                self.note_end(&audited, variable, put.wall, &outcome, wakes);
             }
+            outcome
         };
         GroupAttempt::Done(GroupOutcome {
             commit: None,

@@ -23,6 +23,7 @@
 //! - [`Order`]: what changes the engine itself.
 //! - [`provider`]: values that somebody else owns.
 //! - [`realtime`]: cells and FIFOs for time-critical threads.
+//! - `audit`: who did what, on its way to who keeps it.
 //! - [`store`]: what survives a restart.
 //! - [`field`]: what is known about a variable, as cells of their own.
 //! - [`search`]: variables by their fields.
@@ -32,6 +33,7 @@
 
 mod accept;
 mod age;
+mod audit;
 mod budget;
 mod caller;
 mod cell;
@@ -61,6 +63,7 @@ mod variable;
 mod watch;
 mod write;
 
+pub use audit::{AUDIT_NOTES_MAX, AuditKeeping};
 pub use caller::{Caller, Principal, Rights};
 pub use consumer::{
     Consumer, Delivery, EndedItem, ITEMS_MAX, ProviderOrder, Sink, SubscribeOptions,

@@ -3,7 +3,9 @@
 //! Carrying one out may take the disk, so a session hands it to the engine's host and goes on; the
 //! host carries orders out one after the other, and its reply comes like the outcome of a write.
 
-use trunkline_types::LibraryDefinition;
+use std::fmt;
+
+use trunkline_types::{AuditAction, AuditPage, AuditQuery, LibraryDefinition};
 
 use crate::caller::Caller;
 use crate::library::LibraryState;
@@ -45,10 +47,25 @@ pub enum Order {
         /// Its name.
         library: String,
     },
+    /// Look up who did what; nothing is changed.
+    Audit(AuditQuery),
+}
+
+impl Order {
+    /// What the audit says of it, and of which library; `None` when it changes nothing.
+    pub fn audited(&self) -> Option<(AuditAction, &str)> {
+        match self {
+            Order::Deploy { library, .. } => Some((AuditAction::Deploy, &library.name)),
+            Order::Undeploy { library, .. } => Some((AuditAction::Undeploy, library)),
+            Order::Start { library } => Some((AuditAction::Start, library)),
+            Order::Stop { library } => Some((AuditAction::Stop, library)),
+            Order::Audit(_) => None,
+        }
+    }
 }
 
 /// What an order came to, in numbers of variables.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// How the library is now; `None`: it is not deployed any more.
     pub state: Option<LibraryState>,
@@ -60,6 +77,28 @@ pub struct Report {
     pub kept: usize,
     /// Those that are gone.
     pub removed: usize,
+    /// The page of the audit that was asked for.
+    pub audit: Option<Box<AuditPage>>,
+}
+
+/// What it changed, for people: `3 added, 1 removed`.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = [
+            (self.added, "added"),
+            (self.changed, "changed"),
+            (self.removed, "removed"),
+        ];
+        let mut between = "";
+        for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {
+            write!(f, "{between}{count} {what}")?;
+            between = ", ";
+        }
+        match between {
+            "" => f.write_str("nothing changed"),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Why an order was not carried out; nothing was changed.

@@ -31,7 +31,7 @@ impl Engine {
                     return Ok(done);
                 };
                 if write.verb == Verb::Request {
-                    self.hand_over(index, put.now, variable, Ask::Read, write)?;
+                    self.hand_over(index, put, variable, Ask::Read, write)?;
                 } else if sequence == 0 {
                     return Err(Refusal::NoValue);
                 } else {

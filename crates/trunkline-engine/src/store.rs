@@ -5,11 +5,13 @@
 
 use std::fmt;
 
-use trunkline_types::{DataType, LibraryDefinition, Quality, Timestamp};
+use trunkline_types::{
+    AuditEntry, AuditPage, AuditQuery, DataType, LibraryDefinition, Quality, Timestamp,
+};
 
 use crate::library::LibraryState;
 
-/// Keeps libraries, the count of starts and the newest values.
+/// Keeps libraries, the count of starts, the newest values and the audit.
 pub trait Store: Send {
     /// Where it keeps them, for people.
     fn location(&self) -> String;
@@ -56,6 +58,27 @@ pub trait Store: Send {
     /// # Errors
     /// [`StoreError`]; what was retained before still is.
     fn retain(&mut self, values: &[RetainedValue]) -> Result<(), StoreError>;
+
+    /// The number of the audit's last entry; 0 when there is none.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn audit_end(&mut self) -> Result<u64, StoreError>;
+
+    /// Appends entries to the audit, all of them or none, and removes the oldest beyond `keep`,
+    /// which is at least 1, in the same step. Their numbers follow those of the entries that are
+    /// there; one that is there already is the same entry and is left as it is, so that a step of
+    /// which nobody knows whether it was done can be done again. Nothing else changes the audit.
+    ///
+    /// # Errors
+    /// [`StoreError`]; the audit is as it was.
+    fn append_audit(&mut self, entries: &[AuditEntry], keep: u64) -> Result<(), StoreError>;
+
+    /// A page of the audit.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn audit(&mut self, query: &AuditQuery) -> Result<AuditPage, StoreError>;
 }
 
 /// A library as a store keeps it.

@@ -160,11 +160,23 @@ impl State {
     }
 }
 
+/// The flags of a variable that was just made.
+fn first_flags(properties: &Properties) -> u32 {
+    let mut flags = 0;
+    if properties.single_writer {
+        flags |= GUARDED;
+    }
+    if properties.audit {
+        flags |= AUDITED;
+    }
+    flags
+}
+
 impl Variable {
     pub(crate) fn new(slot: u32, name: Box<str>, properties: Arc<Properties>) -> Self {
         Self {
             slot,
-            flags: AtomicU32::new(if properties.single_writer { GUARDED } else { 0 }),
+            flags: AtomicU32::new(first_flags(&properties)),
             name,
             cell: Cell::new(&properties.data_type),
             realtime: RealTime::new(&properties),
@@ -224,6 +236,10 @@ impl Variable {
     ) {
         let mut state = self.lock();
         self.refresh_guard(&mut state, &properties);
+        match properties.audit {
+            true => self.set(&state, AUDITED),
+            false => self.clear(&state, AUDITED),
+        }
         if properties == self.properties {
             if let Some(extra) = &mut state.extra {
                 extra.edited = None;
@@ -389,6 +405,12 @@ impl Variable {
         }
     }
 
+    /// Whether the writes of clients are noted in the audit (B-24).
+    #[inline]
+    pub(crate) fn is_audited(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & AUDITED != 0
+    }
+
     /// Whether nothing can be written to it. It stays so for as long as the lock is held.
     #[inline]
     pub(crate) fn is_blocked(&self) -> bool {
@@ -519,6 +541,8 @@ const FORCED: u32 = 1 << 28;
 const EDITED: u32 = 1 << 29;
 /// It has a single writer, or is leased.
 const GUARDED: u32 = 1 << 25;
+/// What clients write is noted in the audit.
+const AUDITED: u32 = 1 << 24;
 /// The bits that name its provider.
 const PROVIDER: u32 = (1 << 24) - 1;
 

@@ -10,11 +10,12 @@ use trunkline_types::{
 };
 
 use crate::accept::{Accepted, accept, within_deadband};
+use crate::audit::{Audited, is_noted};
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::outbox::{Outbox, Wakes};
 use crate::outcome::{Attempt, Refusal, UnknownCause, WriteOutcome};
-use crate::provider::{Ask, SendFailure};
+use crate::provider::{Ask, SendFailure, Waiting};
 use crate::sync::Arc;
 use crate::update::{Encoded, Update};
 use crate::variable::{State, Variable};
@@ -136,7 +137,11 @@ impl Engine {
             wall,
             may_stall: true,
             completion: None,
+            audited: None,
         };
+        if write.origin == Origin::Client && is_noted(variable, write.verb) {
+            return self.put_audited(put, variable, write, wakes);
+        }
         self.put(put, variable, write, wakes)
             .unwrap_or_else(|refusal| {
                 let outcome = count_refused(variable, refusal);
@@ -183,24 +188,58 @@ impl Engine {
             drop(state);
             return self.put(put, variable, write, wakes);
         }
+        let accepted = &mut accepted;
+        match put.audited {
+            None => self.decide(
+                put,
+                variable,
+                &mut state,
+                &properties,
+                write,
+                accepted,
+                wakes,
+            ),
+            Some(audited) => {
+                let by = (put, audited);
+                self.decide_audited(
+                    by,
+                    variable,
+                    &mut state,
+                    &properties,
+                    write,
+                    accepted,
+                    wakes,
+                )
+            }
+        }
+    }
+
+    /// Steps 3 and 4. The caller holds the variable's lock.
+    #[inline(always)]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what `commit` takes, and the engine"
+    )]
+    pub(crate) fn decide(
+        &self,
+        put: Put<'_>,
+        variable: &Variable,
+        state: &mut State,
+        properties: &Properties,
+        write: &Write<'_>,
+        accepted: &mut Accepted,
+        wakes: &mut Wakes,
+    ) -> Result<Attempt, Refusal> {
         if let Some(expected) = write.expected {
             check_expected(self.epoch(), variable, expected)?;
         }
         let is_guarded = write.origin == Origin::Client && variable.is_guarded();
         if is_guarded {
-            self.check_guard(put.caller, put.now, variable, &mut state, &properties)?;
+            self.check_guard(put.caller, put.now, variable, state, properties)?;
         }
-        let attempt = commit(
-            put,
-            variable,
-            &mut state,
-            &properties,
-            write,
-            &mut accepted,
-            wakes,
-        );
+        let attempt = commit(put, variable, state, properties, write, accepted, wakes);
         if is_guarded && matches!(attempt, Ok(Attempt::Done(_))) {
-            self.take_guard(put.caller, variable, &mut state, &properties);
+            self.take_guard(put.caller, variable, state, properties);
         }
         attempt
     }
@@ -230,19 +269,23 @@ impl Engine {
                 .map_err(Refusal::Scaling)?,
             None => value,
         };
-        self.hand_over(index, put.now, variable, Ask::Take(raw), write)
+        self.hand_over(index, put, variable, Ask::Take(raw), write)
     }
 
     pub(crate) fn hand_over(
         &self,
         index: usize,
-        now: Tick,
+        put: Put<'_>,
         variable: &Variable,
         ask: Ask,
         write: &Write<'_>,
     ) -> Result<(), Refusal> {
         let (handle, completion) = (variable.handle(), write.completion.clone());
-        let sent = self.providers().send(index, now, handle, ask, completion);
+        let waiting = Waiting {
+            completion,
+            asked: put.audited.map(|audited| Box::new(audited.asked.clone())),
+        };
+        let sent = self.providers().send(index, put.now, handle, ask, waiting);
         sent.map_err(|failure| match failure {
             SendFailure::Busy { provider, pending } => Refusal::ProviderBusy { provider, pending },
             SendFailure::Gone { provider } => Refusal::ProviderGone { provider },
@@ -291,6 +334,8 @@ pub(crate) struct Put<'a> {
     /// Told that the write was applied before anybody hears of the update: whoever wrote has the
     /// answer when the update comes.
     pub(crate) completion: Option<&'a Completion>,
+    /// How it ends is noted in the audit.
+    pub(crate) audited: Option<&'a Audited>,
 }
 
 /// Step 1: everything that needs no lock. Rights come first: whoever may not write learns no more.
@@ -382,6 +427,7 @@ fn commit(
         wall,
         may_stall,
         completion,
+        audited: _,
     } = put;
     let stall = if may_stall {
         properties.stall

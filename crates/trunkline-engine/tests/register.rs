@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex};
 
 use rig::{Bell, Rig, applied, done, only_updates, sequences, updates};
 use trunkline_engine::{
-    Answer, Attempt, Consumer, Provider, ProviderId, Refusal, Ticket, Variable, Verb, Wakes, Write,
-    WriteOutcome,
+    Answer, Attempt, Caller, Consumer, Provider, ProviderId, Refusal, Ticket, Variable, Verb,
+    Wakes, Write, WriteOutcome,
 };
 use trunkline_types::{Contract, DataType, Position, Properties, Quality, Reason, Value};
 
@@ -296,7 +296,10 @@ fn forcing_is_switched_for_the_whole_engine_and_cleared() {
     rig.write(&x, 1.0);
     rig.write(&y, 2.0);
     let (now, wall) = (rig.now(), rig.wall());
-    let switch = |on: bool| rig.engine.set_forcing(on, now, wall, &mut Wakes::new());
+    let switch = |on: bool| {
+        rig.engine
+            .set_forcing(&Caller::engine(), on, now, wall, &mut Wakes::new())
+    };
     assert_eq!(switch(false), 0);
     for (variable, value) in [(&x, 10.0), (&y, 20.0)] {
         with_verb(&rig, variable, Verb::Force, value);
@@ -310,7 +313,9 @@ fn forcing_is_switched_for_the_whole_engine_and_cleared() {
     assert_eq!(value_of(&x), (Value::F64(1.0), false));
     rig.write(&x, 1.5);
     assert_eq!(switch(true), 2);
-    let cleared = rig.engine.clear_forcing(now, wall, &mut Wakes::new());
+    let cleared = rig
+        .engine
+        .clear_forcing(&Caller::engine(), now, wall, &mut Wakes::new());
     assert_eq!((cleared, rig.engine.forced().len()), (2, 0));
     assert_eq!(value_of(&x), (Value::F64(1.5), false));
     assert_eq!(value_of(&y), (Value::F64(2.0), false));

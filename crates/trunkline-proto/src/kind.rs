@@ -173,6 +173,10 @@ frame_kinds! {
     Flush = 80, "FLUSH", Client;
     /// What came before FLUSH is carried out, and what was gathered is being sent.
     Flushed = 81, "FLUSHED", Engine;
+    /// Asks who did what to the engine.
+    Audit = 88, "AUDIT", Client;
+    /// A page of the audit.
+    AuditPage = 89, "AUDIT_PAGE", Engine;
 }
 
 impl FrameKind {

@@ -106,8 +106,10 @@ impl Features {
     pub const CONDITIONS: Features = Features(32);
     /// Throughput mode in both directions, and FLUSH.
     pub const THROUGHPUT: Features = Features(64);
+    /// Who did what: AUDIT, AUDIT_PAGE.
+    pub const AUDIT: Features = Features(512);
     /// Every feature of this release.
-    pub const OURS: Features = Features(1 | 2 | 4 | 8 | 16 | 32 | 64);
+    pub const OURS: Features = Features(1 | 2 | 4 | 8 | 16 | 32 | 64 | 512);
 
     /// The bits on the wire; bits this release does not know are kept and mean nothing.
     pub const fn to_bits(self) -> u64 {

@@ -245,6 +245,10 @@ impl Session {
             held_by: held.map_or_else(String::new, |held| held.who.to_string()),
             lease_left: held.and_then(|held| held.left).unwrap_or_default(),
             writers_waiting: held.map_or(0, |held| held.waiting as u64),
+            audit: match variable.properties().audit {
+                true => self.engine.audit_keeping().sentence.to_string(),
+                false => String::new(),
+            },
             subscriptions,
         }
     }

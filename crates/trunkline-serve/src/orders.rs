@@ -1,14 +1,17 @@
-//! Orders about libraries: taken in, handed to the engine's host, and answered when it has replied.
+//! Orders about libraries and questions about the audit: taken in, handed to the engine's host, and
+//! answered when it has replied.
 
 use trunkline_engine::{
-    LibraryState, Order, OrderRefused, OrderResult, OrderRule, Report, VARIABLES_MAX,
+    LibraryState, Order, OrderRefused, OrderResult, OrderRule, Report, VARIABLES_MAX, Wakes,
 };
+use trunkline_proto::limits::PAGE_BYTES;
+use trunkline_proto::message::audit::{Audit, AuditPageBuilder, AuditPageHead};
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::library::{
     Deploy, LibraryAfter, LibraryOrder, LibraryReport, LibraryVerb,
 };
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
-use trunkline_types::LibraryDefinition;
+use trunkline_types::{AuditOutcome, AuditPage, AuditQuery, LibraryDefinition, Pattern};
 
 use crate::session::Session;
 use crate::work::{Progress, Work};
@@ -72,16 +75,11 @@ impl Session {
             self.orders.incoming = Some(incoming);
             return Ok(());
         }
-        match incoming.refused {
-            Some(fault) => self.put_fault(request, &fault),
-            None => self.queue_order(
-                request,
-                Order::Deploy {
-                    library: incoming.library,
-                    replace: incoming.replace,
-                },
-            ),
-        }
+        let order = Order::Deploy {
+            library: incoming.library,
+            replace: incoming.replace,
+        };
+        self.take_order(request, order, incoming.refused);
         Ok(())
     }
 
@@ -93,23 +91,61 @@ impl Session {
             LibraryVerb::Start => Order::Start { library },
             LibraryVerb::Stop => Order::Stop { library },
         };
-        match self.refuse_order() {
-            Some(fault) => self.put_fault(frame.request(), &fault),
-            None => self.queue_order(frame.request(), order),
-        }
+        self.take_order(frame.request(), order, self.refuse_order());
         Ok(())
+    }
+
+    pub(crate) fn handle_audit(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        let audit = Audit::decode(frame)?;
+        let request = frame.request();
+        let pattern = match audit.pattern {
+            "" => None,
+            pattern => match Pattern::parse(pattern) {
+                Ok(pattern) => Some(pattern),
+                Err(error) => {
+                    let fault = Fault::new(FaultCode::BadPattern, error.to_string());
+                    self.put_fault(request, &fault);
+                    return Ok(());
+                }
+            },
+        };
+        let query = AuditQuery {
+            from: audit.from,
+            since: audit.since,
+            pattern,
+            who: (!audit.who.is_empty()).then(|| audit.who.to_owned()),
+            newest_first: audit.newest_first,
+            limit: audit.limit,
+        };
+        self.take_order(request, Order::Audit(query), self.refuse_order());
+        Ok(())
+    }
+
+    /// Takes an order in, or refuses it at once; the audit hears of either (B-24).
+    fn take_order(&mut self, request: u32, order: Order, refused: Option<Fault>) {
+        let Some(fault) = refused else {
+            return self.queue_order(request, order);
+        };
+        if let Some((action, name)) = order.audited() {
+            let outcome = AuditOutcome::Refused(fault.sentence.to_string());
+            let (_, wall) = self.last_seen;
+            let mut wakes = Wakes::new();
+            self.engine
+                .note_order(&self.caller, wall, action, (name, ""), outcome, &mut wakes);
+        }
+        self.put_fault(request, &fault);
     }
 
     /// Why no order is taken in, if none is.
     fn refuse_order(&self) -> Option<Fault> {
         if self.options.administrator.is_none() {
-            let sentence = "this engine takes no orders over the network; its libraries are those \
-                            that its own program deploys";
+            let sentence = "this engine takes no orders over the network; it does what its own \
+                            program says";
             return Some(Fault::new(FaultCode::NotSupported, sentence));
         }
         if !self.caller.rights.administer {
-            let sentence = "you may not change what is deployed; ask the engine's administrator \
-                            for the right to";
+            let sentence = "you may not administer this engine; ask its administrator for the \
+                            right to";
             return Some(Fault::new(FaultCode::Denied, sentence));
         }
         (self.orders.unanswered >= ORDERS_MAX).then(|| {
@@ -145,6 +181,9 @@ impl Session {
 
     fn put_report(&mut self, request: u32, result: OrderResult) {
         match result {
+            Ok(Report {
+                audit: Some(page), ..
+            }) => put_page(&page, request, &mut self.answers.frames),
             Ok(report) => of_report(&report).encode(request, &mut self.answers.frames),
             Err(refused) => self.put_fault(request, &of_refused(&refused)),
         }
@@ -174,6 +213,27 @@ impl Incoming {
             );
             Fault::new(FaultCode::TooLarge, sentence)
         });
+    }
+}
+
+/// In frames of about a page each.
+fn put_page(page: &AuditPage, request: u32, out: &mut Vec<u8>) {
+    let head = AuditPageHead {
+        next: page.next,
+        removed: page.removed,
+        state: &page.state,
+    };
+    let mut entries = page.entries.iter().peekable();
+    loop {
+        let mut frame = AuditPageBuilder::begin(out, request, &head);
+        while let Some(entry) = entries.next_if(|_| frame.len_bytes() < PAGE_BYTES) {
+            frame.push(entry);
+        }
+        let has_more = entries.peek().is_some();
+        frame.finish(has_more);
+        if !has_more {
+            return;
+        }
     }
 }
 

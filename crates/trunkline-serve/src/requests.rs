@@ -100,6 +100,7 @@ impl Session {
             FrameKind::Unwatch => self.handle_unwatch(frame),
             FrameKind::Deploy => self.handle_deploy(frame),
             FrameKind::Order => self.handle_order(frame),
+            FrameKind::Audit => self.handle_audit(frame),
             FrameKind::Provide => self.handle_provide(frame),
             FrameKind::Publish => self.handle_write(now, wall, frame, wakes),
             FrameKind::ProviderAnswer => self.handle_provider_answer(now, wall, frame, wakes),

@@ -163,7 +163,7 @@ impl Session {
                 return Err(Disconnect::VersionMismatch(mismatch));
             }
         };
-        self.name_caller(hello);
+        self.caller.origin = described(&self.caller.origin, hello);
         let throughput = self.begin_to_gather(hello, &agreement);
         self.welcome(&agreement, throughput, wall);
         self.frame_max = agreement.frame_max;
@@ -173,19 +173,6 @@ impl Session {
         self.frames.set_limits(agreement.frame_limits());
         self.phase = Phase::Open;
         Ok(())
-    }
-
-    /// Whoever is refused because of this session is told the program, not only its address.
-    fn name_caller(&mut self, hello: &Hello) {
-        let shown = |text: &str| text.chars().filter(|c| !c.is_control()).collect::<String>();
-        let name = match hello.client_name.is_empty() {
-            true => shown(&hello.program),
-            false => shown(&hello.client_name),
-        };
-        if !name.is_empty() {
-            let (pid, at) = (hello.pid, &self.caller.origin);
-            self.caller.origin = Arc::from(format!("{name}, pid {pid}, {at}"));
-        }
     }
 
     fn welcome(&mut self, agreement: &Agreement, throughput: Option<Throughput>, wall: Timestamp) {
@@ -345,6 +332,25 @@ impl Session {
         self.liveness.handle_received(now);
         self.excused_until = now.saturating_add(FRAME_DEADLINE);
     }
+}
+
+/// From where the peer asks, and what it says of itself: nobody vouches for that.
+fn described(origin: &str, hello: &Hello) -> Arc<str> {
+    let mut text = origin.to_owned();
+    for said in [&hello.client_name, &hello.program] {
+        if !said.is_empty() {
+            text.push_str(", ");
+            text.extend(said.chars().filter(|c| !c.is_control()));
+        }
+    }
+    if !hello.user.is_empty() {
+        text.push_str(", user ");
+        text.extend(hello.user.chars().filter(|c| !c.is_control()));
+    }
+    if hello.pid != 0 {
+        text.push_str(&format!(", pid {}", hello.pid));
+    }
+    text.into()
 }
 
 impl Endpoint for Session {

@@ -1,5 +1,6 @@
 //! What an engine remembers from one start to the next, in an SQLite file: the count of its starts,
-//! the libraries deployed to it, and the newest values of the variables that are to keep them.
+//! the libraries deployed to it, the newest values of the variables that are to keep them, and who
+//! did what.
 //!
 //! Every call is one transaction that is on the disk when it returns (write-ahead log,
 //! `synchronous = FULL`). Killed or cut off from power at any point, the store opens as it was
@@ -9,16 +10,19 @@
 //! start      count                                          one row
 //! library    place | name | description | state | variables        in the order of `place`
 //! retained   name | type | value | source_timestamp | quality
+//! audit      number | at | who | origin | action | name | type | old | new | outcome ..
 //! ```
 //!
 //! # Layout
 //! - [`SqliteStore`]: opening, and the transactions.
 //! - `schema`: the tables, and how an older file gets them.
-//! - `library`: libraries and their variables; `retained`: values.
+//! - `library`: libraries and their variables; `retained`: values; `audit`: who did
+//!   what.
 //! - `trouble`: SQLite's errors in the words of who has to act.
 
 #![forbid(unsafe_code)]
 
+mod audit;
 mod library;
 mod retained;
 mod schema;
@@ -30,6 +34,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OpenFlags, Row, Transaction, TransactionBehavior};
 use trunkline_engine::LibraryState;
 use trunkline_engine::store::{RetainedValue, Store, StoreError, StoredLibrary};
+use trunkline_types::{AuditEntry, AuditPage, AuditQuery};
 
 use crate::trouble::Problem;
 
@@ -172,6 +177,21 @@ impl Store for SqliteStore {
             return Ok(());
         }
         self.transaction(|transaction| retained::put(transaction, values))
+    }
+
+    fn audit_end(&mut self) -> Result<u64, StoreError> {
+        self.transaction(audit::end)
+    }
+
+    fn append_audit(&mut self, entries: &[AuditEntry], keep: u64) -> Result<(), StoreError> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        self.transaction(|transaction| audit::append(transaction, entries, keep))
+    }
+
+    fn audit(&mut self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
+        self.transaction(|transaction| audit::page(transaction, query))
     }
 }
 

@@ -7,7 +7,7 @@ use crate::trouble::Problem;
 /// Says that a file is a Trunkline store: `Trnk`.
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"Trnk");
 /// The form of the tables; it rises with every change of them.
-const FORM: u32 = 1;
+const FORM: u32 = 2;
 
 const TABLES: &str = "
 CREATE TABLE start (count INTEGER NOT NULL);
@@ -28,6 +28,35 @@ CREATE TABLE retained (
 ) WITHOUT ROWID;
 ";
 
+/// New in form 2. Entries are appended, numbered without a gap, and the oldest removed; SQLite
+/// itself refuses everything else, whichever program asks for it.
+const AUDIT: &str = "
+CREATE TABLE audit (
+    number   INTEGER PRIMARY KEY,
+    at       INTEGER NOT NULL,
+    who      TEXT NOT NULL,
+    origin   TEXT NOT NULL,
+    action   INTEGER NOT NULL,
+    name     TEXT NOT NULL,
+    type     TEXT NOT NULL,
+    old      TEXT NOT NULL,
+    new      TEXT NOT NULL,
+    outcome  INTEGER NOT NULL,
+    epoch    INTEGER NOT NULL,
+    count    INTEGER NOT NULL,
+    sentence TEXT NOT NULL
+);
+CREATE TRIGGER audit_is_gapless BEFORE INSERT ON audit
+WHEN NEW.number <> ifnull((SELECT max(number) FROM audit), 0) + 1
+BEGIN SELECT RAISE(ABORT, 'the entry does not follow the last one'); END;
+CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit
+BEGIN SELECT RAISE(ABORT, 'an entry of the audit is not changed'); END;
+CREATE TRIGGER audit_loses_the_oldest_only BEFORE DELETE ON audit
+WHEN OLD.number <> (SELECT min(number) FROM audit)
+  OR OLD.number = (SELECT max(number) FROM audit)
+BEGIN SELECT RAISE(ABORT, 'only the oldest entry of the audit is removed'); END;
+";
+
 /// Makes the tables in a new file, and looks at an old one: whether it is a store, of a form that
 /// is known, and whole.
 pub(crate) fn prepare(connection: &mut Connection) -> Result<(), Problem> {
@@ -42,10 +71,15 @@ pub(crate) fn prepare(connection: &mut Connection) -> Result<(), Problem> {
         // New, or cut off before its tables were there.
         (0, 0) if tables == 0 => {
             transaction.execute_batch(TABLES)?;
+            transaction.execute_batch(AUDIT)?;
             transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
             transaction.pragma_update(None, "user_version", FORM)?;
         }
         (APPLICATION_ID, FORM) => {}
+        (APPLICATION_ID, 1) => {
+            transaction.execute_batch(AUDIT)?;
+            transaction.pragma_update(None, "user_version", FORM)?;
+        }
         (APPLICATION_ID, found) if found > FORM => {
             return Err(Problem::Newer { found, known: FORM });
         }

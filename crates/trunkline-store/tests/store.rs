@@ -167,7 +167,7 @@ fn store_of_a_newer_version_is_refused() {
         trouble(&path),
         StoreTrouble::Newer {
             found: 99,
-            known: 1
+            known: 2
         }
     );
 }

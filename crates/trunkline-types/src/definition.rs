@@ -66,6 +66,8 @@ pub struct Properties {
     pub number: Option<u32>,
     /// Only one client may write it: the first that does, until it goes (H-19).
     pub single_writer: bool,
+    /// Note every write of a client in the engine's audit (B-24).
+    pub audit: bool,
     /// Where the value comes from: `io-server:item`, empty for none.
     pub source: String,
     /// Where it was configured, `file:line`; empty when made by a program.
@@ -146,6 +148,7 @@ impl Properties {
             retain: false,
             number: None,
             single_writer: false,
+            audit: false,
             source: String::new(),
             origin: String::new(),
         }

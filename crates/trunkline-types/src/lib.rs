@@ -19,6 +19,7 @@
 //! - [`time`]: [`Timestamp`] (UTC nanoseconds) and [`Tick`] (monotonic nanoseconds).
 //! - [`quality`], [`sample`]: quality with its reason and clock; samples and readings.
 //! - [`scaling`], [`definition`]: what configuration says about a variable.
+//! - [`audit`]: who did what to an engine.
 //! - [`wire`]: the binary form shared by cells, frames and golden vectors.
 //! - [`json`], [`text`]: the forms people and scripts read and write.
 
@@ -28,6 +29,7 @@ pub mod address;
 #[cfg(test)]
 mod arbitrary;
 pub mod array;
+pub mod audit;
 pub mod contract;
 pub mod data_type;
 pub mod definition;
@@ -47,6 +49,7 @@ pub mod wire;
 
 pub use address::{ListenAddress, SocketPath};
 pub use array::{Array, Elements};
+pub use audit::{AuditAction, AuditEntry, AuditOutcome, AuditPage, AuditQuery};
 pub use contract::Contract;
 pub use data_type::{ArrayType, DataType, ElementType, EnumType, StructType};
 pub use definition::{

@@ -5,19 +5,24 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use trunkline_engine::{
-    Administrator, Caller, DeployError, LibraryState, Order, OrderRefused, OrderResult, OrderRule,
-    Reply, Report,
+    Administrator, Caller, DeployError, Deployed, LibraryState, Order, OrderRefused, OrderResult,
+    OrderRule, Reply, Report,
 };
 use trunkline_net::{Clock, Housekeeper};
+use trunkline_types::AuditAction;
 
 use crate::keeper::{Keeper, LibraryError, lock};
 
 /// Orders that may wait, of all connections together.
 const WAITING_MAX: usize = 256;
 
+/// An order, who gave it and who hears of its end.
+type Waiting = (Caller, Order, Reply);
+
 /// The engine's host, as sessions see it.
 pub(crate) struct Clerk {
-    waiting: Arc<Mutex<VecDeque<(Order, Reply)>>>,
+    keeper: Arc<Keeper>,
+    waiting: Arc<Mutex<VecDeque<Waiting>>>,
     thread: Housekeeper,
 }
 
@@ -25,51 +30,81 @@ impl Clerk {
     /// # Errors
     /// The system starts no further thread.
     pub(crate) fn start(keeper: Arc<Keeper>, clock: Clock) -> io::Result<Self> {
-        let waiting: Arc<Mutex<VecDeque<(Order, Reply)>>> = Arc::default();
+        let waiting: Arc<Mutex<VecDeque<Waiting>>> = Arc::default();
         let of_thread = Arc::clone(&waiting);
+        let in_thread = Arc::clone(&keeper);
         let thread = Housekeeper::start(clock, move |_, _| {
             loop {
                 // In a statement of its own, so that the queue is free while the order is done.
                 let next = lock(&of_thread).pop_front();
-                let (order, reply) = next?;
-                reply.send(carry_out(&keeper, order));
+                let (caller, order, reply) = next?;
+                let about = order
+                    .audited()
+                    .map(|(action, name)| (action, name.to_owned()));
+                let result = carry_out(&in_thread, order);
+                if let Some((action, name)) = about {
+                    note(&in_thread, &caller, (action, &name), &result);
+                }
+                reply.send(result);
             }
         })?;
-        Ok(Self { waiting, thread })
+        Ok(Self {
+            keeper,
+            waiting,
+            thread,
+        })
     }
 }
 
 impl Administrator for Clerk {
     fn submit(&self, caller: &Caller, order: Order, reply: Reply) {
-        if !caller.rights.administer {
-            let sentence = "you may not change what is deployed";
-            return reply.send(Err(refused(OrderRule::Denied, sentence)));
-        }
-        let mut waiting = lock(&self.waiting);
-        if waiting.len() >= WAITING_MAX {
-            drop(waiting);
+        let refusal = if !caller.rights.administer {
+            refused(OrderRule::Denied, "you may not administer this engine")
+        } else {
+            let mut waiting = lock(&self.waiting);
+            if waiting.len() < WAITING_MAX {
+                waiting.push_back((caller.clone(), order, reply));
+                drop(waiting);
+                return self.thread.wake();
+            }
             let sentence = format!("{WAITING_MAX} orders wait; try again when they are done");
-            return reply.send(Err(refused(OrderRule::Overloaded, sentence)));
+            refused(OrderRule::Overloaded, sentence)
+        };
+        let result = Err(refusal);
+        if let Some(about) = order.audited() {
+            note(&self.keeper, caller, about, &result);
         }
-        waiting.push_back((order, reply));
-        drop(waiting);
-        self.thread.wake();
+        reply.send(result);
+    }
+}
+
+/// Before its end is told: who has heard of it finds it in the audit.
+fn note(keeper: &Keeper, caller: &Caller, about: (AuditAction, &str), result: &OrderResult) {
+    let (action, name) = about;
+    let end = match result {
+        Ok(report) => Ok(report.to_string()),
+        Err(refused) => Err(refused.sentence.clone()),
+    };
+    keeper.audit().note(caller, action, name, end);
+}
+
+/// A deployment in numbers.
+pub(crate) fn report_of(deployed: &Deployed, state: Option<LibraryState>) -> Report {
+    Report {
+        state,
+        added: deployed.added,
+        changed: deployed.changed,
+        kept: deployed.kept,
+        removed: deployed.removed,
+        audit: None,
     }
 }
 
 fn carry_out(keeper: &Keeper, order: Order) -> OrderResult {
     let report = match order {
-        Order::Deploy { library, replace } => {
-            keeper
-                .deploy(&library, replace, true)
-                .map(|deployed| Report {
-                    state: keeper.state_of(&library.name),
-                    added: deployed.added,
-                    changed: deployed.changed,
-                    kept: deployed.kept,
-                    removed: deployed.removed,
-                })
-        }
+        Order::Deploy { library, replace } => keeper
+            .deploy(&library, replace, true)
+            .map(|deployed| report_of(&deployed, keeper.state_of(&library.name))),
         Order::Undeploy { library, force } => {
             keeper.undeploy(&library, force).map(|removed| Report {
                 removed,
@@ -78,6 +113,13 @@ fn carry_out(keeper: &Keeper, order: Order) -> OrderResult {
         }
         Order::Start { library } => set_state(keeper, &library, LibraryState::Running),
         Order::Stop { library } => set_state(keeper, &library, LibraryState::Stopped),
+        Order::Audit(query) => match keeper.audit().page(&query) {
+            Ok(page) => Ok(Report {
+                audit: Some(Box::new(page)),
+                ..Report::default()
+            }),
+            Err(error) => return Err(refused(OrderRule::StoreFailed, error.to_string())),
+        },
         _ => {
             let sentence = "this engine does not know the order; update it";
             return Err(refused(OrderRule::Denied, sentence));

@@ -15,6 +15,7 @@ use trunkline_io::IoServer;
 use trunkline_net::Clock;
 use trunkline_types::{LibraryDefinition, Name, Properties, Reason};
 
+use crate::audit::AuditLog;
 use crate::engine::StartError;
 use crate::io_host::IoHost;
 use crate::retention::Retention;
@@ -56,6 +57,7 @@ pub(crate) struct Keeper {
     order: Mutex<()>,
     store: Option<SharedStore>,
     retention: Option<Retention>,
+    audit: AuditLog,
     io: Mutex<Vec<IoHost>>,
 }
 
@@ -66,18 +68,25 @@ impl Keeper {
         core: &Core,
         clock: Clock,
         store: Option<Box<dyn Store>>,
+        audit_entries: u64,
     ) -> std::io::Result<Self> {
         let store = store.map(|store| Arc::new(Mutex::new(store)));
         let retention = match &store {
             Some(store) => Some(Retention::start(core, clock, Arc::clone(store))?),
             None => None,
         };
+        let audited = store
+            .as_ref()
+            .map(|store| (Arc::clone(store), audit_entries));
+        let audit = AuditLog::start(core, clock, audited)?;
+        audit.note_start();
         Ok(Self {
             core: core.clone(),
             clock,
             order: Mutex::new(()),
             store,
             retention,
+            audit,
             io: Mutex::new(Vec::new()),
         })
     }
@@ -261,11 +270,18 @@ impl Keeper {
 
     /// What is wrong with the store, if something is.
     pub(crate) fn store_trouble(&self) -> Option<StoreError> {
-        self.retention.as_ref()?.trouble()
+        let of_values = self.retention.as_ref()?.trouble();
+        of_values.or_else(|| self.audit.trouble())
     }
 
-    /// Retains what has changed since the last time.
+    /// Who did what.
+    pub(crate) fn audit(&self) -> &AuditLog {
+        &self.audit
+    }
+
+    /// Stores what has changed and what was noted since the last time.
     pub(crate) fn flush(&self) {
+        self.audit.flush();
         if let Some(retention) = &self.retention {
             retention.flush();
         }
@@ -275,6 +291,7 @@ impl Keeper {
 /// What has changed since the last time is stored, also when nobody said that the engine stops.
 impl Drop for Keeper {
     fn drop(&mut self) {
+        self.audit.note_stop();
         self.flush();
     }
 }

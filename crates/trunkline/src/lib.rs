@@ -22,8 +22,8 @@
 //!
 //! # Layout
 //! - [`Engine`]: hosting; `sessions` makes an endpoint of each connection, `io_host` runs I/O
-//!   servers, `keeper` knows what is deployed and stored, `retention` keeps values, `administrator`
-//!   carries out the orders of clients.
+//!   servers, `keeper` knows what is deployed and stored, `retention` keeps values, `audit` who did
+//!   what, `administrator` carries out the orders of clients.
 //! - [`local`]: variables and subscriptions of an engine in this process, without a connection.
 //! - [`Client`], [`aio`]: the client's verbs, blocking and async.
 //! - [`Provider`]: an I/O server in this process, for an engine elsewhere.
@@ -32,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 mod administrator;
+mod audit;
 pub mod client;
 pub mod engine;
 mod io_host;

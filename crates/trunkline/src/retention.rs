@@ -174,7 +174,7 @@ impl Sink for Changes<'_> {
 }
 
 /// Has the thread look.
-struct WakeThread(Arc<OnceLock<Weak<Housekeeper>>>);
+pub(crate) struct WakeThread(pub(crate) Arc<OnceLock<Weak<Housekeeper>>>);
 
 impl Wake for WakeThread {
     fn wake(&self) {

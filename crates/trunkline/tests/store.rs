@@ -17,7 +17,8 @@ use trunkline::store::{
     LibraryState, RetainedValue, Store, StoreError, StoreTrouble, StoredLibrary,
 };
 use trunkline::types::{
-    DataType, LibraryDefinition, Properties, Reason, Value, VariableDefinition,
+    AuditEntry, AuditPage, AuditQuery, DataType, LibraryDefinition, Properties, Reason, Value,
+    VariableDefinition,
 };
 use trunkline::{Engine, EngineOptions, LibraryError, StartError};
 
@@ -241,6 +242,18 @@ impl Store for Faulty {
         self.check()?;
         self.values.lock().unwrap().extend_from_slice(values);
         Ok(())
+    }
+
+    fn audit_end(&mut self) -> Result<u64, StoreError> {
+        self.check().map(|()| 0)
+    }
+
+    fn append_audit(&mut self, _entries: &[AuditEntry], _keep: u64) -> Result<(), StoreError> {
+        self.check()
+    }
+
+    fn audit(&mut self, _query: &AuditQuery) -> Result<AuditPage, StoreError> {
+        self.check().map(|()| AuditPage::default())
     }
 }
 

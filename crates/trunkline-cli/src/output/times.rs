@@ -45,6 +45,14 @@ impl TimeChoice {
         }
     }
 
+    /// The zone in which times are written.
+    pub(crate) fn zone(self) -> TimeZone {
+        match self.utc {
+            true => TimeZone::UTC,
+            false => TimeZone::system(),
+        }
+    }
+
     /// The column, where `--time` or the verb wants one.
     pub(crate) fn column(self, by_default: bool, started: Timestamp) -> Option<TimeColumn> {
         let style = match self.style {

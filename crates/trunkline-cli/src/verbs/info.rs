@@ -190,6 +190,7 @@ impl<'a> Printer<'a> {
             "retained",
             if properties.retain { "yes" } else { "" }.to_owned(),
         );
+        put("audited", info.audit.clone());
         put(
             "number",
             properties
@@ -281,6 +282,7 @@ impl<'a> Printer<'a> {
         if let Some(number) = properties.number {
             object.put("number", number);
         }
+        object.put_text("audit", &info.audit);
         object.put("access", access_name(properties.access));
         object.put("scope", scope_name(properties.scope));
         object.put_text("source", &properties.source);

@@ -1,5 +1,6 @@
 //! The verbs, one file each: its arguments, and what it does.
 
+pub(crate) mod audit;
 pub(crate) mod completion;
 pub(crate) mod demo;
 pub(crate) mod deploy;
@@ -67,6 +68,7 @@ pub(crate) const VERBS: &[Verb] = &[
     deploy::VERB,
     undeploy::VERB,
     library::VERB,
+    audit::VERB,
     io::VERB,
     serve::VERB,
     demo::VERB,
@@ -92,6 +94,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, Stop> {
         Command::Deploy(args) => deploy::run(args, context),
         Command::Undeploy(args) => undeploy::run(args, context),
         Command::Library(args) => library::run(args, context),
+        Command::Audit(args) => audit::run(args, context),
         Command::Io(args) => io::run(args, context),
         Command::Serve(args) => serve::run(args, context),
         Command::Demo(args) => demo::run(args, context),

@@ -158,7 +158,7 @@ fn the_pages_show_what_is_really_printed() {
     for line in blocks.flat_map(str::lines) {
         let object: Json = serde_json::from_str(line).unwrap();
         let parts = [
-            "error", "write", "entry", "info", "step", "library", "driver", "event",
+            "error", "write", "entry", "info", "step", "library", "driver", "audit", "event",
         ];
         let mut schemas = parts
             .iter()
@@ -169,6 +169,34 @@ fn the_pages_show_what_is_really_printed() {
             "{line}"
         );
     }
+}
+
+#[test]
+fn entries_of_the_audit_keep_to_the_schema() {
+    let rig = Served::start(
+        "[library]\nname = \"x\"\n[[variable]]\nname = \"f\"\ntype = \"f64\"\naudit = true\n\
+         range = [0, 10]\ndeadband = 20\n",
+    );
+    for value in ["5", "6", "11"] {
+        rig.run(&["put", "x/f", value]);
+    }
+    rig.run(&["library", "stop", "x"]);
+    let lines = checked(&rig.run(&["audit", "--json"]).out, Some("audit"));
+    let outcomes: Vec<&str> = lines
+        .iter()
+        .map(|line| line["outcome"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        outcomes,
+        ["done", "applied", "unchanged", "refused", "done"]
+    );
+    let strings = rig
+        .run(&["audit", "--json", "--int-strings", "--last", "2"])
+        .out;
+    let lines = checked(&strings, Some("audit"));
+    assert_eq!((lines.len(), &lines[1]["number"]), (2, &"5".into()));
+    let info = checked(&rig.run(&["info", "--json", "x/f"]).out, Some("info"));
+    assert!(info[0]["audit"].as_str().unwrap().contains("no store"));
 }
 
 #[test]

@@ -10,14 +10,14 @@ const BENCH: &str = "[library]\nname = \"bench\"\ndescription = \"Bench supply\"
     [[variable]]\nname = \"on\"\ntype = \"bool\"\n";
 
 /// An engine with a store and without a configuration file.
-struct Stored {
-    engine: Running,
+pub struct Stored {
+    pub engine: Running,
     url: String,
     store: PathBuf,
 }
 
 impl Stored {
-    fn start(store: &Path) -> Self {
+    pub fn start(store: &Path) -> Self {
         let path = store.to_str().unwrap();
         let arguments = ["serve", "--listen", "127.0.0.1:0", "--store", path];
         let engine = Running::start(&arguments);
@@ -33,12 +33,12 @@ impl Stored {
         }
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub fn run(&self, arguments: &[&str]) -> Output {
         finish(command(arguments).env("TRUNKLINE_URL", &self.url), "")
     }
 
     /// Ends the engine as the system does when nothing else helps, and starts it again.
-    fn kill_and_restart(mut self) -> Self {
+    pub fn kill_and_restart(mut self) -> Self {
         self.engine.child.kill().unwrap();
         self.engine.child.wait().unwrap();
         Self::start(&self.store)

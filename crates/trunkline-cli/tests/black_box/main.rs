@@ -9,6 +9,7 @@
     reason = "a rig that does not work fails its test"
 )]
 
+mod audit;
 mod browsing;
 mod diagnosis;
 mod fake_engine;

@@ -22,7 +22,7 @@ use trunkline_types::{Access, ArrayType, Contract, DataType, ElementType, Qualit
 use super::rig::{Rig, Said, WALL, write};
 
 /// The sentence with which a connection that was up has ended; the client dials again.
-fn sentence(rig: &Rig) -> String {
+pub fn sentence(rig: &Rig) -> String {
     match rig.client.state() {
         ConnectionState::Connecting {
             last_failure: Some(cause),

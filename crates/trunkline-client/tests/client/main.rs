@@ -6,6 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod audit;
 mod bulk;
 mod connection;
 mod contracts;

@@ -87,7 +87,13 @@ pub(super) const ENGINE: &[Key] = &[
         "store",
         "the path of a file, from this file's folder on, or \"none\"",
         "a file of the user's, named after the port",
-        "where deployed libraries and retained values are kept",
+        "where deployed libraries, retained values and the audit are kept",
+    ),
+    key(
+        "audit_entries",
+        "1 to 100,000,000",
+        "100_000",
+        "entries that the audit keeps in the store; beyond, the oldest are removed",
     ),
     key(
         "listen",
@@ -320,6 +326,13 @@ pub(super) const VARIABLE: &[Key] = &[
         "true or false",
         "false",
         "only one client may write it: the first that does, until it disconnects; then the next",
+    ),
+    shared(
+        "audit",
+        "true or false",
+        "false",
+        "note every write of a client in the engine's audit: who, from where, old and new value, \
+         when, outcome",
     ),
     reaching(
         Reach::Override,

@@ -42,6 +42,7 @@ pub(crate) struct Draft<'a> {
     pub retain: Option<At<bool>>,
     pub number: Option<At<u32>>,
     pub single_writer: Option<At<bool>>,
+    pub audit: Option<At<bool>>,
     pub initial: Option<At<&'a Node>>,
     pub source: Option<At<String>>,
     /// Something in it was reported: what depends on it would only repeat that.
@@ -117,6 +118,7 @@ impl<'a> Draft<'a> {
             }),
             single_writer: reader
                 .property("single_writer", |v, node| v.boolean("single_writer", node)),
+            audit: reader.property("audit", |v, node| v.boolean("audit", node)),
             initial: reader.property("initial", |_, node| Some(node)),
             is_broken: false,
         };
@@ -152,6 +154,7 @@ impl<'a> Draft<'a> {
             retain,
             number,
             single_writer,
+            audit,
             initial,
             source
         )

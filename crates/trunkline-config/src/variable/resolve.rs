@@ -100,6 +100,7 @@ impl Resolver<'_, '_> {
         properties.number = draft.number.as_ref().map(|at| at.value);
         properties.retain = draft.retain.as_ref().is_some_and(|at| at.value);
         properties.single_writer = draft.single_writer.as_ref().is_some_and(|at| at.value);
+        properties.audit = draft.audit.as_ref().is_some_and(|at| at.value);
         properties.max_age = draft.max_age.as_ref().and_then(|at| at.value);
         Some(properties)
     }

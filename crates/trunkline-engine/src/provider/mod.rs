@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use trunkline_types::{Quality, Reason, Tick, Timestamp, Value};
 
+use crate::audit::Audited;
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::outbox::Wakes;
@@ -19,7 +20,7 @@ use crate::variable::Variable;
 use crate::write::{Origin, Put, Write, count_refused, count_unknown, requalify};
 
 use self::pending::PendingWrite;
-pub(crate) use self::pending::{Ask, Providers, SendFailure};
+pub(crate) use self::pending::{Ask, Providers, SendFailure, Waiting};
 
 /// Writes that one provider may have unanswered; the next is refused.
 pub const PROVIDER_PENDING_MAX: usize = 4096;
@@ -212,7 +213,7 @@ impl Engine {
             let cause = UnknownCause::ProviderGone {
                 provider: Arc::clone(&name),
             };
-            self.finish_unknown(write, cause, wakes);
+            self.finish_unknown(write, cause, wall, wakes);
         }
         self.set_source_quality(id, Quality::bad(reason), now, wall, wakes);
     }
@@ -271,7 +272,11 @@ impl Engine {
         if pending.is_none() && (running.is_none() || !is_owner) {
             return;
         }
-        let completion = pending.as_ref().and_then(|write| write.completion.as_ref());
+        let waiting = pending.map(|write| write.waiting);
+        let is_pending = waiting.is_some();
+        let Waiting { completion, asked } = waiting.unwrap_or_default();
+        let completion = completion.as_ref();
+        let audited = asked.map(|asked| Audited::new(*asked));
         let outcome = match answer {
             answer @ (Answer::Applied(_) | Answer::Read { .. }) => {
                 let put = Put {
@@ -280,10 +285,11 @@ impl Engine {
                     wall,
                     may_stall: false,
                     completion,
+                    audited: audited.as_ref(),
                 };
                 self.read_back(put, variable, provider, answer, wakes)
             }
-            Answer::Refused(_) | Answer::Unknown(_) if pending.is_none() => return,
+            Answer::Refused(_) | Answer::Unknown(_) if !is_pending => return,
             Answer::Unknown(why) => {
                 count_unknown(variable, UnknownCause::Provider { provider, why })
             }
@@ -291,6 +297,9 @@ impl Engine {
                 count_refused(variable, Refusal::Provider { provider, reason })
             }
         };
+        if let Some(audited) = &audited {
+            self.note_end(audited, variable, wall, &outcome, wakes);
+        }
         if let Some(completion) = completion
             && !matches!(outcome, WriteOutcome::Applied { .. })
         {
@@ -350,12 +359,19 @@ impl Engine {
     }
 
     /// Ends writes whose provider has taken too long; at most `limit` per call.
-    pub(crate) fn expire_pending(&self, now: Tick, limit: usize, wakes: &mut Wakes) -> usize {
+    pub(crate) fn expire_pending(
+        &self,
+        now: Tick,
+        wall: Timestamp,
+        limit: usize,
+        wakes: &mut Wakes,
+    ) -> usize {
         let due = self.providers().take_due(now, limit);
         let count = due.len();
         for (ticket, write) in due {
             let (provider, _) = self.providers().get(ticket.provider.0);
-            self.finish_unknown(write, UnknownCause::ProviderTimedOut { provider }, wakes);
+            let cause = UnknownCause::ProviderTimedOut { provider };
+            self.finish_unknown(write, cause, wall, wakes);
         }
         count
     }
@@ -364,12 +380,22 @@ impl Engine {
         self.providers().next_deadline()
     }
 
-    fn finish_unknown(&self, write: PendingWrite, cause: UnknownCause, wakes: &mut Wakes) {
+    fn finish_unknown(
+        &self,
+        write: PendingWrite,
+        cause: UnknownCause,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) {
         let Some(variable) = self.variable(write.handle) else {
             return;
         };
         let outcome = count_unknown(variable, cause);
-        if let Some(completion) = write.completion {
+        let Waiting { completion, asked } = write.waiting;
+        if let Some(asked) = asked {
+            self.note_end(&Audited::new(*asked), variable, wall, &outcome, wakes);
+        }
+        if let Some(completion) = completion {
             completion.outbox.complete(completion.id, outcome);
             wakes.add(&completion.outbox);
         }

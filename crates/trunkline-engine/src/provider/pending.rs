@@ -7,6 +7,7 @@ use std::time::Duration;
 use trunkline_types::{Tick, Value};
 
 use super::{NameTaken, PROVIDER_PENDING_MAX, Provider, ProviderId, Ticket};
+use crate::audit::Asked;
 use crate::sync::{Arc, Mutex, RwLock};
 use crate::write::Completion;
 
@@ -22,6 +23,15 @@ pub(crate) enum Ask {
     Take(Value),
     /// For a fresh value.
     Read,
+}
+
+/// Who waits for the end of a write.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    /// Whoever wrote.
+    pub(crate) completion: Option<Completion>,
+    /// The audit.
+    pub(crate) asked: Option<Box<Asked>>,
 }
 
 /// All providers of an engine and the writes they have not answered.
@@ -62,7 +72,7 @@ struct Pending {
 pub(super) struct PendingWrite {
     pub(super) handle: u32,
     deadline: Tick,
-    pub(super) completion: Option<Completion>,
+    pub(super) waiting: Waiting,
 }
 
 impl Pending {
@@ -210,7 +220,7 @@ impl Providers {
         now: Tick,
         handle: u32,
         ask: Ask,
-        completion: Option<Completion>,
+        waiting: Waiting,
     ) -> Result<(), SendFailure> {
         let (name, provider) = self.get(index);
         let Some(provider) = provider else {
@@ -239,7 +249,7 @@ impl Providers {
                 PendingWrite {
                     handle,
                     deadline,
-                    completion,
+                    waiting,
                 },
             );
             ticket

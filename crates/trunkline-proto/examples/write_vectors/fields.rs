@@ -6,6 +6,7 @@
 
 use serde_json::{Map, Value as Json, json};
 use trunkline_proto::frame::Frame;
+use trunkline_proto::message::audit::{Audit, AuditPageFrame};
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::contract::SubscribeFlags;
 use trunkline_proto::message::ended::Ended;
@@ -40,7 +41,9 @@ use trunkline_proto::message::why::{Why, WhyAnswer};
 use trunkline_proto::message::write::{WriteOptions, WriteRecord, WriteVerb, Writes};
 use trunkline_proto::message::write_answers::WriteAnswers;
 use trunkline_proto::{DecodeError, FaultRef, FrameKind, Throughput};
-use trunkline_types::{Access, Contract, Properties, Quality, Timestamp};
+use trunkline_types::{
+    Access, AuditEntry, AuditOutcome, Contract, Position, Properties, Quality, Timestamp,
+};
 
 /// The header and the payload of a frame.
 ///
@@ -340,6 +343,23 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
                 "removed": report.removed.to_string(),
             })
         }
+        FrameKind::Audit => {
+            let audit = Audit::decode(frame)?;
+            json!({
+                "from": audit.from.map(|from| from.to_string()),
+                "since": audit.since.map(|since| since.as_nanos().to_string()),
+                "pattern": audit.pattern, "who": audit.who,
+                "newest_first": audit.newest_first, "limit": audit.limit,
+            })
+        }
+        FrameKind::AuditPage => {
+            let page = AuditPageFrame::decode(frame)?;
+            let head = page.head();
+            json!({
+                "next": head.next.unwrap_or(0).to_string(), "removed": head.removed.to_string(),
+                "state": head.state, "items": list(page, |entry| audited(&entry))?,
+            })
+        }
         FrameKind::Fault => fault(FaultMessage::decode(frame)?.fault),
         FrameKind::Provide => {
             let provide = Provide::decode(frame)?;
@@ -557,7 +577,7 @@ fn info(info: &VariableInfo) -> Json {
             "upstream_lost": upstream.upstream_lost.to_string(),
         },
         "subscribers": info.subscribers.to_string(), "last_writer": info.last_writer,
-        "source_state": info.source_state, "held_by": info.held_by,
+        "source_state": info.source_state, "audit": info.audit, "held_by": info.held_by,
         "lease_left_ms": info.lease_left.as_millis().to_string(),
         "writers_waiting": info.writers_waiting.to_string(),
         "subscriptions": subscriptions.collect::<Vec<_>>(),
@@ -608,4 +628,23 @@ fn nanos(time: Timestamp) -> String {
 /// Bytes in lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn audited(entry: &AuditEntry) -> Json {
+    let position = |position: &Position| {
+        let (epoch, sequence) = (position.epoch.to_string(), position.sequence.to_string());
+        json!({"epoch": epoch, "sequence": sequence})
+    };
+    let detail = match &entry.outcome {
+        AuditOutcome::Done => Json::Null,
+        AuditOutcome::Applied(at) | AuditOutcome::Unchanged(at) => position(at),
+        AuditOutcome::Refused(sentence) | AuditOutcome::Unknown(sentence) => json!(sentence),
+        AuditOutcome::Lost(count) => json!(count.to_string()),
+    };
+    json!({
+        "number": entry.number.to_string(), "when": entry.when.as_nanos().to_string(),
+        "who": entry.who, "from": entry.from, "action": entry.action.name(), "name": entry.name,
+        "type": entry.data_type, "old": entry.old, "new": entry.new,
+        "outcome": entry.outcome.name(), "detail": detail,
+    })
 }

@@ -10,6 +10,7 @@
 //!          9 subscription (repeats):
 //!            subscription u32 | contract | flags u8 | subscription ledger: 9 varints
 //!         30 held_by text     31 lease_left ms varint     32 writers_waiting varint
+//!         50 audit text
 //! ```
 //!
 //! The varints of a ledger stand in the order of its identity in [`trunkline_types::ledger`].
@@ -54,6 +55,8 @@ pub struct VariableInfo {
     pub writers_waiting: u64,
     /// This session's subscriptions to it, at most 1,024.
     pub subscriptions: Vec<SubscriptionInfo>,
+    /// Where the audit of its writes is kept; empty when they are not audited.
+    pub audit: String,
 }
 
 /// One of this session's subscriptions to a variable.
@@ -80,6 +83,7 @@ impl Default for VariableInfo {
             lease_left: Duration::ZERO,
             writers_waiting: 0,
             subscriptions: Vec::new(),
+            audit: String::new(),
         }
     }
 }
@@ -201,6 +205,7 @@ fn put_info(out: &mut Vec<u8>, info: &VariableInfo) {
         put_counters(&mut entry, &subscription_counters(&subscription.ledger));
         put_field(out, 9, &entry);
     }
+    put_text(out, 50, &info.audit);
 }
 
 fn read_info(fields: &mut Payload<'_>) -> Result<VariableInfo, DecodeError> {
@@ -228,6 +233,7 @@ fn read_info(fields: &mut Payload<'_>) -> Result<VariableInfo, DecodeError> {
             30 => info.held_by = field.whole_text()?.to_owned(),
             31 => info.lease_left = Duration::from_millis(field.varint()?),
             32 => info.writers_waiting = field.varint()?,
+            50 => info.audit = field.whole_text()?.to_owned(),
             _ => return Ok(false),
         }
         Ok(true)

@@ -15,6 +15,7 @@
 //! their caller looks at `len_bytes()` and begins the next frame at about
 //! [`PAGE_BYTES`](crate::limits::PAGE_BYTES).
 
+pub mod audit;
 pub mod closing;
 pub mod contract;
 pub mod ended;

@@ -38,7 +38,7 @@ fn golden() -> impl Iterator<Item = (String, FrameHeader, Vec<u8>)> {
 
 /// Kinds whose payload goes on with fields or exceptions to its end, where shorter may be legal.
 fn is_open_ended(kind: u8) -> bool {
-    use FrameKind::{Closed, EngineAnswer, Hello, Report, Requested, Subscribed, Welcome};
+    use FrameKind::{Audit, Closed, EngineAnswer, Hello, Report, Requested, Subscribed, Welcome};
     [
         Hello,
         Welcome,
@@ -47,6 +47,7 @@ fn is_open_ended(kind: u8) -> bool {
         Closed,
         Requested,
         Report,
+        Audit,
     ]
     .iter()
     .any(|open| open.number() == kind)

@@ -2,6 +2,7 @@
 //! behind the round-trip, hostile-input and fuzz tests.
 
 use trunkline_proto::frame::Frame;
+use trunkline_proto::message::audit::{Audit, AuditPageBuilder, AuditPageFrame};
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::ended::{Ended, EndedBuilder};
 use trunkline_proto::message::engine::{EngineInfo, decode_engine_request, encode_engine_request};
@@ -117,6 +118,8 @@ pub fn reencode(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), Decod
         }),
         FrameKind::Lease => lease(frame, out),
         FrameKind::Leased => leased(frame, out),
+        FrameKind::Audit => Audit::decode(frame).map(|m| m.encode(frame.request(), out)),
+        FrameKind::AuditPage => audit_page(frame, out),
         FrameKind::Provide => provide(frame, out),
         FrameKind::Provided => {
             decode_provided(frame).and_then(|(lease, items)| opened(items, frame, Some(lease), out))
@@ -413,6 +416,17 @@ fn vanished(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
         builder.push(handle?);
     }
     builder.finish(false);
+    Ok(())
+}
+
+fn audit_page(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let items = AuditPageFrame::decode(frame)?;
+    let head = items.head();
+    let mut builder = AuditPageBuilder::begin(out, frame.request(), &head);
+    for item in items {
+        builder.push(&item?);
+    }
+    builder.finish(frame.has_more());
     Ok(())
 }
 

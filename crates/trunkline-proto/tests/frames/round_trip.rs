@@ -7,6 +7,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use trunkline_proto::frame::Frame;
+use trunkline_proto::message::audit::{Audit, AuditPageBuilder, AuditPageFrame, AuditPageHead};
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::contract::SubscribeFlags;
 use trunkline_proto::message::ended::{EndReason, Ended, EndedBuilder, EndedHead, EndedItem};
@@ -57,8 +58,8 @@ use trunkline_proto::message::write_answers::{WriteAnswers, WriteAnswersBuilder}
 use trunkline_proto::{FaultCode, FaultRef, Features, Throughput, VersionRange};
 use trunkline_types::ledger::{SubscriptionLedger, UpstreamLedger};
 use trunkline_types::{
-    Access, Contract, DataType, EnumType, Position, Properties, Quality, Timestamp, Value,
-    VariableDefinition,
+    Access, AuditAction, AuditEntry, AuditOutcome, Contract, DataType, EnumType, Position,
+    Properties, Quality, Timestamp, Value, VariableDefinition,
 };
 
 /// The one frame in `bytes`.
@@ -657,6 +658,47 @@ proptest! {
     }
 
     #[test]
+    fn audit(
+        from in proptest::option::of(any::<u64>()), since in proptest::option::of(any::<i64>()),
+        texts in ["[ -~]{0,40}", "[ -~]{0,40}"], newest_first: bool, limit: u32,
+        next in proptest::option::of(1_u64..), removed: u64,
+        items in vec((any::<(u64, i64, u8, u64, u64)>(), vec("[ -~]{0,20}", 7), 1..7_u8), 0..6),
+    ) {
+        let mut out = Vec::new();
+        let [pattern, who] = &texts;
+        let since = since.map(Timestamp::from_nanos);
+        let audit = Audit { from, since, pattern, who, newest_first, limit };
+        audit.encode(1, &mut out);
+        prop_assert_eq!(Audit::decode(&frame(&out)).unwrap(), audit);
+        out.clear();
+        let entries: Vec<_> = items.into_iter().map(|((number, when, action, a, b), texts, kind)| {
+            let [who, from, name, data_type, old, new, sentence] = texts.try_into().unwrap();
+            let position = Position { epoch: a, sequence: b };
+            let outcome = match kind {
+                1 => AuditOutcome::Done,
+                2 => AuditOutcome::Applied(position),
+                3 => AuditOutcome::Unchanged(position),
+                4 => AuditOutcome::Refused(sentence),
+                5 => AuditOutcome::Unknown(sentence),
+                _ => AuditOutcome::Lost(a),
+            };
+            AuditEntry {
+                number, when: Timestamp::from_nanos(when), who, from,
+                action: AuditAction::from_number(action), name, data_type, old, new, outcome,
+            }
+        }).collect();
+        let head = AuditPageHead { next, removed, state: pattern };
+        let mut builder = AuditPageBuilder::begin(&mut out, 1, &head);
+        entries.iter().for_each(|entry| builder.push(entry));
+        builder.finish(true);
+        let page = frame(&out);
+        prop_assert!(page.has_more());
+        let page = AuditPageFrame::decode(&page).unwrap();
+        prop_assert_eq!(page.head(), head);
+        prop_assert_eq!(all(page), entries);
+    }
+
+    #[test]
     fn why(name in text(), items in vec((any::<(u8, u8)>(), "[ -~]{0,40}", "[ -~]{0,40}"), 0..6)) {
         let mut out = Vec::new();
         Why { name: &name }.encode(1, &mut out);
@@ -756,8 +798,9 @@ proptest! {
                 offered, written, unchanged, superseded, refused,
                 unknown: counters[5], fifo_overflow: counters[6], upstream_lost: counters[7],
             },
-            last_writer: name.clone(), source_state: name.clone(), held_by: name,
-            lease_left: Duration::from_millis(counters[1]), writers_waiting: counters[2],
+            last_writer: name.clone(), audit: name.clone(), source_state: name.clone(),
+            held_by: name, lease_left: Duration::from_millis(counters[1]),
+            writers_waiting: counters[2],
             properties: Properties::new(DataType::F64),
             subscriptions: subscriptions.into_iter().map(|(terms, n)| SubscriptionInfo {
                 terms,

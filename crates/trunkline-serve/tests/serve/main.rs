@@ -7,6 +7,7 @@
     reason = "a test may panic"
 )]
 
+mod audit;
 mod bulk;
 mod contracts;
 mod groups;

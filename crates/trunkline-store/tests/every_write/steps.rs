@@ -6,15 +6,15 @@ use std::path::Path;
 use trunkline_engine::LibraryState;
 use trunkline_engine::store::{RetainedValue, Store, StoredLibrary};
 use trunkline_store::SqliteStore;
-use trunkline_types::Value;
+use trunkline_types::{AuditPage, AuditQuery, Value};
 
 #[path = "../rig/mod.rs"]
 mod rig;
 
-use self::rig::{library, value};
+use self::rig::{entries, library, value};
 
 /// Number of steps.
-pub const STEPS: usize = 12;
+pub const STEPS: usize = 15;
 const LIBRARIES: [&str; 2] = ["plant", "rig"];
 
 /// Everything in a store.
@@ -23,6 +23,7 @@ pub struct Contents {
     starts: u64,
     libraries: Vec<StoredLibrary>,
     retained: Vec<RetainedValue>,
+    audit: AuditPage,
 }
 
 impl Contents {
@@ -35,6 +36,7 @@ impl Contents {
             starts,
             libraries: store.libraries().expect("it can be read"),
             retained: retained.into_iter().flatten().collect(),
+            audit: store.audit(&AuditQuery::default()).expect("it can be read"),
         }
     }
 
@@ -42,10 +44,12 @@ impl Contents {
         let libraries = self.libraries.iter();
         let libraries = libraries.map(|library| &library.definition.description);
         format!(
-            "{} starts, libraries of {:?}, {} values",
+            "{} starts, libraries of {:?}, {} values, {} entries, {} removed",
             self.starts,
             libraries.collect::<Vec<_>>(),
-            self.retained.len()
+            self.retained.len(),
+            self.audit.entries.len(),
+            self.audit.removed,
         )
     }
 }
@@ -90,7 +94,11 @@ fn do_step(store: &mut SqliteStore, step: usize) {
         8 => store.save_library(&library("plant", 20)),
         9 => store.remove_library("rig"),
         10 => store.retain(&values(20, -1.0)),
-        _ => store.remove_library("plant"),
+        11 => store.remove_library("plant"),
+        12 => store.append_audit(&entries(1..=300), 400),
+        13 => store.append_audit(&entries(301..=301), 400),
+        // The oldest are removed in the same step.
+        _ => store.append_audit(&entries(302..=700), 400),
     };
     done.expect("there is room");
 }

@@ -1,11 +1,14 @@
-//! Libraries and values to store.
+//! Libraries, values and entries to store.
+
+#![allow(dead_code, reason = "every test file uses a part of it")]
 
 use std::sync::Arc;
 
 use trunkline_engine::LibraryState;
 use trunkline_engine::store::{RetainedValue, StoredLibrary};
 use trunkline_types::{
-    DataType, LibraryDefinition, Properties, Quality, Timestamp, Value, VariableDefinition, wire,
+    AuditAction, AuditEntry, AuditOutcome, DataType, LibraryDefinition, Position, Properties,
+    Quality, Timestamp, Value, VariableDefinition, wire,
 };
 
 /// A library of `count` variables `v0`, `v1` and so on, f64, each tenth with a description.
@@ -45,4 +48,38 @@ pub fn value(name: &str, value: Value) -> RetainedValue {
         source_timestamp: Timestamp::from_nanos(1_700_000_000_000_000_000),
         quality: Quality::GOOD,
     }
+}
+
+/// Entries of the audit with these numbers, one a second.
+pub fn entries(numbers: std::ops::RangeInclusive<u64>) -> Vec<AuditEntry> {
+    let second = |number: u64| 1_700_000_000_000_000_000 + number.cast_signed() * 1_000_000_000;
+    let of = |number: u64| AuditEntry {
+        number,
+        when: Timestamp::from_nanos(second(number)),
+        who: if number.is_multiple_of(3) {
+            "ann"
+        } else {
+            "bob"
+        }
+        .to_owned(),
+        from: "127.0.0.1:50000, put, pid 7".to_owned(),
+        action: AuditAction::Put,
+        name: format!("plant/v{}", number % 10),
+        data_type: "f64".to_owned(),
+        old: (number - 1).to_string(),
+        new: number.to_string(),
+        outcome: match number % 4 {
+            0 => AuditOutcome::Refused("the variable is read-only".to_owned()),
+            1 => AuditOutcome::Unknown("the device is gone".to_owned()),
+            2 => AuditOutcome::Unchanged(Position {
+                epoch: u64::MAX,
+                sequence: number,
+            }),
+            _ => AuditOutcome::Applied(Position {
+                epoch: 1,
+                sequence: u64::MAX - number,
+            }),
+        },
+    };
+    numbers.map(of).collect()
 }

@@ -38,6 +38,7 @@ pub fn encode_properties(properties: &Properties, out: &mut Vec<u8>) {
         retain,
         number,
         single_writer,
+        audit,
         source,
         origin,
     } = properties;
@@ -82,6 +83,7 @@ pub fn encode_properties(properties: &Properties, out: &mut Vec<u8>) {
         fields.put(NUMBER, true, |out| put_u32(out, number));
     }
     fields.put(SINGLE_WRITER, *single_writer, |_| ());
+    fields.put(AUDIT, *audit, |_| ());
     put_bytes(out, &fields.bytes);
 }
 
@@ -174,6 +176,7 @@ fn decode_field(
         RETAIN => properties.retain = true,
         NUMBER => properties.number = Some(field.u32()?),
         SINGLE_WRITER => properties.single_writer = true,
+        AUDIT => properties.audit = true,
         _ => return Ok(false),
     }
     Ok(true)
@@ -356,3 +359,4 @@ const ORIGIN: u64 = 17;
 const RETAIN: u64 = 18;
 const NUMBER: u64 = 24;
 const SINGLE_WRITER: u64 = 19;
+const AUDIT: u64 = 30;

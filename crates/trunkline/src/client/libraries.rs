@@ -1,10 +1,10 @@
-//! Orders about libraries, for threads and for tasks.
+//! Orders about libraries and the audit, for threads and for tasks.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_proto::message::library::{LibraryReport, LibraryVerb};
-use trunkline_types::LibraryDefinition;
+use trunkline_types::{AuditPage, AuditQuery, LibraryDefinition};
 
 use super::CallError;
 use super::{blocking, tasks};
@@ -57,6 +57,15 @@ impl blocking::Client {
     pub fn stop_library(&self, name: &str, timeout: Duration) -> Result<LibraryReport, CallError> {
         let pending = self.shared.order_library(name, LibraryVerb::Stop)?;
         self.wait(pending, timeout)
+    }
+
+    /// Asks who did what to the engine: writes of variables with `audit = true`, forces and orders,
+    /// up to the query's limit, or 100,000 entries; `next` of the answer is where they go on.
+    ///
+    /// # Errors
+    /// [`CallError::Fault`] when the engine refuses it, [`CallError`] when there is no answer.
+    pub fn audit(&self, query: AuditQuery, timeout: Duration) -> Result<AuditPage, CallError> {
+        self.wait(self.shared.audit(query)?, timeout)
     }
 }
 
@@ -113,6 +122,19 @@ impl tasks::Client {
         timeout: Duration,
     ) -> Result<LibraryReport, CallError> {
         let pending = self.shared.order_library(name, LibraryVerb::Stop)?;
+        self.wait(pending, timeout).await
+    }
+
+    /// As [`Client::audit`](crate::Client::audit).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn audit(
+        &self,
+        query: AuditQuery,
+        timeout: Duration,
+    ) -> Result<AuditPage, CallError> {
+        let pending = self.shared.audit(query)?;
         self.wait(pending, timeout).await
     }
 }

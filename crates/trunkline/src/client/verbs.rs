@@ -13,7 +13,7 @@ use trunkline_proto::Fault;
 use trunkline_proto::message::engine::EngineInfo;
 use trunkline_proto::message::info::VariableInfo;
 use trunkline_proto::message::library::{LibraryReport, LibraryVerb};
-use trunkline_types::{LibraryDefinition, Reading, Tick};
+use trunkline_types::{AuditPage, AuditQuery, LibraryDefinition, Reading, Tick};
 
 use super::{CallError, ConnectError, ConnectOptions};
 
@@ -220,6 +220,16 @@ impl Shared {
         verb: LibraryVerb,
     ) -> Result<Pending<LibraryReport>, CallError> {
         self.send(|core| core.order_library(name, verb), library_report)
+    }
+
+    pub(crate) fn audit(&self, query: AuditQuery) -> Result<Pending<AuditPage>, CallError> {
+        self.send(
+            |core| core.audit(query),
+            |answer| match answer {
+                Answer::Audit(page) => Ok(page),
+                other => Err(unexpected(other)),
+            },
+        )
     }
 
     pub(crate) fn close_variables(

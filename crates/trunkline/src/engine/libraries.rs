@@ -1,10 +1,11 @@
 //! An engine's libraries, by program.
 
 use trunkline_engine::store::StoreError;
-use trunkline_engine::{Deployed, LibraryState};
-use trunkline_types::LibraryDefinition;
+use trunkline_engine::{Deployed, LibraryState, Report};
+use trunkline_types::{AuditAction, AuditPage, AuditQuery, LibraryDefinition};
 
 use super::{Engine, LibraryError};
+use crate::administrator::report_of;
 
 impl Engine {
     /// Deploys a library: all of it, or nothing. With a store it is deployed again at every start,
@@ -13,7 +14,7 @@ impl Engine {
     /// # Errors
     /// [`LibraryError`] names what is wrong with it, or with the store; nothing is changed then.
     pub fn deploy(&self, library: &LibraryDefinition) -> Result<Deployed, LibraryError> {
-        self.inner.keeper.deploy(library, false, true)
+        self.deploy_stored(library, false)
     }
 
     /// Deploys a library that may be deployed already. Variables that stay what they were keep
@@ -23,7 +24,20 @@ impl Engine {
     /// # Errors
     /// As [`Engine::deploy`].
     pub fn replace(&self, library: &LibraryDefinition) -> Result<Deployed, LibraryError> {
-        self.inner.keeper.deploy(library, true, true)
+        self.deploy_stored(library, true)
+    }
+
+    fn deploy_stored(
+        &self,
+        library: &LibraryDefinition,
+        replace: bool,
+    ) -> Result<Deployed, LibraryError> {
+        let result = self.inner.keeper.deploy(library, replace, true);
+        let end = result
+            .as_ref()
+            .map(|deployed| report_of(deployed, None).to_string());
+        self.note(AuditAction::Deploy, &library.name, end);
+        result
     }
 
     /// Removes a library, also from the store; who uses its variables is told that they are gone.
@@ -31,7 +45,16 @@ impl Engine {
     /// # Errors
     /// There is no such library, or the store cannot be written.
     pub fn undeploy(&self, name: &str) -> Result<usize, LibraryError> {
-        self.inner.keeper.undeploy(name, true)
+        let result = self.inner.keeper.undeploy(name, true);
+        let end = result.as_ref().map(|removed| {
+            let report = Report {
+                removed: *removed,
+                ..Report::default()
+            };
+            report.to_string()
+        });
+        self.note(AuditAction::Undeploy, name, end);
+        result
     }
 
     /// Starts a library that is stopped. False when it runs already.
@@ -39,8 +62,9 @@ impl Engine {
     /// # Errors
     /// As [`Engine::undeploy`].
     pub fn start_library(&self, name: &str) -> Result<bool, LibraryError> {
-        let running = LibraryState::Running;
-        self.inner.keeper.set_state(name, running)
+        let result = self.inner.keeper.set_state(name, LibraryState::Running);
+        self.note(AuditAction::Start, name, result.as_ref().map(of_state));
+        result
     }
 
     /// Stops a library, which stays deployed: its variables keep their values, say
@@ -50,8 +74,25 @@ impl Engine {
     /// # Errors
     /// As [`Engine::undeploy`].
     pub fn stop_library(&self, name: &str) -> Result<bool, LibraryError> {
-        let stopped = LibraryState::Stopped;
-        self.inner.keeper.set_state(name, stopped)
+        let result = self.inner.keeper.set_state(name, LibraryState::Stopped);
+        self.note(AuditAction::Stop, name, result.as_ref().map(of_state));
+        result
+    }
+
+    /// What a program of this process has ordered is noted like what clients order.
+    fn note(&self, action: AuditAction, name: &str, end: Result<String, &LibraryError>) {
+        let end = end.map_err(LibraryError::to_string);
+        let audit = self.inner.keeper.audit();
+        audit.note(&self.caller(), action, name, end);
+    }
+
+    /// A page of the audit: who did what to variables with `audit = true`, who forced what and who
+    /// gave which order (B-24). It reads the store, so it takes as long as a disk does.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
+        self.inner.keeper.audit().page(query)
     }
 
     /// Number of variables deployed.
@@ -77,5 +118,12 @@ impl Engine {
     /// soon as that can be done.
     pub fn store_trouble(&self) -> Option<StoreError> {
         self.inner.keeper.store_trouble()
+    }
+}
+
+fn of_state(has_changed: &bool) -> String {
+    match has_changed {
+        true => String::new(),
+        false => "nothing changed".to_owned(),
     }
 }

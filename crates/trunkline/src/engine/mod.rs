@@ -93,7 +93,8 @@ impl Engine {
             None => clock.wall().as_nanos() as u64,
         };
         let core = Core::new(trunkline_engine::EngineOptions::new(&options.name, epoch));
-        let keeper = Keeper::new(&core, clock, store).map_err(StartError::Thread)?;
+        let keeper =
+            Keeper::new(&core, clock, store, options.audit_entries).map_err(StartError::Thread)?;
         let keeper = Arc::new(keeper);
         let clerk = Clerk::start(Arc::clone(&keeper), clock).map_err(StartError::Thread)?;
         let facts = Arc::new(Facts::default());
@@ -187,6 +188,7 @@ impl Engine {
                 StoreChoice::File(path) => Some(path.clone()),
                 StoreChoice::Off | StoreChoice::Unsaid => None,
             },
+            audit_entries: config.audit_entries,
             listen: config.listen.clone(),
             local_socket: config.local_socket,
             insecure: config.insecure,
@@ -311,6 +313,7 @@ impl Engine {
         self.inner.keeper.stop_io();
         self.inner.facts.stopping.store(true, Ordering::Release);
         self.inner.server.shutdown(grace);
+        self.inner.keeper.audit().note_stop();
         self.inner.keeper.flush();
     }
 

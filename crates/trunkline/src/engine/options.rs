@@ -23,6 +23,9 @@ pub struct EngineOptions {
     /// The file that deployed libraries and retained values are kept in; `None`: they last as long
     /// as the engine.
     pub store: Option<PathBuf>,
+    /// Entries that the audit keeps there; beyond, the oldest are removed. Without a store it keeps
+    /// the newest 10,000 in memory.
+    pub audit_entries: u64,
     /// Where it listens; nowhere by default: then only this process reaches it.
     pub listen: Vec<ListenAddress>,
     /// Whether each of its loopback ports can be reached by a Unix socket as well, by programs of
@@ -49,6 +52,7 @@ impl Default for EngineOptions {
         Self {
             name: "trunkline".to_owned(),
             store: None,
+            audit_entries: 100_000,
             listen: Vec::new(),
             local_socket: true,
             insecure: false,

@@ -8,6 +8,7 @@
     reason = "a test stops at what it did not expect"
 )]
 
+mod audit;
 mod bulk;
 mod contracts;
 mod groups;
@@ -100,6 +101,7 @@ const SCENARIOS: &[Scenario] = &[
         "large library",
         libraries::a_large_library_comes_in_many_frames,
     ),
+    ("audit", audit::who_did_what_is_told),
     (
         "patterns",
         patterns::a_pattern_follows_names_that_come_and_go,

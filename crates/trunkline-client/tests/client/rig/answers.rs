@@ -30,8 +30,8 @@ impl FakeEngine {
                 Some(refused) => refused.encode(&mut self.out),
                 None => self.welcome.encode(&mut self.out),
             },
-            // Patterns are answered by the tests.
-            Said::Goodbye(_) | Said::Watch { .. } | Said::Unwatch(_) => {}
+            // Tests answer these as they need it.
+            Said::Goodbye(_) | Said::Watch { .. } | Said::Unwatch(_) | Said::Audit { .. } => {}
             Said::Keepalive(keepalive) => self.confirm(keepalive.records_received),
             Said::Ack { records, grants } => {
                 self.confirm(*records);

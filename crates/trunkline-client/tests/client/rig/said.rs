@@ -1,5 +1,6 @@
 //! What the client said, frame by frame, as the fake engine understood it.
 
+use trunkline_proto::message::audit::Audit;
 use trunkline_proto::message::closing::Goodbye;
 use trunkline_proto::message::find::Find;
 use trunkline_proto::message::handles::{Handles, Unsubscribe};
@@ -74,6 +75,11 @@ pub enum Said {
     Publish(Vec<SaidWrite>),
     /// Tickets, each with the sentence of a refusal.
     Answers(Vec<(u64, Option<String>)>),
+    Audit {
+        request: u32,
+        from: Option<u64>,
+        limit: u32,
+    },
 }
 
 /// A write of the client.
@@ -180,6 +186,14 @@ impl Said {
                 name: Why::decode(frame).unwrap().name.to_owned(),
             },
             FrameKind::Engine => Said::Engine { request },
+            FrameKind::Audit => {
+                let audit = Audit::decode(frame).unwrap();
+                Said::Audit {
+                    request,
+                    from: audit.from,
+                    limit: audit.limit,
+                }
+            }
             kind => {
                 let handles = Handles::decode(frame)
                     .unwrap()
@@ -215,6 +229,7 @@ impl Said {
             Said::Provide { .. } => FrameKind::Provide,
             Said::Publish(_) => FrameKind::Publish,
             Said::Answers(_) => FrameKind::ProviderAnswer,
+            Said::Audit { .. } => FrameKind::Audit,
         }
     }
 }

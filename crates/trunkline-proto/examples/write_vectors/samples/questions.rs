@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use trunkline_proto::message::audit::{Audit, AuditPageBuilder, AuditPageHead};
 use trunkline_proto::message::contract::SubscribeFlags;
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo, encode_engine_request};
 use trunkline_proto::message::find::{Comparison, Find, FindCondition, NamesBuilder};
@@ -14,7 +15,10 @@ use trunkline_proto::message::subscribe::SubscribeTerms;
 use trunkline_proto::message::watch::{AppearedBuilder, Watch, begin_vanished, encode_unwatch};
 use trunkline_proto::message::why::{Why, WhyAnswerBuilder, WhyStage, WhyStep, WhyVerdict};
 use trunkline_types::ledger::{SubscriptionLedger, UpstreamLedger};
-use trunkline_types::{Access, Contract, DataType, Properties, VariableDefinition};
+use trunkline_types::{
+    Access, AuditAction, AuditEntry, AuditOutcome, Contract, DataType, Position, Properties,
+    VariableDefinition,
+};
 
 use super::variables::{NOW, UNKNOWN_NAME, terms};
 use super::{Sample, add};
@@ -66,6 +70,7 @@ pub(super) fn add_all(samples: &mut Vec<Sample>) {
     engine(samples);
     flush(samples);
     libraries(samples);
+    audit(samples);
 }
 
 fn watch(samples: &mut Vec<Sample>) {
@@ -157,6 +162,7 @@ fn info(samples: &mut Vec<Sample>) {
                 held_by: "mixer (pid 4711 on hall-2)".into(),
                 lease_left: Duration::from_millis(8250),
                 writers_waiting: 2,
+                audit: "the newest 100000 entries are stored in plant.db".into(),
                 subscriptions: vec![
                     SubscriptionInfo {
                         terms: terms(7, Contract::Latest),
@@ -299,4 +305,86 @@ fn libraries(samples: &mut Vec<Sample>) {
         }
         .encode(40, out);
     });
+}
+
+fn audit(samples: &mut Vec<Sample>) {
+    add(
+        samples,
+        "audit",
+        "What one user did, the newest first",
+        |out| {
+            Audit {
+                from: Some(4711),
+                since: Some(NOW),
+                pattern: "boiler/**",
+                who: "loopback",
+                newest_first: true,
+                limit: 100,
+            }
+            .encode(50, out);
+        },
+    );
+    add(
+        samples,
+        "audit-all",
+        "Everything, the oldest first",
+        |out| {
+            Audit::default().encode(51, out);
+        },
+    );
+    add(
+        samples,
+        "audit-page",
+        "A write, a refused write, an order and entries that are missing",
+        |out| {
+            let head = AuditPageHead {
+                next: Some(4707),
+                removed: 12,
+                state: "the newest 100000 entries are stored in plant.db",
+            };
+            let mut page = AuditPageBuilder::begin(out, 50, &head);
+            let entry = |number: u64, action: AuditAction, outcome: AuditOutcome| AuditEntry {
+                number,
+                when: NOW,
+                who: "loopback".to_owned(),
+                from: "127.0.0.1:50412, trunkline 0.1.0, pid 4242".to_owned(),
+                action,
+                name: "boiler/valve".to_owned(),
+                data_type: "f64".to_owned(),
+                old: "40.0".to_owned(),
+                new: "42.5".to_owned(),
+                outcome,
+            };
+            let position = Position {
+                epoch: 3,
+                sequence: 812,
+            };
+            let refused = "the variable is read-only".to_owned();
+            let device = "the device is gone".to_owned();
+            for (number, action, outcome) in [
+                (4711, AuditAction::Put, AuditOutcome::Applied(position)),
+                (4710, AuditAction::Set, AuditOutcome::Unchanged(position)),
+                (4709, AuditAction::Put, AuditOutcome::Refused(refused)),
+                (4708, AuditAction::Send, AuditOutcome::Unknown(device)),
+            ] {
+                page.push(&entry(number, action, outcome));
+            }
+            let empty = AuditEntry {
+                name: String::new(),
+                data_type: String::new(),
+                old: String::new(),
+                new: String::new(),
+                ..entry(4707, AuditAction::Lost, AuditOutcome::Lost(7))
+            };
+            page.push(&empty);
+            page.push(&AuditEntry {
+                number: 4706,
+                action: AuditAction::ForcingOn,
+                new: "3 variables".to_owned(),
+                outcome: AuditOutcome::Done,
+                ..empty
+            });
+            page.finish(false);
+        },
+    );
 }

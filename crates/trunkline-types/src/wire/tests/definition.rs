@@ -42,6 +42,7 @@ fn full() -> Properties {
         coerce: true,
         retain: true,
         number: Some(20),
+        audit: true,
         precision: Some(2),
         access: Access::ReadOnly,
         scope: Scope::Process,

@@ -1,0 +1,215 @@
+//! `audit`: who did what.
+
+use jiff::civil::DateTime;
+use trunkline_types::contract::parse_duration;
+use trunkline_types::text::parse_rfc3339;
+use trunkline_types::{AuditEntry, AuditOutcome, AuditPage, AuditQuery, Pattern, Timestamp};
+
+use super::{Context, Verb};
+use crate::connection::Connection;
+use crate::exit::Exit;
+use crate::output::json::Object;
+use crate::output::records::{Records, Row};
+use crate::output::times::{TimeColumn, Times};
+use crate::output::values::ValueStyle;
+use crate::problem::{Problem, Stop};
+use crate::targets::{self, Wanted};
+use crate::terminal::Mood;
+
+/// Show who did what, from where, when, and what came of it
+///
+/// The engine notes what clients write to variables with `audit = true`, whatever comes of it, what
+/// is forced and unforced, and every order: deploy, undeploy, start, stop. The oldest entries are
+/// shown first.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Only of this variable, of a library with all its variables, or of a pattern such as
+    /// 'boiler/*'
+    #[arg(value_name = "PATTERN")]
+    pattern: Option<String>,
+
+    /// Only from then on: a time such as 2026-11-21T08:00, or how long ago, such as 10m
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+
+    /// Only what this one did, as the second column says
+    #[arg(long, value_name = "WHO")]
+    who: Option<String>,
+
+    /// Only the last so many entries
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    last: Option<u32>,
+}
+
+pub(crate) const VERB: Verb = Verb {
+    name: "audit",
+    writes: false,
+    exits: &[
+        Exit::Done,
+        Exit::SomeFailed,
+        Exit::Usage,
+        Exit::Unreachable,
+        Exit::TimedOut,
+        Exit::NotPermitted,
+        Exit::Interrupted,
+    ],
+};
+
+const COLUMNS: &[&str] = &[
+    "time", "who", "from", "action", "name", "old", "new", "outcome",
+];
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+    let operands: Vec<String> = args
+        .pattern
+        .iter()
+        .map(|text| whole_library(text))
+        .collect();
+    let targets = targets::resolve(&operands, &context.settings)?;
+    let pattern = match targets.wanted.into_iter().next() {
+        None => None,
+        Some(Wanted::Pattern(pattern)) => Some(pattern),
+        Some(Wanted::Name(name)) => Some(Pattern::parse(&name).map_err(bad_pattern)?),
+        Some(Wanted::Wrong(problem)) => {
+            return Err(Problem {
+                name: None,
+                ..problem
+            }
+            .into());
+        }
+    };
+    let since = args.since.as_ref();
+    let mut query = AuditQuery {
+        since: since.map(|text| instant(text, context)).transpose()?,
+        pattern,
+        who: args.who.clone(),
+        newest_first: args.last.is_some(),
+        limit: args.last.unwrap_or(0),
+        from: None,
+    };
+    let connection = Connection::new(&targets.engine, context)?;
+    let mut records = Records::new(&context.settings, &context.terminal, COLUMNS)?;
+    let mut times = context.settings.times.column(true, context.started);
+    let mut has_any = false;
+    loop {
+        let page = connection.client.audit(query.clone(), connection.timeout());
+        let mut page = page.map_err(|error| connection.failed(&error))?;
+        if query.newest_first {
+            page.entries.reverse();
+        }
+        for entry in &page.entries {
+            records.push(row(entry, &mut times, context.settings.values))?;
+            has_any = true;
+        }
+        query.from = page.next;
+        if page.next.is_none() || query.newest_first {
+            records.finish()?;
+            return notes(&page, has_any, context);
+        }
+    }
+}
+
+/// What is missing, for people; programs see it by the numbers.
+fn notes(page: &AuditPage, has_any: bool, context: &Context) -> Result<Exit, Stop> {
+    if !has_any {
+        let sentence = format!("no entry is as you ask; {}", page.state);
+        context.terminal.note(&sentence)?;
+    } else if page.removed > 0 {
+        let sentence = format!(
+            "the oldest {} entries are no longer there; {}",
+            page.removed, page.state
+        );
+        context.terminal.note(&sentence)?;
+    }
+    Ok(Exit::Done)
+}
+
+fn row(entry: &AuditEntry, times: &mut Option<TimeColumn>, values: ValueStyle) -> Row {
+    let when = Times {
+        source: entry.when,
+        engine: entry.when,
+        local: entry.when,
+    };
+    let time = times.as_mut().map(|times| times.text(&entry.name, when));
+    let cells = vec![
+        time.unwrap_or_default(),
+        entry.who.clone(),
+        entry.from.clone(),
+        entry.action.to_string(),
+        entry.name.clone(),
+        entry.old.clone(),
+        entry.new.clone(),
+        entry.outcome.to_string(),
+    ];
+    Row {
+        cells,
+        object: object(entry, values),
+        mood: match entry.outcome {
+            AuditOutcome::Refused(_) | AuditOutcome::Lost(_) => Mood::Bad,
+            AuditOutcome::Unknown(_) => Mood::Uncertain,
+            _ => Mood::Plain,
+        },
+    }
+}
+
+fn object(entry: &AuditEntry, values: ValueStyle) -> Object {
+    let mut object = Object::new();
+    object.put("number", values.json_u64(entry.number));
+    object.put("ts", entry.when.to_string());
+    object.put("who", entry.who.as_str());
+    object.put("from", entry.from.as_str());
+    object.put("action", entry.action.to_string());
+    object.put_text("name", &entry.name);
+    object.put_text("type", &entry.data_type);
+    object.put_text("old", &entry.old);
+    object.put_text("new", &entry.new);
+    object.put("outcome", entry.outcome.name());
+    match &entry.outcome {
+        AuditOutcome::Applied(position) | AuditOutcome::Unchanged(position) => {
+            object.put("epoch", values.json_u64(position.epoch));
+            object.put("seq", values.json_u64(position.sequence));
+        }
+        AuditOutcome::Refused(sentence) | AuditOutcome::Unknown(sentence) => {
+            object.put("message", sentence.as_str());
+        }
+        AuditOutcome::Lost(count) => object.put("lost", values.json_u64(*count)),
+        AuditOutcome::Done => {}
+    }
+    object
+}
+
+/// A library's name as the pattern of everything in it, and of itself.
+fn whole_library(text: &str) -> String {
+    match text.contains(['/', '*']) || text.is_empty() {
+        true => text.to_owned(),
+        false => format!("{text}/**"),
+    }
+}
+
+/// How long ago, or when: with a zone, or in the zone in which times are shown.
+fn instant(text: &str, context: &Context) -> Result<Timestamp, Problem> {
+    if let Some(ago) = parse_duration(text) {
+        let nanos = i64::try_from(ago.as_nanos()).unwrap_or(i64::MAX);
+        return Ok(context.clock.wall().saturating_add_nanos(-nanos));
+    }
+    if let Ok(time) = parse_rfc3339(text) {
+        return Ok(time);
+    }
+    let zone = context.settings.times.zone();
+    let local = text.parse::<DateTime>().ok();
+    let nanos = local
+        .and_then(|time| time.to_zoned(zone).ok())
+        .and_then(|time| i64::try_from(time.timestamp().as_nanosecond()).ok());
+    nanos.map(Timestamp::from_nanos).ok_or_else(|| {
+        let sentence = format!(
+            "--since {text} is no time; write 10m for ten minutes ago, or a time such as \
+             2026-11-21T08:00"
+        );
+        Problem::usage(&sentence)
+    })
+}
+
+fn bad_pattern(error: trunkline_types::pattern::PatternError) -> Problem {
+    Problem::new(Exit::SomeFailed, "bad-pattern", &error.to_string())
+}

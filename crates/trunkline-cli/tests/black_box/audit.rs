@@ -1,0 +1,142 @@
+//! Who did what: noted by the engine, kept over restarts, shown by command.
+
+use std::path::PathBuf;
+
+use serde_json::Value as Json;
+
+use crate::libraries::Stored;
+use crate::rig::{Served, columns};
+
+const BENCH: &str = "[library]\nname = \"bench\"\n\n[defaults]\naudit = true\n\n\
+    [[variable]]\nname = \"volts\"\ntype = \"f64\"\nrange = [0, 30]\ninitial = 5.0\n\n\
+    [[variable]]\nname = \"on\"\ntype = \"bool\"\naudit = false\n";
+
+fn folder() -> (tempfile::TempDir, PathBuf, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let bench = folder.path().join("bench.toml");
+    std::fs::write(&bench, BENCH).unwrap();
+    let store = folder.path().join("store.db");
+    (folder, store, bench.to_str().unwrap().to_owned())
+}
+
+fn entries(engine: &Stored, arguments: &[&str]) -> Vec<Json> {
+    let shown = engine.run(&[&["audit", "--json"], arguments].concat());
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    let lines = shown.out.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn told(entries: &[Json]) -> Vec<String> {
+    let text = |entry: &Json, key: &str| entry[key].as_str().unwrap_or("-").to_owned();
+    let told = |entry: &Json| {
+        ["action", "name", "old", "new", "outcome"]
+            .map(|key| text(entry, key))
+            .join(" ")
+    };
+    entries.iter().map(told).collect()
+}
+
+/// Behaviour: B-24.
+#[test]
+fn audit_shows_who_did_what_also_after_the_engine_was_killed() {
+    let (_folder, store, bench) = folder();
+    let engine = Stored::start(&store);
+    assert_eq!(engine.run(&["deploy", &bench]).code, Some(0));
+    assert_eq!(engine.run(&["put", "bench/volts", "12.5"]).code, Some(0));
+    assert_eq!(engine.run(&["put", "bench/volts", "99"]).code, Some(6));
+    assert_eq!(engine.run(&["put", "bench/on", "true"]).code, Some(0));
+    assert_eq!(engine.run(&["force", "bench/volts", "3"]).code, Some(0));
+    assert_eq!(engine.run(&["put", "bench/volts", "4"]).code, Some(6));
+    assert_eq!(engine.run(&["unforce", "bench/volts"]).code, Some(0));
+    assert_eq!(engine.run(&["deploy", &bench]).code, Some(6));
+    let before = entries(&engine, &[]);
+    assert_eq!(
+        told(&before),
+        [
+            "engine start - - epoch 1 done",
+            "deploy bench - 2 added done",
+            "put bench/volts 5.0 12.5 applied",
+            "put bench/volts 12.5 99.0 refused",
+            "force bench/volts 12.5 3.0 applied",
+            "put bench/volts 3.0 4.0 refused",
+            "unforce bench/volts 3.0 12.5 applied",
+            "deploy bench - - refused",
+        ]
+    );
+    let [put, refused] = [&before[2], &before[3]];
+    assert_eq!(put["who"], "loopback");
+    let from = |entry: &Json| entry["from"].as_str().unwrap().to_owned();
+    for entry in [put, refused] {
+        let from = from(entry);
+        assert!(from.starts_with("127.0.0.1:"), "{from}");
+        assert!(from.contains(", trunkline"), "{from}");
+        assert!(from.contains(", pid "), "{from}");
+    }
+    assert_ne!(from(put), from(refused), "two programs");
+    let rule = refused["message"].as_str().unwrap();
+    assert!(rule.contains("outside the range 0 to 30"), "{rule}");
+    let rule = before[5]["message"].as_str().unwrap();
+    assert!(rule.contains("forced by loopback"), "{rule}");
+
+    let mut engine = engine.kill_and_restart();
+    let after = entries(&engine, &[]);
+    assert_eq!(after[..8], before[..], "as it was");
+    // No stop before this start: it was not in order.
+    assert_eq!(told(&after[8..]), ["engine start - - epoch 2 done"]);
+    let numbers = after.iter().map(|entry| entry["number"].as_u64().unwrap());
+    assert!(numbers.eq(1..=9));
+    engine.engine.signal("TERM");
+    assert_eq!(engine.engine.child.wait().unwrap().code(), Some(0));
+
+    let engine = Stored::start(&store);
+    let last = entries(&engine, &["--last", "2"]);
+    assert_eq!(
+        told(&last),
+        ["engine stop - - - done", "engine start - - epoch 3 done"]
+    );
+    assert_eq!(entries(&engine, &["bench/volts"]).len(), 5);
+    assert_eq!(entries(&engine, &["bench"]).len(), 7);
+    assert_eq!(entries(&engine, &["bench/**", "--last", "3"]).len(), 3);
+    assert_eq!(entries(&engine, &["--who", "engine"]).len(), 4);
+    assert_eq!(entries(&engine, &["--since", "1h"]).len(), 11);
+    let stopped = last[0]["ts"].as_str().unwrap();
+    assert_eq!(entries(&engine, &["--since", stopped]).len(), 2);
+    assert_eq!(
+        entries(&engine, &["--since", "2200-01-01"]),
+        Vec::<Json>::new()
+    );
+    let wrong = engine.run(&["audit", "--since", "yesterday"]);
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+    assert!(wrong.err.contains("2026-11-21T08:00"), "{wrong:?}");
+}
+
+/// Behaviour: B-24.
+#[test]
+fn without_a_store_the_audit_says_how_long_it_lasts() {
+    let served = Served::start(BENCH);
+    assert_eq!(served.run(&["put", "bench/volts", "6"]).code, Some(0));
+    let shown = served.run(&["audit", "bench/**"]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    let line = columns(shown.out.trim_end());
+    assert_eq!(
+        (line[1], &line[3..]),
+        (
+            "loopback",
+            &["put", "bench/volts", "5.0", "6.0", "applied at 2"][..]
+        )
+    );
+    let none = served.run(&["audit", "rig/**"]);
+    assert_eq!((none.code, none.out.as_str()), (Some(0), ""));
+    assert!(none.err.contains("this engine has no store"), "{none:?}");
+    let why = served.run(&["why", "bench/volts"]);
+    assert!(
+        why.out.contains("it is audited: this engine has no store"),
+        "{why:?}"
+    );
+    let info = served.run(&["info", "bench/volts"]);
+    assert!(info.out.contains("audited"), "{info:?}");
+    let plain = served.run(&["info", "bench/on"]);
+    assert!(!plain.out.contains("audited"), "{plain:?}");
+}

@@ -1,0 +1,79 @@
+//! Values on their way into the audit: kept as they are while somebody waits, made text later.
+
+use trunkline_types::audit::{AUDIT_VALUE_BYTES_MAX, cut};
+use trunkline_types::text::{FormatOptions, format_value};
+use trunkline_types::{DataType, Value, wire};
+
+use crate::update::{Encoded, Update};
+use crate::write::WriteValue;
+
+/// Longest value that is kept in a note; of a longer one only the length is told.
+const VALUE_BYTES_MAX: usize = 4096;
+/// Elements of arrays, and bytes, that are told.
+const ELEMENTS_MAX: usize = 16;
+
+/// A value on its way into the audit.
+#[derive(Clone, Debug)]
+pub(crate) enum Held {
+    Nothing,
+    Value(Encoded),
+    /// So many bytes are too many to be kept.
+    Long(usize),
+    Text(Box<str>),
+}
+
+impl Held {
+    pub(crate) fn of(value: &Encoded) -> Self {
+        match value.shared_bytes() {
+            bytes if bytes > VALUE_BYTES_MAX => Held::Long(bytes),
+            _ => Held::Value(value.clone()),
+        }
+    }
+
+    /// What a variable held.
+    pub(crate) fn of_update(update: &Update) -> Self {
+        match update.sequence {
+            0 => Held::Nothing,
+            _ => Self::of(&update.value),
+        }
+    }
+
+    /// What is to be written, whether the variable can hold it or not.
+    pub(super) fn of_written(value: &WriteValue<'_>, data_type: &DataType) -> Self {
+        match value {
+            WriteValue::Value(value) if !value.has_type(data_type) => {
+                Held::Text(Box::from("(a value of another type)"))
+            }
+            WriteValue::Value(value) => match wire::encoded_len(value) {
+                bytes if bytes > VALUE_BYTES_MAX => Held::Long(bytes),
+                _ => Held::Value(Encoded::from_value(value)),
+            },
+            WriteValue::Wire(bytes) if bytes.len() > VALUE_BYTES_MAX => Held::Long(bytes.len()),
+            WriteValue::Wire(bytes) => match wire::check_value(data_type, bytes) {
+                Ok(()) => Held::Value(Encoded::from_bytes(bytes)),
+                Err(_) => {
+                    let text = format!("({} bytes that are no value)", bytes.len());
+                    Held::Text(text.into())
+                }
+            },
+        }
+    }
+
+    pub(super) fn text(&self, data_type: &DataType) -> String {
+        let text = match self {
+            Held::Nothing => String::new(),
+            Held::Long(bytes) => format!("({bytes} bytes)"),
+            Held::Text(text) => text.to_string(),
+            Held::Value(value) => shown(&value.decode(data_type), data_type),
+        };
+        cut(&text, AUDIT_VALUE_BYTES_MAX)
+    }
+}
+
+fn shown(value: &Value, data_type: &DataType) -> String {
+    let options = FormatOptions {
+        elide: Some(ELEMENTS_MAX),
+        ..FormatOptions::default()
+    };
+    format_value(value, data_type, &options)
+}

@@ -1,0 +1,206 @@
+//! Writes of clients that are noted: who asked for what, and how it ended.
+
+use std::cell::Cell;
+
+use trunkline_types::audit::{AUDIT_TEXT_BYTES_MAX, cut};
+use trunkline_types::{AuditAction, AuditOutcome, Position, Properties, Timestamp};
+
+use super::{Held, Note, Target};
+use crate::accept::Accepted;
+use crate::caller::{Caller, Principal};
+use crate::engine::Engine;
+use crate::outbox::Wakes;
+use crate::outcome::{Attempt, Refusal, WriteOutcome};
+use crate::sync::Arc;
+use crate::update::Encoded;
+use crate::variable::{State, Variable};
+use crate::write::{Origin, Put, Verb, Write, count_refused};
+
+/// A write whose end is to be noted.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    who: Principal,
+    from: Arc<str>,
+    action: AuditAction,
+    new: Held,
+}
+
+/// The same while it is carried out.
+#[derive(Debug)]
+pub(crate) struct Audited {
+    pub(crate) asked: Asked,
+    is_noted: Cell<bool>,
+}
+
+impl Asked {
+    /// What a client wants to have done to a variable.
+    pub(crate) fn of(caller: &Caller, variable: &Variable, write: &Write<'_>) -> Self {
+        let (action, new) = match write.verb {
+            Verb::Send | Verb::Request => (AuditAction::Send, of_current(variable)),
+            Verb::Unforce => (AuditAction::Unforce, Held::Nothing),
+            Verb::Put => (AuditAction::Put, written(variable, write)),
+            Verb::Set => (AuditAction::Set, written(variable, write)),
+            Verb::Force => (AuditAction::Force, written(variable, write)),
+        };
+        Self {
+            who: caller.principal.clone(),
+            from: Arc::clone(&caller.origin),
+            action,
+            new,
+        }
+    }
+}
+
+fn of_current(variable: &Variable) -> Held {
+    Held::of_update(&variable.update())
+}
+
+fn written(variable: &Variable, write: &Write<'_>) -> Held {
+    Held::of_written(&write.value, variable.data_type())
+}
+
+impl Audited {
+    pub(crate) fn new(asked: Asked) -> Self {
+        Self {
+            asked,
+            is_noted: Cell::new(false),
+        }
+    }
+}
+
+/// When, and what the variable holds before and after.
+pub(crate) struct Change<'a> {
+    pub(crate) wall: Timestamp,
+    pub(crate) old: Held,
+    /// `None`: what was asked for.
+    pub(crate) new: Option<&'a Encoded>,
+}
+
+/// Whether what a client does to this variable is noted in the audit. What a person holds in place
+/// of the source always is.
+#[inline]
+pub(crate) fn is_noted(variable: &Variable, verb: Verb) -> bool {
+    match verb {
+        Verb::Put | Verb::Set | Verb::Send => variable.is_audited(),
+        Verb::Force | Verb::Unforce => true,
+        // It only looks.
+        Verb::Request => false,
+    }
+}
+
+impl Engine {
+    /// [`Engine::try_write`] of what is noted in the audit however it ends.
+    #[cold]
+    pub(crate) fn put_audited(
+        &self,
+        put: Put<'_>,
+        variable: &Variable,
+        write: &Write<'_>,
+        wakes: &mut Wakes,
+    ) -> Attempt {
+        let audited = Audited::new(Asked::of(put.caller, variable, write));
+        let put = Put {
+            audited: Some(&audited),
+            ..put
+        };
+        self.put(put, variable, write, wakes)
+            .unwrap_or_else(|refusal| {
+                let outcome = count_refused(variable, refusal);
+                self.note_end(&audited, variable, put.wall, &outcome, wakes);
+                Attempt::Done(outcome)
+            })
+    }
+
+    /// The same, and notes what was decided while the variable's lock is still held.
+    #[cold]
+    #[expect(clippy::too_many_arguments, reason = "what `decide` takes")]
+    pub(crate) fn decide_audited(
+        &self,
+        (put, audited): (Put<'_>, &Audited),
+        variable: &Variable,
+        state: &mut State,
+        properties: &Properties,
+        write: &Write<'_>,
+        accepted: &mut Accepted,
+        wakes: &mut Wakes,
+    ) -> Result<Attempt, Refusal> {
+        let old = Held::of_update(&variable.update_locked(state));
+        let result = self.decide(put, variable, state, properties, write, accepted, wakes);
+        let refused;
+        let (outcome, new) = match &result {
+            Ok(Attempt::Done(outcome @ WriteOutcome::Applied { .. })) => {
+                (outcome, Some(&accepted.update.value))
+            }
+            Ok(Attempt::Done(outcome)) => (outcome, None),
+            // What a provider has read back is judged by whoever asked it.
+            Err(refusal) if write.origin == Origin::Client => {
+                refused = WriteOutcome::Refused(refusal.clone());
+                (&refused, None)
+            }
+            _ => return result,
+        };
+        let wall = put.wall;
+        self.note_write(audited, variable, Change { wall, old, new }, outcome, wakes);
+        result
+    }
+
+    /// Notes the end of a write. The caller holds the variable's lock where the order matters.
+    pub(crate) fn note_write(
+        &self,
+        audited: &Audited,
+        variable: &Variable,
+        change: Change<'_>,
+        outcome: &WriteOutcome,
+        wakes: &mut Wakes,
+    ) {
+        audited.is_noted.set(true);
+        let at = |sequence: &u64| Position {
+            epoch: self.epoch(),
+            sequence: *sequence,
+        };
+        let sentence = |text: String| cut(&text, AUDIT_TEXT_BYTES_MAX);
+        let outcome = match outcome {
+            WriteOutcome::Applied { sequence } => AuditOutcome::Applied(at(sequence)),
+            WriteOutcome::Unchanged { sequence } => AuditOutcome::Unchanged(at(sequence)),
+            WriteOutcome::Superseded { .. } => {
+                AuditOutcome::Refused("a newer value took its place".to_owned())
+            }
+            WriteOutcome::Refused(refusal) => AuditOutcome::Refused(sentence(refusal.to_string())),
+            WriteOutcome::Unknown(cause) => AuditOutcome::Unknown(sentence(cause.to_string())),
+        };
+        let asked = &audited.asked;
+        let note = Note {
+            when: change.wall,
+            who: asked.who.clone(),
+            from: Arc::clone(&asked.from),
+            action: asked.action,
+            subject: Target::Variable {
+                handle: variable.handle(),
+                old: change.old,
+                new: change.new.map_or_else(|| asked.new.clone(), Held::of),
+            },
+            outcome,
+        };
+        self.push_note(note, wakes);
+    }
+
+    /// Notes the end of a write that changed nothing, unless that was done where it ended.
+    pub(crate) fn note_end(
+        &self,
+        audited: &Audited,
+        variable: &Variable,
+        wall: Timestamp,
+        outcome: &WriteOutcome,
+        wakes: &mut Wakes,
+    ) {
+        if !audited.is_noted.get() {
+            let old = of_current(variable);
+            let change = Change {
+                wall,
+                old,
+                new: None,
+            };
+            self.note_write(audited, variable, change, outcome, wakes);
+        }
+    }
+}

@@ -1,0 +1,441 @@
+//! The audit: every client's write to a variable that is audited, every force and every order,
+//! in order, exactly, and within bounds.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test stops at what it did not expect"
+)]
+#![cfg(not(shuttle))]
+
+mod rig;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use rig::{Bell, EPOCH, Rig, applied, define, done};
+use trunkline_engine::explain::Verdict;
+use trunkline_engine::{
+    AUDIT_NOTES_MAX, Answer, Attempt, AuditKeeping, Caller, Principal, Provider, Refusal, Rights,
+    Ticket, Variable, Verb, Wakes, Write, WriteOutcome, WriteValue,
+};
+use trunkline_types::{
+    Access, AuditAction, AuditEntry, AuditOutcome, DataType, Position, Properties, Value,
+};
+
+fn audited() -> (Rig, Arc<Variable>) {
+    Rig::of(properties())
+}
+
+fn properties() -> Properties {
+    let mut properties = Properties::new(DataType::F64);
+    properties.audit = true;
+    properties
+}
+
+fn taken(rig: &Rig) -> Vec<AuditEntry> {
+    rig.engine.take_audit(1, usize::MAX)
+}
+
+fn with_verb(rig: &Rig, x: &Variable, verb: Verb, value: f64) -> WriteOutcome {
+    let value = Value::F64(value);
+    let mut write = Write::value(&value);
+    write.verb = verb;
+    done(rig.attempt(x, &write))
+}
+
+fn at(sequence: u64) -> Position {
+    Position {
+        epoch: EPOCH,
+        sequence,
+    }
+}
+
+/// What happened, as `action old -> new: outcome`.
+fn told(entries: &[AuditEntry]) -> Vec<String> {
+    let told = |entry: &AuditEntry| {
+        let (action, outcome) = (entry.action, entry.outcome.name());
+        format!("{action} {} -> {}: {outcome}", entry.old, entry.new)
+    };
+    entries.iter().map(told).collect()
+}
+
+/// Behaviour: B-24.
+#[test]
+fn every_write_of_a_client_is_noted_with_who_from_where_old_new_when_and_outcome() {
+    let (rig, x) = audited();
+    rig.advance(Duration::from_secs(3));
+    assert_eq!(rig.write(&x, 1.5), applied(1));
+    rig.advance(Duration::from_secs(1));
+    assert_eq!(with_verb(&rig, &x, Verb::Set, 2.5), applied(2));
+    let entries = taken(&rig);
+    let expected = AuditEntry {
+        number: 1,
+        when: rig.wall().saturating_add_nanos(-1_000_000_000),
+        who: "local:1000".to_owned(),
+        from: "this process".to_owned(),
+        action: AuditAction::Put,
+        name: "rig/x".to_owned(),
+        data_type: "f64".to_owned(),
+        old: String::new(),
+        new: "1.5".to_owned(),
+        outcome: AuditOutcome::Applied(at(1)),
+    };
+    assert_eq!(entries[0], expected);
+    assert_eq!(entries[1].number, 2);
+    assert_eq!(entries[1].when, rig.wall());
+    assert_eq!(told(&entries[1..]), ["set 1.5 -> 2.5: applied"]);
+    assert_eq!(taken(&rig), [], "each is taken once");
+}
+
+/// Behaviour: B-24.
+#[test]
+fn what_is_refused_is_noted_with_its_rule_and_what_a_source_says_is_not_noted() {
+    let mut properties = properties();
+    properties.range = Some((0.0, 10.0));
+    let (rig, x) = Rig::of(properties);
+    rig.publish(&x, 4.0);
+    rig.write(&x, 11.0);
+    let reader = Caller {
+        rights: Rights::READ,
+        ..Caller::local(9, 77)
+    };
+    let value = Value::F64(5.0);
+    let denied = rig.attempt_as(&reader, &x, &Write::value(&value));
+    assert_eq!(done(denied), WriteOutcome::Refused(Refusal::Denied));
+    let wrong = Value::Bool(true);
+    rig.attempt(&x, &Write::value(&wrong));
+    rig.attempt(&x, &Write::wire(&[1, 2, 3]));
+    let mut stale = Write::value(&value);
+    stale.expected = Some(at(9));
+    rig.attempt(&x, &stale);
+    let entries = taken(&rig);
+    assert_eq!(
+        told(&entries),
+        [
+            "put 4.0 -> 11.0: refused",
+            "put 4.0 -> 5.0: refused",
+            "put 4.0 -> (a value of another type): refused",
+            "put 4.0 -> (3 bytes that are no value): refused",
+            "put 4.0 -> 5.0: refused",
+        ]
+    );
+    assert_eq!(entries[1].who, "local:77");
+    let AuditOutcome::Refused(rule) = &entries[0].outcome else {
+        panic!("{:?}", entries[0]);
+    };
+    assert!(rule.contains("outside the range 0 to 10"), "{rule}");
+    assert_eq!(x.ledger().refused, 5, "they are counted once");
+}
+
+#[test]
+fn what_is_unchanged_or_coerced_says_what_the_variable_holds() {
+    let mut properties = properties();
+    properties.range = Some((0.0, 10.0));
+    properties.coerce = true;
+    properties.deadband.user_percent = 10.0;
+    let (rig, x) = Rig::of(properties);
+    rig.write(&x, 99.0);
+    rig.write(&x, 5.0);
+    rig.write(&x, 5.5);
+    let entries = taken(&rig);
+    assert_eq!(
+        told(&entries),
+        [
+            "put  -> 10.0: applied",
+            "put 10.0 -> 5.0: applied",
+            "put 5.0 -> 5.5: unchanged"
+        ]
+    );
+    assert_eq!(entries[2].outcome, AuditOutcome::Unchanged(at(2)));
+}
+
+/// Behaviour: B-24, H-27.
+#[test]
+fn forcing_is_noted_whatever_the_variable_says() {
+    let (rig, x) = Rig::plain();
+    rig.write(&x, 1.0);
+    with_verb(&rig, &x, Verb::Force, 7.0);
+    rig.write(&x, 2.0);
+    rig.attempt(&x, &Write::order(Verb::Unforce));
+    rig.attempt(&x, &Write::order(Verb::Unforce));
+    let (now, wall) = (rig.now(), rig.wall());
+    let caller = Caller::local(4, 44);
+    let mut wakes = Wakes::new();
+    rig.engine
+        .set_forcing(&caller, false, now, wall, &mut wakes);
+    with_verb(&rig, &x, Verb::Force, 8.0);
+    rig.engine.clear_forcing(&caller, now, wall, &mut wakes);
+    let entries = taken(&rig);
+    assert_eq!(
+        told(&entries),
+        [
+            "force 1.0 -> 7.0: applied",
+            "unforce 7.0 -> 1.0: applied",
+            "unforce 1.0 -> : refused",
+            "forcing off  -> 0 variables: done",
+            "force 1.0 -> 8.0: unchanged",
+            "forcing clear  -> 1 variables: done",
+        ]
+    );
+    assert_eq!(entries[3].who, "local:44");
+}
+
+/// A device that keeps the tickets of what it is asked.
+#[derive(Default)]
+struct Device(Mutex<Vec<Ticket>>);
+
+impl Provider for Device {
+    fn name(&self) -> Arc<str> {
+        Arc::from("device")
+    }
+
+    fn send(&self, ticket: Ticket, _handle: u32, _raw: Value) {
+        self.0.lock().unwrap().push(ticket);
+    }
+
+    fn request(&self, _ticket: Option<Ticket>, _handle: u32) {}
+
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+}
+
+/// Behaviour: B-24.
+#[test]
+fn writes_that_a_device_has_to_answer_are_noted_when_it_has() {
+    let (rig, x) = audited();
+    let device = Arc::new(Device::default());
+    let provider = Arc::clone(&device) as Arc<dyn Provider>;
+    let id = rig.engine.attach_provider(provider, &[x.handle()]);
+    rig.publish(&x, 1.0);
+    let write = |value: f64| {
+        let value = Value::F64(value);
+        assert_eq!(rig.attempt(&x, &Write::value(&value)), Attempt::Pending);
+    };
+    let answer = |answer: Answer| {
+        let ticket = device.0.lock().unwrap().remove(0);
+        let (now, wall) = (rig.now(), rig.wall());
+        let (engine, handle) = (&rig.engine, x.handle());
+        engine.answer(ticket, handle, answer, now, wall, &mut Wakes::new());
+    };
+    write(2.0);
+    assert_eq!(taken(&rig), [], "nobody knows yet how it ends");
+    // It held less than was asked for.
+    answer(Answer::Applied(Value::F64(1.9)));
+    write(3.0);
+    answer(Answer::Refused("locked".to_owned()));
+    write(4.0);
+    answer(Answer::Unknown("the line is noisy".to_owned()));
+    write(5.0);
+    rig.advance(Duration::from_secs(60));
+    let mut wakes = Wakes::new();
+    rig.engine.poll(rig.now(), rig.wall(), &mut wakes);
+    write(6.0);
+    let (now, wall) = (rig.now(), rig.wall());
+    let gone = trunkline_types::Reason::ProviderGone;
+    rig.engine.detach_provider(id, gone, now, wall, &mut wakes);
+    let value = Value::F64(7.0);
+    rig.attempt(&x, &Write::value(&value));
+    let entries = taken(&rig);
+    assert_eq!(
+        told(&entries),
+        [
+            "put 1.0 -> 1.9: applied",
+            "put 1.9 -> 3.0: refused",
+            "put 1.9 -> 4.0: unknown",
+            "put 1.9 -> 5.0: unknown",
+            "put 1.9 -> 6.0: unknown",
+            "put 1.9 -> 7.0: refused",
+        ]
+    );
+    assert_eq!(entries[0].who, "local:1000", "who asked, not who answered");
+}
+
+#[test]
+fn property_can_be_given_and_taken_while_the_variable_is_deployed() {
+    let (rig, x) = Rig::plain();
+    let deploy = |properties: Properties| {
+        let library = rig::library_of("rig", vec![define("x", properties)]);
+        let (now, wall) = (rig.now(), rig.wall());
+        let none = |_: &trunkline_types::Name, _: &Properties| None;
+        rig.engine
+            .deploy_retained(&library, true, &none, now, wall, &mut Wakes::new())
+            .expect("it is well formed");
+    };
+    rig.write(&x, 1.0);
+    assert_eq!(taken(&rig), []);
+    deploy(properties());
+    rig.write(&x, 2.0);
+    assert_eq!(told(&taken(&rig)), ["put 1.0 -> 2.0: applied"]);
+    deploy(Properties::new(DataType::F64));
+    rig.write(&x, 3.0);
+    assert_eq!(taken(&rig), []);
+}
+
+#[test]
+fn long_values_are_cut_and_very_long_ones_are_told_by_their_length() {
+    let mut of_text = Properties::new(DataType::String);
+    of_text.audit = true;
+    let (rig, text) = Rig::of(of_text);
+    rig.write(&text, "ä".repeat(1000).as_str());
+    rig.write(&text, "x".repeat(100_000).as_str());
+    rig.write(&text, "short");
+    let entries = taken(&rig);
+    let new: Vec<&str> = entries.iter().map(|entry| entry.new.as_str()).collect();
+    assert!(new[0].len() <= 256 && new[0].ends_with('…'), "{}", new[0]);
+    assert!(new[1].starts_with("(10000"), "{}", new[1]);
+    assert_eq!(new[2], "short");
+    assert!(entries[2].old.starts_with("(10000"), "{}", entries[2].old);
+
+    let mut of_bytes = Properties::new(DataType::Bytes);
+    of_bytes.audit = true;
+    let (rig, bytes) = Rig::of(of_bytes);
+    rig.write(&bytes, Value::Bytes(vec![7; 100].into()));
+    let new = &taken(&rig)[0].new;
+    assert!(new.len() <= 256 && new.contains("100"), "{new}");
+}
+
+/// A full queue holds no write up, and says how many entries are missing and where.
+#[test]
+fn entries_beyond_the_bound_are_counted_and_told_in_their_place() {
+    let (rig, x) = audited();
+    let bell = Bell::default();
+    rig.engine.keep_audit(Box::new(bell.clone()));
+    for number in 0..AUDIT_NOTES_MAX + 7 {
+        rig.write(&x, number as f64);
+    }
+    assert_eq!(bell.rings(), 1, "once, when something began to wait");
+    assert_eq!(rig.engine.waiting_audit(), (AUDIT_NOTES_MAX, 7));
+    assert_eq!(x.sequence(), (AUDIT_NOTES_MAX + 7) as u64);
+    let mut entries = rig.engine.take_audit(1, 10);
+    rig.write(&x, -1.0);
+    while let more @ [_, ..] = &*rig.engine.take_audit(entries.len() as u64 + 1, 999) {
+        entries.extend_from_slice(more);
+    }
+    let numbers = entries.iter().map(|entry| entry.number);
+    assert!(numbers.eq(1..=AUDIT_NOTES_MAX as u64 + 2), "without a gap");
+    let [.., last, lost, after] = &*entries else {
+        panic!("{} entries", entries.len());
+    };
+    assert_eq!(last.new, format!("{}.0", AUDIT_NOTES_MAX - 1));
+    assert_eq!(lost.action, AuditAction::Lost);
+    assert_eq!(lost.outcome, AuditOutcome::Lost(7));
+    assert_eq!(after.new, "-1.0");
+
+    // Also when nothing comes after what is lost.
+    for number in 0..AUDIT_NOTES_MAX + 3 {
+        rig.write(&x, number as f64);
+    }
+    assert_eq!(taken(&rig).len(), AUDIT_NOTES_MAX);
+    let [lost] = &*taken(&rig) else {
+        panic!("one entry tells it");
+    };
+    assert_eq!(lost.outcome, AuditOutcome::Lost(3));
+    assert_eq!(rig.engine.waiting_audit(), (0, 0));
+}
+
+/// Each update of an audited variable has one entry, whose old value is the new one of the entry
+/// before it, whoever writes at the same time.
+///
+/// Behaviour: B-24.
+#[test]
+fn entries_of_writers_that_race_stand_in_the_order_of_the_updates() {
+    const THREADS: u32 = 4;
+    const WRITES: u32 = 2_000;
+    let mut of_counter = Properties::new(DataType::U64);
+    of_counter.audit = true;
+    of_counter.access = Access::ReadWrite;
+    let (rig, x) = Rig::of(of_counter);
+    let (engine, now, wall) = (rig.engine.clone(), rig.now(), rig.wall());
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (engine, x) = (&engine, &x);
+            scope.spawn(move || {
+                let mut caller = Caller::local(thread + 1, thread);
+                caller.principal = Principal::Local(thread);
+                for number in 0..WRITES {
+                    let bytes = (u64::from(thread) << 32 | u64::from(number)).to_le_bytes();
+                    let mut write = Write::wire(&bytes);
+                    if number % 2 == 1 {
+                        // Applied or refused: either way exactly one entry.
+                        write.expected = Some(at(x.sequence()));
+                    }
+                    let attempt =
+                        engine.try_write(&caller, now, wall, x, &write, &mut Wakes::new());
+                    assert!(matches!(attempt, Attempt::Done(_)));
+                }
+            });
+        }
+    });
+    let entries = taken(&rig);
+    assert_eq!(entries.len(), (THREADS * WRITES) as usize);
+    let (mut value, mut sequence) = (String::new(), 0);
+    let mut of_whom: BTreeMap<&str, u64> = BTreeMap::new();
+    for entry in &entries {
+        assert_eq!(entry.old, value);
+        if let AuditOutcome::Applied(position) = &entry.outcome {
+            sequence += 1;
+            assert_eq!(position.sequence, sequence);
+            value = entry.new.clone();
+        } else {
+            assert_eq!(entry.outcome.name(), "refused");
+        }
+        // What one writer did stands in the order in which it did it.
+        let number = entry.new.parse::<u64>().unwrap() & 0xffff_ffff;
+        let next = of_whom.entry(&entry.who).or_default();
+        assert_eq!(number, *next);
+        *next += 1;
+    }
+    assert_eq!(sequence, x.sequence());
+    assert_eq!(x.ledger().refused, entries.len() as u64 - sequence);
+}
+
+#[test]
+fn explain_says_where_the_entries_are_kept() {
+    let (rig, x) = audited();
+    rig.write(&x, 1.0);
+    let audit = || {
+        let steps = rig.engine.explain(&rig.caller, "rig/x", rig.wall());
+        let found = steps
+            .into_iter()
+            .find(|step| step.sentence.contains("audited"));
+        found.expect("it is audited")
+    };
+    assert_eq!(audit().verdict, Verdict::Note);
+    rig.engine.set_audit_keeping(AuditKeeping {
+        is_lasting: true,
+        sentence: Arc::from("entries are stored in x.db"),
+    });
+    let step = audit();
+    assert_eq!(step.verdict, Verdict::Fine);
+    assert_eq!(step.sentence, "it is audited: entries are stored in x.db");
+}
+
+#[test]
+fn write_value_of_a_waiting_write_is_not_noted_until_it_ends() {
+    let mut properties = properties();
+    properties.stall = Duration::from_secs(1);
+    let (rig, x) = Rig::of(properties);
+    let mut consumer = rig.consumer();
+    let bound = trunkline_types::Contract::All {
+        elements: 1,
+        bytes: 0,
+    };
+    rig.subscribe(&mut consumer, 1, bound, &x);
+    rig.write(&x, 1.0);
+    let bytes = 2.0_f64.to_le_bytes();
+    let mut write = Write::wire(&bytes);
+    write.value = WriteValue::Wire(&bytes);
+    assert!(matches!(
+        rig.attempt(&x, &write),
+        Attempt::WouldBlock { .. }
+    ));
+    assert_eq!(told(&taken(&rig)), ["put  -> 1.0: applied"]);
+    rig.advance(Duration::from_secs(2));
+    assert_eq!(done(rig.attempt(&x, &write)), applied(2));
+    assert_eq!(told(&taken(&rig)), ["put 1.0 -> 2.0: applied"]);
+}

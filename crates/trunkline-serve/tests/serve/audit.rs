@@ -1,0 +1,300 @@
+//! The audit over a connection: what clients do is noted with who they are, and asked for in pages.
+
+use std::sync::{Arc, Mutex};
+
+use trunkline_client::{Answer, Write};
+use trunkline_engine::{
+    Administrator, Caller, Engine, Order, OrderRefused, OrderRule, Reply, Report, Rights,
+};
+use trunkline_proto::message::audit::Audit;
+use trunkline_proto::message::fault::FaultMessage;
+use trunkline_proto::message::hello::Hello;
+use trunkline_proto::message::library::{LibraryOrder, LibraryVerb};
+use trunkline_proto::{FaultCode, Features, FrameKind, Negotiation};
+use trunkline_serve::{ServeOptions, Session};
+use trunkline_types::audit::AUDIT_PAGE_MAX;
+use trunkline_types::{
+    AuditAction, AuditEntry, AuditOutcome, AuditPage, AuditQuery, DataType, Pattern, Value,
+};
+
+use crate::rig::{Bell, Pair, Peer, World, client_options, define};
+
+/// A host that keeps the audit in memory, and answers at once or when it is told to.
+struct Host {
+    engine: Engine,
+    kept: Mutex<Vec<AuditEntry>>,
+    waiting: Mutex<Vec<(AuditQuery, Reply)>>,
+    is_slow: bool,
+}
+
+impl Host {
+    fn of(world: &World, is_slow: bool) -> Arc<Self> {
+        Arc::new(Self {
+            engine: world.engine(),
+            kept: Mutex::default(),
+            waiting: Mutex::default(),
+            is_slow,
+        })
+    }
+
+    fn answer(&self) {
+        for (query, reply) in self.waiting.lock().unwrap().drain(..) {
+            let mut kept = self.kept.lock().unwrap();
+            let first = kept.len() as u64 + 1;
+            kept.extend(self.engine.take_audit(first, usize::MAX));
+            let from = query.from.map_or(0, |from| from as usize - 1);
+            let entries = kept.iter().skip(from).cloned().map(Ok::<_, ()>);
+            let (entries, next) = query.take_page(entries).unwrap();
+            reply.send(Ok(Report {
+                audit: Some(Box::new(AuditPage {
+                    entries,
+                    next,
+                    removed: 3,
+                    state: "kept for this test".to_owned(),
+                })),
+                ..Report::default()
+            }));
+        }
+    }
+}
+
+impl Administrator for Host {
+    fn submit(&self, _caller: &Caller, order: Order, reply: Reply) {
+        match order {
+            Order::Audit(query) => self.waiting.lock().unwrap().push((query, reply)),
+            _ => reply.send(Err(OrderRefused {
+                rule: OrderRule::StoreFailed,
+                sentence: "not in this test".to_owned(),
+            })),
+        }
+        if !self.is_slow {
+            self.answer();
+        }
+    }
+}
+
+fn world() -> World {
+    World::with_library(
+        "rig",
+        vec![
+            define("a", DataType::F64, |p| {
+                p.audit = true;
+                p.range = Some((0.0, 10_000.0));
+            }),
+            define("text", DataType::String, |p| p.audit = true),
+            define("plain", DataType::F64, |_| {}),
+        ],
+    )
+}
+
+fn options(host: &Arc<Host>) -> ServeOptions {
+    ServeOptions {
+        administrator: Some(Arc::clone(host) as Arc<dyn Administrator>),
+        ..ServeOptions::default()
+    }
+}
+
+fn connected(world: &World, host: &Arc<Host>) -> Pair {
+    let mut client = client_options();
+    client.program = "probe 1.0\u{1b}[2J".to_owned();
+    client.user = "ann".to_owned();
+    client.pid = 4711;
+    let mut pair = Pair::offline(world, options(host), client);
+    pair.connect();
+    pair
+}
+
+fn page(pair: &mut Pair, query: AuditQuery) -> AuditPage {
+    let request = pair.client.audit(query).unwrap();
+    match pair.answer(request) {
+        Answer::Audit(page) => page,
+        other => panic!("no page: {other:?}"),
+    }
+}
+
+/// Behaviour: B-24.
+#[test]
+fn write_of_a_client_is_noted_with_its_address_program_user_and_process() {
+    let world = world();
+    let host = Host::of(&world, false);
+    let mut sut = connected(&world, &host);
+    let [a, plain] = ["rig/a", "rig/plain"].map(|name| sut.variable(name));
+    sut.write_values([
+        Write::new(a, Value::F64(1.5)),
+        Write::new(plain, Value::F64(1.5)),
+        Write::new(a, Value::F64(-1.0)),
+    ]);
+    let page = page(&mut sut, AuditQuery::default());
+    assert_eq!((page.removed, page.next), (3, None));
+    assert_eq!(page.state, "kept for this test");
+    let [put, refused] = &*page.entries else {
+        panic!("{:?}", page.entries);
+    };
+    assert_eq!((put.number, put.action), (1, AuditAction::Put));
+    assert_eq!(put.who, "loopback");
+    // What the peer says of itself cannot move the cursor of who reads it.
+    assert_eq!(
+        put.from,
+        "127.0.0.1:50000, probe 1.0[2J, user ann, pid 4711"
+    );
+    assert_eq!((&*put.name, &*put.data_type), ("rig/a", "f64"));
+    assert_eq!((&*put.old, &*put.new), ("", "1.5"));
+    assert!(matches!(put.outcome, AuditOutcome::Applied(at) if at.sequence == 1));
+    assert_eq!(put.when, world.time().1);
+    assert_eq!(refused.number, 2);
+    assert!(matches!(&refused.outcome, AuditOutcome::Refused(_)));
+    let info = sut.info(a);
+    assert!(info.properties.audit);
+    assert_eq!(info.audit, "nobody keeps the entries");
+    assert_eq!(sut.info(plain).audit, "");
+}
+
+#[test]
+fn pages_are_collected_up_to_the_limit_and_say_where_they_go_on() {
+    let world = world();
+    let host = Host::of(&world, false);
+    let mut sut = connected(&world, &host);
+    let (a, text) = (sut.variable("rig/a"), sut.variable("rig/text"));
+    let long = Value::String("x".repeat(250).into());
+    let count = 2 * AUDIT_PAGE_MAX + 100;
+    for number in 0..count {
+        sut.write_values([match number % 2 {
+            0 => Write::new(a, Value::F64(number as f64)),
+            _ => Write::new(text, long.clone()),
+        }]);
+    }
+    sut.traffic = Default::default();
+    let all = page(&mut sut, AuditQuery::default());
+    let numbers = all.entries.iter().map(|entry| entry.number);
+    assert!(numbers.eq(1..=count as u64));
+    assert_eq!(sut.traffic.to_engine.count(FrameKind::Audit), 3);
+    assert!(
+        sut.traffic.to_client.count(FrameKind::AuditPage) > 3,
+        "a page that is long comes in several frames"
+    );
+    let some = AuditQuery {
+        limit: AUDIT_PAGE_MAX as u32 + 7,
+        from: Some(10),
+        pattern: Some(Pattern::parse("rig/*").unwrap()),
+        who: Some("loopback".to_owned()),
+        ..AuditQuery::default()
+    };
+    let found = page(&mut sut, some);
+    assert_eq!(found.entries.len(), AUDIT_PAGE_MAX + 7);
+    assert_eq!(found.entries[0].number, 10);
+    assert_eq!(found.next, Some(10 + AUDIT_PAGE_MAX as u64 + 7));
+    let nobody = AuditQuery {
+        who: Some("nobody".to_owned()),
+        ..AuditQuery::default()
+    };
+    assert_eq!(page(&mut sut, nobody).entries, []);
+}
+
+/// The store may take its time; the session goes on.
+#[test]
+fn session_goes_on_while_the_audit_is_looked_up() {
+    let world = world();
+    let host = Host::of(&world, true);
+    let mut sut = connected(&world, &host);
+    let a = sut.variable("rig/a");
+    let request = sut.client.audit(AuditQuery::default()).unwrap();
+    sut.exchange();
+    assert!(!sut.client.is_answered(request));
+    sut.write_values([Write::new(a, Value::F64(1.0))]);
+    assert_eq!(sut.read(&[a]).len(), 1);
+    host.answer();
+    assert!(matches!(sut.answer(request), Answer::Audit(_)));
+
+    // Asked again on the next connection when this one breaks before the answer.
+    let request = sut.client.audit(AuditQuery::default()).unwrap();
+    sut.exchange();
+    sut.cut();
+    sut.connect();
+    sut.exchange();
+    host.answer();
+    let Answer::Audit(page) = sut.answer(request) else {
+        panic!("no page");
+    };
+    assert_eq!(page.entries.len(), 1);
+}
+
+/// Who may not administer learns nothing; what such a one tried is noted all the same.
+///
+/// Behaviour: B-24.
+#[test]
+fn without_the_right_to_administer_it_is_denied_and_a_refused_order_is_noted() {
+    let world = world();
+    let host = Host::of(&world, false);
+    let caller = Caller {
+        rights: Rights {
+            administer: false,
+            ..Rights::ALL
+        },
+        ..world.caller()
+    };
+    let wake = Box::new(Bell::default());
+    let session = Session::new(world.engine(), Arc::new(options(&host)), caller, wake);
+    let mut peer = Peer {
+        world: world.clone(),
+        session,
+        said: Vec::new(),
+    };
+    let (now, wall) = world.time();
+    trunkline_proto::Endpoint::handle_connected(&mut peer.session, now, wall);
+    peer.say(|out| Hello::default().encode(out));
+    peer.said.clear();
+    peer.say(|out| Audit::default().encode(1, out));
+    peer.say(|out| {
+        let order = LibraryOrder {
+            verb: LibraryVerb::Stop,
+            library: "rig",
+        };
+        order.encode(2, out);
+    });
+    let faults = peer.frames(|frame| FaultMessage::decode(frame).unwrap().fault.code);
+    assert_eq!(faults, [FaultCode::Denied, FaultCode::Denied]);
+    let entries = world.engine().take_audit(1, usize::MAX);
+    let [stop] = &*entries else {
+        panic!("{entries:?}");
+    };
+    assert_eq!((stop.action, &*stop.name), (AuditAction::Stop, "rig"));
+    let AuditOutcome::Refused(rule) = &stop.outcome else {
+        panic!("{stop:?}");
+    };
+    assert!(rule.contains("may not administer"), "{rule}");
+}
+
+#[test]
+fn bad_pattern_is_a_fault_and_an_engine_without_a_host_says_so() {
+    let world = world();
+    let mut peer = Peer::greeted(&world);
+    peer.say(|out| {
+        Audit {
+            pattern: "a/**b",
+            ..Audit::default()
+        }
+        .encode(1, out);
+    });
+    peer.say(|out| Audit::default().encode(2, out));
+    let faults = peer.frames(|frame| FaultMessage::decode(frame).unwrap().fault.code);
+    assert_eq!(faults, [FaultCode::BadPattern, FaultCode::NotSupported]);
+}
+
+#[test]
+fn engine_of_an_older_release_is_not_asked() {
+    let world = world();
+    let host = Host::of(&world, false);
+    let mut serve = options(&host);
+    serve.negotiation = Negotiation {
+        features: Features::ADMINISTRATION,
+        ..Negotiation::OURS
+    };
+    let mut sut = Pair::offline(&world, serve, client_options());
+    sut.connect();
+    let request = sut.client.audit(AuditQuery::default()).unwrap();
+    let Answer::Refused(fault) = sut.answer(request) else {
+        panic!("it cannot be answered");
+    };
+    assert_eq!(fault.code, FaultCode::NotSupported);
+    assert_eq!(sut.traffic.to_engine.count(FrameKind::Audit), 0);
+}

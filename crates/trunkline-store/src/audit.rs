@@ -1,0 +1,131 @@
+//! The audit: entries are appended, and the oldest removed.
+
+use rusqlite::{Row, Transaction, params};
+use trunkline_types::{
+    AuditAction, AuditEntry, AuditOutcome, AuditPage, AuditQuery, Position, Timestamp,
+};
+
+use crate::trouble::Problem;
+
+pub(crate) fn end(transaction: &Transaction<'_>) -> Result<u64, Problem> {
+    Ok(span(transaction)?.1)
+}
+
+/// The numbers of the first and the last entry; `(1, 0)` when there is none.
+fn span(transaction: &Transaction<'_>) -> Result<(u64, u64), Problem> {
+    let mut statement = transaction
+        .prepare_cached("SELECT ifnull(min(number), 1), ifnull(max(number), 0) FROM audit")?;
+    let (first, last): (i64, i64) =
+        statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    match (u64::try_from(first), u64::try_from(last)) {
+        (Ok(first @ 1..), Ok(last)) => Ok((first, last)),
+        _ => Err(Problem::damaged("an entry of the audit has no number")),
+    }
+}
+
+pub(crate) fn append(
+    transaction: &Transaction<'_>,
+    entries: &[AuditEntry],
+    keep: u64,
+) -> Result<(), Problem> {
+    let end = end(transaction)?;
+    let mut insert = transaction.prepare_cached(
+        "INSERT INTO audit
+         (number, at, who, origin, action, name, type, old, new, outcome, epoch, count, sentence)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+    )?;
+    for entry in entries.iter().filter(|entry| entry.number > end) {
+        let (outcome, epoch, count, sentence) = columns(&entry.outcome);
+        insert.execute(params![
+            entry.number.cast_signed(),
+            entry.when.as_nanos(),
+            entry.who,
+            entry.from,
+            entry.action.number(),
+            entry.name,
+            entry.data_type,
+            entry.old,
+            entry.new,
+            outcome,
+            epoch.cast_signed(),
+            count.cast_signed(),
+            sentence,
+        ])?;
+    }
+    let last = self::end(transaction)?;
+    transaction
+        .prepare_cached("DELETE FROM audit WHERE number <= ?1")?
+        .execute([last.saturating_sub(keep.max(1)).cast_signed()])?;
+    Ok(())
+}
+
+pub(crate) fn page(
+    transaction: &Transaction<'_>,
+    query: &AuditQuery,
+) -> Result<AuditPage, Problem> {
+    const COLUMNS: &str = "SELECT number, at, who, origin, action, name, type, old, new, outcome, \
+                           epoch, count, sentence FROM audit";
+    let (end, sql) = match query.newest_first {
+        true => (
+            u64::MAX,
+            format!("{COLUMNS} WHERE number <= ?1 ORDER BY number DESC"),
+        ),
+        false => (0, format!("{COLUMNS} WHERE number >= ?1 ORDER BY number")),
+    };
+    let from = i64::try_from(query.from.unwrap_or(end)).unwrap_or(i64::MAX);
+    let mut statement = transaction.prepare_cached(&sql)?;
+    let rows = statement.query_map([from], |row| Ok(entry(row)))?;
+    let (entries, next) = query.take_page(rows.map(|row| row?))?;
+    Ok(AuditPage {
+        entries,
+        next,
+        removed: span(transaction)?.0 - 1,
+        state: String::new(),
+    })
+}
+
+/// Outcome, epoch, sequence or count, sentence.
+fn columns(outcome: &AuditOutcome) -> (i64, u64, u64, &str) {
+    match outcome {
+        AuditOutcome::Done => (1, 0, 0, ""),
+        AuditOutcome::Applied(position) => (2, position.epoch, position.sequence, ""),
+        AuditOutcome::Unchanged(position) => (3, position.epoch, position.sequence, ""),
+        AuditOutcome::Refused(rule) => (4, 0, 0, rule),
+        AuditOutcome::Unknown(cause) => (5, 0, 0, cause),
+        AuditOutcome::Lost(count) => (6, 0, *count, ""),
+    }
+}
+
+fn entry(row: &Row<'_>) -> Result<AuditEntry, Problem> {
+    let number = |column| row.get(column).map(i64::cast_unsigned);
+    let position = || -> Result<Position, Problem> {
+        Ok(Position {
+            epoch: number(10)?,
+            sequence: number(11)?,
+        })
+    };
+    let outcome = match row.get::<_, i64>(9)? {
+        1 => AuditOutcome::Done,
+        2 => AuditOutcome::Applied(position()?),
+        3 => AuditOutcome::Unchanged(position()?),
+        4 => AuditOutcome::Refused(row.get(12)?),
+        5 => AuditOutcome::Unknown(row.get(12)?),
+        6 => AuditOutcome::Lost(number(11)?),
+        other => {
+            let what = format!("{other} is no outcome of the audit");
+            return Err(Problem::Damaged(what));
+        }
+    };
+    Ok(AuditEntry {
+        number: number(0)?,
+        when: Timestamp::from_nanos(row.get(1)?),
+        who: row.get(2)?,
+        from: row.get(3)?,
+        action: AuditAction::from_number(row.get(4)?),
+        name: row.get(5)?,
+        data_type: row.get(6)?,
+        old: row.get(7)?,
+        new: row.get(8)?,
+        outcome,
+    })
+}

@@ -1,0 +1,325 @@
+//! The audit of an engine: over stops and starts, with a store that works, with one that does not,
+//! and without any.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use trunkline::store::{
+    LibraryState, RetainedValue, SqliteStore, Store, StoreError, StoreTrouble, StoredLibrary,
+};
+use trunkline::types::{
+    AuditAction, AuditEntry, AuditOutcome, AuditPage, AuditQuery, DataType, LibraryDefinition,
+    Properties, VariableDefinition,
+};
+use trunkline::{Engine, EngineOptions};
+
+fn options(store: &Path) -> EngineOptions {
+    EngineOptions {
+        store: Some(store.to_owned()),
+        ..EngineOptions::default()
+    }
+}
+
+fn place() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("there is room");
+    let path = folder.path().join("store.db");
+    (folder, path)
+}
+
+fn rig() -> LibraryDefinition {
+    let mut properties = Properties::new(DataType::F64);
+    properties.audit = true;
+    LibraryDefinition {
+        name: "rig".to_owned(),
+        description: "a test rig".to_owned(),
+        variables: vec![VariableDefinition {
+            path: "x".to_owned(),
+            properties: properties.into(),
+        }],
+    }
+}
+
+fn write(engine: &Engine, value: f64) {
+    let variable = engine.variable::<f64>("rig/x").expect("it is deployed");
+    variable.write(value).expect("it takes it");
+}
+
+fn everything(engine: &Engine) -> AuditPage {
+    let page = engine.audit(&AuditQuery::default()).expect("it is read");
+    let numbers = page.entries.iter().map(|entry| entry.number);
+    assert!(
+        numbers.eq(page.removed + 1..=page.removed + page.entries.len() as u64),
+        "without a gap"
+    );
+    page
+}
+
+fn told(entries: &[AuditEntry]) -> Vec<String> {
+    let told = |entry: &AuditEntry| {
+        let (action, name, outcome) = (entry.action, &entry.name, entry.outcome.name());
+        let (old, new) = (&entry.old, &entry.new);
+        format!("{action} {name} {old} -> {new}: {outcome}")
+    };
+    entries.iter().map(told).collect()
+}
+
+/// Behaviour: B-24.
+#[test]
+fn audit_goes_on_over_restarts_and_shows_which_stop_was_in_order() {
+    let (_folder, path) = place();
+    let engine = Engine::start(options(&path)).expect("it starts");
+    engine.deploy(&rig()).expect("there is room");
+    write(&engine, 1.0);
+    engine.stop_library("rig").expect("it is deployed");
+    engine.stop_library("rig").expect("it is deployed");
+    engine.start_library("rig").expect("it is deployed");
+    engine.undeploy("other").expect_err("there is none");
+    drop(engine);
+    let engine = Engine::start(options(&path)).expect("it starts");
+    write(&engine, 2.0);
+    engine.replace(&rig()).expect("there is room");
+    engine.undeploy("rig").expect("it is deployed");
+    let page = everything(&engine);
+    assert_eq!(
+        told(&page.entries),
+        [
+            "engine start   -> epoch 1: done",
+            "deploy rig  -> 1 added: done",
+            "put rig/x  -> 1.0: applied",
+            "stop rig  -> : done",
+            "stop rig  -> nothing changed: done",
+            "start rig  -> : done",
+            "undeploy other  -> : refused",
+            "engine stop   -> : done",
+            "engine start   -> epoch 2: done",
+            "put rig/x  -> 2.0: applied",
+            "deploy rig  -> nothing changed: done",
+            "undeploy rig  -> 1 removed: done",
+        ]
+    );
+    let who = &page.entries[1].who;
+    assert!(who.starts_with("local:"), "{who}");
+    assert_eq!(page.entries[1].from, "this process");
+    assert!(page.state.contains("store.db"), "{}", page.state);
+    let times = page.entries.iter().map(|entry| entry.when);
+    assert!(times.is_sorted());
+}
+
+/// Behaviour: B-24.
+#[test]
+fn beyond_its_bound_the_oldest_entries_go_and_are_counted() {
+    let (_folder, path) = place();
+    let bounded = EngineOptions {
+        audit_entries: 50,
+        ..options(&path)
+    };
+    let engine = Engine::start(bounded).expect("it starts");
+    engine.deploy(&rig()).expect("there is room");
+    for number in 1..=298 {
+        write(&engine, f64::from(number));
+    }
+    let page = everything(&engine);
+    assert_eq!((page.removed, page.entries.len()), (250, 50));
+    assert_eq!(page.entries[49].new, "298.0");
+}
+
+#[test]
+fn without_a_store_the_newest_entries_are_kept_in_memory_and_said_to_be() {
+    let engine = Engine::start(EngineOptions::default()).expect("it starts");
+    engine.deploy(&rig()).expect("there is room");
+    for number in 1..=10_100 {
+        write(&engine, f64::from(number));
+        if number % 1000 == 0 {
+            // So that none finds the engine's queue full.
+            everything_once(&engine);
+        }
+    }
+    let newest = AuditQuery {
+        newest_first: true,
+        limit: 2,
+        ..AuditQuery::default()
+    };
+    let page = engine.audit(&newest).expect("memory");
+    assert_eq!(page.removed, 102);
+    assert_eq!(page.entries[0].new, "10100.0");
+    assert_eq!(page.entries[0].number, 10_102);
+    assert_eq!(page.next, Some(10_100));
+    assert!(page.state.contains("no store"), "{}", page.state);
+    let gone = AuditQuery {
+        newest_first: true,
+        from: Some(102),
+        ..AuditQuery::default()
+    };
+    assert_eq!(engine.audit(&gone).expect("memory").entries, []);
+    let oldest = AuditQuery {
+        from: Some(1),
+        limit: 1,
+        ..AuditQuery::default()
+    };
+    assert_eq!(
+        engine.audit(&oldest).expect("memory").entries[0].number,
+        103
+    );
+    let end = AuditQuery {
+        from: Some(20_000),
+        ..AuditQuery::default()
+    };
+    assert_eq!(engine.audit(&end).expect("memory").entries, []);
+}
+
+fn everything_once(engine: &Engine) {
+    engine.audit(&AuditQuery::default()).expect("memory");
+}
+
+/// A store that fails when it is told to.
+struct Switch {
+    fails: Arc<AtomicBool>,
+    inner: SqliteStore,
+}
+
+impl Switch {
+    fn check(&self) -> Result<(), StoreError> {
+        match self.fails.load(Ordering::Acquire) {
+            false => Ok(()),
+            true => Err(StoreError {
+                location: self.inner.location(),
+                trouble: StoreTrouble::Full,
+            }),
+        }
+    }
+}
+
+impl Store for Switch {
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+
+    fn begin_epoch(&mut self) -> Result<u64, StoreError> {
+        self.inner.begin_epoch()
+    }
+
+    fn libraries(&mut self) -> Result<Vec<StoredLibrary>, StoreError> {
+        self.inner.libraries()
+    }
+
+    fn save_library(&mut self, library: &StoredLibrary) -> Result<(), StoreError> {
+        self.check()?;
+        self.inner.save_library(library)
+    }
+
+    fn set_state(&mut self, name: &str, state: LibraryState) -> Result<(), StoreError> {
+        self.check()?;
+        self.inner.set_state(name, state)
+    }
+
+    fn remove_library(&mut self, name: &str) -> Result<(), StoreError> {
+        self.check()?;
+        self.inner.remove_library(name)
+    }
+
+    fn retained(&mut self, library: &str) -> Result<Vec<RetainedValue>, StoreError> {
+        self.inner.retained(library)
+    }
+
+    fn retain(&mut self, values: &[RetainedValue]) -> Result<(), StoreError> {
+        self.check()?;
+        self.inner.retain(values)
+    }
+
+    fn audit_end(&mut self) -> Result<u64, StoreError> {
+        self.inner.audit_end()
+    }
+
+    fn append_audit(&mut self, entries: &[AuditEntry], keep: u64) -> Result<(), StoreError> {
+        self.check()?;
+        self.inner.append_audit(entries, keep)
+    }
+
+    fn audit(&mut self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
+        self.inner.audit(query)
+    }
+}
+
+/// Nothing is held up, nothing is silent: entries wait as long as there is room, and those that
+/// find none are counted in the entry that stands in their place.
+///
+/// Behaviour: B-24.
+#[test]
+fn while_the_disk_is_full_entries_wait_and_what_finds_no_room_is_told() {
+    let (_folder, path) = place();
+    let fails = Arc::new(AtomicBool::new(false));
+    let store = Switch {
+        fails: Arc::clone(&fails),
+        inner: SqliteStore::open(&path).expect("there is room"),
+    };
+    let options = EngineOptions::default();
+    let engine = Engine::start_with_store(options, Some(Box::new(store))).expect("it starts");
+    engine.deploy(&rig()).expect("there is room");
+    write(&engine, -1.0);
+    assert_eq!(everything(&engine).entries.len(), 3);
+    fails.store(true, Ordering::Release);
+    write(&engine, 0.0);
+    while engine.store_trouble().is_none() {
+        thread::yield_now();
+    }
+    let waiting = everything(&engine);
+    assert_eq!(waiting.entries.len(), 3, "what was stored is there");
+    assert!(waiting.state.contains("make room"), "{}", waiting.state);
+    engine.undeploy("rig").expect_err("it cannot be stored");
+    // Two are with the keeper, ten thousand find room in the engine.
+    for number in 1..=10_005 {
+        write(&engine, f64::from(number));
+    }
+    fails.store(false, Ordering::Release);
+    let mut entries = Vec::new();
+    let mut query = AuditQuery::default();
+    loop {
+        let page = engine.audit(&query).expect("it is read");
+        entries.extend(page.entries);
+        query.from = page.next;
+        if page.next.is_none() {
+            assert!(!page.state.contains("make room"), "{}", page.state);
+            break;
+        }
+    }
+    let numbers = entries.iter().map(|entry| entry.number);
+    assert!(numbers.eq(1..=entries.len() as u64));
+    let lost: u64 = entries
+        .iter()
+        .filter_map(|entry| match entry.outcome {
+            AuditOutcome::Lost(count) => Some(count),
+            _ => None,
+        })
+        .sum();
+    let is_put = |entry: &&AuditEntry| entry.action == AuditAction::Put;
+    let puts = entries.iter().filter(is_put).count() as u64;
+    assert!(lost > 0, "the queue was full");
+    assert_eq!(puts + lost, 10_007, "each is there or counted");
+    assert!(engine.store_trouble().is_none());
+    write(&engine, 5.0);
+    drop(engine);
+    let engine = Engine::start(self::options(&path)).expect("it starts");
+    let last = AuditQuery {
+        newest_first: true,
+        limit: 3,
+        ..AuditQuery::default()
+    };
+    let last = engine.audit(&last).expect("it is read").entries;
+    let actions: Vec<_> = last.iter().map(|entry| entry.action).collect();
+    assert_eq!(
+        actions,
+        [
+            AuditAction::EngineStart,
+            AuditAction::EngineStop,
+            AuditAction::Put
+        ]
+    );
+}
