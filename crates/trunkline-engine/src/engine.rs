@@ -6,6 +6,7 @@ use std::time::Duration;
 use trunkline_types::name::NameError;
 use trunkline_types::{Name, Pattern, Tick, Timestamp};
 
+use crate::alias::Aliases;
 use crate::caller::Caller;
 use crate::force::Forcing;
 use crate::library::Library;
@@ -59,6 +60,7 @@ struct Inner {
     providers: Providers,
     pump: Pump,
     forcing: Forcing,
+    aliases: Aliases,
     libraries: Mutex<Vec<Library>>,
 }
 
@@ -73,6 +75,7 @@ impl Engine {
                 providers,
                 pump: Pump::new(),
                 forcing: Forcing::default(),
+                aliases: Aliases::default(),
                 libraries: Mutex::new(Vec::new()),
             }),
         }
@@ -211,6 +214,10 @@ impl Engine {
 
     pub(crate) fn forcing(&self) -> &Forcing {
         &self.inner.forcing
+    }
+
+    pub(crate) fn aliases(&self) -> &Aliases {
+        &self.inner.aliases
     }
 
     pub(crate) fn pump_state(&self) -> &Pump {

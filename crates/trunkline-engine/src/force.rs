@@ -176,6 +176,7 @@ impl Engine {
             wall,
             may_stall: false,
             completion: None,
+            watch: None,
         };
         for variable in list
             .handles
@@ -269,7 +270,7 @@ fn apply(
         value: forced.value.clone(),
     };
     variable.set_forced(state, true);
-    publish_locked(variable, state, update, put.now, wakes)
+    publish_locked(variable, state, update, put.now, put.wall, wakes)
 }
 
 /// Takes the force from a variable; `None` when there was none.
@@ -311,5 +312,5 @@ fn show_behind(
             value: Encoded::from_value(&Value::default_of(variable.data_type())),
         },
     };
-    publish_locked(variable, state, update, now, wakes);
+    publish_locked(variable, state, update, now, wall, wakes);
 }

@@ -14,6 +14,7 @@
 //! # Layout
 //! - [`Engine`](engine), [`Library`], `registry`: libraries, names, handles.
 //! - [`Variable`], `cell`, `update`: one variable and its newest update.
+//! - `alias`: variables that show and write others.
 //! - `register`, `force`: send and request; variables that a person holds at a value.
 //! - `write`, `accept`, [`outcome`]: the write path and the five ends of a write.
 //! - `interest`, `outbox`, `feed`, `retained`, `budget`: what a commit does for each contract.
@@ -27,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod alias;
 mod budget;
 mod caller;
 mod cell;
@@ -51,6 +53,7 @@ mod update;
 mod variable;
 mod write;
 
+pub use alias::{ALIAS_DEPTH_MAX, ALIASES_MAX, AliasFault};
 pub use caller::{Caller, Principal, Rights};
 pub use consumer::{
     Consumer, Delivery, EndedItem, ITEMS_MAX, ProviderOrder, Sink, SubscribeOptions,

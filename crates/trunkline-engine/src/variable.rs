@@ -6,6 +6,7 @@ use std::ops::Deref;
 use trunkline_types::ledger::UpstreamLedger;
 use trunkline_types::{Access, DataType, Properties, Quality, Reason, Sample, Scope, Value};
 
+use crate::alias::Bonds;
 use crate::caller::Caller;
 use crate::cell::{Cell, CellRead};
 use crate::force::Forced;
@@ -51,6 +52,8 @@ pub(crate) struct Extra {
     forced: Option<Box<Forced>>,
     /// Allocated with the first write that was not applied.
     unapplied: Option<Box<Unapplied>>,
+    /// Of an alias, and of a variable that has aliases.
+    pub(crate) bonds: Option<Box<Bonds>>,
 }
 
 /// Writes that ended in another way than by being applied.
@@ -108,9 +111,13 @@ impl State {
 
 impl Variable {
     pub(crate) fn new(slot: u32, name: Box<str>, properties: Arc<Properties>) -> Self {
+        let flags = match properties.alias.is_empty() {
+            true => 0,
+            false => ALIAS,
+        };
         Self {
             slot,
-            flags: AtomicU32::new(0),
+            flags: AtomicU32::new(flags),
             name,
             cell: Cell::new(&properties.data_type),
             realtime: RealTime::new(&properties),
@@ -142,7 +149,11 @@ impl Variable {
 
     #[cold]
     fn edited_properties(&self) -> PropertiesRef<'_> {
-        let state = self.lock();
+        self.properties_locked(&self.lock())
+    }
+
+    /// [`properties`](Self::properties) for a caller that holds the lock.
+    pub(crate) fn properties_locked(&self, state: &State) -> PropertiesRef<'_> {
         match state.edited() {
             Some(edited) => PropertiesRef::Edited(Arc::clone(edited)),
             None => PropertiesRef::Deployed(&self.properties),
@@ -182,6 +193,7 @@ impl Variable {
             && own.scope == properties.scope
             && own.fifo == properties.fifo
             && own.timestamps == properties.timestamps
+            && own.alias.is_empty() == properties.alias.is_empty()
     }
 
     /// What it was deployed with: its type, scope, FIFO and timestamps are still those.
@@ -301,6 +313,13 @@ impl Variable {
     /// Whether its library is stopped: it keeps its value, and nobody writes it.
     pub fn is_stopped(&self) -> bool {
         self.flags.load(Ordering::Acquire) & STOPPED != 0
+    }
+
+    /// Whether it shows and writes another variable (H-20).
+    #[inline]
+    pub fn is_alias(&self) -> bool {
+        // Relaxed: it is so from the beginning, and stays so.
+        self.flags.load(Ordering::Relaxed) & ALIAS != 0
     }
 
     /// Whether it is forced (H-27).
@@ -436,6 +455,8 @@ const STOPPED: u32 = 1 << 30;
 const FORCED: u32 = 1 << 28;
 /// Other properties hold than those it was deployed with.
 const EDITED: u32 = 1 << 29;
+/// It shows and writes another variable.
+const ALIAS: u32 = 1 << 27;
 /// The bits that name its provider.
 const PROVIDER: u32 = (1 << 24) - 1;
 

@@ -143,6 +143,8 @@ fault_codes! {
     NameTaken = 42, "name-taken";
     /// The variable has another source than this connection; only its own provider publishes it.
     NotItsProvider = 43, "not-its-provider";
+    /// The variable is an alias whose target is not deployed, or does not fit; see `trunkline why`.
+    AliasUnbound = 80, "alias-unbound";
 }
 
 /// A fault with the sentence about its very case.

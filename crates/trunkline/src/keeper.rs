@@ -174,7 +174,8 @@ impl Keeper {
         if let Some(store) = &self.store {
             lock(store).remove_library(name)?;
         }
-        Ok(self.core.undeploy(name, &mut Wakes::new())?)
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        Ok(self.core.undeploy(name, now, wall, &mut Wakes::new())?)
     }
 
     /// Starts or stops a library. False when it was so already.

@@ -104,7 +104,9 @@ impl Engine {
     /// no value yet stay `bad: no-value`.
     pub fn attach_provider(&self, provider: Arc<dyn Provider>, handles: &[u32]) -> ProviderId {
         let index = self.providers().attach(provider);
-        for variable in handles.iter().filter_map(|handle| self.variable(*handle)) {
+        let variables = handles.iter().filter_map(|handle| self.variable(*handle));
+        // An alias has its value from its target.
+        for variable in variables.filter(|variable| !variable.is_alias()) {
             variable.set_provider(Some(index));
         }
         ProviderId(index)
@@ -241,6 +243,7 @@ impl Engine {
                     wall,
                     may_stall: false,
                     completion,
+                    watch: None,
                 };
                 self.read_back(put, variable, provider, answer, wakes)
             }
@@ -255,6 +258,7 @@ impl Engine {
         if let Some(completion) = completion
             && !matches!(outcome, WriteOutcome::Applied { .. })
         {
+            let outcome = Engine::end_for(completion, outcome);
             completion.outbox.complete(completion.id, outcome);
             wakes.add(&completion.outbox);
         }
@@ -300,12 +304,13 @@ impl Engine {
 
     /// Asks the variable's provider for a fresh value. False when it has none that runs.
     pub fn request(&self, handle: u32) -> bool {
-        let index = self
-            .variable(handle)
-            .and_then(|variable| variable.provider_index());
+        let Some(variable) = self.variable(handle).map(|named| self.behind(named)) else {
+            return false;
+        };
+        let index = variable.provider_index();
         let provider = index.and_then(|index| self.providers().get(index).1);
         if let Some(provider) = &provider {
-            provider.request(None, handle);
+            provider.request(None, variable.handle());
         }
         provider.is_some()
     }
@@ -331,6 +336,7 @@ impl Engine {
         };
         let outcome = count_unknown(variable, cause);
         if let Some(completion) = write.completion {
+            let outcome = Engine::end_for(&completion, outcome);
             completion.outbox.complete(completion.id, outcome);
             wakes.add(&completion.outbox);
         }

@@ -37,6 +37,7 @@ pub fn encode_properties(properties: &Properties, out: &mut Vec<u8>) {
         initial,
         retain,
         source,
+        alias,
         origin,
     } = properties;
     let mut fields = Fields::default();
@@ -76,6 +77,7 @@ pub fn encode_properties(properties: &Properties, out: &mut Vec<u8>) {
     fields.text(SOURCE, source);
     fields.text(ORIGIN, origin);
     fields.put(RETAIN, *retain, |_| ());
+    fields.text(ALIAS, alias);
     put_bytes(out, &fields.bytes);
 }
 
@@ -166,6 +168,7 @@ fn decode_field(
         SOURCE => properties.source = text(field)?,
         ORIGIN => properties.origin = text(field)?,
         RETAIN => properties.retain = true,
+        ALIAS => properties.alias = text(field)?,
         _ => return Ok(false),
     }
     Ok(true)
@@ -346,3 +349,4 @@ const INITIAL: u64 = 15;
 const SOURCE: u64 = 16;
 const ORIGIN: u64 = 17;
 const RETAIN: u64 = 18;
+const ALIAS: u64 = 21;
