@@ -274,6 +274,7 @@ impl<'a> Printer<'a> {
         object.put("access", access_name(properties.access));
         object.put("scope", scope_name(properties.scope));
         object.put_text("source", &properties.source);
+        object.put_text("alias", &properties.alias);
         object.put_text("source_state", &info.source_state);
         object.put("updates", values.json_u64(info.sequence));
         object.put_text("last_writer", &info.last_writer);

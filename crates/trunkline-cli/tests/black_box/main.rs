@@ -9,6 +9,7 @@
     reason = "a rig that does not work fails its test"
 )]
 
+mod aliases;
 mod browsing;
 mod diagnosis;
 mod fake_engine;

@@ -270,7 +270,7 @@ pub(super) const VARIABLE: &[Key] = &[
         "scale",
         "table, see below, or \"none\"",
         "none",
-        "raw value of the source to engineering value and back; needs `source`",
+        "raw value of the source to engineering value and back; needs `source` or `alias`",
     ),
     shared(
         "deadband",
@@ -325,6 +325,15 @@ pub(super) const VARIABLE: &[Key] = &[
             "`SERVER:ITEM`",
             "none",
             "the I/O server and its item that deliver the value",
+        ),
+    ),
+    reaching(
+        Reach::Override,
+        key(
+            "alias",
+            "full name of a variable, `library/path`",
+            "none",
+            "another variable of this engine that this one shows and writes",
         ),
     ),
 ];
