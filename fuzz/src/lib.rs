@@ -46,7 +46,13 @@ pub const LOST: &[FrameKind] = &[FrameKind::Lost, FrameKind::Ended];
 /// The kinds of the target `find`.
 pub const FIND: &[FrameKind] = &[FrameKind::Find, FrameKind::Names];
 /// The kinds of the target `library`.
-pub const LIBRARY: &[FrameKind] = &[FrameKind::Deploy, FrameKind::Order, FrameKind::Report];
+pub const LIBRARY: &[FrameKind] = &[
+    FrameKind::Deploy,
+    FrameKind::Order,
+    FrameKind::Report,
+    FrameKind::Forcing,
+    FrameKind::Forced,
+];
 /// The kinds of the target `info`.
 pub const INFO: &[FrameKind] = &[
     FrameKind::Info,

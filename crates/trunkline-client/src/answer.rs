@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use trunkline_proto::Fault;
 use trunkline_proto::message::engine::EngineInfo;
+use trunkline_proto::message::forcing::ForcedEntry;
 use trunkline_proto::message::info::VariableInfo;
 use trunkline_proto::message::library::LibraryReport;
 use trunkline_proto::message::why::{WhyStage, WhyVerdict};
@@ -34,8 +35,21 @@ pub enum Answer {
     Engine(EngineInfo),
     /// To an order about a library.
     Library(LibraryReport),
+    /// To a question about forced variables, or a switch of forcing.
+    Forced(ForcedList),
     /// The request as a whole was refused.
     Refused(Fault),
+}
+
+/// The engine's list of forced variables.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ForcedList {
+    /// Whether forced values hold; off, every variable shows what its source says.
+    pub is_on: bool,
+    /// Variables on the list, those you cannot see included; after a switch, those it concerned.
+    pub total: u32,
+    /// Those on the list, unless something was switched.
+    pub entries: Vec<ForcedEntry>,
 }
 
 /// A variable that was opened.

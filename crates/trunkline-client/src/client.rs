@@ -211,6 +211,7 @@ impl ClientCore {
             FrameKind::ProviderWrite => self.handle_provider_write(frame),
             FrameKind::ProviderRequest => self.handle_provider_request(frame),
             FrameKind::Report => self.handle_report(frame),
+            FrameKind::Forced => self.handle_forced(frame),
             FrameKind::Requested => self.handle_requested(frame),
             FrameKind::Fault => self.handle_fault(frame),
             other => Err(malformed(format!(

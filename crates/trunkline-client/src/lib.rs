@@ -26,7 +26,7 @@
 //! - [`ClientCore`] (`client`), `connection`, `receipt`, `output`: the state machine, the
 //!   connection's life, what is acknowledged, what is sent.
 //! - `provider`: this client as the source of variables.
-//! - `request`, `settle`, `open`, `browse`, `library`, [`answer`]: verbs with one answer.
+//! - `request`, `settle`, `open`, `browse`, `library`, `forcing`, [`answer`]: verbs with one answer.
 //! - `write`, `write_queue`, `outcome`: writes, credit, how they end.
 //! - `subscribe`, `subscription`, `queue`, `event`: subscriptions as the program sees them.
 //! - `wire`, `delivery`, `reading`: subscriptions as the engine sees them; what arrives, what was
@@ -43,6 +43,7 @@ mod connection;
 mod delivery;
 pub mod error;
 mod event;
+mod forcing;
 mod library;
 mod open;
 pub mod options;
@@ -65,7 +66,7 @@ mod wire;
 mod write;
 mod write_queue;
 
-pub use answer::{Answer, Found, Opened, Step};
+pub use answer::{Answer, ForcedList, Found, Opened, Step};
 pub use client::ClientCore;
 pub use error::{RequestError, SubscribeError, WriteError};
 pub use event::Event;

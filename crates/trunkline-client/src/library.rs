@@ -64,14 +64,20 @@ impl ClientCore {
     /// does not know, and never answer.
     pub(crate) fn not_understood(&self, request: &Request) -> Option<Fault> {
         let session = self.connection.session()?;
-        if !request.verb.is_order() || session.features.contains(Features::ADMINISTRATION) {
-            return None;
-        }
-        let sentence = format!(
-            "{} takes no orders about libraries over the network; update it, or change its \
-             configuration files",
-            session.engine_name
-        );
+        let has = |feature| session.features.contains(feature);
+        let name = &session.engine_name;
+        let sentence = match &request.verb {
+            Verb::Forcing { .. } if !has(Features::FORCING) => format!(
+                "{name} does not tell its list of forced variables over the network; update it"
+            ),
+            Verb::Deploy { .. } | Verb::OrderLibrary { .. } if !has(Features::ADMINISTRATION) => {
+                format!(
+                    "{name} takes no orders about libraries over the network; update it, or \
+                     change its configuration files"
+                )
+            }
+            _ => return None,
+        };
         Some(Fault::new(FaultCode::NotSupported, sentence))
     }
 }
@@ -82,8 +88,14 @@ impl Request {
     pub(crate) fn unknown_outcome(&self) -> Option<Fault> {
         let is_with_the_engine = self.wire.is_some() && self.sent >= self.total;
         (self.verb.is_order() && is_with_the_engine).then(|| {
-            let sentence = "the connection was lost before the engine answered, so it may have \
-                            done it or not; look with `trunkline ls`";
+            let look = match &self.verb {
+                Verb::Forcing { .. } => "trunkline force --list",
+                _ => "trunkline ls",
+            };
+            let sentence = format!(
+                "the connection was lost before the engine answered, so it may have done it or \
+                 not; look with `{look}`"
+            );
             Fault::new(FaultCode::TimedOut, sentence)
         })
     }

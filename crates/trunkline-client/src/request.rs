@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use trunkline_proto::message::forcing::{ForcedEntry, ForcingVerb};
 use trunkline_proto::message::library::LibraryVerb;
 use trunkline_proto::{Disconnect, Fault, Frame};
 use trunkline_types::{LibraryDefinition, Reading};
@@ -84,6 +85,11 @@ pub(crate) enum Verb {
         name: String,
     },
     Engine,
+    Forcing {
+        verb: ForcingVerb,
+        cursor: u32,
+        found: Vec<ForcedEntry>,
+    },
     Deploy {
         library: Arc<LibraryDefinition>,
         replace: bool,
@@ -126,7 +132,11 @@ impl Verb {
 
     /// Whether it changes the engine, so that to ask twice is not to ask once.
     pub(crate) fn is_order(&self) -> bool {
-        matches!(self, Verb::Deploy { .. } | Verb::OrderLibrary { .. })
+        match self {
+            Verb::Deploy { .. } | Verb::OrderLibrary { .. } => true,
+            Verb::Forcing { verb, .. } => *verb != ForcingVerb::List,
+            _ => false,
+        }
     }
 }
 
@@ -155,6 +165,7 @@ impl Request {
             Verb::Close { handles, .. } => handles.clear(),
             // The cursor meant something to that engine only.
             Verb::Find { cursor, found, .. } => (*cursor, *found) = (0, Vec::new()),
+            Verb::Forcing { cursor, found, .. } => (*cursor, *found) = (0, Vec::new()),
             _ => {}
         }
     }

@@ -111,9 +111,11 @@ impl ClientCore {
                 Some(fault) => Answer::Refused(fault),
                 None => Answer::Names(found),
             },
-            Verb::Why { .. } | Verb::Engine | Verb::Deploy { .. } | Verb::OrderLibrary { .. } => {
-                Answer::Refused(fault)
-            }
+            Verb::Why { .. }
+            | Verb::Engine
+            | Verb::Forcing { .. }
+            | Verb::Deploy { .. }
+            | Verb::OrderLibrary { .. } => Answer::Refused(fault),
             Verb::Restore { page } => return self.restored(&page, &fault),
             Verb::OpenItems { wire, items } | Verb::Resume { wire, items } => {
                 return self.items_answered(wire, &items, &fault);

@@ -59,7 +59,7 @@ pub use consumer::{
     Consumer, Delivery, EndedItem, ITEMS_MAX, ProviderOrder, Sink, SubscribeOptions,
 };
 pub use engine::{Engine, EngineOptions};
-pub use force::ForcedVariable;
+pub use force::{ForcedPage, ForcedVariable};
 pub use library::{
     DeployError, Deployed, Library, LibraryState, Retained, RetainedValues, UnknownLibrary,
 };

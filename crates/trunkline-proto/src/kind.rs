@@ -149,6 +149,10 @@ frame_kinds! {
     Order = 51, "ORDER", Client;
     /// What DEPLOY or ORDER has done.
     Report = 52, "REPORT", Engine;
+    /// Asks for the variables that are held at values, or switches that for all.
+    Forcing = 84, "FORCING", Client;
+    /// Variables that are held at values: a page, or how many were switched.
+    Forced = 85, "FORCED", Engine;
 }
 
 impl FrameKind {

@@ -98,8 +98,10 @@ impl Features {
     pub const ADMINISTRATION: Features = Features(2);
     /// What WRITE says in its extension: send, request, force, expected positions.
     pub const REGISTERS: Features = Features(4);
+    /// The list of forced variables: FORCING, FORCED.
+    pub const FORCING: Features = Features(128);
     /// Every feature of this release.
-    pub const OURS: Features = Features(1 | 2 | 4);
+    pub const OURS: Features = Features(1 | 2 | 4 | 128);
 
     /// The bits on the wire; bits this release does not know are kept and mean nothing.
     pub const fn to_bits(self) -> u64 {

@@ -13,6 +13,7 @@ use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
 use trunkline_types::{Pattern, Tick, Timestamp};
 
 use crate::fault::unknown_handle;
+use crate::forcing::entry;
 use crate::session::Session;
 use crate::work::{Page, Progress, SLICE, Work};
 
@@ -207,6 +208,10 @@ impl Session {
             },
             source_state: self.engine.source_state(variable),
             subscriptions,
+            forced: self
+                .engine
+                .forced_of(variable)
+                .map(|forced| entry(variable, forced)),
         }
     }
 }

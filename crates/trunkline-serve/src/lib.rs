@@ -33,6 +33,7 @@
 mod answers;
 mod browse;
 mod fault;
+mod forcing;
 mod open;
 mod options;
 mod orders;

@@ -91,6 +91,7 @@ impl Session {
             FrameKind::Find | FrameKind::Why | FrameKind::Engine => self.handle_browse(frame, kind),
             FrameKind::Deploy => self.handle_deploy(frame),
             FrameKind::Order => self.handle_order(frame),
+            FrameKind::Forcing => self.handle_forcing(frame),
             FrameKind::Provide => self.handle_provide(frame),
             FrameKind::Publish => self.handle_write(now, wall, frame, wakes),
             FrameKind::ProviderAnswer => self.handle_provider_answer(now, wall, frame, wakes),
@@ -169,6 +170,10 @@ impl Session {
                     self.run_why(*request, name, wall)
                 }
                 Work::Engine { request } => self.run_engine(*request, now, wall),
+                Work::Forcing { request, forcing } => {
+                    slices = 1;
+                    self.run_forcing(*request, *forcing, now, wall, wakes)
+                }
                 Work::Order { request, order } => self.submit(*request, order.take()),
             };
             slices -= 1;

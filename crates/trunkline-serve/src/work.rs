@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use trunkline_engine::Order;
+use trunkline_proto::message::forcing::Forcing;
 use trunkline_proto::message::open::OpenTerms;
 use trunkline_proto::message::subscribe::{SubscribeItem, SubscribeTerms};
 use trunkline_proto::message::write::WriteOptions;
@@ -52,6 +53,10 @@ pub(crate) enum Work {
     },
     Engine {
         request: u32,
+    },
+    Forcing {
+        request: u32,
+        forcing: Forcing,
     },
     Order {
         request: u32,
@@ -232,7 +237,7 @@ impl Work {
                 size_of::<Work>() + text.len()
             }
             // What an order holds is bounded with the orders.
-            Work::Engine { .. } | Work::Order { .. } => size_of::<Work>(),
+            Work::Engine { .. } | Work::Forcing { .. } | Work::Order { .. } => size_of::<Work>(),
         }
     }
 }

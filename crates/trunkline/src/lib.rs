@@ -45,8 +45,8 @@ pub use client::{CallError, Client, ConnectError, ConnectOptions, Subscription, 
 pub use engine::{Engine, EngineOptions, LibraryError, StartError};
 pub use provider::{Provider, ProviderOptions, ProviderStatus};
 pub use trunkline_client::{
-    ConnectionState, Event, Found, FromValue, IntoValue, Item, OpenOptions, Opened, Step,
-    SubscribeOptions, Typed, VariableRef, Write, WriteCounts, WriteMode, WriteOutcome,
+    ConnectionState, Event, ForcedList, Found, FromValue, IntoValue, Item, OpenOptions, Opened,
+    Step, SubscribeOptions, Typed, VariableRef, Write, WriteCounts, WriteMode, WriteOutcome,
 };
 pub use trunkline_config as config;
 pub use trunkline_io as io;
@@ -70,6 +70,7 @@ pub mod store {
 /// tell.
 pub mod proto {
     pub use trunkline_proto::message::engine::{EngineInfo, LibraryInfo};
+    pub use trunkline_proto::message::forcing::ForcedEntry;
     pub use trunkline_proto::message::info::{SubscriptionInfo, VariableInfo};
     pub use trunkline_proto::message::library::{LibraryAfter, LibraryReport, LibraryVerb};
     pub use trunkline_proto::message::why::{WhyStage, WhyVerdict};

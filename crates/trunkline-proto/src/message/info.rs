@@ -9,6 +9,7 @@
 //!          6 subscribers varint                7 last_writer text          8 source_state text
 //!          9 subscription (repeats):
 //!            subscription u32 | contract | flags u8 | subscription ledger: 9 varints
+//!         35 forced: as an item of FORCED
 //! ```
 //!
 //! The varints of a ledger stand in the order of its identity in [`trunkline_types::ledger`].
@@ -18,7 +19,9 @@ use trunkline_types::wire::{decode_properties, encode_properties, put_bytes, put
 use trunkline_types::{DataType, Properties, Timestamp};
 
 use super::fault::put_fault;
+use super::forcing::{ForcedEntry, put_entry, read_entry};
 use super::subscribe::{SubscribeTerms, put_terms, read_terms};
+use super::typed::TypeRun;
 use crate::decode::{Items, Payload};
 use crate::limits::INFO_SUBSCRIPTIONS_MAX;
 use crate::tlv::{put_field, put_fixed, put_nested, put_number, put_text, read_fields};
@@ -45,6 +48,8 @@ pub struct VariableInfo {
     pub source_state: String,
     /// This session's subscriptions to it, at most 1,024.
     pub subscriptions: Vec<SubscriptionInfo>,
+    /// The value it is held at, who did it, and what its source says meanwhile.
+    pub forced: Option<ForcedEntry>,
 }
 
 /// One of this session's subscriptions to a variable.
@@ -68,6 +73,7 @@ impl Default for VariableInfo {
             last_writer: String::new(),
             source_state: String::new(),
             subscriptions: Vec::new(),
+            forced: None,
         }
     }
 }
@@ -182,6 +188,11 @@ fn put_info(out: &mut Vec<u8>, info: &VariableInfo) {
         put_counters(&mut entry, &subscription_counters(&subscription.ledger));
         put_field(out, 9, &entry);
     }
+    if let Some(forced) = &info.forced {
+        put_nested(out, 35, |out| {
+            put_entry(out, &mut TypeRun::default(), forced)
+        });
+    }
 }
 
 fn read_info(fields: &mut Payload<'_>) -> Result<VariableInfo, DecodeError> {
@@ -206,6 +217,7 @@ fn read_info(fields: &mut Payload<'_>) -> Result<VariableInfo, DecodeError> {
                     ledger: read_ledger(field)?,
                 });
             }
+            35 => info.forced = Some(read_entry(field, &mut TypeRun::default())?),
             _ => return Ok(false),
         }
         Ok(true)

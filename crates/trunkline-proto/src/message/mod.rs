@@ -21,6 +21,7 @@ pub mod ended;
 pub mod engine;
 pub mod fault;
 pub mod find;
+pub mod forcing;
 pub mod handles;
 pub mod hello;
 pub mod info;

@@ -7,6 +7,7 @@ use trunkline_proto::message::ended::{Ended, EndedBuilder};
 use trunkline_proto::message::engine::{EngineInfo, decode_engine_request, encode_engine_request};
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::find::{Find, Names, NamesBuilder};
+use trunkline_proto::message::forcing::{Forced, ForcedBuilder, Forcing};
 use trunkline_proto::message::handles::{Handles, HandlesBuilder, Unsubscribe};
 use trunkline_proto::message::hello::{Hello, Welcome};
 use trunkline_proto::message::info::{InfoAnswer, InfoAnswerBuilder};
@@ -82,6 +83,8 @@ pub fn reencode(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), Decod
         FrameKind::Fault => FaultMessage::decode(frame).map(|m| m.encode(out)),
         FrameKind::Deploy => deploy(frame, out),
         FrameKind::Order => LibraryOrder::decode(frame).map(|m| m.encode(frame.request(), out)),
+        FrameKind::Forcing => Forcing::decode(frame).map(|m| m.encode(frame.request(), out)),
+        FrameKind::Forced => forced(frame, out),
         FrameKind::Report => LibraryReport::decode(frame).map(|m| m.encode(frame.request(), out)),
         FrameKind::Provide => provide(frame, out),
         FrameKind::Provided => {
@@ -115,6 +118,17 @@ fn provider_bind(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
         builder.push(bound.handle, &bound.data_type, bound.access, bound.item);
     }
     builder.finish();
+    Ok(())
+}
+
+fn forced(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let forced = Forced::decode(frame)?;
+    let head = forced.head();
+    let mut builder = ForcedBuilder::begin(out, frame.request());
+    for entry in forced {
+        builder.push(&entry?);
+    }
+    builder.finish(&head);
     Ok(())
 }
 

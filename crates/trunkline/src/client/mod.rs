@@ -11,6 +11,7 @@
 //! - `verbs`: what both send and what they make of the answers.
 
 mod blocking;
+mod forcing;
 mod libraries;
 mod options;
 mod subscription;

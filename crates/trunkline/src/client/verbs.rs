@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_client::{
-    Answer, ClientCore, ClientOptions, ConnectionState, Found, OpenOptions, Opened, RequestError,
-    RequestId, Session, Step, VariableRef,
+    Answer, ClientCore, ClientOptions, ConnectionState, ForcedList, Found, OpenOptions, Opened,
+    RequestError, RequestId, Session, Step, VariableRef,
 };
 use trunkline_net::{Clock, Dialler, Link, LinkOptions};
 use trunkline_proto::Fault;
 use trunkline_proto::message::engine::EngineInfo;
+use trunkline_proto::message::forcing::ForcingVerb;
 use trunkline_proto::message::info::VariableInfo;
 use trunkline_proto::message::library::{LibraryReport, LibraryVerb};
 use trunkline_types::{LibraryDefinition, Reading, Tick};
@@ -163,6 +164,16 @@ impl Shared {
         verb: LibraryVerb,
     ) -> Result<Pending<LibraryReport>, CallError> {
         self.send(|core| core.order_library(name, verb), library_report)
+    }
+
+    pub(crate) fn forcing(&self, verb: ForcingVerb) -> Result<Pending<ForcedList>, CallError> {
+        self.send(
+            |core| core.forcing(verb),
+            |answer| match answer {
+                Answer::Forced(list) => Ok(list),
+                other => Err(unexpected(other)),
+            },
+        )
     }
 
     pub(crate) fn close_variables(

@@ -5,6 +5,9 @@ use std::time::Duration;
 use trunkline_proto::message::contract::SubscribeFlags;
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo, encode_engine_request};
 use trunkline_proto::message::find::{Find, NamesBuilder};
+use trunkline_proto::message::forcing::{
+    ForcedBuilder, ForcedEntry, ForcedHead, Forcing, ForcingVerb,
+};
 use trunkline_proto::message::info::{InfoAnswerBuilder, SubscriptionInfo, VariableInfo};
 use trunkline_proto::message::library::{
     DeployBuilder, DeployHead, LibraryAfter, LibraryOrder, LibraryReport, LibraryVerb,
@@ -12,7 +15,7 @@ use trunkline_proto::message::library::{
 use trunkline_proto::message::subscribe::SubscribeTerms;
 use trunkline_proto::message::why::{Why, WhyAnswerBuilder, WhyStage, WhyStep, WhyVerdict};
 use trunkline_types::ledger::{SubscriptionLedger, UpstreamLedger};
-use trunkline_types::{Access, Contract, DataType, Properties, VariableDefinition};
+use trunkline_types::{Access, Contract, DataType, Properties, Quality, Value, VariableDefinition};
 
 use super::variables::{NOW, UNKNOWN_NAME, terms};
 use super::{Sample, add};
@@ -40,6 +43,7 @@ pub(super) fn add_all(samples: &mut Vec<Sample>) {
     why(samples);
     engine(samples);
     libraries(samples);
+    forcing(samples);
 }
 
 fn info(samples: &mut Vec<Sample>) {
@@ -103,6 +107,14 @@ fn info(samples: &mut Vec<Sample>) {
                         ledger: lossy,
                     },
                 ],
+                forced: Some(ForcedEntry {
+                    name: "boiler/level".to_owned(),
+                    data_type: DataType::F64,
+                    value: Value::F64(12.5),
+                    by: "local:1000 (this process)".to_owned(),
+                    since: NOW,
+                    behind: Some((Value::F64(70.25), Quality::GOOD)),
+                }),
             };
             let mut answer = InfoAnswerBuilder::begin(out, 12, 0);
             answer.push(&info);
@@ -227,5 +239,58 @@ fn libraries(samples: &mut Vec<Sample>) {
             removed: 1,
         }
         .encode(40, out);
+    });
+}
+
+fn forcing(samples: &mut Vec<Sample>) {
+    add(
+        samples,
+        "forcing-list",
+        "Which variables are forced?",
+        |out| {
+            Forcing {
+                verb: ForcingVerb::List,
+                cursor: 3,
+                limit: 100,
+            }
+            .encode(50, out)
+        },
+    );
+    add(
+        samples,
+        "forcing-off",
+        "Forced values hold no more",
+        |out| {
+            Forcing {
+                verb: ForcingVerb::Off,
+                cursor: 0,
+                limit: 0,
+            }
+            .encode(51, out)
+        },
+    );
+    add(samples, "forced", "Two variables, and more follow", |out| {
+        let mut forced = ForcedBuilder::begin(out, 50);
+        forced.push(&ForcedEntry {
+            name: "boiler/level".to_owned(),
+            data_type: DataType::F64,
+            value: Value::F64(12.5),
+            by: "loopback (127.0.0.1:40000)".to_owned(),
+            since: NOW,
+            behind: Some((Value::F64(70.25), Quality::GOOD)),
+        });
+        forced.push(&ForcedEntry {
+            name: "boiler/valve".to_owned(),
+            data_type: DataType::Bool,
+            value: Value::Bool(true),
+            by: "local:1000 (this process)".to_owned(),
+            since: NOW,
+            behind: None,
+        });
+        forced.finish(&ForcedHead {
+            is_on: true,
+            total: 3,
+            next_cursor: 9,
+        });
     });
 }
