@@ -10,6 +10,7 @@
 
 mod bulk;
 mod contracts;
+mod forcing;
 mod libraries;
 mod place;
 mod tasks;
@@ -76,6 +77,11 @@ const SCENARIOS: &[Scenario] = &[
         "large library",
         libraries::a_large_library_comes_in_many_frames,
     ),
+    (
+        "forcing",
+        forcing::the_forced_list_comes_in_pages_and_is_switched,
+    ),
+    ("alias", forcing::an_alias_is_a_variable_like_any_other),
     (
         "bulk",
         bulk::a_hundred_thousand_variables_are_subscribed_in_one_request,
