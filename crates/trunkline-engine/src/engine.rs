@@ -9,6 +9,7 @@ use trunkline_types::{Name, Pattern, Tick, Timestamp};
 use crate::alias::Aliases;
 use crate::caller::Caller;
 use crate::force::Forcing;
+use crate::health::{Losses, is_reserved};
 use crate::library::Library;
 use crate::outbox::Wakes;
 use crate::outcome::AccessError;
@@ -61,6 +62,7 @@ struct Inner {
     pump: Pump,
     forcing: Forcing,
     aliases: Aliases,
+    losses: Losses,
     libraries: Mutex<Vec<Library>>,
 }
 
@@ -76,6 +78,7 @@ impl Engine {
                 pump: Pump::new(),
                 forcing: Forcing::default(),
                 aliases: Aliases::default(),
+                losses: Losses::default(),
                 libraries: Mutex::new(Vec::new()),
             }),
         }
@@ -145,10 +148,11 @@ impl Engine {
     /// The nearest name that `caller` can see, looked for within the first [`SUGGEST_MAX`]
     /// variables: some milliseconds of work, for single misses.
     pub fn suggest(&self, caller: &Caller, name: &str) -> Option<String> {
+        let shows = |listed: &str| !is_reserved(listed) || is_reserved(name);
         let candidates = (1..self.end().min(SUGGEST_MAX)).filter_map(|handle| {
             let variable = self
                 .visible(caller, handle)
-                .filter(|variable| !variable.is_gone())?;
+                .filter(|variable| !variable.is_gone() && shows(variable.name()))?;
             Some(variable.name())
         });
         let body = name.split_once('#').map_or(name, |(body, _)| body);
@@ -157,7 +161,7 @@ impl Engine {
 
     /// Visits the visible, deployed variables whose names match, from handle `cursor` on, until
     /// `limit` matched or `budget` names were looked at. Returns the cursor to go on from, `None`
-    /// at the end.
+    /// at the end. The engine's own libraries are for patterns that begin with their `_`.
     pub fn find(
         &self,
         caller: &Caller,
@@ -168,6 +172,7 @@ impl Engine {
         mut visit: impl FnMut(&Arc<Variable>),
     ) -> Option<u32> {
         let end = self.end();
+        let shows = |name: &str| !is_reserved(name) || is_reserved(pattern.as_str());
         let mut found = 0;
         for (looked, handle) in (cursor.max(1)..end).enumerate() {
             if found >= limit || looked >= budget {
@@ -175,6 +180,7 @@ impl Engine {
             }
             if let Some(variable) = self.visible(caller, handle)
                 && pattern.matches(variable.name())
+                && shows(variable.name())
                 && !variable.is_gone()
             {
                 found += 1;
@@ -214,6 +220,10 @@ impl Engine {
 
     pub(crate) fn forcing(&self) -> &Forcing {
         &self.inner.forcing
+    }
+
+    pub(crate) fn losses(&self) -> &Losses {
+        &self.inner.losses
     }
 
     pub(crate) fn aliases(&self) -> &Aliases {

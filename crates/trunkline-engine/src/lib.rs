@@ -22,6 +22,7 @@
 //! - [`Order`]: what changes the engine itself.
 //! - [`provider`]: values that somebody else owns.
 //! - [`realtime`]: cells and FIFOs for time-critical threads.
+//! - [`health`]: totals over all variables.
 //! - [`store`]: what survives a restart.
 //! - [`explain`]: why a variable does not update.
 
@@ -37,6 +38,7 @@ pub mod engine;
 pub mod explain;
 mod feed;
 mod force;
+pub mod health;
 mod interest;
 mod library;
 mod order;

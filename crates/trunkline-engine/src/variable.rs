@@ -297,10 +297,16 @@ impl Variable {
 
     /// Number of subscriptions, those of the engine's own services not counted.
     pub fn subscribers(&self) -> usize {
+        self.of_interests(|_| ())
+    }
+
+    /// Visits those subscriptions; the lock is held. Returns how many there are.
+    pub(crate) fn of_interests(&self, visit: impl FnMut(&Interest)) -> usize {
         let state = self.lock();
         let interests = state.interests().map(Interests::iter);
         let of_clients = |interest: &&Interest| !interest.outbox.is_service;
-        interests.into_iter().flatten().filter(of_clients).count()
+        let interests = interests.into_iter().flatten().filter(of_clients);
+        interests.map(visit).count()
     }
 
     /// Whether it was undeployed.

@@ -2,6 +2,7 @@
 
 use trunkline_engine::Variable;
 use trunkline_engine::explain::{Subject, Verdict};
+use trunkline_engine::health::is_reserved;
 use trunkline_proto::limits::{ENGINE_LIBRARIES_MAX, INFO_SUBSCRIPTIONS_MAX, PAGE_BYTES};
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo, decode_engine_request};
 use trunkline_proto::message::fault::FaultMessage;
@@ -141,6 +142,7 @@ impl Session {
                 .saturating_add_nanos(-i64::try_from(uptime.as_nanos()).unwrap_or(i64::MAX)),
             libraries: libraries
                 .into_iter()
+                .filter(|library| !is_reserved(&library.name))
                 .take(ENGINE_LIBRARIES_MAX)
                 .map(|library| LibraryInfo {
                     name: library.name,

@@ -23,7 +23,7 @@
 //! # Layout
 //! - [`Engine`]: hosting; `sessions` makes an endpoint of each connection, `io_host` runs I/O
 //!   servers, `keeper` knows what is deployed and stored, `retention` keeps values, `administrator`
-//!   carries out the orders of clients.
+//!   carries out the orders of clients, `health` measures the engine itself.
 //! - [`local`]: variables and subscriptions of an engine in this process, without a connection.
 //! - [`Client`], [`aio`]: the client's verbs, blocking and async.
 //! - [`Provider`]: an I/O server in this process, for an engine elsewhere.
@@ -34,6 +34,7 @@
 mod administrator;
 pub mod client;
 pub mod engine;
+mod health;
 mod io_host;
 mod keeper;
 pub mod local;

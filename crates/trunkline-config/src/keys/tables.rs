@@ -114,6 +114,12 @@ pub(super) const ENGINE: &[Key] = &[
         "a connection that was silent this long is dead",
     ),
     key(
+        "health",
+        "duration, at most 1 h; 0: never",
+        "\"1s\"",
+        "how often the engine measures itself, into the variables of `_engine`",
+    ),
+    key(
         "limits",
         "`[engine.limits]`",
         "all defaults",

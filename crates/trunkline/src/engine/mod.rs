@@ -21,6 +21,7 @@ use trunkline_serve::ServeOptions;
 use trunkline_store::SqliteStore;
 
 use crate::administrator::Clerk;
+use crate::health::Health;
 use crate::keeper::Keeper;
 use crate::sessions::{Facts, SessionNumbers, Sessions};
 
@@ -126,8 +127,11 @@ impl Engine {
         };
         let server = Arc::new(Server::bind(server, Arc::new(sessions))?);
         let _already = facts.server.set(Arc::downgrade(&server));
-        let polled = core.clone();
+        let health = Health::new(&core, &facts, &keeper, options.health, clock.now());
+        let health = Arc::new(health);
+        let (polled, measured) = (core.clone(), Arc::clone(&health));
         let housekeeper = Housekeeper::start(clock, move |now, wall| {
+            measured.poll(now, wall);
             let mut wakes = Wakes::new();
             let latest = now.saturating_add(HOUSEKEEPING);
             Some(
@@ -159,6 +163,9 @@ impl Engine {
         // Nobody else has the engine yet.
         if let Some(inner) = Arc::get_mut(&mut engine.inner) {
             inner.shadowed = shadowed;
+        }
+        if !options.health.is_zero() {
+            health.begin(clock.now(), clock.wall())?;
         }
         engine.inner.server.release();
         Ok(engine)
@@ -192,6 +199,7 @@ impl Engine {
                 .unwrap_or(usize::MAX),
             keep_alive: config.keep_alive,
             deadline: config.deadline,
+            health: config.health,
         };
         let store = open_store(&options)?;
         Self::start_after(options, store, |engine| engine.prepare(plan))

@@ -38,10 +38,7 @@ pub fn the_forced_list_comes_in_pages_and_is_switched(place: &Place) {
         let variable = opened.expect("it is deployed").variable;
         Write::force(variable, Value::I64(n))
     });
-    for write in client
-        .write(writes, TIMEOUT)
-        .expect("there is an answer")
-    {
+    for write in client.write(writes, TIMEOUT).expect("there is an answer") {
         assert!(matches!(write, WriteOutcome::Unchanged { .. }), "{write:?}");
     }
     let last = place.variable("many/v2499");
