@@ -12,6 +12,7 @@
 mod aliases;
 mod browsing;
 mod diagnosis;
+mod engines;
 mod fake_engine;
 mod following;
 mod helping;
