@@ -57,6 +57,8 @@ pub const LIBRARY: &[FrameKind] = &[
     FrameKind::Deploy,
     FrameKind::Order,
     FrameKind::Report,
+    FrameKind::Forcing,
+    FrameKind::Forced,
     FrameKind::Audit,
     FrameKind::AuditPage,
 ];

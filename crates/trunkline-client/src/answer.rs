@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use trunkline_proto::Fault;
 use trunkline_proto::message::engine::EngineInfo;
+use trunkline_proto::message::forcing::ForcedEntry;
 use trunkline_proto::message::info::VariableInfo;
 use trunkline_proto::message::library::LibraryReport;
 use trunkline_proto::message::why::{WhyStage, WhyVerdict};
@@ -46,6 +47,8 @@ pub enum Answer {
     Library(LibraryReport),
     /// To a flush: what came before it is carried out.
     Flushed,
+    /// To a question about forced variables, or a switch of forcing.
+    Forced(ForcedList),
     /// The request as a whole was refused.
     Refused(Fault),
 }
@@ -82,6 +85,17 @@ pub struct Lease {
     pub duration: Duration,
     /// Where the variable is: from there the holder goes on.
     pub position: Position,
+}
+
+/// The engine's list of forced variables.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ForcedList {
+    /// Whether forced values hold; off, every variable shows what its source says.
+    pub is_on: bool,
+    /// Variables on the list, those you cannot see included; after a switch, those it concerned.
+    pub total: u32,
+    /// Those on the list, unless something was switched.
+    pub entries: Vec<ForcedEntry>,
 }
 
 /// A variable that was opened.

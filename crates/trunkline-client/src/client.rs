@@ -230,6 +230,7 @@ impl ClientCore {
             FrameKind::SnapshotAnswer => self.handle_snapshot_answer(now, frame),
             FrameKind::Leased => self.handle_leased(frame),
             FrameKind::AuditPage => self.handle_audit_page(frame),
+            FrameKind::Forced => self.handle_forced(frame),
             FrameKind::Requested => self.handle_requested(frame),
             FrameKind::Fault => self.handle_fault(frame),
             other => Err(malformed(format!(

@@ -26,7 +26,8 @@
 //! - [`ClientCore`] (`client`), `connection`, `receipt`, `output`: the state machine, the
 //!   connection's life, what is acknowledged, what is sent.
 //! - `provider`: this client as the source of variables.
-//! - `request`, `settle`, `open`, `browse`, `library`, `audit`, [`answer`]: verbs with one answer.
+//! - `request`, `settle`, `open`, `browse`, `library`, `forcing`, `audit`, [`answer`]: verbs with
+//!   one answer.
 //! - `write`, `write_queue`, `outcome`: writes, credit, how they end; `group`: many at one instant,
 //!   and leases.
 //! - `subscribe`, `subscription`, `queue`, `event`: subscriptions as the program sees them.
@@ -49,6 +50,7 @@ pub mod error;
 mod event;
 mod flush;
 mod follow;
+mod forcing;
 mod group;
 mod library;
 mod open;
@@ -73,7 +75,7 @@ mod wire;
 mod write;
 mod write_queue;
 
-pub use answer::{Answer, Found, GroupOutcome, Lease, Opened, Snapshot, Step};
+pub use answer::{Answer, ForcedList, Found, GroupOutcome, Lease, Opened, Snapshot, Step};
 pub use audit::AUDIT_ENTRIES_MAX;
 pub use client::ClientCore;
 pub use condition::{Comparison, Condition, ConditionError};

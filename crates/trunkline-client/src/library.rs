@@ -87,6 +87,10 @@ impl Request {
                     "the connection was lost before the engine answered, the group may have been \
                      written or not; read one of its variables"
                 }
+                Verb::Forcing { .. } => {
+                    "the connection was lost before the engine answered, so it may have done it \
+                     or not; look with `trunkline force --list`"
+                }
                 _ => {
                     "the connection was lost before the engine answered, so it may have done it \
                      or not; look with `trunkline ls`"

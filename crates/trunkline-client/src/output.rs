@@ -7,6 +7,7 @@
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::engine::encode_engine_request;
 use trunkline_proto::message::find::Find;
+use trunkline_proto::message::forcing::Forcing;
 use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::keepalive::{AckBuilder, Grant};
 use trunkline_proto::message::open::{OpenBuilder, OpenOptions as WireOpenOptions, OpenTerms};
@@ -171,6 +172,7 @@ impl ClientCore {
             | Verb::Engine
             | Verb::Flush
             | Verb::Group(_)
+            | Verb::Forcing { .. }
             | Verb::OrderLibrary { .. }
             | Verb::Audit(_)
             | Verb::Provide { .. }
@@ -332,6 +334,15 @@ fn encode(
         Verb::Why { name } => Why { name }.encode(number, out),
         Verb::Engine => encode_engine_request(number, out),
         Verb::Flush => send_flush(number, out),
+        Verb::Forcing { verb, cursor, .. } => {
+            let (verb, cursor, limit) = (*verb, *cursor, 0);
+            let forcing = Forcing {
+                verb,
+                cursor,
+                limit,
+            };
+            forcing.encode(number, out);
+        }
         Verb::Deploy { library, replace } => {
             send_deploy(library, *replace, number, sent, page, out);
         }

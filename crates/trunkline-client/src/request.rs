@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use trunkline_proto::message::forcing::{ForcedEntry, ForcingVerb};
 use trunkline_proto::message::library::LibraryVerb;
 use trunkline_proto::{Disconnect, Fault, Features, Frame};
 use trunkline_types::{LibraryDefinition, Reading};
@@ -90,6 +91,11 @@ pub(crate) enum Verb {
     },
     Engine,
     Flush,
+    Forcing {
+        verb: ForcingVerb,
+        cursor: u32,
+        found: Vec<ForcedEntry>,
+    },
     Deploy {
         library: Arc<LibraryDefinition>,
         replace: bool,
@@ -179,6 +185,10 @@ impl Verb {
                 Features::GROUPS,
                 "does not know leases; update it, or write with expected positions",
             )),
+            Verb::Forcing { .. } => Some((
+                Features::FORCING,
+                "does not tell its list of forced variables over the network; update it",
+            )),
             Verb::Audit(_) => Some((Features::AUDIT, "keeps no audit; update it")),
             _ => None,
         }
@@ -186,8 +196,11 @@ impl Verb {
 
     /// Whether it changes the engine, so that to ask twice is not to ask once.
     pub(crate) fn is_order(&self) -> bool {
-        use Verb::{Deploy, Group, OrderLibrary};
-        matches!(self, Deploy { .. } | OrderLibrary { .. } | Group(_))
+        match self {
+            Verb::Deploy { .. } | Verb::OrderLibrary { .. } | Verb::Group(_) => true,
+            Verb::Forcing { verb, .. } => *verb != ForcingVerb::List,
+            _ => false,
+        }
     }
 }
 
@@ -218,6 +231,7 @@ impl Request {
             Verb::Snapshot { said, .. } => *said = None,
             Verb::Find { cursor, found, .. } => (*cursor, *found) = (0, Vec::new()),
             Verb::Audit(asked) => asked.restart(),
+            Verb::Forcing { cursor, found, .. } => (*cursor, *found) = (0, Vec::new()),
             _ => {}
         }
     }

@@ -123,6 +123,7 @@ impl ClientCore {
             Verb::Why { .. }
             | Verb::Engine
             | Verb::Flush
+            | Verb::Forcing { .. }
             | Verb::Deploy { .. }
             | Verb::OrderLibrary { .. }
             | Verb::Audit(_) => Answer::Refused(fault),

@@ -21,6 +21,7 @@ const STORE_BYTES_MAX: usize = 4096;
 const AUDIT_ENTRIES_MAX: i64 = 100_000_000;
 const KEEP_ALIVE_MIN: Duration = Duration::from_millis(10);
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(3_600);
+const HEALTH_MAX: Duration = Duration::from_secs(3_600);
 const DEADLINE_MAX: Duration = Duration::from_secs(86_400);
 
 /// Reads the section; what cannot be read keeps its default.
@@ -85,6 +86,9 @@ fn timing(section: &Table, engine: &mut EngineConfig, values: &mut Values<'_, '_
     };
     let keep_alive = duration("keep_alive", KEEP_ALIVE_MIN, KEEP_ALIVE_MAX);
     let deadline = duration("deadline", KEEP_ALIVE_MIN, DEADLINE_MAX);
+    if let Some(health) = duration("health", Duration::ZERO, HEALTH_MAX) {
+        engine.health = health.unwrap_or(engine.health);
+    }
     let (Some(keep_alive), Some(deadline)) = (keep_alive, deadline) else {
         return;
     };

@@ -134,7 +134,9 @@ pub enum ConfigErrorKind {
     CoerceWithoutRange,
     #[error("clamp = true contradicts coerce = false")]
     ClampContradicted,
-    #[error("scale needs a source that delivers raw values; add source = \"SERVER:ITEM\"")]
+    #[error(
+        "scale needs a source that delivers raw values; add source = \"SERVER:ITEM\", or alias"
+    )]
     ScaleWithoutSource,
     #[error("this scale cannot be used: {reason}")]
     InvalidScale { reason: String },
@@ -171,6 +173,10 @@ pub enum ConfigErrorKind {
     },
     #[error("\"{source_text}\" is not a source; write SERVER:ITEM, such as plc1:holding/100")]
     InvalidSource { source_text: String },
+    #[error("\"{text}\" cannot be the target of an alias: {reason}; write library/path")]
+    InvalidAlias { text: String, reason: String },
+    #[error("an alias has its value from its target, so it cannot have \"{key}\"; leave one out")]
+    AliasContradicted { key: &'static str },
     #[error("no [[io]] section is named \"{name}\"")]
     UnknownIo { name: String },
 
@@ -302,6 +308,8 @@ codes! {
     InvalidInitial => "invalid-initial",
     InitialOutOfRange => "initial-out-of-range",
     InvalidSource => "invalid-source",
+    InvalidAlias => "invalid-alias",
+    AliasContradicted => "alias-contradicted",
     UnknownIo => "unknown-io",
     Placeholder => "placeholder",
     PlaceholderHere => "placeholder-here",

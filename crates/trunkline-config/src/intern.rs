@@ -18,9 +18,9 @@ impl Interner {
     /// The shared properties equal to these.
     pub fn share(&mut self, properties: Properties) -> Arc<Properties> {
         let p = &properties;
-        let hash = self
-            .hasher
-            .hash_one((&p.origin, &p.data_type, &p.source, &p.description));
+        let hash =
+            self.hasher
+                .hash_one((&p.origin, &p.data_type, &p.source, &p.alias, &p.description));
         let known = self.known.entry(hash).or_default();
         if let Some(equal) = known.iter().find(|known| ***known == properties) {
             return Arc::clone(equal);

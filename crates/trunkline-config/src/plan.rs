@@ -41,6 +41,8 @@ pub struct EngineConfig {
     pub keep_alive: Duration,
     /// A connection that was silent this long is dead; at least twice `keep_alive`.
     pub deadline: Duration,
+    /// How often the engine measures itself; zero: never.
+    pub health: Duration,
     /// Bounds of what clients may use.
     pub limits: Limits,
 }
@@ -130,6 +132,7 @@ impl Default for EngineConfig {
             insecure: false,
             keep_alive: Duration::from_secs(1),
             deadline: Duration::from_secs(3),
+            health: Duration::from_secs(1),
             limits: Limits::default(),
         }
     }

@@ -89,7 +89,7 @@ fn rack_example_makes_many_variables_from_few_lines() {
 #[test]
 fn example_of_every_key_loads_and_leaves_none_out() {
     let plan = plan("all-keys.toml");
-    assert_eq!(plan.variable_count(), 9 + 4 + 2 + 4 * 2);
+    assert_eq!(plan.variable_count(), 10 + 4 + 2 + 4 * 2);
     let text = fs::read_to_string(example("all-keys.toml")).unwrap();
     let is_written = |name: &str| {
         let section = text.contains(&format!("[{name}]")) || text.contains(&format!(".{name}]"));

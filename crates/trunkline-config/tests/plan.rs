@@ -206,7 +206,8 @@ fn scaling_needs_a_source_and_has_coercion_and_units_beside_it() {
     let text = format!("{IO}[[variable]]\nname = \"x\"\n{scale}");
     assert_eq!(
         errors(&text),
-        "plant.toml:7:9 scale needs a source that delivers raw values; add source = \"SERVER:ITEM\""
+        "plant.toml:7:9 scale needs a source that delivers raw values; add source = \
+         \"SERVER:ITEM\", or alias"
     );
     let rest = "source = \"plc1:40001\"\nunits = \"m3/h\"\nrange = [0, 90]\ncoerce = true";
     let sut = properties(&format!("{scale}{rest}"));

@@ -55,7 +55,7 @@ pub(crate) fn accept(
 }
 
 #[inline]
-fn accept_value(
+pub(crate) fn accept_value(
     properties: &Properties,
     write: &Write<'_>,
     accepted: &mut Accepted,

@@ -160,7 +160,7 @@ impl Known {
                 writer: 0,
                 ..update
             };
-            self.sequence = publish_locked(variable, &mut state, stale, now, wakes);
+            self.sequence = publish_locked(variable, &mut state, stale, now, wall, wakes);
         }
         false
     }

@@ -54,6 +54,11 @@ impl Budget {
         self.max.store(max, Ordering::Relaxed);
     }
 
+    /// Bytes that wait; 0 where nobody counts them.
+    pub(crate) fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
     fn max(&self) -> usize {
         self.max.load(Ordering::Relaxed)
     }

@@ -7,9 +7,11 @@ use trunkline_types::name::{NameError, register_number};
 use trunkline_types::{Name, Pattern, Tick, Timestamp};
 
 use crate::age::Ages;
+use crate::alias::Aliases;
 use crate::audit::Audit;
 use crate::caller::Caller;
 use crate::force::Forcing;
+use crate::health::{Losses, is_reserved};
 use crate::lease::Leases;
 use crate::library::Library;
 use crate::outbox::Wakes;
@@ -71,6 +73,8 @@ struct Inner {
     /// Groups committed so far.
     commits: AtomicUsize,
     audit: Audit,
+    aliases: Aliases,
+    losses: Losses,
     libraries: Mutex<Vec<Library>>,
 }
 
@@ -91,6 +95,8 @@ impl Engine {
                 leases: Leases::default(),
                 commits: AtomicUsize::new(0),
                 audit: Audit::default(),
+                aliases: Aliases::default(),
+                losses: Losses::default(),
                 libraries: Mutex::new(Vec::new()),
             }),
         }
@@ -165,10 +171,11 @@ impl Engine {
     /// The nearest name that `caller` can see, looked for within the first [`SUGGEST_MAX`]
     /// variables: some milliseconds of work, for single misses.
     pub fn suggest(&self, caller: &Caller, name: &str) -> Option<String> {
+        let shows = |listed: &str| !is_reserved(listed) || is_reserved(name);
         let candidates = (1..self.end().min(SUGGEST_MAX)).filter_map(|handle| {
             let variable = self
                 .visible(caller, handle)
-                .filter(|variable| !variable.is_gone())?;
+                .filter(|variable| !variable.is_gone() && shows(variable.name()))?;
             Some(variable.name())
         });
         let body = name.split_once('#').map_or(name, |(body, _)| body);
@@ -177,7 +184,7 @@ impl Engine {
 
     /// Visits the visible, deployed variables whose names match, from handle `cursor` on, until
     /// `limit` matched or `budget` names were looked at. Returns the cursor to go on from, `None`
-    /// at the end.
+    /// at the end. The engine's own libraries are for patterns that begin with their `_`.
     pub fn find(
         &self,
         caller: &Caller,
@@ -188,6 +195,7 @@ impl Engine {
         mut visit: impl FnMut(&Arc<Variable>),
     ) -> Option<u32> {
         let end = self.end();
+        let shows = |name: &str| !is_reserved(name) || is_reserved(pattern.as_str());
         let mut found = 0;
         for (looked, handle) in (cursor.max(1)..end).enumerate() {
             if found >= limit || looked >= budget {
@@ -195,6 +203,7 @@ impl Engine {
             }
             if let Some(variable) = self.visible(caller, handle)
                 && pattern.matches(variable.name())
+                && shows(variable.name())
                 && !variable.is_gone()
             {
                 found += 1;
@@ -267,6 +276,14 @@ impl Engine {
 
     pub(crate) fn audit(&self) -> &Audit {
         &self.inner.audit
+    }
+
+    pub(crate) fn losses(&self) -> &Losses {
+        &self.inner.losses
+    }
+
+    pub(crate) fn aliases(&self) -> &Aliases {
+        &self.inner.aliases
     }
 
     pub(crate) fn pump_state(&self) -> &Pump {

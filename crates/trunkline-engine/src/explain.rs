@@ -3,9 +3,11 @@
 
 use trunkline_types::{Access, Level, Timestamp};
 
+use crate::alias::Target;
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::outcome::AccessError;
+use crate::sync::Arc;
 use crate::variable::Variable;
 
 /// One step of the walk.
@@ -64,14 +66,25 @@ impl Engine {
             Ok(variable) => variable,
             Err(error) => return vec![unresolved(&error)],
         };
-        let library = variable.name().split('/').next().unwrap_or_default();
         let found = format!("{} is variable {}", name, variable.handle());
-        let mut steps = vec![fine(Subject::Name, found), deployed(variable, library)];
+        let mut steps = vec![fine(Subject::Name, found)];
+        steps.extend(self.walk(caller, variable, wall));
+        steps
+    }
+
+    /// The walk from the variable on.
+    fn walk(&self, caller: &Caller, variable: &Arc<Variable>, wall: Timestamp) -> Vec<Step> {
+        let library = variable.name().split('/').next().unwrap_or_default();
+        let mut steps = vec![deployed(variable, library)];
         if variable.is_stopped() {
             // What its source and its age would say only repeats that.
             return steps;
         }
-        steps.extend([self.rights(caller, variable), self.source(variable)]);
+        steps.push(self.rights(caller, variable));
+        steps.push(match self.bound_to(variable) {
+            Some(target) => self.target(caller, target, wall),
+            None => self.source(variable),
+        });
         if let Some(forced) = self.forced_state(variable) {
             steps.push(forced);
             return steps;
@@ -93,7 +106,8 @@ impl Engine {
 
     /// What delivers the variable's value and how it does, in a sentence; empty when nothing does.
     pub fn source_state(&self, variable: &Variable) -> String {
-        if variable.properties().source.is_empty() && !variable.is_provided() {
+        let has_none = variable.properties().source.is_empty() && !variable.is_provided();
+        if has_none && !variable.is_alias() {
             return String::new();
         }
         self.source(variable).sentence
@@ -120,7 +134,43 @@ impl Engine {
         }
     }
 
+    /// The first thing wrong with the target of an alias, by the target's own walk.
+    fn target(&self, caller: &Caller, target: &Arc<Variable>, wall: Timestamp) -> Step {
+        let name = target.name();
+        let walk = self.walk(caller, target, wall);
+        // Whoever may read the alias is told what is wrong behind it.
+        let mut faults = walk
+            .into_iter()
+            .filter(|step| step.verdict == Verdict::Fault && step.subject != Subject::Rights);
+        match faults.next() {
+            None => fine(Subject::Source, format!("it is an alias of {name}")),
+            Some(fault) => Step {
+                subject: Subject::Source,
+                sentence: match fault.subject {
+                    // It names the variable at fault already.
+                    Subject::Source if target.is_alias() => fault.sentence,
+                    _ => format!("it is an alias of {name}: {}", fault.sentence),
+                },
+                ..fault
+            },
+        }
+    }
+
     fn source(&self, variable: &Variable) -> Step {
+        if let Some(Target::Unbound(unbound)) = variable.lock().target() {
+            return Step {
+                subject: Subject::Source,
+                verdict: Verdict::Fault,
+                sentence: format!("it is an alias, and {}", unbound.sentence),
+                next: "deploy its target, or correct `alias`".to_owned(),
+            };
+        }
+        if let Some(target) = self.bound_to(variable) {
+            return fine(
+                Subject::Source,
+                format!("it is an alias of {}", target.name()),
+            );
+        }
         let configured = &variable.properties().source;
         let Some(index) = variable.provider_index() else {
             if configured.is_empty() {

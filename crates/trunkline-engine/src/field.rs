@@ -420,7 +420,7 @@ fn refresh(open: &OpenField, seen: &Seen<'_>, now: Tick, wall: Timestamp, wakes:
         writer: 0,
         value,
     };
-    publish_locked(variable, &mut state, update, now, wakes);
+    publish_locked(variable, &mut state, update, now, wall, wakes);
 }
 
 fn properties(field: &Field, scope: Scope) -> Properties {

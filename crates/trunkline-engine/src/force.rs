@@ -62,6 +62,22 @@ pub struct ForcedVariable {
     pub by: Arc<str>,
     /// When.
     pub since: Timestamp,
+    /// What its source says, or its last writer, and how far that can be trusted: what it shows
+    /// once it is unforced. `None`: nothing yet.
+    pub behind: Option<(Value, Quality)>,
+}
+
+/// A part of the engine's list of forced variables.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ForcedPage {
+    /// Whether forced values hold.
+    pub is_on: bool,
+    /// How many variables are on the list.
+    pub total: usize,
+    /// Those of this page that the caller can see.
+    pub variables: Vec<ForcedVariable>,
+    /// Where the next page begins; `None`: this is the last.
+    pub next: Option<u32>,
 }
 
 /// The engine's side of forcing.
@@ -231,6 +247,7 @@ impl Engine {
             may_stall: false,
             completion: None,
             audited: None,
+            watch: None,
         };
         for variable in list
             .handles
@@ -289,26 +306,57 @@ impl Engine {
 
     /// The forced variables that are deployed, whether forcing is on or off.
     pub fn forced(&self) -> Vec<ForcedVariable> {
-        let mut list = self.forcing().list.lock();
-        let mut forced = Vec::with_capacity(list.handles.len());
-        list.handles.retain(|handle| {
-            let variable = self
-                .variable(*handle)
-                .filter(|variable| !variable.is_gone());
-            let Some(variable) = variable else {
-                return false;
-            };
-            let state = variable.lock();
-            forced.extend(state.forced().map(|held| ForcedVariable {
-                handle: *handle,
-                value: held.value.decode(variable.data_type()),
-                by: Arc::clone(&held.by),
-                since: held.since,
-            }));
-            true
-        });
-        forced
+        let caller = Caller::engine();
+        self.forced_page(&caller, 0, usize::MAX).variables
     }
+
+    /// A page of that list: the variables that `caller` can see among the next `limit` from handle
+    /// `cursor` on.
+    pub fn forced_page(&self, caller: &Caller, cursor: u32, limit: usize) -> ForcedPage {
+        let mut list = self.forcing().list.lock();
+        let is_deployed = |handle: &u32| {
+            let variable = self.variable(*handle);
+            variable.is_some_and(|variable| !variable.is_gone())
+        };
+        if cursor == 0 {
+            list.handles.retain(is_deployed);
+        }
+        let mut rest = list.handles.range(cursor..).copied();
+        let page: Vec<u32> = rest.by_ref().take(limit).collect();
+        let next = rest.next();
+        let variables = page.iter().filter_map(|handle| {
+            let variable = self.visible(caller, *handle)?;
+            held(variable)
+        });
+        ForcedPage {
+            is_on: !list.is_off,
+            total: list.handles.len(),
+            variables: variables.collect(),
+            next,
+        }
+    }
+
+    /// How one variable is held, if it is on the list.
+    pub fn forced_of(&self, variable: &Variable) -> Option<ForcedVariable> {
+        held(variable)
+    }
+}
+
+fn held(variable: &Variable) -> Option<ForcedVariable> {
+    let state = variable.lock();
+    let forced = state.forced().filter(|_| !variable.is_gone())?;
+    let shown = match variable.is_forced() {
+        true => forced.behind.clone(),
+        false => Some(variable.update_locked(&state)).filter(|update| update.sequence > 0),
+    };
+    let data_type = variable.data_type();
+    Some(ForcedVariable {
+        handle: variable.handle(),
+        value: forced.value.decode(data_type),
+        by: Arc::clone(&forced.by),
+        since: forced.since,
+        behind: shown.map(|update| (update.value.decode(data_type), update.quality)),
+    })
 }
 
 /// Publishes the value that the variable is held at; `remember`: what it holds now is what is
@@ -340,7 +388,7 @@ fn apply(
         value: forced.value.clone(),
     };
     variable.set_forced(state, true);
-    publish_locked(variable, state, update, put.now, wakes)
+    publish_locked(variable, state, update, put.now, put.wall, wakes)
 }
 
 /// Takes the force from a variable; `None` when there was none. The caller holds the lock.
@@ -387,5 +435,5 @@ fn show_behind(
             value: Encoded::from_value(&Value::default_of(variable.data_type())),
         },
     };
-    publish_locked(variable, state, update, now, wakes);
+    publish_locked(variable, state, update, now, wall, wakes);
 }

@@ -18,6 +18,7 @@ use std::time::Duration;
 use trunkline_types::{Tick, Timestamp};
 
 use crate::accept::{Accepted, accept};
+use crate::alias::Following;
 use crate::audit::{Asked, Audited, Change, Held, is_noted};
 use crate::caller::Caller;
 use crate::engine::Engine;
@@ -114,6 +115,7 @@ impl Engine {
             may_stall: true,
             completion: None,
             audited: None,
+            watch: None,
         };
         if members.len() > GROUP_MAX {
             let refused = (0..members.len()).map(|at| {
@@ -177,6 +179,11 @@ impl Engine {
         if write.verb == Verb::Put && variable.is_provided() {
             let why = "its value is its provider's, which takes writes one by one; set it, or put \
                        it apart from the group";
+            return Err(Refusal::NotGroupable { why });
+        }
+        if variable.is_alias() {
+            let why = "it is an alias, and has its value from another variable; write that one in \
+                       the group";
             return Err(Refusal::NotGroupable { why });
         }
         let mut accepted = Accepted::nothing();
@@ -344,8 +351,10 @@ impl Engine {
         let variables: Vec<_> = handles.iter().map(readable).collect();
         let is_consistent = handles.len() <= GROUP_MAX;
         let locked: BTreeMap<u32, MutexGuard<'_, State>> = if is_consistent {
-            let found = variables.iter().flatten();
-            let ascending: BTreeMap<u32, _> = found.map(|one| (one.handle(), *one)).collect();
+            // An alias changes under the lock of whom it follows; locked itself, before that one,
+            // it would stand in the way of a writer.
+            let found = variables.iter().flatten().map(|one| self.behind(one));
+            let ascending: BTreeMap<u32, _> = found.map(|one| (one.handle(), one)).collect();
             // One that is named twice is locked once.
             let locked = ascending
                 .into_values()
@@ -412,6 +421,16 @@ fn commit_member(
     let sequence = one.variable.publish(state, update);
     if let Some(interests) = state.interests_mut() {
         interests.announce_of(update, changed, Some(rooms), wakes);
+    }
+    if !state.followers().is_empty() {
+        let following = Following {
+            source: one.variable,
+            update,
+            now: put.now,
+            wall: put.wall,
+            watched: 0,
+        };
+        following.tell(state, wakes);
     }
     WriteOutcome::Applied { sequence }
 }

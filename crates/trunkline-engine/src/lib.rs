@@ -14,6 +14,7 @@
 //! # Layout
 //! - [`Engine`](engine), [`Library`], `registry`: libraries, names, handles.
 //! - [`Variable`], `cell`, `update`: one variable and its newest update.
+//! - `alias`: variables that show and write others.
 //! - `register`, `force`: send and request; variables that a person holds at a value.
 //! - `write`, `accept`, [`outcome`]: the write path and the five ends of a write.
 //! - `lease`: who alone may write a variable, and for how long.
@@ -24,6 +25,7 @@
 //! - [`provider`]: values that somebody else owns.
 //! - [`realtime`]: cells and FIFOs for time-critical threads.
 //! - `audit`: who did what, on its way to who keeps it.
+//! - [`health`]: totals over all variables.
 //! - [`store`]: what survives a restart.
 //! - [`field`]: what is known about a variable, as cells of their own.
 //! - [`search`]: variables by their fields.
@@ -33,6 +35,7 @@
 
 mod accept;
 mod age;
+mod alias;
 mod audit;
 mod budget;
 mod caller;
@@ -44,6 +47,7 @@ mod feed;
 pub mod field;
 mod force;
 mod group;
+pub mod health;
 mod interest;
 mod lease;
 mod library;
@@ -63,13 +67,14 @@ mod variable;
 mod watch;
 mod write;
 
+pub use alias::{ALIAS_DEPTH_MAX, ALIASES_MAX, AliasFault};
 pub use audit::{AUDIT_NOTES_MAX, AuditKeeping};
 pub use caller::{Caller, Principal, Rights};
 pub use consumer::{
     Consumer, Delivery, EndedItem, ITEMS_MAX, ProviderOrder, Sink, SubscribeOptions,
 };
 pub use engine::{Engine, EngineOptions};
-pub use force::ForcedVariable;
+pub use force::{ForcedPage, ForcedVariable};
 pub use group::{GROUP_MAX, GroupAttempt, GroupMember, GroupOutcome, Snapshot};
 pub use lease::{Granted, HeldBy, LEASE_MAX, LEASE_MIN, LeaseVerb, WRITERS_WAITING_MAX};
 pub use library::{

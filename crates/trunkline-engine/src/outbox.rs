@@ -74,6 +74,14 @@ impl Outbox {
         sequence
     }
 
+    /// [`complete_applied`](Self::complete_applied) for what says itself how it ended. Lock order:
+    /// variable, then this, then the variable's aliases, whose commits complete nothing.
+    pub(crate) fn complete_with(&self, id: u64, publish: impl FnOnce() -> WriteOutcome) {
+        let mut completions = self.completions.lock();
+        let outcome = publish();
+        completions.push_back((id, outcome));
+    }
+
     pub(crate) fn take_completion(&self) -> Option<(u64, WriteOutcome)> {
         self.completions.lock().pop_front()
     }

@@ -116,6 +116,20 @@ pub enum Refusal {
         /// The number of its newest update.
         actual: u64,
     },
+    /// The variable is an alias, and its target is not there or does not fit.
+    #[error("the variable is an alias, and {sentence}")]
+    Unbound {
+        /// What is wrong with the target and what to do.
+        sentence: Arc<str>,
+    },
+    /// The variable is an alias, and its target refuses.
+    #[error("{target}, which the variable is an alias of, refuses: {refusal}")]
+    Target {
+        /// Its name.
+        target: Arc<str>,
+        /// Why.
+        refusal: Box<Refusal>,
+    },
     /// Somebody holds the variable at a value (H-27).
     #[error("the variable is forced by {by}; have it unforced, then write again")]
     Forced {
@@ -317,5 +331,16 @@ impl Refusal {
     /// The refusal that an access type implies for a client's write.
     pub(crate) fn by_access(access: Access) -> Option<Refusal> {
         (access == Access::ReadOnly).then_some(Refusal::ReadOnly)
+    }
+
+    /// The same, for the writer of an alias of `target`; of a chain the last one is named.
+    pub(crate) fn of_target(self, target: &str) -> Refusal {
+        match self {
+            named @ Refusal::Target { .. } => named,
+            refusal => Refusal::Target {
+                target: Arc::from(target),
+                refusal: Box::new(refusal),
+            },
+        }
     }
 }

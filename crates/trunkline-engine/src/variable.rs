@@ -8,6 +8,7 @@ use trunkline_types::{
     Access, DataType, Properties, Quality, Reason, Sample, Scope, Tick, Timestamp, Value,
 };
 
+use crate::alias::Bonds;
 use crate::caller::Caller;
 use crate::cell::{Cell, CellRead};
 use crate::field::OpenField;
@@ -64,6 +65,8 @@ pub(crate) struct Extra {
     hold: Option<Box<Hold>>,
     /// Allocated with the first write that was not applied.
     unapplied: Option<Box<Unapplied>>,
+    /// Of an alias, and of a variable that has aliases.
+    pub(crate) bonds: Option<Box<Bonds>>,
 }
 
 /// Writes that ended in another way than by being applied.
@@ -169,6 +172,9 @@ fn first_flags(properties: &Properties) -> u32 {
     if properties.audit {
         flags |= AUDITED;
     }
+    if !properties.alias.is_empty() {
+        flags |= ALIAS;
+    }
     flags
 }
 
@@ -208,7 +214,11 @@ impl Variable {
 
     #[cold]
     fn edited_properties(&self) -> PropertiesRef<'_> {
-        let state = self.lock();
+        self.shared_properties(&self.lock())
+    }
+
+    /// [`properties`](Self::properties) for a caller that holds the lock.
+    pub(crate) fn shared_properties(&self, state: &State) -> PropertiesRef<'_> {
         match state.edited() {
             Some(edited) => PropertiesRef::Edited(Arc::clone(edited)),
             None => PropertiesRef::Deployed(&self.properties),
@@ -265,6 +275,7 @@ impl Variable {
             && own.scope == properties.scope
             && own.fifo == properties.fifo
             && own.timestamps == properties.timestamps
+            && own.alias.is_empty() == properties.alias.is_empty()
     }
 
     /// What it was deployed with: its type, scope, FIFO and timestamps are still those.
@@ -368,10 +379,16 @@ impl Variable {
 
     /// Number of subscriptions, those of the engine's own services not counted.
     pub fn subscribers(&self) -> usize {
+        self.of_interests(|_| ())
+    }
+
+    /// Visits those subscriptions; the lock is held. Returns how many there are.
+    pub(crate) fn of_interests(&self, visit: impl FnMut(&Interest)) -> usize {
         let state = self.lock();
         let interests = state.interests().map(Interests::iter);
         let of_clients = |interest: &&Interest| !interest.outbox.is_service;
-        interests.into_iter().flatten().filter(of_clients).count()
+        let interests = interests.into_iter().flatten().filter(of_clients);
+        interests.map(visit).count()
     }
 
     /// Whether it was undeployed.
@@ -384,6 +401,13 @@ impl Variable {
     /// Whether its library is stopped: it keeps its value, and nobody writes it.
     pub fn is_stopped(&self) -> bool {
         self.flags.load(Ordering::Acquire) & STOPPED != 0
+    }
+
+    /// Whether it shows and writes another variable (H-20).
+    #[inline]
+    pub fn is_alias(&self) -> bool {
+        // Relaxed: it is so from the beginning, and stays so.
+        self.flags.load(Ordering::Relaxed) & ALIAS != 0
     }
 
     /// Whether it is forced (H-27).
@@ -543,6 +567,8 @@ const EDITED: u32 = 1 << 29;
 const GUARDED: u32 = 1 << 25;
 /// What clients write is noted in the audit.
 const AUDITED: u32 = 1 << 24;
+/// It shows and writes another variable.
+const ALIAS: u32 = 1 << 27;
 /// The bits that name its provider.
 const PROVIDER: u32 = (1 << 24) - 1;
 

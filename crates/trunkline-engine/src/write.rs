@@ -10,6 +10,7 @@ use trunkline_types::{
 };
 
 use crate::accept::{Accepted, accept, within_deadband};
+use crate::alias::{Following, Watch, end_at};
 use crate::audit::{Audited, is_noted};
 use crate::caller::Caller;
 use crate::engine::Engine;
@@ -84,6 +85,8 @@ pub enum Origin {
 pub struct Completion {
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) id: u64,
+    /// The alias through which the write came.
+    pub(crate) alias: Option<Arc<Variable>>,
 }
 
 impl<'a> Write<'a> {
@@ -97,7 +100,7 @@ impl<'a> Write<'a> {
         Self::of(WriteValue::Wire(bytes))
     }
 
-    fn of(value: WriteValue<'a>) -> Self {
+    pub(crate) fn of(value: WriteValue<'a>) -> Self {
         Self {
             value,
             source_timestamp: None,
@@ -138,6 +141,7 @@ impl Engine {
             may_stall: true,
             completion: None,
             audited: None,
+            watch: None,
         };
         if write.origin == Origin::Client && is_noted(variable, write.verb) {
             return self.put_audited(put, variable, write, wakes);
@@ -164,6 +168,9 @@ impl Engine {
         write: &Write<'_>,
         wakes: &mut Wakes,
     ) -> Result<Attempt, Refusal> {
+        if variable.is_alias() {
+            return self.put_through(put, variable, write, wakes);
+        }
         if write.origin == Origin::Client && !matches!(write.verb, Verb::Put | Verb::Set) {
             return self.order(put, variable, write, wakes);
         }
@@ -336,6 +343,8 @@ pub(crate) struct Put<'a> {
     pub(crate) completion: Option<&'a Completion>,
     /// How it ends is noted in the audit.
     pub(crate) audited: Option<&'a Audited>,
+    /// The alias through which it came.
+    pub(crate) watch: Option<&'a Watch>,
 }
 
 /// Step 1: everything that needs no lock. Rights come first: whoever may not write learns no more.
@@ -427,7 +436,7 @@ fn commit(
         wall,
         may_stall,
         completion,
-        audited: _,
+        ..
     } = put;
     let stall = if may_stall {
         properties.stall
@@ -453,9 +462,13 @@ fn commit(
         update.engine_timestamp = wall;
     }
     state.offered += 1;
+    if !state.followers().is_empty() {
+        let outcome = commit_followed(put, variable, state, update, changed, wakes);
+        return Ok(Attempt::Done(outcome));
+    }
     let mut publish = || variable.publish(state, update);
     let sequence = match completion {
-        Some(Completion { outbox, id }) => {
+        Some(Completion { outbox, id, .. }) => {
             wakes.add(outbox);
             outbox.complete_applied(*id, publish)
         }
@@ -468,6 +481,63 @@ fn commit(
         }
     }
     Ok(Attempt::Done(WriteOutcome::Applied { sequence }))
+}
+
+/// Step 4 for a variable with aliases, each of which has the update before the lock is gone.
+#[cold]
+fn commit_followed(
+    put: Put<'_>,
+    variable: &Variable,
+    state: &mut State,
+    update: &mut Update,
+    changed: bool,
+    wakes: &mut Wakes,
+) -> WriteOutcome {
+    let told = put
+        .completion
+        .and_then(|completion| completion.alias.as_ref());
+    let watched = match (put.watch, told) {
+        (Some(watch), _) => watch.handle,
+        (None, Some(alias)) => alias.handle(),
+        (None, None) => 0,
+    };
+    if let Some(completion) = put.completion {
+        wakes.add(&completion.outbox);
+    }
+    let mut sequence = 0;
+    let mut publish = || {
+        sequence = variable.publish(state, update);
+        if let Some(interests) = state.interests_mut() {
+            interests.announce(update, changed, wakes);
+        }
+        let following = Following {
+            source: variable,
+            update,
+            now: put.now,
+            wall: put.wall,
+            watched,
+        };
+        let found = following.tell(state, wakes);
+        let applied = WriteOutcome::Applied { sequence };
+        match (put.watch, told, found) {
+            (Some(watch), _, found) => {
+                if let Some(outcome) = found {
+                    let _first = watch.found.set(outcome);
+                }
+                applied
+            }
+            (None, Some(_), Some(outcome)) => outcome,
+            (None, Some(alias), None) => end_at(alias, Verb::Put, applied),
+            (None, None, _) => applied,
+        }
+    };
+    match put.completion {
+        Some(completion) => completion.outbox.complete_with(completion.id, publish),
+        None => {
+            publish();
+        }
+    }
+    WriteOutcome::Applied { sequence }
 }
 
 /// A write to a variable that takes none. What a source says of a forced variable is kept for the
@@ -544,7 +614,7 @@ pub(crate) fn requalify_locked(
         writer: 0,
         value,
     };
-    publish_locked(variable, state, update, now, wakes);
+    publish_locked(variable, state, update, now, wall, wakes);
 }
 
 /// Publishes an update that nothing can hold up. The caller holds the variable's lock.
@@ -553,6 +623,7 @@ pub(crate) fn publish_locked(
     state: &mut State,
     mut update: Update,
     now: Tick,
+    wall: Timestamp,
     wakes: &mut Wakes,
 ) -> u64 {
     if let Some(interests) = state.interests_mut() {
@@ -570,6 +641,16 @@ pub(crate) fn publish_locked(
         if !state.fields().is_empty() {
             variable.refresh_fields(state, now, update.engine_timestamp, wakes);
         }
+    }
+    if !state.followers().is_empty() {
+        let following = Following {
+            source: variable,
+            update: &update,
+            now,
+            wall,
+            watched: 0,
+        };
+        following.tell(state, wakes);
     }
     sequence
 }

@@ -130,7 +130,9 @@ fn what_is_bad_stopped_or_gone_is_left_as_it_is() {
         .unwrap();
     pass(&rig, 3 * SECOND);
     assert_eq!(quality(&x).reason(), Reason::Stale);
-    rig.engine.undeploy("rig", &mut wakes).unwrap();
+    rig.engine
+        .undeploy("rig", rig.now(), rig.wall(), &mut wakes)
+        .unwrap();
     pass(&rig, 3 * SECOND);
     assert_eq!(poll(&rig), None, "nothing is looked at any more");
 }

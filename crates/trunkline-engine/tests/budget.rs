@@ -215,7 +215,7 @@ fn parked_writer_is_woken_when_its_variable_goes() {
     let (rig, _x, _y, _consumer, _writer, bell) = parked();
     let mut wakes = Wakes::new();
     rig.engine
-        .undeploy("rig", &mut wakes)
+        .undeploy("rig", rig.now(), rig.wall(), &mut wakes)
         .expect("it is deployed");
     wakes.flush();
     assert_eq!(bell.rings(), 1);
@@ -387,7 +387,7 @@ proptest! {
                 }
                 Step::Advance => rig.advance(STALL),
                 Step::Redeploy => {
-                    rig.engine.undeploy("rig", &mut Wakes::new()).unwrap();
+                    rig.engine.undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new()).unwrap();
                     variables = deploy(&rig);
                 }
             }

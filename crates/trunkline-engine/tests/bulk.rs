@@ -75,7 +75,7 @@ fn hundred_thousand_ends_are_told_in_slices() {
             }
         }
         rig.engine
-            .undeploy("rig", &mut Wakes::new())
+            .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
             .expect("it is deployed");
         let mut gone = 0;
         let mut more = true;

@@ -80,13 +80,17 @@ fn variable_stays_until_its_library_is_undeployed() {
     drop(rig.consumer());
     assert_eq!(rig.write(&a, 1.0), applied(1));
 
-    assert_eq!(rig.engine.undeploy("plant", &mut Wakes::new()), Ok(1));
+    assert_eq!(
+        rig.engine
+            .undeploy("plant", rig.now(), rig.wall(), &mut Wakes::new()),
+        Ok(1)
+    );
     assert!(a.is_gone());
     assert!(rig.engine.resolve(&rig.caller, "plant/a").is_err());
     assert_eq!(rig.write(&a, 2.0), WriteOutcome::Refused(Refusal::Gone));
     let error = rig
         .engine
-        .undeploy("plant", &mut Wakes::new())
+        .undeploy("plant", rig.now(), rig.wall(), &mut Wakes::new())
         .expect_err("it is gone");
     assert_eq!(
         error,
@@ -265,7 +269,7 @@ fn redeployed_variable_has_a_new_handle_and_counts_from_one() {
     let old = rig.variable("plant/a");
     rig.write(&old, 1.0);
     rig.engine
-        .undeploy("plant", &mut Wakes::new())
+        .undeploy("plant", rig.now(), rig.wall(), &mut Wakes::new())
         .expect("it is deployed");
     let second = rig.deploy("plant", f64s(&["a", "b"]));
     assert!(first.iter().all(|handle| !second.contains(handle)));
@@ -296,7 +300,7 @@ fn gone_follows_the_last_update_under_every_contract() {
         rig.write(&x, 2.0);
         rig.write(&x, 3.0);
         rig.engine
-            .undeploy("rig", &mut Wakes::new())
+            .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
             .expect("it is deployed");
         let mut told = drain(&mut consumer);
         let gone = Told::Gone {
@@ -334,7 +338,7 @@ fn end_of_one_library_leaves_the_subscriptions_of_another() {
     rig.write(&y, 1.0);
     rig.write(&x, 1.0);
     rig.engine
-        .undeploy("rig", &mut Wakes::new())
+        .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
         .expect("it is deployed");
     rig.write(&y, 2.0);
     let told = drain(&mut consumer);
@@ -422,7 +426,7 @@ fn find_comes_in_pages_that_miss_nothing() {
     let rig = Rig::with(f64s(&paths.iter().map(String::as_str).collect::<Vec<_>>()));
     rig.deploy("gone", f64s(&["pump/speed"]));
     rig.engine
-        .undeploy("gone", &mut Wakes::new())
+        .undeploy("gone", rig.now(), rig.wall(), &mut Wakes::new())
         .expect("it is deployed");
     let pattern = Pattern::parse("*/pump*/speed").expect("it is one");
     for (limit, budget) in [(1, 7), (10, 1000), (1000, 3), (1000, 1000), (7, usize::MAX)] {

@@ -167,7 +167,9 @@ fn fields_are_read_only_and_go_with_their_variable() {
     let mut consumer = rig.consumer();
     rig.subscribe(&mut consumer, 1, Contract::Latest, &units);
     drain(&mut consumer);
-    rig.engine.undeploy("rig", &mut Wakes::new()).unwrap();
+    rig.engine
+        .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
+        .unwrap();
     assert!(units.is_gone());
     assert!(matches!(drain(&mut consumer)[..], [Told::Gone { .. }]));
     let missing = rig

@@ -237,7 +237,7 @@ impl Pair {
                 let library = format!("lib{variable}");
                 self.rig
                     .engine
-                    .undeploy(&library, &mut Wakes::new())
+                    .undeploy(&library, self.rig.now(), self.rig.wall(), &mut Wakes::new())
                     .expect("it is deployed");
                 self.model.undeploy(self.live[variable].1);
                 self.live[variable] = self.deploy(variable);

@@ -100,7 +100,9 @@ fn a_number_is_given_once_and_comes_free_with_its_variable() {
     assert_eq!((name_of(&rig, ":/20"), name_of(&rig, ":/21")), (None, None));
     rig.engine.deploy(&other, now, wall).unwrap();
     assert_eq!(name_of(&rig, ":/21").as_deref(), Some("other/b"));
-    rig.engine.undeploy("rig", &mut Wakes::new()).unwrap();
+    rig.engine
+        .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
+        .unwrap();
     assert_eq!(name_of(&rig, ":/5"), None);
     assert_eq!(name_of(&rig, ":/7").as_deref(), Some("other/a"));
 }

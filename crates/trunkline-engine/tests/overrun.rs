@@ -421,7 +421,7 @@ fn parked_writer_is_woken_by_whatever_lets_it_go_on() {
     let (rig, x) = Rig::of(stalling());
     let (_writer, _reader, bell) = parked(&rig, &x);
     rig.engine
-        .undeploy("rig", &mut Wakes::new())
+        .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
         .expect("it is deployed");
     assert_eq!(bell.rings(), 1);
     assert!(matches!(rig.write(&x, 2.0), WriteOutcome::Refused(_)));
@@ -498,7 +498,7 @@ fn credit_bounds_what_is_handed_over_first_readings_included() {
     let ledger = balanced(&consumer, 1, &variables[0]);
     assert_eq!((ledger.received, ledger.waiting), (4, 1));
     rig.engine
-        .undeploy("rig", &mut Wakes::new())
+        .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
         .expect("it is deployed");
     assert_eq!(drain(&mut consumer), []);
     consumer.grant(1, u64::MAX);
@@ -603,7 +603,7 @@ fn undeployment_after_the_overrun_does_not_hide_its_count() {
         rig.write(&x, 1.0);
     }
     rig.engine
-        .undeploy("rig", &mut Wakes::new())
+        .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
         .expect("it is deployed");
     let told = drain(&mut consumer);
     let ended = EndedItem {

@@ -427,10 +427,9 @@ fn answer_for_an_undeployed_variable_ends_the_write() {
     let mut scene = scene(plain());
     scene.put(1, 5.0);
     let (ticket, ..) = scene.plc.order();
-    scene
-        .rig
-        .engine
-        .undeploy("rig", &mut Wakes::new())
+    let rig = &scene.rig;
+    rig.engine
+        .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
         .expect("it is deployed");
     scene.answer(ticket, Answer::Applied(Value::F64(5.0)));
     let (id, outcome) = scene

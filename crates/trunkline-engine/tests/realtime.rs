@@ -253,7 +253,7 @@ fn variable_with_real_time_readers_can_be_undeployed() {
     writer.write(1.0, rig.wall());
     pump(&rig);
     rig.engine
-        .undeploy("rig", &mut Wakes::new())
+        .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
         .expect("it is deployed");
     writer.write(2.0, rig.wall());
     pump(&rig);

@@ -357,6 +357,8 @@ fn force_survives_a_stop_of_the_library_and_goes_with_it() {
         .start_library(library, now, wall, &mut Wakes::new())
         .unwrap();
     assert_eq!(value_of(&x), (Value::F64(5.0), true));
-    rig.engine.undeploy(library, &mut Wakes::new()).unwrap();
+    rig.engine
+        .undeploy(library, now, wall, &mut Wakes::new())
+        .unwrap();
     assert!(rig.engine.forced().is_empty());
 }

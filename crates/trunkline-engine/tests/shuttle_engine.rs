@@ -15,7 +15,7 @@ mod rig;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rig::{EPOCH, Got, Recorder, START, Told, define, library_of};
+use rig::{EPOCH, Got, Recorder, START, Told, define, drain, library_of};
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
 use trunkline_engine::{
@@ -454,6 +454,86 @@ fn overrun_is_told_once_with_an_exact_count_however_writers_race() {
     });
 }
 
+/// Two write the target, one its alias: the alias has every update, in the target's order, and what
+/// each writer is told is its own number.
+///
+/// Behaviour: H-20.
+#[test]
+fn alias_has_every_update_in_its_targets_order() {
+    explore(|| {
+        let (engine, variables) = engine(Duration::ZERO);
+        let target = Arc::clone(&variables[0]);
+        let mut properties = Properties::new(DataType::F64);
+        properties.alias = "a/x".to_owned();
+        let definition = library_of("view", vec![define("x", properties)]);
+        engine.deploy(&definition, NOW, START).expect("well formed");
+        let caller = Caller::local(1, 0);
+        let alias = Arc::clone(engine.resolve(&caller, "view/x").expect("deployed"));
+        let mut consumer = Consumer::new(engine.clone(), Box::new(Bell::default()));
+        subscribe(&mut consumer, 1, Contract::ALL, &target);
+        subscribe(&mut consumer, 2, Contract::ALL, &alias);
+        let writers = [(1, &target), (2, &target), (3, &alias)].map(|(session, variable)| {
+            let (engine, variable) = (engine.clone(), Arc::clone(variable));
+            thread::spawn(move || {
+                for n in 0..2 {
+                    write(&engine, session, &variable, f64::from(10 * session + n));
+                }
+            })
+        });
+        for writer in writers {
+            writer.join().expect("no panic");
+        }
+        let told = drain(&mut consumer);
+        let (own, seen) = (of(&told, &target), of(&told, &alias));
+        let order = |got: &[Got]| -> Vec<(u64, Value, u32)> {
+            got.iter()
+                .map(|got| (got.sequence, got.value.clone(), got.writer))
+                .collect()
+        };
+        assert_eq!(order(&own), order(&seen));
+        let numbers: Vec<u64> = seen.iter().map(|got| got.sequence).collect();
+        // The first is that there is nothing yet.
+        assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6]);
+        assert!(target.ledger().is_balanced() && alias.ledger().is_balanced());
+    });
+}
+
+/// The target goes and comes back while it and its alias are written: nobody waits for ever, and
+/// the alias ends up with what the target holds.
+#[test]
+fn alias_is_bound_again_while_both_are_written() {
+    explore(|| {
+        let (engine, variables) = engine(Duration::ZERO);
+        let target = Arc::clone(&variables[0]);
+        let mut properties = Properties::new(DataType::F64);
+        properties.alias = "a/x".to_owned();
+        let definition = library_of("view", vec![define("x", properties)]);
+        engine.deploy(&definition, NOW, START).expect("well formed");
+        let caller = Caller::local(1, 0);
+        let alias = Arc::clone(engine.resolve(&caller, "view/x").expect("deployed"));
+        let writers = [(1, &target), (2, &alias)].map(|(session, variable)| {
+            let (engine, variable) = (engine.clone(), Arc::clone(variable));
+            thread::spawn(move || {
+                for n in 0..2 {
+                    try_write(&engine, session, &variable, f64::from(n));
+                }
+            })
+        });
+        engine
+            .undeploy("a", NOW, START, &mut Wakes::new())
+            .expect("deployed");
+        let again = library_of("a", vec![define("x", Properties::new(DataType::F64))]);
+        engine.deploy(&again, NOW, START).expect("well formed");
+        for writer in writers {
+            writer.join().expect("no panic");
+        }
+        let target = Arc::clone(engine.resolve(&caller, "a/x").expect("deployed"));
+        write(&engine, 1, &target, 9.0);
+        assert_eq!(alias.sample().value, Value::F64(9.0));
+        assert!(alias.ledger().is_balanced() && target.ledger().is_balanced());
+    });
+}
+
 /// An undeployment races writes and drains: the end is told once, behind the last update there was.
 fn end_follows_the_last_update(contract: Contract) {
     let (engine, variables) = engine(Duration::ZERO);
@@ -472,7 +552,11 @@ fn end_follows_the_last_update(contract: Contract) {
     };
     let undeployer = {
         let engine = engine.clone();
-        thread::spawn(move || engine.undeploy("a", &mut Wakes::new()).expect("deployed"))
+        thread::spawn(move || {
+            engine
+                .undeploy("a", NOW, START, &mut Wakes::new())
+                .expect("deployed")
+        })
     };
     let gone = Told::Gone {
         subscription: 1,

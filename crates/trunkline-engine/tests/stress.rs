@@ -303,7 +303,7 @@ fn libraries_come_and_go_beside_writers_readers_and_finders() {
             .deploy(&passing, NOW, Timestamp::from_nanos(0))
             .expect("well formed");
         engine
-            .undeploy("passing", &mut Wakes::new())
+            .undeploy("passing", NOW, START, &mut Wakes::new())
             .expect("it is deployed");
     }
     over.store(true, Ordering::Relaxed);

@@ -108,7 +108,9 @@ fn a_variable_is_gone_after_its_last_update() {
         let gone = rig.variable("plant/a");
         rig.write(&gone, 1.0);
         let mut wakes = Wakes::new();
-        rig.engine.undeploy("plant", &mut wakes).unwrap();
+        rig.engine
+            .undeploy("plant", rig.now(), rig.wall(), &mut wakes)
+            .unwrap();
         let (news, progress) = told(&mut watch, &consumer, &rig);
         assert_eq!(
             (news.len(), progress),
@@ -139,7 +141,9 @@ fn whoever_follows_names_is_woken_by_them_and_by_nothing_else() {
     replace(&rig, &["a", "b"], &DataType::F64);
     assert_eq!((bell.rings(), consumer.is_idle()), (1, false));
     assert!(consumer.take_names_changed() && !consumer.take_names_changed());
-    rig.engine.undeploy("plant", &mut Wakes::new()).unwrap();
+    rig.engine
+        .undeploy("plant", rig.now(), rig.wall(), &mut Wakes::new())
+        .unwrap();
     assert_eq!((bell.rings(), consumer.take_names_changed()), (1, true));
     assert!(consumer.is_idle());
 }

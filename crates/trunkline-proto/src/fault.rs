@@ -155,6 +155,8 @@ fault_codes! {
     TwiceInGroup = 54, "twice-in-group";
     /// Variables have no such field; the sentence names those there are.
     UnknownField = 60, "unknown-field";
+    /// The variable is an alias whose target is not deployed, or does not fit; see `trunkline why`.
+    AliasUnbound = 80, "alias-unbound";
 }
 
 /// A fault with the sentence about its very case.

@@ -173,6 +173,10 @@ frame_kinds! {
     Flush = 80, "FLUSH", Client;
     /// What came before FLUSH is carried out, and what was gathered is being sent.
     Flushed = 81, "FLUSHED", Engine;
+    /// Asks for the variables that are held at values, or switches that for all.
+    Forcing = 84, "FORCING", Client;
+    /// Variables that are held at values: a page, or how many were switched.
+    Forced = 85, "FORCED", Engine;
     /// Asks who did what to the engine.
     Audit = 88, "AUDIT", Client;
     /// A page of the audit.

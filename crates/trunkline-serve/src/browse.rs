@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use trunkline_engine::Variable;
 use trunkline_engine::explain::{Subject, Verdict};
 use trunkline_engine::field::Field;
+use trunkline_engine::health::is_reserved;
 use trunkline_engine::search::{Comparison, Condition};
 use trunkline_proto::limits::{
     ENGINE_LIBRARIES_MAX, FIND_CONDITIONS_MAX, INFO_SUBSCRIPTIONS_MAX, PAGE_BYTES,
@@ -19,6 +20,7 @@ use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
 use trunkline_types::{Access, DataType, Pattern, Tick, Timestamp};
 
 use crate::fault::unknown_handle;
+use crate::forcing::entry;
 use crate::session::Session;
 use crate::work::{Page, Progress, SLICE, Work};
 
@@ -174,6 +176,7 @@ impl Session {
                 .saturating_add_nanos(-i64::try_from(uptime.as_nanos()).unwrap_or(i64::MAX)),
             libraries: libraries
                 .into_iter()
+                .filter(|library| !is_reserved(&library.name))
                 .take(ENGINE_LIBRARIES_MAX)
                 .map(|library| LibraryInfo {
                     name: library.name,
@@ -250,6 +253,10 @@ impl Session {
                 false => String::new(),
             },
             subscriptions,
+            forced: self
+                .engine
+                .forced_of(variable)
+                .map(|forced| entry(variable, forced)),
         }
     }
 }

@@ -41,6 +41,9 @@ pub(crate) fn of_refusal(refusal: &Refusal) -> Fault {
         Refusal::Conflict { .. } => FaultCode::Conflict,
         Refusal::Forced { .. } => FaultCode::Forced,
         Refusal::NotForced => FaultCode::NotForced,
+        Refusal::Unbound { .. } => FaultCode::AliasUnbound,
+        // What its target says, in the target's words.
+        Refusal::Target { refusal, .. } => of_refusal(refusal).code,
         Refusal::NoValue => FaultCode::NoValue,
         Refusal::LibraryStopped => FaultCode::LibraryStopped,
         Refusal::ProviderBusy { .. } => FaultCode::Overloaded,

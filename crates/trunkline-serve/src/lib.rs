@@ -35,6 +35,7 @@
 mod answers;
 mod browse;
 mod fault;
+mod forcing;
 mod gathering;
 mod group;
 mod lease;

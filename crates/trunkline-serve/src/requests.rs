@@ -101,6 +101,7 @@ impl Session {
             FrameKind::Deploy => self.handle_deploy(frame),
             FrameKind::Order => self.handle_order(frame),
             FrameKind::Audit => self.handle_audit(frame),
+            FrameKind::Forcing => self.handle_forcing(frame),
             FrameKind::Provide => self.handle_provide(frame),
             FrameKind::Publish => self.handle_write(now, wall, frame, wakes),
             FrameKind::ProviderAnswer => self.handle_provider_answer(now, wall, frame, wakes),
@@ -184,6 +185,10 @@ impl Session {
                 }
                 Work::Engine { request } => self.run_engine(*request, now, wall),
                 Work::Flush { request } => self.run_flush(*request),
+                Work::Forcing { request, forcing } => {
+                    slices = 1;
+                    self.run_forcing(*request, *forcing, now, wall, wakes)
+                }
                 Work::Order { request, order } => self.submit(*request, order.take()),
             };
             slices -= 1;

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use trunkline_engine::Order;
 use trunkline_engine::search::Condition;
+use trunkline_proto::message::forcing::Forcing;
 use trunkline_proto::message::open::OpenTerms;
 use trunkline_proto::message::subscribe::{SubscribeItem, SubscribeTerms};
 use trunkline_proto::message::write::WriteOptions;
@@ -63,6 +64,11 @@ pub(crate) enum Work {
     },
     Flush {
         request: u32,
+    },
+    /// About the forced variables.
+    Forcing {
+        request: u32,
+        forcing: Forcing,
     },
     Order {
         request: u32,
@@ -251,7 +257,10 @@ impl Work {
             }
             Work::Why { name, .. } => size_of::<Work>() + name.len(),
             // What an order holds is bounded with the orders.
-            Work::Engine { .. } | Work::Flush { .. } | Work::Order { .. } => size_of::<Work>(),
+            Work::Engine { .. }
+            | Work::Flush { .. }
+            | Work::Forcing { .. }
+            | Work::Order { .. } => size_of::<Work>(),
         }
     }
 }

@@ -70,6 +70,10 @@ pub struct Properties {
     pub audit: bool,
     /// Where the value comes from: `io-server:item`, empty for none.
     pub source: String,
+    /// Full name of the variable of the same engine whose value this one shows and writes
+    /// (H-20), empty for none. The alias has access, scaling, range, deadband and units of its own;
+    /// to its scaling, the other's value is the raw one.
+    pub alias: String,
     /// Where it was configured, `file:line`; empty when made by a program.
     pub origin: String,
 }
@@ -150,6 +154,7 @@ impl Properties {
             single_writer: false,
             audit: false,
             source: String::new(),
+            alias: String::new(),
             origin: String::new(),
         }
     }

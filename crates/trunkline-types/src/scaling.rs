@@ -272,7 +272,7 @@ fn root_of(square: f64, value: f64, zero: f64) -> Result<f64, ScalingError> {
 }
 
 /// The number in this type, rounded to the nearest; `None` when it does not fit.
-fn number_of(number: f64, target: &DataType) -> Option<Value> {
+pub(crate) fn number_of(number: f64, target: &DataType) -> Option<Value> {
     let whole = number.round();
     /// The limits of 64-bit types are not `f64` numbers, but one more than the upper one is.
     macro_rules! integer {

@@ -156,6 +156,41 @@ impl Value {
             _ => return None,
         })
     }
+
+    /// The number as one of another number type: whole numbers exactly, others rounded to the
+    /// nearest. `None` when it does not fit, and for what is no number.
+    pub fn to_number(&self, data_type: &DataType) -> Option<Value> {
+        let Some(whole) = self.as_whole() else {
+            return crate::scaling::number_of(self.as_f64()?, data_type);
+        };
+        Some(match data_type {
+            DataType::I8 => Value::I8(whole.try_into().ok()?),
+            DataType::I16 => Value::I16(whole.try_into().ok()?),
+            DataType::I32 => Value::I32(whole.try_into().ok()?),
+            DataType::I64 => Value::I64(whole.try_into().ok()?),
+            DataType::U8 => Value::U8(whole.try_into().ok()?),
+            DataType::U16 => Value::U16(whole.try_into().ok()?),
+            DataType::U32 => Value::U32(whole.try_into().ok()?),
+            DataType::U64 => Value::U64(whole.try_into().ok()?),
+            DataType::F32 => Value::F32(whole as f32),
+            DataType::F64 => Value::F64(whole as f64),
+            _ => return None,
+        })
+    }
+
+    fn as_whole(&self) -> Option<i128> {
+        Some(match self {
+            Value::I8(v) => i128::from(*v),
+            Value::I16(v) => i128::from(*v),
+            Value::I32(v) => i128::from(*v),
+            Value::I64(v) => i128::from(*v),
+            Value::U8(v) => i128::from(*v),
+            Value::U16(v) => i128::from(*v),
+            Value::U32(v) => i128::from(*v),
+            Value::U64(v) => i128::from(*v),
+            _ => return None,
+        })
+    }
 }
 
 #[cfg(test)]

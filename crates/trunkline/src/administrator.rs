@@ -145,6 +145,7 @@ fn rule_of(error: &LibraryError) -> OrderRule {
         LibraryError::Deploy(DeployError::AlreadyDeployed { .. }) => OrderRule::LibraryExists,
         LibraryError::Deploy(_) => OrderRule::BadLibrary,
         LibraryError::Unknown(_) => OrderRule::UnknownLibrary,
+        LibraryError::Reserved { .. } => OrderRule::Denied,
         LibraryError::InUse { .. } => OrderRule::InUse,
         LibraryError::Store(_) => OrderRule::StoreFailed,
     }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use trunkline_engine::health::is_reserved;
 use trunkline_engine::store::{RetainedValue, Store, StoreError, StoredLibrary};
 use trunkline_engine::{
     DeployError, Deployed, Engine as Core, LibraryState, Retained, UnknownLibrary, Wakes,
@@ -43,6 +44,14 @@ pub enum LibraryError {
         library: String,
         /// Subscriptions to its variables.
         subscriptions: usize,
+    },
+    /// The name is for the engine's own.
+    #[error(
+        "{library} begins with `_`, which is for the engine's own libraries; give it another name"
+    )]
+    Reserved {
+        /// Its name.
+        library: String,
     },
     /// It could not be stored.
     #[error("{0}; nothing was changed")]
@@ -99,6 +108,7 @@ impl Keeper {
         stored: bool,
     ) -> Result<Deployed, LibraryError> {
         let _order = lock(&self.order);
+        check_name(&library.name)?;
         self.core.check_deploy(library, replace)?;
         let known = self.retained(&library.name)?;
         if stored && let Some(store) = &self.store {
@@ -173,6 +183,7 @@ impl Keeper {
     /// Removes a library, here and in the store; `force`: whether somebody uses it or not.
     pub(crate) fn undeploy(&self, name: &str, force: bool) -> Result<usize, LibraryError> {
         let _order = lock(&self.order);
+        check_name(name)?;
         let subscriptions = self.core.library_subscriptions(name)?;
         if subscriptions > 0 && !force {
             return Err(LibraryError::InUse {
@@ -183,12 +194,14 @@ impl Keeper {
         if let Some(store) = &self.store {
             lock(store).remove_library(name)?;
         }
-        Ok(self.core.undeploy(name, &mut Wakes::new())?)
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        Ok(self.core.undeploy(name, now, wall, &mut Wakes::new())?)
     }
 
     /// Starts or stops a library. False when it was so already.
     pub(crate) fn set_state(&self, name: &str, state: LibraryState) -> Result<bool, LibraryError> {
         let _order = lock(&self.order);
+        check_name(name)?;
         let core = &self.core;
         // A value of a stopped library is not retained any more.
         self.flush();
@@ -274,6 +287,12 @@ impl Keeper {
         of_values.or_else(|| self.audit.trouble())
     }
 
+    /// Whether there is a store, and what is wrong with it.
+    pub(crate) fn store_health(&self) -> Option<Option<String>> {
+        self.store.as_ref()?;
+        Some(self.store_trouble().map(|trouble| trouble.to_string()))
+    }
+
     /// Who did what.
     pub(crate) fn audit(&self) -> &AuditLog {
         &self.audit
@@ -293,6 +312,15 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         self.audit.note_stop();
         self.flush();
+    }
+}
+
+fn check_name(library: &str) -> Result<(), LibraryError> {
+    match is_reserved(library) {
+        false => Ok(()),
+        true => Err(LibraryError::Reserved {
+            library: library.to_owned(),
+        }),
     }
 }
 

@@ -23,7 +23,7 @@
 //! # Layout
 //! - [`Engine`]: hosting; `sessions` makes an endpoint of each connection, `io_host` runs I/O
 //!   servers, `keeper` knows what is deployed and stored, `retention` keeps values, `audit` who did
-//!   what, `administrator` carries out the orders of clients.
+//!   what, `administrator` carries out the orders of clients, `health` measures the engine itself.
 //! - [`local`]: variables and subscriptions of an engine in this process, without a connection.
 //! - [`Client`], [`aio`]: the client's verbs, blocking and async.
 //! - [`Provider`]: an I/O server in this process, for an engine elsewhere.
@@ -35,6 +35,7 @@ mod administrator;
 mod audit;
 pub mod client;
 pub mod engine;
+mod health;
 mod io_host;
 mod keeper;
 pub mod local;
@@ -50,10 +51,10 @@ pub use client::{
 pub use engine::{Engine, EngineOptions, LibraryError, StartError};
 pub use provider::{Provider, ProviderOptions, ProviderStatus};
 pub use trunkline_client::{
-    Comparison, Condition, ConnectionState, Event, FollowEvent, Found, FromValue, GROUP_MAX,
-    GroupOutcome, IntoValue, Item, Lease, LeaseTerms, LeaseVerb, OpenOptions, Opened, Snapshot,
-    Step, SubscribeOptions, Typed, VariableRef, WatchEvent, Write, WriteCounts, WriteMode,
-    WriteOutcome,
+    Comparison, Condition, ConnectionState, Event, FollowEvent, ForcedList, Found, FromValue,
+    GROUP_MAX, GroupOutcome, IntoValue, Item, Lease, LeaseTerms, LeaseVerb, OpenOptions, Opened,
+    Snapshot, Step, SubscribeOptions, Typed, VariableRef, WatchEvent, Write, WriteCounts,
+    WriteMode, WriteOutcome,
 };
 pub use trunkline_config as config;
 pub use trunkline_io as io;
@@ -78,6 +79,7 @@ pub mod store {
 /// tell.
 pub mod proto {
     pub use trunkline_proto::message::engine::{EngineInfo, LibraryInfo};
+    pub use trunkline_proto::message::forcing::ForcedEntry;
     pub use trunkline_proto::message::info::{SubscriptionInfo, VariableInfo};
     pub use trunkline_proto::message::library::{LibraryAfter, LibraryReport, LibraryVerb};
     pub use trunkline_proto::message::why::{WhyStage, WhyVerdict};

@@ -1,19 +1,38 @@
-//! `force`: holds variables at values.
+//! `force`: holds variables at values, lists those that are held, and switches them for all.
 
-use trunkline::Write;
+use trunkline::proto::ForcedEntry;
+use trunkline::{CallError, ForcedList, Write};
 
-use super::{Context, Verb, put};
+use super::{Context, Verb, library, put};
+use crate::connection::Connection;
 use crate::exit::Exit;
-use crate::problem::Stop;
+use crate::output::json::Object;
+use crate::output::records::{Records, Row};
+use crate::problem::{Problem, Stop};
+use crate::targets;
+use crate::terminal::Mood;
 
 /// Hold variables at values, whatever their sources and other writers say
 ///
 /// A forced value is marked `forced` wherever it is read. What the source says meanwhile is kept,
-/// and shows when the variable is unforced.
+/// and shows when the variable is unforced. `--list` names what is forced, by whom and since when.
+/// To force many at once: `force --off`, force each, `force --on`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     values: put::Args,
+
+    /// List the variables that are forced
+    #[arg(long, conflicts_with_all = ["words", "csv", "no_wait", "on", "off"])]
+    list: bool,
+
+    /// Let all values on the list hold
+    #[arg(long, conflicts_with_all = ["words", "csv", "no_wait", "off"])]
+    on: bool,
+
+    /// Let every variable show what its source says; the list stays
+    #[arg(long, conflicts_with_all = ["words", "csv", "no_wait"])]
+    off: bool,
 }
 
 pub(crate) const VERB: Verb = Verb {
@@ -23,5 +42,97 @@ pub(crate) const VERB: Verb = Verb {
 };
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    if args.list {
+        return list(context);
+    }
+    if args.on || args.off {
+        let outcome = if args.on { "on" } else { "off" };
+        return switch(context, outcome, |connection| {
+            let timeout = connection.timeout();
+            connection.client.set_forcing(args.on, timeout)
+        });
+    }
     put::write_values(&args.values, Write::force, context)
+}
+
+fn list(context: &Context) -> Result<Exit, Stop> {
+    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+    let engine = targets::engine(&context.settings)?;
+    let connection = Connection::new(&engine, context)?;
+    let list = connection
+        .client
+        .forced(connection.timeout())
+        .map_err(|error| failed(&connection, &error))?;
+    let columns = &["name", "forced", "source", "since", "by"];
+    let mut records = Records::new(&context.settings, &context.terminal, columns)?;
+    for entry in &list.entries {
+        records.push(row(context, &list, entry))?;
+    }
+    records.finish()?;
+    if !list.is_on && !list.entries.is_empty() {
+        let sentence = "forcing is off: these values do not hold until `trunkline force --on`";
+        context.terminal.note(sentence)?;
+    }
+    Ok(Exit::Done)
+}
+
+fn row(context: &Context, list: &ForcedList, entry: &ForcedEntry) -> Row {
+    let values = context.settings.values;
+    let text = |value| values.text(value, &entry.data_type, None);
+    let behind = match &entry.behind {
+        Some((value, quality)) if quality.is_good() => text(value),
+        Some((value, quality)) => format!("{} ({quality})", text(value)),
+        None => "nothing yet".to_owned(),
+    };
+    let mut object = Object::new();
+    object.put("name", entry.name.as_str());
+    object.put("type", entry.data_type.to_string());
+    object.put("forced", values.json(&entry.value, &entry.data_type).value);
+    if let Some((value, quality)) = &entry.behind {
+        object.put("behind", values.json(value, &entry.data_type).value);
+        object.put("behind_q", quality.to_string());
+    }
+    object.put("since", entry.since.to_string());
+    object.put("by", entry.by.as_str());
+    object.put("holds", list.is_on);
+    let cells = vec![
+        entry.name.clone(),
+        text(&entry.value),
+        behind,
+        entry.since.to_string(),
+        entry.by.clone(),
+    ];
+    Row {
+        cells,
+        object,
+        mood: Mood::Plain,
+    }
+}
+
+/// Does something with the whole list, and says how many variables that concerned.
+pub(super) fn switch(
+    context: &Context,
+    outcome: &str,
+    order: impl FnOnce(&Connection) -> Result<ForcedList, CallError>,
+) -> Result<Exit, Stop> {
+    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+    let engine = targets::engine(&context.settings)?;
+    let connection = Connection::new(&engine, context)?;
+    let list = order(&connection).map_err(|error| failed(&connection, &error))?;
+    let columns = &["forcing", "variables"];
+    let mut records = Records::new(&context.settings, &context.terminal, columns)?;
+    let mut object = Object::new();
+    object.put("forcing", outcome);
+    object.put("variables", list.total);
+    records.push(Row {
+        cells: vec![outcome.to_owned(), list.total.to_string()],
+        object,
+        mood: Mood::Plain,
+    })?;
+    records.finish()?;
+    Ok(Exit::Done)
+}
+
+fn failed(connection: &Connection, error: &CallError) -> Problem {
+    library::of_call(connection, error)
 }

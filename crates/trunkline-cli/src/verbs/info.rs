@@ -163,6 +163,7 @@ impl<'a> Printer<'a> {
         put("range", range(properties));
         put("access", access(properties));
         put("source", source(info));
+        put("forced", self.forced(info));
         put("updated", self.updated(info));
         put("last writer", info.last_writer.clone());
         put("subscribers", info.subscribers.to_string());
@@ -242,6 +243,25 @@ impl<'a> Printer<'a> {
         format!("{text}{units}, {}", reading.sample.quality)
     }
 
+    /// Who holds it, and what it would be otherwise.
+    fn forced(&self, info: &VariableInfo) -> String {
+        let Some(forced) = &info.forced else {
+            return String::new();
+        };
+        let values = self.context.settings.values;
+        let text = |value| values.text(value, &forced.data_type, info.properties.precision);
+        let behind = match &forced.behind {
+            Some((value, quality)) => format!("{}, {quality}", text(value)),
+            None => "nothing yet".to_owned(),
+        };
+        format!(
+            "at {} by {} since {}; its source says {behind}",
+            text(&forced.value),
+            forced.by,
+            forced.since
+        )
+    }
+
     fn updated(&self, info: &VariableInfo) -> String {
         if info.sequence == 0 {
             return "never".to_owned();
@@ -286,7 +306,20 @@ impl<'a> Printer<'a> {
         object.put("access", access_name(properties.access));
         object.put("scope", scope_name(properties.scope));
         object.put_text("source", &properties.source);
+        object.put_text("alias", &properties.alias);
         object.put_text("source_state", &info.source_state);
+        if let Some(forced) = &info.forced {
+            object.put(
+                "forced",
+                values.json(&forced.value, &forced.data_type).value,
+            );
+            object.put("forced_by", forced.by.as_str());
+            object.put("forced_since", forced.since.to_string());
+            if let Some((value, quality)) = &forced.behind {
+                object.put("behind", values.json(value, &forced.data_type).value);
+                object.put("behind_q", quality.to_string());
+            }
+        }
         object.put("updates", values.json_u64(info.sequence));
         object.put_text("last_writer", &info.last_writer);
         object.put("subscribers", info.subscribers);

@@ -143,7 +143,7 @@ fn counts(report: &LibraryReport) -> String {
 }
 
 /// Why an order was not carried out.
-fn of_call(connection: &Connection, error: &CallError) -> Problem {
+pub(super) fn of_call(connection: &Connection, error: &CallError) -> Problem {
     let CallError::Fault(fault) = error else {
         return connection.failed(error);
     };

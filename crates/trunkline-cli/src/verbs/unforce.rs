@@ -2,7 +2,7 @@
 
 use trunkline::Write;
 
-use super::{Context, Verb, put};
+use super::{Context, Verb, force, put};
 use crate::exit::Exit;
 use crate::problem::Stop;
 
@@ -10,8 +10,12 @@ use crate::problem::Stop;
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The variables
-    #[arg(value_name = "NAME", required = true)]
+    #[arg(value_name = "NAME", required_unless_present = "all")]
     names: Vec<String>,
+
+    /// Every variable of the engine
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
 }
 
 pub(crate) const VERB: Verb = Verb {
@@ -21,5 +25,10 @@ pub(crate) const VERB: Verb = Verb {
 };
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    if args.all {
+        return force::switch(context, "cleared", |connection| {
+            connection.client.clear_forcing(connection.timeout())
+        });
+    }
     put::write_orders(&args.names, Write::unforce, context)
 }

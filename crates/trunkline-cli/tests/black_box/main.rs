@@ -9,9 +9,11 @@
     reason = "a rig that does not work fails its test"
 )]
 
+mod aliases;
 mod audit;
 mod browsing;
 mod diagnosis;
+mod engines;
 mod fake_engine;
 mod fields;
 mod following;

@@ -67,3 +67,71 @@ fn a_forced_variable_says_so_and_refuses_what_others_write() {
     assert_eq!(served.run(&["put", SETPOINT, "70"]).code, Some(0));
     assert_eq!(served.run(&["unforce", SETPOINT]).code, Some(6));
 }
+
+/// Many values are entered while forcing is off, hold at once, and are told with who entered them
+/// and what the sources say.
+///
+/// Behaviour: H-27.
+#[test]
+fn forced_values_are_listed_switched_together_and_cleared() {
+    let served = Served::rig();
+    let schema = crate::schema::documented();
+    let line = |arguments: &[&str], definition: &str| {
+        let output = served.run(arguments);
+        assert_eq!(output.code, Some(0), "{output:?}");
+        let lines: Vec<serde_json::Value> = output
+            .out
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        for line in &lines {
+            crate::schema::check(line, &schema["$defs"][definition]).unwrap();
+        }
+        lines
+    };
+    let off = line(&["force", "--off", "--json"], "forcing");
+    assert_eq!(
+        (&off[0]["forcing"], &off[0]["variables"]),
+        (&"off".into(), &0.into())
+    );
+    let entered = served.run(&["force", "rig/level=11", "rig/setpoint=12"]);
+    assert_eq!(entered.code, Some(0), "{entered:?}");
+    assert_eq!(value(&served, "rig/level"), 72.4, "it does not hold yet");
+    let listed = line(&["force", "--list", "--json"], "forced");
+    assert_eq!(listed.len(), 2);
+    assert_eq!(listed[0]["holds"], false);
+    let told = served.run(&["force", "--list"]);
+    assert!(told.err.contains("forcing is off"), "{told:?}");
+
+    let on = line(&["force", "--on", "--json"], "forcing");
+    assert_eq!(on[0]["variables"], 2);
+    assert_eq!(value(&served, "rig/level"), 11.0);
+    assert_eq!(value(&served, "rig/setpoint"), 12.0);
+    let listed = line(&["force", "--list", "--json"], "forced");
+    let level = &listed[0];
+    assert_eq!(level["name"], "rig/level");
+    assert_eq!(
+        (&level["forced"], &level["behind"]),
+        (&11.0.into(), &72.4.into())
+    );
+    assert!(
+        level["by"].as_str().unwrap().contains("loopback"),
+        "{level}"
+    );
+    let info = line(&["info", "rig/level", "--json"], "info");
+    assert_eq!(
+        (&info[0]["forced"], &info[0]["behind"]),
+        (&11.0.into(), &72.4.into())
+    );
+    let people = served.run(&["info", "rig/level"]);
+    assert!(people.out.contains("its source says 72.4"), "{people:?}");
+
+    let cleared = line(&["unforce", "--all", "--json"], "forcing");
+    assert_eq!(cleared[0]["variables"], 2);
+    assert_eq!(value(&served, "rig/level"), 72.4);
+    assert!(line(&["force", "--list", "--json"], "forced").is_empty());
+    assert_eq!(
+        served.run(&["force", "--list", "rig/level", "1"]).code,
+        Some(2)
+    );
+}

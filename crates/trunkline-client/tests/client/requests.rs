@@ -2,6 +2,7 @@
 //! disconnect.
 
 use trunkline_client::{Answer, ClientOptions, Need, OpenOptions, RequestError, RequestId};
+use trunkline_proto::message::forcing::ForcingVerb;
 use trunkline_proto::message::why::WhyStage;
 use trunkline_proto::{Fault, FaultCode, FrameKind};
 use trunkline_types::{Access, Reading, Url, Value};
@@ -314,4 +315,18 @@ fn names_are_compared_as_the_engine_compares_them() {
         .unwrap();
     let opened = rig.answer(open).into_opened().unwrap();
     assert_eq!(opened[0].as_ref().unwrap_err().code, FaultCode::BadName);
+}
+
+/// An engine that knows nothing of a list is not asked for it: it would never answer.
+#[test]
+fn an_older_engine_is_not_asked_for_its_forced_variables() {
+    let mut rig = Rig::connected(&[]);
+    for verb in [ForcingVerb::List, ForcingVerb::Clear] {
+        let list = rig.client.forcing(verb).unwrap();
+        let Answer::Refused(fault) = rig.answer(list) else {
+            panic!("it was asked");
+        };
+        assert_eq!(fault.code, FaultCode::NotSupported);
+        assert!(fault.sentence.contains("forced variables"), "{fault}");
+    }
 }

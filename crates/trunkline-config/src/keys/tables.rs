@@ -126,6 +126,12 @@ pub(super) const ENGINE: &[Key] = &[
         "a connection that was silent this long is dead",
     ),
     key(
+        "health",
+        "duration, at most 1 h; 0: never",
+        "\"1s\"",
+        "how often the engine measures itself, into the variables of `_engine`",
+    ),
+    key(
         "limits",
         "`[engine.limits]`",
         "all defaults",
@@ -282,7 +288,7 @@ pub(super) const VARIABLE: &[Key] = &[
         "scale",
         "table, see below, or \"none\"",
         "none",
-        "raw value of the source to engineering value and back; needs `source`",
+        "raw value of the source to engineering value and back; needs `source` or `alias`",
     ),
     shared(
         "deadband",
@@ -356,6 +362,15 @@ pub(super) const VARIABLE: &[Key] = &[
             "`SERVER:ITEM`",
             "none",
             "the I/O server and its item that deliver the value",
+        ),
+    ),
+    reaching(
+        Reach::Override,
+        key(
+            "alias",
+            "full name of a variable, `library/path`",
+            "none",
+            "another variable of this engine that this one shows and writes",
         ),
     ),
 ];

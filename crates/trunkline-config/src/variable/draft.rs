@@ -45,6 +45,7 @@ pub(crate) struct Draft<'a> {
     pub audit: Option<At<bool>>,
     pub initial: Option<At<&'a Node>>,
     pub source: Option<At<String>>,
+    pub alias: Option<At<String>>,
     /// Something in it was reported: what depends on it would only repeat that.
     pub is_broken: bool,
 }
@@ -90,6 +91,9 @@ impl<'a> Draft<'a> {
             data_type,
             description: text(&mut reader, "description", DESCRIPTION_BYTES_MAX),
             source: text(&mut reader, "source", SOURCE_BYTES_MAX),
+            alias: reader.property("alias", |v, node| {
+                v.text_within("alias", node, SOURCE_BYTES_MAX)
+            }),
             units: reader.property("units", |v, node| {
                 v.text_within("units", node, UNITS_BYTES_MAX)
             }),
@@ -156,7 +160,8 @@ impl<'a> Draft<'a> {
             single_writer,
             audit,
             initial,
-            source
+            source,
+            alias
         )
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use trunkline_types::wire::{VALUE_BYTES_MAX, encoded_len};
-use trunkline_types::{DataType, Fifo, Properties, Scaling, Scope};
+use trunkline_types::{DataType, Fifo, Name, Properties, Scaling, Scope};
 
 use super::{At, Draft, Layer, initial};
 use crate::error::ConfigErrorKind as Kind;
@@ -80,6 +80,7 @@ impl Resolver<'_, '_> {
         let timestamps = self.timestamps();
         let range = range?;
         let initial = self.initial(data_type, range);
+        let alias = self.alias();
 
         let mut properties = Properties::new(data_type.clone());
         properties.scaling = scale?;
@@ -93,14 +94,19 @@ impl Resolver<'_, '_> {
         properties.description = text(&draft.description);
         properties.units = text(&draft.units);
         properties.source = text(&draft.source);
+        properties.alias = alias?;
+        if !properties.alias.is_empty() {
+            properties.fifo = Fifo::Off;
+        }
         properties.origin = origin.to_owned();
         properties.access = draft.access.as_ref().map(|at| at.value).unwrap_or_default();
         properties.scope = draft.scope.as_ref().map(|at| at.value).unwrap_or_default();
         properties.stall = draft.stall.as_ref().map(|at| at.value).unwrap_or_default();
         properties.number = draft.number.as_ref().map(|at| at.value);
-        properties.retain = draft.retain.as_ref().is_some_and(|at| at.value);
         properties.single_writer = draft.single_writer.as_ref().is_some_and(|at| at.value);
         properties.audit = draft.audit.as_ref().is_some_and(|at| at.value);
+        properties.retain =
+            draft.retain.as_ref().is_some_and(|at| at.value) && properties.alias.is_empty();
         properties.max_age = draft.max_age.as_ref().and_then(|at| at.value);
         Some(properties)
     }
@@ -145,7 +151,7 @@ impl Resolver<'_, '_> {
         else {
             return Some(None);
         };
-        let has_source = self.draft.source.is_some();
+        let has_source = self.draft.source.is_some() || self.draft.alias.is_some();
         let kind = match form.scaling.check(data_type) {
             Ok(()) if has_source => return Some(Some(form.scaling)),
             Ok(()) => Kind::ScaleWithoutSource,
@@ -261,6 +267,47 @@ impl Resolver<'_, '_> {
             Layer::Defaults => Some(Default::default()),
             _ => self.not_for_type("deadband", &at, data_type, "it is for f32 and f64"),
         }
+    }
+
+    /// The name of the target; what delivers or keeps a value of its own is not for an alias.
+    fn alias(&mut self) -> Option<String> {
+        let draft = self.draft;
+        let Some(at) = &draft.alias else {
+            return Some(String::new());
+        };
+        let own = [
+            (draft.source.as_ref().map(|own| own.layer), "source"),
+            (draft.initial.as_ref().map(|own| own.layer), "initial"),
+            (
+                draft.retain.filter(|own| own.value).map(|own| own.layer),
+                "retain",
+            ),
+            (
+                draft
+                    .fifo
+                    .filter(|own| own.value.is_some())
+                    .map(|own| own.layer),
+                "fifo",
+            ),
+        ];
+        // Defaults are for those they fit.
+        let mut own = own
+            .into_iter()
+            .filter(|(layer, _)| layer.is_some_and(|layer| layer != Layer::Defaults));
+        if let Some((_, key)) = own.next() {
+            return self.refuse((at.place, at.layer), Kind::AliasContradicted { key });
+        }
+        let text = &at.value;
+        let reason = match Name::parse(text) {
+            _ if text.contains("://") => {
+                "an alias leads to a variable of the same engine".to_owned()
+            }
+            Ok(name) if name.field().is_some() => "an alias leads to a whole variable".to_owned(),
+            Ok(name) => return Some(name.as_str().to_owned()),
+            Err(error) => error.to_string(),
+        };
+        let text = text.clone();
+        self.refuse((at.place, at.layer), Kind::InvalidAlias { text, reason })
     }
 
     fn fifo(&mut self, data_type: &DataType) -> Option<Fifo> {

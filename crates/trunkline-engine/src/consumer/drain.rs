@@ -145,6 +145,9 @@ impl Consumer {
         };
         let mut left = false;
         if let Some(read) = read {
+            if !updates.is_empty() {
+                self.engine.losses().add(read.dropped);
+            }
             let mut handed_over = 0;
             for update in &updates {
                 if handed_over > 0 && !sink.wants() {
@@ -173,6 +176,7 @@ impl Consumer {
             let Some((dropped, update, cost)) = self.pop_first(index) else {
                 return false;
             };
+            self.engine.losses().add(dropped);
             let Some(item) = self.items.get_mut(index) else {
                 return false;
             };
@@ -282,6 +286,8 @@ impl Consumer {
                 lost: behind.saturating_sub(held_back),
             });
         }
+        let lost = ended.iter().map(|item| item.lost).sum();
+        self.engine.losses().add_overrun(lost);
         self.unsubscribe(id, None, wakes);
         sink.overrun(id, &ended);
     }

@@ -165,6 +165,7 @@ impl Consumer {
         Completion {
             outbox: Arc::clone(&self.outbox),
             id,
+            alias: None,
         }
     }
 

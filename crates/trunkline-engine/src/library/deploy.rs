@@ -110,6 +110,7 @@ impl Engine {
         self.mark_orphans(&orphans, now, wall, wakes);
         self.registry()
             .renumber(&numbered_before, &deployed.handles);
+        self.enter_aliases(library, &deployed.handles, now, wall, wakes);
         if deployed.added > 0 || deployed.removed > 0 {
             self.announce_names(wakes);
         }
@@ -155,6 +156,7 @@ impl Engine {
         check_room(library.variables.len().saturating_sub(handles.len()))?;
         let names = check::names(library)?;
         self.check_numbers(library, &names, handles)?;
+        self.check_aliases(library, &names)?;
         let mut kept = HashMap::new();
         for (name, definition) in names.iter().zip(&library.variables) {
             if let Some(variable) = self.registry().find(name.as_str())
@@ -215,7 +217,7 @@ impl Engine {
         wakes: &mut Wakes,
     ) -> Deployed {
         for variable in &plan.gone {
-            self.let_go(variable, wakes);
+            self.let_go(variable, now, wall, wakes);
         }
         let mut deployed = Deployed {
             removed: plan.gone.len(),
@@ -238,12 +240,14 @@ impl Engine {
             // it.
             let made = self.registry().insert(|slot| {
                 let variable = Variable::new(slot, name.as_str().into(), properties);
-                if !self.write_retained(
-                    &variable,
-                    retained(name, &definition.properties),
-                    now,
-                    wall,
-                ) {
+                if !variable.is_alias()
+                    && !self.write_retained(
+                        &variable,
+                        retained(name, &definition.properties),
+                        now,
+                        wall,
+                    )
+                {
                     self.write_initial(&variable, now, wall);
                 }
                 if state == LibraryState::Stopped {
@@ -260,21 +264,29 @@ impl Engine {
         deployed
     }
 
-    /// Removes a library: its names are free again, its handles answer that they are gone.
+    /// Removes a library: its names are free again, its handles answer that they are gone, and
+    /// aliases of its variables turn bad with the cause.
     ///
     /// # Errors
     /// [`UnknownLibrary`].
-    pub fn undeploy(&self, name: &str, wakes: &mut Wakes) -> Result<usize, UnknownLibrary> {
+    pub fn undeploy(
+        &self,
+        name: &str,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) -> Result<usize, UnknownLibrary> {
         let mut libraries = self.libraries_lock();
         let place = place(&libraries, name)?;
         let library = libraries.remove(place);
         for handle in &library.handles {
             if let Some(variable) = self.variable(*handle) {
-                self.let_go(variable, wakes);
+                self.let_go(variable, now, wall, wakes);
             }
         }
         self.registry().renumber(&library.handles, &[]);
         self.announce_names(wakes);
+        self.remove_aliases(name);
         Ok(library.handles.len())
     }
 
@@ -293,8 +305,9 @@ impl Engine {
         Ok(variables.map(|variable| variable.subscribers()).sum())
     }
 
-    fn let_go(&self, variable: &Variable, wakes: &mut Wakes) {
+    fn let_go(&self, variable: &Arc<Variable>, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
         self.registry().remove(variable.name());
+        self.let_go_of_aliases(variable, now, wall, wakes);
         let state = variable.lock();
         variable.set_gone(&state);
         if let Some(interests) = state.interests() {
@@ -303,7 +316,7 @@ impl Engine {
         let fields = state.fields().to_vec();
         drop(state);
         for open in fields {
-            self.let_go(&open.variable, wakes);
+            self.let_go(&open.variable, now, wall, wakes);
         }
         // Last: who reads it there finds that it is gone.
         self.registry().note_gone(variable.handle());

@@ -3,6 +3,8 @@
 use trunkline_types::data_type::TypeError;
 use trunkline_types::scaling::ScalingError;
 
+use crate::alias::AliasFault;
+
 /// Why a library could not be deployed; nothing of it was.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -102,6 +104,14 @@ pub enum DeployError {
         name: String,
         /// What is wrong and what to do.
         reason: String,
+    },
+    /// It cannot be an alias.
+    #[error("{name}: {fault}")]
+    Alias {
+        /// The full name.
+        name: String,
+        /// What is wrong.
+        fault: AliasFault,
     },
     /// The initial value is not one of the type, or the FIFO cannot hold it.
     #[error("{name}: the initial value is not {expected}; correct `initial` or `type`")]

@@ -75,7 +75,9 @@ impl Engine {
                     start(variable, quality, now, wall, wakes);
                 }
             }
-            library.handles.clone()
+            let handles = library.handles.clone();
+            self.bind_aliases(name, now, wall, wakes);
+            handles
         };
         // Outside the lock: a provider is somebody else's code.
         for handle in handles {
@@ -109,6 +111,10 @@ fn start(variable: &Variable, before: Quality, now: Tick, wall: Timestamp, wakes
     if variable.is_forced() {
         let forced = Quality::GOOD.with_forced(true);
         return requalify_locked(variable, &mut state, forced, now, wall, wakes);
+    }
+    if variable.is_alias() {
+        // It shows what its target says.
+        return;
     }
     let quality = match before.level() {
         Level::Bad => before,

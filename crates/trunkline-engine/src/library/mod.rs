@@ -11,6 +11,7 @@ mod lifetime;
 pub use self::deploy::{Deployed, Retained, RetainedValues};
 pub use self::error::{DeployError, UnknownLibrary};
 use crate::engine::Engine;
+use crate::health::is_reserved;
 use crate::sync::MutexGuard;
 use trunkline_types::Quality;
 
@@ -64,10 +65,13 @@ impl Engine {
             .cloned()
     }
 
-    /// Number of variables deployed now.
+    /// Number of variables deployed now, those of the engine's own libraries not counted.
     pub fn variable_count(&self) -> usize {
         let libraries = self.libraries_lock();
-        libraries.iter().map(|library| library.handles.len()).sum()
+        let counted = libraries
+            .iter()
+            .filter(|library| !is_reserved(&library.name));
+        counted.map(|library| library.handles.len()).sum()
     }
 }
 

@@ -110,7 +110,9 @@ impl Engine {
     /// no value yet stay `bad: no-value`.
     pub fn attach_provider(&self, provider: Arc<dyn Provider>, handles: &[u32]) -> ProviderId {
         let index = self.providers().attach(provider);
-        for variable in handles.iter().filter_map(|handle| self.variable(*handle)) {
+        let variables = handles.iter().filter_map(|handle| self.variable(*handle));
+        // An alias has its value from its target.
+        for variable in variables.filter(|variable| !variable.is_alias()) {
             variable.set_provider(Some(index));
         }
         ProviderId(index)
@@ -286,6 +288,7 @@ impl Engine {
                     may_stall: false,
                     completion,
                     audited: audited.as_ref(),
+                    watch: None,
                 };
                 self.read_back(put, variable, provider, answer, wakes)
             }
@@ -303,6 +306,7 @@ impl Engine {
         if let Some(completion) = completion
             && !matches!(outcome, WriteOutcome::Applied { .. })
         {
+            let outcome = Engine::end_for(completion, outcome);
             completion.outbox.complete(completion.id, outcome);
             wakes.add(&completion.outbox);
         }
@@ -348,12 +352,13 @@ impl Engine {
 
     /// Asks the variable's provider for a fresh value. False when it has none that runs.
     pub fn request(&self, handle: u32) -> bool {
-        let index = self
-            .variable(handle)
-            .and_then(|variable| variable.provider_index());
+        let Some(variable) = self.variable(handle).map(|named| self.behind(named)) else {
+            return false;
+        };
+        let index = variable.provider_index();
         let provider = index.and_then(|index| self.providers().get(index).1);
         if let Some(provider) = &provider {
-            provider.request(None, handle);
+            provider.request(None, variable.handle());
         }
         provider.is_some()
     }
@@ -396,6 +401,7 @@ impl Engine {
             self.note_end(&Audited::new(*asked), variable, wall, &outcome, wakes);
         }
         if let Some(completion) = completion {
+            let outcome = Engine::end_for(&completion, outcome);
             completion.outbox.complete(completion.id, outcome);
             wakes.add(&completion.outbox);
         }

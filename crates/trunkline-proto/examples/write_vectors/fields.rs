@@ -14,6 +14,7 @@ use trunkline_proto::message::engine::{EngineInfo, decode_engine_request};
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::find::{Find, Names};
 use trunkline_proto::message::flush::{decode_flush, decode_flushed};
+use trunkline_proto::message::forcing::{Forced, ForcedEntry, Forcing, ForcingVerb};
 use trunkline_proto::message::group::{GroupAnswer, GroupWrite};
 use trunkline_proto::message::handles::{Handles, Unsubscribe};
 use trunkline_proto::message::hello::{Hello, Welcome};
@@ -41,6 +42,7 @@ use trunkline_proto::message::why::{Why, WhyAnswer};
 use trunkline_proto::message::write::{WriteOptions, WriteRecord, WriteVerb, Writes};
 use trunkline_proto::message::write_answers::WriteAnswers;
 use trunkline_proto::{DecodeError, FaultRef, FrameKind, Throughput};
+use trunkline_types::wire::encode_value;
 use trunkline_types::{
     Access, AuditEntry, AuditOutcome, Contract, Position, Properties, Quality, Timestamp,
 };
@@ -330,6 +332,24 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
             };
             json!({ "verb": verb, "force": force, "library": order.library })
         }
+        FrameKind::Forcing => {
+            let forcing = Forcing::decode(frame)?;
+            let verb = match forcing.verb {
+                ForcingVerb::List => "list",
+                ForcingVerb::On => "on",
+                ForcingVerb::Off => "off",
+                ForcingVerb::Clear => "clear",
+            };
+            json!({ "verb": verb, "cursor": forcing.cursor, "limit": forcing.limit })
+        }
+        FrameKind::Forced => {
+            let list_of = Forced::decode(frame)?;
+            let head = list_of.head();
+            json!({
+                "is_on": head.is_on, "total": head.total, "next_cursor": head.next_cursor,
+                "items": list(list_of, |entry| forced(&entry))?,
+            })
+        }
         FrameKind::Report => {
             let report = LibraryReport::decode(frame)?;
             let after = match report.after {
@@ -581,6 +601,22 @@ fn info(info: &VariableInfo) -> Json {
         "lease_left_ms": info.lease_left.as_millis().to_string(),
         "writers_waiting": info.writers_waiting.to_string(),
         "subscriptions": subscriptions.collect::<Vec<_>>(),
+        "forced": info.forced.as_ref().map(forced),
+    })
+}
+
+fn forced(entry: &ForcedEntry) -> Json {
+    let value = |value| {
+        let mut bytes = Vec::new();
+        encode_value(value, &mut bytes);
+        hex(&bytes)
+    };
+    json!({
+        "name": entry.name, "type": entry.data_type.to_string(), "value": value(&entry.value),
+        "by": entry.by, "since": nanos(entry.since),
+        "behind": entry.behind.as_ref().map(|(behind, quality)| json!({
+            "value": value(behind), "quality": quality.to_bits(),
+        })),
     })
 }
 

@@ -11,6 +11,7 @@
 //!            subscription u32 | contract | flags u8 | subscription ledger: 9 varints
 //!         30 held_by text     31 lease_left ms varint     32 writers_waiting varint
 //!         50 audit text
+//!         35 forced: as an item of FORCED
 //! ```
 //!
 //! The varints of a ledger stand in the order of its identity in [`trunkline_types::ledger`].
@@ -22,7 +23,9 @@ use trunkline_types::wire::{decode_properties, encode_properties, put_bytes, put
 use trunkline_types::{DataType, Properties, Timestamp};
 
 use super::fault::put_fault;
+use super::forcing::{ForcedEntry, put_entry, read_entry};
 use super::subscribe::{SubscribeTerms, put_terms, read_terms};
+use super::typed::TypeRun;
 use crate::decode::{Items, Payload};
 use crate::limits::INFO_SUBSCRIPTIONS_MAX;
 use crate::tlv::{put_field, put_fixed, put_nested, put_number, put_text, read_fields};
@@ -57,6 +60,8 @@ pub struct VariableInfo {
     pub subscriptions: Vec<SubscriptionInfo>,
     /// Where the audit of its writes is kept; empty when they are not audited.
     pub audit: String,
+    /// The value it is held at, who did it, and what its source says meanwhile.
+    pub forced: Option<ForcedEntry>,
 }
 
 /// One of this session's subscriptions to a variable.
@@ -84,6 +89,7 @@ impl Default for VariableInfo {
             writers_waiting: 0,
             subscriptions: Vec::new(),
             audit: String::new(),
+            forced: None,
         }
     }
 }
@@ -205,6 +211,11 @@ fn put_info(out: &mut Vec<u8>, info: &VariableInfo) {
         put_counters(&mut entry, &subscription_counters(&subscription.ledger));
         put_field(out, 9, &entry);
     }
+    if let Some(forced) = &info.forced {
+        put_nested(out, 35, |out| {
+            put_entry(out, &mut TypeRun::default(), forced)
+        });
+    }
     put_text(out, 50, &info.audit);
 }
 
@@ -234,6 +245,7 @@ fn read_info(fields: &mut Payload<'_>) -> Result<VariableInfo, DecodeError> {
             31 => info.lease_left = Duration::from_millis(field.varint()?),
             32 => info.writers_waiting = field.varint()?,
             50 => info.audit = field.whole_text()?.to_owned(),
+            35 => info.forced = Some(read_entry(field, &mut TypeRun::default())?),
             _ => return Ok(false),
         }
         Ok(true)

@@ -23,6 +23,7 @@ pub mod engine;
 pub mod fault;
 pub mod find;
 pub mod flush;
+pub mod forcing;
 pub mod group;
 pub mod handles;
 pub mod hello;

@@ -9,6 +9,7 @@ use trunkline_proto::message::engine::{EngineInfo, decode_engine_request, encode
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::find::{Find, Names, NamesBuilder};
 use trunkline_proto::message::flush::{decode_flush, decode_flushed, encode_flush, encode_flushed};
+use trunkline_proto::message::forcing::{Forced, ForcedBuilder, Forcing};
 use trunkline_proto::message::group::{
     GroupAnswer, GroupAnswerBuilder, GroupWrite, GroupWriteBuilder,
 };
@@ -105,6 +106,8 @@ pub fn reencode(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), Decod
         FrameKind::Fault => FaultMessage::decode(frame).map(|m| m.encode(out)),
         FrameKind::Deploy => deploy(frame, out),
         FrameKind::Order => LibraryOrder::decode(frame).map(|m| m.encode(frame.request(), out)),
+        FrameKind::Forcing => Forcing::decode(frame).map(|m| m.encode(frame.request(), out)),
+        FrameKind::Forced => forced(frame, out),
         FrameKind::Report => LibraryReport::decode(frame).map(|m| m.encode(frame.request(), out)),
         FrameKind::GroupWrite => group_write(frame, out),
         FrameKind::GroupAnswer => group_answer(frame, out),
@@ -199,6 +202,17 @@ fn leased(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
         }
     }
     builder.finish(frame.has_more());
+    Ok(())
+}
+
+fn forced(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let forced = Forced::decode(frame)?;
+    let head = forced.head();
+    let mut builder = ForcedBuilder::begin(out, frame.request());
+    for entry in forced {
+        builder.push(&entry?);
+    }
+    builder.finish(&head);
     Ok(())
 }
 

@@ -14,6 +14,9 @@ use trunkline_proto::message::ended::{EndReason, Ended, EndedBuilder, EndedHead,
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo};
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::find::{Find, FindCondition, FoundVariable, Names, NamesBuilder};
+use trunkline_proto::message::forcing::{
+    Forced, ForcedBuilder, ForcedEntry, ForcedHead, Forcing, ForcingVerb,
+};
 use trunkline_proto::message::group::{
     GroupAnswer, GroupAnswerBuilder, GroupHead, GroupWrite, GroupWriteBuilder,
 };
@@ -699,6 +702,30 @@ proptest! {
     }
 
     #[test]
+    fn forcing_and_forced(verb in 0..4_u8, cursor: u32, limit: u32, is_on: bool, total: u32,
+        entries in vec(("[ -~]{0,40}", any::<(i64, i64)>(), time(), quality(), any::<bool>()),
+        0..6)) {
+        let verb = [ForcingVerb::List, ForcingVerb::On, ForcingVerb::Off, ForcingVerb::Clear]
+            [usize::from(verb)];
+        let (mut out, forcing) = (Vec::new(), Forcing { verb, cursor, limit });
+        forcing.encode(1, &mut out);
+        prop_assert_eq!(Forcing::decode(&frame(&out)).unwrap(), forcing);
+        out.clear();
+        let entries: Vec<_> = entries.into_iter()
+            .map(|(name, (value, behind), since, quality, is_known)| ForcedEntry {
+                by: name.clone(), name, data_type: DataType::I64, value: Value::I64(value), since,
+                behind: is_known.then_some((Value::I64(behind), quality)),
+            }).collect();
+        let head = ForcedHead { is_on, total, next_cursor: cursor };
+        let mut builder = ForcedBuilder::begin(&mut out, 1);
+        entries.iter().for_each(|entry| builder.push(entry));
+        builder.finish(&head);
+        let forced = Forced::decode(&frame(&out)).unwrap();
+        prop_assert_eq!(forced.head(), head);
+        prop_assert_eq!(all(forced), entries);
+    }
+
+    #[test]
     fn why(name in text(), items in vec((any::<(u8, u8)>(), "[ -~]{0,40}", "[ -~]{0,40}"), 0..6)) {
         let mut out = Vec::new();
         Why { name: &name }.encode(1, &mut out);
@@ -801,7 +828,7 @@ proptest! {
             last_writer: name.clone(), audit: name.clone(), source_state: name.clone(),
             held_by: name, lease_left: Duration::from_millis(counters[1]),
             writers_waiting: counters[2],
-            properties: Properties::new(DataType::F64),
+            properties: Properties::new(DataType::F64), forced: None,
             subscriptions: subscriptions.into_iter().map(|(terms, n)| SubscriptionInfo {
                 terms,
                 ledger: SubscriptionLedger {

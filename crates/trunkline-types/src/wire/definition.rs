@@ -40,6 +40,7 @@ pub fn encode_properties(properties: &Properties, out: &mut Vec<u8>) {
         single_writer,
         audit,
         source,
+        alias,
         origin,
     } = properties;
     let mut fields = Fields::default();
@@ -84,6 +85,7 @@ pub fn encode_properties(properties: &Properties, out: &mut Vec<u8>) {
     }
     fields.put(SINGLE_WRITER, *single_writer, |_| ());
     fields.put(AUDIT, *audit, |_| ());
+    fields.text(ALIAS, alias);
     put_bytes(out, &fields.bytes);
 }
 
@@ -177,6 +179,7 @@ fn decode_field(
         NUMBER => properties.number = Some(field.u32()?),
         SINGLE_WRITER => properties.single_writer = true,
         AUDIT => properties.audit = true,
+        ALIAS => properties.alias = text(field)?,
         _ => return Ok(false),
     }
     Ok(true)
@@ -360,3 +363,4 @@ const RETAIN: u64 = 18;
 const NUMBER: u64 = 24;
 const SINGLE_WRITER: u64 = 19;
 const AUDIT: u64 = 30;
+const ALIAS: u64 = 21;

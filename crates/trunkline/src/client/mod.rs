@@ -13,6 +13,7 @@
 
 mod blocking;
 mod callbacks;
+mod forcing;
 mod groups;
 mod libraries;
 mod options;

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_client::{
-    Answer, ClientCore, ClientOptions, Condition, ConnectionState, Found, GroupOutcome, Lease,
-    LeaseTerms, OpenOptions, Opened, RequestError, RequestId, Session, Snapshot, Step, VariableRef,
-    Write, WriteCounts,
+    Answer, ClientCore, ClientOptions, Condition, ConnectionState, ForcedList, Found, GroupOutcome,
+    Lease, LeaseTerms, OpenOptions, Opened, RequestError, RequestId, Session, Snapshot, Step,
+    VariableRef, Write, WriteCounts,
 };
 use trunkline_net::{Clock, Dialler, Link, LinkOptions};
 use trunkline_proto::Fault;
 use trunkline_proto::message::engine::EngineInfo;
+use trunkline_proto::message::forcing::ForcingVerb;
 use trunkline_proto::message::info::VariableInfo;
 use trunkline_proto::message::library::{LibraryReport, LibraryVerb};
 use trunkline_types::{AuditPage, AuditQuery, LibraryDefinition, Reading, Tick};
@@ -227,6 +228,16 @@ impl Shared {
             |core| core.audit(query),
             |answer| match answer {
                 Answer::Audit(page) => Ok(page),
+                other => Err(unexpected(other)),
+            },
+        )
+    }
+
+    pub(crate) fn forcing(&self, verb: ForcingVerb) -> Result<Pending<ForcedList>, CallError> {
+        self.send(
+            |core| core.forcing(verb),
+            |answer| match answer {
+                Answer::Forced(list) => Ok(list),
                 other => Err(unexpected(other)),
             },
         )

@@ -1,5 +1,6 @@
 //! An engine's libraries, by program.
 
+use trunkline_engine::health::is_reserved;
 use trunkline_engine::store::StoreError;
 use trunkline_engine::{Deployed, LibraryState, Report};
 use trunkline_types::{AuditAction, AuditPage, AuditQuery, LibraryDefinition};
@@ -104,6 +105,7 @@ impl Engine {
     pub fn libraries(&self) -> Vec<(String, usize)> {
         let libraries = self.inner.core.libraries().into_iter();
         libraries
+            .filter(|library| !is_reserved(&library.name))
             .map(|library| (library.name, library.handles.len()))
             .collect()
     }

@@ -22,6 +22,7 @@ use trunkline_store::SqliteStore;
 use trunkline_types::{ListenAddress, SocketPath};
 
 use crate::administrator::Clerk;
+use crate::health::Health;
 use crate::keeper::Keeper;
 use crate::near;
 use crate::sessions::{Facts, SessionNumbers, Sessions};
@@ -133,8 +134,11 @@ impl Engine {
         };
         let server = Arc::new(Server::bind(server, Arc::new(sessions))?);
         let _already = facts.server.set(Arc::downgrade(&server));
-        let polled = core.clone();
+        let health = Health::new(&core, &facts, &keeper, options.health, clock.now());
+        let health = Arc::new(health);
+        let (polled, measured) = (core.clone(), Arc::clone(&health));
         let housekeeper = Housekeeper::start(clock, move |now, wall| {
+            measured.poll(now, wall);
             let mut wakes = Wakes::new();
             let latest = now.saturating_add(HOUSEKEEPING);
             Some(
@@ -167,6 +171,9 @@ impl Engine {
         // Nobody else has the engine yet.
         if let Some(inner) = Arc::get_mut(&mut engine.inner) {
             inner.shadowed = shadowed;
+        }
+        if !options.health.is_zero() {
+            health.begin(clock.now(), clock.wall())?;
         }
         engine.inner.server.release();
         Ok(engine)
@@ -202,6 +209,7 @@ impl Engine {
                 .unwrap_or(usize::MAX),
             keep_alive: config.keep_alive,
             deadline: config.deadline,
+            health: config.health,
         };
         let store = open_store(&options)?;
         Self::start_after(options, store, |engine| engine.prepare(plan))

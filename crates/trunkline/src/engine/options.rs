@@ -45,6 +45,9 @@ pub struct EngineOptions {
     pub keep_alive: Duration,
     /// Silence after which a connection counts as dead.
     pub deadline: Duration,
+    /// How often the engine measures itself, into the variables of `_engine`; zero: never, and
+    /// there are none. It looks four times a second at most.
+    pub health: Duration,
 }
 
 impl Default for EngineOptions {
@@ -62,6 +65,7 @@ impl Default for EngineOptions {
             queue_bytes_per_session_max: QUEUE_BYTES_MAX_DEFAULT,
             keep_alive: KEEPALIVE_INTERVAL,
             deadline: KEEPALIVE_DEADLINE,
+            health: Duration::from_secs(1),
         }
     }
 }

@@ -11,6 +11,7 @@
 mod audit;
 mod bulk;
 mod contracts;
+mod forcing;
 mod groups;
 mod libraries;
 mod patterns;
@@ -114,6 +115,11 @@ const SCENARIOS: &[Scenario] = &[
         "large pattern",
         patterns::a_large_library_appears_as_a_whole,
     ),
+    (
+        "forcing",
+        forcing::the_forced_list_comes_in_pages_and_is_switched,
+    ),
+    ("alias", forcing::an_alias_is_a_variable_like_any_other),
     (
         "bulk",
         bulk::a_hundred_thousand_variables_are_subscribed_in_one_request,

@@ -7,6 +7,9 @@ use trunkline_proto::message::contract::SubscribeFlags;
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo, encode_engine_request};
 use trunkline_proto::message::find::{Comparison, Find, FindCondition, NamesBuilder};
 use trunkline_proto::message::flush::{encode_flush, encode_flushed};
+use trunkline_proto::message::forcing::{
+    ForcedBuilder, ForcedEntry, ForcedHead, Forcing, ForcingVerb,
+};
 use trunkline_proto::message::info::{InfoAnswerBuilder, SubscriptionInfo, VariableInfo};
 use trunkline_proto::message::library::{
     DeployBuilder, DeployHead, LibraryAfter, LibraryOrder, LibraryReport, LibraryVerb,
@@ -17,7 +20,7 @@ use trunkline_proto::message::why::{Why, WhyAnswerBuilder, WhyStage, WhyStep, Wh
 use trunkline_types::ledger::{SubscriptionLedger, UpstreamLedger};
 use trunkline_types::{
     Access, AuditAction, AuditEntry, AuditOutcome, Contract, DataType, Position, Properties,
-    VariableDefinition,
+    Quality, Value, VariableDefinition,
 };
 
 use super::variables::{NOW, UNKNOWN_NAME, terms};
@@ -71,6 +74,7 @@ pub(super) fn add_all(samples: &mut Vec<Sample>) {
     flush(samples);
     libraries(samples);
     audit(samples);
+    forcing(samples);
 }
 
 fn watch(samples: &mut Vec<Sample>) {
@@ -173,6 +177,14 @@ fn info(samples: &mut Vec<Sample>) {
                         ledger: lossy,
                     },
                 ],
+                forced: Some(ForcedEntry {
+                    name: "boiler/level".to_owned(),
+                    data_type: DataType::F64,
+                    value: Value::F64(12.5),
+                    by: "local:1000 (this process)".to_owned(),
+                    since: NOW,
+                    behind: Some((Value::F64(70.25), Quality::GOOD)),
+                }),
             };
             let mut answer = InfoAnswerBuilder::begin(out, 12, 0);
             answer.push(&info);
@@ -387,4 +399,57 @@ fn audit(samples: &mut Vec<Sample>) {
             page.finish(false);
         },
     );
+}
+
+fn forcing(samples: &mut Vec<Sample>) {
+    add(
+        samples,
+        "forcing-list",
+        "Which variables are forced?",
+        |out| {
+            Forcing {
+                verb: ForcingVerb::List,
+                cursor: 3,
+                limit: 100,
+            }
+            .encode(50, out)
+        },
+    );
+    add(
+        samples,
+        "forcing-off",
+        "Forced values hold no more",
+        |out| {
+            Forcing {
+                verb: ForcingVerb::Off,
+                cursor: 0,
+                limit: 0,
+            }
+            .encode(51, out)
+        },
+    );
+    add(samples, "forced", "Two variables, and more follow", |out| {
+        let mut forced = ForcedBuilder::begin(out, 50);
+        forced.push(&ForcedEntry {
+            name: "boiler/level".to_owned(),
+            data_type: DataType::F64,
+            value: Value::F64(12.5),
+            by: "loopback (127.0.0.1:40000)".to_owned(),
+            since: NOW,
+            behind: Some((Value::F64(70.25), Quality::GOOD)),
+        });
+        forced.push(&ForcedEntry {
+            name: "boiler/valve".to_owned(),
+            data_type: DataType::Bool,
+            value: Value::Bool(true),
+            by: "local:1000 (this process)".to_owned(),
+            since: NOW,
+            behind: None,
+        });
+        forced.finish(&ForcedHead {
+            is_on: true,
+            total: 3,
+            next_cursor: 9,
+        });
+    });
 }

@@ -77,8 +77,9 @@ impl World {
     }
 
     pub fn undeploy(&self, library: &str) {
+        let (now, wall) = self.time();
         self.engine()
-            .undeploy(library, &mut Wakes::new())
+            .undeploy(library, now, wall, &mut Wakes::new())
             .expect("it is deployed");
     }
 

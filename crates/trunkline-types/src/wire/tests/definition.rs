@@ -64,6 +64,7 @@ fn full() -> Properties {
         max_age: Some(Duration::from_secs(5)),
         initial: Some(Value::F64(12.5)),
         source: "plc1:40001".to_owned(),
+        alias: "plant/boiler1/level".to_owned(),
         origin: "boiler.toml:12".to_owned(),
         ..Properties::new(DataType::F64)
     }

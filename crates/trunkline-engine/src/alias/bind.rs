@@ -1,0 +1,200 @@
+//! Aliases find their targets, and lose them. The list of libraries is held all the while, so no
+//! binding changes under another.
+
+use trunkline_types::{LibraryDefinition, Name, Quality, Reason, Tick, Timestamp};
+
+use super::graph::{Entry, target_of};
+use super::{Bonds, Following, Target, Unbound, misfit};
+use crate::engine::Engine;
+use crate::outbox::Wakes;
+use crate::sync::Arc;
+use crate::variable::{State, Variable};
+use crate::write::requalify_locked;
+
+impl Engine {
+    /// The library was deployed, or replaced: its aliases are bound, and those that lead to it.
+    pub(crate) fn enter_aliases(
+        &self,
+        library: &LibraryDefinition,
+        handles: &[u32],
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) {
+        let mut table = self.aliases().table.lock();
+        table.retain(|name, _| name.library() != library.name);
+        for (definition, handle) in library.variables.iter().zip(handles) {
+            // What is wrong with them was said before anything was changed.
+            if let Ok(Some(target)) = target_of(&definition.properties)
+                && let Ok(name) = Name::join(&library.name, &definition.path)
+            {
+                let handle = *handle;
+                table.insert(name, Entry { handle, target });
+            }
+        }
+        drop(table);
+        self.bind_aliases(&library.name, now, wall, wakes);
+    }
+
+    /// The library is gone, and its aliases with it.
+    pub(crate) fn remove_aliases(&self, library: &str) {
+        let mut table = self.aliases().table.lock();
+        table.retain(|name, _| name.library() != library);
+    }
+
+    /// Binds the aliases of a library and those that lead to it, as far as their targets are there
+    /// and fit; they show what holds now.
+    pub(crate) fn bind_aliases(
+        &self,
+        library: &str,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) {
+        let table = self.aliases().table.lock();
+        for (name, entry) in table.iter() {
+            if name.library() != library && entry.target.library() != library {
+                continue;
+            }
+            if let Some(alias) = self.variable(entry.handle) {
+                self.bind_alias(alias, &entry.target, now, wall, wakes);
+            }
+        }
+    }
+
+    fn bind_alias(
+        &self,
+        alias: &Arc<Variable>,
+        target: &Name,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) {
+        let name = target.as_str();
+        let found = match self.registry().find(name) {
+            None => Err(Unbound::missing(name)),
+            Some(variable) => match misfit(&alias.properties(), name, &variable.properties()) {
+                None => Ok(variable),
+                Some(unbound) => Err(unbound),
+            },
+        };
+        let wanted = found.as_ref().ok().map(|variable| variable.handle());
+        if self.bound_to(alias).map(|bound| bound.handle()) != wanted {
+            self.leave_target(alias);
+        }
+        let target = match found {
+            Ok(target) => target,
+            Err(unbound) => return unbind(alias, unbound, now, wall, wakes),
+        };
+        let mut target_state = target.lock();
+        let bonds = target_state.bonds_mut();
+        if !bonds
+            .followers
+            .iter()
+            .any(|known| Arc::ptr_eq(known, alias))
+        {
+            bonds.followers.push(Arc::clone(alias));
+        }
+        let update = target.update_locked(&target_state);
+        let mut state = alias.lock();
+        state.bonds_mut().target = Some(Target::Bound {
+            handle: target.handle(),
+            seen: update.sequence,
+        });
+        if update.sequence > 0 {
+            let following = Following {
+                source: target,
+                update: &update,
+                now,
+                wall,
+                watched: 0,
+            };
+            following.follow(alias, &mut state, true, wakes);
+        } else if alias.sequence() > 0 {
+            disqualify(alias, &mut state, Reason::NoValue, now, wall, wakes);
+        }
+    }
+
+    /// The variable that an alias is bound to.
+    pub(crate) fn bound_to(&self, alias: &Variable) -> Option<&Arc<Variable>> {
+        match alias.lock().target() {
+            Some(Target::Bound { handle, .. }) => self.variable(*handle),
+            _ => None,
+        }
+    }
+
+    /// The variable behind an alias, and behind the alias that this may be: `variable` itself when
+    /// it is none.
+    pub(crate) fn behind<'e>(&'e self, variable: &'e Arc<Variable>) -> &'e Arc<Variable> {
+        let mut at = variable;
+        // Bounded, because no chain with a cycle is deployed.
+        while at.is_alias()
+            && let Some(next) = self.bound_to(at)
+        {
+            at = next;
+        }
+        at
+    }
+
+    /// The alias hears of its target no more.
+    fn leave_target(&self, alias: &Arc<Variable>) {
+        if let Some(target) = self.bound_to(alias) {
+            let mut state = target.lock();
+            let followers = &mut state.bonds_mut().followers;
+            followers.retain(|known| !Arc::ptr_eq(known, alias));
+        }
+    }
+
+    /// A variable is undeployed: it leaves its target, and its aliases turn bad with the cause. The
+    /// caller has taken it out of the index of names.
+    pub(crate) fn let_go_of_aliases(
+        &self,
+        variable: &Arc<Variable>,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) {
+        if variable.is_alias() {
+            self.leave_target(variable);
+        }
+        let mut state = variable.lock();
+        if state.followers().is_empty() {
+            return;
+        }
+        let followers = std::mem::take(&mut state.bonds_mut().followers);
+        for alias in &followers {
+            unbind(alias, Unbound::missing(variable.name()), now, wall, wakes);
+        }
+    }
+}
+
+/// The alias follows nobody, and says why.
+fn unbind(alias: &Variable, unbound: Unbound, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
+    let mut state = alias.lock();
+    let reason = unbound.reason;
+    state.bonds_mut().target = Some(Target::Unbound(unbound));
+    disqualify(alias, &mut state, reason, now, wall, wakes);
+}
+
+fn disqualify(
+    alias: &Variable,
+    state: &mut State,
+    reason: Reason,
+    now: Tick,
+    wall: Timestamp,
+    wakes: &mut Wakes,
+) {
+    let quality = Quality::bad(reason);
+    if !alias.is_blocked() {
+        requalify_locked(alias, state, quality, now, wall, wakes);
+    } else if let Some(forced) = state.forced_mut() {
+        forced.requalify(quality, wall);
+    }
+}
+
+impl State {
+    fn bonds_mut(&mut self) -> &mut Bonds {
+        let extra = self.extra.get_or_insert_default();
+        extra.bonds.get_or_insert_default()
+    }
+}

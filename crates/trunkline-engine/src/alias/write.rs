@@ -1,0 +1,184 @@
+//! What is written to an alias goes to its target, by the alias's rules and then by the target's.
+
+use std::cell::OnceCell;
+
+use trunkline_types::Position;
+
+use super::Target;
+use super::follow::convert;
+use crate::accept::{Accepted, accept};
+use crate::audit::{Asked, Audited, is_noted};
+use crate::engine::Engine;
+use crate::outbox::Wakes;
+use crate::outcome::{Attempt, Refusal, WriteOutcome};
+use crate::sync::Arc;
+use crate::variable::Variable;
+use crate::write::{Completion, Origin, Put, Verb, Write, WriteValue, check, count_refused};
+
+/// Asks what becomes of a write at the alias through which it came.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    pub(crate) handle: u32,
+    /// Its outcome there, once the update has come to it.
+    pub(crate) found: OnceCell<WriteOutcome>,
+}
+
+impl Engine {
+    /// [`Engine::put`] for an alias. It holds no lock while the target is written.
+    #[cold]
+    pub(crate) fn put_through(
+        &self,
+        put: Put<'_>,
+        alias: &Variable,
+        write: &Write<'_>,
+        wakes: &mut Wakes,
+    ) -> Result<Attempt, Refusal> {
+        match (write.origin, write.verb) {
+            (Origin::Client, Verb::Force | Verb::Unforce) => {
+                // It is held by itself; its target goes on.
+                return self.order(put, alias, write, wakes);
+            }
+            (Origin::Client, _) => {}
+            _ => return Err(Refusal::ReadOnly),
+        }
+        let properties = alias.properties();
+        check(put.caller, alias, &properties, write)?;
+        if alias.is_guarded() {
+            let mut state = alias.lock();
+            self.check_guard(put.caller, put.now, alias, &mut state, &properties)?;
+            self.take_guard(put.caller, alias, &mut state, &properties);
+        }
+        let (target, expected) = self.target_for(alias, write)?;
+        let mut through = Write {
+            value: WriteValue::Wire(&[]),
+            expected,
+            completion: write.completion.clone().map(|known| Completion {
+                alias: known
+                    .alias
+                    .or_else(|| self.variable(alias.handle()).cloned()),
+                ..known
+            }),
+            ..write.clone()
+        };
+        let raw;
+        if matches!(write.verb, Verb::Put | Verb::Set) {
+            let mut accepted = Accepted::nothing();
+            accept(&properties, write, put.wall, &mut accepted)?;
+            let value = accepted.update.value.decode(alias.data_type());
+            raw = match &properties.scaling {
+                Some(scaling) => scaling
+                    .to_raw(&value, target.data_type())
+                    .map_err(Refusal::Scaling)?,
+                None => convert(&value, target.data_type())?,
+            };
+            through.value = WriteValue::Value(&raw);
+            if accepted.update.quality.is_coerced() {
+                through.quality = Some(accepted.update.quality);
+            }
+        }
+        let own = Watch {
+            handle: alias.handle(),
+            found: OnceCell::new(),
+        };
+        let is_outermost = put.watch.is_none();
+        let watch = Some(put.watch.unwrap_or(&own));
+        // It is noted where it is carried out, whichever of the two is audited.
+        let is_noted = put.audited.is_some() || is_noted(target, write.verb);
+        let noted = is_noted.then(|| Audited::new(Asked::of(put.caller, target, &through)));
+        let inner = Put {
+            watch,
+            audited: noted.as_ref(),
+            ..put
+        };
+        match self.put(inner, target, &through, wakes) {
+            Ok(Attempt::Done(outcome)) if is_outermost => {
+                let found = own.found.into_inner();
+                let outcome = found.unwrap_or_else(|| end_at(alias, write.verb, outcome));
+                Ok(Attempt::Done(outcome))
+            }
+            Ok(attempt) => Ok(attempt),
+            // Of the alias's own number, which the target does not know.
+            Err(Refusal::Conflict { .. }) => Err(self.conflict(alias)),
+            Err(refusal) => {
+                let outcome = count_refused(target, refusal.clone());
+                if let Some(audited) = &noted {
+                    self.note_end(audited, target, put.wall, &outcome, wakes);
+                }
+                Err(refusal.of_target(target.name()))
+            }
+        }
+    }
+
+    /// Whom the alias writes to, and where the target is expected to be.
+    fn target_for(
+        &self,
+        alias: &Variable,
+        write: &Write<'_>,
+    ) -> Result<(&Arc<Variable>, Option<Position>), Refusal> {
+        let state = alias.lock();
+        if let Some(refusal) = alias.blocked_by(&state) {
+            return Err(refusal);
+        }
+        let (handle, seen) = match state.target() {
+            Some(Target::Bound { handle, seen }) => (*handle, *seen),
+            Some(Target::Unbound(unbound)) => {
+                let sentence = Arc::clone(&unbound.sentence);
+                return Err(Refusal::Unbound { sentence });
+            }
+            None => return Err(Refusal::Gone),
+        };
+        let epoch = self.epoch();
+        let expected = match write.expected {
+            None => None,
+            Some(expected) if (expected.epoch, expected.sequence) == (epoch, alias.sequence()) => {
+                let sequence = seen;
+                Some(Position { sequence, epoch })
+            }
+            Some(_) => {
+                drop(state);
+                return Err(self.conflict(alias));
+            }
+        };
+        let target = self.variable(handle).ok_or(Refusal::Gone)?;
+        Ok((target, expected))
+    }
+
+    fn conflict(&self, alias: &Variable) -> Refusal {
+        Refusal::Conflict {
+            epoch: self.epoch(),
+            actual: alias.sequence(),
+        }
+    }
+
+    /// How a write that a provider answered ended for the alias through which it came, if it came
+    /// through one.
+    pub(crate) fn end_for(completion: &Completion, outcome: WriteOutcome) -> WriteOutcome {
+        let Some(alias) = &completion.alias else {
+            return outcome;
+        };
+        match &outcome {
+            WriteOutcome::Refused(_) => {
+                alias.lock().count(1, |unapplied| &mut unapplied.refused);
+            }
+            WriteOutcome::Unknown(_) => {
+                alias.lock().count(1, |unapplied| &mut unapplied.unknown);
+            }
+            _ => return end_at(alias, Verb::Put, outcome),
+        }
+        outcome
+    }
+}
+
+/// How a write ended at the alias when no update came to it.
+pub(crate) fn end_at(alias: &Variable, verb: Verb, outcome: WriteOutcome) -> WriteOutcome {
+    match outcome {
+        WriteOutcome::Applied { .. } | WriteOutcome::Unchanged { .. } => {
+            let sequence = alias.sequence();
+            if matches!(verb, Verb::Put | Verb::Set) {
+                alias.lock().count(1, |unapplied| &mut unapplied.unchanged);
+            }
+            WriteOutcome::Unchanged { sequence }
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,104 @@
+//! Totals over all variables: what the engine as a whole is doing.
+//!
+//! Counted in slices, so that an engine with very many variables is looked through over several
+//! calls. Libraries whose names begin with `_` are the engine's own, and are not counted.
+
+use std::collections::HashMap;
+
+use crate::engine::Engine;
+use crate::interest::Interest;
+use crate::sync::{Arc, AtomicUsize, Ordering};
+
+/// What all variables and subscriptions come to. Counts of updates and writes include those of
+/// variables that were undeployed since, so that they only grow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Writes that have ended.
+    pub offered: u64,
+    /// Of those, the ones that became an update.
+    pub written: u64,
+    /// Of those, the ones that were refused.
+    pub refused: u64,
+    /// Subscriptions of single variables.
+    pub subscriptions: u64,
+    /// Bytes that wait in `all` and `first` subscriptions of connections.
+    pub queued_bytes: u64,
+}
+
+/// A count that goes on where it was.
+#[derive(Debug, Default)]
+pub struct Census {
+    next: u32,
+    totals: Totals,
+    /// Of each consumer, once.
+    queued: HashMap<usize, usize>,
+}
+
+impl Census {
+    /// Looks at up to `budget` further variables. Returns the totals once all were looked at; the
+    /// next call begins anew.
+    pub fn advance(&mut self, engine: &Engine, budget: usize) -> Option<Totals> {
+        let end = engine.end();
+        let until = self.next.saturating_add(budget as u32).min(end);
+        for handle in self.next.max(1)..until {
+            if let Some(variable) = engine.variable(handle)
+                && !is_reserved(variable.name())
+            {
+                let ledger = variable.ledger();
+                self.totals.offered += ledger.offered;
+                self.totals.written += ledger.written;
+                self.totals.refused += ledger.refused;
+                let queued = &mut self.queued;
+                self.totals.subscriptions += variable.of_interests(|interest: &Interest| {
+                    let outbox = &interest.outbox;
+                    queued.insert(Arc::as_ptr(outbox) as usize, outbox.budget.used());
+                }) as u64;
+            }
+        }
+        self.next = until;
+        if until < end {
+            return None;
+        }
+        let mut census = std::mem::take(self);
+        census.totals.queued_bytes = census.queued.values().map(|bytes| *bytes as u64).sum();
+        Some(census.totals)
+    }
+}
+
+/// What subscriptions did not get, of all consumers together. Relaxed: they stand alone.
+#[derive(Debug, Default)]
+pub(crate) struct Losses {
+    lost: AtomicUsize,
+    overruns: AtomicUsize,
+}
+
+impl Losses {
+    pub(crate) fn add(&self, lost: u64) {
+        if lost > 0 {
+            self.lost.fetch_add(lost as usize, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn add_overrun(&self, lost: u64) {
+        self.overruns.fetch_add(1, Ordering::Relaxed);
+        self.add(lost);
+    }
+
+    fn get(&self) -> (u64, u64) {
+        let get = |count: &AtomicUsize| count.load(Ordering::Relaxed) as u64;
+        (get(&self.lost), get(&self.overruns))
+    }
+}
+
+impl Engine {
+    /// Updates that subscriptions with a bound did not get, and `all` subscriptions that ended
+    /// because of it, since the engine started.
+    pub fn lost_and_overruns(&self) -> (u64, u64) {
+        self.losses().get()
+    }
+}
+
+/// Whether the name, of a library or a variable, is for the engine's own.
+pub fn is_reserved(name: &str) -> bool {
+    name.starts_with('_')
+}

@@ -1,0 +1,113 @@
+//! Totals over all variables, and what is the engine's own.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
+#![cfg(not(shuttle))]
+
+mod rig;
+
+use rig::{Rig, drain};
+use trunkline_engine::health::{Census, Totals};
+use trunkline_engine::{Verb, Wakes, Write};
+use trunkline_types::{Contract, DataType, Pattern, VariableDefinition};
+
+fn f64s(paths: &[&str]) -> Vec<VariableDefinition> {
+    let f64_of = |path: &&str| VariableDefinition::new(*path, DataType::F64);
+    paths.iter().map(f64_of).collect()
+}
+
+/// The totals, and after how many calls they were there.
+fn count(rig: &Rig, budget: usize) -> (Totals, usize) {
+    let mut census = Census::default();
+    for calls in 1..100 {
+        if let Some(totals) = census.advance(&rig.engine, budget) {
+            return (totals, calls);
+        }
+    }
+    panic!("it does not end");
+}
+
+#[test]
+fn totals_are_the_same_in_any_slices_and_go_on_when_variables_are_gone() {
+    let rig = Rig::with(f64s(&["a", "b", "c"]));
+    rig.deploy("_own", f64s(&["x"]));
+    let [a, b, own] = ["rig/a", "rig/b", "_own/x"].map(|name| rig.variable(name));
+    let mut consumer = rig.consumer().queue_bytes_max(1 << 20);
+    rig.subscribe(&mut consumer, 1, Contract::ALL, &a);
+    rig.subscribe(&mut consumer, 2, Contract::First(8), &b);
+    rig.subscribe(&mut consumer, 3, Contract::Latest, &own);
+    for n in 0..3 {
+        rig.write(&a, f64::from(n));
+    }
+    rig.write(&b, 1.0);
+    rig.write(&own, 1.0);
+    let _refused = rig.attempt(&b, &Write::order(Verb::Unforce));
+    let (totals, calls) = count(&rig, 1000);
+    assert_eq!(calls, 1);
+    assert_eq!((totals.offered, totals.written, totals.refused), (5, 4, 1));
+    assert_eq!(totals.subscriptions, 2);
+    assert!(totals.queued_bytes >= 4 * 64, "{totals:?}");
+    let (slowly, calls) = count(&rig, 2);
+    assert_eq!((slowly, calls > 1), (totals, true));
+
+    drain(&mut consumer);
+    rig.engine
+        .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
+        .unwrap();
+    drain(&mut consumer);
+    let (after, _) = count(&rig, 1000);
+    assert_eq!((after.written, after.subscriptions), (4, 0));
+    assert_eq!(after.queued_bytes, 0);
+}
+
+#[test]
+fn what_bounded_subscriptions_miss_is_counted_for_the_engine() {
+    let (rig, x) = Rig::plain();
+    let mut consumer = rig.consumer();
+    rig.subscribe(&mut consumer, 1, Contract::Last(2), &x);
+    rig.subscribe(&mut consumer, 2, Contract::First(2), &x);
+    let all = Contract::All {
+        elements: 2,
+        bytes: 1 << 20,
+    };
+    rig.subscribe(&mut consumer, 3, all, &x);
+    drain(&mut consumer);
+    assert_eq!(rig.engine.lost_and_overruns(), (0, 0));
+    for n in 0..5 {
+        rig.write(&x, f64::from(n));
+    }
+    drain(&mut consumer);
+    // Of `first` it is told with the next update that it gets.
+    rig.write(&x, 9.0);
+    drain(&mut consumer);
+    assert_eq!(rig.engine.lost_and_overruns(), (3 + 3 + 3, 1));
+}
+
+#[test]
+fn the_engines_own_libraries_are_listed_where_they_are_asked_for() {
+    let rig = Rig::with(f64s(&["uptime"]));
+    rig.deploy("_engine", f64s(&["uptime"]));
+    let found = |pattern: &str| {
+        let pattern = Pattern::parse(pattern).unwrap();
+        let mut names = Vec::new();
+        rig.engine
+            .find(&rig.caller, &pattern, 0, 100, 100, |found| {
+                names.push(found.name().to_owned());
+            });
+        names
+    };
+    assert_eq!(found("**"), ["rig/uptime"]);
+    assert_eq!(found("*/uptime"), ["rig/uptime"]);
+    assert_eq!(found("_*/**"), ["_engine/uptime"]);
+    assert_eq!(found("_engine/uptime"), ["_engine/uptime"]);
+    assert_eq!(rig.engine.variable_count(), 1);
+    let suggested = |name: &str| rig.engine.suggest(&rig.caller, name);
+    assert_eq!(suggested("engine/uptime"), None);
+    assert_eq!(
+        suggested("_engine/uptim").as_deref(),
+        Some("_engine/uptime")
+    );
+}

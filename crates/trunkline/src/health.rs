@@ -1,0 +1,350 @@
+//! The engine's health as variables of the library `_engine`: read-only, never stored, and listed
+//! only where a pattern begins with `_`.
+//!
+//! The housekeeping thread looks once per period, through all variables in slices, and writes what
+//! has changed.
+
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+use trunkline_engine::health::{Census, Totals};
+use trunkline_engine::{Caller, Engine as Core, Origin, Wakes, Write};
+use trunkline_types::{
+    Access, DataType, LibraryDefinition, Properties, Quality, Reason, Tick, Timestamp, Value,
+    VariableDefinition,
+};
+
+use crate::keeper::{Keeper, LibraryError, lock};
+use crate::sessions::Facts;
+
+/// Its name.
+pub(crate) const LIBRARY: &str = "_engine";
+/// Variables looked at per period.
+const CENSUS_SLICE: usize = 50_000;
+
+/// What is measured: path, type, unit, description.
+const VARIABLES: &[(&str, DataType, &str, &str)] = &[
+    ("uptime", DataType::F64, "s", "Since the engine started"),
+    ("epoch", DataType::U64, "", "The number of this start"),
+    ("sessions", DataType::U64, "", "Connections"),
+    ("variables", DataType::U64, "", "Variables, without these"),
+    (
+        "subscriptions",
+        DataType::U64,
+        "",
+        "Subscriptions of variables",
+    ),
+    (
+        "updates",
+        DataType::U64,
+        "",
+        "Updates of all variables so far",
+    ),
+    (
+        "updates_rate",
+        DataType::F64,
+        "1/s",
+        "Updates of all variables",
+    ),
+    (
+        "writes/offered",
+        DataType::U64,
+        "",
+        "Writes that have ended so far",
+    ),
+    (
+        "writes/refused",
+        DataType::U64,
+        "",
+        "Writes that were refused so far",
+    ),
+    ("queued", DataType::U64, "B", "Waiting for slow subscribers"),
+    (
+        "lost",
+        DataType::U64,
+        "",
+        "Updates that bounded subscriptions did not get",
+    ),
+    (
+        "overruns",
+        DataType::U64,
+        "",
+        "`all` subscriptions that ended at their bound",
+    ),
+    (
+        "forcing/on",
+        DataType::Bool,
+        "",
+        "Whether forced values hold",
+    ),
+    (
+        "forcing/variables",
+        DataType::U64,
+        "",
+        "Variables on the forced list",
+    ),
+    ("store/state", DataType::String, "", "none, good or failing"),
+    (
+        "store/trouble",
+        DataType::String,
+        "",
+        "What is wrong with the store",
+    ),
+    (
+        "process/cpu",
+        DataType::F64,
+        "%",
+        "Of one processor, over the last period",
+    ),
+    (
+        "process/memory",
+        DataType::U64,
+        "B",
+        "Resident memory of the process",
+    ),
+];
+
+/// Measures one engine.
+pub(crate) struct Health {
+    core: Core,
+    facts: Arc<Facts>,
+    keeper: Weak<Keeper>,
+    period: Duration,
+    started: Tick,
+    /// Handles in the order of [`VARIABLES`], once the library is deployed.
+    handles: OnceLock<Vec<u32>>,
+    state: Mutex<State>,
+}
+
+/// What is known from the periods before.
+#[derive(Default)]
+struct State {
+    due: Option<Tick>,
+    census: Census,
+    totals: Totals,
+    /// When the last census ended, and the one before: updates then.
+    counted: Option<(Tick, u64)>,
+    rate: f64,
+    /// When it was looked last, and the processor time until then.
+    cpu: Option<(Tick, Duration)>,
+    written: Vec<Option<Value>>,
+}
+
+impl Health {
+    pub(crate) fn new(
+        core: &Core,
+        facts: &Arc<Facts>,
+        keeper: &Arc<Keeper>,
+        period: Duration,
+        started: Tick,
+    ) -> Self {
+        Self {
+            core: core.clone(),
+            facts: Arc::clone(facts),
+            keeper: Arc::downgrade(keeper),
+            period,
+            started,
+            handles: OnceLock::new(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Deploys the library, with the first values.
+    pub(crate) fn begin(&self, now: Tick, wall: Timestamp) -> Result<(), LibraryError> {
+        let variables = VARIABLES.iter().map(|(path, ty, units, description)| {
+            let properties = Properties {
+                units: (*units).to_owned(),
+                description: (*description).to_owned(),
+                access: Access::ReadOnly,
+                ..Properties::new(ty.clone())
+            };
+            VariableDefinition {
+                path: (*path).to_owned(),
+                properties: Arc::new(properties),
+            }
+        });
+        let library = LibraryDefinition {
+            name: LIBRARY.to_owned(),
+            description: "The engine itself".to_owned(),
+            variables: variables.collect(),
+        };
+        let handles = self.core.deploy(&library, now, wall)?;
+        let _first = self.handles.set(handles);
+        self.poll(now, wall);
+        Ok(())
+    }
+
+    /// Looks, if it is time. Returns when it is next; `None` while there is no library.
+    pub(crate) fn poll(&self, now: Tick, wall: Timestamp) -> Option<Tick> {
+        let handles = self.handles.get()?;
+        let mut state = lock(&self.state);
+        if let Some(due) = state.due.filter(|due| now < *due) {
+            return Some(due);
+        }
+        let due = now.saturating_add(self.period);
+        state.due = Some(due);
+        state.count(&self.core, now);
+        let values = self.values(&mut state, now);
+        let mut wakes = Wakes::new();
+        for (index, (value, handle)) in values.iter().zip(handles).enumerate() {
+            if state.written.get(index) != Some(value) {
+                self.write(*handle, value.as_ref(), now, wall, &mut wakes);
+            }
+        }
+        state.written = values;
+        Some(due)
+    }
+
+    fn write(
+        &self,
+        handle: u32,
+        value: Option<&Value>,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) {
+        let Some(variable) = self.core.variable(handle) else {
+            return;
+        };
+        match value {
+            Some(value) => {
+                let mut write = Write::value(value);
+                write.origin = Origin::Source;
+                let caller = Caller::engine();
+                // Nobody can hold it up, and a person who forces it may.
+                let _attempt = self
+                    .core
+                    .try_write(&caller, now, wall, variable, &write, wakes);
+            }
+            None => {
+                let quality = Quality::bad(Reason::NotSupported);
+                self.core.set_quality(handle, quality, now, wall, wakes);
+            }
+        }
+    }
+
+    /// In the order of [`VARIABLES`]; `None`: this system does not say.
+    fn values(&self, state: &mut State, now: Tick) -> Vec<Option<Value>> {
+        use trunkline_serve::EngineFacts as _;
+        let totals = state.totals;
+        let uptime = now.since(self.started);
+        let (lost, overruns) = self.core.lost_and_overruns();
+        let forced = self.core.forced_page(&Caller::engine(), 0, 0);
+        let (store, trouble) = match self.keeper.upgrade().map(|keeper| keeper.store_health()) {
+            None | Some(None) => ("none", String::new()),
+            Some(Some(None)) => ("good", String::new()),
+            Some(Some(Some(trouble))) => ("failing", trouble),
+        };
+        let text = |text: &str| Value::String(text.into());
+        let values = [
+            Some(Value::F64(uptime.as_secs() as f64)),
+            Some(Value::U64(self.core.epoch())),
+            Some(Value::U64(self.facts.sessions())),
+            Some(Value::U64(self.core.variable_count() as u64)),
+            Some(Value::U64(totals.subscriptions)),
+            Some(Value::U64(totals.written)),
+            Some(Value::F64(state.rate)),
+            Some(Value::U64(totals.offered)),
+            Some(Value::U64(totals.refused)),
+            Some(Value::U64(totals.queued_bytes)),
+            Some(Value::U64(lost)),
+            Some(Value::U64(overruns)),
+            Some(Value::Bool(forced.is_on)),
+            Some(Value::U64(forced.total as u64)),
+            Some(text(store)),
+            Some(text(&trouble)),
+            state.cpu(now).map(Value::F64),
+            process::resident_bytes().map(Value::U64),
+        ];
+        debug_assert_eq!(values.len(), VARIABLES.len());
+        values.into()
+    }
+}
+
+impl State {
+    /// Goes on counting; the rate is that between two counts that were completed.
+    fn count(&mut self, core: &Core, now: Tick) {
+        let Some(totals) = self.census.advance(core, CENSUS_SLICE) else {
+            return;
+        };
+        if let Some((before, updates)) = self.counted {
+            let seconds = now.since(before).as_secs_f64();
+            let more = totals.written.saturating_sub(updates);
+            self.rate = if seconds > 0.0 {
+                (more as f64 / seconds * 10.0).round() / 10.0
+            } else {
+                0.0
+            };
+        }
+        self.counted = Some((now, totals.written));
+        self.totals = totals;
+    }
+
+    /// The processor time since it was looked last, in percent of the time.
+    fn cpu(&mut self, now: Tick) -> Option<f64> {
+        let used = process::cpu_time()?;
+        let before = self.cpu.replace((now, used));
+        let Some((then, used_before)) = before.filter(|(then, _)| *then < now) else {
+            return Some(0.0);
+        };
+        let share = used.saturating_sub(used_before).as_secs_f64() / now.since(then).as_secs_f64();
+        Some((share * 1000.0).round() / 10.0)
+    }
+}
+
+/// What Linux says of this process; other systems say nothing.
+mod process {
+    use std::time::Duration;
+
+    /// Ticks per second of the times in `/proc`: part of the system's interface, not a setting.
+    const USER_HZ: u64 = 100;
+
+    pub(super) fn cpu_time() -> Option<Duration> {
+        let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+        parse_cpu_time(&stat)
+    }
+
+    pub(super) fn resident_bytes() -> Option<u64> {
+        let status = std::fs::read_to_string("/proc/self/status").ok()?;
+        parse_resident(&status)
+    }
+
+    /// The name of the program, in parentheses, may hold anything; user and system time are the
+    /// 12th and 13th numbers behind it.
+    fn parse_cpu_time(stat: &str) -> Option<Duration> {
+        let (_, fields) = stat.rsplit_once(')')?;
+        let mut times = fields.split_whitespace().skip(11);
+        let user: u64 = times.next()?.parse().ok()?;
+        let system: u64 = times.next()?.parse().ok()?;
+        let ticks = user.checked_add(system)?;
+        Some(Duration::from_millis(ticks.checked_mul(1000 / USER_HZ)?))
+    }
+
+    fn parse_resident(status: &str) -> Option<u64> {
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+        kib.checked_mul(1024)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn times_are_found_behind_any_name() {
+            let stat = "42 (a ) b) S 1 2 3 4 5 6 7 8 9 10 123 45 0 0 20 0 1";
+            assert_eq!(parse_cpu_time(stat), Some(Duration::from_millis(1680)));
+            assert_eq!(parse_cpu_time("42 (a) S 1 2"), None);
+            assert_eq!(parse_cpu_time(""), None);
+        }
+
+        #[test]
+        fn resident_memory_is_found_in_its_line() {
+            let status = "Name:\ta\nVmRSS:\t    1024 kB\nThreads:\t3\n";
+            assert_eq!(parse_resident(status), Some(1 << 20));
+            assert_eq!(parse_resident("Name:\ta\n"), None);
+        }
+    }
+}
