@@ -543,3 +543,21 @@ fn variables_that_agree_share_their_properties() {
     distinct.dedup();
     assert_eq!(distinct.len(), 4);
 }
+
+/// Behaviour: B-24.
+#[test]
+fn audit_is_a_property_with_a_default_for_the_library_and_a_bound_for_the_engine() {
+    let plan = parse(
+        "[engine]\naudit_entries = 500\n[defaults]\naudit = true\n\
+         [[variable]]\nname = \"a\"\ntype = \"f64\"\n\
+         [[variable]]\nname = \"b\"\ntype = \"f64\"\naudit = false\n",
+    );
+    assert_eq!(plan.engine.audit_entries, 500);
+    let variables = &plan.libraries[0].variables;
+    let audited = variables.iter().map(|variable| variable.properties.audit);
+    assert!(audited.eq([true, false]));
+    assert_eq!(parse("[engine]\n").engine.audit_entries, 100_000);
+    assert!(!properties("type = \"f64\"\n").audit);
+    let none = errors("[engine]\naudit_entries = 0\n");
+    assert!(none.contains("audit_entries"), "{none}");
+}

@@ -754,3 +754,46 @@ fn providers_answer_is_there_when_its_update_is_seen_under_latest() {
 fn providers_answer_is_there_when_its_update_is_seen_under_all() {
     answer_is_there_when_the_update_is_seen(Contract::ALL);
 }
+
+/// Whoever keeps the audit sleeps between wake-ups and gets every entry, in the order of the
+/// updates.
+///
+/// Behaviour: B-24.
+#[test]
+fn keeper_of_the_audit_is_woken_for_every_entry() {
+    explore(|| {
+        let engine = Engine::new(EngineOptions::new("sut", EPOCH));
+        let mut properties = Properties::new(DataType::F64);
+        properties.audit = true;
+        let definition = library_of("a", vec![define("x", properties)]);
+        engine.deploy(&definition, NOW, START).expect("well formed");
+        let caller = Caller::local(1, 0);
+        let x = Arc::clone(engine.resolve(&caller, "a/x").expect("deployed"));
+        let bell = Bell::default();
+        engine.keep_audit(Box::new(bell.clone()));
+        let writers = [1, 2].map(|session| {
+            let (engine, x) = (engine.clone(), Arc::clone(&x));
+            thread::spawn(move || {
+                for value in 0..2 {
+                    write(&engine, session, &x, f64::from(10 * session + value));
+                }
+            })
+        });
+        let mut entries = Vec::new();
+        while entries.len() < 4 {
+            let taken = engine.take_audit(entries.len() as u64 + 1, 1);
+            if taken.is_empty() {
+                bell.wait();
+            }
+            entries.extend(taken);
+        }
+        let mut value = String::new();
+        for (number, entry) in (1..).zip(&entries) {
+            assert_eq!((entry.number, &entry.old), (number, &value));
+            value.clone_from(&entry.new);
+        }
+        for writer in writers {
+            writer.join().expect("no panic");
+        }
+    });
+}

@@ -105,17 +105,18 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         query.from = page.next;
         if page.next.is_none() || query.newest_first {
             records.finish()?;
-            return notes(&page, has_any, context);
+            return notes(&page, has_any, query.newest_first, context);
         }
     }
 }
 
-/// What is missing, for people; programs see it by the numbers.
-fn notes(page: &AuditPage, has_any: bool, context: &Context) -> Result<Exit, Stop> {
+/// What is missing, for people; programs see it by the numbers. Who asks for the last entries does
+/// not ask for the oldest.
+fn notes(page: &AuditPage, has_any: bool, is_last: bool, context: &Context) -> Result<Exit, Stop> {
     if !has_any {
         let sentence = format!("no entry is as you ask; {}", page.state);
         context.terminal.note(&sentence)?;
-    } else if page.removed > 0 {
+    } else if page.removed > 0 && !is_last {
         let sentence = format!(
             "the oldest {} entries are no longer there; {}",
             page.removed, page.state
