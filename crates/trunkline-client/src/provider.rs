@@ -56,6 +56,11 @@ pub enum ProviderEvent {
         /// From which item.
         item: String,
     },
+    /// A variable is gone; nobody wants values of it any more.
+    Unbind {
+        /// The variable.
+        handle: u32,
+    },
     /// A value for the device.
     Write {
         /// To answer with.
@@ -301,15 +306,25 @@ impl ClientCore {
                 ..WriteOptions::default()
             };
             frame.push(publication.handle, &options, &bytes);
-            self.writes.sent_publication(bytes.len());
+            self.writes
+                .sent_publication(publication.handle, bytes.len());
         }
         frame.finish();
         out.len() > start
     }
 
     /// What became of a value that was published.
-    pub(crate) fn published(&mut self, outcome: &WireOutcome<'_>) {
-        self.provider.refused += u64::from(matches!(outcome, WireOutcome::Refused(_)));
+    pub(crate) fn published(&mut self, handle: u32, outcome: &WireOutcome<'_>) {
+        let WireOutcome::Refused(fault) = outcome else {
+            return;
+        };
+        let role = &mut self.provider;
+        role.refused += 1;
+        // A handle is never given out again: there is nothing more to deliver.
+        if fault.code == FaultCode::Gone && role.types.remove(&handle).is_some() {
+            role.events.push_back(ProviderEvent::Unbind { handle });
+            self.changes += 1;
+        }
     }
 
     /// Why the engine cannot take this client's role.

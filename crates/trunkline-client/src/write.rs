@@ -274,7 +274,7 @@ impl ClientCore {
                 return Err(malformed(sentence));
             };
             if write.variable == VariableRef::NOBODY {
-                self.published(&outcome);
+                self.published(write.published, &outcome);
                 continue;
             }
             let position = |sequence| Position { epoch, sequence };

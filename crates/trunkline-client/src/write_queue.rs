@@ -48,6 +48,8 @@ pub(crate) struct Unsent {
 #[derive(Debug)]
 pub(crate) struct InFlight {
     pub(crate) variable: VariableRef,
+    /// Of a provider's value, whose variable is nobody's here.
+    pub(crate) published: u32,
     bytes: u32,
     pub(crate) place: Option<Place>,
 }
@@ -166,6 +168,7 @@ impl Writes {
             self.next_write,
             InFlight {
                 variable,
+                published: 0,
                 bytes,
                 place,
             },
@@ -180,12 +183,13 @@ impl Writes {
     }
 
     /// A provider's value has been sent under the next number.
-    pub(crate) fn sent_publication(&mut self, bytes: usize) {
+    pub(crate) fn sent_publication(&mut self, handle: u32, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.in_flight.insert(
             self.next_write,
             InFlight {
                 variable: VariableRef::NOBODY,
+                published: handle,
                 bytes,
                 place: None,
             },

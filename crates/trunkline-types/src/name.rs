@@ -19,8 +19,8 @@ use std::str::FromStr;
 /// Longest full name in bytes, escapes and field included.
 pub const NAME_BYTES_MAX: usize = 1024;
 
-/// The library in whose place a register number is looked up: `:/20` is another name of the variable
-/// whose `number` is 20. No library can have this name.
+/// The library in whose place a register number is looked up: `:/20` is another name of the
+/// variable whose `number` is 20. No library can have this name.
 pub const NUMBERS_LIBRARY: &str = ":";
 
 /// The register number that a full name stands for, in decimal digits without a leading zero.

@@ -41,6 +41,34 @@ fn a_register_without_a_device_has_nothing_to_send() {
     assert_eq!(value(&served, "rig/setpoint"), 12.0);
 }
 
+/// Behaviour: LM-01, LM-02.
+#[test]
+fn a_register_is_named_by_its_number() {
+    let config = "[library]\nname = \"log\"\n[[variable]]\nname = \"count\"\ntype = \"i32\"\n\
+                  number = 20\n[[variable]]\nname = \"text\"\ntype = \"string\"\nnumber = 21\n";
+    let served = Served::start(config);
+    assert_eq!(served.run(&["set", ":/20", "7"]).code, Some(0));
+    assert_eq!(value(&served, "log/count"), 7.0);
+    let url = format!("{}/:/20", served.url);
+    assert_eq!(served.run(&["get", "-t", &url]).out, "7\n");
+    let info = served.run(&["info", "log/count"]);
+    assert!(
+        info.out.contains("number") && info.out.contains("20"),
+        "{info:?}"
+    );
+    let missing = served.run(&["get", ":/22"]);
+    assert_eq!(missing.code, Some(1), "{missing:?}");
+    let why = served.run(&["why", ":/20"]);
+    assert!(why.out.contains(":/20 is variable"), "{why:?}");
+    // The number is taken, and stays where it is.
+    let taken = config.replace("log", "other");
+    let refused = served.run(&["deploy", &served.file("other.toml", &taken)]);
+    assert_ne!(refused.code, Some(0));
+    let said = "other/count has the register number 20, which log/count has";
+    assert!(refused.err.contains(said), "{refused:?}");
+    assert_eq!(served.run(&["ls", "other"]).code, Some(1));
+}
+
 /// Behaviour: H-27.
 #[test]
 fn a_forced_variable_says_so_and_refuses_what_others_write() {

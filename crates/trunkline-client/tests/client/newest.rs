@@ -1,4 +1,4 @@
-//! LabMap's policy: what waits is its variable's number, and the value is the newest when it is sent.
+//! LabMap's policy: the number of a variable waits, and the value is the newest when it is sent.
 
 use trunkline_client::{VariableRef, Write, WriteOutcome};
 use trunkline_proto::{Features, FrameKind};

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use trunkline_client::{ConnectionState, ProviderEvent, ProviderReply, Publication};
 use trunkline_proto::message::fault::FaultMessage;
+use trunkline_proto::message::outcome::WriteOutcome;
 use trunkline_proto::message::provider::{ProviderBindBuilder, begin_provider_request};
 use trunkline_proto::message::write::{WriteBuilder, WriteOptions};
+use trunkline_proto::message::write_answers::WriteAnswersBuilder;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Features, FrameKind, FrameWriter};
 use trunkline_types::wire::encode_value;
 use trunkline_types::{Access, DataType, Quality, Reason, Value};
@@ -87,6 +89,7 @@ fn asked(rig: &mut Rig) -> usize {
 #[test]
 fn the_role_is_taken_again_on_every_connection_and_nothing_is_carried_over() {
     let mut rig = rig();
+    rig.engine.welcome.write_credit_count = 1;
     rig.client.provide("plant");
     rig.connect();
     assert_eq!(asked(&mut rig), 1);
@@ -100,20 +103,28 @@ fn the_role_is_taken_again_on_every_connection_and_nothing_is_carried_over() {
     };
     assert_eq!((*handle, item.as_str()), (HANDLE, "a"));
     rig.engine.hold(FrameKind::Publish);
-    publish(&mut rig, 1.0);
+    // One is on its way, one waits, and one is too late.
+    (1..3u8).for_each(|n| publish(&mut rig, f64::from(n)));
+    rig.exchange();
+    assert_eq!(published(&mut rig), [bytes(1.0)]);
+    let early = ProviderReply::Refused("not sent yet".to_owned());
+    rig.client.answer_provider(0, early);
     rig.cut();
-    publish(&mut rig, 2.0);
+    publish(&mut rig, 3.0);
     rig.client
         .answer_provider(0, ProviderReply::Refused("late".to_owned()));
     assert_eq!(events(&mut rig), [ProviderEvent::Disconnected]);
     rig.connect();
-    assert_eq!(asked(&mut rig), 1);
-    assert_eq!(events(&mut rig), [ProviderEvent::Provided]);
+    let said = rig.said();
+    let is_asked = |said: &Said| matches!(said, Said::Provide { name, .. } if name == "plant");
+    assert_eq!(said.iter().filter(|said| is_asked(said)).count(), 1);
+    let is_other = |said: &&Said| !is_asked(said) && said.kind() != FrameKind::Hello;
     assert_eq!(
-        published(&mut rig),
-        [[0; 0]; 0],
+        said.iter().find(is_other),
+        None,
         "it is bound to nothing yet"
     );
+    assert_eq!(events(&mut rig), [ProviderEvent::Provided]);
     let counts = rig.client.write_counts();
     assert_eq!(
         (counts.issued, counts.unknown),
@@ -197,6 +208,26 @@ fn of_too_many_values_the_oldest_give_way_and_are_counted() {
     rig.exchange();
     let values = published(&mut rig);
     assert_eq!((values.len(), &values[0]), (65_536, &bytes(3.0)));
+}
+
+#[test]
+fn a_variable_that_is_gone_is_told_once_and_other_refusals_are_counted() {
+    let mut rig = provider();
+    rig.engine.hold(FrameKind::Publish);
+    (0..3u8).for_each(|n| publish(&mut rig, f64::from(n)));
+    rig.exchange();
+    let Some(Said::Publish(sent)) = rig.said().pop() else {
+        panic!("three values");
+    };
+    rig.tell(|out| {
+        let mut frame = WriteAnswersBuilder::begin(out, sent[0].number);
+        for code in [FaultCode::OutOfRange, FaultCode::Gone, FaultCode::Gone] {
+            frame.push(&WriteOutcome::Refused(Fault::from(code).as_ref()));
+        }
+        frame.finish();
+    });
+    assert_eq!(events(&mut rig), [ProviderEvent::Unbind { handle: HANDLE }]);
+    assert_eq!(rig.client.provider_losses(), (0, 3));
 }
 
 #[test]

@@ -50,11 +50,13 @@ fn provider(world: &World) -> Pair {
 }
 
 fn bound(events: &[ProviderEvent]) -> Vec<&str> {
-    let item = |event| match event {
-        &ProviderEvent::Bind { ref item, .. } => Some(item.as_str()),
-        _ => None,
-    };
-    events.iter().filter_map(item).collect()
+    let mut items = Vec::new();
+    for event in events {
+        if let ProviderEvent::Bind { item, .. } = event {
+            items.push(item.as_str());
+        }
+    }
+    items
 }
 
 fn tickets(pair: &mut Pair) -> Vec<u64> {

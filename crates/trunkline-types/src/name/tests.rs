@@ -1,7 +1,8 @@
 use proptest::prelude::*;
 
 use super::{
-    NAME_BYTES_MAX, Name, NameError, check_segment, escape_segment, suggest, unescape_segment,
+    NAME_BYTES_MAX, Name, NameError, check_segment, escape_segment, register_number, suggest,
+    unescape_segment,
 };
 
 fn parse(text: &str) -> Name {
@@ -295,4 +296,27 @@ proptest! {
         let _ = check_segment(&text);
         let _ = unescape_segment(&text);
     }
+}
+
+#[test]
+fn register_numbers_have_one_form() {
+    for (name, number) in [(":/0", 0), (":/20", 20), (":/4294967295", u32::MAX)] {
+        assert_eq!(register_number(name), Some(number));
+        assert!(Name::parse(name).is_ok(), "it goes wherever a name goes");
+    }
+    for other in [
+        "",
+        ":",
+        ":/",
+        ":/020",
+        ":/00",
+        ":/+1",
+        ":/-1",
+        ":/1 ",
+        ":/4294967296",
+        ":/1/2",
+    ] {
+        assert_eq!(register_number(other), None, "{other}");
+    }
+    assert_eq!(register_number("log/20"), None);
 }

@@ -16,8 +16,8 @@ use super::{CallError, ConnectError};
 /// Events that are taken at a time. More wait where the contract bounds them.
 const TAKEN_MAX: usize = 256;
 
-/// A function that is called for every event of a subscription. Dropping this ends it: afterwards
-/// the function is called no more.
+/// A function that is called for every event of a subscription. Dropping this ends it: a call that
+/// runs is waited for, and there is none afterwards.
 #[must_use = "dropping it ends the calls"]
 pub struct Callbacks {
     shared: Arc<super::verbs::Shared>,

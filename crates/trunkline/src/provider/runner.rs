@@ -170,6 +170,7 @@ impl Runner {
                 item,
                 ..
             } => self.bind(handle, data_type, &item),
+            ProviderEvent::Unbind { handle } => self.unbind(handle),
             ProviderEvent::Write {
                 ticket,
                 handle,
@@ -215,13 +216,17 @@ impl Runner {
         }
     }
 
-    fn bind(&mut self, handle: u32, data_type: DataType, name: &str) {
+    fn unbind(&mut self, handle: u32) {
         if let Some((item, _)) = self.bound.remove(&handle)
             && let Some(handles) = self.handles.get_mut(&item)
         {
             handles.retain(|known| *known != handle);
         }
         self.missing.remove(&handle);
+    }
+
+    fn bind(&mut self, handle: u32, data_type: DataType, name: &str) {
+        self.unbind(handle);
         match self.server.item(name) {
             Some(item) => {
                 self.bound.insert(handle, (item, data_type));

@@ -194,6 +194,19 @@ fn variables_that_are_deployed_later_are_delivered_and_a_wrong_item_is_said() {
 }
 
 #[test]
+fn variables_that_are_gone_are_delivered_no_more() {
+    let sut = Rig::new();
+    let provider = sut.provider();
+    sut.engine
+        .deploy(&library("later", "plant:current"))
+        .unwrap();
+    wait_for(&provider, |status| status.variables == 2);
+    sut.engine.undeploy("later").unwrap();
+    wait_for(&provider, |status| status.variables == 1);
+    sut.level().next_where(has(50.0));
+}
+
+#[test]
 fn libraries_that_it_offers_are_deployed_at_the_engine() {
     let engine = engine_at("127.0.0.1:0".parse().unwrap());
     let device = Device::default();
