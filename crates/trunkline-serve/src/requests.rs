@@ -170,7 +170,10 @@ impl Session {
                     self.run_why(*request, name, wall)
                 }
                 Work::Engine { request } => self.run_engine(*request, now, wall),
-                Work::Flush { request } => self.run_flush(*request),
+                Work::Flush { request } => {
+                    slices = 1;
+                    self.run_flush(*request)
+                }
                 Work::Order { request, order } => self.submit(*request, order.take()),
             };
             slices -= 1;
