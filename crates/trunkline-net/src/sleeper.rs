@@ -71,7 +71,7 @@ fn flags(kind: SourceKind, interest: Interest) -> PollFlags {
     match kind {
         // A signal tells everything by being readable, and is lowered by whoever polled it.
         SourceKind::Signal => PollFlags::IN,
-        SourceKind::Socket => {
+        SourceKind::Socket | SourceKind::UnixSocket => {
             let mut flags = PollFlags::empty();
             flags.set(PollFlags::IN, interest.read);
             flags.set(PollFlags::OUT, interest.write);

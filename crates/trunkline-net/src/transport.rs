@@ -58,6 +58,9 @@ pub enum SourceKind {
     /// A socket: readable, writable and closed are events of their own, and a read that returns
     /// less than it could has taken everything.
     Socket,
+    /// A socket that says at every read of the other end that there is room: it is polled for room
+    /// only while there was none, or every message would cost one wake-up more.
+    UnixSocket,
     /// A signal: readable means that either half may go on. Whoever polled it acknowledges it, then
     /// reads until there is nothing more and writes what waits.
     Signal,
@@ -112,7 +115,7 @@ impl Source {
 
     /// True when a read that returned `count` of `room` bytes has taken everything there was.
     pub(crate) fn is_drained(&self, count: usize, room: usize) -> bool {
-        self.kind == SourceKind::Socket && count < room
+        self.kind != SourceKind::Signal && count < room
     }
 }
 

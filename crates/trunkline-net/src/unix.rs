@@ -56,7 +56,7 @@ pub(crate) fn unix_transport(stream: UnixStream, peer: Credentials) -> Transport
     let stream = Arc::new(stream);
     Transport {
         peer: peer.into(),
-        source: Source::new(stream.clone(), SourceKind::Socket),
+        source: Source::new(stream.clone(), SourceKind::UnixSocket),
         receive: Box::new(SocketReceive(stream.clone())),
         send: Box::new(SocketSend(stream)),
     }

@@ -139,7 +139,7 @@ fn who_finds_no_socket_is_told_what_to_check() {
         cause.to_string(),
         format!(
             "the connection failed ({path}: there is no such socket); no program listens there: is \
-             the engine running, and is the port right?"
+             the engine running, and is the path right?"
         )
     );
     drop(UnixListener::bind(path.as_path()).unwrap());
@@ -180,16 +180,23 @@ fn a_program_of_another_user_is_turned_away_at_either_end() {
     let server = Server::bind(options, Arc::new(Doorkeeper)).unwrap();
     // Also where the file itself would let anybody in.
     fs::set_permissions(path.as_path(), fs::Permissions::from_mode(0o666)).unwrap();
+    let private = folder.path().join("private");
+    fs::create_dir(&private).unwrap();
+    fs::set_permissions(&private, fs::Permissions::from_mode(0o755)).unwrap();
+    let closed = format!("{}/other.sock", private.display());
+    let closed = SocketPath::parse(&closed).unwrap();
     let other_user = thread::spawn(move || {
         rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65_534)).unwrap();
         let mut said = String::new();
         let mut stream = UnixStream::connect(path.as_path()).unwrap();
         stream.read_to_string(&mut said).unwrap();
+        // Nor may it make a socket where it may not write.
+        let denied = bind(&closed).unwrap_err();
         // A link's own threads are of the same user as the one that starts them.
         let cause = link(Dialler::Unix(path)).wait_disconnected();
-        (said, cause.to_string())
+        (said, cause.to_string(), denied)
     });
-    let (said, cause) = other_user.join().unwrap();
+    let (said, cause, denied) = other_user.join().unwrap();
     assert!(
         said.starts_with(
             "the engine's Unix socket is for programs of user 0, and this one runs as user 65534; "
@@ -201,6 +208,11 @@ fn a_program_of_another_user_is_turned_away_at_either_end() {
         "{cause}"
     );
     assert_eq!(server.counters().accepted, 0);
+    let denied = denied.to_string();
+    assert!(
+        denied.starts_with("this user may not make the socket "),
+        "{denied}"
+    );
 }
 
 fn near(folder: &TempDir, listen: SocketAddr) -> Server {

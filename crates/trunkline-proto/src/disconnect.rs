@@ -244,6 +244,10 @@ fn is_unreachable(kind: ErrorKind) -> bool {
 
 fn io_sentence(kind: ErrorKind, text: &str) -> String {
     let advice = match kind {
+        // The path of a Unix socket; an address begins otherwise.
+        ErrorKind::ConnectionRefused if text.starts_with('/') => {
+            "no program listens there: is the engine running, and is the path right?"
+        }
         ErrorKind::ConnectionRefused => {
             "no program listens there: is the engine running, and is the port right?"
         }

@@ -31,6 +31,9 @@ pub struct Throughput {
 pub const THROUGHPUT_BYTES_MAX: u32 = 64 << 10;
 /// Longest time that bytes are gathered. Far below the deadline of keep-alives, which do not wait.
 pub const THROUGHPUT_DELAY_MAX: Duration = Duration::from_secs(1);
+/// Asked for at once at least, however little is missing: small pieces would cost more than they
+/// bring, and what is more than enough is sent at once.
+const ROOM_MIN: usize = 4 << 10;
 /// Shortest one: below, there is nothing to gather.
 const DELAY_MIN: Duration = Duration::from_micros(1);
 
@@ -143,7 +146,8 @@ impl Gather {
         let mut more = true;
         while more && out.len().saturating_sub(start) < budget {
             let before = self.bytes.len();
-            more = produce(full.saturating_sub(before).max(1), &mut self.bytes);
+            let room = full.saturating_sub(before).max(ROOM_MIN.min(budget));
+            more = produce(room, &mut self.bytes);
             let has_grown = self.bytes.len() > before;
             if has_grown && self.due.is_none() {
                 self.due = Some(now.saturating_add(self.terms.delay));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use trunkline_engine::Wake;
 use trunkline_proto::message::flush::{decode_flush, encode_flushed};
 use trunkline_proto::message::hello::Hello;
-use trunkline_proto::{Agreement, Disconnect, Features, Frame, Gather, Throughput};
+use trunkline_proto::{Agreement, Disconnect, Endpoint, Features, Frame, Gather, Throughput};
 use trunkline_types::{Tick, Timestamp};
 
 use crate::session::Session;
@@ -25,7 +25,7 @@ pub struct Flushes {
 #[derive(Default)]
 struct Members {
     next: u64,
-    wakes: BTreeMap<u64, Arc<dyn Wake>>,
+    wakes: BTreeMap<u64, SharedWake>,
 }
 
 /// The buffer of a session, which leaves the engine's flushes when it is dropped.
@@ -41,7 +41,7 @@ impl Flushes {
     /// What every connection of the engine has gathered is sent as soon as its thread looks.
     pub fn flush(&self) {
         self.count.fetch_add(1, Ordering::AcqRel);
-        let wakes: Vec<Arc<dyn Wake>> = lock(&self.members).wakes.values().cloned().collect();
+        let wakes: Vec<SharedWake> = lock(&self.members).wakes.values().cloned().collect();
         for wake in wakes {
             wake.wake();
         }
@@ -61,7 +61,7 @@ impl std::fmt::Debug for Flushes {
 }
 
 impl Gathering {
-    fn new(terms: Throughput, flushes: Arc<Flushes>, wake: Arc<dyn Wake>) -> Self {
+    fn new(terms: Throughput, flushes: Arc<Flushes>, wake: SharedWake) -> Self {
         let seen = flushes.count();
         let member = {
             let mut members = lock(&flushes.members);
@@ -117,12 +117,12 @@ impl Session {
         }
         let terms = asked.within_bounds();
         let flushes = Arc::clone(&self.options.flushes);
-        let wake = Arc::clone(&self.wake);
+        let wake = self.wake.clone();
         self.gathering = Some(Box::new(Gathering::new(terms, flushes, wake)));
         Some(terms)
     }
 
-    /// As [`write_output`](Self::write_output), by way of the buffer.
+    /// As `poll_output` without a buffer, by way of it.
     pub(crate) fn gather_output(
         &mut self,
         now: Tick,
@@ -131,11 +131,10 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> bool {
         let Some(mut gathering) = self.gathering.take() else {
-            self.send_gathered = false;
-            return self.write_output(now, wall, budget, out);
+            return false;
         };
         let is_flush = gathering.take_flush();
-        let produce = |room: usize, out: &mut Vec<u8>| self.write_output(now, wall, room, out);
+        let produce = |room: usize, out: &mut Vec<u8>| self.poll_output(now, wall, room, out);
         let more = gathering.gather.poll_output(now, budget, out, produce);
         if std::mem::take(&mut self.send_gathered) || is_flush || self.is_over() {
             gathering.gather.release(out);
@@ -161,7 +160,14 @@ impl Session {
 }
 
 /// A wake that the consumer of a session and its buffer share.
+#[derive(Clone)]
 pub(crate) struct SharedWake(pub(crate) Arc<dyn Wake>);
+
+impl std::fmt::Debug for SharedWake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SharedWake")
+    }
+}
 
 impl Wake for SharedWake {
     fn wake(&self) {

@@ -184,7 +184,10 @@ impl Session {
                     self.run_why(*request, name, wall)
                 }
                 Work::Engine { request } => self.run_engine(*request, now, wall),
-                Work::Flush { request } => self.run_flush(*request),
+                Work::Flush { request } => {
+                    slices = 1;
+                    self.run_flush(*request)
+                }
                 Work::Forcing { request, forcing } => {
                     slices = 1;
                     self.run_forcing(*request, *forcing, now, wall, wakes)

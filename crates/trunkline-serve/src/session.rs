@@ -1,6 +1,5 @@
 //! The engine's end of one connection: its life, its input and its output.
 
-use std::fmt;
 use std::sync::Arc;
 
 use trunkline_engine::{Caller, Consumer, Engine, Wake, Wakes};
@@ -32,6 +31,7 @@ const ANSWERS_BYTES_MAX: usize = 1 << 20;
 const WORK_BYTES_MAX: usize = 8 << 20;
 
 /// One connection's session, from its hello to its end.
+#[derive(Debug)]
 pub struct Session {
     pub(crate) engine: Engine,
     pub(crate) options: Arc<ServeOptions>,
@@ -59,7 +59,7 @@ pub struct Session {
     pub(crate) records: Records,
     /// When a `sampled` subscription is due.
     pub(crate) sampled_due: Option<Tick>,
-    pub(crate) wake: Arc<dyn Wake>,
+    pub(crate) wake: SharedWake,
     /// What is gathered, in throughput mode.
     pub(crate) gathering: Option<Box<Gathering>>,
     /// What is gathered is to go with the next output.
@@ -78,15 +78,6 @@ enum Phase {
     Ended,
 }
 
-impl fmt::Debug for Session {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session")
-            .field("caller", &self.caller)
-            .field("phase", &self.phase)
-            .finish_non_exhaustive()
-    }
-}
-
 /// Of a consumer that nothing waits for.
 struct Silent;
 
@@ -102,9 +93,8 @@ impl Session {
         caller: Caller,
         wake: Box<dyn Wake>,
     ) -> Self {
-        let wake: Arc<dyn Wake> = Arc::from(wake);
-        let shared = Box::new(SharedWake(Arc::clone(&wake)));
-        let consumer = Consumer::new(engine.clone(), shared)
+        let wake = SharedWake(Arc::from(wake));
+        let consumer = Consumer::new(engine.clone(), Box::new(wake.clone()))
             .confirmed_by_peer()
             .queue_bytes_max(options.queue_bytes_max);
         Self {
@@ -277,55 +267,6 @@ impl Session {
         }
     }
 
-    /// Appends what is to be sent now, about `budget` bytes; true when there is more at once.
-    pub(crate) fn write_output(
-        &mut self,
-        now: Tick,
-        wall: Timestamp,
-        budget: usize,
-        out: &mut Vec<u8>,
-    ) -> bool {
-        self.last_seen = (now, wall);
-        let (start, end) = (out.len(), out.len().saturating_add(budget));
-        let was_reading = self.wants_input();
-        let mut wakes = Wakes::new();
-        let mut more = false;
-        if self.is_open() {
-            self.answer_completions();
-            self.answer_reports();
-            let more_orders = self.send_provider_orders();
-            more = self.run_work(now, wall, budget, &mut wakes) || more_orders;
-            more |= self.run_watches(budget);
-        }
-        self.answers.send(out, budget, self.frame_max);
-        if !self.answers.is_empty() {
-            // No update overtakes the answer to the write that made it.
-            more = true;
-        } else if self.is_open() {
-            more |= self.send_updates(end, out, &mut wakes);
-            // The last updates of what is gone may have been among them.
-            if self.has_waiting_watch() {
-                more |= self.run_watches(budget);
-                self.answers.send(out, budget, self.frame_max);
-                more |= !self.answers.is_empty();
-            }
-            let goodbye = self
-                .options
-                .facts
-                .as_ref()
-                .and_then(|facts| facts.goodbye());
-            if let Some(goodbye) = goodbye.filter(|_| !more) {
-                self.shut_down(&goodbye);
-                self.answers.send(out, usize::MAX, self.frame_max);
-            }
-        }
-        if !was_reading && out.len() > start {
-            // It takes what is sent to it, so it lives.
-            self.excuse_peer(now);
-        }
-        more
-    }
-
     /// While this end does not read, neither silence nor half a frame is the peer's fault: it has
     /// its full time again.
     fn excuse_peer(&mut self, now: Tick) {
@@ -399,7 +340,49 @@ impl Endpoint for Session {
         budget: usize,
         out: &mut Vec<u8>,
     ) -> bool {
-        self.gather_output(now, wall, budget, out)
+        // The buffer is out of the session while it asks for what goes into it.
+        if self.gathering.is_some() {
+            return self.gather_output(now, wall, budget, out);
+        }
+        self.last_seen = (now, wall);
+        let (start, end) = (out.len(), out.len().saturating_add(budget));
+        let was_reading = self.wants_input();
+        let mut wakes = Wakes::new();
+        let mut more = false;
+        if self.is_open() {
+            self.answer_completions();
+            self.answer_reports();
+            let more_orders = self.send_provider_orders();
+            more = self.run_work(now, wall, budget, &mut wakes) || more_orders;
+            more |= self.run_watches(budget);
+        }
+        self.answers.send(out, budget, self.frame_max);
+        if !self.answers.is_empty() {
+            // No update overtakes the answer to the write that made it.
+            more = true;
+        } else if self.is_open() {
+            more |= self.send_updates(end, out, &mut wakes);
+            // The last updates of what is gone may have been among them.
+            if self.has_waiting_watch() {
+                more |= self.run_watches(budget);
+                self.answers.send(out, budget, self.frame_max);
+                more |= !self.answers.is_empty();
+            }
+            let goodbye = self
+                .options
+                .facts
+                .as_ref()
+                .and_then(|facts| facts.goodbye());
+            if let Some(goodbye) = goodbye.filter(|_| !more) {
+                self.shut_down(&goodbye);
+                self.answers.send(out, usize::MAX, self.frame_max);
+            }
+        }
+        if !was_reading && out.len() > start {
+            // It takes what is sent to it, so it lives.
+            self.excuse_peer(now);
+        }
+        more
     }
 
     fn poll_timeout(&self) -> Option<Tick> {

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use serde_json::Value as Json;
 use trunkline::Client;
 
-use crate::rig::{RIG, Served, run};
+use crate::rig::{RIG, Running, Served, run};
 
 /// Inodes of the sockets that a process has open.
 fn sockets_of(pid: u32) -> BTreeSet<String> {
@@ -115,5 +116,66 @@ fn a_command_may_have_both_ends_gather() {
         let output = served.run(&["get", "rig/level", wrong]);
         assert_eq!(output.code, Some(2), "{wrong}");
         assert!(output.err.contains("8KiB,10ms"), "{}", output.err);
+    }
+}
+
+/// Behaviour: LX-12.
+#[test]
+fn commands_do_the_same_over_every_transport() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(path("plant.toml"), RIG).unwrap();
+    let listen = format!("unix:{}", path("a.sock"));
+    let config = path("plant.toml");
+    let arguments = [
+        "serve",
+        &config,
+        "--listen",
+        "127.0.0.1:0",
+        "--listen",
+        &listen,
+    ];
+    let engine = Running::start(&[&arguments[..], &["--store", "none", "--json"]].concat());
+    let told: Json = serde_json::from_str(&engine.line()).unwrap();
+    let by_tcp = told["listen"][0]
+        .as_str()
+        .unwrap()
+        .replace("tl://", "tl+tcp://");
+    let by_socket = told["listen"][1].as_str().unwrap().to_owned();
+    let batch: &[&str] = &["--batch=8KiB,1ms"];
+    let ways: [(&str, &[&str]); 4] = [
+        (&by_tcp, &[]),
+        (&by_socket, &[]),
+        (&by_tcp, batch),
+        (&by_socket, batch),
+    ];
+    let commands: &[&[&str]] = &[
+        &["put", "rig/setpoint", "33"],
+        &[
+            "get",
+            "rig/level",
+            "rig/setpoint",
+            "rig/mode",
+            "rig/nothing",
+        ],
+        &["get", "-t", "rig/*"],
+        &["get", "--json", "--time", "none", "rig/level", "rig/empty"],
+        &["monitor", "-t", "--count", "1", "rig/level"],
+        &["find", "-t", "rig/**"],
+        &["ls", "rig"],
+        &["put", "rig/sealed", "1"],
+        &["put", "rig/setpoint", "101"],
+        &["deploy", "no-such-file.toml"],
+    ];
+    // A put shows what was there before.
+    run(&["put", "rig/setpoint", "33", "--url", &by_socket]);
+    for command in commands {
+        let outcomes = ways.map(|(url, options)| {
+            let output = run(&[command, &["--url", url][..], options].concat());
+            (output.code, output.out, output.err)
+        });
+        for outcome in &outcomes {
+            assert_eq!(outcome, &outcomes[0], "{command:?}");
+        }
     }
 }

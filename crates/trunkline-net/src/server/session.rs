@@ -4,7 +4,7 @@ use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
 
 use crate::outgoing::{CLOSE_LIMIT, Flush, Outgoing};
-use crate::transport::{ReceiveHalf, Source, Transport};
+use crate::transport::{ReceiveHalf, Source, SourceKind, Transport};
 
 use super::admission::Seat;
 use super::notifier::Notifier;
@@ -15,6 +15,8 @@ const QUANTUM: usize = 256 << 10;
 pub(super) struct Session {
     /// A turn is already planned.
     pub(super) queued: bool,
+    /// Its source is polled for room as well.
+    pub(super) polls_room: bool,
     /// The entry of this session in its thread's timers.
     pub(super) timer: Option<Tick>,
     incoming: Incoming,
@@ -102,6 +104,7 @@ impl Session {
             send,
             ..
         } = transport;
+        let source_kind = source.kind();
         let incoming = Incoming {
             half: receive,
             source,
@@ -112,6 +115,7 @@ impl Session {
         Self {
             queued: false,
             timer: None,
+            polls_room: source_kind == SourceKind::Socket,
             incoming,
             outgoing: Outgoing::new(send),
             life,
@@ -128,6 +132,16 @@ impl Session {
     pub(super) fn set_ready(&mut self, hung_up: bool) {
         self.incoming.ready = true;
         self.incoming.hung_up |= hung_up;
+    }
+
+    /// Whether its source is to be polled for room from now on, when that changes.
+    pub(super) fn room_wanted(&self) -> Option<bool> {
+        let wanted = match self.source().kind() {
+            SourceKind::Socket => true,
+            SourceKind::UnixSocket => self.outgoing.is_blocked(),
+            SourceKind::Signal => false,
+        };
+        (wanted != self.polls_room).then_some(wanted)
     }
 
     pub(super) fn is_lingering(&self) -> bool {

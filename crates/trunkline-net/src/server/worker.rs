@@ -13,7 +13,7 @@ use trunkline_types::Tick;
 
 use crate::Clock;
 use crate::sync::{Arc, Ordering};
-use crate::transport::{SourceKind, Transport};
+use crate::transport::Transport;
 
 use super::admission::{Admission, Seat};
 use super::mailbox::Mailbox;
@@ -244,14 +244,12 @@ impl Worker {
     }
 
     fn register(&self, key: SessionKey, session: &Session) -> io::Result<()> {
-        let interest = match session.source().kind() {
-            SourceKind::Socket => Interest::READABLE | Interest::WRITABLE,
-            SourceKind::Signal => Interest::READABLE,
-        };
         let fd = session.source().as_fd().as_raw_fd();
-        self.poll
-            .registry()
-            .register(&mut SourceFd(&fd), key.token(), interest)
+        self.poll.registry().register(
+            &mut SourceFd(&fd),
+            key.token(),
+            interest(session.polls_room),
+        )
     }
 
     fn shut_down(&mut self, deadline: Tick) {
@@ -313,6 +311,10 @@ impl Worker {
                 Turn::Again => queue(&mut self.turns, session, key),
                 Turn::Wait => {}
             }
+            if poll_for_room(&self.poll, session, key).is_err() {
+                self.remove(key);
+                continue;
+            }
             set_timer(&mut self.timers, session, key);
         }
     }
@@ -340,6 +342,24 @@ fn queue(turns: &mut VecDeque<SessionKey>, session: &mut Session, key: SessionKe
     if !std::mem::replace(&mut session.queued, true) {
         turns.push_back(key);
     }
+}
+
+fn interest(room: bool) -> Interest {
+    match room {
+        true => Interest::READABLE | Interest::WRITABLE,
+        false => Interest::READABLE,
+    }
+}
+
+/// Begins or ends to poll for room. What is there already is told again.
+fn poll_for_room(poll: &Poll, session: &mut Session, key: SessionKey) -> io::Result<()> {
+    let Some(room) = session.room_wanted() else {
+        return Ok(());
+    };
+    session.polls_room = room;
+    let fd = session.source().as_fd().as_raw_fd();
+    let registry = poll.registry();
+    registry.reregister(&mut SourceFd(&fd), key.token(), interest(room))
 }
 
 /// Sees to it that a timer fires no later than the session's deadline. One that fires too early is

@@ -146,7 +146,7 @@ impl Client {
     /// is, and what the engine has for this and for its other clients.
     ///
     /// # Errors
-    /// [`CallError`] when there still is a write on its way after `timeout`.
+    /// [`CallError`] when there still is a write on its way after `timeout`, or no connection.
     pub fn flush(&self, timeout: Duration) -> Result<WriteCounts, CallError> {
         let pending = self.shared.flush()?;
         let deadline = self.shared.deadline(timeout);

@@ -123,9 +123,11 @@ impl Engine {
             numbers: Arc::clone(&numbers),
             uid,
         };
+        let has_port = options.listen.iter().any(|address| address.tcp().is_some());
+        let near = (options.local_socket && has_port).then(near::prepared_folder);
         let server = ServerOptions {
             listen: options.listen,
-            near: options.local_socket.then(near::prepared_folder).flatten(),
+            near: near.flatten(),
             insecure: options.insecure,
             sessions_max: options.sessions_max,
             // Whoever comes early waits, and finds every library.
