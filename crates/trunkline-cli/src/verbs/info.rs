@@ -1,10 +1,12 @@
 //! `info`: everything the engine knows about a variable.
 
+mod trend;
+
 use serde_json::{Value as Json, json};
 use trunkline::proto::VariableInfo;
 use trunkline::{OpenOptions, Opened};
 use trunkline_types::ledger::UpstreamLedger;
-use trunkline_types::{Fifo, Properties, Reason, Scaling, Scope};
+use trunkline_types::{Fifo, Properties, Reason, Scaling, Scope, Value};
 
 use super::find::access_name;
 use super::{Context, Verb};
@@ -28,6 +30,11 @@ pub(crate) struct Args {
     /// Names, URLs, or patterns such as 'boiler/*'
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
+
+    /// Also show the next values as a line of marks: the value now and those that come, so many of
+    /// each, at most for the time of -w
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    trend: Option<u32>,
 }
 
 pub(crate) const VERB: Verb = Verb {
@@ -67,6 +74,17 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         .collect();
     let told = connection.client.info(&variables, connection.timeout());
     let mut told = told.map_err(|error| connection.failed(&error))?.into_iter();
+    let mut trends = match args.trend {
+        Some(count) => {
+            let names = entries.names().into_iter().zip(&opened);
+            let open = names
+                .filter(|(_, opened)| opened.is_ok())
+                .map(|(name, _)| name);
+            trend::collect(&connection, &open.collect::<Vec<_>>(), count, context)?
+        }
+        None => Vec::new(),
+    }
+    .into_iter();
     let mut opened = opened.into_iter();
     let mut printer = Printer::new(context)?;
     let mut tally = Tally::default();
@@ -78,13 +96,16 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
                 Some(Err(problem)) => Err(problem),
                 Some(Ok(opened)) => match told.next() {
                     None => break,
-                    Some(Ok(info)) => Ok((opened, info)),
-                    Some(Err(fault)) => Err(reading_fault(&fault).of(name)),
+                    Some(Ok(info)) => Ok((opened, info, trends.next().unwrap_or_default())),
+                    Some(Err(fault)) => {
+                        trends.next();
+                        Err(reading_fault(&fault).of(name))
+                    }
                 },
             },
         };
         match result {
-            Ok((opened, info)) => printer.print(&opened, &info)?,
+            Ok((opened, info, trend)) => printer.print(&opened, &info, &trend)?,
             Err(problem) => tally.item_failed(context.show(&problem, 0)?),
         }
     }
@@ -117,12 +138,12 @@ impl<'a> Printer<'a> {
         })
     }
 
-    fn print(&mut self, opened: &Opened, info: &VariableInfo) -> Result<(), Stop> {
+    fn print(&mut self, opened: &Opened, info: &VariableInfo, trend: &[Value]) -> Result<(), Stop> {
         let terminal = &self.context.terminal;
         if matches!(self.context.settings.form, Form::Json | Form::Jsonl) {
-            return terminal.line(&self.object(opened, info).into_json().to_string());
+            return terminal.line(&self.object(opened, info, trend).into_json().to_string());
         }
-        let lines = self.lines(opened, info);
+        let lines = self.lines(opened, info, trend);
         match self.context.settings.form {
             Form::Table => {
                 if !std::mem::replace(&mut self.is_first, false) {
@@ -148,7 +169,7 @@ impl<'a> Printer<'a> {
         Ok(())
     }
 
-    fn lines(&mut self, opened: &Opened, info: &VariableInfo) -> Vec<Line> {
+    fn lines(&mut self, opened: &Opened, info: &VariableInfo, trend: &[Value]) -> Vec<Line> {
         let properties = &info.properties;
         let mut lines: Vec<Line> = Vec::new();
         let mut put = |key: &'static str, value: String| {
@@ -158,6 +179,7 @@ impl<'a> Printer<'a> {
         };
         put("description", properties.description.clone());
         put("value", self.value(opened, info));
+        put("trend", self.trend(info, trend));
         put("type", properties.data_type.to_string());
         put("units", properties.units.clone());
         put("range", range(properties));
@@ -234,6 +256,18 @@ impl<'a> Printer<'a> {
         format!("{text}{units}, {}", reading.sample.quality)
     }
 
+    fn trend(&self, info: &VariableInfo, values: &[Value]) -> String {
+        let marks = trend::marks(values);
+        if !marks.is_empty() {
+            return marks;
+        }
+        let properties = &info.properties;
+        let style = self.context.settings.values;
+        let text = |value| style.text(value, &properties.data_type, properties.precision);
+        let texts: Vec<String> = values.iter().map(text).collect();
+        texts.join("  ")
+    }
+
     fn updated(&self, info: &VariableInfo) -> String {
         if info.sequence == 0 {
             return "never".to_owned();
@@ -245,7 +279,7 @@ impl<'a> Printer<'a> {
         format!("{at}, number {}", info.sequence)
     }
 
-    fn object(&self, opened: &Opened, info: &VariableInfo) -> Object {
+    fn object(&self, opened: &Opened, info: &VariableInfo, trend: &[Value]) -> Object {
         let values = self.context.settings.values;
         let properties = &info.properties;
         let mut object = match &opened.reading {
@@ -283,6 +317,10 @@ impl<'a> Printer<'a> {
             ledger(&info.upstream, |count| values.json_u64(count)),
         );
         object.put_text("configured", &properties.origin);
+        if !trend.is_empty() {
+            let json = |value| values.json(value, &properties.data_type).into_plain();
+            object.put("trend", trend.iter().map(json).collect::<Vec<Json>>());
+        }
         object
     }
 }

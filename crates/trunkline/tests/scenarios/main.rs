@@ -90,6 +90,10 @@ const SCENARIOS: &[Scenario] = &[
         patterns::a_large_library_appears_as_a_whole,
     ),
     (
+        "notifications",
+        patterns::a_notification_is_requested_cancelled_and_carries_all_there_is_to_know,
+    ),
+    (
         "bulk",
         bulk::a_hundred_thousand_variables_are_subscribed_in_one_request,
     ),
