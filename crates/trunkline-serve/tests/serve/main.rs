@@ -15,4 +15,5 @@ mod ledger;
 mod life;
 mod readings;
 mod rig;
+mod watching;
 mod writes;
