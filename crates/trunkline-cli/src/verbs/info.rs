@@ -4,7 +4,7 @@ mod trend;
 
 use serde_json::{Value as Json, json};
 use trunkline::proto::VariableInfo;
-use trunkline::{OpenOptions, Opened};
+use trunkline::{Found, OpenOptions, Opened};
 use trunkline_types::ledger::UpstreamLedger;
 use trunkline_types::{Fifo, Properties, Reason, Scaling, Scope, Value};
 
@@ -24,7 +24,7 @@ use crate::terminal::{Mood, padded};
 /// Tell everything the engine knows about variables
 ///
 /// Type, units, range, access, source and how it is doing, the last update, who wrote it, what
-/// became of all writes, and where it is configured.
+/// became of all writes, where it is configured, and which fields can be opened behind a #.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Names, URLs, or patterns such as 'boiler/*'
@@ -85,8 +85,18 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         None => Vec::new(),
     }
     .into_iter();
-    let mut opened = opened.into_iter();
     let mut printer = Printer::new(context)?;
+    let mut names = entries.names().into_iter().zip(&opened);
+    if let Some((name, _)) = names.find(|(_, opened)| opened.is_ok()) {
+        // All variables of an engine have the same.
+        let found = connection
+            .client
+            .find(&format!("{name}#*"), None, connection.timeout());
+        let found = found.map_err(|error| connection.failed(&error))?;
+        let field = |found: &Found| Some(found.name.split_once('#')?.1.to_owned());
+        printer.fields = found.iter().filter_map(field).collect();
+    }
+    let mut opened = opened.into_iter();
     let mut tally = Tally::default();
     for entry in &entries.0 {
         let result = match entry {
@@ -116,6 +126,8 @@ struct Printer<'a> {
     context: &'a Context,
     times: Option<TimeColumn>,
     is_first: bool,
+    /// What can be opened behind a `#`.
+    fields: Vec<String>,
 }
 
 /// A line for people: what, and how it is.
@@ -135,6 +147,7 @@ impl<'a> Printer<'a> {
             context,
             times,
             is_first: true,
+            fields: Vec::new(),
         })
     }
 
@@ -229,6 +242,7 @@ impl<'a> Printer<'a> {
             },
         );
         put("configured", properties.origin.clone());
+        put("fields", self.fields.join(", "));
         lines
     }
 
@@ -317,6 +331,9 @@ impl<'a> Printer<'a> {
             ledger(&info.upstream, |count| values.json_u64(count)),
         );
         object.put_text("configured", &properties.origin);
+        if !self.fields.is_empty() {
+            object.put("fields", self.fields.clone());
+        }
         if !trend.is_empty() {
             let json = |value| values.json(value, &properties.data_type).into_plain();
             object.put("trend", trend.iter().map(json).collect::<Vec<Json>>());
