@@ -29,7 +29,7 @@ impl FakeEngine {
                 None => self.welcome.encode(&mut self.out),
             },
             // Patterns are answered by the tests.
-            Said::Goodbye(_) | Said::Watch { .. } | Said::Unwatch(_) => {}
+            Said::Goodbye(_) | Said::Watch { .. } | Said::Unwatch(_) | Said::Provider(_) => {}
             Said::Keepalive(keepalive) => self.confirm(keepalive.records_received),
             Said::Ack { records, grants } => {
                 self.confirm(*records);

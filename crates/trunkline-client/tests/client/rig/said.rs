@@ -59,6 +59,8 @@ pub enum Said {
         pattern: String,
     },
     Unwatch(u32),
+    /// What a provider says; only hostile frames make it do so here.
+    Provider(FrameKind),
     Why {
         request: u32,
         name: String,
@@ -161,6 +163,9 @@ impl Said {
                     pattern,
                 }
             }
+            kind @ (FrameKind::Provide | FrameKind::Publish | FrameKind::ProviderAnswer) => {
+                Said::Provider(kind)
+            }
             FrameKind::Unwatch => Said::Unwatch(decode_unwatch(frame).unwrap()),
             FrameKind::Why => Said::Why {
                 request,
@@ -197,6 +202,7 @@ impl Said {
             Said::Find { .. } => FrameKind::Find,
             Said::Watch { .. } => FrameKind::Watch,
             Said::Unwatch(_) => FrameKind::Unwatch,
+            Said::Provider(kind) => *kind,
             Said::Why { .. } => FrameKind::Why,
             Said::Engine { .. } => FrameKind::Engine,
         }
