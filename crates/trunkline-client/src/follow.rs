@@ -220,8 +220,11 @@ impl Follow {
                         if self.is_excluded(&name) {
                             continue;
                         }
-                        if let Some(item) = self.item_of(&name) {
-                            item.patterns += 1;
+                        if let Some(item) = self.by_name.get(&name).copied() {
+                            if let Some(Some(entry)) = self.items.get_mut(item as usize) {
+                                entry.patterns += 1;
+                            }
+                            core.reopen_item(self.subscription, item);
                             continue;
                         }
                         let item = self.place(&name);
@@ -270,11 +273,6 @@ impl Follow {
         core.leave_item(self.subscription, item);
         let name = entry.name;
         Some(FollowEvent::Gone { item, name })
-    }
-
-    fn item_of(&mut self, name: &str) -> Option<&mut Item> {
-        let item = *self.by_name.get(name)?;
-        self.items.get_mut(item as usize)?.as_mut()
     }
 
     /// A place for a name that is new.

@@ -182,9 +182,8 @@ impl ClientCore {
                 subscription: id.0.index,
                 item: *item,
             };
-            if let Some(index) = self.join(wire_id, variable, target) {
-                added.push(index);
-            }
+            let new = self.join(wire_id, variable, target);
+            added.extend(new.or_else(|| self.try_again(id, *item)));
         }
         if let Some(subscription) = self.subscriptions.get_mut(id.0) {
             for (item, _) in refused {
@@ -197,6 +196,34 @@ impl ClientCore {
             self.open_items(wire_id, added, false);
         }
         self.changes += 1;
+    }
+
+    /// The variable of an item is there again, the engine says: it is asked for at once instead of
+    /// after a while.
+    pub(crate) fn reopen_item(&mut self, id: SubscriptionId, item: u32) {
+        let Some(wire) = self.subscriptions.get(id.0).map(|entry| entry.wire) else {
+            return;
+        };
+        if let Some(index) = self.try_again(id, item)
+            && self.connection.is_open()
+        {
+            self.open_items(wire, vec![index], false);
+        }
+    }
+
+    /// The wire item of an item that is not subscribed and may be now; it is being opened from here
+    /// on.
+    fn try_again(&mut self, id: SubscriptionId, item: u32) -> Option<u32> {
+        let entry = self.subscriptions.get(id.0)?;
+        let index = entry.items.get(item as usize)?.wire_item;
+        let wire = self.wires.get_mut(entry.wire)?;
+        let can_be_asked = !wire.closing && wire.pause == Pause::No;
+        let wire_item = wire.item_mut(index)?;
+        if !can_be_asked || wire_item.asked || !wire_item.may_retry() {
+            return None;
+        }
+        wire_item.status = Status::Opening;
+        Some(index)
     }
 
     /// Takes one item out of a subscription; its place can be used again.

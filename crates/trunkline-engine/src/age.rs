@@ -147,9 +147,14 @@ impl Known {
         if now.since(self.fresh) < max_age {
             return true;
         }
+        // What was never measured since the start says that already, and is not kept as if it were.
+        let says_more = matches!(
+            update.quality.reason(),
+            Reason::Stale | Reason::Initial | Reason::Retained
+        );
         let can_be_marked = update.sequence > 0
             && update.quality.level() != Level::Bad
-            && update.quality.reason() != Reason::Stale
+            && !says_more
             && !variable.is_blocked();
         if can_be_marked {
             let clock = update.quality;

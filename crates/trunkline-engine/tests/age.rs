@@ -129,6 +129,13 @@ fn what_is_bad_stopped_or_gone_is_left_as_it_is() {
         .start_library("rig", now, wall, &mut wakes)
         .unwrap();
     pass(&rig, 3 * SECOND);
+    assert_eq!(
+        quality(&x).reason(),
+        Reason::Retained,
+        "that says it already"
+    );
+    rig.write(&x, 2.0);
+    pass(&rig, 3 * SECOND);
     assert_eq!(quality(&x).reason(), Reason::Stale);
     rig.engine
         .undeploy("rig", rig.now(), rig.wall(), &mut wakes)

@@ -1,10 +1,12 @@
 //! `info`: everything the engine knows about a variable.
 
+mod trend;
+
 use serde_json::{Value as Json, json};
 use trunkline::proto::VariableInfo;
-use trunkline::{OpenOptions, Opened};
+use trunkline::{Found, OpenOptions, Opened};
 use trunkline_types::ledger::UpstreamLedger;
-use trunkline_types::{Fifo, Properties, Reason, Scaling, Scope};
+use trunkline_types::{Fifo, Properties, Reason, Scaling, Scope, Value};
 
 use super::find::access_name;
 use super::{Context, Verb};
@@ -22,12 +24,17 @@ use crate::terminal::{Mood, padded};
 /// Tell everything the engine knows about variables
 ///
 /// Type, units, range, access, source and how it is doing, the last update, who wrote it, what
-/// became of all writes, and where it is configured.
+/// became of all writes, where it is configured, and which fields can be opened behind a #.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Names, URLs, or patterns such as 'boiler/*'
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
+
+    /// Also show the next values as a line of marks: the value now and those that come, so many of
+    /// each, at most for the time of -w
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    trend: Option<u32>,
 }
 
 pub(crate) const VERB: Verb = Verb {
@@ -67,8 +74,29 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         .collect();
     let told = connection.client.info(&variables, connection.timeout());
     let mut told = told.map_err(|error| connection.failed(&error))?.into_iter();
-    let mut opened = opened.into_iter();
+    let mut trends = match args.trend {
+        Some(count) => {
+            let names = entries.names().into_iter().zip(&opened);
+            let open = names
+                .filter(|(_, opened)| opened.is_ok())
+                .map(|(name, _)| name);
+            trend::collect(&connection, &open.collect::<Vec<_>>(), count, context)?
+        }
+        None => Vec::new(),
+    }
+    .into_iter();
     let mut printer = Printer::new(context)?;
+    let mut names = entries.names().into_iter().zip(&opened);
+    if let Some((name, _)) = names.find(|(_, opened)| opened.is_ok()) {
+        // All variables of an engine have the same.
+        let found = connection
+            .client
+            .find(&format!("{name}#*"), None, connection.timeout());
+        let found = found.map_err(|error| connection.failed(&error))?;
+        let field = |found: &Found| Some(found.name.split_once('#')?.1.to_owned());
+        printer.fields = found.iter().filter_map(field).collect();
+    }
+    let mut opened = opened.into_iter();
     let mut tally = Tally::default();
     for entry in &entries.0 {
         let result = match entry {
@@ -78,13 +106,16 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
                 Some(Err(problem)) => Err(problem),
                 Some(Ok(opened)) => match told.next() {
                     None => break,
-                    Some(Ok(info)) => Ok((opened, info)),
-                    Some(Err(fault)) => Err(reading_fault(&fault).of(name)),
+                    Some(Ok(info)) => Ok((opened, info, trends.next().unwrap_or_default())),
+                    Some(Err(fault)) => {
+                        trends.next();
+                        Err(reading_fault(&fault).of(name))
+                    }
                 },
             },
         };
         match result {
-            Ok((opened, info)) => printer.print(&opened, &info)?,
+            Ok((opened, info, trend)) => printer.print(&opened, &info, &trend)?,
             Err(problem) => tally.item_failed(context.show(&problem, 0)?),
         }
     }
@@ -95,6 +126,8 @@ struct Printer<'a> {
     context: &'a Context,
     times: Option<TimeColumn>,
     is_first: bool,
+    /// What can be opened behind a `#`.
+    fields: Vec<String>,
 }
 
 /// A line for people: what, and how it is.
@@ -114,15 +147,16 @@ impl<'a> Printer<'a> {
             context,
             times,
             is_first: true,
+            fields: Vec::new(),
         })
     }
 
-    fn print(&mut self, opened: &Opened, info: &VariableInfo) -> Result<(), Stop> {
+    fn print(&mut self, opened: &Opened, info: &VariableInfo, trend: &[Value]) -> Result<(), Stop> {
         let terminal = &self.context.terminal;
         if matches!(self.context.settings.form, Form::Json | Form::Jsonl) {
-            return terminal.line(&self.object(opened, info).into_json().to_string());
+            return terminal.line(&self.object(opened, info, trend).into_json().to_string());
         }
-        let lines = self.lines(opened, info);
+        let lines = self.lines(opened, info, trend);
         match self.context.settings.form {
             Form::Table => {
                 if !std::mem::replace(&mut self.is_first, false) {
@@ -148,7 +182,7 @@ impl<'a> Printer<'a> {
         Ok(())
     }
 
-    fn lines(&mut self, opened: &Opened, info: &VariableInfo) -> Vec<Line> {
+    fn lines(&mut self, opened: &Opened, info: &VariableInfo, trend: &[Value]) -> Vec<Line> {
         let properties = &info.properties;
         let mut lines: Vec<Line> = Vec::new();
         let mut put = |key: &'static str, value: String| {
@@ -158,6 +192,7 @@ impl<'a> Printer<'a> {
         };
         put("description", properties.description.clone());
         put("value", self.value(opened, info));
+        put("trend", self.trend(info, trend));
         put("type", properties.data_type.to_string());
         put("units", properties.units.clone());
         put("range", range(properties));
@@ -216,6 +251,7 @@ impl<'a> Printer<'a> {
             },
         );
         put("configured", properties.origin.clone());
+        put("fields", self.fields.join(", "));
         lines
     }
 
@@ -262,6 +298,18 @@ impl<'a> Printer<'a> {
         )
     }
 
+    fn trend(&self, info: &VariableInfo, values: &[Value]) -> String {
+        let marks = trend::marks(values);
+        if !marks.is_empty() {
+            return marks;
+        }
+        let properties = &info.properties;
+        let style = self.context.settings.values;
+        let text = |value| style.text(value, &properties.data_type, properties.precision);
+        let texts: Vec<String> = values.iter().map(text).collect();
+        texts.join("  ")
+    }
+
     fn updated(&self, info: &VariableInfo) -> String {
         if info.sequence == 0 {
             return "never".to_owned();
@@ -273,7 +321,7 @@ impl<'a> Printer<'a> {
         format!("{at}, number {}", info.sequence)
     }
 
-    fn object(&self, opened: &Opened, info: &VariableInfo) -> Object {
+    fn object(&self, opened: &Opened, info: &VariableInfo, trend: &[Value]) -> Object {
         let values = self.context.settings.values;
         let properties = &info.properties;
         let mut object = match &opened.reading {
@@ -328,6 +376,13 @@ impl<'a> Printer<'a> {
             ledger(&info.upstream, |count| values.json_u64(count)),
         );
         object.put_text("configured", &properties.origin);
+        if !self.fields.is_empty() {
+            object.put("fields", self.fields.clone());
+        }
+        if !trend.is_empty() {
+            let json = |value| values.json(value, &properties.data_type).into_plain();
+            object.put("trend", trend.iter().map(json).collect::<Vec<Json>>());
+        }
         object
     }
 }

@@ -210,3 +210,39 @@ fn variables_are_found_by_fields_and_state() {
     let none = rig.run(&["find", "rig/**", "--where", "units"]);
     assert_eq!(none.code, Some(2), "{}", none.err);
 }
+
+/// Behaviour: H-26, VS-01.
+#[test]
+fn a_probe_shows_value_trend_type_time_quality_and_access_and_puts_another_value() {
+    let rig = Served::rig();
+    assert_eq!(rig.run(&["put", "rig/level", "10"]).code, Some(0));
+    let one = rig.run(&["info", "rig/level", "--trend", "1"]);
+    for part in [
+        "value\t10.0 %, good",
+        "trend\t",
+        "type\tf64",
+        "updated\t",
+        "access\tread-write",
+    ] {
+        assert!(
+            one.out.contains(&format!("rig/level\t{part}")),
+            "{part}: {}",
+            one.out
+        );
+    }
+    let mut probe = rig.spawn(&["info", "--json", "--trend", "3", "rig/level"]);
+    // Until it has seen three values, whenever it began to look.
+    let mut next = 20;
+    while probe.child.try_wait().unwrap().is_none() {
+        rig.run(&["put", "rig/level", &next.to_string()]);
+        next = 20 + (next + 1) % 50;
+    }
+    let (code, lines) = probe.end();
+    let info: Json = serde_json::from_str(&lines[0]).unwrap();
+    let trend = info["trend"].as_array().unwrap();
+    assert_eq!((code, trend.len()), (Some(0), 3));
+    assert!(trend[0] != trend[1] && trend[1] != trend[2], "{trend:?}");
+    for key in ["value", "type", "access", "ts", "q"] {
+        assert!(!info[key].is_null(), "{key}: {info}");
+    }
+}

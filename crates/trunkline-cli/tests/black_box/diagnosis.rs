@@ -143,12 +143,16 @@ fn a_program_that_is_no_engine_and_an_engine_of_another_version_are_told_apart()
 fn a_value_that_is_too_old_says_so_everywhere() {
     let served = Served::start(
         "[library]\nname = \"rig\"\n\n[[variable]]\nname = \"old\"\ntype = \"f64\"\n\
-         max_age = \"50ms\"\ninitial = 1.0\n",
+         max_age = \"50ms\"\n",
     );
     let monitor = served.spawn(&["monitor", "--json", "rig/old"]);
-    let line = monitor.line_with("\"stale\"");
+    assert_eq!(served.run(&["put", "rig/old", "1"]).code, Some(0));
+    let line = monitor.line_with("\"stale\":true");
     let reading: serde_json::Value = serde_json::from_str(&line).unwrap();
-    assert_eq!(reading["stale"], true);
+    assert_eq!(
+        (&reading["stale"], &reading["value"]),
+        (&true.into(), &1.0.into())
+    );
     assert!(reading["age"].as_f64().unwrap() >= 0.05, "{line}");
     let get = served.run(&["get", "rig/old"]);
     assert!(

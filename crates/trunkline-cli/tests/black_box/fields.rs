@@ -16,6 +16,11 @@ fn fields_are_read_followed_and_found_like_variables() {
     let output = rig.run(&[&["get", "-t"][..], &names].concat());
     assert_eq!(output.out, "%\n100.0\nrunning\n", "{}", output.err);
 
+    let info = rig.run(&["info", "--json", "rig/level"]);
+    let info: Json = serde_json::from_str(&info.out).unwrap();
+    let fields = info["fields"].as_array().unwrap();
+    assert!(fields.contains(&"units".into()) && fields.contains(&"library.state".into()));
+
     let wrong = rig.run(&["get", "rig/level#unit"]);
     assert_eq!((wrong.code, wrong.out.as_str()), (Some(1), ""));
     assert!(

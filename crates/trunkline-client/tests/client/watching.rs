@@ -226,3 +226,42 @@ fn a_subscription_by_pattern_says_what_appears_before_its_readings_and_what_is_g
     rig.exchange();
     assert_eq!(rig.client.variables_in_use(), 0);
 }
+
+/// Behaviour: B-32.
+#[test]
+fn a_name_that_appears_again_is_subscribed_at_once_where_others_wait_for_it_too() {
+    let mut rig = connected(&["a/x"]);
+    let by_name = rig.subscribe(&["a/x"], "latest");
+    rig.events(by_name);
+    let pattern = [Pattern::parse("a/*").unwrap()];
+    let options = SubscribeOptions::default();
+    let names: [&str; 0] = [];
+    let id = rig
+        .client
+        .follow(&names, &pattern, &[], Contract::Latest, options)
+        .unwrap();
+    rig.exchange();
+    let (request, watch) = asked(&mut rig);
+    let x = rig.engine.handle_of("a/x");
+    appear(&mut rig, request, watch, &[(x, "a/x", DataType::F64)], true);
+    let take = |rig: &mut Rig| {
+        let mut readings = 0;
+        while let Some(event) = rig.client.next_followed(rig.now, id) {
+            readings += usize::from(matches!(event, FollowEvent::Event(_)));
+        }
+        rig.exchange();
+        readings
+    };
+    take(&mut rig);
+    rig.engine.undeploy("a/x");
+    rig.exchange();
+    vanish(&mut rig, watch, &[x]);
+    take(&mut rig);
+    rig.engine.add("a/y", Value::F64(5.0));
+    let again = rig.engine.add("a/x", Value::F64(7.0));
+    appear(&mut rig, 0, watch, &[(again, "a/x", DataType::F64)], false);
+    take(&mut rig);
+    // No time has passed, and both have it.
+    assert_eq!(take(&mut rig), 1);
+    assert_eq!(rig.values(by_name), [7.0]);
+}

@@ -20,4 +20,5 @@ mod readings;
 mod rig;
 mod throughput;
 mod versions;
+mod watching;
 mod writes;

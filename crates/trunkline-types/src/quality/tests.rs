@@ -150,3 +150,154 @@ proptest! {
         prop_assert!(worst.level() >= Quality::from_bits(other).level());
     }
 }
+
+/// Every status that variables of the source system have is a quality here, by its name, at its
+/// level, with a sentence that says the same.
+///
+/// Behaviour: H-29.
+#[test]
+fn every_status_to_carry_over_is_a_quality() {
+    use Level::{Bad, Uncertain};
+    let table = [
+        (
+            "buffer empty",
+            Reason::BufferEmpty,
+            Uncertain,
+            "buffer-empty",
+            "last value again",
+        ),
+        (
+            "write buffer full",
+            Reason::WriteBufferNearlyFull,
+            Uncertain,
+            "write-buffer-nearly-full",
+            "next write may overflow",
+        ),
+        (
+            "write buffer overflowed",
+            Reason::WriteBufferOverflowed,
+            Uncertain,
+            "write-buffer-overflowed",
+            "oldest value was discarded",
+        ),
+        (
+            "stale",
+            Reason::Stale,
+            Uncertain,
+            "stale",
+            "might not be the most current",
+        ),
+        (
+            "limits exceeded",
+            Reason::LimitsExceeded,
+            Uncertain,
+            "limits-exceeded",
+            "limits",
+        ),
+        (
+            "sensor failure",
+            Reason::SensorFailure,
+            Bad,
+            "sensor-failure",
+            "sensor",
+        ),
+        (
+            "device failure",
+            Reason::DeviceFailure,
+            Bad,
+            "device-failure",
+            "device",
+        ),
+        ("no value", Reason::NoValue, Bad, "no-value", "no value yet"),
+        ("inactive", Reason::Inactive, Bad, "inactive", "not scanned"),
+        (
+            "not connected yet",
+            Reason::NotConnected,
+            Bad,
+            "not-connected",
+            "not exist yet",
+        ),
+        (
+            "DNS failed",
+            Reason::NameLookupFailed,
+            Bad,
+            "name-lookup-failed",
+            "resolved",
+        ),
+        (
+            "host unreachable",
+            Reason::HostUnreachable,
+            Bad,
+            "host-unreachable",
+            "reached",
+        ),
+        (
+            "service lookup failed",
+            Reason::ServiceLookupFailed,
+            Bad,
+            "service-lookup-failed",
+            "service was not found",
+        ),
+        (
+            "process missing",
+            Reason::ProcessMissing,
+            Bad,
+            "process-missing",
+            "library",
+        ),
+        (
+            "variable missing",
+            Reason::VariableMissing,
+            Bad,
+            "variable-missing",
+            "not exist",
+        ),
+        (
+            "access denied",
+            Reason::AccessDenied,
+            Bad,
+            "access-denied",
+            "refuses access",
+        ),
+        (
+            "subscribe failed (version)",
+            Reason::VersionMismatch,
+            Bad,
+            "version-mismatch",
+            "different versions",
+        ),
+        (
+            "bad URL",
+            Reason::BadUrl,
+            Bad,
+            "bad-url",
+            "URL is not valid",
+        ),
+        (
+            "buffer size must be > 1",
+            Reason::BufferTooSmall,
+            Bad,
+            "buffer-too-small",
+            "greater than 1",
+        ),
+    ];
+    for (status, reason, level, name, part) in table {
+        assert_eq!(reason.name(), name, "{status}");
+        assert!(
+            reason.sentence().contains(part),
+            "{status}: {}",
+            reason.sentence()
+        );
+        let quality = match level {
+            Uncertain => Quality::uncertain(reason),
+            _ => Quality::bad(reason),
+        };
+        assert_eq!(
+            (quality.level(), quality.reason()),
+            (level, reason),
+            "{status}"
+        );
+        assert_eq!(Quality::from_bits(quality.to_bits()), quality, "{status}");
+        assert!(quality.to_string().ends_with(name), "{status}: {quality}");
+    }
+}

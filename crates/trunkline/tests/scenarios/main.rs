@@ -121,6 +121,10 @@ const SCENARIOS: &[Scenario] = &[
     ),
     ("alias", forcing::an_alias_is_a_variable_like_any_other),
     (
+        "notifications",
+        patterns::a_notification_is_requested_cancelled_and_carries_all_there_is_to_know,
+    ),
+    (
         "bulk",
         bulk::a_hundred_thousand_variables_are_subscribed_in_one_request,
     ),

@@ -182,3 +182,34 @@ pub fn a_large_library_appears_as_a_whole(place: &Place) {
     }
     assert_eq!(followed.try_next(), None);
 }
+
+/// Behaviour: VS-03, VS-10.
+pub fn a_notification_is_requested_cancelled_and_carries_all_there_is_to_know(place: &Place) {
+    let followed = [
+        ("a", DataType::F64),
+        // Another one, so that the library stays in use.
+        ("b", DataType::F64),
+    ];
+    deploy(place, library("plant", &followed));
+    let opened = place.open("plant/a");
+    let subscribers = || {
+        let told = place.client.info(&[opened.variable], TIMEOUT);
+        let told = told.expect("an answer").remove(0);
+        told.expect("it is there").subscribers
+    };
+    let subscription = place.subscribe("plant/a", Contract::Latest);
+    super::place::reading(&subscription);
+    assert_eq!(subscribers(), 1);
+    place.write(Write::new(opened.variable, Value::F64(3.0)));
+    // The waiting thread is woken with the value, its quality, its times, its number, and what was
+    // missed before it; type and units came with the opening.
+    let reading = super::place::reading(&subscription);
+    assert_eq!(reading.sample.value, Value::F64(3.0));
+    assert!(reading.sample.quality.is_good() && reading.lost.is_none());
+    assert_eq!((reading.position.sequence, reading.stale), (1, None));
+    assert!(reading.sample.engine_timestamp >= reading.sample.source_timestamp);
+    assert!(opened.properties.is_some() && opened.data_type == DataType::F64);
+    drop(subscription);
+    // Cancelled: the request that follows finds nobody.
+    assert_eq!(subscribers(), 0);
+}

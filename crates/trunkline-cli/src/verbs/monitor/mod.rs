@@ -26,8 +26,8 @@ use crate::terminal::Mood;
 ///
 /// Ends with Ctrl-C, or after --count, --for or --until. Each line says what was missed before it:
 /// `lost` against the contract, `coalesced` where the contract allows it. Changes of the connection
-/// are told on standard error; it comes back by itself. A pattern is followed: variables that appear
-/// later are printed from then on, and standard error says which appeared and which are gone.
+/// are told on standard error; it comes back by itself. A pattern is followed: variables that
+/// appear later are printed from then on, and standard error says which appeared or are gone.
 #[derive(Clone, Debug, clap::Args)]
 #[command(visible_aliases = ["mon", "sub"])]
 pub(crate) struct Args {

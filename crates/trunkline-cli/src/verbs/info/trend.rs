@@ -1,0 +1,112 @@
+//! The last values of a variable, as a line of marks.
+
+use std::time::Duration;
+
+use trunkline::{Event, SubscribeOptions};
+use trunkline_types::{Contract, Value};
+
+use crate::connection::Connection;
+use crate::problem::Stop;
+use crate::verbs::Context;
+
+/// Eight heights, lowest first.
+const MARKS: [char; 8] = [
+    '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}', '\u{2588}',
+];
+
+/// The value now and those that come next, `count` of each name at most, as far as they come before
+/// `timeout` is over.
+///
+/// # Errors
+/// The subscription cannot be made.
+pub(super) fn collect(
+    connection: &Connection,
+    names: &[&str],
+    count: u32,
+    context: &Context,
+) -> Result<Vec<Vec<Value>>, Stop> {
+    let mut values: Vec<Vec<Value>> = names.iter().map(|_| Vec::new()).collect();
+    if names.is_empty() {
+        return Ok(values);
+    }
+    let options = SubscribeOptions::default();
+    let subscription = connection
+        .client
+        .subscribe(names, Contract::Last(count), options)
+        .map_err(|error| connection.failed(&error))?;
+    let end = context.clock.now().saturating_add(connection.timeout());
+    let count = count as usize;
+    while values.iter().any(|values| values.len() < count) {
+        let left: Duration = end.since(context.clock.now());
+        match subscription.next(Some(left)) {
+            Some(Event::Reading { item, reading }) if reading.position.sequence > 0 => {
+                if let Some(values) = values.get_mut(item as usize)
+                    && values.len() < count
+                {
+                    values.push(reading.sample.value);
+                }
+            }
+            Some(_) => {}
+            None => break,
+        }
+    }
+    Ok(values)
+}
+
+/// Numbers as marks between their lowest and highest; empty when they are none.
+pub(super) fn marks(values: &[Value]) -> String {
+    let numbers: Option<Vec<f64>> = values.iter().map(number).collect();
+    let Some(numbers) = numbers.filter(|numbers| !numbers.is_empty()) else {
+        return String::new();
+    };
+    let low = numbers.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let mark = |number: &f64| {
+        let height = match high > low {
+            true => (number - low) / (high - low) * (MARKS.len() - 1) as f64,
+            false => 0.0,
+        };
+        // What is not a number has no height, and is shown lowest.
+        MARKS
+            .get(height.round() as usize)
+            .copied()
+            .unwrap_or(MARKS[0])
+    };
+    let line: String = numbers.iter().map(mark).collect();
+    let count = numbers.len();
+    format!("{line}  {low} to {high}, {count} values")
+}
+
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Bool(is) => Some(f64::from(u8::from(*is))),
+        value => value.as_f64(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trend_goes_from_its_lowest_to_its_highest_value() {
+        let values = |numbers: &[f64]| numbers.iter().copied().map(Value::F64).collect::<Vec<_>>();
+        assert_eq!(
+            marks(&values(&[0.0, 7.0, 3.0])),
+            "\u{2581}\u{2588}\u{2584}  0 to 7, 3 values"
+        );
+        assert_eq!(
+            marks(&values(&[5.0, 5.0])),
+            "\u{2581}\u{2581}  5 to 5, 2 values"
+        );
+        assert!(marks(&values(&[f64::NAN, 1.0])).ends_with("2 values"));
+        assert_eq!(marks(&[]), "");
+        assert_eq!(marks(&[Value::String("a".into())]), "");
+        assert_eq!(
+            marks(&[Value::Bool(false), Value::Bool(true)])
+                .chars()
+                .count(),
+            20
+        );
+    }
+}

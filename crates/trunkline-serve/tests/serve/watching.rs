@@ -1,0 +1,198 @@
+//! Patterns that are followed through a real session: order, bounds, and what a reconnect tells.
+
+use trunkline_client::{Condition, FollowEvent, SubscribeOptions, WatchEvent, WatchId};
+use trunkline_proto::message::fault::FaultMessage;
+use trunkline_proto::message::find::{Find, FindCondition};
+use trunkline_proto::message::watch::{Watch, encode_unwatch};
+use trunkline_proto::{FaultCode, FrameKind};
+use trunkline_types::{Pattern, VariableDefinition};
+
+use crate::rig::{Heard, Pair, Peer, World, f64_variable};
+
+fn variables(range: std::ops::Range<usize>) -> Vec<VariableDefinition> {
+    range.map(|n| f64_variable(&format!("v{n}"))).collect()
+}
+
+/// Everything that waits: how many appeared, how many are gone, and whether the listing is done.
+fn told(pair: &mut Pair, id: WatchId) -> (usize, usize, bool) {
+    pair.wake_session();
+    pair.exchange();
+    let mut told = (0, 0, false);
+    while let Some(event) = pair.client.next_watch_event(id) {
+        match event {
+            WatchEvent::Appeared { .. } => told.0 += 1,
+            WatchEvent::Gone { .. } => told.1 += 1,
+            WatchEvent::Listed => told.2 = true,
+            other => panic!("{other:?}"),
+        }
+    }
+    told
+}
+
+/// Behaviour: B-32.
+#[test]
+fn a_large_pattern_comes_in_pages_and_is_followed() {
+    let world = World::with_library("big", variables(0..5_000));
+    world.deploy("other", variables(0..10));
+    let mut pair = Pair::on(&world);
+    let id = pair.client.watch("big/*").unwrap();
+    assert_eq!(told(&mut pair, id), (5_000, 0, true));
+    assert!(
+        pair.traffic.to_client.count(FrameKind::Appeared) >= 5,
+        "in pages"
+    );
+    world.deploy("more", variables(0..10));
+    world.undeploy("big");
+    world.deploy("big", variables(4_990..5_001));
+    assert_eq!(told(&mut pair, id), (11, 5_000, false));
+}
+
+/// Behaviour: B-32.
+#[test]
+fn a_connection_that_breaks_anywhere_in_the_listing_loses_no_name() {
+    let world = World::with_library("big", variables(0..3_000));
+    let mut pair = Pair::on(&world);
+    let id = pair.client.watch("big/*").unwrap();
+    for _ in 0..12 {
+        pair.turn_of_client();
+        pair.turn_of_session();
+    }
+    pair.cut();
+    pair.connect();
+    let (appeared, gone, is_listed) = told(&mut pair, id);
+    assert_eq!((appeared, gone, is_listed), (3_000, 0, true));
+    // The engine is started anew, with other libraries: only what differs is told.
+    world.restart();
+    world.deploy("big", variables(1_000..3_001));
+    pair.cut();
+    pair.connect();
+    assert_eq!(told(&mut pair, id), (1, 1_000, true));
+}
+
+/// Behaviour: B-32.
+#[test]
+fn gone_follows_the_last_update_under_every_contract() {
+    for contract in ["latest", "last:3", "first:3", "all:3", "sampled:1ms"] {
+        let world = World::with_library("rig", vec![f64_variable("x"), f64_variable("y")]);
+        let mut pair = Pair::on(&world);
+        let pattern = [Pattern::parse("rig/*").unwrap()];
+        let (terms, options) = (contract.parse().unwrap(), SubscribeOptions::default());
+        let names: [&str; 0] = [];
+        let id = pair
+            .client
+            .follow(&names, &pattern, &[], terms, options)
+            .unwrap();
+        let take = |pair: &mut Pair| -> Vec<String> {
+            let mut words = Vec::new();
+            loop {
+                pair.wake_session();
+                pair.pass(std::time::Duration::from_millis(2));
+                let now = pair.world.time().0;
+                let Some(event) = pair.client.next_followed(now, id) else {
+                    return words;
+                };
+                words.push(match event {
+                    FollowEvent::Appeared { name, .. } => format!("+{name}"),
+                    FollowEvent::Gone { name, .. } => format!("-{name}"),
+                    FollowEvent::Event(trunkline_client::Event::Reading { item, .. }) => {
+                        format!("={item}")
+                    }
+                    _ => continue,
+                });
+            }
+        };
+        let first = take(&mut pair);
+        assert_eq!(first[..2], ["+rig/x", "+rig/y"], "{contract}: {first:?}");
+        assert_eq!(first.len(), 4, "{contract}: {first:?}");
+        for n in 1..4 {
+            world.set("rig/x", f64::from(n));
+        }
+        world.undeploy("rig");
+        let last = take(&mut pair);
+        let gone = last.iter().position(|word| word == "-rig/x").unwrap();
+        let reading = last.iter().rposition(|word| word == "=0").unwrap();
+        assert!(reading < gone, "{contract}: {last:?}");
+        assert!(last.contains(&"-rig/y".to_owned()), "{contract}: {last:?}");
+    }
+}
+
+/// Behaviour: B-32.
+#[test]
+fn watches_are_bounded_and_numbered_once() {
+    let world = World::with_library("rig", vec![f64_variable("x")]);
+    let mut peer = Peer::greeted(&world);
+    let watch = |watch: u32| Watch {
+        watch,
+        pattern: "rig/*",
+    };
+    for number in 0..1024 {
+        peer.say(|out| watch(number).encode(number + 1, out));
+    }
+    let fault = |peer: &Peer| {
+        let faults = peer.frames(|frame| match frame.kind() {
+            Some(FrameKind::Fault) => Some(FaultMessage::decode(frame).unwrap().fault.code),
+            _ => None,
+        });
+        faults.into_iter().flatten().next_back()
+    };
+    assert_eq!(fault(&peer), None);
+    peer.say(|out| watch(1024).encode(2000, out));
+    assert_eq!(fault(&peer), Some(FaultCode::LimitReached));
+    peer.say(|out| encode_unwatch(7, out));
+    peer.say(|out| encode_unwatch(7_000_000, out));
+    peer.say(|out| watch(7).encode(2001, out));
+    peer.say(|out| watch(7).encode(2002, out));
+    assert!(
+        matches!(peer.last(), Heard::Goodbye(_)),
+        "{:?}",
+        peer.last()
+    );
+    assert!(peer.last_sentence().contains("watch 7 is in use"));
+}
+
+/// Behaviour: VS-02, API-10.
+#[test]
+fn searches_by_field_are_answered_in_pages_and_bounded() {
+    let world = World::with_library("rig", variables(0..3_000));
+    world.set("rig/v7", 1.0);
+    world.set("rig/v2999", 1.0);
+    let mut pair = Pair::on(&world);
+    let search = |pair: &mut Pair, condition: &str| {
+        let condition: Condition = condition.parse().unwrap();
+        let request = pair.client.search("rig/*", &[condition], None).unwrap();
+        pair.answer(request)
+    };
+    let trunkline_client::Answer::Names(found) = search(&mut pair, "sequence=1") else {
+        panic!("no names")
+    };
+    let names: Vec<&str> = found.iter().map(|found| found.name.as_str()).collect();
+    assert_eq!(names, ["rig/v7", "rig/v2999"]);
+    let trunkline_client::Answer::Names(found) = search(&mut pair, "sequence<1") else {
+        panic!("no names")
+    };
+    assert_eq!(found.len(), 2_998);
+    let refused = search(&mut pair, "colour=red");
+    assert!(
+        matches!(&refused, trunkline_client::Answer::Refused(fault)
+            if fault.code == FaultCode::BadRequest && fault.sentence.contains("colour")),
+        "{refused:?}"
+    );
+    let mut peer = Peer::greeted(&world);
+    let (field, value) = ("units", "");
+    for (count, comparison) in [(33, 1), (1, 99)] {
+        peer.say(|out| {
+            let condition = FindCondition {
+                field,
+                comparison,
+                value,
+            };
+            let find = Find {
+                cursor: 0,
+                limit: 0,
+                pattern: "**",
+            };
+            find.encode_with(std::iter::repeat_n(condition, count), 1, out);
+        });
+        assert!(matches!(peer.last(), Heard::Other(FrameKind::Fault)));
+    }
+}
