@@ -41,7 +41,7 @@ impl Registry {
                 index: HashTable::new(),
                 next: 1,
             }),
-            numbers: RwLock::default(),
+            numbers: RwLock::new(BTreeMap::new()),
             hash: HashSeed::default(),
         }
     }
