@@ -61,7 +61,7 @@ impl Registry {
                 next: 1,
                 gone: Vec::new(),
             }),
-            numbers: RwLock::default(),
+            numbers: RwLock::new(BTreeMap::new()),
             hash: HashSeed::default(),
         }
     }

@@ -40,11 +40,11 @@ struct Orders {
 #[derive(Default)]
 struct Queue {
     /// Bounded by the engine: a provider has at most so many unanswered writes.
-    sends: Vec<(Ticket, u32, Value)>,
+    sends: VecDeque<(Ticket, u32, Value)>,
     /// Each of its variables waits once, however often it is asked for.
     requests: HashSet<u32>,
     /// Requests that somebody waits for; bounded with the sends.
-    reads: Vec<(Ticket, u32)>,
+    reads: VecDeque<(Ticket, u32)>,
     /// Variables that it is to deliver from now on, each with the name of its item.
     binds: Vec<SourceItem>,
     trouble: Option<String>,
@@ -56,14 +56,14 @@ impl Provider for Orders {
     }
 
     fn send(&self, ticket: Ticket, handle: u32, raw: Value) {
-        lock(&self.queue).sends.push((ticket, handle, raw));
+        lock(&self.queue).sends.push_back((ticket, handle, raw));
         self.wake();
     }
 
     fn request(&self, ticket: Option<Ticket>, handle: u32) {
         let mut queue = lock(&self.queue);
         match ticket {
-            Some(ticket) => queue.reads.push((ticket, handle)),
+            Some(ticket) => queue.reads.push_back((ticket, handle)),
             None => {
                 queue.requests.insert(handle);
             }
@@ -105,6 +105,8 @@ struct Runner {
     retry: Duration,
     retry_at: Tick,
     id: Arc<OnceLock<ProviderId>>,
+    /// The order that the device is being given.
+    answering: Option<(Ticket, u32)>,
     /// Samples whose subscriptions have no room yet, oldest first.
     held: VecDeque<Sample>,
 }
@@ -148,6 +150,7 @@ impl IoHost {
             retry: RETRY_FIRST,
             retry_at: Tick::ZERO,
             id: Arc::clone(&id),
+            answering: None,
             held: VecDeque::new(),
         };
         let provider = engine.attach_source(Arc::clone(&orders) as Arc<dyn Provider>)?;
@@ -187,9 +190,15 @@ impl Runner {
             return due;
         }
         self.is_open = false;
+        let mut wakes = Wakes::new();
+        if let Some((ticket, handle)) = self.answering.take() {
+            let why = "its driver panicked while it did this".to_owned();
+            let (engine, unknown) = (&self.engine, Answer::Unknown(why));
+            engine.answer(ticket, handle, unknown, now, wall, &mut wakes);
+        }
         let sentence = "its driver panicked, which is a fault of the driver; it is opened again";
         let reason = Reason::DeviceFailure;
-        self.failed(sentence.to_owned(), reason, now, wall, &mut Wakes::new());
+        self.failed(sentence.to_owned(), reason, now, wall, &mut wakes);
         self.retry_at
     }
 
@@ -294,13 +303,15 @@ impl Runner {
     fn carry_out_orders(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
         let (sends, requests, reads) = {
             let mut queue = lock(&self.orders.queue);
-            (
-                std::mem::take(&mut queue.sends),
-                std::mem::take(&mut queue.requests),
-                std::mem::take(&mut queue.reads),
-            )
+            let requests = std::mem::take(&mut queue.requests);
+            (queue.sends.len(), requests, queue.reads.len())
         };
-        for (ticket, handle, raw) in sends {
+        // Each is taken when its turn comes: a driver that panics leaves the others where they are.
+        for _ in 0..sends {
+            let Some((ticket, handle, raw)) = lock(&self.orders.queue).sends.pop_front() else {
+                break;
+            };
+            self.answering = Some((ticket, handle));
             let answer = match self.items.get(&handle) {
                 None => Answer::Refused("it has no such item".to_owned()),
                 Some(_) if !self.is_open => Answer::Refused("its device is not open".to_owned()),
@@ -309,10 +320,16 @@ impl Runner {
                     Err(refusal) => Answer::Refused(refusal.to_string()),
                 },
             };
+            self.answering = None;
             self.engine.answer(ticket, handle, answer, now, wall, wakes);
         }
-        for (ticket, handle) in reads {
+        for _ in 0..reads {
+            let Some((ticket, handle)) = lock(&self.orders.queue).reads.pop_front() else {
+                break;
+            };
+            self.answering = Some((ticket, handle));
             let answer = self.read_now(handle, now, wall);
+            self.answering = None;
             self.engine.answer(ticket, handle, answer, now, wall, wakes);
             // What came along, and the other variables of the item.
             self.publish(Some(handle), now, wall, wakes);

@@ -108,6 +108,22 @@ fn a_driver_that_panics_is_a_failed_device_and_is_opened_again() {
     sut.next_where(has(50.0));
 }
 
+/// The order that it was carrying out ends at once, and those behind it when it is opened again.
+#[test]
+fn a_driver_that_panics_in_a_write_leaves_its_outcome_unknown() {
+    let mut sut = Rig::new(Trouble::None, None);
+    sut.next_where(has(50.0));
+    sut.device.bench().trouble = Trouble::PanicInSend;
+    let Err(WriteError::Unknown(cause)) = sut.level.write(25.0) else {
+        panic!("nobody can know");
+    };
+    assert!(cause.to_string().contains("panicked"), "{cause}");
+    sut.next_where(is_bad(Reason::DeviceFailure));
+    sut.device.bench().trouble = Trouble::None;
+    sut.next_where(has(50.0));
+    sut.level.write(25.0).unwrap();
+}
+
 #[test]
 fn a_fresh_value_can_be_asked_for_between_scans() {
     let hour = Duration::from_secs(3600);
