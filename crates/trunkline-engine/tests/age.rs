@@ -112,7 +112,7 @@ fn what_is_written_or_confirmed_in_time_is_never_marked() {
     assert_eq!((x.sequence(), quality(&x)), (before + 1, Quality::GOOD));
 }
 
-/// Behaviour: B-12, DP-16, H-27.
+/// Behaviour: B-12.
 #[test]
 fn what_is_bad_stopped_or_gone_is_left_as_it_is() {
     let (rig, x) = Rig::of(aging(SECOND));
@@ -144,7 +144,7 @@ fn what_is_bad_stopped_or_gone_is_left_as_it_is() {
     assert_eq!(poll(&rig), None, "nothing is looked at any more");
 }
 
-/// Behaviour: B-12, SP-06.
+/// Behaviour: B-12.
 #[test]
 fn a_replaced_library_may_set_change_and_end_a_maximum_age() {
     let (rig, x) = Rig::of(Properties::new(DataType::F64));

@@ -211,7 +211,7 @@ fn variables_are_found_by_fields_and_state() {
     assert_eq!(none.code, Some(2), "{}", none.err);
 }
 
-/// Behaviour: H-26, VS-01.
+/// Behaviour: H-26.
 #[test]
 fn a_probe_shows_value_trend_type_time_quality_and_access_and_puts_another_value() {
     let rig = Served::rig();

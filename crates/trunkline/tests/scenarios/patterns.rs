@@ -99,7 +99,7 @@ fn appeared(followed: &PatternSubscription) -> (u32, Arc<str>) {
     }
 }
 
-/// Behaviour: B-32, VS-03.
+/// Behaviour: B-32.
 pub fn a_subscription_by_pattern_gets_the_updates_of_what_appears(place: &Place) {
     let patterns = [Pattern::parse("plant/**").expect("a pattern")];
     let excluded = [Pattern::parse("**/secret").expect("a pattern")];
