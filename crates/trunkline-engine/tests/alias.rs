@@ -676,3 +676,22 @@ fn full_subscription_of_an_alias_ends_and_the_target_goes_on() {
     );
     balanced(&[&x, &seen]);
 }
+
+/// Who is subscribed to an alias uses its target's library, too.
+#[test]
+fn subscriptions_of_aliases_count_as_use_of_the_targets_library() {
+    let (rig, _x, seen) = pair(f64s());
+    let used = |library| rig.engine.library_subscriptions(library);
+    assert_eq!(used("plant"), Ok(0));
+    let mut consumer = rig.consumer();
+    rig.subscribe(&mut consumer, 1, Contract::Latest, &seen);
+    assert_eq!((used("plant"), used("view")), (Ok(1), Ok(1)));
+    rig.deploy("further", vec![alias("x", "view/x")]);
+    rig.subscribe(
+        &mut consumer,
+        2,
+        Contract::Latest,
+        &rig.variable("further/x"),
+    );
+    assert_eq!((used("plant"), used("view")), (Ok(2), Ok(2)));
+}
