@@ -9,6 +9,7 @@
 
 mod bulk;
 mod contracts;
+mod forcing;
 mod hostile;
 #[cfg(not(shuttle))]
 mod ledger;
