@@ -26,8 +26,8 @@
 //! - [`ClientCore`] (`client`), `connection`, `receipt`, `output`: the state machine, the
 //!   connection's life, what is acknowledged, what is sent.
 //! - `provider`: this client as the source of variables.
-//! - `request`, `settle`, [`answer`]: verbs with one answer; `open`, `browse`, `library`, `forcing`:
-//!   which those are.
+//! - `request`, `settle`, [`answer`]: verbs with one answer.
+//! - `open`, `browse`, `library`, `forcing`: which those are.
 //! - `write`, `write_queue`, `outcome`: writes, credit, how they end.
 //! - `subscribe`, `subscription`, `queue`, `event`: subscriptions as the program sees them.
 //! - `wire`, `delivery`, `reading`: subscriptions as the engine sees them; what arrives, what was
