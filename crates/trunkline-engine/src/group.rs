@@ -351,9 +351,10 @@ impl Engine {
         let variables: Vec<_> = handles.iter().map(readable).collect();
         let is_consistent = handles.len() <= GROUP_MAX;
         let locked: BTreeMap<u32, MutexGuard<'_, State>> = if is_consistent {
-            // An alias changes under the lock of whom it follows; locked itself, before that one,
-            // it would stand in the way of a writer.
+            // An alias changes under the lock of whom it follows. Locked itself, before that one,
+            // it would stand in the way of a writer, even one that follows nobody yet.
             let found = variables.iter().flatten().map(|one| self.behind(one));
+            let found = found.filter(|one| !one.is_alias());
             let ascending: BTreeMap<u32, _> = found.map(|one| (one.handle(), one)).collect();
             // One that is named twice is locked once.
             let locked = ascending
@@ -421,6 +422,9 @@ fn commit_member(
     let sequence = one.variable.publish(state, update);
     if let Some(interests) = state.interests_mut() {
         interests.announce_of(update, changed, Some(rooms), wakes);
+        if !state.fields().is_empty() {
+            one.variable.refresh_fields(state, put.now, put.wall, wakes);
+        }
     }
     if !state.followers().is_empty() {
         let following = Following {

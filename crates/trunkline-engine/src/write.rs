@@ -10,7 +10,7 @@ use trunkline_types::{
 };
 
 use crate::accept::{Accepted, accept, within_deadband};
-use crate::alias::{Following, Watch, end_at};
+use crate::alias::{Following, Watch, commit_followed};
 use crate::audit::{Audited, is_noted};
 use crate::caller::Caller;
 use crate::engine::Engine;
@@ -481,63 +481,6 @@ fn commit(
         }
     }
     Ok(Attempt::Done(WriteOutcome::Applied { sequence }))
-}
-
-/// Step 4 for a variable with aliases, each of which has the update before the lock is gone.
-#[cold]
-fn commit_followed(
-    put: Put<'_>,
-    variable: &Variable,
-    state: &mut State,
-    update: &mut Update,
-    changed: bool,
-    wakes: &mut Wakes,
-) -> WriteOutcome {
-    let told = put
-        .completion
-        .and_then(|completion| completion.alias.as_ref());
-    let watched = match (put.watch, told) {
-        (Some(watch), _) => watch.handle,
-        (None, Some(alias)) => alias.handle(),
-        (None, None) => 0,
-    };
-    if let Some(completion) = put.completion {
-        wakes.add(&completion.outbox);
-    }
-    let mut sequence = 0;
-    let mut publish = || {
-        sequence = variable.publish(state, update);
-        if let Some(interests) = state.interests_mut() {
-            interests.announce(update, changed, wakes);
-        }
-        let following = Following {
-            source: variable,
-            update,
-            now: put.now,
-            wall: put.wall,
-            watched,
-        };
-        let found = following.tell(state, wakes);
-        let applied = WriteOutcome::Applied { sequence };
-        match (put.watch, told, found) {
-            (Some(watch), _, found) => {
-                if let Some(outcome) = found {
-                    let _first = watch.found.set(outcome);
-                }
-                applied
-            }
-            (None, Some(_), Some(outcome)) => outcome,
-            (None, Some(alias), None) => end_at(alias, Verb::Put, applied),
-            (None, None, _) => applied,
-        }
-    };
-    match put.completion {
-        Some(completion) => completion.outbox.complete_with(completion.id, publish),
-        None => {
-            publish();
-        }
-    }
-    WriteOutcome::Applied { sequence }
 }
 
 /// A write to a variable that takes none. What a source says of a forced variable is kept for the

@@ -435,17 +435,11 @@ fn what_makes_no_sense_is_refused_in_words() {
         "its alias tl://other/plant/x is a URL; an alias leads to a variable of this engine: \
          write `library/path`"
     );
-    for (target, is_expected) in [(
-        "plant/x#Units",
-        AliasFault::Field {
-            target: "plant/x#Units".to_owned(),
-        },
-    )] {
-        assert_eq!(
-            deploy(&rig, "a", vec![alias("x", target)]),
-            Err(is_expected)
-        );
-    }
+    let target = "plant/x#Units".to_owned();
+    assert_eq!(
+        deploy(&rig, "a", vec![alias("x", &target)]),
+        Err(AliasFault::Field { target })
+    );
     assert!(matches!(
         deploy(&rig, "a", vec![alias("x", "plant//x")]),
         Err(AliasFault::InvalidName { .. })
@@ -681,4 +675,23 @@ fn full_subscription_of_an_alias_ends_and_the_target_goes_on() {
         "{told:?}"
     );
     balanced(&[&x, &seen]);
+}
+
+/// Who is subscribed to an alias uses its target's library, too.
+#[test]
+fn subscriptions_of_aliases_count_as_use_of_the_targets_library() {
+    let (rig, _x, seen) = pair(f64s());
+    let used = |library| rig.engine.library_subscriptions(library);
+    assert_eq!(used("plant"), Ok(0));
+    let mut consumer = rig.consumer();
+    rig.subscribe(&mut consumer, 1, Contract::Latest, &seen);
+    assert_eq!((used("plant"), used("view")), (Ok(1), Ok(1)));
+    rig.deploy("further", vec![alias("x", "view/x")]);
+    rig.subscribe(
+        &mut consumer,
+        2,
+        Contract::Latest,
+        &rig.variable("further/x"),
+    );
+    assert_eq!((used("plant"), used("view")), (Ok(2), Ok(2)));
 }

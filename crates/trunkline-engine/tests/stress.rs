@@ -17,7 +17,7 @@ use std::thread;
 use rig::{EPOCH, START, define, library_of};
 use trunkline_engine::{
     Attempt, Caller, Consumer, Delivery, EndedItem, Engine, EngineOptions, Sink, SubscribeOptions,
-    Variable, Wake, Wakes, Write, WriteOutcome, WriteValue,
+    Variable, Verb, Wake, Wakes, Write, WriteOutcome, WriteValue,
 };
 use trunkline_types::{Contract, DataType, Properties, Tick, Timestamp, Value};
 
@@ -311,4 +311,70 @@ fn libraries_come_and_go_beside_writers_readers_and_finders() {
         worker.join().expect("no panic");
     }
     assert_eq!(engine.variable_count(), 1);
+}
+
+/// A target, its alias and the alias's alias are written, forced, undeployed and deployed again all
+/// at once: nobody waits for ever, and in the end all three show the same.
+///
+/// Behaviour: H-20, H-27.
+#[test]
+fn aliases_outlive_a_storm_on_their_target() {
+    let engine = Engine::new(EngineOptions::new("sut", EPOCH));
+    let deploy = |library: &str, alias: &str| {
+        let mut properties = Properties::new(DataType::F64);
+        properties.alias = alias.to_owned();
+        let definition = library_of(library, vec![define("x", properties)]);
+        engine.deploy(&definition, NOW, START).expect("well formed");
+    };
+    deploy("c", "b/x");
+    deploy("b", "a/x");
+    deploy("a", "");
+    let over = AtomicBool::new(false);
+    let storm = |session: u32, name: &'static str, verb: Verb| {
+        let caller = Caller::local(session, 0);
+        let mut n = 0.0;
+        while !over.load(Ordering::Relaxed) {
+            n += 1.0;
+            let value = Value::F64(n);
+            let mut write = Write::value(&value);
+            write.verb = verb;
+            if let Ok(variable) = engine.resolve(&caller, name) {
+                engine.try_write(&caller, NOW, START, variable, &write, &mut Wakes::new());
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for (session, name) in [(1, "a/x"), (2, "b/x"), (3, "c/x")] {
+            let storm = &storm;
+            scope.spawn(move || storm(session, name, Verb::Put));
+        }
+        scope.spawn(|| storm(4, "b/x", Verb::Force));
+        scope.spawn(|| storm(5, "b/x", Verb::Unforce));
+        scope.spawn(|| {
+            let mut on = false;
+            while !over.load(Ordering::Relaxed) {
+                engine.set_forcing(&Caller::local(1, 1000), on, NOW, START, &mut Wakes::new());
+                on = !on;
+            }
+        });
+        for round in 0..500 {
+            let (library, alias) = [("a", ""), ("b", "a/x")][round % 2];
+            engine
+                .undeploy(library, NOW, START, &mut Wakes::new())
+                .expect("it is deployed");
+            deploy(library, alias);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    engine.clear_forcing(&Caller::local(1, 1000), NOW, START, &mut Wakes::new());
+    engine.set_forcing(&Caller::local(1, 1000), true, NOW, START, &mut Wakes::new());
+    let caller = Caller::local(9, 0);
+    let variables = ["a/x", "b/x", "c/x"].map(|name| engine.resolve(&caller, name).unwrap());
+    let value = Value::F64(-1.0);
+    let write = Write::value(&value);
+    engine.try_write(&caller, NOW, START, variables[0], &write, &mut Wakes::new());
+    for variable in variables {
+        assert_eq!(variable.sample().value, value, "{variable:?}");
+        assert!(variable.ledger().is_balanced(), "{:?}", variable.ledger());
+    }
 }

@@ -129,6 +129,9 @@ impl Following<'_> {
         let sequence = alias.publish(state, update);
         if let Some(interests) = state.interests_mut() {
             interests.announce(update, changed, wakes);
+            if !state.fields().is_empty() {
+                alias.refresh_fields(state, self.now, self.wall, wakes);
+            }
         }
         let next = Following {
             source: alias,

@@ -22,7 +22,7 @@ mod write;
 pub(crate) use self::follow::Following;
 pub(crate) use self::graph::Aliases;
 pub use self::graph::{ALIAS_DEPTH_MAX, ALIASES_MAX, AliasFault};
-pub(crate) use self::write::{Watch, end_at};
+pub(crate) use self::write::{Watch, commit_followed};
 
 use trunkline_types::{Access, DataType, Properties, Reason, Scaling, Scope};
 

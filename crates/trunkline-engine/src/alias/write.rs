@@ -4,15 +4,16 @@ use std::cell::OnceCell;
 
 use trunkline_types::Position;
 
-use super::Target;
 use super::follow::convert;
+use super::{Following, Target};
 use crate::accept::{Accepted, accept};
 use crate::audit::{Asked, Audited, is_noted};
 use crate::engine::Engine;
 use crate::outbox::Wakes;
 use crate::outcome::{Attempt, Refusal, WriteOutcome};
 use crate::sync::Arc;
-use crate::variable::Variable;
+use crate::update::Update;
+use crate::variable::{State, Variable};
 use crate::write::{Completion, Origin, Put, Verb, Write, WriteValue, check, count_refused};
 
 /// Asks what becomes of a write at the alias through which it came.
@@ -169,8 +170,68 @@ impl Engine {
     }
 }
 
+/// Step 4 for a variable with aliases, each of which has the update before the lock is gone.
+#[cold]
+pub(crate) fn commit_followed(
+    put: Put<'_>,
+    variable: &Variable,
+    state: &mut State,
+    update: &mut Update,
+    changed: bool,
+    wakes: &mut Wakes,
+) -> WriteOutcome {
+    let told = put
+        .completion
+        .and_then(|completion| completion.alias.as_ref());
+    let watched = match (put.watch, told) {
+        (Some(watch), _) => watch.handle,
+        (None, Some(alias)) => alias.handle(),
+        (None, None) => 0,
+    };
+    if let Some(completion) = put.completion {
+        wakes.add(&completion.outbox);
+    }
+    let mut sequence = 0;
+    let mut publish = || {
+        sequence = variable.publish(state, update);
+        if let Some(interests) = state.interests_mut() {
+            interests.announce(update, changed, wakes);
+            if !state.fields().is_empty() {
+                variable.refresh_fields(state, put.now, put.wall, wakes);
+            }
+        }
+        let following = Following {
+            source: variable,
+            update,
+            now: put.now,
+            wall: put.wall,
+            watched,
+        };
+        let found = following.tell(state, wakes);
+        let applied = WriteOutcome::Applied { sequence };
+        match (put.watch, told, found) {
+            (Some(watch), _, found) => {
+                if let Some(outcome) = found {
+                    let _first = watch.found.set(outcome);
+                }
+                applied
+            }
+            (None, Some(_), Some(outcome)) => outcome,
+            (None, Some(alias), None) => end_at(alias, Verb::Put, applied),
+            (None, None, _) => applied,
+        }
+    };
+    match put.completion {
+        Some(completion) => completion.outbox.complete_with(completion.id, publish),
+        None => {
+            publish();
+        }
+    }
+    WriteOutcome::Applied { sequence }
+}
+
 /// How a write ended at the alias when no update came to it.
-pub(crate) fn end_at(alias: &Variable, verb: Verb, outcome: WriteOutcome) -> WriteOutcome {
+fn end_at(alias: &Variable, verb: Verb, outcome: WriteOutcome) -> WriteOutcome {
     match outcome {
         WriteOutcome::Applied { .. } | WriteOutcome::Unchanged { .. } => {
             let sequence = alias.sequence();

@@ -290,7 +290,7 @@ impl Engine {
         Ok(library.handles.len())
     }
 
-    /// Subscriptions to the variables of a library.
+    /// Subscriptions to the variables of a library, and to aliases of them in others.
     ///
     /// # Errors
     /// [`UnknownLibrary`].
@@ -302,7 +302,7 @@ impl Engine {
             .into_iter()
             .flatten()
             .filter_map(|handle| self.variable(*handle));
-        Ok(variables.map(|variable| variable.subscribers()).sum())
+        Ok(variables.map(|variable| users(variable, name)).sum())
     }
 
     fn let_go(&self, variable: &Arc<Variable>, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
@@ -364,6 +364,14 @@ impl Engine {
             Attempt::Done(WriteOutcome::Applied { sequence: 1 })
         )
     }
+}
+
+/// Subscriptions that miss the variable when its library goes. A chain of aliases is short.
+fn users(variable: &Variable, library: &str) -> usize {
+    let followers = variable.lock().followers().to_vec();
+    let is_own = |alias: &Variable| alias.name().split('/').next() == Some(library);
+    let others = followers.iter().filter(|alias| !is_own(alias));
+    variable.subscribers() + others.map(|alias| users(alias, library)).sum::<usize>()
 }
 
 /// The same properties once: looked for among the latest few only, so that a library of 100,000

@@ -10,6 +10,7 @@
 mod audit;
 mod bulk;
 mod contracts;
+mod forcing;
 mod groups;
 mod hostile;
 #[cfg(not(shuttle))]

@@ -104,3 +104,24 @@ fn elements_are_reached_one_by_one() {
     let texts = Elements::String(vec!["a".into()]);
     assert_eq!(texts.value_at(0), Some(Value::String("a".into())));
 }
+
+#[test]
+fn numbers_become_other_numbers_that_can_hold_them() {
+    let max = Value::U64(u64::MAX);
+    assert_eq!(max.to_number(&DataType::U64), Some(max.clone()), "exactly");
+    assert_eq!(max.to_number(&DataType::I64), None);
+    let odd = Value::I64((1 << 53) + 1);
+    assert_eq!(
+        odd.to_number(&DataType::U64),
+        Some(Value::U64((1 << 53) + 1)),
+        "not by way of floating point"
+    );
+    assert_eq!(Value::I8(-1).to_number(&DataType::U8), None);
+    assert_eq!(
+        Value::F64(41.5).to_number(&DataType::I16),
+        Some(Value::I16(42))
+    );
+    assert_eq!(Value::F64(f64::NAN).to_number(&DataType::I16), None);
+    assert_eq!(Value::Bool(true).to_number(&DataType::F64), None);
+    assert_eq!(Value::F64(1.0).to_number(&DataType::String), None);
+}

@@ -24,6 +24,7 @@ struct Inner {
     engine: RefCell<Engine>,
     elapsed: Cell<Duration>,
     sessions: Cell<u32>,
+    rights: Cell<Rights>,
 }
 
 /// Notes that a session was woken.
@@ -49,6 +50,7 @@ impl World {
             engine: RefCell::new(Engine::new(EngineOptions::new("sut", 7))),
             elapsed: Cell::new(Duration::ZERO),
             sessions: Cell::new(0),
+            rights: Cell::new(Rights::ALL),
         }))
     }
 
@@ -83,6 +85,11 @@ impl World {
             .expect("it is deployed");
     }
 
+    /// What callers of sessions may do that begin from now on.
+    pub fn permit(&self, rights: Rights) {
+        self.0.rights.set(rights);
+    }
+
     /// A new session on behalf of somebody on the loopback interface.
     pub fn caller(&self) -> Caller {
         let session = self.0.sessions.get() + 1;
@@ -91,7 +98,7 @@ impl World {
             session,
             principal: Principal::Loopback,
             origin: Arc::from("127.0.0.1:50000"),
-            rights: Rights::ALL,
+            rights: self.0.rights.get(),
             remote: true,
         }
     }
