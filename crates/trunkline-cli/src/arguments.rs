@@ -36,6 +36,7 @@ pub(crate) enum Command {
     Request(verbs::request::Args),
     Force(verbs::force::Args),
     Unforce(verbs::unforce::Args),
+    Snapshot(verbs::snapshot::Args),
     Monitor(verbs::monitor::Args),
     Info(verbs::info::Args),
     Ls(verbs::ls::Args),

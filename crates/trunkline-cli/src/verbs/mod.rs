@@ -17,6 +17,7 @@ pub(crate) mod request;
 pub(crate) mod send;
 pub(crate) mod serve;
 pub(crate) mod set;
+pub(crate) mod snapshot;
 pub(crate) mod undeploy;
 pub(crate) mod unforce;
 pub(crate) mod why;
@@ -59,6 +60,7 @@ pub(crate) const VERBS: &[Verb] = &[
     request::VERB,
     force::VERB,
     unforce::VERB,
+    snapshot::VERB,
     monitor::VERB,
     info::VERB,
     ls::VERB,
@@ -84,6 +86,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, Stop> {
         Command::Request(args) => request::run(args, context),
         Command::Force(args) => force::run(args, context),
         Command::Unforce(args) => unforce::run(args, context),
+        Command::Snapshot(args) => snapshot::run(args, context),
         Command::Monitor(args) => monitor::run(args, context),
         Command::Info(args) => info::run(args, context),
         Command::Ls(args) => ls::run(args, context),

@@ -158,7 +158,16 @@ fn the_pages_show_what_is_really_printed() {
     for line in blocks.flat_map(str::lines) {
         let object: Json = serde_json::from_str(line).unwrap();
         let parts = [
-            "error", "write", "entry", "info", "step", "library", "event",
+            "error",
+            "write",
+            "entry",
+            "info",
+            "step",
+            "saved",
+            "difference",
+            "restored",
+            "library",
+            "event",
         ];
         let mut schemas = parts
             .iter()

@@ -21,5 +21,6 @@ mod reading;
 mod registers;
 mod rig;
 mod schema;
+mod snapshots;
 mod unreachable;
 mod writing;

@@ -6,8 +6,8 @@ mod report;
 use std::path::PathBuf;
 
 use trunkline::{OpenOptions, Opened, VariableRef, Write};
-use trunkline_types::{Position, Value};
 use trunkline_types::text::parse_value;
+use trunkline_types::{Position, Value};
 
 use self::pairs::{Pair, pairs};
 use self::report::{Report, Sending};

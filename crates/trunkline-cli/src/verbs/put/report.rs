@@ -231,12 +231,7 @@ impl Report<'_> {
     }
 
     /// One of those that are to be written together cannot be: none is sent.
-    fn not_sent(
-        mut self,
-        culprit: &Problem,
-        pairs: &[Pair],
-        items: &[Item],
-    ) -> Result<Exit, Stop> {
+    fn not_sent(mut self, culprit: &Problem, pairs: &[Pair], items: &[Item]) -> Result<Exit, Stop> {
         let name = culprit.name.as_deref().unwrap_or("another");
         let sentence = format!("not written: the whole group was refused because of {name}");
         let other = Problem::new(culprit.exit, "group-refused", &sentence);
