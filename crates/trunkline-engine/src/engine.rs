@@ -187,7 +187,8 @@ impl Engine {
         None
     }
 
-    /// Does what is due: provider time-outs and the ends of leases, in slices. Returns when it wants to be called again.
+    /// Does what is due: provider time-outs and the ends of leases, in slices. Returns when it
+    /// wants to be called again.
     pub fn poll(&self, now: Tick, _wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
         if self.expire_pending(now, SLICE, wakes) == SLICE {
             return Some(now);

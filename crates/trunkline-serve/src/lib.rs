@@ -22,7 +22,8 @@
 //! # Layout
 //! - [`Session`]: the connection's life, input and output.
 //! - `requests`, `work`: frames to requests; requests on their way, in slices of 1,000 items.
-//! - `open`, `read`, `write`, `group`, `lease`, `browse`, `orders`: the requests; `provider`: clients as sources.
+//! - `open`, `read`, `write`, `group`, `lease`, `browse`, `orders`: the requests; `provider`:
+//!   clients as sources.
 //! - `answers`, `updates`, `window`: what is sent; deliveries to UPDATES, LOST, ENDED and GONE
 //!   frames, within what the client lets be on its way.
 //! - `fault`: the engine's errors in the protocol's words.

@@ -25,9 +25,9 @@ use crate::terminal::Mood;
 /// Keep what variables hold at one instant in a file; compare it; write it back
 ///
 /// `snapshot save FILE PATTERN...` writes one line per variable, with its type, value, quality and
-/// time; up to 4096 are read at one instant. `snapshot diff FILE` shows what differs from the engine
-/// now, `snapshot diff FILE --with FILE` from another file; a difference is exit code 8. `snapshot
-/// restore FILE` shows what it would write, and writes it with `--yes`.
+/// time; up to 4096 are read at one instant. `snapshot diff FILE` shows what differs from the
+/// engine now, `snapshot diff FILE --with FILE` from another file; a difference is exit code 8.
+/// `snapshot restore FILE` shows what it would write, and writes it with `--yes`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to do
@@ -109,7 +109,7 @@ fn save(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let entries = connection.expand(targets, context)?;
     let mut tally = Tally::default();
     let mut opened = Vec::new();
-    for (name, result) in open(&connection, &entries)? {
+    for Looked { name, result } in open(&connection, &entries)? {
         match result.and_then(|opened| readable(&name, opened)) {
             Ok(one) => opened.push((name, one)),
             Err(problem) => tally.item_failed(context.show(&problem, entries.width())?),
@@ -231,9 +231,9 @@ fn with_engine(
     let entry = |variable: &Variable| Entry::Name(variable.name.clone());
     let entries = Entries(saved.variables.iter().map(entry).collect());
     let mut differences = Vec::new();
-    for (saved, (_, opened)) in saved.variables.iter().zip(open(connection, &entries)?) {
+    for (saved, looked) in saved.variables.iter().zip(open(connection, &entries)?) {
         let style = context.settings.values;
-        let difference = compare::with_engine(&args.file, saved, opened, style);
+        let difference = compare::with_engine(&args.file, saved, looked.result, style);
         differences.extend(difference?);
     }
     let patterns = args
@@ -257,11 +257,14 @@ fn with_engine(
     Ok(differences)
 }
 
-/// Every name with what it opens, or its problem.
-fn open(
-    connection: &Connection,
-    entries: &Entries,
-) -> Result<Vec<(String, Result<Opened, Problem>)>, Stop> {
+/// A name, and what it opens or its problem.
+struct Looked {
+    name: String,
+    result: Result<Opened, Problem>,
+}
+
+/// Opens every name.
+fn open(connection: &Connection, entries: &Entries) -> Result<Vec<Looked>, Stop> {
     let options = OpenOptions {
         read: true,
         describe: true,
@@ -273,9 +276,13 @@ fn open(
         match entry {
             Entry::Problem(problem) => {
                 let name = problem.name.clone().unwrap_or_default();
-                all.push((name, Err(problem.clone())));
+                let result = Err(problem.clone());
+                all.push(Looked { name, result });
             }
-            Entry::Name(name) => all.extend(opened.next().map(|one| (name.clone(), one))),
+            Entry::Name(name) => all.extend(opened.next().map(|result| Looked {
+                name: name.clone(),
+                result,
+            })),
         }
     }
     Ok(all)
