@@ -187,8 +187,8 @@ impl Engine {
             check_expected(self.epoch(), variable, expected)?;
         }
         if variable.is_guarded() && write.origin == Origin::Client {
-            let (state, accepted) = (&mut *state, &mut accepted);
-            return self.commit_guarded(put, variable, state, &properties, write, accepted, wakes);
+            let judged = (write, &mut accepted);
+            return self.commit_guarded(put, variable, &mut state, &properties, judged, wakes);
         }
         commit(
             put,
@@ -209,8 +209,7 @@ impl Engine {
         variable: &Variable,
         state: &mut State,
         properties: &Properties,
-        write: &Write<'_>,
-        accepted: &mut Accepted,
+        (write, accepted): (&Write<'_>, &mut Accepted),
         wakes: &mut Wakes,
     ) -> Result<Attempt, Refusal> {
         self.check_guard(put.caller, put.now, variable, state, properties)?;

@@ -563,7 +563,7 @@ impl Provider for Plc {
     fn send(&self, ticket: Ticket, _handle: u32, _raw: Value) {
         self.0.lock().expect("no panic").push(ticket);
     }
-    fn request(&self, _handle: u32) {}
+    fn request(&self, _ticket: Option<Ticket>, _handle: u32) {}
     fn trouble(&self) -> Option<String> {
         None
     }
