@@ -37,6 +37,7 @@ pub(crate) enum Command {
     Request(verbs::request::Args),
     Force(verbs::force::Args),
     Unforce(verbs::unforce::Args),
+    Snapshot(verbs::snapshot::Args),
     Monitor(verbs::monitor::Args),
     Info(verbs::info::Args),
     Ls(verbs::ls::Args),

@@ -22,6 +22,8 @@ pub(crate) struct Connection {
     pub(crate) address: String,
     /// What the engine calls itself.
     pub(crate) engine_name: String,
+    /// The number of the engine's start.
+    pub(crate) epoch: u64,
     timeout: Duration,
 }
 
@@ -73,6 +75,7 @@ impl Connection {
                 client,
                 address,
                 engine_name: session.engine_name.clone(),
+                epoch: session.epoch,
                 timeout,
             }),
             Err(error) => Err(not_reached(&address, &error).into()),

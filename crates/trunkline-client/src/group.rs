@@ -1,8 +1,8 @@
 //! Many variables at one instant, and leases: all or none, one moment, one writer.
 //!
-//! A group or an order about leases takes its turn among writes and requests as it was made. A group
-//! that was sent and not answered when the connection broke is not sent again: its members end as
-//! unknown, as writes do. A lease ends with its connection, so one is simply asked for anew.
+//! A group or an order about leases takes its turn among writes and requests as it was made. A
+//! group that was sent and not answered when the connection broke is not sent again: its members
+//! end as unknown, as writes do. A lease ends with its connection, so one is simply asked for anew.
 
 use std::time::Duration;
 

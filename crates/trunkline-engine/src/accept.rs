@@ -39,8 +39,9 @@ impl Accepted {
     }
 }
 
-/// Timestamps (B-40, B-41), type, scaling (H-01..H-03), range and coercion (H-04).
-#[inline]
+/// Timestamps (B-40, B-41), type, scaling (H-01..H-03), range and coercion (H-04). Always in place:
+/// a single write pays for a call.
+#[inline(always)]
 pub(crate) fn accept(
     properties: &Properties,
     write: &Write<'_>,
@@ -54,7 +55,7 @@ pub(crate) fn accept(
     accept_value(properties, write, accepted)
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) fn accept_value(
     properties: &Properties,
     write: &Write<'_>,
@@ -139,7 +140,7 @@ struct Stamp {
 
 /// The timestamp a write is stored with, and the quality that says which clock made it (B-40,
 /// B-41).
-#[inline]
+#[inline(always)]
 fn stamp(properties: &Properties, write: &Write<'_>, wall: Timestamp) -> Stamp {
     let quality = write.quality.unwrap_or(Quality::GOOD);
     if !properties.timestamps {

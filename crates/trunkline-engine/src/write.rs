@@ -240,15 +240,30 @@ impl Engine {
         if let Some(expected) = write.expected {
             check_expected(self.epoch(), variable, expected)?;
         }
-        let is_guarded = write.origin == Origin::Client && variable.is_guarded();
-        if is_guarded {
-            self.check_guard(put.caller, put.now, variable, state, properties)?;
+        if variable.is_guarded() && write.origin == Origin::Client {
+            let judged = (write, accepted);
+            return self.commit_guarded(put, variable, state, properties, judged, wakes);
         }
-        let attempt = commit(put, variable, state, properties, write, accepted, wakes);
-        if is_guarded && matches!(attempt, Ok(Attempt::Done(_))) {
+        commit(put, variable, state, properties, write, accepted, wakes)
+    }
+
+    /// [`commit`] of a variable that somebody else may have for himself.
+    #[cold]
+    fn commit_guarded(
+        &self,
+        put: Put<'_>,
+        variable: &Variable,
+        state: &mut State,
+        properties: &Properties,
+        (write, accepted): (&Write<'_>, &mut Accepted),
+        wakes: &mut Wakes,
+    ) -> Result<Attempt, Refusal> {
+        self.check_guard(put.caller, put.now, variable, state, properties)?;
+        let attempt = commit(put, variable, state, properties, write, accepted, wakes)?;
+        if let Attempt::Done(_) = attempt {
             self.take_guard(put.caller, variable, state, properties);
         }
-        attempt
+        Ok(attempt)
     }
 
     /// A write to a provided variable goes to the provider, outside every lock; the cell waits for
@@ -381,8 +396,9 @@ pub(crate) enum Decision {
     Commit { changed: bool },
 }
 
-/// Step 3 but for the room in feeds. The caller holds the variable's lock.
-#[inline]
+/// Step 3 but for the room in feeds. The caller holds the variable's lock. Always in place: what it
+/// returns is as long as a refusal.
+#[inline(always)]
 pub(crate) fn decide(
     variable: &Variable,
     state: &mut State,
@@ -419,8 +435,9 @@ pub(crate) fn decide(
     Ok(Decision::Commit { changed })
 }
 
-/// Steps 3 and 4: decide, commit. The caller holds the variable's lock.
-#[inline]
+/// Steps 3 and 4: decide, commit. The caller holds the variable's lock. Always in place: a write
+/// pays for a call.
+#[inline(always)]
 fn commit(
     put: Put<'_>,
     variable: &Variable,

@@ -57,6 +57,8 @@ pub(crate) struct Change<'a> {
     pub(crate) position: Option<Position>,
     /// What came of the write, in one word.
     pub(crate) outcome: &'static str,
+    /// The number of the group that it was written in.
+    pub(crate) commit: Option<u64>,
     /// For people: who confirmed it, and how long it took.
     pub(crate) remark: &'a str,
 }
@@ -147,5 +149,8 @@ fn changed(change: &Change<'_>, values: ValueStyle) -> Object {
         object.put("old", old.into_plain());
     }
     object.put("outcome", change.outcome);
+    if let Some(commit) = change.commit {
+        object.put("commit", values.json_u64(commit));
+    }
     object
 }

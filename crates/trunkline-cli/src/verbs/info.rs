@@ -201,6 +201,7 @@ impl<'a> Printer<'a> {
         put("forced", self.forced(info));
         put("updated", self.updated(info));
         put("last writer", info.last_writer.clone());
+        put("held by", held_by(info));
         put("subscribers", info.subscribers.to_string());
         put("writes", writes(&info.upstream));
         put(
@@ -370,6 +371,16 @@ impl<'a> Printer<'a> {
         }
         object.put("updates", values.json_u64(info.sequence));
         object.put_text("last_writer", &info.last_writer);
+        if properties.single_writer {
+            object.put("single_writer", true);
+        }
+        object.put_text("held_by", &info.held_by);
+        if !info.lease_left.is_zero() {
+            object.put("lease_left", info.lease_left.as_secs_f64());
+        }
+        if info.writers_waiting > 0 {
+            object.put("writers_waiting", info.writers_waiting);
+        }
         object.put("subscribers", info.subscribers);
         object.put(
             "writes",
@@ -413,6 +424,21 @@ fn scope_name(scope: Scope) -> &'static str {
     match scope {
         Scope::Network => "network",
         Scope::Process => "process",
+    }
+}
+
+/// Who alone may write it, and for how long.
+fn held_by(info: &VariableInfo) -> String {
+    let waiting = match info.writers_waiting {
+        0 => String::new(),
+        1 => "; 1 other waits".to_owned(),
+        waiting => format!("; {waiting} others wait"),
+    };
+    match (info.held_by.as_str(), info.properties.single_writer) {
+        ("", false) => String::new(),
+        ("", true) => format!("nobody: the first that writes it is its single writer{waiting}"),
+        (who, _) if info.lease_left.is_zero() => format!("{who}, its single writer{waiting}"),
+        (who, _) => format!("{who}, leased for {:?} more{waiting}", info.lease_left),
     }
 }
 

@@ -18,6 +18,7 @@ pub(crate) mod request;
 pub(crate) mod send;
 pub(crate) mod serve;
 pub(crate) mod set;
+pub(crate) mod snapshot;
 pub(crate) mod undeploy;
 pub(crate) mod unforce;
 pub(crate) mod why;
@@ -60,6 +61,7 @@ pub(crate) const VERBS: &[Verb] = &[
     request::VERB,
     force::VERB,
     unforce::VERB,
+    snapshot::VERB,
     monitor::VERB,
     info::VERB,
     ls::VERB,
@@ -86,6 +88,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, Stop> {
         Command::Request(args) => request::run(args, context),
         Command::Force(args) => force::run(args, context),
         Command::Unforce(args) => unforce::run(args, context),
+        Command::Snapshot(args) => snapshot::run(args, context),
         Command::Monitor(args) => monitor::run(args, context),
         Command::Info(args) => info::run(args, context),
         Command::Ls(args) => ls::run(args, context),

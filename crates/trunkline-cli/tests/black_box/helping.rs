@@ -22,6 +22,7 @@ fn help_describes_every_command_option_and_key_for_programs() {
         "request",
         "force",
         "unforce",
+        "snapshot",
         "monitor",
         "info",
         "ls",

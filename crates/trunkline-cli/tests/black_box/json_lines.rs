@@ -158,8 +158,20 @@ fn the_pages_show_what_is_really_printed() {
     for line in blocks.flat_map(str::lines) {
         let object: Json = serde_json::from_str(line).unwrap();
         let parts = [
-            "error", "write", "entry", "info", "step", "library", "driver", "audit", "forced",
-            "forcing", "event",
+            "error",
+            "write",
+            "entry",
+            "info",
+            "step",
+            "saved",
+            "difference",
+            "restored",
+            "library",
+            "driver",
+            "audit",
+            "forced",
+            "forcing",
+            "event",
         ];
         let mut schemas = parts
             .iter()

@@ -27,6 +27,7 @@ mod reading;
 mod registers;
 mod rig;
 mod schema;
+mod snapshots;
 mod transports;
 mod unreachable;
 mod writing;

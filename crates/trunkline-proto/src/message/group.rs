@@ -11,8 +11,8 @@
 //! Agreed as the feature GROUPS. A group is one frame, in parts where it is longer than a frame may
 //! be. All its members are put or set, with one time of the engine and one commit number, or none
 //! is. A member that was refused has its rule; the others have the fault `group-refused` without a
-//! sentence, because it would be the same for all of them: the culprit has it. With TRY the group is
-//! answered with would-block where a subscriber's buffer is full, instead of waiting.
+//! sentence, because it would be the same for all of them: the culprit has it. With TRY the group
+//! is answered with would-block where a subscriber's buffer is full, instead of waiting.
 
 use trunkline_types::Value;
 use trunkline_types::wire::put_varint;

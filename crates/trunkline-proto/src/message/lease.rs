@@ -9,8 +9,8 @@
 //!                 ( code varint | sentence text )                  (refused)
 //! ```
 //!
-//! Agreed as the feature GROUPS. ACQUIRE by the session that holds the lease renews it; RENEW of one
-//! that has expired is refused, because somebody else may have written since. With EXPECTED a
+//! Agreed as the feature GROUPS. ACQUIRE by the session that holds the lease renews it; RENEW of
+//! one that has expired is refused, because somebody else may have written since. With EXPECTED a
 //! lease is granted only if the variable is still at that position. The answer names the number of
 //! the newest update: from there the holder goes on. A lease ends with its time, with RELEASE, or
 //! with the session.
@@ -132,7 +132,7 @@ impl<'a> Lease<'a> {
             true => Some(payload.u64()?),
             false => None,
         };
-        let item_bytes = 1 + usize::from(has_positions);
+        let item_bytes = if has_positions { 2 } else { 1 };
         Ok(Self {
             head: LeaseHead {
                 verb,

@@ -10,8 +10,8 @@ use super::blocking::Client;
 use super::tasks;
 
 impl Client {
-    /// Writes all of these together, or none: at most 4,096 variables, with one engine timestamp and
-    /// one commit number, contiguous for whoever follows all of them. It waits where an `all`
+    /// Writes all of these together, or none: at most 4,096 variables, with one engine timestamp
+    /// and one commit number, contiguous for whoever follows all of them. It waits where an `all`
     /// subscription holds writers up.
     ///
     /// Variables that have a provider are refused unless they are [set](Write::set).

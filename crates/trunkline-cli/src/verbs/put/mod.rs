@@ -6,11 +6,11 @@ mod report;
 use std::path::PathBuf;
 
 use trunkline::{OpenOptions, Opened, VariableRef, Write};
-use trunkline_types::Value;
 use trunkline_types::text::parse_value;
+use trunkline_types::{Position, Value};
 
 use self::pairs::{Pair, pairs};
-use self::report::Report;
+use self::report::{Report, Sending};
 use super::{Context, Verb};
 use crate::connection::Connection;
 use crate::exit::{Exit, Tally};
@@ -22,7 +22,8 @@ use crate::targets::{self, Targets, Wanted};
 ///
 /// `put NAME VALUE`, `put NAME=VALUE NAME=VALUE`, `put NAME -` (the value from standard input), or
 /// `put --csv FILE`. Values are written as the variable's type wants them: 72.5, on, AUTO, text,
-/// [1, 2, 3]. All of them go as one batch; a value that is refused leaves the others alone.
+/// [1, 2, 3]. All of them go as one batch; a value that is refused leaves the others alone, unless
+/// they are written with `--atomic`.
 #[derive(Clone, Debug, clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -35,9 +36,52 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "words")]
     csv: Option<PathBuf>,
 
-    /// Do not wait until the engine has confirmed the values
+    /// Write all values at one instant, or none: then also NAME VALUE NAME VALUE, at most 4096
     #[arg(long)]
+    atomic: bool,
+
+    /// Only if the variable is still at this update, as the key `seq` of --json tells it; EPOCH:SEQ
+    /// also names the start of the engine. For one variable
+    #[arg(long, value_name = "SEQ", value_parser = expected)]
+    expect: Option<Expected>,
+
+    /// Do not wait until the engine has confirmed the values
+    #[arg(long, conflicts_with = "atomic")]
     no_wait: bool,
+}
+
+/// Where a variable is expected to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Expected {
+    /// `None`: the engine's, now.
+    epoch: Option<u64>,
+    sequence: u64,
+}
+
+/// Reads `812` or `11:812`.
+fn expected(text: &str) -> Result<Expected, String> {
+    let number = |text: &str| {
+        let wrong = |_| "it is no position; write SEQ or EPOCH:SEQ, as --json tells them";
+        text.parse::<u64>().map_err(wrong)
+    };
+    Ok(match text.split_once(':') {
+        Some((epoch, sequence)) => Expected {
+            epoch: Some(number(epoch)?),
+            sequence: number(sequence)?,
+        },
+        None => Expected {
+            epoch: None,
+            sequence: number(text)?,
+        },
+    })
+}
+
+/// How the writes are made, beside their values.
+#[derive(Clone, Copy, Default)]
+struct How {
+    no_wait: bool,
+    atomic: bool,
+    expected: Option<Expected>,
 }
 
 pub(crate) const VERB: Verb = Verb {
@@ -83,7 +127,16 @@ pub(super) fn write_values(
 ) -> Result<Exit, Stop> {
     let pairs = pairs(args)?;
     let making = Making::FromText(make);
-    write(&pairs, making, args.no_wait, context)
+    let how = How {
+        no_wait: args.no_wait,
+        atomic: args.atomic,
+        expected: args.expect,
+    };
+    if how.expected.is_some() && pairs.len() != 1 {
+        let sentence = "--expect is for one variable; write them one by one";
+        return Err(Problem::usage(sentence).into());
+    }
+    write(&pairs, making, how, context)
 }
 
 /// Gives each of these variables an order that has no value of its own.
@@ -94,7 +147,7 @@ pub(super) fn write_orders(
 ) -> Result<Exit, Stop> {
     let pair = |name: &String| (name.clone(), String::new());
     let pairs: Vec<Pair> = names.iter().map(pair).collect();
-    write(&pairs, Making::FromNothing(make), false, context)
+    write(&pairs, Making::FromNothing(make), How::default(), context)
 }
 
 /// How a write is made of a name and a text.
@@ -105,12 +158,20 @@ enum Making {
     FromNothing(fn(VariableRef) -> Write),
 }
 
-fn write(pairs: &[Pair], making: Making, no_wait: bool, context: &Context) -> Result<Exit, Stop> {
+fn write(pairs: &[Pair], making: Making, how: How, context: &Context) -> Result<Exit, Stop> {
     crate::interrupt::end_process_on_interrupt(&context.terminal)?;
     let operands: Vec<String> = pairs.iter().map(|(name, _)| name.clone()).collect();
     let targets = targets::resolve(&operands, &context.settings)?;
     let connection = Connection::new(&targets.engine, context)?;
-    let (items, writes) = prepare(&connection, pairs, making, targets)?;
+    let (items, mut writes) = prepare(&connection, pairs, making, targets)?;
+    if let Some(expected) = how.expected {
+        for write in &mut writes {
+            write.options.expected = Some(Position {
+                epoch: expected.epoch.unwrap_or(connection.epoch),
+                sequence: expected.sequence,
+            });
+        }
+    }
     let name_width = pairs
         .iter()
         .map(|(name, _)| name.chars().count())
@@ -132,14 +193,18 @@ fn write(pairs: &[Pair], making: Making, no_wait: bool, context: &Context) -> Re
         },
         tally: Tally::default(),
     };
-    if no_wait {
+    if how.no_wait {
         let sent = connection.client.write_untracked(writes);
         sent.map_err(|error| connection.failed(&error))?;
         // Sends what waits, without waiting for what the engine says to it.
         connection.client.close();
         return report.sent(pairs, &items);
     }
-    report.written(&connection, pairs, &items, writes)
+    let sending = match how.atomic {
+        true => Sending::Together,
+        false => Sending::Apart,
+    };
+    report.written(&connection, pairs, &items, writes, sending)
 }
 
 /// Opens the variables, and makes a write of each value that fits.
@@ -187,6 +252,12 @@ fn name_of(wanted: Wanted) -> Result<String, Problem> {
             let sentence = "a pattern is not written to; name the variables one by one";
             Err(Problem::new(Exit::SomeFailed, "bad-name", sentence).of(&pattern.to_string()))
         }
+    }
+}
+
+impl Item {
+    fn is_wrong(&self) -> bool {
+        matches!(self, Item::Wrong(_))
     }
 }
 

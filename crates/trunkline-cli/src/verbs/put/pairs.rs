@@ -34,6 +34,11 @@ pub(super) fn pairs(args: &Args) -> Result<Vec<Pair>, Problem> {
             Ok(vec![(name.clone(), text.to_owned())])
         }
         [name, value] => Ok(vec![(name.clone(), value.clone())]),
+        words if args.atomic && words.len().is_multiple_of(2) => {
+            let (pairs, _) = words.as_chunks::<2>();
+            let pair = |[name, value]: &[String; 2]| (name.clone(), value.clone());
+            Ok(pairs.iter().map(pair).collect())
+        }
         [name] => {
             let sentence = format!("what is to be written to {name}? write NAME VALUE");
             Err(Problem::usage(&sentence))
@@ -93,8 +98,23 @@ mod tests {
         pairs(&Args {
             words,
             csv: None,
+            atomic: false,
+            expect: None,
             no_wait: false,
         })
+    }
+
+    #[test]
+    fn names_and_values_in_turn_are_written_together() {
+        let words = ["a/b", "1", "a/c", "x=y"].map(str::to_owned).to_vec();
+        let args = Args {
+            words,
+            csv: None,
+            atomic: true,
+            expect: None,
+            no_wait: false,
+        };
+        assert_eq!(pairs(&args), Ok(vec![pair("a/b", "1"), pair("a/c", "x=y")]));
     }
 
     fn pair(name: &str, value: &str) -> Pair {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trunkline::{Opened, Write, WriteOutcome};
+use trunkline::{CallError, Opened, Write, WriteOutcome};
 use trunkline_types::{Lost, Position, Quality, Reading, Sample, Value};
 
 use super::Item;
@@ -19,6 +19,7 @@ use crate::verbs::Context;
 struct Outcome {
     word: &'static str,
     position: Option<Position>,
+    commit: Option<u64>,
 }
 
 /// Says what came of the writes.
@@ -31,6 +32,23 @@ pub(super) struct Report<'a> {
     pub(super) tally: Tally,
 }
 
+/// How writes are sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sending {
+    /// Each ends by itself.
+    Apart,
+    /// All are carried out, or none.
+    Together,
+}
+
+/// What the engine said to the writes.
+#[derive(Default)]
+struct Answered {
+    outcomes: Vec<WriteOutcome>,
+    /// The number of the commit, of those that were written together.
+    commit: Option<u64>,
+}
+
 impl Report<'_> {
     /// All were sent, and that is all that is known.
     pub(super) fn sent(mut self, pairs: &[Pair], items: &[Item]) -> Result<Exit, Stop> {
@@ -41,6 +59,7 @@ impl Report<'_> {
                     let outcome = Outcome {
                         word: "sent",
                         position: None,
+                        commit: None,
                     };
                     self.changed((name, opened, value), None, outcome, "not confirmed")?;
                 }
@@ -56,15 +75,32 @@ impl Report<'_> {
         pairs: &[Pair],
         items: &[Item],
         writes: Vec<Write>,
+        sending: Sending,
     ) -> Result<Exit, Stop> {
+        if sending == Sending::Together
+            && let Some(Item::Wrong(culprit)) = items.iter().find(|item| item.is_wrong())
+        {
+            return self.not_sent(culprit, pairs, items);
+        }
         let began = self.context.clock.now();
-        let outcomes = match writes.is_empty() {
-            true => Ok(Vec::new()),
-            false => connection.client.write(writes, connection.timeout()),
+        let (client, timeout) = (&connection.client, connection.timeout());
+        let answered = match sending {
+            _ if writes.is_empty() => Ok(Answered::default()),
+            Sending::Apart => client.write(writes, timeout).map(|outcomes| Answered {
+                outcomes,
+                commit: None,
+            }),
+            Sending::Together => client.write_group(writes, timeout).map(|ended| Answered {
+                outcomes: ended.outcomes,
+                commit: ended.commit,
+            }),
         };
         let took = self.context.clock.now().since(began);
         // What came between the sending and the answer leaves every write unknown.
-        let lost = outcomes.as_ref().err().map(|error| {
+        if let Err(CallError::Write(error)) = &answered {
+            return Err(Problem::usage(&error.to_string()).into());
+        }
+        let lost = answered.as_ref().err().map(|error| {
             let why = connection.failed(error);
             let sentence = format!(
                 "it is not known whether it was written: {}; read it again",
@@ -72,9 +108,12 @@ impl Report<'_> {
             );
             Problem::new(Exit::Unknown, "unknown", &sentence)
         });
-        let outcomes = outcomes.unwrap_or_default();
+        let Answered { outcomes, commit } = answered.unwrap_or_default();
         let now = self.read_back(connection, items, &outcomes);
-        let remark = confirmed_by(connection, took);
+        let mut remark = confirmed_by(connection, took);
+        if let Some(commit) = commit {
+            remark = format!("group {commit}, {remark}");
+        }
         for ((name, _), item) in pairs.iter().zip(items) {
             let (opened, value, index) = match item {
                 Item::Wrong(problem) => {
@@ -92,6 +131,7 @@ impl Report<'_> {
                     Outcome {
                         word: "applied",
                         position: Some(*position),
+                        commit,
                     },
                     remark.as_str(),
                 ),
@@ -99,6 +139,7 @@ impl Report<'_> {
                     let outcome = Outcome {
                         word: "unchanged",
                         position: Some(*position),
+                        commit,
                     };
                     (outcome, self.unchanged)
                 }
@@ -106,6 +147,7 @@ impl Report<'_> {
                     let outcome = Outcome {
                         word: "superseded",
                         position: None,
+                        commit: None,
                     };
                     (outcome, "superseded by a later write")
                 }
@@ -183,8 +225,23 @@ impl Report<'_> {
             is_assumed: reading.is_none(),
             position: outcome.position,
             outcome: outcome.word,
+            commit: outcome.commit,
             remark,
         })
+    }
+
+    /// One of those that are to be written together cannot be: none is sent.
+    fn not_sent(mut self, culprit: &Problem, pairs: &[Pair], items: &[Item]) -> Result<Exit, Stop> {
+        let name = culprit.name.as_deref().unwrap_or("another");
+        let sentence = format!("not written: the whole group was refused because of {name}");
+        let other = Problem::new(culprit.exit, "group-refused", &sentence);
+        for ((name, _), item) in pairs.iter().zip(items) {
+            match item {
+                Item::Wrong(problem) => self.failed(problem)?,
+                Item::Sent { .. } => self.failed(&other.clone().of(name))?,
+            }
+        }
+        Ok(self.tally.exit())
     }
 
     fn failed(&mut self, problem: &Problem) -> Result<(), Stop> {

@@ -1,0 +1,217 @@
+//! `snapshot restore`: shows what would be written, and writes it when it is told to.
+
+use trunkline::proto::{Fault, FaultCode};
+use trunkline::{GROUP_MAX, Write, WriteOutcome};
+
+use super::compare::{Back, Difference, Kind};
+use super::file::Saved;
+use super::{Args, show, wanted, with_engine};
+use crate::connection::{Connection, writing_fault};
+use crate::exit::{Exit, Tally};
+use crate::output::json::Object;
+use crate::output::records::{Records, Row};
+use crate::problem::{Problem, Stop};
+use crate::targets;
+use crate::terminal::Mood;
+use crate::verbs::Context;
+
+/// What is done with each difference.
+struct Planned<'d> {
+    difference: &'d Difference,
+    step: Step<'d>,
+}
+
+enum Step<'d> {
+    Write(&'d Back),
+    /// It stays as it is, and why.
+    Leave(&'static str),
+    /// It cannot be written back.
+    Fail(Problem),
+}
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    if args.with.is_some() {
+        return Err(Problem::usage("--with is for diff; leave it out").into());
+    }
+    let saved = wanted(args, Saved::read(&args.file)?)?;
+    let connection = Connection::new(&targets::engine(&context.settings)?, context)?;
+    let differences = with_engine(args, &saved, &connection, context)?;
+    let planned: Vec<Planned<'_>> = differences.iter().map(plan).collect();
+    if !args.yes {
+        show(&differences, context)?;
+        let count = planned
+            .iter()
+            .filter(|one| matches!(one.step, Step::Write(_)))
+            .count();
+        let text = match count {
+            0 => "there is nothing to write back".to_owned(),
+            count => format!("nothing was written; --yes writes {count} values back"),
+        };
+        context.terminal.note(&text)?;
+        return Ok(Exit::Done);
+    }
+    write(args, &planned, &connection, context)
+}
+
+fn plan(difference: &Difference) -> Planned<'_> {
+    let failed = |exit, code: &'static str, sentence: &str| {
+        Step::Fail(Problem::new(exit, code, sentence).of(&difference.name))
+    };
+    let step = match &difference.kind {
+        Kind::Value(Some(back)) if back.is_read_only => {
+            Step::Leave("left alone: only its source writes it")
+        }
+        Kind::Value(Some(back)) => Step::Write(back),
+        Kind::Value(None) => Step::Leave("left alone: it had no value when it was saved"),
+        Kind::Added => Step::Leave("left alone: it is not in the file"),
+        Kind::Gone => failed(
+            Exit::SomeFailed,
+            "unknown-name",
+            "the variable is no longer there; deploy its library, or leave the line out",
+        ),
+        Kind::Type => failed(
+            Exit::Refused,
+            "wrong-type",
+            "the variable has another type now; correct the line, or leave it out",
+        ),
+        Kind::Unknown(problem) => Step::Fail(problem.clone()),
+    };
+    Planned { difference, step }
+}
+
+fn write(
+    args: &Args,
+    planned: &[Planned<'_>],
+    connection: &Connection,
+    context: &Context,
+) -> Result<Exit, Stop> {
+    let writes: Vec<Write> = planned.iter().filter_map(|one| make(args, one)).collect();
+    if args.atomic && writes.len() > GROUP_MAX {
+        let sentence = format!(
+            "{} values are more than the {GROUP_MAX} that are written at one instant; name a part \
+             of them, or leave --atomic out",
+            writes.len()
+        );
+        return Err(Problem::usage(&sentence).into());
+    }
+    let culprit = planned.iter().find_map(|one| match &one.step {
+        Step::Fail(problem) if args.atomic => Some(problem),
+        _ => None,
+    });
+    let (client, timeout) = (&connection.client, connection.timeout());
+    let outcomes = match culprit {
+        Some(problem) => {
+            let name = problem.name.as_deref().unwrap_or_default();
+            let sentence = format!("not written: the whole group was refused because of {name}");
+            let fault = Fault::new(FaultCode::GroupRefused, sentence);
+            Ok(vec![WriteOutcome::Refused(fault); writes.len()])
+        }
+        None if writes.is_empty() => Ok(Vec::new()),
+        None if args.atomic => client
+            .write_group(writes, timeout)
+            .map(|ended| ended.outcomes),
+        None => client.write(writes, timeout),
+    };
+    let mut outcomes = outcomes
+        .map_err(|error| unknown(&connection.failed(&error)))?
+        .into_iter();
+    let columns = &["name", "outcome", "before", "now"];
+    let mut records = Records::new(&context.settings, &context.terminal, columns)?;
+    let mut tally = Tally::default();
+    let width = planned
+        .iter()
+        .map(|one| one.difference.name.chars().count());
+    let width = width.max().unwrap_or(0);
+    for one in planned {
+        let (word, remark) = match &one.step {
+            Step::Leave(remark) => ("left", *remark),
+            Step::Fail(problem) => {
+                tally.item_failed(context.show(problem, width)?);
+                continue;
+            }
+            Step::Write(_) => match outcomes.next() {
+                Some(WriteOutcome::Applied(_)) => ("applied", ""),
+                Some(WriteOutcome::Unchanged(_)) => ("unchanged", ""),
+                other => {
+                    let problem = of_outcome(other.as_ref()).of(&one.difference.name);
+                    tally.item_failed(context.show(&problem, width)?);
+                    continue;
+                }
+            },
+        };
+        push(&mut records, one.difference, word, remark)?;
+    }
+    records.finish()?;
+    Ok(tally.exit())
+}
+
+fn make(args: &Args, one: &Planned<'_>) -> Option<Write> {
+    let Step::Write(back) = &one.step else {
+        return None;
+    };
+    let write = Write::new(back.variable, back.value.clone());
+    Some(match args.if_unchanged {
+        true => write.expecting(back.position),
+        false => write,
+    })
+}
+
+fn push(
+    records: &mut Records,
+    difference: &Difference,
+    word: &str,
+    remark: &str,
+) -> Result<(), Stop> {
+    let is_left = !remark.is_empty();
+    let (now_text, now) = match is_left {
+        true => &difference.now,
+        false => &difference.saved,
+    };
+    let mut object = Object::new();
+    object.put("name", difference.name.as_str());
+    object.put("outcome", word);
+    object.put("old", difference.now.1.clone());
+    object.put("now", now.clone());
+    let last = match is_left {
+        true => remark,
+        false => now_text,
+    };
+    let cells = vec![
+        difference.name.clone(),
+        word.to_owned(),
+        difference.now.0.clone(),
+        last.to_owned(),
+    ];
+    let mood = match is_left {
+        true => Mood::Dim,
+        false => Mood::Plain,
+    };
+    records.push(Row {
+        cells,
+        object,
+        mood,
+    })
+}
+
+fn of_outcome(outcome: Option<&WriteOutcome>) -> Problem {
+    match outcome {
+        Some(WriteOutcome::Refused(fault)) => writing_fault(fault),
+        Some(WriteOutcome::Unknown(fault)) => {
+            let sentence = format!("it is not known whether it was written: {}", fault.sentence);
+            Problem::new(Exit::Unknown, fault.code.name(), &sentence)
+        }
+        _ => {
+            let sentence = "it is not known whether it was written; read it again";
+            Problem::new(Exit::Unknown, "unknown", sentence)
+        }
+    }
+}
+
+/// What came between the sending and the answer leaves every write unknown.
+fn unknown(why: &Problem) -> Problem {
+    let sentence = format!(
+        "it is not known what was written: {}; compare with `trunkline snapshot diff`",
+        why.message
+    );
+    Problem::new(Exit::Unknown, "unknown", &sentence)
+}
