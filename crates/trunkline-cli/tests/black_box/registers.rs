@@ -143,7 +143,7 @@ fn forced_values_are_listed_switched_together_and_cleared() {
         (&11.0.into(), &72.4.into())
     );
     assert!(
-        level["by"].as_str().unwrap().contains("loopback"),
+        level["by"].as_str().unwrap().contains("local:"),
         "{level}"
     );
     let info = line(&["info", "rig/level", "--json"], "info");

@@ -103,7 +103,10 @@ pub fn command(arguments: &[&str]) -> Command {
         .args(arguments)
         .env_remove("TRUNKLINE_URL")
         .env("TRUNKLINE_TIMEOUT", "60s")
-        .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
+        .env(
+            "XDG_STATE_HOME",
+            concat!(env!("CARGO_TARGET_TMPDIR"), "/state"),
+        )
         .env("XDG_RUNTIME_DIR", env!("CARGO_TARGET_TMPDIR"))
         .env("TZ", "UTC");
     command
