@@ -196,6 +196,12 @@ impl fmt::Display for Name {
     }
 }
 
+impl From<Name> for Box<str> {
+    fn from(name: Name) -> Self {
+        name.0
+    }
+}
+
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)

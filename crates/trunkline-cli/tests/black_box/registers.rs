@@ -142,10 +142,7 @@ fn forced_values_are_listed_switched_together_and_cleared() {
         (&level["forced"], &level["behind"]),
         (&11.0.into(), &72.4.into())
     );
-    assert!(
-        level["by"].as_str().unwrap().contains("local:"),
-        "{level}"
-    );
+    assert!(level["by"].as_str().unwrap().contains("local:"), "{level}");
     let info = line(&["info", "rig/level", "--json"], "info");
     assert_eq!(
         (&info[0]["forced"], &info[0]["behind"]),

@@ -216,17 +216,19 @@ impl Engine {
         wall: Timestamp,
         wakes: &mut Wakes,
     ) -> Deployed {
-        for variable in &plan.gone {
+        let Plan { names, kept, gone } = plan;
+        for variable in &gone {
             self.let_go(variable, now, wall, wakes);
         }
         let mut deployed = Deployed {
-            removed: plan.gone.len(),
+            removed: gone.len(),
             ..Deployed::default()
         };
         let mut templates: Vec<Arc<Properties>> = Vec::new();
-        for (name, definition) in plan.names.iter().zip(&library.variables) {
+        // Each name goes into its variable as it is: of a large library a copy would be large, too.
+        for (name, definition) in names.into_iter().zip(&library.variables) {
             let properties = intern(&mut templates, definition);
-            if let Some(variable) = plan.kept.get(name) {
+            if let Some(variable) = kept.get(&name) {
                 if **variable.properties() == *properties {
                     deployed.kept += 1;
                 } else {
@@ -238,16 +240,10 @@ impl Engine {
             }
             // Nobody finds the variable before it has its first value, so nobody can have written
             // it.
+            let retained = retained(&name, &definition.properties);
             let made = self.registry().insert(|slot| {
-                let variable = Variable::new(slot, name.as_str().into(), properties);
-                if !variable.is_alias()
-                    && !self.write_retained(
-                        &variable,
-                        retained(name, &definition.properties),
-                        now,
-                        wall,
-                    )
-                {
+                let variable = Variable::new(slot, name.into(), properties);
+                if !variable.is_alias() && !self.write_retained(&variable, retained, now, wall) {
                     self.write_initial(&variable, now, wall);
                 }
                 if state == LibraryState::Stopped {
