@@ -351,16 +351,7 @@ impl Engine {
         let variables: Vec<_> = handles.iter().map(readable).collect();
         let is_consistent = handles.len() <= GROUP_MAX;
         let locked: BTreeMap<u32, MutexGuard<'_, State>> = if is_consistent {
-            // An alias changes under the lock of whom it follows. Locked itself, before that one,
-            // it would stand in the way of a writer, even one that follows nobody yet.
-            let found = variables.iter().flatten().map(|one| self.behind(one));
-            let found = found.filter(|one| !one.is_alias());
-            let ascending: BTreeMap<u32, _> = found.map(|one| (one.handle(), one)).collect();
-            // One that is named twice is locked once.
-            let locked = ascending
-                .into_values()
-                .map(|one| (one.handle(), one.lock()));
-            locked.collect()
+            self.lock_behind(&variables)
         } else {
             BTreeMap::new()
         };
@@ -381,6 +372,43 @@ impl Engine {
             commit,
             updates,
         }
+    }
+}
+
+impl Engine {
+    /// The locks under which these variables change, in ascending order; one that several change
+    /// under is taken once.
+    fn lock_behind<'e>(
+        &'e self,
+        variables: &[Result<&'e Arc<Variable>, AccessError>],
+    ) -> BTreeMap<u32, MutexGuard<'e, State>> {
+        let roots = || -> BTreeMap<u32, &'e Arc<Variable>> {
+            let found = variables.iter().flatten();
+            let found = found.filter_map(|one| self.changes_under(one));
+            found.map(|one| (one.handle(), one)).collect()
+        };
+        let mut wanted = roots();
+        loop {
+            let locks = wanted.values().map(|one| (one.handle(), one.lock()));
+            let locked = locks.collect();
+            let now = roots();
+            if now.keys().eq(wanted.keys()) {
+                return locked;
+            }
+            // An alias was bound to another one meanwhile.
+            wanted = now;
+        }
+    }
+
+    /// The variable under whose lock this one changes. A field changes under that of its variable,
+    /// an alias under that of whom it follows. Locked itself, before that one, it would stand in
+    /// the way of a writer: so what follows nobody is locked by nobody.
+    fn changes_under<'e>(&'e self, variable: &'e Arc<Variable>) -> Option<&'e Arc<Variable>> {
+        let owner = match variable.name().split_once('#') {
+            Some((owner, _)) => self.registry().find(owner)?,
+            None => variable,
+        };
+        Some(self.behind(owner)).filter(|one| !one.is_alias())
     }
 }
 

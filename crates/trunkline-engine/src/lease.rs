@@ -138,9 +138,9 @@ impl Engine {
         if !caller.rights.write {
             return Err(Refusal::Denied);
         }
-        let properties = variable.properties();
-        Refusal::by_access(properties.access).map_or(Ok(()), Err)?;
         let mut state = variable.lock();
+        let properties = variable.shared_properties(&state);
+        Refusal::by_access(properties.access).map_or(Ok(()), Err)?;
         if variable.is_gone() {
             return Err(Refusal::Gone);
         }
@@ -279,8 +279,8 @@ impl Engine {
             let Some(variable) = self.variable(handle) else {
                 continue;
             };
-            let properties = variable.properties();
             let mut state = variable.lock();
+            let properties = variable.shared_properties(&state);
             let of_session = |lease: &Lease| lease.holder.session == session;
             let lease = state.hold().and_then(|hold| hold.lease.as_ref());
             if lease.is_some_and(of_session) {
@@ -312,8 +312,8 @@ impl Engine {
             let Some(variable) = due.and_then(|(_, handle)| self.variable(handle)) else {
                 continue;
             };
-            let properties = variable.properties();
             let mut state = variable.lock();
+            let properties = variable.shared_properties(&state);
             // It may have been given to somebody else since.
             state.make_hold().lease.take_if(|lease| lease.until <= now);
             variable.refresh_guard(&mut state, &properties);

@@ -281,8 +281,9 @@ impl Engine {
         if variable.is_guarded() {
             // It is the provider that decides, later: who asks first is the single writer.
             let mut state = variable.lock();
-            self.check_guard(put.caller, put.now, variable, &mut state, properties)?;
-            self.take_guard(put.caller, variable, &mut state, properties);
+            let current = variable.shared_properties(&state);
+            self.check_guard(put.caller, put.now, variable, &mut state, &current)?;
+            self.take_guard(put.caller, variable, &mut state, &current);
         }
         let value = value.decode(&properties.data_type);
         let raw = match &properties.scaling {

@@ -20,7 +20,7 @@ use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
 use trunkline_engine::{
     Attempt, Caller, Consumer, Engine, EngineOptions, GroupAttempt, GroupMember, LeaseVerb,
-    SubscribeOptions, Variable, Wake, Wakes, Write, WriteOutcome,
+    SubscribeOptions, Variable, Verb, Wake, Wakes, Write, WriteOutcome,
 };
 use trunkline_types::{Contract, DataType, Properties, Tick, Value};
 
@@ -300,5 +300,57 @@ fn sessions_that_come_and_go_leave_nothing_held() {
         assert_eq!(engine.held_by(&x, NOW), None);
         write(&engine, 9, &x, 1.0);
         assert!(x.ledger().is_balanced());
+    });
+}
+
+/// Snapshots of a variable, its alias and a field of that, while one writes, one holds the alias at
+/// a value and the alias is deployed: whichever handle is the lower one, nobody waits for ever.
+/// Behaviour: B-23, H-20.
+#[test]
+fn snapshots_of_aliases_and_their_fields_never_deadlock() {
+    explore(|| {
+        let engine = Engine::new(EngineOptions::new("sut", EPOCH));
+        let mut properties = Properties::new(DataType::F64);
+        let target = define("x", properties.clone());
+        properties.alias = "plant/x".to_owned();
+        let view = library_of("view", vec![define("x", properties.clone())]);
+        let handles = engine.deploy(&view, NOW, START).expect("well formed");
+        let seen = Arc::clone(engine.variable(handles[0]).expect("deployed"));
+        let caller = Caller::local(9, 0);
+        let opened = engine.open_name(&caller, "view/x#sequence", NOW, START);
+        let field = opened.expect("deployed").handle();
+        let plant = library_of("plant", vec![target]);
+        let plant = engine.deploy(&plant, NOW, START).expect("well formed");
+        let x = Arc::clone(engine.variable(plant[0]).expect("deployed"));
+        let threads = [
+            {
+                let (engine, x) = (engine.clone(), Arc::clone(&x));
+                thread::spawn(move || write(&engine, 1, &x, 1.0))
+            },
+            {
+                let (engine, seen) = (engine.clone(), Arc::clone(&seen));
+                thread::spawn(move || {
+                    let (caller, value) = (Caller::local(2, 0), Value::F64(5.0));
+                    let mut force = Write::value(&value);
+                    force.verb = Verb::Force;
+                    engine.try_write(&caller, NOW, START, &seen, &force, &mut Wakes::new());
+                })
+            },
+            {
+                let engine = engine.clone();
+                thread::spawn(move || {
+                    let near = library_of("near", vec![define("x", properties.clone())]);
+                    engine.deploy(&near, NOW, START).expect("well formed");
+                })
+            },
+        ];
+        for _ in 0..2 {
+            let snapshot = engine.snapshot(&caller, &[field, seen.handle(), x.handle()]);
+            assert!(snapshot.updates.iter().all(Result::is_ok));
+        }
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        assert!(x.ledger().is_balanced() && seen.ledger().is_balanced());
     });
 }

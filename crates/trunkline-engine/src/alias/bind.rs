@@ -52,14 +52,45 @@ impl Engine {
         wakes: &mut Wakes,
     ) {
         let table = self.aliases().table.lock();
-        for (name, entry) in table.iter() {
-            if name.library() != library && entry.target.library() != library {
-                continue;
-            }
-            if let Some(alias) = self.variable(entry.handle) {
-                self.bind_alias(alias, &entry.target, now, wall, wakes);
-            }
+        let concerned = table.iter().filter_map(|(name, entry)| {
+            let is_concerned = name.library() == library || entry.target.library() == library;
+            let alias = self.variable(entry.handle).filter(|_| is_concerned)?;
+            Some((alias, &entry.target))
+        });
+        // All leave the old ones before any has its new one: old and new together may be a cycle.
+        for (alias, target) in concerned.clone() {
+            self.leave_other(alias, target);
         }
+        for (alias, target) in concerned {
+            self.bind_alias(alias, target, now, wall, wakes);
+        }
+    }
+
+    /// The variable that an alias is to follow, or why it cannot.
+    fn fitting(&self, alias: &Variable, target: &Name) -> Result<&Arc<Variable>, Unbound> {
+        let name = target.as_str();
+        let Some(variable) = self.registry().find(name) else {
+            return Err(Unbound::missing(name));
+        };
+        match misfit(&alias.properties(), name, &variable.properties()) {
+            None => Ok(variable),
+            Some(unbound) => Err(unbound),
+        }
+    }
+
+    /// The alias leaves its target, unless that is the one it is to follow.
+    fn leave_other(&self, alias: &Arc<Variable>, target: &Name) {
+        let Some(bound) = self.bound_to(alias) else {
+            return;
+        };
+        let unbound = match self.fitting(alias, target) {
+            Ok(wanted) if Arc::ptr_eq(wanted, bound) => return,
+            // For as long as it takes to bind it.
+            Ok(_) => Unbound::missing(target.as_str()),
+            Err(unbound) => unbound,
+        };
+        self.leave_target(alias);
+        alias.lock().bonds_mut().target = Some(Target::Unbound(unbound));
     }
 
     fn bind_alias(
@@ -70,19 +101,7 @@ impl Engine {
         wall: Timestamp,
         wakes: &mut Wakes,
     ) {
-        let name = target.as_str();
-        let found = match self.registry().find(name) {
-            None => Err(Unbound::missing(name)),
-            Some(variable) => match misfit(&alias.properties(), name, &variable.properties()) {
-                None => Ok(variable),
-                Some(unbound) => Err(unbound),
-            },
-        };
-        let wanted = found.as_ref().ok().map(|variable| variable.handle());
-        if self.bound_to(alias).map(|bound| bound.handle()) != wanted {
-            self.leave_target(alias);
-        }
-        let target = match found {
+        let target = match self.fitting(alias, target) {
             Ok(target) => target,
             Err(unbound) => return unbind(alias, unbound, now, wall, wakes),
         };

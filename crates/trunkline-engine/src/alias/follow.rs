@@ -64,13 +64,15 @@ impl Following<'_> {
         let mut accepted = Accepted::nothing();
         let properties = alias.shared_properties(state);
         if let Err(refusal) = self.convert(alias, &properties, &mut accepted) {
+            // A target that is bad says itself why.
+            let quality = match self.update.quality.is_bad() {
+                true => self.update.quality,
+                false => Quality::bad(Reason::OutOfRange),
+            };
             if blocked.is_none() {
-                // A target that is bad says itself why.
-                let quality = match self.update.quality.is_bad() {
-                    true => self.update.quality,
-                    false => Quality::bad(Reason::OutOfRange),
-                };
                 requalify_locked(alias, state, quality, self.now, self.wall, wakes);
+            } else if let Some(forced) = state.forced_mut() {
+                forced.requalify(quality, self.wall);
             }
             return (WriteOutcome::Refused(refusal), None);
         }

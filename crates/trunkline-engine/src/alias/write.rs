@@ -44,11 +44,6 @@ impl Engine {
         }
         let properties = alias.properties();
         check(put.caller, alias, &properties, write)?;
-        if alias.is_guarded() {
-            let mut state = alias.lock();
-            self.check_guard(put.caller, put.now, alias, &mut state, &properties)?;
-            self.take_guard(put.caller, alias, &mut state, &properties);
-        }
         let (target, expected) = self.target_for(alias, write)?;
         let mut through = Write {
             value: WriteValue::Wire(&[]),
@@ -77,6 +72,13 @@ impl Engine {
                 through.quality = Some(accepted.update.quality);
             }
         }
+        // Who only looks holds nobody up, and what the alias itself refuses makes nobody its writer.
+        if alias.is_guarded() && write.verb != Verb::Request {
+            let mut state = alias.lock();
+            let properties = alias.shared_properties(&state);
+            self.check_guard(put.caller, put.now, alias, &mut state, &properties)?;
+            self.take_guard(put.caller, alias, &mut state, &properties);
+        }
         let own = Watch {
             handle: alias.handle(),
             found: OnceCell::new(),
@@ -91,7 +93,15 @@ impl Engine {
             audited: noted.as_ref(),
             ..put
         };
-        match self.put(inner, target, &through, wakes) {
+        let result = self.put(inner, target, &through, wakes);
+        if let (Err(refusal), Some(noted)) = (&result, &noted) {
+            let outcome = WriteOutcome::Refused(refusal.clone());
+            self.note_end(noted, target, put.wall, &outcome, wakes);
+            if let Some(audited) = put.audited {
+                audited.end_with(noted);
+            }
+        }
+        match result {
             Ok(Attempt::Done(outcome)) if is_outermost => {
                 let found = own.found.into_inner();
                 let outcome = found.unwrap_or_else(|| end_at(alias, write.verb, outcome));
@@ -101,10 +111,7 @@ impl Engine {
             // Of the alias's own number, which the target does not know.
             Err(Refusal::Conflict { .. }) => Err(self.conflict(alias)),
             Err(refusal) => {
-                let outcome = count_refused(target, refusal.clone());
-                if let Some(audited) = &noted {
-                    self.note_end(audited, target, put.wall, &outcome, wakes);
-                }
+                count_refused(target, refusal.clone());
                 Err(refusal.of_target(target.name()))
             }
         }

@@ -66,6 +66,11 @@ impl Audited {
             is_noted: Cell::new(false),
         }
     }
+
+    /// What was asked for at an alias ended at its target: noted there, it is not noted again.
+    pub(crate) fn end_with(&self, inner: &Audited) {
+        self.is_noted.set(inner.is_noted.get());
+    }
 }
 
 /// When, and what the variable holds before and after.

@@ -1,5 +1,7 @@
 //! Stopping and starting a library that stays deployed (DP-16).
 
+use std::collections::HashMap;
+
 use trunkline_types::{Level, Quality, Reason, Tick, Timestamp};
 
 use super::{LibraryState, UnknownLibrary, place};
@@ -65,12 +67,11 @@ impl Engine {
                 return Ok(false);
             }
             library.state = LibraryState::Running;
-            let mut before = std::mem::take(&mut library.before_stop)
-                .into_iter()
-                .peekable();
+            let before = std::mem::take(&mut library.before_stop);
+            // By handle: the library may have been replaced while it was stopped.
+            let before: HashMap<u32, Quality> = before.into_iter().collect();
             for handle in &library.handles {
-                let known = before.next_if(|(of, _)| of == handle);
-                let quality = known.map_or(Quality::GOOD, |(_, quality)| quality);
+                let quality = before.get(handle).copied().unwrap_or(Quality::GOOD);
                 if let Some(variable) = self.variable(*handle) {
                     start(variable, quality, now, wall, wakes);
                 }

@@ -1,0 +1,615 @@
+//! Groups, snapshots, leases, aliases, fields, forcing and the audit, where they meet.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
+#![cfg(not(shuttle))]
+
+mod rig;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rig::{EPOCH, Rig, applied, define, done, library_of, numbers, updates};
+use trunkline_engine::{
+    Caller, GroupAttempt, GroupMember, GroupOutcome, LeaseVerb, Refusal, Variable, Verb, Wakes,
+    Write, WriteOutcome,
+};
+use trunkline_types::{
+    Contract, DataType, Position, Properties, Quality, Reason, Scaling, Value, VariableDefinition,
+};
+
+fn f64s() -> Properties {
+    Properties::new(DataType::F64)
+}
+
+fn audited() -> Properties {
+    Properties {
+        audit: true,
+        ..f64s()
+    }
+}
+
+fn alias_of(target: &str, properties: Properties) -> Properties {
+    Properties {
+        alias: target.to_owned(),
+        ..properties
+    }
+}
+
+/// `plant/x` and `plant/y`, `view/x`, an alias of `plant/x`, and `far/x`, an alias of that.
+fn chain(target: Properties, alias: Properties) -> (Rig, [Arc<Variable>; 4]) {
+    let rig = Rig::new();
+    rig.deploy(
+        "plant",
+        vec![define("x", target.clone()), define("y", target)],
+    );
+    rig.deploy("view", vec![define("x", alias_of("plant/x", alias))]);
+    rig.deploy("far", vec![define("x", alias_of("view/x", f64s()))]);
+    let variables = ["plant/x", "plant/y", "view/x", "far/x"].map(|name| rig.variable(name));
+    (rig, variables)
+}
+
+fn open(rig: &Rig, name: &str) -> Arc<Variable> {
+    let opened = rig
+        .engine
+        .open_name(&rig.caller, name, rig.now(), rig.wall());
+    Arc::clone(opened.expect("it is deployed"))
+}
+
+fn group_as(rig: &Rig, caller: &Caller, members: &[(&Arc<Variable>, f64)]) -> GroupOutcome {
+    let values: Vec<Value> = members.iter().map(|(_, n)| Value::F64(*n)).collect();
+    let members: Vec<_> = members
+        .iter()
+        .zip(&values)
+        .map(|((variable, _), value)| GroupMember {
+            handle: variable.handle(),
+            write: Write::value(value),
+        })
+        .collect();
+    let (now, wall, mut wakes) = (rig.now(), rig.wall(), Wakes::new());
+    match rig
+        .engine
+        .try_write_group(caller, now, wall, &members, &mut wakes)
+    {
+        GroupAttempt::Done(outcome) => outcome,
+        other => panic!("the group has not ended: {other:?}"),
+    }
+}
+
+fn group(rig: &Rig, members: &[(&Arc<Variable>, f64)]) -> GroupOutcome {
+    group_as(rig, &rig.caller, members)
+}
+
+fn write_as(rig: &Rig, session: u32, variable: &Variable, value: f64) -> WriteOutcome {
+    let (caller, value) = (Caller::local(session, 1000), Value::F64(value));
+    done(rig.attempt_as(&caller, variable, &Write::value(&value)))
+}
+
+fn replace(rig: &Rig, library: &str, variables: Vec<VariableDefinition>) {
+    let library = library_of(library, variables);
+    let (now, wall, mut wakes) = (rig.now(), rig.wall(), Wakes::new());
+    rig.engine
+        .deploy_retained(&library, true, &|_, _| None, now, wall, &mut wakes)
+        .expect("it is well formed");
+}
+
+fn force(rig: &Rig, variable: &Variable, value: f64) {
+    let value = Value::F64(value);
+    let mut write = Write::value(&value);
+    write.verb = Verb::Force;
+    assert!(matches!(
+        done(rig.attempt(variable, &write)),
+        WriteOutcome::Applied { .. }
+    ));
+}
+
+/// What was noted since, as `action name old -> new: outcome`.
+fn taken(rig: &Rig) -> Vec<String> {
+    let entries = rig.engine.take_audit(1, usize::MAX);
+    let told = |entry: &trunkline_types::AuditEntry| {
+        let (action, name, outcome) = (entry.action, &entry.name, entry.outcome.name());
+        format!("{action} {name} {} -> {}: {outcome}", entry.old, entry.new)
+    };
+    entries.iter().map(told).collect()
+}
+
+fn balanced(variables: &[Arc<Variable>]) {
+    for variable in variables {
+        let ledger = variable.ledger();
+        assert!(ledger.is_balanced(), "{variable:?} {ledger:?}");
+    }
+}
+
+/// Behaviour: B-23, H-20.
+#[test]
+fn group_with_an_alias_is_refused_and_says_what_to_do() {
+    let (rig, variables) = chain(f64s(), audited());
+    let [x, y, seen, _] = &variables;
+    let ended = group(&rig, &[(y, 1.0), (seen, 1.0)]);
+    assert_eq!((ended.commit, ended.culprit), (None, Some(1)));
+    let WriteOutcome::Refused(refusal @ Refusal::NotGroupable { .. }) = &ended.outcomes[1] else {
+        panic!("{ended:?}");
+    };
+    assert!(refusal.to_string().contains("alias"));
+    assert_eq!((x.sequence(), y.sequence(), seen.sequence()), (0, 0, 0));
+    assert_eq!(taken(&rig), ["put view/x  -> 1.0: refused"]);
+    balanced(&variables);
+}
+
+/// Behaviour: B-23, H-20, VS-08.
+#[test]
+fn group_reaches_the_aliases_of_its_members_their_fields_and_subscribers() {
+    let scaled = Properties {
+        scaling: Some(Scaling::Linear {
+            raw: [0.0, 10.0],
+            eng: [0.0, 100.0],
+        }),
+        ..f64s()
+    };
+    let (rig, variables) = chain(f64s(), scaled);
+    let [x, y, seen, far] = &variables;
+    let counted = open(&rig, "far/x#sequence");
+    let own = open(&rig, "plant/x#sequence");
+    let mut consumer = rig.consumer();
+    for (id, variable) in (1..).zip([x, y, seen, far, &counted, &own]) {
+        rig.subscribe(&mut consumer, id, Contract::ALL, variable);
+    }
+    updates(&mut consumer);
+    for n in 1..=3 {
+        let value = f64::from(n);
+        let ended = group(&rig, &[(y, value), (x, value)]);
+        assert_eq!(ended.outcomes, vec![applied(n as u64); 2]);
+    }
+    let got = updates(&mut consumer);
+    let of = |id| -> Vec<_> {
+        let own = got.iter().filter(|got| got.subscription == id);
+        own.map(|got| got.value.clone()).collect()
+    };
+    let f64s = |values: [f64; 3]| values.map(Value::F64);
+    assert_eq!(of(1), f64s([1.0, 2.0, 3.0]));
+    assert_eq!(of(2), f64s([1.0, 2.0, 3.0]));
+    assert_eq!(of(3), f64s([10.0, 20.0, 30.0]));
+    assert_eq!(of(4), f64s([10.0, 20.0, 30.0]));
+    assert_eq!(of(5), [1, 2, 3].map(Value::U64));
+    assert_eq!(of(6), [1, 2, 3].map(Value::U64));
+    for (id, variable) in (1..).zip([x, y, seen, far, &counted, &own]) {
+        rig::balanced(&consumer, id, variable);
+    }
+    balanced(&variables);
+}
+
+/// One feed that follows the members and an alias of one: it is full for the alias, which nobody
+/// waits for, and what the group had room for still comes.
+/// Behaviour: B-08, B-23.
+#[test]
+fn feed_that_an_alias_ends_in_the_middle_of_a_group_stays_in_balance() {
+    let (rig, variables) = chain(f64s(), f64s());
+    let [x, y, seen, _] = &variables;
+    let mut consumer = rig.consumer();
+    let contract = Contract::All {
+        elements: 2,
+        bytes: 1 << 20,
+    };
+    let options = trunkline_engine::SubscribeOptions::default();
+    for variable in [x, y, seen] {
+        consumer
+            .subscribe(&rig.caller, 1, contract, options.clone(), variable, None)
+            .expect("it may be subscribed");
+    }
+    updates(&mut consumer);
+    assert!(group(&rig, &[(x, 1.0), (y, 1.0)]).commit.is_some());
+    let told = rig::drain(&mut consumer);
+    let (ends, rest): (Vec<_>, Vec<_>) = told
+        .into_iter()
+        .partition(|told| matches!(told, rig::Told::Overrun { .. }));
+    assert_eq!(numbers(&rig::only_updates(rest)), [1.0, 1.0]);
+    assert_eq!(ends.len(), 1);
+    balanced(&variables);
+}
+
+/// Behaviour: B-12, B-23, VS-08.
+#[test]
+fn member_that_was_stale_is_fresh_again_by_a_group() {
+    let (rig, x) = Rig::of(Properties {
+        max_age: Some(Duration::from_secs(1)),
+        ..f64s()
+    });
+    let stale = open(&rig, "rig/x#stale");
+    let mut consumer = rig.consumer();
+    rig.subscribe(&mut consumer, 1, Contract::ALL, &stale);
+    rig.write(&x, 1.0);
+    updates(&mut consumer);
+    rig.advance(Duration::from_secs(2));
+    let mut wakes = Wakes::new();
+    rig.engine.poll(rig.now(), rig.wall(), &mut wakes);
+    group(&rig, &[(&x, 2.0)]);
+    let got = updates(&mut consumer).into_iter().map(|got| got.value);
+    assert_eq!(got.collect::<Vec<_>>(), [true, false].map(Value::Bool));
+}
+
+/// Behaviour: B-23, H-27.
+#[test]
+fn forced_member_refuses_the_group_and_a_forced_alias_does_not() {
+    let (rig, variables) = chain(f64s(), f64s());
+    let [x, y, seen, far] = &variables;
+    force(&rig, x, 5.0);
+    let ended = group(&rig, &[(y, 1.0), (x, 1.0)]);
+    assert_eq!((ended.commit, ended.culprit), (None, Some(1)));
+    assert!(matches!(
+        &ended.outcomes[1],
+        WriteOutcome::Refused(Refusal::Forced { .. })
+    ));
+    rig.attempt(x, &Write::order(Verb::Unforce));
+    force(&rig, seen, 7.0);
+    assert!(group(&rig, &[(y, 1.0), (x, 1.0)]).commit.is_some());
+    assert_eq!(far.sample().value, Value::F64(7.0));
+    rig.attempt(seen, &Write::order(Verb::Unforce));
+    assert_eq!(far.sample().value, Value::F64(1.0));
+    balanced(&variables);
+}
+
+/// What is behind a forced alias turns bad when its target says what the alias cannot show.
+/// Behaviour: H-27.
+#[test]
+fn forced_alias_does_not_keep_as_good_what_holds_no_longer() {
+    let (rig, [x, _, seen, _]) = chain(f64s(), Properties::new(DataType::I16));
+    rig.write(&x, 1.0);
+    let value = Value::I16(5);
+    let mut write = Write::value(&value);
+    write.verb = Verb::Force;
+    assert_eq!(done(rig.attempt(&seen, &write)), applied(2));
+    rig.write(&x, 99_999.0);
+    rig.attempt(&seen, &Write::order(Verb::Unforce));
+    let sample = seen.sample();
+    assert_eq!(sample.quality.reason(), Reason::OutOfRange, "{sample:?}");
+}
+
+/// Behaviour: B-23, B-24.
+#[test]
+fn audit_has_each_member_of_a_group_once() {
+    let quiet = Properties {
+        deadband: trunkline_types::Deadband {
+            user_percent: 10.0,
+            ..Default::default()
+        },
+        range: Some((0.0, 10.0)),
+        ..audited()
+    };
+    let (rig, [x, y, ..]) = chain(quiet, f64s());
+    group(&rig, &[(&y, 1.0), (&x, 1.0)]);
+    // Noted in the order of the locks, which is that of the updates.
+    assert_eq!(
+        taken(&rig),
+        [
+            "put plant/x  -> 1.0: applied",
+            "put plant/y  -> 1.0: applied"
+        ]
+    );
+    group(&rig, &[(&x, 1.5), (&y, 5.0)]);
+    assert_eq!(
+        taken(&rig),
+        [
+            "put plant/x 1.0 -> 1.5: unchanged",
+            "put plant/y 1.0 -> 5.0: applied"
+        ]
+    );
+    group(&rig, &[(&x, 2.0), (&y, 11.0)]);
+    let entries = rig.engine.take_audit(1, usize::MAX);
+    let told: Vec<_> = entries
+        .iter()
+        .map(|one| (&*one.name, one.outcome.name()))
+        .collect();
+    assert_eq!(told, [("plant/x", "refused"), ("plant/y", "refused")]);
+    let rule = |at: usize| format!("{:?}", entries[at].outcome);
+    assert!(rule(0).contains("plant/y"), "{}", rule(0));
+    assert!(rule(1).contains("outside the range"), "{}", rule(1));
+}
+
+/// Whichever of them is audited: one entry per write, at the variable where it ended.
+/// Behaviour: B-24, H-20.
+#[test]
+fn write_through_an_alias_is_noted_once_where_it_ended() {
+    let range = |properties| Properties {
+        range: Some((0.0, 10.0)),
+        ..properties
+    };
+    for (target, alias) in [
+        (audited(), f64s()),
+        (f64s(), audited()),
+        (audited(), audited()),
+    ] {
+        let (rig, variables) = chain(range(target), alias);
+        let [x, _, seen, far] = &variables;
+        assert_eq!(rig.write(seen, 1.0), applied(1));
+        assert_eq!(rig.write(far, 2.0), applied(2));
+        rig.write(seen, 11.0);
+        rig.write(far, 12.0);
+        assert_eq!(
+            taken(&rig),
+            [
+                "put plant/x  -> 1.0: applied",
+                "put plant/x 1.0 -> 2.0: applied",
+                "put plant/x 2.0 -> 11.0: refused",
+                "put plant/x 2.0 -> 12.0: refused",
+            ]
+        );
+        let refused = (
+            x.ledger().refused,
+            seen.ledger().refused,
+            far.ledger().refused,
+        );
+        assert_eq!(refused, (2, 2, 1));
+        balanced(&variables);
+    }
+}
+
+/// Behaviour: B-22, B-24.
+#[test]
+fn what_the_alias_refuses_itself_is_noted_there() {
+    let (rig, [x, _, seen, _]) = chain(f64s(), audited());
+    rig.write(&x, 1.0);
+    let value = Value::F64(2.0);
+    let mut write = Write::value(&value);
+    write.expected = Some(Position {
+        epoch: EPOCH,
+        sequence: 9,
+    });
+    rig.attempt(&seen, &write);
+    assert_eq!(taken(&rig), ["put view/x 1.0 -> 2.0: refused"]);
+}
+
+/// Behaviour: B-22, H-20.
+#[test]
+fn leased_alias_is_for_its_holder_and_its_target_for_everybody() {
+    let (rig, variables) = chain(f64s(), f64s());
+    let [x, _, seen, far] = &variables;
+    let (holder, now) = (Caller::local(1, 1000), rig.now());
+    let verb = LeaseVerb::Acquire(Duration::from_secs(10));
+    rig.engine
+        .lease(&holder, now, seen.handle(), verb, None)
+        .unwrap();
+    let refused = write_as(&rig, 2, seen, 1.0);
+    assert!(matches!(
+        refused,
+        WriteOutcome::Refused(Refusal::Leased { .. })
+    ));
+    assert!(matches!(
+        write_as(&rig, 2, far, 1.0),
+        WriteOutcome::Refused(Refusal::Target { .. })
+    ));
+    // Who only looks is refused nothing.
+    let looked = rig.attempt_as(&Caller::local(2, 0), seen, &Write::order(Verb::Request));
+    assert!(matches!(done(looked), WriteOutcome::Unchanged { .. }));
+    assert_eq!(write_as(&rig, 1, seen, 2.0), applied(1));
+    assert_eq!(write_as(&rig, 1, far, 2.5), applied(2));
+    assert_eq!(write_as(&rig, 2, x, 3.0), applied(3));
+    balanced(&variables);
+}
+
+/// Behaviour: H-19, H-20.
+#[test]
+fn single_writer_of_an_alias_is_who_first_wrote_what_the_alias_takes() {
+    let (rig, [_, _, seen, _]) = chain(
+        f64s(),
+        Properties {
+            single_writer: true,
+            range: Some((0.0, 10.0)),
+            ..f64s()
+        },
+    );
+    rig.attempt_as(&Caller::local(3, 0), &seen, &Write::order(Verb::Request));
+    write_as(&rig, 4, &seen, 99.0);
+    assert_eq!(rig.engine.held_by(&seen, rig.now()), None);
+    assert_eq!(write_as(&rig, 1, &seen, 1.0), applied(1));
+    assert!(matches!(
+        write_as(&rig, 2, &seen, 2.0),
+        WriteOutcome::Refused(Refusal::SingleWriter { .. })
+    ));
+    rig.engine.end_session(1);
+    assert_eq!(write_as(&rig, 2, &seen, 2.0), applied(2));
+}
+
+/// A library that is replaced keeps nothing that the new properties do not say.
+/// Behaviour: B-22, H-19, H-20, SP-06.
+#[test]
+fn replacing_a_library_leaves_no_lease_writer_or_alias_stale() {
+    let (rig, [x, y, seen, far]) = chain(
+        Properties {
+            single_writer: true,
+            ..f64s()
+        },
+        f64s(),
+    );
+    write_as(&rig, 1, &x, 1.0);
+    let verb = LeaseVerb::Acquire(Duration::from_secs(10));
+    let leased = rig
+        .engine
+        .lease(&Caller::local(1, 0), rig.now(), y.handle(), verb, None);
+    leased.unwrap();
+    // x is for everybody; y is an alias of x, and another variable.
+    replace(
+        &rig,
+        "plant",
+        vec![
+            define("x", f64s()),
+            define("y", alias_of("plant/x", f64s())),
+        ],
+    );
+    assert_eq!(rig.engine.held_by(&x, rig.now()), None);
+    assert_eq!(write_as(&rig, 2, &x, 2.0), applied(2));
+    let now_alias = rig.variable("plant/y");
+    assert!(now_alias.is_alias() && y.is_gone());
+    assert!(matches!(
+        write_as(&rig, 2, &now_alias, 3.0),
+        WriteOutcome::Applied { .. }
+    ));
+    rig.advance(Duration::from_secs(11));
+    rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new());
+    rig.engine.end_session(1);
+    assert_eq!(write_as(&rig, 3, &x, 4.0), applied(4));
+
+    // x becomes a text: its alias shows that it cannot follow, and follows the next that fits.
+    replace(
+        &rig,
+        "plant",
+        vec![define("x", Properties::new(DataType::String))],
+    );
+    assert_eq!(far.sample().quality.reason(), Reason::ConfigurationError);
+    replace(&rig, "plant", vec![define("x", f64s())]);
+    rig.write(&rig.variable("plant/x"), 6.0);
+    assert_eq!(far.sample().value, Value::F64(6.0));
+    balanced(&[x, seen, far, now_alias]);
+}
+
+/// Two aliases change places. In the old order and in the new one no chain leads back to itself;
+/// with half of each one would.
+/// Behaviour: H-20, SP-06.
+#[test]
+fn aliases_that_change_places_bind_without_leading_back_to_themselves() {
+    let halved = || Properties {
+        scaling: Some(Scaling::Linear {
+            raw: [0.0, 10.0],
+            eng: [0.0, 5.0],
+        }),
+        ..f64s()
+    };
+    for turned in [false, true] {
+        let (a, b) = if turned { ("q", "p") } else { ("p", "q") };
+        let full = |name: &str| format!("view/{name}");
+        let rig = Rig::new();
+        rig.deploy("plant", vec![define("x", f64s())]);
+        let x = rig.variable("plant/x");
+        let chained = |first: &str, second: &str, how: Properties| {
+            vec![
+                define(first, alias_of("plant/x", how.clone())),
+                define(second, alias_of(&full(first), how)),
+            ]
+        };
+        rig.deploy("view", chained(a, b, f64s()));
+        rig.write(&x, 8.0);
+        replace(&rig, "view", chained(b, a, halved()));
+        let [first, second] = [b, a].map(|name| rig.variable(&full(name)));
+        assert_eq!(first.sample().value, Value::F64(4.0));
+        assert_eq!(second.sample().value, Value::F64(2.0));
+        assert!(matches!(
+            rig.write(&second, 1.0),
+            WriteOutcome::Applied { .. }
+        ));
+        assert_eq!(x.sample().value, Value::F64(4.0));
+        balanced(&[x, first, second]);
+    }
+}
+
+/// What a variable said before its library was stopped is not lost to another that goes meanwhile.
+/// Behaviour: DP-16, SP-06.
+#[test]
+fn library_replaced_while_it_is_stopped_starts_with_what_was_bad_before() {
+    let rig = Rig::with(vec![define("a", f64s()), define("b", f64s())]);
+    let (now, wall, mut wakes) = (rig.now(), rig.wall(), Wakes::new());
+    let bad = Quality::bad(Reason::ProviderGone);
+    for name in ["rig/a", "rig/b"] {
+        let variable = rig.variable(name);
+        rig.write(&variable, 1.0);
+        rig.engine
+            .set_quality(variable.handle(), bad, now, wall, &mut wakes);
+    }
+    rig.engine
+        .stop_library("rig", now, wall, &mut wakes)
+        .unwrap();
+    replace(&rig, "rig", vec![define("b", f64s())]);
+    rig.engine
+        .start_library("rig", now, wall, &mut wakes)
+        .unwrap();
+    let quality = rig.variable("rig/b").sample().quality;
+    assert_eq!(quality.reason(), Reason::ProviderGone);
+}
+
+/// Snapshots of a target, its alias, the alias of that and fields of them all, while groups and
+/// single writers write, a person forces the alias and libraries come and go: nobody waits for
+/// ever, and what follows the target is at its update.
+/// Behaviour: B-23, H-20.
+#[test]
+fn snapshots_of_chains_of_aliases_and_fields_are_consistent_under_a_storm() {
+    const WRITES: u32 = 3_000;
+    let rig = Rig::new();
+    // The aliases, and a field of one, have lower handles than whom they follow.
+    rig.deploy("view", vec![define("x", alias_of("plant/x", f64s()))]);
+    rig.deploy("far", vec![define("x", alias_of("view/x", f64s()))]);
+    let early = open(&rig, "view/x#sequence");
+    rig.deploy("plant", vec![define("x", f64s()), define("y", f64s())]);
+    let names = ["plant/x", "view/x", "far/x", "plant/y"];
+    let [x, seen, far, y] = names.map(|name| rig.variable(name));
+    let late = open(&rig, "plant/x#sequence");
+    let (engine, now, wall) = (rig.engine.clone(), rig.now(), rig.wall());
+    group(&rig, &[(&x, 0.0), (&y, 0.0)]);
+    let of = |variables: &[&Arc<Variable>]| -> Vec<u32> {
+        variables.iter().map(|one| one.handle()).collect()
+    };
+    let handles = of(&[&y, &late, &far, &early, &seen, &x]);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writers: Vec<_> = (1..3u32)
+            .map(|session| {
+                let (engine, x, y, far) = (&engine, &x, &y, &far);
+                scope.spawn(move || {
+                    let caller = Caller::local(session, 0);
+                    for n in 0..WRITES {
+                        let value = Value::F64(f64::from(n * 2 + session));
+                        let member = |one: &Arc<Variable>| GroupMember {
+                            handle: one.handle(),
+                            write: Write::value(&value),
+                        };
+                        let mut wakes = Wakes::new();
+                        match n % 3 {
+                            // Alone the target is written through the alias of its alias.
+                            0 => {
+                                let write = Write::value(&value);
+                                engine.try_write(&caller, now, wall, far, &write, &mut wakes);
+                            }
+                            _ => {
+                                let members = [member(x), member(y)];
+                                engine.try_write_group(&caller, now, wall, &members, &mut wakes);
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            let library = library_of("near", vec![define("y", alias_of("far/x", f64s()))]);
+            while !is_over.load(Ordering::Relaxed) {
+                let mut wakes = Wakes::new();
+                engine.deploy(&library, now, wall).expect("well formed");
+                engine
+                    .undeploy("near", now, wall, &mut wakes)
+                    .expect("it is deployed");
+                thread::yield_now();
+            }
+        });
+        scope.spawn(|| {
+            let caller = Caller::local(9, 0);
+            while !is_over.load(Ordering::Relaxed) {
+                let snapshot = engine.snapshot(&caller, &handles);
+                let updates: Vec<_> = snapshot.updates.into_iter().map(Result::unwrap).collect();
+                let number = |at: usize| match updates[at].value.decode(&DataType::U64) {
+                    Value::U64(number) => number,
+                    other => panic!("{other:?}"),
+                };
+                let value = |at: usize| updates[at].value.as_slice();
+                assert_eq!((value(2), value(4)), (value(5), value(5)));
+                assert_eq!(number(1), updates[5].sequence);
+                assert_eq!(number(3), updates[4].sequence);
+            }
+        });
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    balanced(&[x, y, seen, far]);
+}
