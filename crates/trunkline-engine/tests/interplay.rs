@@ -198,7 +198,7 @@ fn feed_that_an_alias_ends_in_the_middle_of_a_group_stays_in_balance() {
     let options = trunkline_engine::SubscribeOptions::default();
     for variable in [x, y, seen] {
         consumer
-            .subscribe(&rig.caller, 1, contract, options.clone(), variable, None)
+            .subscribe(&rig.caller, 1, contract, options, variable, None)
             .expect("it may be subscribed");
     }
     updates(&mut consumer);

@@ -72,7 +72,7 @@ impl Engine {
                 through.quality = Some(accepted.update.quality);
             }
         }
-        // Who only looks holds nobody up, and what the alias itself refuses makes nobody its writer.
+        // Who only looks is free to; and what the alias itself refuses makes nobody its writer.
         if alias.is_guarded() && write.verb != Verb::Request {
             let mut state = alias.lock();
             let properties = alias.shared_properties(&state);
