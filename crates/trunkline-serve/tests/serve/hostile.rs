@@ -16,7 +16,7 @@ use trunkline_proto::part::split_oversized;
 use trunkline_proto::{
     Disconnect, Endpoint, FaultCode, Frame, FrameHeader, FrameKind, FrameWriter,
 };
-use trunkline_types::Value;
+use trunkline_types::{Tick, Timestamp, Value};
 
 use crate::rig::{Heard, Pair, Peer, World, f64_variable};
 
@@ -404,6 +404,31 @@ mod anything {
             world.set("rig/x", 1.0);
             let variable = world.engine().resolve(&world.caller(), "rig/x").unwrap().clone();
             prop_assert!(variable.ledger().is_balanced());
+        }
+    }
+}
+
+/// Behind a write that waits nothing is worked off, and each takes memory all the same.
+/// Behaviour: H-19.
+#[test]
+fn requests_that_name_nothing_are_bounded_while_they_wait() {
+    type Empty = fn(&mut Vec<u8>);
+    let requests: [Empty; 3] = [
+        |out| HandlesBuilder::read(out, 1).finish(false),
+        |out| HandlesBuilder::info(out, 1).finish(false),
+        |out| OpenBuilder::begin(out, 1, &OpenTerms::default()).finish(false),
+    ];
+    for request in requests {
+        let mut peer = Peer::greeted(&world());
+        let mut bytes = Vec::new();
+        request(&mut bytes);
+        let (now, wall) = (Tick::ZERO, Timestamp::UNIX_EPOCH);
+        let mut taken = 0;
+        while peer.session.wants_input() {
+            peer.session.handle_input(now, wall, &bytes);
+            assert!(peer.session.wants_close().is_none());
+            taken += 1;
+            assert!(taken < 1 << 18, "their number has no bound");
         }
     }
 }
