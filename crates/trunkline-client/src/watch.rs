@@ -10,6 +10,9 @@
 //! look. After a reconnect the engine lists the names anew, and only what differs is told; while
 //! the connection is down nothing is told as gone.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -232,9 +235,8 @@ impl ClientCore {
                 "the pattern matches more than {max} names, as many as this client takes; use a \
                  narrower one"
             );
+            watch.forget_names();
             watch.fail(Fault::new(FaultCode::LimitReached, sentence));
-            watch.names = NameMap::default();
-            watch.by_handle = BTreeSet::new();
             watch.number = 0;
             self.watches.by_number.remove(&number);
             self.requests.push(Verb::Unwatch { number });
@@ -306,9 +308,13 @@ impl Watch {
             Some((name, _)) => Arc::clone(name),
             None => Arc::from(variable.name),
         };
-        self.by_handle.insert((variable.handle, Arc::clone(&name)));
         let (listing, incarnation) = (self.listing, self.next_incarnation);
         let entry = self.names.entry(Arc::clone(&name)).or_default();
+        // A name has one handle at a time, whether or not the engine told that the last one went.
+        if let Some(before) = &entry.truth {
+            self.by_handle.remove(&(before.handle, Arc::clone(&name)));
+        }
+        self.by_handle.insert((variable.handle, Arc::clone(&name)));
         let known = Known {
             handle: variable.handle,
             data_type: variable.data_type.clone(),
@@ -374,6 +380,14 @@ impl Watch {
             self.pending.remove(&before);
         }
         self.listed = Some(self.push(Pending::Listed));
+    }
+
+    /// Nothing that waits outlives the names it is about: the next connection lists all anew.
+    fn forget_names(&mut self) {
+        self.names = NameMap::default();
+        self.by_handle = BTreeSet::new();
+        self.pending = BTreeMap::new();
+        (self.listed, self.failed) = (None, None);
     }
 
     fn fail(&mut self, fault: Fault) {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::thread;
 
 use echo::{CUT_OFF, Caller, CallerLink, Echo, LOOPBACK, socket_in};
+use socket2::{Domain, SockAddr, Socket, Type};
 use tempfile::TempDir;
 use trunkline_net::server::{Refusal, SessionFactory};
 use trunkline_net::{BindError, Dialler, Link, LinkOptions, Notifier, Peer, Server, ServerOptions};
@@ -83,6 +84,27 @@ fn a_socket_that_somebody_answers_at_is_not_replaced() {
     let _foreign = UnixListener::bind(path.as_path()).unwrap();
     assert!(matches!(bind(&path), Err(BindError::SocketTaken { .. })));
     assert!(UnixStream::connect(path.as_path()).is_ok());
+}
+
+/// Whether somebody takes its callers or not, it is in use.
+#[test]
+fn a_socket_with_a_full_queue_is_in_use_and_nobody_waits_for_it() {
+    let folder = folder();
+    let path = socket_in(&folder, "plant");
+    let address = SockAddr::unix(path.as_path()).unwrap();
+    let foreign = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+    foreign.bind(&address).unwrap();
+    foreign.listen(0).unwrap();
+    let mut callers = Vec::new();
+    loop {
+        let caller = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        caller.set_nonblocking(true).unwrap();
+        if caller.connect(&address).is_err() {
+            break;
+        }
+        callers.push(caller);
+    }
+    assert!(matches!(bind(&path), Err(BindError::SocketTaken { .. })));
 }
 
 #[test]

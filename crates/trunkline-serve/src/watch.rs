@@ -85,6 +85,10 @@ impl Session {
     pub(crate) fn run_watches(&mut self, room: usize) -> bool {
         let news = self.consumer.take_names_changed();
         let mut more = false;
+        // However many look, together they hold up others no longer than one search does.
+        let entries = self.watches.by_number.values();
+        let looking = entries.filter(|entry| news || entry.progress != WatchProgress::Idle);
+        let budget = (FIND_BUDGET / looking.count().max(1)).max(1);
         for (number, entry) in &mut self.watches.by_number {
             if entry.progress == WatchProgress::Idle && !news {
                 continue;
@@ -97,7 +101,7 @@ impl Session {
             }
             let slice = entry
                 .watch
-                .next(&self.consumer, &self.caller, SLICE, FIND_BUDGET);
+                .next(&self.consumer, &self.caller, SLICE, budget);
             entry.progress = slice.progress;
             more |= slice.progress == WatchProgress::More;
             let out = &mut self.answers.frames;

@@ -236,8 +236,9 @@ impl Names {
 }
 
 impl Work {
+    /// Never 0: a request that names nothing waits like any other.
     fn bytes(&self) -> usize {
-        match self {
+        let content = match self {
             Work::Open(work) => work.names.bytes.len() + size_of::<u32>() * work.names.len(),
             Work::Subscribe(work) => size_of::<SubscribeItem>() * work.items.len(),
             Work::Handles(work) => size_of::<u32>() * work.handles.len(),
@@ -253,15 +254,16 @@ impl Work {
                 // A condition keeps its text twice.
                 let text = |condition: &Condition| size_of::<Condition>() + condition.text_bytes();
                 let conditions: usize = conditions.iter().map(text).sum();
-                size_of::<Work>() + pattern.len() + conditions
+                pattern.len() + conditions
             }
-            Work::Why { name, .. } => size_of::<Work>() + name.len(),
+            Work::Why { name, .. } => name.len(),
             // What an order holds is bounded with the orders.
             Work::Engine { .. }
             | Work::Flush { .. }
             | Work::Forcing { .. }
-            | Work::Order { .. } => size_of::<Work>(),
-        }
+            | Work::Order { .. } => 0,
+        };
+        size_of::<Work>() + content
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -116,7 +116,7 @@ fn make_room(path: &SocketPath) -> Result<(), BindError> {
         return Err(BindError::NotASocket { path: path.clone() });
     }
     // A program that knows nothing of lock files may listen there.
-    match UnixStream::connect(path.as_path()) {
+    match try_connect(path.as_path()) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
             fs::remove_file(path.as_path()).map_err(|source| of_system(path, source))
         }
@@ -124,6 +124,13 @@ fn make_room(path: &SocketPath) -> Result<(), BindError> {
         Err(source) if source.kind() == ErrorKind::PermissionDenied => Err(of_system(path, source)),
         _ => Err(BindError::SocketTaken { path: path.clone() }),
     }
+}
+
+/// Whether somebody answers, without waiting for one whose queue is full.
+fn try_connect(path: &Path) -> io::Result<()> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.connect(&SockAddr::unix(path)?)
 }
 
 fn listen(path: &Path) -> io::Result<UnixListener> {

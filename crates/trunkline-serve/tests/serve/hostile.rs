@@ -11,12 +11,13 @@ use trunkline_proto::message::keepalive::{AckBuilder, Grant, Keepalive};
 use trunkline_proto::message::open::{OpenBuilder, OpenTerms, Opened};
 use trunkline_proto::message::provider::ProvideBuilder;
 use trunkline_proto::message::updates::UpdatesBuilder;
+use trunkline_proto::message::watch::Watch;
 use trunkline_proto::message::write::{WriteBuilder, WriteOptions};
 use trunkline_proto::part::split_oversized;
 use trunkline_proto::{
     Disconnect, Endpoint, FaultCode, Frame, FrameHeader, FrameKind, FrameWriter,
 };
-use trunkline_types::Value;
+use trunkline_types::{Tick, Timestamp, Value};
 
 use crate::rig::{Heard, Pair, Peer, World, f64_variable};
 
@@ -406,4 +407,60 @@ mod anything {
             prop_assert!(variable.ledger().is_balanced());
         }
     }
+}
+
+/// Behind a write that waits nothing is worked off, and each takes memory all the same.
+/// Behaviour: H-19.
+#[test]
+fn requests_that_name_nothing_are_bounded_while_they_wait() {
+    type Empty = fn(&mut Vec<u8>);
+    let requests: [Empty; 3] = [
+        |out| HandlesBuilder::read(out, 1).finish(false),
+        |out| HandlesBuilder::info(out, 1).finish(false),
+        |out| OpenBuilder::begin(out, 1, &OpenTerms::default()).finish(false),
+    ];
+    for request in requests {
+        let mut peer = Peer::greeted(&world());
+        let mut bytes = Vec::new();
+        request(&mut bytes);
+        let (now, wall) = (Tick::ZERO, Timestamp::UNIX_EPOCH);
+        let mut taken = 0;
+        while peer.session.wants_input() {
+            peer.session.handle_input(now, wall, &bytes);
+            assert!(peer.session.wants_close().is_none());
+            taken += 1;
+            assert!(taken < 1 << 18, "their number has no bound");
+        }
+    }
+}
+
+/// A thread serves many sessions: what one asks of it at a time does not grow with its patterns.
+/// Behaviour: B-32, H-19.
+#[test]
+fn a_thousand_patterns_look_at_no_more_names_at_a_time_than_one() {
+    let names: Vec<String> = (0..500).map(|number| format!("v{number}")).collect();
+    let variables = names.iter().map(|name| f64_variable(name)).collect();
+    let world = World::with_library("rig", variables);
+    let mut peer = Peer::greeted(&world);
+    let mut asked = Vec::new();
+    for watch in 1..=1000 {
+        let pattern = "rig/*";
+        Watch { watch, pattern }.encode(watch, &mut asked);
+    }
+    let (now, wall) = world.time();
+    peer.session.handle_input(now, wall, &asked);
+    let (mut told, mut rounds, mut more) = (0, 0, true);
+    while more {
+        let mut said = Vec::new();
+        more = peer.session.poll_output(now, wall, 1 << 30, &mut said);
+        let (mut rest, mut names) = (said.as_slice(), 0);
+        while let Ok(Some(frame)) = Frame::take_from(&mut rest) {
+            names += frame.count();
+        }
+        assert!(names <= 50_000, "{names} names at a time");
+        told += names;
+        rounds += 1;
+        assert!(rounds < 1_000, "it comes to an end");
+    }
+    assert_eq!(told, 500_000, "every pattern has every name");
 }

@@ -2,15 +2,18 @@
 //! or is answered in a sentence, and nothing else changes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use trunkline_client::{
-    Answer, ClientOptions, ProviderEvent, Write, WriteMode, WriteOptions, WriteOutcome,
+    Answer, ClientOptions, GroupOutcome, LeaseTerms, ProviderEvent, WatchEvent, Write, WriteMode,
+    WriteOptions, WriteOutcome,
 };
+use trunkline_proto::message::forcing::ForcingVerb;
 use trunkline_proto::message::library::LibraryVerb;
 use trunkline_proto::message::write::WriteVerb;
-use trunkline_proto::{FaultCode, Features, FrameKind, Negotiation};
+use trunkline_proto::{Fault, FaultCode, Features, FrameKind, Negotiation, Throughput};
 use trunkline_serve::ServeOptions;
-use trunkline_types::{Position, Value};
+use trunkline_types::{AuditQuery, Position, Value};
 
 use super::rig::{Pair, World, client_options, f64_variable};
 
@@ -23,6 +26,14 @@ fn without(missing: Features) -> Negotiation {
 }
 
 fn connected(engine: Negotiation, client: Negotiation) -> Pair {
+    connected_with(engine, client, None)
+}
+
+fn connected_with(
+    engine: Negotiation,
+    client: Negotiation,
+    throughput: Option<Throughput>,
+) -> Pair {
     let world = World::with_library("rig", vec![f64_variable("x")]);
     world.set("rig/x", 1.0);
     let serve = ServeOptions {
@@ -31,6 +42,7 @@ fn connected(engine: Negotiation, client: Negotiation) -> Pair {
     };
     let client = ClientOptions {
         negotiation: client,
+        throughput,
         ..client_options()
     };
     let mut pair = Pair::offline(&world, serve, client);
@@ -167,6 +179,145 @@ fn without_providers_the_role_is_refused_in_a_sentence() {
         assert_eq!(sut.traffic.to_engine.count(FrameKind::Provide), 0);
         assert_the_rest_works(&mut sut);
     }
+}
+
+fn assert_to_be_updated(fault: &Fault) {
+    assert_eq!(fault.code, FaultCode::NotSupported);
+    let sentence = &fault.sentence;
+    assert!(sentence.starts_with("sut "), "{sentence}");
+    assert!(sentence.contains("update it"), "{sentence}");
+}
+
+/// Behaviour: B-50, B-51, LX-11.
+#[test]
+fn without_groups_groups_snapshots_and_leases_are_refused_in_a_sentence() {
+    for mut sut in either_without(Features::GROUPS) {
+        let x = sut.variable("rig/x");
+        let write = Write::new(x, Value::F64(2.0));
+        let group = sut.client.write_group(vec![write], false).unwrap();
+        let Answer::Group(GroupOutcome { outcomes, .. }) = sut.answer(group) else {
+            panic!("no group")
+        };
+        let [WriteOutcome::Refused(fault)] = outcomes.as_slice() else {
+            panic!("{outcomes:?}")
+        };
+        assert_to_be_updated(fault);
+        let snapshot = sut.client.snapshot(&[x]).unwrap();
+        let Answer::Snapshot(snapshot) = sut.answer(snapshot) else {
+            panic!("no snapshot")
+        };
+        assert_to_be_updated(snapshot.readings[0].as_ref().unwrap_err());
+        let terms = LeaseTerms::acquire(Duration::from_secs(10));
+        let lease = sut.client.lease(&[x], terms).unwrap();
+        let Answer::Leases(leases) = sut.answer(lease) else {
+            panic!("no leases")
+        };
+        assert_to_be_updated(leases[0].as_ref().unwrap_err());
+        let kinds = [FrameKind::GroupWrite, FrameKind::Snapshot, FrameKind::Lease];
+        let sent = kinds.map(|kind| sut.traffic.to_engine.count(kind));
+        assert_eq!(sent, [0; 3]);
+        assert_eq!(sut.world.sequence("rig/x"), 1, "nothing was written");
+        assert_the_rest_works(&mut sut);
+    }
+}
+
+/// Behaviour: B-50, B-51, LX-11.
+#[test]
+fn without_patterns_a_watch_fails_in_a_sentence() {
+    for mut sut in either_without(Features::PATTERNS) {
+        let watch = sut.client.watch("rig/*").unwrap();
+        sut.exchange();
+        let Some(WatchEvent::Failed(fault)) = sut.client.next_watch_event(watch) else {
+            panic!("not refused")
+        };
+        assert_to_be_updated(&fault);
+        assert_eq!(sut.client.next_watch_event(watch), None);
+        sut.client.unwatch(watch);
+        assert_eq!(sut.traffic.to_engine.count(FrameKind::Watch), 0);
+        assert_the_rest_works(&mut sut);
+    }
+}
+
+/// Behaviour: B-50, B-51, LX-11.
+#[test]
+fn without_conditions_a_search_by_fields_is_refused_and_one_by_names_works() {
+    for mut sut in either_without(Features::CONDITIONS) {
+        let conditions = ["units=degC".parse().unwrap()];
+        let search = sut.client.search("rig/*", &conditions, None).unwrap();
+        let Answer::Refused(fault) = sut.answer(search) else {
+            panic!("not refused")
+        };
+        assert_to_be_updated(&fault);
+        assert_eq!(sut.traffic.to_engine.count(FrameKind::Find), 0);
+        assert_the_rest_works(&mut sut);
+    }
+}
+
+/// Behaviour: B-50, B-51, LX-11.
+#[test]
+fn without_the_list_of_forced_variables_it_is_refused_in_a_sentence() {
+    for mut sut in either_without(Features::FORCING) {
+        for verb in [ForcingVerb::List, ForcingVerb::On] {
+            let request = sut.client.forcing(verb).unwrap();
+            let Answer::Refused(fault) = sut.answer(request) else {
+                panic!("not refused")
+            };
+            assert_to_be_updated(&fault);
+        }
+        assert_eq!(sut.traffic.to_engine.count(FrameKind::Forcing), 0);
+        assert_the_rest_works(&mut sut);
+    }
+}
+
+/// Behaviour: B-50, B-51, LX-11.
+#[test]
+fn without_the_audit_its_entries_are_refused_in_a_sentence() {
+    for mut sut in either_without(Features::AUDIT) {
+        let request = sut.client.audit(AuditQuery::default()).unwrap();
+        let Answer::Refused(fault) = sut.answer(request) else {
+            panic!("not refused")
+        };
+        assert_to_be_updated(&fault);
+        assert_eq!(sut.traffic.to_engine.count(FrameKind::Audit), 0);
+        assert_the_rest_works(&mut sut);
+    }
+}
+
+/// Behaviour: B-50, B-51, LX-11.
+#[test]
+fn without_throughput_mode_nothing_is_gathered_and_a_flush_is_answered() {
+    let [engine, client] = [
+        (without(Features::THROUGHPUT), Negotiation::OURS),
+        (Negotiation::OURS, without(Features::THROUGHPUT)),
+    ];
+    for (engine, client) in [engine, client] {
+        let mut sut = connected_with(engine, client, Some(Throughput::DEFAULT));
+        assert_eq!(sut.client.throughput(), None);
+        let flush = sut.client.flush().unwrap();
+        assert_eq!(sut.answer(flush), Answer::Flushed);
+        assert_eq!(sut.traffic.to_engine.count(FrameKind::Flush), 0);
+        assert_the_rest_works(&mut sut);
+    }
+}
+
+/// A new feature comes with a test here. Behaviour: B-51.
+#[test]
+fn every_feature_is_left_out_once() {
+    let left_out = [
+        Features::ADMINISTRATION,
+        Features::REGISTERS,
+        Features::PROVIDER,
+        Features::GROUPS,
+        Features::PATTERNS,
+        Features::CONDITIONS,
+        Features::THROUGHPUT,
+        Features::FORCING,
+        Features::AUDIT,
+    ];
+    let all = left_out
+        .into_iter()
+        .fold(Features::NONE, |all, one| all | one);
+    assert_eq!(all, Features::OURS);
 }
 
 /// Behaviour: B-50, LX-11, LX-12.
