@@ -150,7 +150,7 @@ fn connection_steps(
             let sentence = format!(
                 "up for {:.0} s with {}, connections: {}; it answers in {:.1} ms",
                 info.uptime.as_secs_f64(),
-                counted(info.variables as u64, "variable"),
+                counted(info.variables, "variable"),
                 info.sessions,
                 took * 1e3
             );
