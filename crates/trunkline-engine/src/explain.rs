@@ -96,10 +96,10 @@ impl Engine {
         steps.extend(self.audited_state(variable));
         steps.push(fine(
             Subject::Buffer,
-            format!(
-                "{} subscriptions hear of its updates",
-                variable.subscribers()
-            ),
+            match variable.subscribers() {
+                1 => "1 subscription hears of its updates".to_owned(),
+                count => format!("{count} subscriptions hear of its updates"),
+            },
         ));
         steps
     }

@@ -230,7 +230,7 @@ impl Engine {
             true => AuditAction::ForcingOn,
             false => AuditAction::ForcingOff,
         };
-        let effect = format!("{} variables", list.handles.len());
+        let effect = variables(list.handles.len());
         self.note_order(
             caller,
             wall,
@@ -276,7 +276,7 @@ impl Engine {
     ) -> usize {
         let mut list = self.forcing().list.lock();
         let handles = std::mem::take(&mut list.handles);
-        let effect = format!("{} variables", handles.len());
+        let effect = variables(handles.len());
         let action = AuditAction::ForcingClear;
         self.note_order(
             caller,
@@ -436,4 +436,12 @@ fn show_behind(
         },
     };
     publish_locked(variable, state, update, now, wall, wakes);
+}
+
+/// How many variables an order concerned, in words.
+fn variables(count: usize) -> String {
+    match count {
+        1 => "1 variable".to_owned(),
+        _ => format!("{count} variables"),
+    }
 }

@@ -159,7 +159,7 @@ pub enum Refusal {
         by: Arc<str>,
     },
     /// It is not forced.
-    #[error("the variable is not forced; `trunkline force` lists those that are")]
+    #[error("the variable is not forced; `trunkline force --list` lists those that are")]
     NotForced,
     /// There is no value that could be sent.
     #[error("nothing was written to the variable yet, so there is nothing to send; set it first")]

@@ -178,7 +178,7 @@ fn forcing_is_noted_whatever_the_variable_says() {
             "unforce 1.0 -> : refused",
             "forcing off  -> 0 variables: done",
             "force 1.0 -> 8.0: unchanged",
-            "forcing clear  -> 1 variables: done",
+            "forcing clear  -> 1 variable: done",
         ]
     );
     assert_eq!(entries[3].who, "local:44");

@@ -101,6 +101,10 @@ fn connect(path: &Path) -> Result<Connection, Problem> {
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
+    // SQLite opens a file that may not be written for reading, and then cannot lock it.
+    if connection.is_readonly(rusqlite::MAIN_DB)? {
+        return Err(Problem::ReadOnly);
+    }
     // The lock is taken with the first access and kept, so the log needs no shared index file.
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     let mode = |row: &Row<'_>| row.get::<_, String>(0);

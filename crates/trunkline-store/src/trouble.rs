@@ -12,6 +12,7 @@ pub(crate) enum Problem {
     Sqlite(rusqlite::Error),
     Damaged(String),
     Newer { found: u32, known: u32 },
+    ReadOnly,
 }
 
 impl Problem {
@@ -30,6 +31,7 @@ impl Problem {
         let trouble = match self {
             Problem::Damaged(what) => StoreTrouble::Damaged(what),
             Problem::Newer { found, known } => StoreTrouble::Newer { found, known },
+            Problem::ReadOnly => StoreTrouble::ReadOnly,
             Problem::Sqlite(error) => of_sqlite(&error),
         };
         StoreError {

@@ -36,8 +36,8 @@ pub enum LibraryError {
     Unknown(#[from] UnknownLibrary),
     /// Somebody is subscribed to its variables.
     #[error(
-        "library {library} is in use by {subscriptions} subscriptions; end them, or undeploy it \
-         with force"
+        "library {library} is in use by {subscriptions} subscription{}; end them, or undeploy it \
+         with force", if *.subscriptions == 1 { "" } else { "s" }
     )]
     InUse {
         /// Its name.

@@ -19,6 +19,14 @@ use trunkline_types::{DataType, Reading, Reason, Timestamp};
 
 use self::times::Times;
 
+/// A number of things, with the word for one of them, or for several.
+pub(crate) fn counted(count: u64, one: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        _ => format!("{count} {one}s"),
+    }
+}
+
 /// A reading with what is known of its variable.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shown<'a> {

@@ -8,6 +8,7 @@ use crate::connection::Connection;
 use crate::exit::Exit;
 use crate::output::json::Object;
 use crate::output::records::{Records, Row};
+use crate::output::times::{TimeColumn, Times};
 use crate::problem::{Problem, Stop};
 use crate::targets;
 use crate::terminal::Mood;
@@ -65,10 +66,14 @@ fn list(context: &Context) -> Result<Exit, Stop> {
         .map_err(|error| failed(&connection, &error))?;
     let columns = &["name", "forced", "source", "since", "by"];
     let mut records = Records::new(&context.settings, &context.terminal, columns)?;
+    let mut times = context.settings.times.column(true, context.started);
     for entry in &list.entries {
-        records.push(row(context, &list, entry))?;
+        records.push(row(context, &list, entry, &mut times))?;
     }
     records.finish()?;
+    if list.entries.is_empty() {
+        context.terminal.note("no variable is forced")?;
+    }
     if !list.is_on && !list.entries.is_empty() {
         let sentence = "forcing is off: these values do not hold until `trunkline force --on`";
         context.terminal.note(sentence)?;
@@ -76,7 +81,12 @@ fn list(context: &Context) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-fn row(context: &Context, list: &ForcedList, entry: &ForcedEntry) -> Row {
+fn row(
+    context: &Context,
+    list: &ForcedList,
+    entry: &ForcedEntry,
+    times: &mut Option<TimeColumn>,
+) -> Row {
     let values = context.settings.values;
     let text = |value| values.text(value, &entry.data_type, None);
     let behind = match &entry.behind {
@@ -95,11 +105,17 @@ fn row(context: &Context, list: &ForcedList, entry: &ForcedEntry) -> Row {
     object.put("since", entry.since.to_string());
     object.put("by", entry.by.as_str());
     object.put("holds", list.is_on);
+    let when = Times {
+        source: entry.since,
+        engine: entry.since,
+        local: entry.since,
+    };
+    let since = times.as_mut().map(|times| times.text(&entry.name, when));
     let cells = vec![
         entry.name.clone(),
         text(&entry.value),
         behind,
-        entry.since.to_string(),
+        since.unwrap_or_default(),
         entry.by.clone(),
     ];
     Row {

@@ -11,6 +11,7 @@ use crate::arguments::{self, Form};
 use crate::connection;
 use crate::exit::Exit;
 use crate::interrupt::StopSignals;
+use crate::output::counted;
 use crate::output::json::Object;
 use crate::output::records::{Records, Row};
 use crate::problem::{Problem, Stop};
@@ -168,8 +169,8 @@ fn show(name: &str, address: &str, status: &ProviderStatus, context: &Context) -
     }
     let line = match status.is_provided {
         true => format!(
-            "I/O server {name} delivers {} variables of tl://{address} · Ctrl-C ends it",
-            status.variables
+            "I/O server {name} delivers {} of tl://{address} · Ctrl-C ends it",
+            counted(status.variables as u64, "variable")
         ),
         false => format!("I/O server {name} waits for the engine at tl://{address}"),
     };

@@ -9,6 +9,7 @@ use super::{Context, Verb};
 use crate::arguments::Form;
 use crate::connection::Connection;
 use crate::exit::Exit;
+use crate::output::counted;
 use crate::output::json::Object;
 use crate::output::records::{Records, Row};
 use crate::problem::{Problem, Stop};
@@ -263,7 +264,7 @@ fn list(
             kind.to_owned(),
             String::new(),
             match form.is_for_people() {
-                true => format!("{} variables", node.variables),
+                true => counted(node.variables, "variable"),
                 false => node.variables.to_string(),
             },
             node.description.clone(),

@@ -15,6 +15,7 @@ use super::{Context, Verb};
 use crate::arguments::Form;
 use crate::exit::Exit;
 use crate::interrupt::StopSignals;
+use crate::output::counted;
 use crate::output::json::Object;
 use crate::problem::{Problem, Stop};
 use crate::terminal::{Mood, padded};
@@ -157,8 +158,8 @@ fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result
         terminal.line(&object.into_json().to_string())?;
     } else {
         let version = env!("CARGO_PKG_VERSION");
-        let count = engine.variable_count();
-        terminal.line(&format!("trunkline {version} · {name} · {count} variables"))?;
+        let count = counted(engine.variable_count() as u64, "variable");
+        terminal.line(&format!("trunkline {version} · {name} · {count}"))?;
         list_libraries(engine, context)?;
         for io in &plan.io {
             terminal.line(&format!("  I/O server {} ({})", io.name, io.driver))?;
@@ -213,7 +214,8 @@ pub(super) fn list_libraries(engine: &Engine, context: &Context) -> Result<(), S
     let width = names.max().unwrap_or(0);
     for library in &libraries {
         let (name, count) = (padded(&library.name, width), library.variables);
-        let line = format!("  {name}   {count:>5} variables   {}", library.description);
+        let word = if count == 1 { "variable " } else { "variables" };
+        let line = format!("  {name}   {count:>5} {word}   {}", library.description);
         context.terminal.line(line.trim_end())?;
     }
     Ok(())

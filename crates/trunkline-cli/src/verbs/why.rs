@@ -15,6 +15,7 @@ use super::{Context, Verb};
 use crate::arguments::Form;
 use crate::connection::dial;
 use crate::exit::Exit;
+use crate::output::counted;
 use crate::output::json::Object;
 use crate::output::records::{Records, Row};
 use crate::problem::{Problem, Stop};
@@ -147,9 +148,9 @@ fn connection_steps(
         Ok(info) => {
             let took = context.clock.now().since(began).as_secs_f64();
             let sentence = format!(
-                "up for {:.0} s with {} variables, connections: {}; it answers in {:.1} ms",
+                "up for {:.0} s with {}, connections: {}; it answers in {:.1} ms",
                 info.uptime.as_secs_f64(),
-                info.variables,
+                counted(info.variables, "variable"),
                 info.sessions,
                 took * 1e3
             );

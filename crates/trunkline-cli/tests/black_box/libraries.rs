@@ -118,7 +118,7 @@ fn orders_that_cannot_be_carried_out_say_why() {
     monitor.line();
     let used = watched.run(&["undeploy", "rig"]);
     assert_eq!(used.code, Some(6));
-    assert!(used.err.contains("in use by 1 subscriptions"), "{used:?}");
+    assert!(used.err.contains("in use by 1 subscription ("), "{used:?}");
     assert_eq!(watched.run(&["undeploy", "--force", "rig"]).code, Some(0));
     monitor.error_with("rig/level");
 }

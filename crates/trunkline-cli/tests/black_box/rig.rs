@@ -98,6 +98,9 @@ pub struct Output {
 /// The binary with these arguments, in an environment that says nothing but to be patient, because
 /// the machine may be busy, and to leave the user's own files alone.
 pub fn command(arguments: &[&str]) -> Command {
+    // Nothing else is kept there, so that the engines may make their folder of sockets.
+    let runtime = concat!(env!("CARGO_TARGET_TMPDIR"), "/run");
+    std::fs::create_dir_all(runtime).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
     command
         .args(arguments)
@@ -107,7 +110,7 @@ pub fn command(arguments: &[&str]) -> Command {
             "XDG_STATE_HOME",
             concat!(env!("CARGO_TARGET_TMPDIR"), "/state"),
         )
-        .env("XDG_RUNTIME_DIR", env!("CARGO_TARGET_TMPDIR"))
+        .env("XDG_RUNTIME_DIR", runtime)
         .env("TZ", "UTC");
     command
 }

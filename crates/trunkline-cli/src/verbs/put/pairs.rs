@@ -63,7 +63,10 @@ fn pairs_of_csv(path: &Path) -> Result<Vec<Pair>, Problem> {
         true => std::io::stdin().read_to_string(&mut text),
         false => std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text)),
     };
-    read.map_err(|error| wrong(String::new(), &error.to_string()))?;
+    read.map_err(|error| {
+        let what = format!("{error}; give a file such as `trunkline get -o csv` makes");
+        wrong(String::new(), &what)
+    })?;
     let rows = csv::parse(&text).map_err(|(line, what)| wrong(format!(":{line}"), what))?;
     let Some((header, rows)) = rows.split_first() else {
         return Ok(Vec::new());

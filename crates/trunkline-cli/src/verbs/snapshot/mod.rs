@@ -16,6 +16,7 @@ use self::file::{Head, Saved, Variable, is_standard};
 use super::{Context, Verb};
 use crate::connection::{Connection, Entries, Entry, facts, readable, reading_fault};
 use crate::exit::{Exit, Tally};
+use crate::output::counted;
 use crate::output::json::Object;
 use crate::output::records::{Records, Row};
 use crate::problem::{Problem, Stop};
@@ -182,7 +183,7 @@ fn told_saved(args: &Args, saved: &Saved, commit: u64, context: &Context) -> Res
         false => "each by itself: more than 4096 are not read at one instant",
     };
     records.push(Row {
-        cells: vec![file, format!("{count} variables"), instant.to_owned()],
+        cells: vec![file, counted(count as u64, "variable"), instant.to_owned()],
         object,
         mood: Mood::Plain,
     })?;

@@ -8,6 +8,7 @@ use super::file::Saved;
 use super::{Args, show, wanted, with_engine};
 use crate::connection::{Connection, writing_fault};
 use crate::exit::{Exit, Tally};
+use crate::output::counted;
 use crate::output::json::Object;
 use crate::output::records::{Records, Row};
 use crate::problem::{Problem, Stop};
@@ -45,7 +46,10 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
             .count();
         let text = match count {
             0 => "there is nothing to write back".to_owned(),
-            count => format!("nothing was written; --yes writes {count} values back"),
+            count => {
+                let values = counted(count as u64, "value");
+                format!("nothing was written; --yes writes {values} back")
+            }
         };
         context.terminal.note(&text)?;
         return Ok(Exit::Done);
