@@ -147,14 +147,13 @@ fn a_value_that_is_too_old_says_so_everywhere() {
     );
     let monitor = served.spawn(&["monitor", "--json", "rig/old"]);
     assert_eq!(served.run(&["put", "rig/old", "1"]).code, Some(0));
-    // Before it was put it had no value, which may have become old as well.
-    let reading = loop {
-        let line = monitor.line_with("\"stale\":true");
-        let reading: serde_json::Value = serde_json::from_str(&line).unwrap();
-        if reading["value"] == 1.0 {
-            break reading;
-        }
-    };
+    // The client sees that it is old by itself; from this line on the engine says so, too.
+    let line = monitor.line_with("\"reason\":\"stale\"");
+    let reading: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(
+        (&reading["stale"], &reading["value"]),
+        (&true.into(), &1.0.into())
+    );
     assert!(reading["age"].as_f64().unwrap() >= 0.05, "{reading}");
     let get = served.run(&["get", "rig/old"]);
     assert!(
