@@ -164,7 +164,7 @@ impl Engine {
         if let Some(index) = variable.provider_index() {
             let value = variable.update().value.decode(variable.data_type());
             let raw = match &properties.scaling {
-                Some(scaling) => scaling.to_raw(&value, variable.data_type()).ok(),
+                Some(scaling) => scaling.to_raw(&value, properties.raw_type()).ok(),
                 None => Some(value),
             };
             if let Some(raw) = raw {

@@ -288,7 +288,7 @@ impl Engine {
         let value = value.decode(&properties.data_type);
         let raw = match &properties.scaling {
             Some(scaling) => scaling
-                .to_raw(&value, &properties.data_type)
+                .to_raw(&value, properties.raw_type())
                 .map_err(Refusal::Scaling)?,
             None => value,
         };

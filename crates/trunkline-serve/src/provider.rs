@@ -131,7 +131,7 @@ impl Session {
         let value = match (back.value, variable) {
             (Some(bytes), Some(variable)) => {
                 let mut reader = Reader::new(bytes);
-                wire::decode_value(variable.data_type(), &mut reader).ok()
+                wire::decode_value(variable.properties().raw_type(), &mut reader).ok()
             }
             (None, _) => sent.value.clone(),
             (Some(_), None) => None,
@@ -171,8 +171,9 @@ impl Session {
         let mut order = Some(first);
         while let Some(ProviderOrder::Bind(bind)) = &order {
             if let Some(variable) = self.engine.variable(bind.handle) {
-                let access = variable.properties().access;
-                frame.push(bind.handle, variable.data_type(), access, &bind.item);
+                let properties = variable.properties();
+                let raw_type = properties.raw_type();
+                frame.push(bind.handle, raw_type, properties.access, &bind.item);
             }
             if frame.len_bytes() >= PAGE_BYTES {
                 order = None;

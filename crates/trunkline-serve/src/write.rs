@@ -8,6 +8,7 @@ use trunkline_proto::message::outcome;
 use trunkline_proto::message::write::{WriteOptions, WriteRecord, WriteVerb, Writes};
 use trunkline_proto::message::write_answers::WriteAnswersBuilder;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
+use trunkline_types::wire::{self, Reader};
 use trunkline_types::{Quality, Tick, Timestamp};
 
 use crate::fault::{of_refusal, of_unknown, unknown_handle};
@@ -258,8 +259,23 @@ impl Session {
         if superseded > 0 {
             variable.count_superseded(u64::from(superseded));
         }
+        let raw_value;
+        let mut value = WriteValue::Wire(record.value);
+        if origin == Origin::SourceRaw {
+            let properties = variable.properties();
+            let raw_type = properties.raw_type();
+            let mut reader = Reader::new(record.value);
+            // Of the type that the provider was told; what is wrong with it, the engine says.
+            if raw_type != variable.data_type()
+                && let Ok(decoded) = wire::decode_value(raw_type, &mut reader)
+                && reader.is_empty()
+            {
+                raw_value = decoded;
+                value = WriteValue::Value(&raw_value);
+            }
+        }
         let write = Write {
-            value: WriteValue::Wire(record.value),
+            value,
             source_timestamp,
             quality,
             origin,

@@ -130,6 +130,15 @@ pub enum Fifo {
 }
 
 impl Properties {
+    /// The type of the raw values that the source delivers and takes. Of a scaled number it is f64:
+    /// a whole number would be rounded before it is scaled.
+    pub fn raw_type(&self) -> &DataType {
+        match self.scaling {
+            Some(Scaling::Linear { .. } | Scaling::SquareRoot { .. }) => &DataType::F64,
+            _ => &self.data_type,
+        }
+    }
+
     /// The properties of a plain variable of this type: read-write, hosted, unscaled, everything
     /// passes.
     pub fn new(data_type: DataType) -> Self {

@@ -14,10 +14,10 @@ mod rig;
 use std::time::Duration;
 
 use device::{Device, Trouble, has, is_bad};
-use rig::{Cable, Rig, TIMEOUT, engine_at, follow, library, provide, wait_for};
+use rig::{Cable, Rig, TIMEOUT, Updates, engine_at, follow, library, provide, wait_for};
 use trunkline::io::IoServer;
 use trunkline::local::WriteError;
-use trunkline::types::{Reason, Value};
+use trunkline::types::{Contract, DataType, Properties, Reading, Reason, Scaling, Value};
 use trunkline::{Client, Write, WriteOutcome};
 
 /// Behaviour: LM-25.
@@ -36,6 +36,41 @@ fn what_it_delivers_is_scaled_and_a_write_ends_with_what_the_device_holds() {
     assert_eq!(variable.read().unwrap().value, 31.25);
     assert_eq!(sut.device.bench().raw, 9.0);
     level.next_where(has(31.25));
+}
+
+/// Behaviour: H-01, LM-08.
+#[test]
+fn a_scaled_whole_number_is_the_same_from_another_process_as_from_this_one() {
+    let sut = Rig::new();
+    let mut percent = Properties::new(DataType::I32);
+    percent.source = "plant:current".to_owned();
+    percent.scaling = Some(Scaling::Linear {
+        raw: [4.0, 20.0],
+        eng: [0.0, 100.0],
+    });
+    let mut whole = library("whole", "");
+    whole.variables[0].properties = percent.into();
+    sut.engine.deploy(&whole).unwrap();
+    sut.device.bench().raw = 12.7;
+    let x = sut.engine.variable::<i32>("whole/x").unwrap();
+    let mut updates = Updates(x.subscribe(Contract::Latest).unwrap());
+    let is = |value| move |reading: &Reading| reading.sample.value == Value::I32(value);
+    {
+        let _elsewhere = sut.provider();
+        // 12.7 mA is 54.4 %; rounded to 13 mA on its way it would be 56.
+        updates.next_where(is(54));
+        // 33 % is 9.28 mA, of which the device makes 9, which is 31.25 %.
+        x.write(33).unwrap();
+        assert_eq!(x.read().unwrap().value, 31);
+        updates.next_where(is(31));
+    }
+    updates.next_where(is_bad(Reason::ProviderGone));
+    sut.device.bench().raw = 12.7;
+    let device = Box::new(sut.device.clone());
+    sut.engine.attach_io("plant", device, None, false).unwrap();
+    updates.next_where(is(54));
+    x.write(33).unwrap();
+    assert_eq!(x.read().unwrap().value, 31);
 }
 
 #[test]

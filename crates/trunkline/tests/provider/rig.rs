@@ -100,7 +100,7 @@ pub fn library(name: &str, source: &str) -> LibraryDefinition {
 }
 
 /// The updates of one variable, as a program in the engine's process sees them.
-pub struct Updates(Subscription);
+pub struct Updates(pub Subscription);
 
 pub fn follow(engine: &Engine, name: &str) -> Updates {
     let variable = engine.variable::<f64>(name).expect("it is deployed");
