@@ -11,97 +11,18 @@
 #![cfg(shuttle)]
 
 mod rig;
+mod schedules;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use rig::{EPOCH, Got, Recorder, START, Told, define, drain, library_of};
-use shuttle::sync::{Condvar, Mutex};
+use rig::{EPOCH, Got, Recorder, START, Told, define, library_of};
+use schedules::{Bell, NOW, engine, engine_with, explore, has, of, subscribe, try_write, write};
 use shuttle::thread;
 use trunkline_engine::{
-    Answer, Attempt, Caller, Consumer, Engine, EngineOptions, Provider, SubscribeOptions, Ticket,
-    Variable, Wake, Wakes, Write, WriteOutcome,
+    Attempt, Caller, Consumer, Engine, EngineOptions, Variable, Wakes, WriteOutcome,
 };
-use trunkline_types::{Contract, DataType, Properties, Reason, Tick, Value};
-
-const NOW: Tick = Tick::from_nanos(1_000);
-
-fn explore(test: impl Fn() + Send + Sync + Copy + 'static) {
-    let schedules = std::env::var("SHUTTLE_SCHEDULES").ok();
-    let schedules = schedules
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(4_000_usize);
-    shuttle::check_random(test, schedules.div_ceil(2));
-    shuttle::check_pct(test, schedules.div_ceil(2), 3);
-}
-
-/// Wakes the thread that waits for it.
-#[derive(Clone, Default)]
-struct Bell(Arc<(Mutex<bool>, Condvar)>);
-
-impl Bell {
-    fn wait(&self) {
-        let (rung, changed) = &*self.0;
-        let mut rung = rung.lock().expect("no panic");
-        while !*rung {
-            rung = changed.wait(rung).expect("no panic");
-        }
-        *rung = false;
-    }
-}
-
-impl Wake for Bell {
-    fn wake(&self) {
-        let (rung, changed) = &*self.0;
-        *rung.lock().expect("no panic") = true;
-        changed.notify_all();
-    }
-}
-
-/// An engine with the libraries `a`, `b`, `c`, each with the f64 variable `x`.
-fn engine(stall: Duration) -> (Engine, Vec<Arc<Variable>>) {
-    engine_with([stall; 3])
-}
-
-/// The same, each variable with a stall of its own.
-fn engine_with(stalls: [Duration; 3]) -> (Engine, Vec<Arc<Variable>>) {
-    let engine = Engine::new(EngineOptions::new("sut", EPOCH));
-    let caller = Caller::local(1, 0);
-    let variables = [("a", stalls[0]), ("b", stalls[1]), ("c", stalls[2])];
-    let variables = variables.map(|(library, stall)| {
-        let mut properties = Properties::new(DataType::F64);
-        properties.stall = stall;
-        let definition = library_of(library, vec![define("x", properties)]);
-        engine.deploy(&definition, NOW, START).expect("well formed");
-        Arc::clone(
-            engine
-                .resolve(&caller, &format!("{library}/x"))
-                .expect("deployed"),
-        )
-    });
-    (engine, variables.to_vec())
-}
-
-fn subscribe(consumer: &mut Consumer, id: u32, contract: Contract, variable: &Arc<Variable>) {
-    let options = SubscribeOptions::default();
-    consumer
-        .subscribe(&Caller::local(1, 0), id, contract, options, variable, None)
-        .expect("it may be subscribed");
-}
-
-fn try_write(engine: &Engine, session: u32, variable: &Variable, value: f64) -> Attempt {
-    let value = Value::F64(value);
-    let (caller, write) = (Caller::local(session, 0), Write::value(&value));
-    engine.try_write(&caller, NOW, START, variable, &write, &mut Wakes::new())
-}
-
-fn write(engine: &Engine, session: u32, variable: &Variable, value: f64) {
-    let attempt = try_write(engine, session, variable, value);
-    assert!(
-        matches!(attempt, Attempt::Done(WriteOutcome::Applied { .. })),
-        "{attempt:?}"
-    );
-}
+use trunkline_types::{Contract, DataType, Properties};
 
 fn write_four(engine: &Engine, variable: &Variable) {
     for value in 0..4 {
@@ -128,20 +49,6 @@ fn drain_until(
             bell.wait();
         }
     }
-}
-
-fn of(told: &[Told], variable: &Variable) -> Vec<Got> {
-    let got = told.iter().filter_map(|told| match told {
-        Told::Update(got) if got.handle == variable.handle() => Some(got.clone()),
-        _ => None,
-    });
-    got.collect()
-}
-
-fn has(told: &[Told], variable: &Variable, sequence: u64) -> bool {
-    of(told, variable)
-        .last()
-        .is_some_and(|got| got.sequence >= sequence)
 }
 
 fn assert_contiguous(got: &[Got]) {
@@ -454,86 +361,6 @@ fn overrun_is_told_once_with_an_exact_count_however_writers_race() {
     });
 }
 
-/// Two write the target, one its alias: the alias has every update, in the target's order, and what
-/// each writer is told is its own number.
-///
-/// Behaviour: H-20.
-#[test]
-fn alias_has_every_update_in_its_targets_order() {
-    explore(|| {
-        let (engine, variables) = engine(Duration::ZERO);
-        let target = Arc::clone(&variables[0]);
-        let mut properties = Properties::new(DataType::F64);
-        properties.alias = "a/x".to_owned();
-        let definition = library_of("view", vec![define("x", properties)]);
-        engine.deploy(&definition, NOW, START).expect("well formed");
-        let caller = Caller::local(1, 0);
-        let alias = Arc::clone(engine.resolve(&caller, "view/x").expect("deployed"));
-        let mut consumer = Consumer::new(engine.clone(), Box::new(Bell::default()));
-        subscribe(&mut consumer, 1, Contract::ALL, &target);
-        subscribe(&mut consumer, 2, Contract::ALL, &alias);
-        let writers = [(1, &target), (2, &target), (3, &alias)].map(|(session, variable)| {
-            let (engine, variable) = (engine.clone(), Arc::clone(variable));
-            thread::spawn(move || {
-                for n in 0..2 {
-                    write(&engine, session, &variable, f64::from(10 * session + n));
-                }
-            })
-        });
-        for writer in writers {
-            writer.join().expect("no panic");
-        }
-        let told = drain(&mut consumer);
-        let (own, seen) = (of(&told, &target), of(&told, &alias));
-        let order = |got: &[Got]| -> Vec<(u64, Value, u32)> {
-            got.iter()
-                .map(|got| (got.sequence, got.value.clone(), got.writer))
-                .collect()
-        };
-        assert_eq!(order(&own), order(&seen));
-        let numbers: Vec<u64> = seen.iter().map(|got| got.sequence).collect();
-        // The first is that there is nothing yet.
-        assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6]);
-        assert!(target.ledger().is_balanced() && alias.ledger().is_balanced());
-    });
-}
-
-/// The target goes and comes back while it and its alias are written: nobody waits for ever, and
-/// the alias ends up with what the target holds.
-#[test]
-fn alias_is_bound_again_while_both_are_written() {
-    explore(|| {
-        let (engine, variables) = engine(Duration::ZERO);
-        let target = Arc::clone(&variables[0]);
-        let mut properties = Properties::new(DataType::F64);
-        properties.alias = "a/x".to_owned();
-        let definition = library_of("view", vec![define("x", properties)]);
-        engine.deploy(&definition, NOW, START).expect("well formed");
-        let caller = Caller::local(1, 0);
-        let alias = Arc::clone(engine.resolve(&caller, "view/x").expect("deployed"));
-        let writers = [(1, &target), (2, &alias)].map(|(session, variable)| {
-            let (engine, variable) = (engine.clone(), Arc::clone(variable));
-            thread::spawn(move || {
-                for n in 0..2 {
-                    try_write(&engine, session, &variable, f64::from(n));
-                }
-            })
-        });
-        engine
-            .undeploy("a", NOW, START, &mut Wakes::new())
-            .expect("deployed");
-        let again = library_of("a", vec![define("x", Properties::new(DataType::F64))]);
-        engine.deploy(&again, NOW, START).expect("well formed");
-        for writer in writers {
-            writer.join().expect("no panic");
-        }
-        let target = Arc::clone(engine.resolve(&caller, "a/x").expect("deployed"));
-        write(&engine, 1, &target, 9.0);
-        assert_eq!(alias.sample().value, Value::F64(9.0));
-        assert!(alias.ledger().is_balanced() && target.ledger().is_balanced());
-    });
-}
-
 /// An undeployment races writes and drains: the end is told once, behind the last update there was.
 fn end_follows_the_last_update(contract: Contract) {
     let (engine, variables) = engine(Duration::ZERO);
@@ -634,125 +461,6 @@ fn subscriptions_that_come_and_go_beside_a_writer_count_exactly() {
         drop(consumer);
         assert_eq!(x.subscribers(), 0);
     });
-}
-
-/// Keeps its orders.
-#[derive(Default)]
-struct Plc(Mutex<Vec<Ticket>>);
-
-impl Provider for Plc {
-    fn name(&self) -> Arc<str> {
-        Arc::from("plc")
-    }
-    fn send(&self, ticket: Ticket, _handle: u32, _raw: Value) {
-        self.0.lock().expect("no panic").push(ticket);
-    }
-    fn request(&self, _ticket: Option<Ticket>, _handle: u32) {}
-    fn trouble(&self) -> Option<String> {
-        None
-    }
-}
-
-/// Behaviour: B-20.
-#[test]
-fn write_that_is_answered_times_out_and_loses_its_provider_at_once_has_one_end() {
-    explore(|| {
-        let (engine, variables) = engine(Duration::ZERO);
-        let x = Arc::clone(&variables[0]);
-        let plc = Arc::new(Plc::default());
-        let id = engine.attach_provider(Arc::clone(&plc) as Arc<_>, &[x.handle()]);
-        let mut consumer = Consumer::new(engine.clone(), Box::new(Bell::default()));
-        let value = Value::F64(1.0);
-        let mut order = Write::value(&value);
-        order.completion = Some(consumer.completion(5));
-        let caller = Caller::local(1, 0);
-        let attempt = engine.try_write(&caller, NOW, START, &x, &order, &mut Wakes::new());
-        assert_eq!(attempt, Attempt::Pending);
-        let later = NOW.saturating_add(Duration::from_secs(3600));
-        let threads = [
-            thread::spawn({
-                let (engine, x, plc) = (engine.clone(), Arc::clone(&x), Arc::clone(&plc));
-                move || {
-                    let ticket = plc.0.lock().expect("no panic").remove(0);
-                    let answer = Answer::Applied(Value::F64(1.0));
-                    engine.answer(ticket, x.handle(), answer, NOW, START, &mut Wakes::new());
-                }
-            }),
-            thread::spawn({
-                let engine = engine.clone();
-                move || {
-                    engine.poll(later, START, &mut Wakes::new());
-                }
-            }),
-            thread::spawn({
-                let engine = engine.clone();
-                move || {
-                    let reason = Reason::ProviderGone;
-                    engine.detach_provider(id, reason, NOW, START, &mut Wakes::new());
-                }
-            }),
-        ];
-        for thread in threads {
-            thread.join().expect("no panic");
-        }
-        assert!(consumer.take_completion().is_some_and(|(id, _)| id == 5));
-        assert_eq!(consumer.take_completion(), None);
-        assert!(x.ledger().is_balanced());
-    });
-}
-
-/// Whoever finds the update that a provider made of a write finds the write's answer too.
-fn answer_is_there_when_the_update_is_seen(contract: Contract) {
-    explore(move || {
-        let (engine, variables) = engine(Duration::ZERO);
-        let x = Arc::clone(&variables[0]);
-        let plc = Arc::new(Plc::default());
-        engine.attach_provider(Arc::clone(&plc) as Arc<_>, &[x.handle()]);
-        let bell = Bell::default();
-        let mut consumer = Consumer::new(engine.clone(), Box::new(bell.clone()));
-        // Its first reading waits: it may be taken at any moment.
-        subscribe(&mut consumer, 1, contract, &x);
-        let value = Value::F64(1.0);
-        let mut order = Write::value(&value);
-        order.completion = Some(consumer.completion(5));
-        let caller = Caller::local(1, 0);
-        let attempt = engine.try_write(&caller, NOW, START, &x, &order, &mut Wakes::new());
-        assert_eq!(attempt, Attempt::Pending);
-        let device = thread::spawn({
-            let (engine, x) = (engine.clone(), Arc::clone(&x));
-            move || {
-                let ticket = plc.0.lock().expect("no panic").remove(0);
-                let answer = Answer::Applied(Value::F64(1.0));
-                engine.answer(ticket, x.handle(), answer, NOW, START, &mut Wakes::new());
-            }
-        });
-        loop {
-            let mut sink = Recorder::default();
-            let more = consumer.drain(&mut sink, &mut Wakes::new());
-            if has(&sink.told, &x, 1) {
-                break;
-            }
-            if !more {
-                bell.wait();
-            }
-        }
-        let applied = WriteOutcome::Applied { sequence: 1 };
-        assert_eq!(consumer.take_completion(), Some((5, applied)));
-        device.join().expect("no panic");
-        assert_eq!(consumer.take_completion(), None);
-    });
-}
-
-/// Behaviour: B-20.
-#[test]
-fn providers_answer_is_there_when_its_update_is_seen_under_latest() {
-    answer_is_there_when_the_update_is_seen(Contract::Latest);
-}
-
-/// Behaviour: B-20.
-#[test]
-fn providers_answer_is_there_when_its_update_is_seen_under_all() {
-    answer_is_there_when_the_update_is_seen(Contract::ALL);
 }
 
 /// Whoever keeps the audit sleeps between wake-ups and gets every entry, in the order of the

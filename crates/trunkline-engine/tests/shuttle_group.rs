@@ -11,53 +11,21 @@
 #![cfg(shuttle)]
 
 mod rig;
+mod schedules;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use rig::{EPOCH, Got, Recorder, START, Told, define, library_of};
-use shuttle::sync::{Condvar, Mutex};
+use schedules::{Bell, NOW, explore};
 use shuttle::thread;
 use trunkline_engine::{
     Attempt, Caller, Consumer, Engine, EngineOptions, GroupAttempt, GroupMember, LeaseVerb,
-    SubscribeOptions, Variable, Verb, Wake, Wakes, Write, WriteOutcome,
+    SubscribeOptions, Variable, Verb, Wakes, Write, WriteOutcome,
 };
-use trunkline_types::{Contract, DataType, Properties, Tick, Value};
+use trunkline_types::{Contract, DataType, Properties, Value};
 
-const NOW: Tick = Tick::from_nanos(1_000);
 const HOUR: Duration = Duration::from_secs(3600);
-
-fn explore(test: impl Fn() + Send + Sync + Copy + 'static) {
-    let schedules = std::env::var("SHUTTLE_SCHEDULES").ok();
-    let schedules = schedules
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(4_000_usize);
-    shuttle::check_random(test, schedules.div_ceil(2));
-    shuttle::check_pct(test, schedules.div_ceil(2), 3);
-}
-
-/// Wakes the thread that waits for it.
-#[derive(Clone, Default)]
-struct Bell(Arc<(Mutex<bool>, Condvar)>);
-
-impl Bell {
-    fn wait(&self) {
-        let (rung, changed) = &*self.0;
-        let mut rung = rung.lock().expect("no panic");
-        while !*rung {
-            rung = changed.wait(rung).expect("no panic");
-        }
-        *rung = false;
-    }
-}
-
-impl Wake for Bell {
-    fn wake(&self) {
-        let (rung, changed) = &*self.0;
-        *rung.lock().expect("no panic") = true;
-        changed.notify_all();
-    }
-}
 
 /// Three f64 variables.
 fn engine(stall: Duration) -> (Engine, Vec<Arc<Variable>>) {

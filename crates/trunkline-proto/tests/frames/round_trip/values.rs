@@ -1,0 +1,262 @@
+//! Values and writes on their way, and what became of them.
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use std::time::Duration;
+use trunkline_proto::message::ended::{EndReason, Ended, EndedBuilder, EndedHead, EndedItem};
+use trunkline_proto::message::group::{
+    GroupAnswer, GroupAnswerBuilder, GroupHead, GroupWrite, GroupWriteBuilder,
+};
+use trunkline_proto::message::lease::{
+    Granted, Lease, LeaseBuilder, LeaseHead, LeaseVerb, Leased, LeasedBuilder,
+};
+use trunkline_proto::message::lost::{LostBuilder, LostRecord, LostRecords};
+use trunkline_proto::message::outcome::WriteOutcome;
+use trunkline_proto::message::read::{Readings, ReadingsBuilder};
+use trunkline_proto::message::snapshot::{SnapshotHead, begin_snapshot, decode_snapshot};
+use trunkline_proto::message::updates::{Updates, UpdatesBuilder, run_header};
+use trunkline_proto::message::write::{WriteBuilder, WriteOptions, WriteVerb, Writes};
+use trunkline_proto::message::write_answers::{WriteAnswers, WriteAnswersBuilder};
+use trunkline_types::{Position, Value};
+
+use super::{
+    all, bytes, fault, fault_ref, frame, handle, joined, number, quality, record, text, time,
+};
+
+proptest! {
+    #[test]
+    fn updates(subscription: u32, records in vec(record(), 1..12)) {
+        let mut out = Vec::new();
+        let mut builder = UpdatesBuilder::begin(&mut out, subscription);
+        records.iter().for_each(|at| builder.push(&joined(at)));
+        prop_assert_eq!(builder.count() as usize, records.len());
+        builder.finish();
+        let updates = Updates::decode(&frame(&out)).unwrap();
+        prop_assert_eq!(updates.subscription(), subscription);
+        prop_assert_eq!(all(updates), records.iter().map(joined).collect::<Vec<_>>());
+        // A run that was written once and gets a header per subscriber is the same frame.
+        let run = &out[16..];
+        let header = run_header(subscription, records.len() as u32, run);
+        prop_assert_eq!(&header[..], &out[..16]);
+    }
+
+    #[test]
+    fn readings(request: u32, first: u32, items in vec(prop_oneof![
+        record().prop_map(Ok), fault().prop_map(Err)
+    ], 0..8), more: bool) {
+        let mut out = Vec::new();
+        let mut builder = ReadingsBuilder::begin(&mut out, request, first);
+        for item in &items {
+            match item {
+                Ok(at) => builder.push(&joined(at)),
+                Err(at) => builder.push_fault(fault_ref(at)),
+            }
+        }
+        builder.finish(more);
+        let frame = frame(&out);
+        let readings = Readings::decode(&frame).unwrap();
+        prop_assert_eq!((frame.request(), frame.has_more()), (request, more));
+        prop_assert_eq!(readings.first_index(), first);
+        let expected: Vec<_> =
+            items.iter().map(|item| item.as_ref().map(joined).map_err(fault_ref)).collect();
+        prop_assert_eq!(all(readings), expected);
+    }
+
+    #[test]
+    fn writes(first: u64, items in vec((
+        handle(), option::of(time()), option::of(quality()), any::<(bool, u8, bool)>(), bytes(),
+        option::of(any::<(u64, u64)>()), any::<u32>()
+    ), 1..10)) {
+        let mut out = Vec::new();
+        let mut builder = WriteBuilder::begin(&mut out, first);
+        let mut expected = Vec::new();
+        for (handle, source_timestamp, quality, (raw, verb, try_only), value, at, superseded)
+            in &items {
+            let verbs = [
+                WriteVerb::Put, WriteVerb::Set, WriteVerb::Send, WriteVerb::Request,
+                WriteVerb::Force, WriteVerb::Unforce, WriteVerb::Unknown(200),
+            ];
+            let verb = verbs[usize::from(*verb) % verbs.len()];
+            let options = WriteOptions {
+                source_timestamp: *source_timestamp, quality: *quality,
+                raw: *raw, verb, try_only: *try_only, superseded: *superseded,
+                expected: at.map(|(epoch, sequence)| Position { epoch, sequence }),
+            };
+            let write = builder.push(*handle, &options, value);
+            expected.push((write, *handle, options, value.as_slice()));
+        }
+        builder.finish();
+        let writes = Writes::decode(&frame(&out)).unwrap();
+        prop_assert_eq!(writes.first_write(), first);
+        let got = all(writes).into_iter().map(|w| (w.write, w.handle, w.options, w.value));
+        let got: Vec<_> = got.collect();
+        prop_assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn groups(
+        request: u32, try_only: bool, commit in number(), culprit in option::of(0..4096_u32),
+        items in vec((handle(), option::of(time()), bytes(), number(), fault()), 1..10)
+    ) {
+        let mut out = Vec::new();
+        let mut builder = GroupWriteBuilder::begin(&mut out, request, try_only);
+        let mut expected = Vec::new();
+        for ((handle, source_timestamp, value, ..), place) in items.iter().zip(0_u64..) {
+            let options = WriteOptions {
+                source_timestamp: *source_timestamp, ..WriteOptions::default()
+            };
+            builder.push(*handle, &options, value);
+            expected.push((place, *handle, options, value.as_slice()));
+        }
+        builder.finish();
+        let group = GroupWrite::decode(&frame(&out)).unwrap();
+        prop_assert_eq!((group.try_only(), frame(&out).request()), (try_only, request));
+        let got: Vec<_> = all(group).into_iter()
+            .map(|w| (w.write, w.handle, w.options, w.value)).collect();
+        prop_assert_eq!(got, expected);
+
+        let head = GroupHead { commit: (commit > 0).then_some(commit), culprit };
+        let outcomes: Vec<_> = items.iter().map(|(.., sequence, fault)| match sequence % 3 {
+            0 => WriteOutcome::Applied { sequence: *sequence },
+            1 => WriteOutcome::Unchanged { sequence: *sequence },
+            _ => WriteOutcome::Refused(fault_ref(fault)),
+        }).collect();
+        out.clear();
+        let mut builder = GroupAnswerBuilder::begin(&mut out, request, head);
+        outcomes.iter().for_each(|outcome| builder.push(outcome));
+        builder.finish();
+        let answer = GroupAnswer::decode(&frame(&out)).unwrap();
+        prop_assert_eq!(answer.head(), head);
+        prop_assert_eq!(all(answer), outcomes);
+    }
+
+    #[test]
+    fn snapshots(request: u32, first: u32, is_consistent: bool, commit in number(),
+        instant in time(), faults in vec(fault(), 1..5)
+    ) {
+        let head = SnapshotHead { is_consistent, commit, instant };
+        let mut out = Vec::new();
+        let mut builder = begin_snapshot(&mut out, request, first, head);
+        faults.iter().for_each(|fault| builder.push_fault(fault_ref(fault)));
+        builder.finish(true);
+        let bytes = frame(&out);
+        let (got, readings) = decode_snapshot(&bytes).unwrap();
+        prop_assert_eq!((got, readings.first_index()), (head, first));
+        let expected: Vec<_> = faults.iter().map(|fault| Err(fault_ref(fault))).collect();
+        prop_assert_eq!(all(readings), expected);
+    }
+
+    #[test]
+    fn leases(request: u32, verb in 0..3_usize, millis: u32, epoch in option::of(number()),
+        first: u32, items in vec((handle(), number(), option::of(fault())), 1..10)
+    ) {
+        let verb = [LeaseVerb::Acquire, LeaseVerb::Renew, LeaseVerb::Release][verb];
+        let duration = Duration::from_millis(millis.into());
+        let head = LeaseHead { verb, duration, expected_epoch: epoch };
+        let mut out = Vec::new();
+        let mut builder = LeaseBuilder::begin(&mut out, request, &head);
+        items.iter().for_each(|(handle, sequence, _)| builder.push(*handle, *sequence));
+        builder.finish(false);
+        let lease = Lease::decode(&frame(&out)).unwrap();
+        prop_assert_eq!(lease.head(), head);
+        let expected: Vec<_> = items.iter()
+            .map(|(handle, sequence, _)| (*handle, if epoch.is_some() { *sequence } else { 0 }))
+            .collect();
+        prop_assert_eq!(all(lease), expected);
+
+        out.clear();
+        let mut builder = LeasedBuilder::begin(&mut out, request, first);
+        let mut expected = Vec::new();
+        for (_, sequence, fault) in &items {
+            match fault {
+                Some(fault) => {
+                    builder.push_fault(fault_ref(fault));
+                    expected.push(Err(fault_ref(fault)));
+                }
+                None => {
+                    let granted = Granted { duration, sequence: *sequence };
+                    builder.push(&granted);
+                    expected.push(Ok(granted));
+                }
+            }
+        }
+        builder.finish(true);
+        let bytes = frame(&out);
+        let leased = Leased::decode(&bytes).unwrap();
+        prop_assert_eq!(leased.first_index(), first);
+        prop_assert_eq!(all(leased), expected);
+    }
+
+    #[test]
+    fn a_value_written_in_place_is_the_value_in_wire_form(
+        handle in handle(), number: f64, text in text()
+    ) {
+        let values = [Value::F64(number), Value::String(text.as_str().into())];
+        let (mut in_place, mut given) = (Vec::new(), Vec::new());
+        let mut builder = WriteBuilder::begin(&mut in_place, 1);
+        values.iter().for_each(|value| {
+            builder.push_value(handle, &WriteOptions::default(), value);
+        });
+        builder.finish();
+        let mut builder = WriteBuilder::begin(&mut given, 1);
+        for value in &values {
+            let mut wire = Vec::new();
+            trunkline_types::wire::encode_value(value, &mut wire);
+            builder.push(handle, &WriteOptions::default(), &wire);
+        }
+        builder.finish();
+        prop_assert_eq!(in_place, given);
+    }
+
+    #[test]
+    fn write_answers(first: u64, items in vec((0..6_u8, number(), fault()), 1..20)) {
+        let outcomes: Vec<_> = items.iter().map(|(kind, sequence, fault)| match kind {
+            0 => WriteOutcome::Applied { sequence: *sequence },
+            1 => WriteOutcome::Unchanged { sequence: *sequence },
+            2 => WriteOutcome::Superseded,
+            3 => WriteOutcome::Refused(fault_ref(fault)),
+            4 => WriteOutcome::WouldBlock,
+            _ => WriteOutcome::Unknown(fault_ref(fault)),
+        }).collect();
+        let mut out = Vec::new();
+        let mut builder = WriteAnswersBuilder::begin(&mut out, first);
+        outcomes.iter().for_each(|outcome| builder.push(outcome));
+        builder.finish();
+        let answers = WriteAnswers::decode(&frame(&out)).unwrap();
+        let ids = (0..).map(|index| first.wrapping_add(index));
+        prop_assert_eq!(all(answers), ids.zip(outcomes).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn lost(subscription: u32, items in vec((handle(), any::<[u64; 4]>(), any::<bool>()), 1..10)) {
+        let records: Vec<LostRecord> = items.iter().map(|(handle, counts, unknown)| LostRecord {
+            handle: *handle, filtered: counts[0], queue: counts[1], overrun: counts[2],
+            disconnect: counts[3] % 3, unknown: *unknown,
+        }).collect();
+        let mut out = Vec::new();
+        let mut builder = LostBuilder::begin(&mut out, subscription);
+        records.iter().for_each(|record| builder.push(record));
+        builder.finish();
+        let lost = LostRecords::decode(&frame(&out)).unwrap();
+        prop_assert_eq!(lost.subscription(), subscription);
+        prop_assert_eq!(all(lost), records);
+    }
+
+    #[test]
+    fn ended(subscription: u32, reason: u8, epoch: u64, sentence in "[ -~]{0,60}",
+        items in vec((handle(), number(), number()), 1..6)) {
+        let reason = EndReason::from_number(reason);
+        let head = EndedHead { subscription, reason, epoch, sentence: &sentence };
+        let items: Vec<EndedItem> = items.into_iter()
+            .map(|(handle, last_sequence, lost)| EndedItem { handle, last_sequence, lost })
+            .collect();
+        let mut out = Vec::new();
+        let mut builder = EndedBuilder::begin(&mut out, &head);
+        items.iter().for_each(|item| builder.push(item));
+        builder.finish();
+        let ended = Ended::decode(&frame(&out)).unwrap();
+        prop_assert_eq!(ended.head(), head);
+        prop_assert_eq!(all(ended), items);
+    }
+}
