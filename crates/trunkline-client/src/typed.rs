@@ -21,6 +21,13 @@ pub trait FromValue: Sized {
 
     /// The value, if it is one of those.
     fn from_value(value: &Value) -> Option<Self>;
+
+    /// The value of a variable of such a type, given its wire form as a little-endian word; `None`
+    /// where it takes more than a word, or a look at it.
+    #[inline]
+    fn from_word(_word: u64) -> Option<Self> {
+        None
+    }
 }
 
 /// A type of the program that can be written. Whether a variable takes it shows when it is opened
@@ -117,7 +124,8 @@ pub struct EnumIndex(pub u32);
 
 /// Implements both traits for a type that is one variant of [`Value`].
 macro_rules! plain {
-    ($($ty:ty => $variant:ident, $data_type:pat, $name:literal, $from:expr, $into:expr;)+) => {$(
+    ($($ty:ty => $variant:ident, $data_type:pat, $name:literal, $from:expr, $into:expr
+        $(, $word:expr)?;)+) => {$(
         impl FromValue for $ty {
             const NAME: &'static str = $name;
 
@@ -131,9 +139,17 @@ macro_rules! plain {
                     _ => None,
                 }
             }
+
+            $(
+                #[inline]
+                fn from_word(word: u64) -> Option<Self> {
+                    Some($word(word))
+                }
+            )?
         }
 
         impl IntoValue for $ty {
+            #[inline]
             fn into_value(self) -> Value {
                 Value::$variant($into(self))
             }
@@ -142,17 +158,17 @@ macro_rules! plain {
 }
 
 plain! {
-    bool => Bool, DataType::Bool, "bool", Clone::clone, |v| v;
+    bool => Bool, DataType::Bool, "bool", Clone::clone, |v| v, |word| word != 0;
     i8 => I8, DataType::I8, "i8", Clone::clone, |v| v;
     i16 => I16, DataType::I16, "i16", Clone::clone, |v| v;
-    i32 => I32, DataType::I32, "i32", Clone::clone, |v| v;
-    i64 => I64, DataType::I64, "i64", Clone::clone, |v| v;
+    i32 => I32, DataType::I32, "i32", Clone::clone, |v| v, |word| word as i32;
+    i64 => I64, DataType::I64, "i64", Clone::clone, |v| v, |word| word as i64;
     u8 => U8, DataType::U8, "u8", Clone::clone, |v| v;
     u16 => U16, DataType::U16, "u16", Clone::clone, |v| v;
     u32 => U32, DataType::U32, "u32", Clone::clone, |v| v;
     u64 => U64, DataType::U64, "u64", Clone::clone, |v| v;
-    f32 => F32, DataType::F32, "f32", Clone::clone, |v| v;
-    f64 => F64, DataType::F64, "f64", Clone::clone, |v| v;
+    f32 => F32, DataType::F32, "f32", Clone::clone, |v| v, |word| f32::from_bits(word as u32);
+    f64 => F64, DataType::F64, "f64", Clone::clone, |v| v, f64::from_bits;
     Timestamp => Timestamp, DataType::Timestamp, "timestamp", Clone::clone, |v| v;
     EnumIndex => Enum, DataType::Enum(_), "an enum", |v: &u32| EnumIndex(*v), |v: EnumIndex| v.0;
     String => String, DataType::String, "string", |v: &Arc<str>| v.as_ref().to_owned(), Arc::from;

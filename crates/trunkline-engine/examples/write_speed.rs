@@ -85,6 +85,7 @@ fn contenders() -> Vec<(&'static str, Round)> {
         }),
         ("write without timestamp, no subscriber", plain(false)),
         ("write with timestamp, no subscriber", plain(true)),
+        ("write of a plain number, the short way", short(false)),
         ("write in wire form, no subscriber", wire()),
         ("write with a deadband that passes it", deadband()),
         ("write to 1,000 variables in turn", many()),
@@ -113,6 +114,7 @@ fn contenders() -> Vec<(&'static str, Round)> {
                 }
             })
         }),
+        ("read of a plain number, the short way", short(true)),
         ("read as wire form", read(false)),
         ("read as value", read(true)),
     ]
@@ -153,6 +155,21 @@ fn plain(timestamps: bool) -> Round {
         let mut wakes = Wakes::new();
         for n in 0..count {
             put(&engine, &caller, &variables[0], f64::from(n), &mut wakes);
+        }
+    })
+}
+
+fn short(reading: bool) -> Round {
+    let (_engine, variables) = scene(1, |_| {});
+    let caller = Caller::local(1, 0);
+    Box::new(move |count| {
+        for n in 0..count {
+            let (variable, value) = (&variables[0], Value::F64(black_box(f64::from(n))));
+            if !reading || n == 0 {
+                black_box(variable.write_plain(&caller, WALL, &value));
+            } else {
+                black_box(variable.read_plain(&caller));
+            }
         }
     })
 }

@@ -15,6 +15,7 @@
 use trunkline_ring::LastValue;
 use trunkline_types::{DataType, Quality, Timestamp};
 
+use crate::plain::PlainUpdate;
 use crate::update::{Encoded, INLINE_BYTES, INLINE_WORDS, Update};
 
 const HEADER_WORDS: usize = 3;
@@ -68,6 +69,36 @@ impl Cell {
             WORDS_MAX
         };
         self.last.publish(&buffer[..count])
+    }
+
+    /// [`publish`](Self::publish) of a number both of whose timestamps are `stamp`.
+    #[inline]
+    pub(crate) fn publish_word(
+        &self,
+        stamp: Timestamp,
+        quality: Quality,
+        writer: u32,
+        word: u64,
+    ) -> u64 {
+        let stamp = stamp.as_nanos() as u64;
+        let about = u64::from(quality.to_bits()) | (u64::from(writer) << 32);
+        self.last.publish(&[stamp, stamp, about, word])
+    }
+
+    /// The newest update of a number; `None` before the first, and when writers overtook this
+    /// reader every time.
+    #[inline]
+    pub(crate) fn read_word(&self) -> Option<PlainUpdate> {
+        let mut words = [0; HEADER_WORDS + 1];
+        let snapshot = self.last.read(&mut words);
+        let [source, engine, about, word] = words;
+        (snapshot.complete && snapshot.count > 0).then(|| PlainUpdate {
+            sequence: snapshot.count,
+            source_timestamp: Timestamp::from_nanos(source as i64),
+            engine_timestamp: Timestamp::from_nanos(engine as i64),
+            quality: Quality::from_bits(about as u32),
+            word,
+        })
     }
 
     /// Reads the newest update without a lock.

@@ -17,6 +17,7 @@
 //! - `alias`: variables that show and write others.
 //! - `register`, `force`: send and request; variables that a person holds at a value.
 //! - `write`, `accept`, [`outcome`]: the write path and the five ends of a write.
+//! - `plain`: the short way of numbers that have no rule and no subscriber.
 //! - `lease`: who alone may write a variable, and for how long.
 //! - `group`: many variables written, or read, at one instant.
 //! - `interest`, `outbox`, `feed`, `retained`, `budget`: what a commit does for each contract.
@@ -54,6 +55,7 @@ mod library;
 mod order;
 mod outbox;
 pub mod outcome;
+mod plain;
 pub mod provider;
 pub mod realtime;
 mod register;
@@ -83,6 +85,7 @@ pub use library::{
 pub use order::{Administrator, Order, OrderRefused, OrderResult, OrderRule, Reply, Report};
 pub use outbox::{Wake, Wakes};
 pub use outcome::{AccessError, Attempt, Refusal, UnknownCause, WriteOutcome};
+pub use plain::PlainUpdate;
 pub use provider::{
     Answer, NameTaken, PROVIDER_PENDING_MAX, Provider, ProviderId, SourceItem, Ticket,
 };

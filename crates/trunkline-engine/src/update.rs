@@ -143,7 +143,7 @@ impl Encoded {
 
 /// The wire form of the most common types, as a word, and its length.
 #[inline]
-fn word_of(value: &Value) -> Option<(u64, usize)> {
+pub(crate) fn word_of(value: &Value) -> Option<(u64, usize)> {
     Some(match value {
         Value::F64(v) => (v.to_bits(), 8),
         Value::F32(v) => (u64::from(v.to_bits()), 4),

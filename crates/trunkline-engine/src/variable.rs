@@ -17,6 +17,7 @@ use crate::interest::{Interest, Interests};
 use crate::lease::Hold;
 use crate::outbox::Wakes;
 use crate::outcome::{AccessError, Refusal};
+use crate::plain::{PlainUpdate, is_plain};
 use crate::provider::ProviderId;
 use crate::realtime::RealTime;
 use crate::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering};
@@ -174,6 +175,9 @@ fn first_flags(properties: &Properties) -> u32 {
     }
     if !properties.alias.is_empty() {
         flags |= ALIAS;
+    }
+    if is_plain(properties) {
+        flags |= PLAIN;
     }
     flags
 }
@@ -435,6 +439,47 @@ impl Variable {
         self.flags.load(Ordering::Relaxed) & AUDITED != 0
     }
 
+    /// Whether it is plain and nothing has come since: no provider, not forced, not edited, not
+    /// stopped. It stays so for as long as the lock is held.
+    #[inline]
+    pub(crate) fn is_plain_now(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) == PLAIN
+    }
+
+    /// Marks it as one with subscribers, or something else that a write has to look at. The caller
+    /// holds the lock.
+    pub(crate) fn set_attended(&self, state: &State) {
+        self.set(state, ATTENDED);
+    }
+
+    /// Whether its cell is all there is to be looked at by who reads it.
+    #[inline]
+    pub(crate) fn is_plain_to_read(&self) -> bool {
+        // Acquire: as in `is_gone`.
+        self.flags.load(Ordering::Acquire) & (PLAIN | GONE | EDITED) == PLAIN
+    }
+
+    /// Publishes a number as the newest update, and returns that one's number. The caller holds the
+    /// lock of this plain variable.
+    #[inline]
+    pub(crate) fn publish_word(
+        &self,
+        _state: &State,
+        stamp: Timestamp,
+        quality: Quality,
+        writer: u32,
+        word: u64,
+    ) -> u64 {
+        self.cell.publish_word(stamp, quality, writer, word)
+    }
+
+    /// The newest update of this plain variable; `None` when there is none yet, or writers overtook
+    /// the reader every time.
+    #[inline]
+    pub(crate) fn read_word(&self) -> Option<PlainUpdate> {
+        self.cell.read_word()
+    }
+
     /// Whether nothing can be written to it. It stays so for as long as the lock is held.
     #[inline]
     pub(crate) fn is_blocked(&self) -> bool {
@@ -567,10 +612,14 @@ const EDITED: u32 = 1 << 29;
 const GUARDED: u32 = 1 << 25;
 /// What clients write is noted in the audit.
 const AUDITED: u32 = 1 << 24;
+/// It is a number without a rule; see [`plain`](crate::plain).
+const PLAIN: u32 = 1 << 26;
 /// It shows and writes another variable.
 const ALIAS: u32 = 1 << 27;
+/// A plain one that has, or had, subscribers.
+const ATTENDED: u32 = 1 << 23;
 /// The bits that name its provider.
-const PROVIDER: u32 = (1 << 24) - 1;
+const PROVIDER: u32 = (1 << 23) - 1;
 
 impl fmt::Debug for Variable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,6 +1,7 @@
 //! The only place that reads the machine's clocks.
 
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use trunkline_types::time::duration_nanos;
@@ -22,6 +23,20 @@ static ORIGIN: LazyLock<Instant> = LazyLock::new(|| {
     now.checked_sub(Duration::from_secs(1)).unwrap_or(now)
 });
 
+/// How long the difference between the two clocks is believed. So long a step of the system clock
+/// may go unnoticed by [`Clock::moment`]; what the system clock is slewed by meanwhile, at most
+/// 500 ppm, is half a microsecond.
+const OFFSET_NANOS_MAX: u64 = 1_000_000;
+/// A look at both clocks took so short a time that nothing came between.
+const LOOK_NANOS_MAX: u64 = 2_000;
+const LOOKS_MAX: usize = 4;
+
+/// UTC minus the monotonic clock, in nanoseconds, and the tick until which that is believed. Two
+/// words that are renewed one after the other: whoever sees a new time with the old difference
+/// believes that for one more interval.
+static OFFSET: AtomicI64 = AtomicI64::new(0);
+static OFFSET_UNTIL: AtomicU64 = AtomicU64::new(0);
+
 impl Clock {
     /// The machine's clocks.
     pub const fn new() -> Self {
@@ -36,6 +51,41 @@ impl Clock {
         )]
         let now = Instant::now();
         Tick::from_nanos(duration_nanos(now.saturating_duration_since(*ORIGIN)))
+    }
+
+    /// Both clocks for the price of one: UTC is reckoned from the monotonic clock and the difference
+    /// of the two, which is at most a millisecond old.
+    pub fn moment(&self) -> (Tick, Timestamp) {
+        let now = self.now();
+        if now.as_nanos() >= OFFSET_UNTIL.load(Ordering::Relaxed) {
+            return self.look_at_both();
+        }
+        let offset = OFFSET.load(Ordering::Relaxed);
+        let wall = (now.as_nanos() as i64).saturating_add(offset);
+        (now, Timestamp::from_nanos(wall))
+    }
+
+    /// Looks at both clocks, again when the thread was interrupted in between.
+    #[cold]
+    fn look_at_both(&self) -> (Tick, Timestamp) {
+        let mut looks = LOOKS_MAX;
+        loop {
+            looks -= 1;
+            let (before, wall, after) = (self.now(), self.wall(), self.now());
+            if after.since(before).as_nanos() as u64 <= LOOK_NANOS_MAX {
+                let nanos = before.as_nanos();
+                OFFSET.store(
+                    wall.as_nanos().saturating_sub(nanos as i64),
+                    Ordering::Relaxed,
+                );
+                OFFSET_UNTIL.store(nanos.saturating_add(OFFSET_NANOS_MAX), Ordering::Relaxed);
+                return (before, wall);
+            }
+            if looks == 0 {
+                // Not to be kept, but as good as two separate looks.
+                return (after, wall);
+            }
+        }
     }
 
     /// UTC. May step in either direction when somebody sets the system clock.
@@ -67,6 +117,18 @@ mod tests {
         let first = Clock::new().now();
         let second = Clock::new().now();
         assert!(second >= first);
+    }
+
+    #[test]
+    fn both_clocks_at_once_say_what_they_say_alone() {
+        let clock = Clock::new();
+        for _ in 0..10_000 {
+            let before = clock.now();
+            let (now, wall) = clock.moment();
+            let after = clock.now();
+            assert!((before..=after).contains(&now));
+            assert!(wall.is_plausible());
+        }
     }
 
     #[test]

@@ -252,7 +252,7 @@ impl<E: Endpoint> Driven<E> {
 
 fn read_clocks() -> Moment {
     let clock = Clock::new();
-    (clock.now(), clock.wall())
+    clock.moment()
 }
 
 /// When the endpoint, a task or the dial wants something next.

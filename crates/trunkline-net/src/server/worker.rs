@@ -141,11 +141,8 @@ impl Worker {
 
     fn moment(&self) -> Moment {
         let closing = self.shutdown.is_some();
-        Moment {
-            now: self.clock.now(),
-            wall: self.clock.wall(),
-            closing,
-        }
+        let (now, wall) = self.clock.moment();
+        Moment { now, wall, closing }
     }
 
     fn next_timer(&self) -> Option<Tick> {

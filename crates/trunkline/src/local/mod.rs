@@ -117,7 +117,27 @@ impl<T: FromValue> Variable<T> {
     ///
     /// # Errors
     /// [`ReadError::Access`] when it is write-only or gone.
+    #[inline]
     pub fn read(&self) -> Result<Held<T>, ReadError> {
+        if let Some(plain) = self.variable.read_plain(&self.caller)
+            && let Some(value) = T::from_word(plain.word)
+        {
+            return Ok(Held {
+                value,
+                source_timestamp: plain.source_timestamp,
+                engine_timestamp: plain.engine_timestamp,
+                quality: plain.quality,
+                position: Position {
+                    epoch: self.core.epoch(),
+                    sequence: plain.sequence,
+                },
+            });
+        }
+        self.read_whole()
+    }
+
+    /// [`read`](Self::read) of whatever there is.
+    fn read_whole(&self) -> Result<Held<T>, ReadError> {
         self.variable.check_readable(&self.caller)?;
         if self.variable.is_gone() {
             return Err(ReadError::Access(AccessError::Gone));

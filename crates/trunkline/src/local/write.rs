@@ -76,10 +76,8 @@ struct Moment {
 
 impl Moment {
     fn now(clock: Clock) -> Self {
-        Self {
-            now: clock.now(),
-            wall: clock.wall(),
-        }
+        let (now, wall) = clock.moment();
+        Self { now, wall }
     }
 }
 
@@ -89,14 +87,35 @@ impl<T: IntoValue> Variable<T> {
     ///
     /// # Errors
     /// [`WriteError`] says which rule refused it, or why the outcome is unknown.
+    #[inline]
     pub fn write(&self, value: T) -> Result<Written, WriteError> {
         let value = value.into_value();
+        if self.variable.is_plain() {
+            let wall = self.wall();
+            if let Some(sequence) = self.variable.write_plain(&self.caller, wall, &value) {
+                return self.written(WriteOutcome::Applied { sequence });
+            }
+        }
+        self.write_common(&value)
+    }
+
+    /// [`write`](Self::write) of whatever there is.
+    fn write_common(&self, value: &Value) -> Result<Written, WriteError> {
         if !self.variable.is_provided()
-            && let Attempt::Done(outcome) = self.attempt_now(&Write::value(&value))
+            && let Attempt::Done(outcome) = self.attempt_now(&Write::value(value))
         {
             return self.written(outcome);
         }
-        self.write_waiting(&value)
+        self.write_waiting(value)
+    }
+
+    /// The time to stamp with: without timestamps nobody needs it (SP-03).
+    #[inline]
+    fn wall(&self) -> Timestamp {
+        match self.variable.has_timestamps() {
+            true => self.clock.wall(),
+            false => Timestamp::UNIX_EPOCH,
+        }
     }
 
     /// Tries to write without ever waiting. `Attempt::Pending`: a provider was asked, and its
@@ -107,13 +126,15 @@ impl<T: IntoValue> Variable<T> {
     }
 
     fn attempt_now(&self, write: &Write<'_>) -> Attempt {
-        // Without timestamps nobody needs the wall clock (SP-03).
-        let wall = match self.variable.properties().timestamps {
-            true => self.clock.wall(),
-            false => Timestamp::UNIX_EPOCH,
+        let moment = match self.variable.has_timestamps() {
+            true => Moment::now(self.clock),
+            // Nobody needs the other clock (SP-03).
+            false => Moment {
+                now: self.clock.now(),
+                wall: Timestamp::UNIX_EPOCH,
+            },
         };
-        let now = self.clock.now();
-        self.attempt(write, Moment { now, wall }, &mut Wakes::new())
+        self.attempt(write, moment, &mut Wakes::new())
     }
 
     fn attempt(&self, write: &Write<'_>, moment: Moment, wakes: &mut Wakes) -> Attempt {

@@ -1,0 +1,101 @@
+//! Numbers that have no rule and nobody who wants to be told: most of what a program keeps in its
+//! own variables.
+//!
+//! Reading and writing them is what every read and write is, without what those look for and do not
+//! find. Whoever is refused here goes the common way, [`Engine::try_write`](crate::Engine) and
+//! [`Variable::update`], which says why or does more.
+
+use trunkline_types::{Access, Clock, ClockSync, DataType, Properties, Quality, Timestamp, Value};
+
+use crate::caller::Caller;
+use crate::update::word_of;
+use crate::variable::Variable;
+
+/// The newest update of a plain variable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PlainUpdate {
+    /// Its number, from 1.
+    pub sequence: u64,
+    /// When the value was measured; the Unix epoch where the variable carries no timestamps.
+    pub source_timestamp: Timestamp,
+    /// When the engine accepted it.
+    pub engine_timestamp: Timestamp,
+    /// How far it can be trusted.
+    pub quality: Quality,
+    /// The wire form of the value, little-endian, filled up with zeros.
+    pub word: u64,
+}
+
+/// Whether such a variable is plain from the beginning: what may come later is in its flags and in
+/// what its lock guards.
+pub(crate) fn is_plain(properties: &Properties) -> bool {
+    let is_number = matches!(
+        properties.data_type,
+        DataType::F64 | DataType::F32 | DataType::I64 | DataType::I32 | DataType::Bool
+    );
+    is_number
+        && properties.access == Access::ReadWrite
+        && properties.range.is_none()
+        && properties.deadband.user_percent == 0.0
+        && properties.fifo == trunkline_types::Fifo::Off
+        && properties.alias.is_empty()
+        && !properties.single_writer
+        && !properties.audit
+}
+
+impl Variable {
+    /// Whether [`write_plain`](Self::write_plain) is worth trying.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.is_plain_now()
+    }
+
+    /// Whether its updates carry timestamps.
+    #[inline]
+    pub fn has_timestamps(&self) -> bool {
+        self.deployed().timestamps
+    }
+
+    /// Commits `value`, stamped `wall`, if nothing but the variable itself is concerned: no rule,
+    /// no subscriber, no provider, no alias, nothing edited since. Returns its number; `None` when
+    /// it was not written and is to be tried the common way.
+    #[inline]
+    pub fn write_plain(&self, caller: &Caller, wall: Timestamp, value: &Value) -> Option<u64> {
+        if caller.remote || !caller.rights.write || !self.is_plain_now() {
+            return None;
+        }
+        let (word, _) = word_of(value)?;
+        let properties = self.deployed();
+        if !value.has_type(&properties.data_type) {
+            return None;
+        }
+        let (stamp, quality) = match properties.timestamps {
+            true => (wall, STAMPED),
+            false => (Timestamp::UNIX_EPOCH, UNSTAMPED),
+        };
+        let mut state = self.lock();
+        if state.extra.is_some() {
+            // There is more to look at from now on, and no need to find that out again.
+            self.set_attended(&state);
+        }
+        if !self.is_plain_now() {
+            return None;
+        }
+        state.offered += 1;
+        Some(self.publish_word(&state, stamp, quality, caller.session, word))
+    }
+
+    /// The newest update if it can be read by anybody of this process without a look at anything
+    /// but its cell; `None`: read it the common way.
+    #[inline]
+    pub fn read_plain(&self, caller: &Caller) -> Option<PlainUpdate> {
+        if caller.remote || !caller.rights.read || !self.is_plain_to_read() {
+            return None;
+        }
+        self.read_word()
+    }
+}
+
+/// What [`stamp`](crate::accept) says of a write without a timestamp of its own.
+const STAMPED: Quality = Quality::GOOD;
+const UNSTAMPED: Quality = Quality::GOOD.with_clock(Clock::Unknown, ClockSync::Unknown);

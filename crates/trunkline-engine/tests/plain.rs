@@ -1,0 +1,214 @@
+//! The short way of plain numbers: where it is taken, it does what the common way does.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
+#![cfg(not(shuttle))]
+
+mod rig;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rig::{Rig, define, library_of};
+use trunkline_engine::{
+    Caller, Consumer, Granted, LeaseVerb, Refusal, Variable, Verb, Wakes, Write,
+};
+use trunkline_types::{
+    Access, Contract, DataType, Deadband, Fifo, Properties, Quality, Reason, Scope, Value,
+};
+
+const X: &str = "rig/x";
+
+fn short(rig: &Rig, x: &Variable, value: f64) -> Option<u64> {
+    x.write_plain(&rig.caller, rig.wall(), &Value::F64(value))
+}
+
+fn lease(rig: &Rig, x: &Variable, verb: LeaseVerb) -> Result<Granted, Refusal> {
+    let owner = Caller::local(9, 1000);
+    rig.engine.lease(&owner, rig.now(), x.handle(), verb, None)
+}
+
+/// Everything that is seen of a variable and of its ledger.
+fn seen(rig: &Rig, x: &Variable) -> String {
+    format!("{:?} {:?} {:?}", x.update(), x.ledger(), rig.wall())
+}
+
+#[test]
+fn both_ways_leave_the_same_behind() {
+    for timestamps in [true, false] {
+        let properties = Properties {
+            timestamps,
+            ..Properties::new(DataType::F64)
+        };
+        let (one, x) = Rig::of(properties.clone());
+        let (other, y) = Rig::of(properties);
+        for step in 0..10 {
+            let value = f64::from(step);
+            one.advance(Duration::from_millis(3));
+            other.advance(Duration::from_millis(3));
+            assert_eq!(short(&one, &x, value), Some(step as u64 + 1));
+            let value = Value::F64(value);
+            let mut wakes = Wakes::new();
+            let (caller, now, wall) = (&other.caller, other.now(), other.wall());
+            other
+                .engine
+                .try_write(caller, now, wall, &y, &Write::value(&value), &mut wakes);
+            assert_eq!(seen(&one, &x), seen(&other, &y));
+        }
+    }
+}
+
+#[test]
+fn the_short_read_is_the_newest_update() {
+    let (rig, x) = Rig::plain();
+    assert_eq!(x.read_plain(&rig.caller), None, "nothing was written yet");
+    for step in 1..5 {
+        rig.advance(Duration::from_millis(1));
+        rig.write(&x, f64::from(step));
+        let (plain, update) = (x.read_plain(&rig.caller).unwrap(), x.update());
+        assert_eq!(plain.sequence, update.sequence);
+        assert_eq!(plain.source_timestamp, update.source_timestamp);
+        assert_eq!(plain.engine_timestamp, update.engine_timestamp);
+        assert_eq!(plain.quality, update.quality);
+        assert_eq!(&plain.word.to_le_bytes(), update.value.as_slice());
+    }
+    x.write_plain(&rig.caller, rig.wall(), &Value::F64(0.5));
+    assert_eq!(x.read_plain(&rig.caller).unwrap().sequence, 5);
+}
+
+#[test]
+fn numbers_of_every_plain_type_come_back() {
+    let cases = [
+        (DataType::F64, Value::F64(-0.0)),
+        (DataType::F32, Value::F32(f32::NAN)),
+        (DataType::I64, Value::I64(i64::MIN)),
+        (DataType::I32, Value::I32(-1)),
+        (DataType::Bool, Value::Bool(true)),
+    ];
+    for (data_type, value) in cases {
+        let (rig, x) = Rig::of(Properties::new(data_type));
+        assert_eq!(x.write_plain(&rig.caller, rig.wall(), &value), Some(1));
+        let held = x.sample().value;
+        // NaN is not equal to itself.
+        assert_eq!(format!("{held:?}"), format!("{value:?}"));
+    }
+}
+
+#[test]
+fn rules_and_roles_of_a_variable_are_for_the_common_way() {
+    let plain = Properties::new(DataType::F64);
+    let others = [
+        Properties {
+            range: Some((0.0, 1.0)),
+            ..plain.clone()
+        },
+        Properties {
+            access: Access::ReadOnly,
+            ..plain.clone()
+        },
+        Properties {
+            access: Access::WriteOnly,
+            ..plain.clone()
+        },
+        Properties {
+            deadband: Deadband {
+                user_percent: 1.0,
+                ..Deadband::default()
+            },
+            ..plain.clone()
+        },
+        Properties {
+            single_writer: true,
+            ..plain.clone()
+        },
+        Properties {
+            audit: true,
+            ..plain.clone()
+        },
+        Properties {
+            scope: Scope::Process,
+            fifo: Fifo::Single { length: 1 },
+            ..plain.clone()
+        },
+        Properties::new(DataType::String),
+    ];
+    for properties in others {
+        let (rig, x) = Rig::of(properties);
+        assert!(!x.is_plain(), "{:?}", x.properties());
+        assert_eq!(short(&rig, &x, 0.5), None);
+        assert_eq!(x.read_plain(&rig.caller), None);
+    }
+    let (rig, x) = Rig::plain();
+    let value = Value::I32(1);
+    assert_eq!(x.write_plain(&rig.caller, rig.wall(), &value), None, "type");
+    let remote = Caller {
+        remote: true,
+        ..rig.caller.clone()
+    };
+    assert_eq!(x.write_plain(&remote, rig.wall(), &Value::F64(1.0)), None);
+    assert_eq!(x.read_plain(&remote), None);
+    let mut reader = rig.caller.clone();
+    reader.rights.write = false;
+    assert_eq!(x.write_plain(&reader, rig.wall(), &Value::F64(1.0)), None);
+    reader.rights.read = false;
+    assert_eq!(x.read_plain(&reader), None);
+    assert_eq!(x.ledger().offered, 0, "nothing of that was a write");
+}
+
+/// What comes to a plain variable later closes the short way, at once and for every writer.
+#[test]
+fn whoever_attends_to_a_variable_is_attended_to() {
+    let subscribe = |rig: &Rig, x: &Arc<Variable>| {
+        let mut consumer: Consumer = rig.consumer();
+        rig.subscribe(&mut consumer, 0, Contract::Latest, x);
+        Box::leak(Box::new(consumer));
+    };
+    let order = |rig: &Rig, x: &Arc<Variable>, verb| {
+        let mut write = Write::value(&Value::F64(7.0));
+        write.verb = verb;
+        rig.attempt(x, &write);
+    };
+    let comes: [(&str, &dyn Fn(&Rig, &Arc<Variable>)); 5] = [
+        ("a subscriber", &subscribe),
+        ("a lease", &|rig, x| {
+            lease(rig, x, LeaseVerb::Acquire(Duration::from_secs(10))).unwrap();
+        }),
+        ("forcing", &|rig, x| order(rig, x, Verb::Force)),
+        ("an edit", &|rig, _| {
+            let edited = Properties {
+                range: Some((0.0, 1.0)),
+                ..Properties::new(DataType::F64)
+            };
+            let library = library_of("rig", vec![define("x", edited)]);
+            let (now, wall) = (rig.now(), rig.wall());
+            rig.engine
+                .deploy_retained(&library, true, &|_, _| None, now, wall, &mut Wakes::new())
+                .unwrap();
+        }),
+        ("the end", &|rig, _| {
+            let (now, wall) = (rig.now(), rig.wall());
+            rig.engine
+                .undeploy("rig", now, wall, &mut Wakes::new())
+                .unwrap();
+        }),
+    ];
+    for (what, comes) in comes {
+        let (rig, x) = Rig::plain();
+        assert_eq!(short(&rig, &x, 1.0), Some(1), "{what}");
+        comes(&rig, &x);
+        let sequence = x.sequence();
+        assert_eq!(short(&rig, &x, 2.0), None, "{what}");
+        assert_eq!(x.sequence(), sequence, "{what}");
+    }
+    let (rig, x) = Rig::plain();
+    rig.write(&x, 1.0);
+    let (now, wall) = (rig.now(), rig.wall());
+    rig.engine
+        .undeploy("rig", now, wall, &mut Wakes::new())
+        .unwrap();
+    assert_eq!(x.read_plain(&rig.caller), None, "{X} is gone");
+    assert_ne!(x.sample().quality, Quality::bad(Reason::NoValue));
+}
