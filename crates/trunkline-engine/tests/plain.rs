@@ -171,7 +171,8 @@ fn whoever_attends_to_a_variable_is_attended_to() {
         write.verb = verb;
         rig.attempt(x, &write);
     };
-    let comes: [(&str, &dyn Fn(&Rig, &Arc<Variable>)); 5] = [
+    type Comes<'a> = &'a dyn Fn(&Rig, &Arc<Variable>);
+    let comes: [(&str, Comes<'_>); 5] = [
         ("a subscriber", &subscribe),
         ("a lease", &|rig, x| {
             lease(rig, x, LeaseVerb::Acquire(Duration::from_secs(10))).unwrap();
