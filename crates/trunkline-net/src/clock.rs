@@ -53,8 +53,8 @@ impl Clock {
         Tick::from_nanos(duration_nanos(now.saturating_duration_since(*ORIGIN)))
     }
 
-    /// Both clocks for the price of one: UTC is reckoned from the monotonic clock and the difference
-    /// of the two, which is at most a millisecond old.
+    /// Both clocks for the price of one: UTC is reckoned from the monotonic clock and the
+    /// difference of the two, which is at most a millisecond old.
     pub fn moment(&self) -> (Tick, Timestamp) {
         let now = self.now();
         if now.as_nanos() >= OFFSET_UNTIL.load(Ordering::Relaxed) {
