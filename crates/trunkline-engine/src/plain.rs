@@ -56,19 +56,40 @@ impl Variable {
         self.deployed().timestamps
     }
 
-    /// Commits `value`, stamped `wall`, if nothing but the variable itself is concerned: no rule,
-    /// no subscriber, no provider, no alias, nothing edited since. Returns its number; `None` when
+    /// A client's write of `value`, stamped `wall`, if nothing but the variable itself is concerned:
+    /// no rule, no subscriber, no provider, no alias, nothing edited since. Returns its number; `None` when
     /// it was not written and is to be tried the common way.
     #[inline]
     pub fn write_plain(&self, caller: &Caller, wall: Timestamp, value: &Value) -> Option<u64> {
-        if caller.remote || !caller.rights.write || !self.is_plain_now() {
+        if !self.is_plain_now() || !value.has_type(self.data_type()) {
             return None;
         }
         let (word, _) = word_of(value)?;
-        let properties = self.deployed();
-        if !value.has_type(&properties.data_type) {
+        self.write_word(caller, wall, word)
+    }
+
+    /// [`write_plain`](Self::write_plain) of a value in wire form, not yet checked. Booleans, of
+    /// which not every byte is one, go the common way.
+    #[inline]
+    pub fn write_plain_wire(&self, caller: &Caller, wall: Timestamp, value: &[u8]) -> Option<u64> {
+        if !self.is_plain_now() {
             return None;
         }
+        let word = match self.data_type() {
+            DataType::F64 | DataType::I64 => u64::from_le_bytes(value.try_into().ok()?),
+            DataType::F32 | DataType::I32 => u64::from(u32::from_le_bytes(value.try_into().ok()?)),
+            _ => return None,
+        };
+        self.write_word(caller, wall, word)
+    }
+
+    /// Steps 1 to 4 of the write path, as far as a plain variable has them.
+    #[inline]
+    fn write_word(&self, caller: &Caller, wall: Timestamp, word: u64) -> Option<u64> {
+        if !caller.rights.write || !self.is_visible_to(caller) {
+            return None;
+        }
+        let properties = self.deployed();
         let (stamp, quality) = match properties.timestamps {
             true => (wall, STAMPED),
             false => (Timestamp::UNIX_EPOCH, UNSTAMPED),
@@ -85,11 +106,11 @@ impl Variable {
         Some(self.publish_word(&state, stamp, quality, caller.session, word))
     }
 
-    /// The newest update if it can be read by anybody of this process without a look at anything
-    /// but its cell; `None`: read it the common way.
+    /// The newest update if it can be read without a look at anything but its cell; `None`: read it
+    /// the common way.
     #[inline]
     pub fn read_plain(&self, caller: &Caller) -> Option<PlainUpdate> {
-        if caller.remote || !caller.rights.read || !self.is_plain_to_read() {
+        if !caller.rights.read || !self.is_visible_to(caller) || !self.is_plain_to_read() {
             return None;
         }
         self.read_word()

@@ -144,18 +144,33 @@ fn rules_and_roles_of_a_variable_are_for_the_common_way() {
     let (rig, x) = Rig::plain();
     let value = Value::I32(1);
     assert_eq!(x.write_plain(&rig.caller, rig.wall(), &value), None, "type");
-    let remote = Caller {
-        remote: true,
-        ..rig.caller.clone()
-    };
-    assert_eq!(x.write_plain(&remote, rig.wall(), &Value::F64(1.0)), None);
-    assert_eq!(x.read_plain(&remote), None);
+    for wrong in [&[0; 4][..], &[0; 9], &[]] {
+        assert_eq!(x.write_plain_wire(&rig.caller, rig.wall(), wrong), None);
+    }
     let mut reader = rig.caller.clone();
     reader.rights.write = false;
     assert_eq!(x.write_plain(&reader, rig.wall(), &Value::F64(1.0)), None);
     reader.rights.read = false;
     assert_eq!(x.read_plain(&reader), None);
     assert_eq!(x.ledger().offered, 0, "nothing of that was a write");
+}
+
+#[test]
+fn connections_do_not_reach_a_single_process_variable_the_short_way_either() {
+    for (scope, reached) in [(Scope::Network, Some(1)), (Scope::Process, None)] {
+        let (rig, x) = Rig::of(Properties {
+            scope,
+            ..Properties::new(DataType::F64)
+        });
+        let remote = Caller {
+            remote: true,
+            ..rig.caller.clone()
+        };
+        let bytes = 1.5_f64.to_le_bytes();
+        assert_eq!(x.write_plain_wire(&remote, rig.wall(), &bytes), reached);
+        let read = x.read_plain(&remote).map(|update| update.word);
+        assert_eq!(read, reached.map(|_| 1.5_f64.to_bits()));
+    }
 }
 
 /// What comes to a plain variable later closes the short way, at once and for every writer.

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use trunkline_engine::{Attempt, Origin, Refusal, Verb, Wakes, Write, WriteOutcome, WriteValue};
+use trunkline_engine::{
+    Attempt, Engine, Origin, Refusal, Verb, Wakes, Write, WriteOutcome, WriteValue,
+};
 use trunkline_proto::message::outcome;
 use trunkline_proto::message::write::{WriteOptions, WriteRecord, WriteVerb, Writes};
 use trunkline_proto::message::write_answers::WriteAnswersBuilder;
@@ -18,7 +20,7 @@ use crate::work::{OwnedWrite, Progress, Work, WritesWork};
 
 /// How one write went.
 enum Attempted {
-    Ended(Answer),
+    Ended(Packed),
     /// The answer comes later, from the provider.
     Later,
     /// It waits for room in a feed.
@@ -26,6 +28,7 @@ enum Attempted {
 }
 
 /// The end of a write.
+#[derive(Debug)]
 pub(crate) enum Answer {
     Outcome(WriteOutcome),
     Fault(Fault),
@@ -36,8 +39,18 @@ pub(crate) enum Answer {
 #[derive(Default)]
 struct Run {
     first: u64,
-    answers: Vec<Answer>,
+    answers: Vec<Packed>,
 }
+
+/// An answer that waits for the end of its run. Small, because they come by the thousand.
+#[derive(Debug)]
+enum Packed {
+    Applied(u64),
+    Other(Box<Answer>),
+}
+
+/// Answers kept for the memory of their list at most.
+const KEPT_ANSWERS_MAX: usize = 4096;
 
 /// Writes that have come and are not answered.
 #[derive(Debug, Default)]
@@ -50,6 +63,8 @@ pub(crate) struct Unanswered {
     /// At a provider, with the bytes of their values.
     provided: BTreeMap<u64, usize>,
     provided_bytes: usize,
+    /// An empty list, kept for its memory.
+    list: Vec<Packed>,
 }
 
 impl Unanswered {
@@ -106,6 +121,21 @@ impl Unanswered {
         self.provided_bytes += bytes;
     }
 
+    /// A run without answers.
+    fn run(&mut self) -> Run {
+        Run {
+            first: 0,
+            answers: std::mem::take(&mut self.list),
+        }
+    }
+
+    /// Takes the memory of a run back, which was flushed.
+    fn keep(&mut self, run: Run) {
+        if run.answers.capacity() <= KEPT_ANSWERS_MAX {
+            self.list = run.answers;
+        }
+    }
+
     fn answer(&mut self, id: u64) {
         self.provided_bytes -= self.provided.remove(&id).unwrap_or_default();
     }
@@ -123,7 +153,8 @@ impl Session {
         let is_published = frame.kind() == Some(FrameKind::Publish);
         self.unanswered
             .begin(writes.first_write(), frame.count(), &self.options)?;
-        let mut run = Run::default();
+        let engine = self.engine.clone();
+        let mut run = self.unanswered.run();
         let mut queued = Vec::new();
         let mut result = Ok(());
         for write in writes {
@@ -139,7 +170,7 @@ impl Session {
                 queued.push(self.queued(&write, is_published));
                 continue;
             }
-            match self.attempt(now, wall, &write, is_published, wakes) {
+            match self.attempt(&engine, (now, wall), &write, is_published, wakes) {
                 Attempted::Ended(answer) => run.push(&mut self.answers.frames, write.write, answer),
                 Attempted::Later => {}
                 Attempted::Parked(until) => {
@@ -149,6 +180,7 @@ impl Session {
             }
         }
         run.flush(&mut self.answers.frames);
+        self.unanswered.keep(run);
         if !queued.is_empty() {
             self.work.push(Work::Writes(WritesWork {
                 writes: queued,
@@ -184,7 +216,8 @@ impl Session {
         wakes: &mut Wakes,
     ) -> Progress {
         self.parked_until = None;
-        let mut run = Run::default();
+        let engine = self.engine.clone();
+        let mut run = self.unanswered.run();
         while let Some(write) = work.writes.get(work.next) {
             let record = WriteRecord {
                 write: write.id,
@@ -192,7 +225,7 @@ impl Session {
                 options: write.options,
                 value: &write.value,
             };
-            match self.attempt(now, wall, &record, write.is_published, wakes) {
+            match self.attempt(&engine, (now, wall), &record, write.is_published, wakes) {
                 Attempted::Ended(answer) => run.push(&mut self.answers.frames, write.id, answer),
                 Attempted::Later => {}
                 Attempted::Parked(until) => {
@@ -204,6 +237,7 @@ impl Session {
             work.next += 1;
         }
         run.flush(&mut self.answers.frames);
+        self.unanswered.keep(run);
         match self.parked_until {
             Some(_) => Progress::Parked,
             None => Progress::Done,
@@ -212,26 +246,32 @@ impl Session {
 
     fn attempt(
         &mut self,
-        now: Tick,
-        wall: Timestamp,
+        engine: &Engine,
+        (now, wall): (Tick, Timestamp),
         record: &WriteRecord<'_>,
         is_published: bool,
         wakes: &mut Wakes,
     ) -> Attempted {
-        let engine = self.engine.clone();
+        let ended = |answer: Answer| Attempted::Ended(Packed::from(answer));
         let Some(variable) = engine.visible(&self.caller, record.handle) else {
-            return Attempted::Ended(Answer::Fault(unknown_handle(record.handle)));
+            return ended(Answer::Fault(unknown_handle(record.handle)));
         };
+        if !is_published
+            && is_bare(&record.options)
+            && let Some(sequence) = variable.write_plain_wire(&self.caller, wall, record.value)
+        {
+            return Attempted::Ended(Packed::Applied(sequence));
+        }
         if is_published && !self.provides(variable) {
             let fault = FaultCode::NotItsProvider.into();
-            return Attempted::Ended(Answer::Fault(fault));
+            return ended(Answer::Fault(fault));
         }
         if is_published && record.value.is_empty() {
             // Only what the source says about itself.
             let quality = record.options.quality.unwrap_or(Quality::GOOD);
             engine.set_quality(record.handle, quality, now, wall, wakes);
             let sequence = variable.sequence();
-            return Attempted::Ended(Answer::Outcome(WriteOutcome::Applied { sequence }));
+            return Attempted::Ended(Packed::Applied(sequence));
         }
         let is_provided = variable.is_provided();
         let WriteOptions {
@@ -253,7 +293,7 @@ impl Session {
                 let sentence = "this engine does not know what is to be done with the value, or \
                                 takes none in raw units; update it, or write in engineering units";
                 let fault = Fault::new(FaultCode::NotSupported, sentence);
-                return Attempted::Ended(Answer::Fault(fault));
+                return ended(Answer::Fault(fault));
             }
         };
         if superseded > 0 {
@@ -286,13 +326,13 @@ impl Session {
         };
         loop {
             match engine.try_write(&self.caller, now, wall, variable, &write, wakes) {
-                Attempt::Done(outcome) => return Attempted::Ended(Answer::Outcome(outcome)),
+                Attempt::Done(outcome) => return ended(Answer::Outcome(outcome)),
                 Attempt::Pending => {
                     self.unanswered.provide(record.write, record.value.len());
                     return Attempted::Later;
                 }
                 Attempt::WouldBlock { .. } if record.options.try_only => {
-                    return Attempted::Ended(Answer::WouldBlock);
+                    return ended(Answer::WouldBlock);
                 }
                 Attempt::WouldBlock { until } => {
                     if self.consumer.wait_for_room(variable) {
@@ -306,17 +346,38 @@ impl Session {
 
     /// Answers writes whose provider has answered.
     pub(crate) fn answer_completions(&mut self) {
-        let mut run = Run::default();
+        let mut run = self.unanswered.run();
         while let Some((id, outcome)) = self.consumer.take_completion() {
             self.unanswered.answer(id);
-            run.push(&mut self.answers.frames, id, Answer::Outcome(outcome));
+            let answer = Packed::from(Answer::Outcome(outcome));
+            run.push(&mut self.answers.frames, id, answer);
         }
         run.flush(&mut self.answers.frames);
+        self.unanswered.keep(run);
+    }
+}
+
+/// Whether a write says nothing beside its value: it is put as it is, stamped on arrival.
+fn is_bare(options: &WriteOptions) -> bool {
+    let bare = WriteOptions {
+        // Where nothing can hold it up, that makes no difference.
+        try_only: options.try_only,
+        ..WriteOptions::default()
+    };
+    *options == bare
+}
+
+impl From<Answer> for Packed {
+    fn from(answer: Answer) -> Self {
+        match answer {
+            Answer::Outcome(WriteOutcome::Applied { sequence }) => Packed::Applied(sequence),
+            answer => Packed::Other(Box::new(answer)),
+        }
     }
 }
 
 impl Run {
-    fn push(&mut self, out: &mut Vec<u8>, id: u64, answer: Answer) {
+    fn push(&mut self, out: &mut Vec<u8>, id: u64, answer: Packed) {
         if self.first.wrapping_add(self.answers.len() as u64) != id {
             self.flush(out);
             self.first = id;
@@ -330,7 +391,12 @@ impl Run {
         }
         let mut frame = WriteAnswersBuilder::begin(out, self.first);
         for answer in self.answers.drain(..) {
-            with_wire(&answer, |wire| frame.push(wire));
+            match answer {
+                Packed::Applied(sequence) => {
+                    frame.push(&outcome::WriteOutcome::Applied { sequence });
+                }
+                Packed::Other(answer) => with_wire(&answer, |wire| frame.push(wire)),
+            }
         }
         frame.finish();
     }
