@@ -57,8 +57,8 @@ impl Variable {
     }
 
     /// A client's write of `value`, stamped `wall`, if nothing but the variable itself is concerned:
-    /// no rule, no subscriber, no provider, no alias, nothing edited since. Returns its number; `None` when
-    /// it was not written and is to be tried the common way.
+    /// no rule, no subscriber, no provider, no alias, nothing edited since. Returns its number;
+    /// `None` when it was not written and is to be tried the common way.
     #[inline]
     pub fn write_plain(&self, caller: &Caller, wall: Timestamp, value: &Value) -> Option<u64> {
         if !self.is_plain_now() || !value.has_type(self.data_type()) {

@@ -15,7 +15,8 @@ use trunkline_types::{Tick, Timestamp};
 use crate::fault::of_access;
 use crate::session::Session;
 use crate::work::{OwnedWrite, Page, Progress, Work};
-use crate::write::{Answer, verb_of, with_wire};
+use crate::write::verb_of;
+use crate::write_run::{Answer, with_wire};
 
 /// A group that has come and is not answered.
 #[derive(Debug)]

@@ -24,6 +24,7 @@
 //! - `requests`, `work`: frames to requests; requests on their way, in slices of 1,000 items.
 //! - `open`, `read`, `write`, `group`, `lease`, `browse`, `orders`: the requests; `provider`:
 //!   clients as sources; `watch`: patterns that are followed.
+//! - `write_run`: how writes end, in packed runs.
 //! - `answers`, `updates`, `window`: what is sent; deliveries to UPDATES, LOST, ENDED and GONE
 //!   frames, within what the client lets be on its way.
 //! - `gathering`: throughput mode, and how a flush reaches every session.
@@ -52,6 +53,7 @@ mod watch;
 mod window;
 mod work;
 mod write;
+mod write_run;
 
 pub use gathering::Flushes;
 pub use options::{EngineFacts, ServeOptions};

@@ -3,20 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use trunkline_engine::{
-    Attempt, Engine, Origin, Refusal, Verb, Wakes, Write, WriteOutcome, WriteValue,
-};
-use trunkline_proto::message::outcome;
+use trunkline_engine::{Attempt, Engine, Origin, Verb, Wakes, Write, WriteValue};
 use trunkline_proto::message::write::{WriteOptions, WriteRecord, WriteVerb, Writes};
-use trunkline_proto::message::write_answers::WriteAnswersBuilder;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
 use trunkline_types::wire::{self, Reader};
 use trunkline_types::{Quality, Tick, Timestamp};
 
-use crate::fault::{of_refusal, of_unknown, unknown_handle};
+use crate::fault::unknown_handle;
 use crate::options::ServeOptions;
 use crate::session::Session;
 use crate::work::{OwnedWrite, Progress, Work, WritesWork};
+use crate::write_run::{Answer, Packed, Run};
 
 /// How one write went.
 enum Attempted {
@@ -25,28 +22,6 @@ enum Attempted {
     Later,
     /// It waits for room in a feed.
     Parked(Tick),
-}
-
-/// The end of a write.
-#[derive(Debug)]
-pub(crate) enum Answer {
-    Outcome(WriteOutcome),
-    Fault(Fault),
-    WouldBlock,
-}
-
-/// Answers in the order of their ids; a run ends where an id is missing.
-#[derive(Default)]
-struct Run {
-    first: u64,
-    answers: Vec<Packed>,
-}
-
-/// An answer that waits for the end of its run. Small, because they come by the thousand.
-#[derive(Debug)]
-enum Packed {
-    Applied(u64),
-    Other(Box<Answer>),
 }
 
 /// Answers kept for the memory of their list at most.
@@ -367,41 +342,6 @@ fn is_bare(options: &WriteOptions) -> bool {
     *options == bare
 }
 
-impl From<Answer> for Packed {
-    fn from(answer: Answer) -> Self {
-        match answer {
-            Answer::Outcome(WriteOutcome::Applied { sequence }) => Packed::Applied(sequence),
-            answer => Packed::Other(Box::new(answer)),
-        }
-    }
-}
-
-impl Run {
-    fn push(&mut self, out: &mut Vec<u8>, id: u64, answer: Packed) {
-        if self.first.wrapping_add(self.answers.len() as u64) != id {
-            self.flush(out);
-            self.first = id;
-        }
-        self.answers.push(answer);
-    }
-
-    fn flush(&mut self, out: &mut Vec<u8>) {
-        if self.answers.is_empty() {
-            return;
-        }
-        let mut frame = WriteAnswersBuilder::begin(out, self.first);
-        for answer in self.answers.drain(..) {
-            match answer {
-                Packed::Applied(sequence) => {
-                    frame.push(&outcome::WriteOutcome::Applied { sequence });
-                }
-                Packed::Other(answer) => with_wire(&answer, |wire| frame.push(wire)),
-            }
-        }
-        frame.finish();
-    }
-}
-
 /// What the engine calls it; `None` of a newer version.
 pub(crate) fn verb_of(verb: WriteVerb) -> Option<Verb> {
     Some(match verb {
@@ -414,35 +354,3 @@ pub(crate) fn verb_of(verb: WriteVerb) -> Option<Verb> {
         _ => return None,
     })
 }
-
-/// Hands an answer over in the protocol's words.
-pub(crate) fn with_wire(answer: &Answer, push: impl FnOnce(&outcome::WriteOutcome<'_>)) {
-    use outcome::WriteOutcome as Wire;
-    let fault;
-    push(&match answer {
-        Answer::Outcome(WriteOutcome::Applied { sequence }) => Wire::Applied {
-            sequence: *sequence,
-        },
-        Answer::Outcome(WriteOutcome::Unchanged { sequence }) => Wire::Unchanged {
-            sequence: *sequence,
-        },
-        Answer::Outcome(WriteOutcome::Superseded { .. }) => Wire::Superseded,
-        Answer::Outcome(WriteOutcome::Refused(refusal)) => {
-            fault = of_refusal(refusal);
-            Wire::Refused(fault.as_ref())
-        }
-        Answer::Outcome(WriteOutcome::Unknown(cause)) => {
-            fault = of_unknown(cause);
-            Wire::Unknown(fault.as_ref())
-        }
-        Answer::Outcome(_) => {
-            fault = Fault::from(FaultCode::Internal);
-            Wire::Unknown(fault.as_ref())
-        }
-        Answer::Fault(fault) => Wire::Refused(fault.as_ref()),
-        Answer::WouldBlock => Wire::WouldBlock,
-    });
-}
-
-/// Kept so that a refusal's size cannot grow unnoticed: answers are built by the thousand.
-const _: () = assert!(size_of::<Refusal>() <= 64);

@@ -1,0 +1,97 @@
+//! How writes end, in packed runs.
+
+use trunkline_engine::{Refusal, WriteOutcome};
+use trunkline_proto::message::outcome;
+use trunkline_proto::message::write_answers::WriteAnswersBuilder;
+use trunkline_proto::{Fault, FaultCode};
+
+use crate::fault::{of_refusal, of_unknown};
+
+/// The end of a write.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Outcome(WriteOutcome),
+    Fault(Fault),
+    WouldBlock,
+}
+
+/// Answers in the order of their ids; a run ends where an id is missing.
+#[derive(Default)]
+pub(crate) struct Run {
+    pub(crate) first: u64,
+    pub(crate) answers: Vec<Packed>,
+}
+
+/// An answer that waits for the end of its run. Small, because they come by the thousand.
+#[derive(Debug)]
+pub(crate) enum Packed {
+    Applied(u64),
+    Other(Box<Answer>),
+}
+
+impl From<Answer> for Packed {
+    fn from(answer: Answer) -> Self {
+        match answer {
+            Answer::Outcome(WriteOutcome::Applied { sequence }) => Packed::Applied(sequence),
+            answer => Packed::Other(Box::new(answer)),
+        }
+    }
+}
+
+impl Run {
+    pub(crate) fn push(&mut self, out: &mut Vec<u8>, id: u64, answer: Packed) {
+        if self.first.wrapping_add(self.answers.len() as u64) != id {
+            self.flush(out);
+            self.first = id;
+        }
+        self.answers.push(answer);
+    }
+
+    pub(crate) fn flush(&mut self, out: &mut Vec<u8>) {
+        if self.answers.is_empty() {
+            return;
+        }
+        let mut frame = WriteAnswersBuilder::begin(out, self.first);
+        for answer in self.answers.drain(..) {
+            match answer {
+                Packed::Applied(sequence) => {
+                    frame.push(&outcome::WriteOutcome::Applied { sequence });
+                }
+                Packed::Other(answer) => with_wire(&answer, |wire| frame.push(wire)),
+            }
+        }
+        frame.finish();
+    }
+}
+
+/// Hands an answer over in the protocol's words.
+pub(crate) fn with_wire(answer: &Answer, push: impl FnOnce(&outcome::WriteOutcome<'_>)) {
+    use outcome::WriteOutcome as Wire;
+    let fault;
+    push(&match answer {
+        Answer::Outcome(WriteOutcome::Applied { sequence }) => Wire::Applied {
+            sequence: *sequence,
+        },
+        Answer::Outcome(WriteOutcome::Unchanged { sequence }) => Wire::Unchanged {
+            sequence: *sequence,
+        },
+        Answer::Outcome(WriteOutcome::Superseded { .. }) => Wire::Superseded,
+        Answer::Outcome(WriteOutcome::Refused(refusal)) => {
+            fault = of_refusal(refusal);
+            Wire::Refused(fault.as_ref())
+        }
+        Answer::Outcome(WriteOutcome::Unknown(cause)) => {
+            fault = of_unknown(cause);
+            Wire::Unknown(fault.as_ref())
+        }
+        Answer::Outcome(_) => {
+            fault = Fault::from(FaultCode::Internal);
+            Wire::Unknown(fault.as_ref())
+        }
+        Answer::Fault(fault) => Wire::Refused(fault.as_ref()),
+        Answer::WouldBlock => Wire::WouldBlock,
+    });
+}
+
+/// Kept so that a refusal's size cannot grow unnoticed: answers are built by the thousand.
+const _: () = assert!(size_of::<Refusal>() <= 64);
