@@ -56,7 +56,7 @@ impl Variable {
         self.deployed().timestamps
     }
 
-    /// A client's write of `value`, stamped `wall`, if nothing but the variable itself is concerned:
+    /// A client's write of `value`, stamped `wall`, if it concerns nothing but the variable itself:
     /// no rule, no subscriber, no provider, no alias, nothing edited since. Returns its number;
     /// `None` when it was not written and is to be tried the common way.
     #[inline]
