@@ -169,7 +169,10 @@ fn stall_of(variable: usize) -> Duration {
 impl Pair {
     fn new() -> Self {
         let rig = Rig::new();
-        let consumers = vec![rig.consumer(), rig.consumer().confirmed_by_peer()];
+        let consumers = vec![
+            rig.consumer().sharing_feeds(),
+            rig.consumer().confirmed_by_peer().sharing_feeds(),
+        ];
         let mut pair = Self {
             rig,
             model: Model::default(),
