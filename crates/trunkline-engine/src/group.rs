@@ -483,7 +483,8 @@ struct FeedRoom {
     stall: Duration,
     /// One of the variables that it follows.
     handle: u32,
-    is_reserved: bool,
+    /// Room is reserved.
+    turn: Option<u32>,
     is_blocked: bool,
     run: Vec<(u32, Update)>,
 }
@@ -503,7 +504,7 @@ impl GroupRooms {
             room,
             stall,
             handle,
-            is_reserved: false,
+            turn: None,
             is_blocked: false,
             run: Vec::new(),
         });
@@ -523,9 +524,11 @@ impl GroupRooms {
             return Ok(());
         };
         let mut released = Vec::new();
-        for taken in self.feeds.iter().filter(|taken| taken.is_reserved) {
-            taken.feed.release(taken.room, wakes);
-            released.push((Arc::clone(&taken.feed), taken.room));
+        for taken in &self.feeds {
+            if let Some(turn) = taken.turn {
+                taken.feed.release(taken.room, turn, wakes);
+                released.push((Arc::clone(&taken.feed), taken.room));
+            }
         }
         for full in self.feeds.iter().filter(|full| full.is_blocked) {
             note_need(&full.feed, full.room, &released);
@@ -541,11 +544,11 @@ impl GroupRooms {
     ) -> Option<(Tick, u32)> {
         let mut blocked: Option<(Tick, u32)> = None;
         for one in &mut self.feeds {
-            if one.is_reserved || (full_only && one.feed.has_room(one.room)) {
+            if one.turn.is_some() || (full_only && one.feed.has_room(one.room)) {
                 continue;
             }
             match one.feed.reserve(one.room, now, one.stall, wakes) {
-                Reserve::Reserved => one.is_reserved = true,
+                Reserve::Reserved(turn) => one.turn = Some(turn),
                 Reserve::Ended => {}
                 Reserve::WouldBlock { until } => {
                     one.is_blocked = true;
@@ -564,7 +567,7 @@ impl GroupRooms {
     pub(crate) fn put(&mut self, feed: &Arc<Feed>, place: u32, update: &Update) -> bool {
         let at = self.places.get(&Arc::as_ptr(feed).addr());
         let one = at.and_then(|at| self.feeds.get_mut(*at));
-        let Some(one) = one.filter(|one| one.is_reserved) else {
+        let Some(one) = one.filter(|one| one.turn.is_some()) else {
             return false;
         };
         one.run.push((place, update.clone()));
@@ -573,8 +576,10 @@ impl GroupRooms {
 
     /// Hands the group to the feeds, each in one piece.
     fn commit(self, wakes: &mut Wakes) {
-        for one in self.feeds.into_iter().filter(|one| one.is_reserved) {
-            one.feed.commit_run(one.run, wakes);
+        for one in self.feeds {
+            if let Some(turn) = one.turn {
+                one.feed.commit_run(one.run, turn, wakes);
+            }
         }
     }
 }

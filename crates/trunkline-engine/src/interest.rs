@@ -49,7 +49,7 @@ pub(crate) struct FeedInterest {
     /// Only updates whose value or quality differs from the one before (catch-all off).
     pub(crate) only_changes: bool,
     /// Room is reserved for the write that is going on.
-    reserved: bool,
+    reserved: Option<u32>,
     /// The write that is going on finds no room.
     blocked: bool,
     /// Updates that `only_changes` held back.
@@ -64,7 +64,7 @@ impl FeedInterest {
             feed,
             place,
             only_changes,
-            reserved: false,
+            reserved: None,
             blocked: false,
             filtered: 0,
             missed: 0,
@@ -225,8 +225,8 @@ impl Interests {
         };
         let mut released = Vec::new();
         for interest in &mut self.feeds {
-            if std::mem::take(&mut interest.reserved) {
-                interest.feed.release(room, wakes);
+            if let Some(turn) = interest.reserved.take() {
+                interest.feed.release(room, turn, wakes);
                 released.push((Arc::clone(&interest.feed), room));
             }
         }
@@ -249,13 +249,13 @@ impl Interests {
         let mut blocked: Option<Tick> = None;
         for interest in &mut self.feeds {
             if (interest.only_changes && !changed)
-                || interest.reserved
+                || interest.reserved.is_some()
                 || (full_only && interest.feed.has_room(room))
             {
                 continue;
             }
             match interest.feed.reserve(room, now, stall, wakes) {
-                Reserve::Reserved => interest.reserved = true,
+                Reserve::Reserved(turn) => interest.reserved = Some(turn),
                 Reserve::Ended => {}
                 Reserve::WouldBlock { until } => {
                     interest.blocked = true;
@@ -294,8 +294,11 @@ impl Interests {
             publish(update);
         } else {
             let place = interest.place;
-            match interest.feed.commit_one(place, update, time, wakes, publish) {
-                Reserve::Reserved => {}
+            match interest
+                .feed
+                .commit_one(place, update, time, wakes, publish)
+            {
+                Reserve::Reserved(_) => {}
                 Reserve::Ended => interest.missed += 1,
                 Reserve::WouldBlock { until } => return Err(until),
             }
@@ -341,10 +344,10 @@ impl Interests {
             }
             let is_in = match &mut group {
                 Some(rooms) => rooms.put(&interest.feed, interest.place, update),
-                None => {
-                    std::mem::take(&mut interest.reserved)
-                        && interest.feed.commit(interest.place, update, wakes)
-                }
+                None => interest.reserved.take().is_some_and(|turn| {
+                    let (feed, place) = (&interest.feed, interest.place);
+                    feed.commit(place, update, turn, wakes)
+                }),
             };
             interest.missed += u64::from(!is_in);
         }

@@ -94,7 +94,10 @@ impl Membership {
     }
 
     pub(super) fn waiting_of(&self, handle: u32) -> WaitingOf {
-        let place = self.by_handle.get(&handle).map_or(u32::MAX, |(_, place)| *place);
+        let place = self
+            .by_handle
+            .get(&handle)
+            .map_or(u32::MAX, |(_, place)| *place);
         let taken = self.taken.iter().filter(|entry| entry.is_update_of(place));
         let newest_taken = taken.clone().next_back().map(FeedEntry::sequence);
         let newest = self.feed.newest_of(self.member, place);
@@ -192,7 +195,10 @@ impl Consumer {
         let Some(membership) = &mut subscription.feed else {
             return Step::Nothing { ended: false };
         };
-        let run = match membership.feed.take(membership.member, runs, &mut membership.taken) {
+        let run = match membership
+            .feed
+            .take(membership.member, runs, &mut membership.taken)
+        {
             Taken::Nothing { ended } => return Step::Nothing { ended },
             Taken::Entries => return Step::Entries,
             Taken::Run(run) => run,
@@ -202,10 +208,13 @@ impl Consumer {
                     let item = items.get(membership.index_at(entry.place));
                     item.map_or(0, |item| item.variable.handle())
                 };
-                let mut updates = membership.taken.iter().filter_map(|entry| match &entry.event {
-                    Event::Next(update) => Some((handle_of(entry), update)),
-                    Event::First(_) | Event::Gone => None,
-                });
+                let mut updates = membership
+                    .taken
+                    .iter()
+                    .filter_map(|entry| match &entry.event {
+                        Event::Next(update) => Some((handle_of(entry), update)),
+                        Event::First(_) | Event::Gone => None,
+                    });
                 let Some(bytes) = sink.encode(&mut updates) else {
                     return Step::Entries;
                 };
@@ -239,12 +248,7 @@ impl Consumer {
 
     /// Delivers what was taken, up to as many as others wait for; returns how many, and why not
     /// more.
-    fn deliver_taken(
-        &mut self,
-        id: u32,
-        sink: &mut dyn Sink,
-        wakes: &mut Wakes,
-    ) -> (usize, Stop) {
+    fn deliver_taken(&mut self, id: u32, sink: &mut dyn Sink, wakes: &mut Wakes) -> (usize, Stop) {
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
             return (0, Stop::Taken);
         };
@@ -340,7 +344,10 @@ impl Consumer {
 
     /// Whether a variable is in any of the `all` subscriptions.
     pub(crate) fn has_in_feed(&self, handle: u32) -> bool {
-        let mut feeds = self.subscriptions.values().filter_map(|one| one.feed.as_ref());
+        let mut feeds = self
+            .subscriptions
+            .values()
+            .filter_map(|one| one.feed.as_ref());
         feeds.any(|membership| membership.by_handle.contains_key(&handle))
     }
 

@@ -50,10 +50,7 @@ pub trait Sink {
     fn deliver(&mut self, delivery: &Delivery<'_>);
     /// Puts updates of an `all` feed down as one piece that stands by itself, for all who share the
     /// feed; each comes with its variable's handle. `None`: this sink takes them one by one.
-    fn encode(
-        &mut self,
-        _updates: &mut dyn Iterator<Item = (u32, &Update)>,
-    ) -> Option<Vec<u8>> {
+    fn encode(&mut self, _updates: &mut dyn Iterator<Item = (u32, &Update)>) -> Option<Vec<u8>> {
         None
     }
     /// Whether such a piece, which this sink or another one has encoded, is welcome as it is.

@@ -181,7 +181,9 @@ impl Consumer {
                 .filter_map(|handle| self.index_of(subscription, *handle))
                 .collect(),
         };
-        let closed = closing.into_iter().filter(|index| self.close(*index, wakes));
+        let closed = closing
+            .into_iter()
+            .filter(|index| self.close(*index, wakes));
         let closed = closed.count();
         self.remove_if_empty(subscription, wakes);
         closed

@@ -6,7 +6,7 @@ use std::time::Duration;
 use trunkline_types::Tick;
 
 use super::member::{Member, Moved, Terms};
-use super::{Event, FeedEntry, RUN, Reserve, Room, SharedRun, Taken};
+use super::{Event, FeedEntry, RUN, RUN_BYTES, Reserve, Room, SharedRun, Taken};
 use crate::outbox::{Outbox, Wakes};
 use crate::sync::Arc;
 use crate::update::Update;
@@ -30,6 +30,8 @@ pub(super) struct Log {
     /// Variables, and the number of the next one.
     places: u32,
     next_place: u32,
+    /// Members that have ended so far: tells what was reserved for whom.
+    turn: u32,
     /// Others may join.
     open: bool,
     /// Consumers whose writes wait for room here.
@@ -132,7 +134,7 @@ impl Log {
         }
         self.reserved.add(room);
         self.live_mut().for_each(Member::forget_full);
-        Reserve::Reserved
+        Reserve::Reserved(self.turn)
     }
 
     /// Claims room for every member; `look`: only sees who has none. Returns until when those who
@@ -185,7 +187,8 @@ impl Log {
         let slowest_other = slowest_other.filter_map(|(_, one)| one.as_ref());
         let slowest_other = slowest_other.filter(|one| !one.ended);
         let rest = slowest_other.map(|one| one.cursor).min().unwrap_or(end);
-        let (written, asleep) = (self.written, self.asleep);
+        self.turn += 1;
+        let (turn, asleep) = (self.turn, self.asleep);
         let Some(member) = self.members.get_mut(at).and_then(Option::as_mut) else {
             return;
         };
@@ -203,7 +206,7 @@ impl Log {
         member.backlog.append(&mut own);
         self.asleep = asleep - usize::from(member.asleep);
         member.asleep = false;
-        member.end(written, wakes);
+        member.end(turn, wakes);
         self.live -= 1;
         self.drop_runs();
         self.wake_parked(wakes);
@@ -227,23 +230,32 @@ impl Log {
         full.map(|one| Arc::clone(&one.terms.outbox)).collect()
     }
 
-    pub(super) fn release(&mut self, room: Room, wakes: &mut Wakes) {
+    pub(super) fn release(&mut self, room: Room, turn: u32, wakes: &mut Wakes) {
         self.reserved = self.reserved.minus(room);
-        for member in self.live_mut() {
+        let members = self.members.iter_mut().flatten();
+        for member in members.filter(|one| one.has_reserved(turn)) {
             member.unclaim(room, wakes);
             member.forget_full();
         }
         self.wake_parked(wakes);
     }
 
-    /// Puts an update where room was reserved for it.
-    pub(super) fn fill(&mut self, place: u32, update: Update, wakes: &mut Wakes) -> bool {
+    /// Puts an update where room was reserved for it at `turn`; false when nobody is left to get
+    /// it.
+    pub(super) fn fill(
+        &mut self,
+        place: u32,
+        update: Update,
+        turn: u32,
+        wakes: &mut Wakes,
+    ) -> bool {
         let event = Event::Next(update);
         let entry = FeedEntry { place, event };
         let room = entry.room();
         self.reserved = self.reserved.minus(room);
+        let owed = turn != self.turn && self.fill_ended(&entry, turn, wakes);
         if self.live == 0 {
-            return false;
+            return owed;
         }
         self.written.add(room);
         self.entries.push_back(entry);
@@ -251,6 +263,19 @@ impl Log {
             self.wake_members(wakes);
         }
         true
+    }
+
+    /// Who has ended since the room was reserved still gets what it was for.
+    #[cold]
+    fn fill_ended(&mut self, entry: &FeedEntry, turn: u32, wakes: &mut Wakes) -> bool {
+        let members = self.members.iter_mut().flatten();
+        let mut owed = false;
+        for member in members.filter(|one| one.ended && one.has_reserved(turn)) {
+            member.backlog.push_back(entry.clone());
+            member.wake(wakes);
+            owed = true;
+        }
+        owed
     }
 
     fn wake_members(&mut self, wakes: &mut Wakes) {
@@ -348,14 +373,20 @@ impl Log {
             }
         };
         let from = cursor.saturating_sub(self.start) as usize;
-        let entries = self.entries.iter().skip(from).take((until - cursor) as usize);
+        let entries = self
+            .entries
+            .iter()
+            .skip(from)
+            .take((until - cursor) as usize);
         let before = out.len();
+        let mut bytes = 0;
         for entry in entries {
             let is_update = matches!(entry.event, Event::Next(_));
-            if !is_update && out.len() > before {
+            if out.len() > before && (!is_update || bytes > RUN_BYTES) {
                 break;
             }
             out.push_back(entry.clone());
+            bytes += entry.room().bytes;
             if !is_update {
                 break;
             }
@@ -370,7 +401,9 @@ impl Log {
     }
 
     pub(super) fn put_run(&mut self, run: &Arc<SharedRun>) {
-        let after = self.runs.partition_point(|known| known.start() < run.start());
+        let after = self
+            .runs
+            .partition_point(|known| known.start() < run.start());
         let is_free = |known: Option<&Arc<SharedRun>>| {
             known.is_none_or(|known| known.end() <= run.start() || run.end() <= known.start())
         };
@@ -554,7 +587,10 @@ impl Log {
 
     pub(super) fn visit(&self, visit: &mut dyn FnMut(&Arc<Outbox>)) -> usize {
         let outboxes = self.members.iter().flatten().map(|one| &one.terms.outbox);
-        outboxes.filter(|outbox| !outbox.is_service).map(visit).count()
+        outboxes
+            .filter(|outbox| !outbox.is_service)
+            .map(visit)
+            .count()
     }
 
     pub(super) fn is_of(&self, outbox: &Arc<Outbox>) -> bool {

@@ -63,6 +63,8 @@ pub(super) struct Member {
     /// The budget's ebbs when one of them was last told to wait.
     ebbs: usize,
     pub(super) ended: bool,
+    /// The log's turn from then on.
+    ended_at: u32,
     /// It has found nothing, and is to be marked when there is something.
     pub(super) asleep: bool,
 }
@@ -80,6 +82,7 @@ impl Member {
             short_of: None,
             ebbs: 0,
             ended: false,
+            ended_at: 0,
             asleep: true,
         }
     }
@@ -175,17 +178,21 @@ impl Member {
         self.budget().release(freed, wakes);
     }
 
-    /// Nothing is added any more: it gives back what it was charged beyond `total`.
-    pub(super) fn end(&mut self, total: Room, wakes: &mut Wakes) {
+    /// Nothing is reserved for it any more; what was reserved before `turn` it still gets.
+    pub(super) fn end(&mut self, turn: u32, wakes: &mut Wakes) {
         self.ended = true;
-        let too_much = self.charged.minus(total);
-        self.charged = total;
-        let cost = too_much.cost() + std::mem::take(&mut self.ahead);
-        if cost > 0 {
-            self.budget().give_back(cost, wakes);
+        self.ended_at = turn;
+        let too_much = std::mem::take(&mut self.ahead);
+        if too_much > 0 {
+            self.budget().give_back(too_much, wakes);
         }
         self.budget().wake_parked(wakes);
         self.terms.outbox.mark(self.terms.mark, wakes);
+    }
+
+    /// Whether what was reserved at `turn` was reserved for it, too.
+    pub(super) fn has_reserved(&self, turn: u32) -> bool {
+        !self.ended || turn < self.ended_at
     }
 
     /// It goes, with all that waits.

@@ -32,6 +32,8 @@ use crate::update::Update;
 
 /// Entries that are copied out of a shared log at a time, and most updates of a run.
 const RUN: usize = 256;
+/// Bytes of their values after which no other one is added.
+const RUN_BYTES: usize = 16 << 10;
 
 /// One entry of the log.
 #[derive(Clone, Debug)]
@@ -114,8 +116,8 @@ impl Room {
 /// What reserving room came to.
 #[derive(Debug)]
 pub(crate) enum Reserve {
-    /// The room is there; commit or release it.
-    Reserved,
+    /// The room is there; commit or release it, with this number.
+    Reserved(u32),
     /// Every subscription has ended with `overrun`; nothing is to be pushed.
     Ended,
     /// Somebody has no room, and writers may wait for it.
@@ -203,9 +205,9 @@ impl Feed {
         let mut log = self.log.lock();
         let reserve = log.reserve(room, now, stall, wakes);
         match reserve {
-            Reserve::Reserved => {
+            Reserve::Reserved(turn) => {
                 publish(update);
-                log.fill(place, update.clone(), wakes);
+                log.fill(place, update.clone(), turn, wakes);
             }
             Reserve::Ended => {
                 drop(log);
@@ -234,20 +236,20 @@ impl Feed {
     }
 
     /// Gives reserved room back: the write was not committed after all.
-    pub(crate) fn release(&self, room: Room, wakes: &mut Wakes) {
-        self.log.lock().release(room, wakes);
+    pub(crate) fn release(&self, room: Room, turn: u32, wakes: &mut Wakes) {
+        self.log.lock().release(room, turn, wakes);
     }
 
     /// Fills reserved room; false when every subscription has ended since.
-    pub(crate) fn commit(&self, place: u32, update: &Update, wakes: &mut Wakes) -> bool {
-        self.log.lock().fill(place, update.clone(), wakes)
+    pub(crate) fn commit(&self, place: u32, update: &Update, turn: u32, wakes: &mut Wakes) -> bool {
+        self.log.lock().fill(place, update.clone(), turn, wakes)
     }
 
     /// Fills reserved room with the updates of a group: nobody else's come between them.
-    pub(crate) fn commit_run(&self, run: Vec<(u32, Update)>, wakes: &mut Wakes) {
+    pub(crate) fn commit_run(&self, run: Vec<(u32, Update)>, turn: u32, wakes: &mut Wakes) {
         let mut log = self.log.lock();
         for (place, update) in run {
-            log.fill(place, update, wakes);
+            log.fill(place, update, turn, wakes);
         }
     }
 
