@@ -32,6 +32,8 @@ use trunkline_types::{Contract, DataType, Position, Properties, Quality, Reason,
 const VARIABLES: usize = 3;
 const CONSUMERS: usize = 3;
 const STALL: Duration = Duration::from_millis(20);
+/// More than ever waits, but counted.
+const BYTES: usize = 1 << 30;
 const PERIOD: Duration = Duration::from_millis(10);
 
 /// Contract and options of each subscription number.
@@ -211,9 +213,15 @@ impl Pair {
     fn new() -> Self {
         let rig = Rig::new();
         let consumers = vec![
-            rig.consumer().sharing_feeds(),
-            rig.consumer().confirmed_by_peer().sharing_feeds(),
-            rig.consumer().confirmed_by_peer().sharing_feeds(),
+            rig.consumer().queue_bytes_max(BYTES).sharing_feeds(),
+            rig.consumer()
+                .confirmed_by_peer()
+                .queue_bytes_max(BYTES)
+                .sharing_feeds(),
+            rig.consumer()
+                .confirmed_by_peer()
+                .queue_bytes_max(BYTES)
+                .sharing_feeds(),
         ];
         let mut pair = Self {
             rig,

@@ -187,7 +187,6 @@ impl Consumer {
     /// Takes what comes next out of the feed; what somebody has encoded is delivered as it is,
     /// where the sink takes it.
     fn take(&mut self, id: u32, runs: bool, sink: &mut dyn Sink, wakes: &mut Wakes) -> Step {
-        let runs = runs && self.shares_feeds;
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
             return Step::Nothing { ended: false };
         };
@@ -195,34 +194,21 @@ impl Consumer {
         let Some(membership) = &mut subscription.feed else {
             return Step::Nothing { ended: false };
         };
-        let run = match membership
-            .feed
-            .take(membership.member, runs, &mut membership.taken)
-        {
+        let accepts = |run: &SharedRun| u64::from(run.count()) <= credit && sink.takes(run);
+        let accepts: Option<&dyn Fn(&SharedRun) -> bool> = match runs && self.shares_feeds {
+            true => Some(&accepts),
+            false => None,
+        };
+        let (feed, member) = (&membership.feed, membership.member);
+        let run = match feed.take(member, accepts, &mut membership.taken) {
             Taken::Nothing { ended } => return Step::Nothing { ended },
             Taken::Entries => return Step::Entries,
             Taken::Run(run) => run,
             Taken::Fresh(start) => {
                 let items = &self.items;
-                let handle_of = |entry: &FeedEntry| {
-                    let item = items.get(membership.index_at(entry.place));
-                    item.map_or(0, |item| item.variable.handle())
-                };
-                let mut updates = membership
-                    .taken
-                    .iter()
-                    .filter_map(|entry| match &entry.event {
-                        Event::Next(update) => Some((handle_of(entry), update)),
-                        Event::First(_) | Event::Gone => None,
-                    });
-                let Some(bytes) = sink.encode(&mut updates) else {
+                let Some(run) = encode(membership, items, start, sink) else {
                     return Step::Entries;
                 };
-                let Some(run) = SharedRun::new(start, &membership.taken, bytes) else {
-                    return Step::Entries;
-                };
-                let run = Arc::new(run);
-                membership.feed.put_run(&run);
                 if u64::from(run.count()) > credit || !sink.takes(&run) {
                     return Step::Entries;
                 }
@@ -230,11 +216,7 @@ impl Consumer {
                 run
             }
         };
-        let (feed, member) = (Arc::clone(&membership.feed), membership.member);
-        if u64::from(run.count()) > credit || !sink.takes(&run) {
-            feed.take_apart(member, &mut membership.taken);
-            return Step::Entries;
-        }
+        let feed = Arc::clone(&membership.feed);
         if let Some(known) = &mut subscription.credit {
             *known -= u64::from(run.count());
         }
@@ -242,7 +224,7 @@ impl Consumer {
         self.items.note_run(&membership.table, &run, confirmed);
         self.in_flight.push_run(&membership.table, &run);
         sink.deliver_run(id, &run);
-        feed.pass_run(member, &run, wakes);
+        feed.pass(member, run.room(), wakes);
         Step::Run(run.count() as usize)
     }
 
@@ -476,6 +458,30 @@ impl Consumer {
         membership.feed = feed;
         membership.member = 0;
     }
+}
+
+/// What was taken as one piece, for all who share the feed. `None` where the sink makes none.
+fn encode(
+    membership: &Membership,
+    items: &super::Items,
+    start: u64,
+    sink: &mut dyn Sink,
+) -> Option<Arc<SharedRun>> {
+    let handle_of = |entry: &FeedEntry| {
+        let item = items.get(membership.index_at(entry.place));
+        item.map_or(0, |item| item.variable.handle())
+    };
+    let mut updates = membership
+        .taken
+        .iter()
+        .filter_map(|entry| match &entry.event {
+            Event::Next(update) => Some((handle_of(entry), update)),
+            Event::First(_) | Event::Gone => None,
+        });
+    let bytes = sink.encode(&mut updates)?;
+    let run = Arc::new(SharedRun::new(start, &membership.taken, bytes)?);
+    membership.feed.put_run(&run);
+    Some(run)
 }
 
 /// Moves a subscription into another feed, under the locks of all its variables. False when that

@@ -315,7 +315,7 @@ impl Log {
     pub(super) fn take(
         &mut self,
         member: usize,
-        runs: bool,
+        accepts: Option<&dyn Fn(&SharedRun) -> bool>,
         out: &mut VecDeque<FeedEntry>,
     ) -> Taken {
         let (is_shared, start, end) = (self.is_shared(), self.start, self.end());
@@ -347,20 +347,26 @@ impl Log {
             return Taken::Entries;
         }
         let cursor = one.cursor;
-        if !runs {
-            self.copy_out(member, out);
-            return Taken::Entries;
+        let run = self.run_at(cursor).map(Arc::clone);
+        match (accepts, run) {
+            (Some(accepts), Some(run)) if accepts(&run) => {
+                self.skip_to(member, run.end());
+                Taken::Run(run)
+            }
+            (Some(_), None) => {
+                self.copy_out(member, out);
+                Taken::Fresh(cursor)
+            }
+            _ => {
+                self.copy_out(member, out);
+                Taken::Entries
+            }
         }
-        if let Some(run) = self.run_at(cursor) {
-            return Taken::Run(Arc::clone(run));
-        }
-        self.copy_out(member, out);
-        Taken::Fresh(cursor)
     }
 
     /// Copies what comes next for a member: updates up to where an encoded piece begins or ends, or
     /// one entry of another kind.
-    pub(super) fn copy_out(&mut self, member: usize, out: &mut VecDeque<FeedEntry>) {
+    fn copy_out(&mut self, member: usize, out: &mut VecDeque<FeedEntry>) {
         let Some(cursor) = self.member(member).map(|one| one.cursor) else {
             return;
         };
@@ -415,7 +421,7 @@ impl Log {
     }
 
     /// A member's place in the log is now at least here.
-    pub(super) fn skip_to(&mut self, member: usize, cursor: u64) {
+    fn skip_to(&mut self, member: usize, cursor: u64) {
         if let Some(member) = self.member_mut(member).filter(|one| !one.ended) {
             member.cursor = member.cursor.max(cursor);
         }
@@ -425,9 +431,9 @@ impl Log {
     /// Drops what all have taken.
     fn trim(&mut self) {
         let live = self.members.iter().flatten().filter(|one| !one.ended);
-        let Some(slowest) = live.map(|one| one.cursor).min() else {
-            return;
-        };
+        let slowest = live.map(|one| one.cursor).min();
+        // Who has ended has taken along what it still gets.
+        let slowest = slowest.unwrap_or(self.end());
         if slowest > self.start {
             let count = ((slowest - self.start) as usize).min(self.entries.len());
             self.entries.drain(..count);

@@ -169,6 +169,10 @@ impl Member {
 
     /// What took this room is delivered; `is_last`: nothing else waits.
     pub(super) fn pass(&mut self, room: Room, is_last: bool, wakes: &mut Wakes) {
+        debug_assert!(
+            room.updates <= self.charged.minus(self.passed).updates,
+            "more is delivered than was put in"
+        );
         self.passed.add(room);
         self.forget_full();
         let mut freed = room.cost();

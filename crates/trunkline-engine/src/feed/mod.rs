@@ -134,7 +134,7 @@ pub(crate) enum Taken {
     Entries,
     /// The same, and nobody has encoded them yet: they begin at this place of the log.
     Fresh(u64),
-    /// Somebody has encoded what comes next; it stays until [`Feed::pass_run`].
+    /// What comes next, as somebody has encoded it.
     Run(Arc<SharedRun>),
     /// Nothing; it is marked when there is something again.
     Nothing {
@@ -268,9 +268,15 @@ impl Feed {
     }
 
     /// Takes what comes next for a member out of the log, behind what is in `out`: it counts there
-    /// until [`Feed::pass`]. `runs`: pieces that were encoded for all are welcome.
-    pub(crate) fn take(&self, member: usize, runs: bool, out: &mut VecDeque<FeedEntry>) -> Taken {
-        self.log.lock().take(member, runs, out)
+    /// until [`Feed::pass`]. `accepts`: pieces that were encoded for all are welcome, if they are
+    /// such; it is asked under the lock.
+    pub(crate) fn take(
+        &self,
+        member: usize,
+        accepts: Option<&dyn Fn(&SharedRun) -> bool>,
+        out: &mut VecDeque<FeedEntry>,
+    ) -> Taken {
+        self.log.lock().take(member, accepts, out)
     }
 
     /// Keeps a piece that was encoded, for the other members.
@@ -278,23 +284,11 @@ impl Feed {
         self.log.lock().put_run(run);
     }
 
-    /// Copies the entries of a run that this member does not take as it is.
-    pub(crate) fn take_apart(&self, member: usize, out: &mut VecDeque<FeedEntry>) {
-        self.log.lock().copy_out(member, out);
-    }
-
     /// A member has delivered what took this room, and writers that waited for it go on.
     pub(crate) fn pass(&self, member: usize, room: Room, wakes: &mut Wakes) {
         if !room.is_none() {
             self.log.lock().pass(member, room, wakes);
         }
-    }
-
-    /// A member has delivered this run, which is the next one.
-    pub(crate) fn pass_run(&self, member: usize, run: &SharedRun, wakes: &mut Wakes) {
-        let mut log = self.log.lock();
-        log.skip_to(member, run.end());
-        log.pass(member, run.room(), wakes);
     }
 
     /// Takes the entries of these places out, `freed` being what was taken of them already, and

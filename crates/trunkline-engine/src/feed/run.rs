@@ -84,7 +84,7 @@ impl SharedRun {
         self.start + self.updates.len() as u64
     }
 
-    pub(super) fn room(&self) -> Room {
+    pub(crate) fn room(&self) -> Room {
         self.room
     }
 }
