@@ -63,6 +63,11 @@ impl Budget {
         self.max.load(Ordering::Relaxed)
     }
 
+    /// Whether bytes are counted, and so many may wait.
+    pub(crate) fn is_limited_to_at_least(&self, bytes: usize) -> bool {
+        (bytes..usize::MAX).contains(&self.max())
+    }
+
     /// Takes `cost` bytes, or says that they are not free. Where nothing waits one update of any
     /// length may: otherwise it would never go over.
     pub(crate) fn claim(&self, cost: usize) -> bool {

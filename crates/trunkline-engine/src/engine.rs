@@ -10,6 +10,7 @@ use crate::age::Ages;
 use crate::alias::Aliases;
 use crate::audit::Audit;
 use crate::caller::Caller;
+use crate::feed::Feeds;
 use crate::force::Forcing;
 use crate::health::{Losses, is_reserved};
 use crate::lease::Leases;
@@ -75,6 +76,7 @@ struct Inner {
     audit: Audit,
     aliases: Aliases,
     losses: Losses,
+    feeds: Feeds,
     libraries: Mutex<Vec<Library>>,
 }
 
@@ -97,6 +99,7 @@ impl Engine {
                 audit: Audit::default(),
                 aliases: Aliases::default(),
                 losses: Losses::default(),
+                feeds: Feeds::default(),
                 libraries: Mutex::new(Vec::new()),
             }),
         }
@@ -276,6 +279,10 @@ impl Engine {
 
     pub(crate) fn audit(&self) -> &Audit {
         &self.inner.audit
+    }
+
+    pub(crate) fn feeds(&self) -> &Feeds {
+        &self.inner.feeds
     }
 
     pub(crate) fn losses(&self) -> &Losses {

@@ -23,8 +23,8 @@ use crate::audit::{Asked, Audited, Change, Held, is_noted};
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::feed::{Feed, Reserve, Room};
-use crate::interest::Place;
-use crate::outbox::{Outbox, Wakes};
+use crate::interest::note_need;
+use crate::outbox::Wakes;
 use crate::outcome::{AccessError, Refusal, WriteOutcome};
 use crate::sync::{Arc, MutexGuard, Ordering};
 use crate::update::Update;
@@ -479,42 +479,33 @@ pub(crate) struct GroupRooms {
 #[derive(Debug)]
 struct FeedRoom {
     feed: Arc<Feed>,
-    outbox: Arc<Outbox>,
-    mark: u32,
     room: Room,
     stall: Duration,
     /// One of the variables that it follows.
     handle: u32,
-    is_reserved: bool,
+    /// Room is reserved.
+    turn: Option<u32>,
+    is_blocked: bool,
     run: Vec<(u32, Update)>,
 }
 
 impl GroupRooms {
     /// Adds to what is needed in a feed.
-    pub(crate) fn ask(
-        &mut self,
-        place: &Place,
-        outbox: &Arc<Outbox>,
-        room: Room,
-        stall: Duration,
-        handle: u32,
-    ) {
-        let address = Arc::as_ptr(&place.feed).addr();
+    pub(crate) fn ask(&mut self, feed: &Arc<Feed>, room: Room, stall: Duration, handle: u32) {
+        let address = Arc::as_ptr(feed).addr();
         let at = *self.places.entry(address).or_insert(self.feeds.len());
         if let Some(known) = self.feeds.get_mut(at) {
-            known.room.updates += room.updates;
-            known.room.bytes = known.room.bytes.saturating_add(room.bytes);
+            known.room.add(room);
             known.stall = known.stall.max(stall);
             return;
         }
         self.feeds.push(FeedRoom {
-            feed: Arc::clone(&place.feed),
-            outbox: Arc::clone(outbox),
-            mark: place.mark,
+            feed: Arc::clone(feed),
             room,
             stall,
             handle,
-            is_reserved: false,
+            turn: None,
+            is_blocked: false,
             run: Vec::new(),
         });
     }
@@ -529,21 +520,20 @@ impl GroupRooms {
         if blocked.is_none() && several {
             blocked = self.reserve_where(false, now, wakes);
         }
-        let Some((at, until)) = blocked else {
+        let Some(blocked) = blocked else {
             return Ok(());
         };
-        let Some(full) = self.feeds.get(at) else {
-            return Ok(());
-        };
-        let mut held = 0;
-        for taken in self.feeds.iter().filter(|taken| taken.is_reserved) {
-            taken.feed.release(taken.room, wakes);
-            if Arc::ptr_eq(&taken.outbox, &full.outbox) {
-                held += taken.room.cost();
+        let mut released = Vec::new();
+        for taken in &self.feeds {
+            if let Some(turn) = taken.turn {
+                taken.feed.release(taken.room, turn, wakes);
+                released.push((Arc::clone(&taken.feed), taken.room));
             }
         }
-        full.feed.note_need(full.room, held);
-        Err((until, full.handle))
+        for full in self.feeds.iter().filter(|full| full.is_blocked) {
+            note_need(&full.feed, full.room, &released);
+        }
+        Err(blocked)
     }
 
     fn reserve_where(
@@ -551,36 +541,45 @@ impl GroupRooms {
         full_only: bool,
         now: Tick,
         wakes: &mut Wakes,
-    ) -> Option<(usize, Tick)> {
-        for (at, one) in self.feeds.iter_mut().enumerate() {
-            if one.is_reserved || (full_only && one.feed.has_room(one.room)) {
+    ) -> Option<(Tick, u32)> {
+        let mut blocked: Option<(Tick, u32)> = None;
+        for one in &mut self.feeds {
+            if one.turn.is_some() || (full_only && one.feed.has_room(one.room)) {
                 continue;
             }
             match one.feed.reserve(one.room, now, one.stall, wakes) {
-                Reserve::Reserved => one.is_reserved = true,
-                Reserve::Ended => one.outbox.mark(one.mark, wakes),
-                Reserve::WouldBlock { until } => return Some((at, until)),
+                Reserve::Reserved(turn) => one.turn = Some(turn),
+                Reserve::Ended => {}
+                Reserve::WouldBlock { until } => {
+                    one.is_blocked = true;
+                    let first = blocked.filter(|(known, _)| *known <= until);
+                    blocked = first.or(Some((until, one.handle)));
+                    if !full_only {
+                        break;
+                    }
+                }
             }
         }
-        None
+        blocked
     }
 
     /// Keeps an update for its feed; false when that has ended.
-    pub(crate) fn put(&mut self, feed: &Arc<Feed>, item: u32, update: &Update) -> bool {
+    pub(crate) fn put(&mut self, feed: &Arc<Feed>, place: u32, update: &Update) -> bool {
         let at = self.places.get(&Arc::as_ptr(feed).addr());
         let one = at.and_then(|at| self.feeds.get_mut(*at));
-        let Some(one) = one.filter(|one| one.is_reserved) else {
+        let Some(one) = one.filter(|one| one.turn.is_some()) else {
             return false;
         };
-        one.run.push((item, update.clone()));
+        one.run.push((place, update.clone()));
         true
     }
 
-    /// Hands the group to the feeds, each in one piece, and marks it.
+    /// Hands the group to the feeds, each in one piece.
     fn commit(self, wakes: &mut Wakes) {
-        for one in self.feeds.into_iter().filter(|one| one.is_reserved) {
-            one.feed.commit_run(one.run);
-            one.outbox.mark(one.mark, wakes);
+        for one in self.feeds {
+            if let Some(turn) = one.turn {
+                one.feed.commit_run(one.run, turn, wakes);
+            }
         }
     }
 }

@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 
 use crate::engine::Engine;
-use crate::interest::Interest;
 use crate::sync::{Arc, AtomicUsize, Ordering};
 
 /// What all variables and subscriptions come to. Counts of updates and writes include those of
@@ -49,8 +48,7 @@ impl Census {
                 self.totals.written += ledger.written;
                 self.totals.refused += ledger.refused;
                 let queued = &mut self.queued;
-                self.totals.subscriptions += variable.of_interests(|interest: &Interest| {
-                    let outbox = &interest.outbox;
+                self.totals.subscriptions += variable.of_outboxes(&mut |outbox| {
                     queued.insert(Arc::as_ptr(outbox) as usize, outbox.budget.used());
                 }) as u64;
             }

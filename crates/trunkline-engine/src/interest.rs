@@ -36,49 +36,48 @@ pub(crate) enum Kind {
     Last(u32),
     /// `first:n`: its own queue.
     First(Box<FirstQueue>),
-    /// `all`: the consumer's feed.
-    Feed(Box<Place>),
     /// A real-time reader's FIFO of its own (NV-03).
     Fifo(Arc<ReaderFifo>),
 }
 
-/// A variable's place in the feed of an `all` subscription.
+/// A variable's place in the feed of `all` subscriptions.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct FeedInterest {
     pub(crate) feed: Arc<Feed>,
-    /// The index in the outbox that stands for the feed.
-    pub(crate) mark: u32,
+    /// The variable's number there.
+    pub(crate) place: u32,
+    /// Only updates whose value or quality differs from the one before (catch-all off).
+    pub(crate) only_changes: bool,
     /// Room is reserved for the write that is going on.
-    reserved: bool,
-    /// Updates that came after the feed had ended.
+    reserved: Option<u32>,
+    /// The write that is going on finds no room.
+    blocked: bool,
+    /// Updates that `only_changes` held back.
+    pub(crate) filtered: u64,
+    /// Updates that came after every subscription of the feed had ended.
     pub(crate) missed: u64,
 }
 
-impl Place {
-    pub(crate) fn new(feed: Arc<Feed>, mark: u32) -> Self {
+impl FeedInterest {
+    pub(crate) fn new(feed: Arc<Feed>, place: u32, only_changes: bool) -> Self {
         Self {
             feed,
-            mark,
-            reserved: false,
+            place,
+            only_changes,
+            reserved: None,
+            blocked: false,
+            filtered: 0,
             missed: 0,
         }
     }
-}
-
-/// A feed that has no room, and until when it may be waited for.
-struct Blocked {
-    /// Its place in the list.
-    at: usize,
-    until: Tick,
 }
 
 /// All subscriptions of one variable.
 #[derive(Debug, Default)]
 pub(crate) struct Interests {
     list: Vec<Interest>,
-    /// How many of them are feeds.
-    feeds: u32,
-    /// How many of them want changes only.
+    feeds: Vec<FeedInterest>,
+    /// How many of all want changes only.
     filters: u32,
     rings: Option<Box<Rings>>,
 }
@@ -94,7 +93,6 @@ impl Interests {
     }
 
     pub(crate) fn add(&mut self, interest: Interest) {
-        self.feeds += u32::from(matches!(interest.kind, Kind::Feed(_)));
         self.filters += u32::from(interest.only_changes);
         let is_last = matches!(interest.kind, Kind::Last(_));
         let only_changes = interest.only_changes;
@@ -118,7 +116,6 @@ impl Interests {
         if self.list.is_empty() {
             self.list = Vec::new();
         }
-        self.feeds -= u32::from(matches!(interest.kind, Kind::Feed(_)));
         self.filters -= u32::from(interest.only_changes);
         if matches!(interest.kind, Kind::Last(_)) {
             self.fit_ring(interest.only_changes);
@@ -134,6 +131,35 @@ impl Interests {
         self.list
             .iter_mut()
             .find(|interest| interest.is(outbox, item))
+    }
+
+    pub(crate) fn feeds(&self) -> std::slice::Iter<'_, FeedInterest> {
+        self.feeds.iter()
+    }
+
+    pub(crate) fn add_feed(&mut self, interest: FeedInterest) {
+        self.filters += u32::from(interest.only_changes);
+        if self.feeds.len() < FEW {
+            self.feeds.reserve_exact(1);
+        }
+        self.feeds.push(interest);
+    }
+
+    pub(crate) fn remove_feed(&mut self, feed: &Arc<Feed>) -> Option<FeedInterest> {
+        let is_it = |interest: &FeedInterest| Arc::ptr_eq(&interest.feed, feed);
+        let place = self.feeds.iter().position(is_it)?;
+        let interest = self.feeds.remove(place);
+        if self.feeds.is_empty() {
+            self.feeds = Vec::new();
+        }
+        self.filters -= u32::from(interest.only_changes);
+        Some(interest)
+    }
+
+    pub(crate) fn find_feed(&self, feed: &Arc<Feed>) -> Option<&FeedInterest> {
+        self.feeds
+            .iter()
+            .find(|interest| Arc::ptr_eq(&interest.feed, feed))
     }
 
     /// The ring behind `last:n`.
@@ -183,33 +209,31 @@ impl Interests {
         stall: Duration,
         wakes: &mut Wakes,
     ) -> Result<(), Tick> {
-        if self.feeds == 0 {
+        if self.feeds.is_empty() {
             return Ok(());
         }
         let room = Room::one(bytes);
         // The full ones first: a write that one of them refuses takes no room from others, not even
         // for a moment, in which their writers would find them full.
-        let mut blocked = self.reserve_where(changed, room, now, stall, wakes, self.feeds > 1);
-        if blocked.is_none() && self.feeds > 1 {
-            blocked = self.reserve_where(changed, room, now, stall, wakes, false);
+        let several = self.feeds.len() > 1;
+        let mut blocked = self.reserve_where(changed, room, (now, stall), wakes, several);
+        if blocked.is_none() && several {
+            blocked = self.reserve_where(changed, room, (now, stall), wakes, false);
         }
-        let Some(Blocked { at, until }) = blocked else {
+        let Some(until) = blocked else {
             return Ok(());
         };
-        let outbox = self.list.get(at).map(|full| Arc::clone(&full.outbox));
-        let mut held = 0;
-        for interest in &mut self.list {
-            if let Kind::Feed(place) = &mut interest.kind
-                && std::mem::take(&mut place.reserved)
-            {
-                place.feed.release(room, wakes);
-                if outbox.as_ref().is_some_and(|full| interest.is_of(full)) {
-                    held += room.cost();
-                }
+        let mut released = Vec::new();
+        for interest in &mut self.feeds {
+            if let Some(turn) = interest.reserved.take() {
+                interest.feed.release(room, turn, wakes);
+                released.push((Arc::clone(&interest.feed), room));
             }
         }
-        if let Some(Kind::Feed(place)) = self.list.get(at).map(|full| &full.kind) {
-            place.feed.note_need(room, held);
+        for interest in &mut self.feeds {
+            if std::mem::take(&mut interest.blocked) {
+                note_need(&interest.feed, room, &released);
+            }
         }
         Err(until)
     }
@@ -218,28 +242,69 @@ impl Interests {
         &mut self,
         changed: bool,
         room: Room,
-        now: Tick,
-        stall: Duration,
+        (now, stall): (Tick, Duration),
         wakes: &mut Wakes,
         full_only: bool,
-    ) -> Option<Blocked> {
-        for (at, interest) in self.list.iter_mut().enumerate() {
-            let Kind::Feed(place) = &mut interest.kind else {
-                continue;
-            };
+    ) -> Option<Tick> {
+        let mut blocked: Option<Tick> = None;
+        for interest in &mut self.feeds {
             if (interest.only_changes && !changed)
-                || place.reserved
-                || (full_only && place.feed.has_room(room))
+                || interest.reserved.is_some()
+                || (full_only && interest.feed.has_room(room))
             {
                 continue;
             }
-            match place.feed.reserve(room, now, stall, wakes) {
-                Reserve::Reserved => place.reserved = true,
-                Reserve::Ended => interest.outbox.mark(place.mark, wakes),
-                Reserve::WouldBlock { until } => return Some(Blocked { at, until }),
+            match interest.feed.reserve(room, now, stall, wakes) {
+                Reserve::Reserved(turn) => interest.reserved = Some(turn),
+                Reserve::Ended => {}
+                Reserve::WouldBlock { until } => {
+                    interest.blocked = true;
+                    blocked = Some(blocked.map_or(until, |known| known.min(until)));
+                    if !full_only {
+                        break;
+                    }
+                }
             }
         }
-        None
+        blocked
+    }
+
+    /// Whether one feed is all that an update needs room in.
+    #[inline]
+    pub(crate) fn has_one_feed(&self) -> bool {
+        self.feeds.len() == 1
+    }
+
+    /// Steps 3 (its last part) and 4 where there is [one feed](Self::has_one_feed), under one lock
+    /// of it: `publish` gives the update its number.
+    #[inline]
+    pub(crate) fn commit_one(
+        &mut self,
+        update: &mut Update,
+        changed: bool,
+        time: (Tick, Duration),
+        wakes: &mut Wakes,
+        publish: impl FnOnce(&mut Update),
+    ) -> Result<(), Tick> {
+        let Some(interest) = self.feeds.first_mut() else {
+            return Ok(());
+        };
+        if interest.only_changes && !changed {
+            interest.filtered += 1;
+            publish(update);
+        } else {
+            let place = interest.place;
+            match interest
+                .feed
+                .commit_one(place, update, time, wakes, publish)
+            {
+                Reserve::Reserved(_) => {}
+                Reserve::Ended => interest.missed += 1,
+                Reserve::WouldBlock { until } => return Err(until),
+            }
+        }
+        self.announce_beside_feeds(update, changed, wakes);
+        Ok(())
     }
 
     /// Adds what one update of a group needs in each `all` feed to what the others need there.
@@ -251,11 +316,9 @@ impl Interests {
         handle: u32,
         rooms: &mut GroupRooms,
     ) {
-        for interest in &self.list {
-            if let Kind::Feed(place) = &interest.kind
-                && (changed || !interest.only_changes)
-            {
-                rooms.ask(place, &interest.outbox, Room::one(bytes), stall, handle);
+        for interest in &self.feeds {
+            if changed || !interest.only_changes {
+                rooms.ask(&interest.feed, Room::one(bytes), stall, handle);
             }
         }
     }
@@ -274,6 +337,24 @@ impl Interests {
         mut group: Option<&mut GroupRooms>,
         wakes: &mut Wakes,
     ) {
+        for interest in &mut self.feeds {
+            if interest.only_changes && !changed {
+                interest.filtered += 1;
+                continue;
+            }
+            let is_in = match &mut group {
+                Some(rooms) => rooms.put(&interest.feed, interest.place, update),
+                None => interest.reserved.take().is_some_and(|turn| {
+                    let (feed, place) = (&interest.feed, interest.place);
+                    feed.commit(place, update, turn, wakes)
+                }),
+            };
+            interest.missed += u64::from(!is_in);
+        }
+        self.announce_beside_feeds(update, changed, wakes);
+    }
+
+    fn announce_beside_feeds(&mut self, update: &Update, changed: bool, wakes: &mut Wakes) {
         if let Some(rings) = &mut self.rings {
             if let Some(ring) = &mut rings.all {
                 ring.push(update.clone());
@@ -293,20 +374,6 @@ impl Interests {
                 Kind::First(queue) => queue
                     .push(update, &interest.outbox.budget)
                     .then_some(interest.item),
-                Kind::Feed(place) => {
-                    if let Some(rooms) = &mut group {
-                        if !rooms.put(&place.feed, interest.item, update) {
-                            place.missed += 1;
-                        }
-                        None
-                    } else if std::mem::take(&mut place.reserved) {
-                        place.feed.commit(interest.item, update);
-                        Some(place.mark)
-                    } else {
-                        place.missed += 1;
-                        None
-                    }
-                }
                 Kind::Fifo(fifo) => {
                     fifo.deliver(update);
                     None
@@ -320,12 +387,11 @@ impl Interests {
 
     /// Tells every subscription that the variable was undeployed, behind its last update.
     pub(crate) fn announce_gone(&self, wakes: &mut Wakes) {
+        for interest in &self.feeds {
+            interest.feed.push_gone(interest.place, wakes);
+        }
         for interest in &self.list {
             match &interest.kind {
-                Kind::Feed(place) => {
-                    place.feed.push_gone(interest.item, wakes);
-                    interest.outbox.mark(place.mark, wakes);
-                }
                 // Its reader polls, and finds nothing new any more.
                 Kind::Fifo(_) => {}
                 Kind::Mark | Kind::Sampled | Kind::Last(_) | Kind::First(_) => {
@@ -353,6 +419,19 @@ impl Outbox {
         if self.marks.mark(index) {
             wakes.add(self);
         }
+    }
+}
+
+/// Notes what a blocked write needs of the budgets of those who have no room, beside what it has
+/// given back to them elsewhere.
+pub(crate) fn note_need(full: &Arc<Feed>, room: Room, released: &[(Arc<Feed>, Room)]) {
+    if released.is_empty() {
+        return full.note_need(room);
+    }
+    for outbox in full.full_outboxes() {
+        let own = released.iter().filter(|(feed, _)| feed.is_of(&outbox));
+        let held = own.map(|(_, room)| room.cost()).sum();
+        full.note_need_of(&outbox, room, held);
     }
 }
 

@@ -76,6 +76,7 @@ pub use consumer::{
     Consumer, Delivery, EndedItem, ITEMS_MAX, ProviderOrder, Sink, SubscribeOptions,
 };
 pub use engine::{Engine, EngineOptions};
+pub use feed::SharedRun;
 pub use force::{ForcedPage, ForcedVariable};
 pub use group::{GROUP_MAX, GroupAttempt, GroupMember, GroupOutcome, Snapshot};
 pub use lease::{Granted, HeldBy, LEASE_MAX, LEASE_MIN, LeaseVerb, WRITERS_WAITING_MAX};

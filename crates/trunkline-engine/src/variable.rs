@@ -13,9 +13,9 @@ use crate::caller::Caller;
 use crate::cell::{Cell, CellRead};
 use crate::field::OpenField;
 use crate::force::Forced;
-use crate::interest::{Interest, Interests};
+use crate::interest::Interests;
 use crate::lease::Hold;
-use crate::outbox::Wakes;
+use crate::outbox::{Outbox, Wakes};
 use crate::outcome::{AccessError, Refusal};
 use crate::plain::{PlainUpdate, is_plain};
 use crate::provider::ProviderId;
@@ -383,16 +383,25 @@ impl Variable {
 
     /// Number of subscriptions, those of the engine's own services not counted.
     pub fn subscribers(&self) -> usize {
-        self.of_interests(|_| ())
+        self.of_outboxes(&mut |_| ())
     }
 
-    /// Visits those subscriptions; the lock is held. Returns how many there are.
-    pub(crate) fn of_interests(&self, visit: impl FnMut(&Interest)) -> usize {
+    /// Visits the consumers behind those subscriptions, each once for each of them; the lock is
+    /// held. Returns how many there are.
+    pub(crate) fn of_outboxes(&self, visit: &mut dyn FnMut(&Arc<Outbox>)) -> usize {
         let state = self.lock();
-        let interests = state.interests().map(Interests::iter);
-        let of_clients = |interest: &&Interest| !interest.outbox.is_service;
-        let interests = interests.into_iter().flatten().filter(of_clients);
-        interests.map(visit).count()
+        let Some(interests) = state.interests() else {
+            return 0;
+        };
+        let mut count = 0;
+        for interest in interests.iter().filter(|one| !one.outbox.is_service) {
+            visit(&interest.outbox);
+            count += 1;
+        }
+        for interest in interests.feeds() {
+            count += interest.feed.visit(visit);
+        }
+        count
     }
 
     /// Whether it was undeployed.
@@ -548,9 +557,16 @@ impl Variable {
 
     /// Publishes `update` as the newest one, and returns its number. The caller holds the lock.
     pub(crate) fn publish(&self, state: &mut State, update: &mut Update) -> u64 {
-        state.shared = update.value.shared().map(Arc::clone);
-        update.sequence = self.cell.publish(self.data_type(), update);
+        self.publish_to(&mut state.shared, update);
         update.sequence
+    }
+
+    /// [`publish`](Self::publish) for a caller that has the rest of the state in use: `shared` is
+    /// the state's.
+    #[inline]
+    pub(crate) fn publish_to(&self, shared: &mut Option<Arc<[u8]>>, update: &mut Update) {
+        *shared = update.value.shared().map(Arc::clone);
+        update.sequence = self.cell.publish(self.data_type(), update);
     }
 
     /// Whether somebody else owns its value: clients' writes go there first.

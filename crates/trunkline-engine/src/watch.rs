@@ -200,6 +200,7 @@ impl Consumer {
         let mut interests = state.interests().into_iter().flat_map(|i| i.iter());
         let mut fields = state.fields().iter();
         interests.any(|interest| interest.is_of(&self.outbox))
+            || self.has_in_feed(variable.handle())
             || fields.any(|open| self.has_item_of(&open.variable))
     }
 }

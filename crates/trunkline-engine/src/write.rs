@@ -468,19 +468,27 @@ fn commit(
             return Ok(Attempt::Done(WriteOutcome::Unchanged { sequence }));
         }
     };
-    if let Some(interests) = state.interests_mut() {
-        let bytes = accepted.update.value.as_slice().len();
-        if let Err(until) = interests.reserve_room(changed, bytes, now, stall, wakes) {
-            return Ok(Attempt::WouldBlock { until });
-        }
-    }
     let update = &mut accepted.update;
     update.writer = caller.session;
     if properties.timestamps {
         update.engine_timestamp = wall;
     }
+    let is_followed = !state.followers().is_empty();
+    if completion.is_none()
+        && !is_followed
+        && let Some(attempt) =
+            commit_to_one_feed(variable, state, update, changed, (put, stall), wakes)
+    {
+        return Ok(attempt);
+    }
+    if let Some(interests) = state.interests_mut() {
+        let bytes = update.value.as_slice().len();
+        if let Err(until) = interests.reserve_room(changed, bytes, now, stall, wakes) {
+            return Ok(Attempt::WouldBlock { until });
+        }
+    }
     state.offered += 1;
-    if !state.followers().is_empty() {
+    if is_followed {
         let outcome = commit_followed(put, variable, state, update, changed, wakes);
         return Ok(Attempt::Done(outcome));
     }
@@ -499,6 +507,41 @@ fn commit(
         }
     }
     Ok(Attempt::Done(WriteOutcome::Applied { sequence }))
+}
+
+/// The end of [`commit`] where one `all` feed is all that has to have room: its lock is taken once.
+/// `None` where it is not so.
+#[inline]
+fn commit_to_one_feed(
+    variable: &Variable,
+    state: &mut State,
+    update: &mut Update,
+    changed: bool,
+    (put, stall): (Put<'_>, Duration),
+    wakes: &mut Wakes,
+) -> Option<Attempt> {
+    let State {
+        offered,
+        shared,
+        extra,
+    } = state;
+    let interests = &mut extra.as_mut()?.interests;
+    if !interests.has_one_feed() {
+        return None;
+    }
+    let publish = |update: &mut Update| {
+        *offered += 1;
+        variable.publish_to(shared, update);
+    };
+    let time = (put.now, stall);
+    if let Err(until) = interests.commit_one(update, changed, time, wakes, publish) {
+        return Some(Attempt::WouldBlock { until });
+    }
+    if !state.fields().is_empty() {
+        variable.refresh_fields(state, put.now, put.wall, wakes);
+    }
+    let sequence = update.sequence;
+    Some(Attempt::Done(WriteOutcome::Applied { sequence }))
 }
 
 /// A write to a variable that takes none. What a source says of a forced variable is kept for the

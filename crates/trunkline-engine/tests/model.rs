@@ -1,6 +1,7 @@
 //! Random histories against a reference that keeps every update in a list.
 //!
-//! Several writers, two consumers (one whose peer confirms), every contract with and without
+//! Several writers, three consumers that share their feeds (two of them have a peer that confirms,
+//! two take runs as others have encoded them), every contract with and without
 //! "changes only", bounds that are reached, credit, resumption, undeployment: after every step
 //! every ledger balances and equals the reference's; every delivery is the one the reference
 //! expects, with the losses it expects; and a consumer that takes all it can is left with nothing
@@ -17,6 +18,7 @@ mod reference;
 mod rig;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -28,12 +30,14 @@ use trunkline_engine::{
 use trunkline_types::{Contract, DataType, Position, Properties, Quality, Reason, Value};
 
 const VARIABLES: usize = 3;
-const CONSUMERS: usize = 2;
+const CONSUMERS: usize = 3;
 const STALL: Duration = Duration::from_millis(20);
+/// More than ever waits, but counted.
+const BYTES: usize = 1 << 30;
 const PERIOD: Duration = Duration::from_millis(10);
 
 /// Contract and options of each subscription number.
-const TERMS: [(Contract, bool); 12] = [
+const TERMS: [(Contract, bool); 13] = [
     (Contract::Latest, false),
     (Contract::Latest, true),
     (Contract::Last(1), false),
@@ -64,7 +68,16 @@ const TERMS: [(Contract, bool); 12] = [
     ),
     (Contract::Sampled(PERIOD), false),
     (Contract::Sampled(PERIOD), true),
+    (
+        Contract::All {
+            elements: 40,
+            bytes: 1 << 20,
+        },
+        false,
+    ),
 ];
+/// The one of them under which most is shared.
+const SHARED: usize = 12;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -148,6 +161,34 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Mostly what happens to subscriptions of the same variables, the larger one of `all` above all.
+fn sharing_step() -> impl Strategy<Value = Step> {
+    let (variable, consumer) = (0..VARIABLES, 0..CONSUMERS);
+    let id = prop_oneof![1 => 7..10usize, 6 => Just(SHARED)];
+    prop_oneof![
+        30 => (variable.clone(), 0..3u8, 1..4u32).prop_map(|(variable, value, session)| {
+            Step::Write { variable, value, session, doubtful: false }
+        }),
+        8 => (consumer.clone(), id.clone(), variable.clone(), prop::option::weighted(0.1, (any::<bool>(), 0..30u64)))
+            .prop_map(|(consumer, id, variable, resume)| {
+                Step::Subscribe { consumer, id, variable, resume }
+            }),
+        1 => (consumer.clone(), id.clone(), prop::option::of(variable.clone()))
+            .prop_map(|(consumer, id, variable)| Step::Unsubscribe { consumer, id, variable }),
+        14 => (consumer.clone(), prop::option::weighted(0.4, 0..12usize))
+            .prop_map(|(consumer, budget)| Step::Drain { consumer, budget }),
+        2 => (consumer.clone(), any::<u8>())
+            .prop_map(|(consumer, share)| Step::Confirm { consumer, share }),
+        1 => (consumer, id, 0..200u64)
+            .prop_map(|(consumer, id, more)| Step::Grant { consumer, id, more }),
+        2 => (0..15u64).prop_map(|millis| Step::Wait { millis }),
+        1 => (variable, prop::bool::weighted(0.3)).prop_map(|(variable, redeploy)| match redeploy {
+            true => Step::Redeploy { variable },
+            false => Step::Qualify { variable, doubtful: true },
+        }),
+    ]
+}
+
 /// The system under test beside its reference.
 struct Pair {
     rig: Rig,
@@ -155,6 +196,8 @@ struct Pair {
     consumers: Vec<Consumer>,
     /// The variables deployed now, and their numbers in the reference.
     live: Vec<(Arc<Variable>, usize)>,
+    /// Runs that were taken as somebody had encoded them.
+    runs: usize,
 }
 
 /// Every second variable lets writers wait.
@@ -169,14 +212,26 @@ fn stall_of(variable: usize) -> Duration {
 impl Pair {
     fn new() -> Self {
         let rig = Rig::new();
-        let consumers = vec![rig.consumer(), rig.consumer().confirmed_by_peer()];
+        let consumers = vec![
+            rig.consumer().queue_bytes_max(BYTES).sharing_feeds(),
+            rig.consumer()
+                .confirmed_by_peer()
+                .queue_bytes_max(BYTES)
+                .sharing_feeds(),
+            rig.consumer()
+                .confirmed_by_peer()
+                .queue_bytes_max(BYTES)
+                .sharing_feeds(),
+        ];
         let mut pair = Self {
             rig,
             model: Model::default(),
             consumers,
             live: Vec::new(),
+            runs: 0,
         };
         pair.model.confirms(1);
+        pair.model.confirms(2);
         for variable in 0..VARIABLES {
             let deployed = pair.deploy(variable);
             pair.live.push(deployed);
@@ -329,10 +384,12 @@ impl Pair {
 
     fn drain(&mut self, consumer: usize, budget: Option<usize>) {
         let mut sink = Recorder::wanting(budget);
+        sink.takes_runs = consumer > 0;
         let more = self.consumers[consumer].drain(&mut sink, &mut Wakes::new());
         for told in &sink.told {
             self.model.told(consumer, told);
         }
+        self.runs += sink.runs;
         if !more {
             self.model.assert_quiet(consumer);
             assert!(self.consumers[consumer].is_idle());
@@ -356,7 +413,7 @@ impl Pair {
     /// At the end everything is granted, due and taken: nothing may be left anywhere.
     fn settle(&mut self) {
         for consumer in 0..CONSUMERS {
-            for id in 7..10 {
+            for id in [7, 8, 9, SHARED as u32] {
                 self.consumers[consumer].grant(id, 1 << 40);
                 self.model.grant((consumer, id), 1 << 40);
             }
@@ -378,7 +435,28 @@ fn quality(doubtful: bool) -> Quality {
     }
 }
 
+/// Runs that were shared in all histories together.
+static RUNS: AtomicUsize = AtomicUsize::new(0);
+
+/// Behaviour: B-01, B-03, B-05, B-06, B-08.
+#[test]
+fn every_update_of_a_shared_feed_is_accounted_for_in_every_history() {
+    shared_histories();
+    let runs = RUNS.load(Ordering::Relaxed);
+    assert!(runs > 100, "only {runs} runs were shared");
+}
+
 proptest! {
+    fn shared_histories(steps in prop::collection::vec(sharing_step(), 1..400)) {
+        let mut pair = Pair::new();
+        for step in &steps {
+            pair.run(step);
+            pair.check_ledgers();
+        }
+        pair.settle();
+        RUNS.fetch_add(pair.runs, Ordering::Relaxed);
+    }
+
     /// Behaviour: B-01, B-02, B-03, B-05, B-08.
     #[test]
     fn every_update_is_accounted_for_in_every_history(

@@ -96,7 +96,8 @@ impl Session {
         let wake = SharedWake(Arc::from(wake));
         let consumer = Consumer::new(engine.clone(), Box::new(wake.clone()))
             .confirmed_by_peer()
-            .queue_bytes_max(options.queue_bytes_max);
+            .queue_bytes_max(options.queue_bytes_max)
+            .sharing_feeds();
         Self {
             engine,
             consumer,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use trunkline_engine::{Delivery, EndedItem, Sink, Update};
+use trunkline_engine::{Delivery, EndedItem, SharedRun, Sink, Update};
 use trunkline_proto::frame::HEADER_BYTES;
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::ended::{self, EndReason, EndedBuilder, EndedHead};
@@ -17,6 +17,8 @@ use crate::window::Window;
 
 /// A run is closed when it has this many bytes, so that a long one does not hold up what follows.
 const RUN_BYTES: usize = 32 << 10;
+/// What a run that is shared takes as a rule, at first.
+const SHARED_RUN_BYTES: usize = 4 << 10;
 /// Bytes of a message that go with the only value in it.
 const MESSAGE_HEAD_BYTES: usize = RECORD_HEAD_BYTES_MAX + 16;
 
@@ -238,6 +240,40 @@ impl Sink for UpdateSink<'_> {
             run.state = state;
             run.count += 1;
         }
+    }
+
+    fn encode(&mut self, updates: &mut dyn Iterator<Item = (u32, &Update)>) -> Option<Vec<u8>> {
+        let (mut bytes, mut state) = (Vec::with_capacity(SHARED_RUN_BYTES), RunState::START);
+        for (handle, update) in updates {
+            let record = UpdateRecord {
+                handle,
+                sequence: update.sequence,
+                engine_timestamp: update.engine_timestamp,
+                source_timestamp: update.source_timestamp,
+                quality: update.quality,
+                // Whoever wrote one of them does not take it as it is.
+                own: false,
+                value: Some(update.value.as_slice()),
+            };
+            state.put(&mut bytes, &record);
+        }
+        Some(bytes)
+    }
+
+    fn takes(&self, run: &SharedRun) -> bool {
+        self.has_bytes()
+            && self.window.has_room_for(run.count())
+            && run.value_max() <= self.records.value_max
+            && !run.may_be_of(self.records.session)
+    }
+
+    fn deliver_run(&mut self, subscription: u32, run: &SharedRun) {
+        self.close_run();
+        let header = run_header(subscription, run.count(), run.bytes());
+        self.out.extend_from_slice(&header);
+        self.out.extend_from_slice(run.bytes());
+        self.window.send_run(run.count(), run.bytes().len());
+        self.window.end_run();
     }
 
     fn overrun(&mut self, subscription: u32, items: &[EndedItem]) {

@@ -38,9 +38,22 @@ impl Window {
         self.sent - self.confirmed < self.records_max && self.bytes < self.bytes_max
     }
 
+    /// Whether so many more records may be sent together.
+    pub(crate) fn has_room_for(&self, records: u32) -> bool {
+        self.sent - self.confirmed + u64::from(records) <= self.records_max
+            && self.bytes < self.bytes_max
+    }
+
     /// A record of so many bytes is sent.
+    #[inline]
     pub(crate) fn send(&mut self, bytes: usize) {
-        self.sent += 1;
+        self.send_run(1, bytes);
+    }
+
+    /// Records of so many bytes together are sent.
+    #[inline]
+    pub(crate) fn send_run(&mut self, records: u32, bytes: usize) {
+        self.sent += u64::from(records);
         self.bytes += bytes as u64;
         self.run_bytes += bytes as u64;
     }

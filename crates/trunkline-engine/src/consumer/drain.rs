@@ -5,18 +5,17 @@
 //! an item is asked before its updates are read: nothing is added once it has ended, and its end
 //! marks it again.
 
-use trunkline_types::{Contract, Lost, Position};
+use trunkline_types::{Contract, Lost};
 
 use super::item::Item;
-use super::{Consumer, EndedItem, Sink};
-use crate::feed::Event;
+use super::{Consumer, Sink};
 use crate::interest::Kind;
 use crate::outbox::Wakes;
-use crate::sync::{Arc, crossing};
+use crate::sync::crossing;
 use crate::update::Update;
 
 /// Marks taken at a time, and updates of one item delivered before others get their turn.
-const TAKE: usize = 64;
+pub(super) const TAKE: usize = 64;
 
 impl Consumer {
     /// Hands over what waits until nothing does or the sink wants no more. Returns whether more is
@@ -194,101 +193,13 @@ impl Consumer {
         }
     }
 
-    /// The entries of an `all` subscription, as far as its credit goes, and its end after the last
-    /// of them. Returns whether more waits for the sink; what waits for credit is marked by the
-    /// grant.
-    fn deliver_feed(&mut self, id: u32, sink: &mut dyn Sink, wakes: &mut Wakes) -> bool {
-        let Some(subscription) = self.subscriptions.get(&id) else {
-            return false;
-        };
-        let Some((feed, _)) = &subscription.feed else {
-            return false;
-        };
-        let feed = Arc::clone(feed);
-        let mut credit = subscription.credit.unwrap_or(u64::MAX);
-        let ended = feed.has_ended();
-        let mut entries = std::mem::take(&mut self.entries);
-        feed.peek(TAKE, &mut entries);
-        let mut handed_over = 0;
-        let mut waits_for_credit = false;
-        for entry in &entries {
-            if handed_over > 0 && !sink.wants() {
-                break;
-            }
-            match &entry.event {
-                Event::Gone => self.end_gone(entry.item, sink, wakes),
-                Event::First(_) | Event::Next(_) if credit == 0 => {
-                    waits_for_credit = true;
-                    break;
-                }
-                Event::First(update) | Event::Next(update) => {
-                    credit -= 1;
-                    if let Some(item) = self.items.get_mut(entry.item) {
-                        item.hand_over_buffered(entry.item, update, 0, &mut self.in_flight, sink);
-                    }
-                }
-            }
-            handed_over += 1;
-        }
-        entries.clear();
-        self.entries = entries;
-        // Room is made only now: what was handed over has left the engine's memory.
-        let left = feed.advance(handed_over, wakes);
-        if let Some(subscription) = self.subscriptions.get_mut(&id)
-            && let Some(known) = &mut subscription.credit
-        {
-            *known = credit;
-        }
-        if left {
-            return !waits_for_credit;
-        }
-        self.remove_if_empty(id, wakes);
-        if ended {
-            self.end_overrun(id, sink, wakes);
-        }
-        false
-    }
-
     /// Tells that an item's variable was undeployed, and closes the item.
-    fn end_gone(&mut self, index: u32, sink: &mut dyn Sink, wakes: &mut Wakes) {
+    pub(super) fn end_gone(&mut self, index: u32, sink: &mut dyn Sink, wakes: &mut Wakes) {
         let Some(item) = self.items.get(index) else {
             return;
         };
         let (subscription, handle) = (item.subscription, item.variable.handle());
         self.close(index, wakes);
         sink.gone(subscription, handle);
-    }
-
-    /// Tells that a subscription has ended, with the exact count of what each item misses.
-    fn end_overrun(&mut self, id: u32, sink: &mut dyn Sink, wakes: &mut Wakes) {
-        let Some(subscription) = self.subscriptions.get(&id) else {
-            return;
-        };
-        let epoch = self.engine.epoch();
-        let mut ended = Vec::with_capacity(subscription.items.len());
-        for index in &subscription.items {
-            let Some(item) = self.items.get(*index) else {
-                continue;
-            };
-            let mut state = item.variable.lock();
-            let interest = state
-                .interests_mut()
-                .and_then(|i| i.remove(&self.outbox, *index));
-            let filtered = interest.map_or(0, |interest| interest.filtered);
-            let held_back = filtered.saturating_sub(item.filtered());
-            let behind = item.variable.sequence().saturating_sub(item.last);
-            ended.push(EndedItem {
-                handle: item.variable.handle(),
-                last: Position {
-                    epoch,
-                    sequence: item.last,
-                },
-                lost: behind.saturating_sub(held_back),
-            });
-        }
-        let lost = ended.iter().map(|item| item.lost).sum();
-        self.engine.losses().add_overrun(lost);
-        self.unsubscribe(id, None, wakes);
-        sink.overrun(id, &ended);
     }
 }

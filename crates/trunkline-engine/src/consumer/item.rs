@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use trunkline_types::{Lost, Position};
 
 use super::sink::{Delivery, Sink};
+use crate::feed::SharedRun;
 use crate::sync::Arc;
 use crate::update::Update;
 use crate::variable::Variable;
@@ -118,6 +119,10 @@ impl VariableItem {
         self.rest_ref().map_or(0, |rest| rest.filtered)
     }
 
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
+    }
+
     pub(crate) fn unconfirmed(&self) -> u64 {
         u64::from(self.unconfirmed)
     }
@@ -175,17 +180,72 @@ impl VariableItem {
     }
 }
 
+/// Index and generation of the item at each place of a feed.
+pub(crate) type Table = Vec<(u32, u32)>;
+
+/// Stands in the queue for a run, which is in a queue of its own.
+const RUN: u32 = u32::MAX;
+
 /// Deliveries that the peer has not confirmed, oldest first; nothing when it need not confirm.
 #[derive(Default)]
 pub(crate) struct InFlight {
+    /// Index and generation of the item.
     queue: Option<VecDeque<(u32, u32)>>,
+    runs: VecDeque<RunInFlight>,
+    /// Deliveries in runs.
+    in_runs: usize,
+}
+
+/// A run that was delivered as it is.
+struct RunInFlight {
+    table: Arc<Table>,
+    run: Arc<SharedRun>,
+    /// So many of its updates are confirmed.
+    confirmed: usize,
+}
+
+impl RunInFlight {
+    /// Confirms up to `most` further updates; returns how many, and whether those were the last.
+    fn confirm(&mut self, most: usize, items: &mut Items) -> (usize, bool) {
+        let updates = self.run.updates();
+        let left = updates.get(self.confirmed..).unwrap_or_default();
+        let confirmed = left.get(..most).unwrap_or(left);
+        for (place, _) in confirmed {
+            if let Some((index, generation)) = self.table.get(*place as usize)
+                && let Some(item) = items.get_mut(*index)
+                && item.generation == *generation
+            {
+                item.unconfirmed = item.unconfirmed.saturating_sub(1);
+            }
+        }
+        self.confirmed += confirmed.len();
+        (confirmed.len(), confirmed.len() == left.len())
+    }
 }
 
 impl InFlight {
     pub(crate) fn confirmed_by_peer() -> Self {
         Self {
             queue: Some(VecDeque::new()),
+            ..Self::default()
         }
+    }
+
+    /// A run was delivered as it is.
+    pub(crate) fn push_run(&mut self, table: &Arc<Table>, run: &Arc<SharedRun>) {
+        if let Some(queue) = &mut self.queue {
+            queue.push_back((RUN, 0));
+            self.in_runs += run.updates().len();
+            self.runs.push_back(RunInFlight {
+                table: Arc::clone(table),
+                run: Arc::clone(run),
+                confirmed: 0,
+            });
+        }
+    }
+
+    pub(crate) fn is_kept(&self) -> bool {
+        self.queue.is_some()
     }
 
     fn push(&mut self, index: u32, generation: u32) -> bool {
@@ -196,7 +256,8 @@ impl InFlight {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.queue.as_ref().map_or(0, VecDeque::len)
+        let singly = self.queue.as_ref().map_or(0, VecDeque::len);
+        singly - self.runs.len() + self.in_runs
     }
 
     /// Confirms the `records` oldest; false when there are fewer.
@@ -204,14 +265,31 @@ impl InFlight {
         let Some(queue) = &mut self.queue else {
             return records == 0;
         };
-        for _ in 0..records {
-            let Some((index, generation)) = queue.pop_front() else {
+        let mut left = records;
+        while left > 0 {
+            let Some((index, generation)) = queue.front().copied() else {
                 return false;
             };
-            if let Some(item) = items.get_mut(index)
-                && item.generation == generation
-            {
-                item.unconfirmed = item.unconfirmed.saturating_sub(1);
+            if index != RUN {
+                queue.pop_front();
+                left -= 1;
+                if let Some(item) = items.get_mut(index)
+                    && item.generation == generation
+                {
+                    item.unconfirmed = item.unconfirmed.saturating_sub(1);
+                }
+                continue;
+            }
+            let Some(run) = self.runs.front_mut() else {
+                return false;
+            };
+            let most = usize::try_from(left).unwrap_or(usize::MAX);
+            let (confirmed, is_over) = run.confirm(most, items);
+            left -= confirmed as u64;
+            self.in_runs -= confirmed;
+            if is_over {
+                self.runs.pop_front();
+                queue.pop_front();
             }
         }
         true
@@ -263,6 +341,21 @@ impl Items {
         self.variables -= usize::from(matches!(item, Item::Variable(_)));
         self.free.push(index);
         Some(item)
+    }
+
+    /// A run was handed over as it is; its first reading every item had before. `confirmed`: by the
+    /// peer, later.
+    pub(crate) fn note_run(&mut self, table: &Table, run: &SharedRun, confirmed: bool) {
+        for (place, sequence) in run.updates() {
+            if let Some((index, generation)) = table.get(*place as usize)
+                && let Some(item) = self.get_mut(*index)
+                && item.generation == *generation
+            {
+                item.last = *sequence;
+                item.delivered += 1;
+                item.unconfirmed += u32::from(confirmed);
+            }
+        }
     }
 
     pub(crate) fn slot(&self, index: u32) -> Option<&Item> {

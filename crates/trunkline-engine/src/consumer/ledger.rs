@@ -13,13 +13,18 @@ impl Consumer {
         let index = self.index_of(subscription, handle)?;
         let item = self.items.get(index)?;
         let state = item.variable.lock();
-        let interests = state.interests()?;
-        let interest = interests.find(&self.outbox, index)?;
+        let interests = state.interests();
+        let membership = self.subscriptions.get(&subscription)?.feed.as_ref();
+        let fed = membership.and_then(|one| interests?.find_feed(&one.feed));
+        let interest = match membership {
+            Some(_) => None,
+            None => Some(interests?.find(&self.outbox, index)?),
+        };
         // Under the lock: nothing is numbered between the parts of the sum.
         let sequence = item.variable.sequence();
         let mut ledger = SubscriptionLedger {
             written: sequence.saturating_sub(item.opened_at),
-            filtered: interest.filtered,
+            filtered: interest.map_or(0, |one| one.filtered) + fed.map_or(0, |one| one.filtered),
             coalesced: item.coalesced,
             sent_unconfirmed: item.unconfirmed(),
             received: item.delivered.saturating_sub(item.unconfirmed()),
@@ -31,7 +36,20 @@ impl Consumer {
             let first = rest.initial.as_ref();
             ledger.waiting = u64::from(first.is_some_and(|first| first.sequence > 0));
         }
-        add_waiting(&mut ledger, item, index, interest, interests, sequence);
+        if let Some(membership) = membership {
+            let waiting = membership.waiting_of(handle);
+            ledger.waiting += waiting.count;
+            if waiting.ended {
+                // Nothing was held back since: what came after its end is what it did not get.
+                let newest = waiting.newest.unwrap_or(item.last);
+                ledger.dropped_overrun = match fed {
+                    Some(fed) if fed.only_changes => fed.missed,
+                    _ => sequence.saturating_sub(newest),
+                };
+            }
+        } else if let (Some(interest), Some(interests)) = (interest, interests) {
+            add_waiting(&mut ledger, item, interest, interests, sequence);
+        }
         Some(ledger)
     }
 
@@ -41,17 +59,19 @@ impl Consumer {
             return Vec::new();
         };
         let state = variable.lock();
-        let Some(interests) = state.interests() else {
-            return Vec::new();
-        };
-        let own = interests
-            .iter()
-            .filter(|interest| interest.is_of(&self.outbox));
+        let interests = state.interests().map(Interests::iter);
+        let own = interests.into_iter().flatten();
+        let own = own.filter(|interest| interest.is_of(&self.outbox));
+        let fed = self.subscriptions.iter().filter_map(|(id, one)| {
+            one.feed.as_ref()?.by_handle.get(&handle)?;
+            Some((*id, one.contract))
+        });
         let mut subscriptions: Vec<(u32, Contract)> = own
             .filter_map(|interest| {
                 let id = self.items.get(interest.item)?.subscription;
                 Some((id, self.subscriptions.get(&id)?.contract))
             })
+            .chain(fed)
             .collect();
         subscriptions.sort_by_key(|(id, _)| *id);
         subscriptions
@@ -62,7 +82,6 @@ impl Consumer {
 fn add_waiting(
     ledger: &mut SubscriptionLedger,
     item: &VariableItem,
-    index: u32,
     interest: &Interest,
     interests: &Interests,
     sequence: u64,
@@ -85,10 +104,6 @@ fn add_waiting(
         Kind::First(queue) => {
             ledger.waiting += queue.len() as u64;
             ledger.dropped_queue += queue.untold();
-        }
-        Kind::Feed(place) => {
-            ledger.waiting += place.feed.waiting_of(index);
-            ledger.dropped_overrun = place.missed;
         }
         Kind::Fifo(_) => {}
     }

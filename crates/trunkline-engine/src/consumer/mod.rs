@@ -5,10 +5,11 @@
 //!
 //! # Layout
 //! - `item`: the items and their side of the ledger; `sink`: what a subscriber gets.
-//! - `subscribe`: items come and go; `drain`: from marks to deliveries; `ledger`: what became of
-//!   all; `provide`: a provider behind a consumer.
+//! - `subscribe`: items come and go; `drain`: from marks to deliveries, `feeding` for `all`;
+//!   `ledger`: what became of all; `provide`: a provider behind a consumer.
 
 mod drain;
+mod feeding;
 mod item;
 mod ledger;
 mod provide;
@@ -21,13 +22,12 @@ use std::fmt;
 use trunkline_ring::Cursor;
 use trunkline_types::{Contract, Tick};
 
+use self::feeding::Membership;
 use self::item::{InFlight, Items};
 pub use self::provide::ProviderOrder;
 pub use self::sink::{Delivery, EndedItem, Sink, SubscribeOptions};
 pub(crate) use self::subscribe::forget;
 use crate::engine::{Engine, SLICE};
-use crate::feed::{Feed, FeedEntry};
-use crate::interest::Kind;
 use crate::order::{OrderResult, Reply};
 use crate::outbox::{Outbox, Wake, Wakes};
 use crate::outcome::WriteOutcome;
@@ -56,7 +56,8 @@ pub struct Consumer {
     /// Kept between drains for their memory.
     taken: Vec<u32>,
     updates: Vec<Update>,
-    entries: Vec<FeedEntry>,
+    /// Its `all` subscriptions may have their feeds in common with others'.
+    shares_feeds: bool,
 }
 
 struct Subscription {
@@ -64,7 +65,8 @@ struct Subscription {
     options: SubscribeOptions,
     /// Indices of its items.
     items: Vec<u32>,
-    feed: Option<(Arc<Feed>, u32)>,
+    /// Of `all`.
+    feed: Option<Membership>,
     /// Deliveries the subscriber has room for (`all` over a network); `None`: only the feed bounds
     /// it.
     credit: Option<u64>,
@@ -97,7 +99,7 @@ impl Consumer {
             in_flight: InFlight::default(),
             taken: Vec::new(),
             updates: Vec::new(),
-            entries: Vec::new(),
+            shares_feeds: false,
         }
     }
 
@@ -114,6 +116,16 @@ impl Consumer {
     #[must_use]
     pub fn queue_bytes_max(self, max: usize) -> Self {
         self.outbox.budget.limit(max);
+        self
+    }
+
+    /// From now on its `all` subscriptions share their feeds with those that other consumers have of
+    /// the same variables: an update is put down once for all of them, and what the sink encodes is
+    /// encoded once. Bounds, credit, losses and ends stay each subscription's own. At most 4,096
+    /// variables, none of them an alias or a field; without `only_changes`.
+    #[must_use]
+    pub fn sharing_feeds(mut self) -> Self {
+        self.shares_feeds = true;
         self
     }
 
@@ -144,8 +156,8 @@ impl Consumer {
             return;
         };
         entry.credit = Some(entry.credit.unwrap_or(0).saturating_add(more));
-        if let Some((_, mark)) = &entry.feed {
-            self.outbox.marks.mark(*mark);
+        if let Some(membership) = &entry.feed {
+            self.outbox.marks.mark(membership.mark);
         }
     }
 
@@ -198,10 +210,8 @@ impl Consumer {
             return false;
         };
         let mut parked = false;
-        for interest in interests.iter() {
-            if let Kind::Feed(place) = &interest.kind {
-                parked |= place.feed.park(&self.outbox);
-            }
+        for interest in interests.feeds() {
+            parked |= interest.feed.park(&self.outbox);
         }
         parked
     }

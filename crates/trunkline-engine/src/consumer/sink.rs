@@ -2,6 +2,7 @@
 
 use trunkline_types::{Lost, Position};
 
+use crate::feed::SharedRun;
 use crate::sync::Arc;
 use crate::update::Update;
 use crate::variable::Variable;
@@ -47,6 +48,17 @@ pub trait Sink {
     fn wants(&self) -> bool;
     /// One delivery. Deliveries of one subscription come in runs.
     fn deliver(&mut self, delivery: &Delivery<'_>);
+    /// Puts updates of an `all` feed down as one piece that stands by itself, for all who share the
+    /// feed; each comes with its variable's handle. `None`: this sink takes them one by one.
+    fn encode(&mut self, _updates: &mut dyn Iterator<Item = (u32, &Update)>) -> Option<Vec<u8>> {
+        None
+    }
+    /// Whether such a piece, which this sink or another one has encoded, is welcome as it is.
+    fn takes(&self, _run: &SharedRun) -> bool {
+        false
+    }
+    /// The updates of such a piece, none of which was preceded by a loss.
+    fn deliver_run(&mut self, _subscription: u32, _run: &SharedRun) {}
     /// The subscription has ended because it overran its bound; all it held was delivered before.
     fn overrun(&mut self, subscription: u32, items: &[EndedItem]);
     /// The variable was undeployed; all it had was delivered before.

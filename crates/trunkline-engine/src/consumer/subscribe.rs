@@ -1,15 +1,13 @@
 //! Items come and go.
 
-use std::collections::HashSet;
-
 use trunkline_types::contract::{BUFFER_ELEMENTS_MAX, SAMPLED_PERIOD_MIN};
 use trunkline_types::{Contract, Position};
 
+use super::feeding::Membership;
 use super::item::{Item, VariableItem};
 use super::{Consumer, ITEMS_MAX, SubscribeOptions, Subscription};
 use crate::caller::Caller;
-use crate::feed::Feed;
-use crate::interest::{Interest, Interests, Kind, Place};
+use crate::interest::{FeedInterest, Interest, Interests, Kind};
 use crate::outbox::{Outbox, Wakes};
 use crate::outcome::AccessError;
 use crate::retained::FirstQueue;
@@ -67,8 +65,7 @@ impl Consumer {
         let feed = match contract {
             Contract::All { elements, bytes } => {
                 let mark = self.new_item(Item::Feed { subscription: id })?;
-                let budget = Arc::clone(&self.outbox.budget);
-                Some((Arc::new(Feed::new(elements, bytes, budget)), mark))
+                Some(Membership::new(&self.outbox, mark, elements, bytes))
             }
             _ => None,
         };
@@ -97,14 +94,15 @@ impl Consumer {
         resume: Option<Position>,
     ) -> Result<(), AccessError> {
         let epoch = self.engine.epoch();
+        self.stop_sharing(id);
         let generation = self.items.next_generation();
         let mut state = variable.lock();
         if variable.is_gone() {
             return Err(AccessError::Gone);
         }
-        if state
-            .interests()
-            .is_some_and(|interests| self.index_in(interests, id).is_some())
+        let interests = state.interests();
+        if self.in_feed(id, variable.handle()).is_some()
+            || interests.is_some_and(|interests| self.index_in(interests, id).is_some())
         {
             return Ok(());
         }
@@ -118,39 +116,44 @@ impl Consumer {
         };
         let only_changes = subscription.options.only_changes;
         let mut mark = item.is_first.then_some(index);
-        let kind = match (subscription.contract, &subscription.feed) {
-            (Contract::Latest, _) => Kind::Mark,
-            (Contract::Sampled(_), _) => Kind::Sampled,
-            (Contract::Last(n), _) => {
+        let kind = match subscription.contract {
+            Contract::Latest => Some(Kind::Mark),
+            Contract::Sampled(_) => Some(Kind::Sampled),
+            Contract::Last(n) => {
                 let ring = state
                     .interests()
                     .and_then(|interests| interests.ring(only_changes));
                 item.rest().cursor = ring.map_or(0, |ring| ring.end());
-                Kind::Last(n)
+                Some(Kind::Last(n))
             }
-            (Contract::First(n), _) => Kind::First(Box::new(FirstQueue::new(n))),
-            (Contract::All { .. }, Some((feed, feed_mark))) => {
-                if item.is_first {
-                    feed.push_first(index, current.clone());
-                    mark = Some(*feed_mark);
-                }
-                Kind::Feed(Box::new(Place::new(Arc::clone(feed), *feed_mark)))
-            }
-            (Contract::All { .. }, None) => return Err(AccessError::Gone),
+            Contract::First(n) => Some(Kind::First(Box::new(FirstQueue::new(n)))),
+            Contract::All { .. } => None,
         };
-        if item.is_first && matches!(kind, Kind::Last(_) | Kind::First(_)) {
+        if let Some(membership) = subscription.feed.as_mut().filter(|_| kind.is_none()) {
+            let place = membership.add(variable.handle(), index, generation);
+            if item.is_first {
+                membership.feed.push_first(place, current.clone());
+                mark = Some(membership.mark);
+            }
+            let feed = Arc::clone(&membership.feed);
+            let interest = FeedInterest::new(feed, place, only_changes);
+            state.make_interests().add_feed(interest);
+        }
+        if item.is_first && matches!(kind, Some(Kind::Last(_) | Kind::First(_))) {
             item.rest().initial = Some(Box::new(current));
         }
         item.place = subscription.items.len() as u32;
         subscription.items.push(index);
         self.items.insert(Item::Variable(item));
-        state.make_interests().add(Interest {
-            outbox: Arc::clone(&self.outbox),
-            item: index,
-            only_changes,
-            filtered: 0,
-            kind,
-        });
+        if let Some(kind) = kind {
+            state.make_interests().add(Interest {
+                outbox: Arc::clone(&self.outbox),
+                item: index,
+                only_changes,
+                filtered: 0,
+                kind,
+            });
+        }
         drop(state);
         if let Some(mark) = mark {
             self.outbox.marks.mark(mark);
@@ -168,6 +171,9 @@ impl Consumer {
         let Some(entry) = self.subscriptions.get(&subscription) else {
             return 0;
         };
+        if entry.feed.is_some() {
+            return self.unsubscribe_feed(subscription, handles, wakes);
+        }
         let closing: Vec<u32> = match handles {
             None => entry.items.clone(),
             Some(handles) => handles
@@ -175,17 +181,12 @@ impl Consumer {
                 .filter_map(|handle| self.index_of(subscription, *handle))
                 .collect(),
         };
-        let feed = entry.feed.as_ref().map(|(feed, _)| Arc::clone(feed));
-        let closed: HashSet<u32> = closing
+        let closed = closing
             .into_iter()
-            .filter(|index| self.close(*index, wakes))
-            .collect();
-        // After the interests are gone, so that none of them adds anything any more.
-        if let Some(feed) = feed {
-            feed.remove_items(&closed, wakes);
-        }
+            .filter(|index| self.close(*index, wakes));
+        let closed = closed.count();
         self.remove_if_empty(subscription, wakes);
-        closed.len()
+        closed
     }
 
     /// Takes one item out of its variable's interests, out of its subscription and away.
@@ -193,12 +194,25 @@ impl Consumer {
         let Some(item) = self.items.get(index) else {
             return false;
         };
-        let interest = forget(&item.variable, &self.outbox, index);
+        let interest = match self.subscriptions.get(&item.subscription) {
+            Some(Subscription {
+                feed: Some(membership),
+                ..
+            }) => {
+                membership.forget(&item.variable);
+                None
+            }
+            _ => forget(&item.variable, &self.outbox, index),
+        };
         if let Some(Kind::First(queue)) = interest.map(|interest| interest.kind) {
             self.outbox.budget.release(queue.charged(), wakes);
         }
         let (id, place) = (item.subscription, item.place as usize);
+        let handle = item.variable.handle();
         if let Some(subscription) = self.subscriptions.get_mut(&id) {
+            if let Some(membership) = &mut subscription.feed {
+                membership.by_handle.remove(&handle);
+            }
             for moved in subscription.remove_item(place).into_iter().flatten() {
                 let (moved, place) = moved;
                 if let Some(item) = self.items.get_mut(moved) {
@@ -219,16 +233,19 @@ impl Consumer {
             return;
         }
         if let Some(subscription) = self.subscriptions.remove(&id)
-            && let Some((feed, mark)) = subscription.feed
+            && let Some(membership) = subscription.feed
         {
-            feed.close(wakes);
-            self.free(mark);
+            membership.feed.depart(membership.member, wakes);
+            self.free(membership.mark);
         }
         self.sampled.retain(|sampled| *sampled != id);
     }
 
     /// The item of a variable under a subscription.
     pub(super) fn index_of(&self, subscription: u32, handle: u32) -> Option<u32> {
+        if self.subscriptions.get(&subscription)?.feed.is_some() {
+            return self.in_feed(subscription, handle);
+        }
         let state = self.engine.variable(handle)?.lock();
         self.index_in(state.interests()?, subscription)
     }
@@ -254,7 +271,7 @@ impl Consumer {
         Ok(self.items.insert(item))
     }
 
-    fn free(&mut self, index: u32) {
+    pub(super) fn free(&mut self, index: u32) {
         self.items.remove(index);
         self.outbox.marks.unmark(index);
     }

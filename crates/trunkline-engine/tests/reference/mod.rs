@@ -160,6 +160,8 @@ impl Model {
             .last()
             .is_none_or(|last| last.value.to_bits() != value.to_bits() || last.quality != quality);
         let stall = if may_wait { var.stall } else { Duration::ZERO };
+        // The clocks of all that are full run; the write waits for the first of them.
+        let mut blocked: Option<Tick> = None;
         for key in var.interests.clone() {
             let Some(subscription) = self.subscriptions.get_mut(&key) else {
                 continue;
@@ -173,9 +175,13 @@ impl Model {
                 .get_or_insert(now)
                 .saturating_add(stall);
             if now < until {
-                return Expected::WouldBlock(until);
+                blocked = Some(blocked.map_or(until, |known| known.min(until)));
+                continue;
             }
             subscription.ended = true;
+        }
+        if let Some(until) = blocked {
+            return Expected::WouldBlock(until);
         }
         let var = &mut self.variables[variable];
         var.updates.push(Update {

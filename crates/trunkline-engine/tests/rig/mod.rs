@@ -8,8 +8,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use trunkline_engine::{
-    Attempt, Caller, Consumer, Delivery, EndedItem, Engine, EngineOptions, Origin, Sink,
-    SubscribeOptions, Variable, Verb, Wake, Wakes, Write, WriteOutcome, WriteValue,
+    Attempt, Caller, Consumer, Delivery, EndedItem, Engine, EngineOptions, Origin, SharedRun, Sink,
+    SubscribeOptions, Update, Variable, Verb, Wake, Wakes, Write, WriteOutcome, WriteValue,
 };
 use trunkline_types::ledger::SubscriptionLedger;
 use trunkline_types::{
@@ -303,6 +303,9 @@ pub struct Recorder {
     pub told: Vec<Told>,
     budget: Option<usize>,
     deliveries: usize,
+    /// Whether it takes runs as others have encoded them, and how many it took.
+    pub takes_runs: bool,
+    pub runs: usize,
 }
 
 impl Recorder {
@@ -333,6 +336,50 @@ impl Sink for Recorder {
             lost: delivery.lost,
             filtered: delivery.filtered,
         }));
+    }
+
+    /// Numbers only.
+    fn encode(&mut self, updates: &mut dyn Iterator<Item = (u32, &Update)>) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for (handle, update) in updates {
+            let value: [u8; 8] = update.value.as_slice().try_into().ok()?;
+            bytes.extend_from_slice(&handle.to_le_bytes());
+            bytes.extend_from_slice(&update.quality.to_bits().to_le_bytes());
+            bytes.extend_from_slice(&update.sequence.to_le_bytes());
+            bytes.extend_from_slice(&u64::from(update.writer).to_le_bytes());
+            bytes.extend_from_slice(&value);
+        }
+        Some(bytes)
+    }
+
+    fn takes(&self, run: &SharedRun) -> bool {
+        let after = self.deliveries + run.count() as usize;
+        self.takes_runs && self.budget.is_none_or(|budget| after <= budget)
+    }
+
+    fn deliver_run(&mut self, subscription: u32, run: &SharedRun) {
+        self.deliveries += run.count() as usize;
+        self.runs += 1;
+        let word = |record: &[u8], at: usize| {
+            let bytes = record[at..at + 8].try_into().expect("eight bytes");
+            u64::from_le_bytes(bytes)
+        };
+        let records = run.bytes().chunks_exact(32);
+        assert_eq!(records.len(), run.count() as usize);
+        for record in records {
+            let head = word(record, 0);
+            assert!(run.may_be_of(word(record, 16) as u32));
+            self.told.push(Told::Update(Got {
+                subscription,
+                handle: head as u32,
+                sequence: word(record, 8),
+                value: Value::F64(f64::from_bits(word(record, 24))),
+                quality: Quality::from_bits((head >> 32) as u32),
+                writer: word(record, 16) as u32,
+                lost: Lost::NONE,
+                filtered: 0,
+            }));
+        }
     }
 
     fn overrun(&mut self, subscription: u32, items: &[EndedItem]) {

@@ -1,0 +1,581 @@
+//! `all` subscriptions: taking what waits in their feeds, and sharing these with others.
+//!
+//! A subscription begins with a feed of its own. When it is first drained after its variables have
+//! changed, and somebody has a feed of the same variables, it moves there with all that waits for
+//! it, at one moment at which nobody writes any of them; before its variables change it moves out
+//! again in the same way. So at each moment an update is in exactly one feed for it, in order.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+use trunkline_types::Position;
+
+use super::drain::TAKE;
+use super::item::Table;
+use super::{Consumer, EndedItem, Sink};
+use crate::feed::{Event, Feed, FeedEntry, Moved, Room, SharedRun, Taken, Terms};
+use crate::group::GROUP_MAX;
+use crate::interest::FeedInterest;
+use crate::outbox::{Outbox, Wakes};
+use crate::sync::{Arc, MutexGuard};
+use crate::variable::{State, Variable};
+
+/// A subscription's part in a feed.
+pub(super) struct Membership {
+    pub(super) feed: Arc<Feed>,
+    /// Its number there.
+    pub(super) member: usize,
+    /// The index in the outbox that stands for the subscription.
+    pub(super) mark: u32,
+    /// The item at each place of the feed.
+    table: Arc<Table>,
+    /// The item of each variable, and its place.
+    pub(super) by_handle: HashMap<u32, (u32, u32)>,
+    /// Taken out of the feed and not delivered yet.
+    taken: VecDeque<FeedEntry>,
+    /// Its variables are as they were when it last looked for others with the same.
+    is_settled: bool,
+}
+
+/// What of an item waits in a feed.
+pub(super) struct WaitingOf {
+    pub(super) count: u64,
+    /// The number of the newest of it.
+    pub(super) newest: Option<u64>,
+    /// The subscription has ended, and gets nothing else.
+    pub(super) ended: bool,
+}
+
+impl Membership {
+    pub(super) fn new(outbox: &Arc<Outbox>, mark: u32, elements: u32, bytes: u32) -> Self {
+        let terms = Terms {
+            outbox: Arc::clone(outbox),
+            mark,
+            elements_max: elements as usize,
+            bytes_max: bytes as usize,
+        };
+        Self {
+            feed: Arc::new(Feed::new(terms)),
+            member: 0,
+            mark,
+            table: Arc::default(),
+            by_handle: HashMap::new(),
+            taken: VecDeque::new(),
+            is_settled: false,
+        }
+    }
+
+    /// Adds a variable to the feed, which is not shared; returns its place.
+    pub(super) fn add(&mut self, handle: u32, index: u32, generation: u32) -> u32 {
+        let place = self.feed.add_place();
+        let table = Arc::make_mut(&mut self.table);
+        let needed = place as usize + 1;
+        table.resize(needed.max(table.len()), (u32::MAX, 0));
+        if let Some(entry) = table.get_mut(place as usize) {
+            *entry = (index, generation);
+        }
+        self.by_handle.insert(handle, (index, place));
+        place
+    }
+
+    /// A feed of its own, in which the places are what they are now.
+    fn feed_of(&self, moved: Moved) -> Arc<Feed> {
+        let (places, next) = (self.by_handle.len(), self.table.len());
+        Arc::new(Feed::moved_in(moved, places as u32, next as u32))
+    }
+
+    /// Takes the feed out of a variable's interests. Where others share it the variable is gone:
+    /// they have all it had, too.
+    pub(super) fn forget(&self, variable: &Variable) {
+        if let Some(interests) = variable.lock().interests_mut()
+            && interests.remove_feed(&self.feed).is_some()
+        {
+            self.feed.remove_place();
+        }
+    }
+
+    pub(super) fn waiting_of(&self, handle: u32) -> WaitingOf {
+        let place = self
+            .by_handle
+            .get(&handle)
+            .map_or(u32::MAX, |(_, place)| *place);
+        let taken = self.taken.iter().filter(|entry| entry.is_update_of(place));
+        let newest_taken = taken.clone().next_back().map(FeedEntry::sequence);
+        let newest = self.feed.newest_of(self.member, place);
+        WaitingOf {
+            count: taken.count() as u64 + self.feed.waiting_of(self.member, place),
+            newest: newest.or(newest_taken),
+            ended: self.feed.has_ended(self.member),
+        }
+    }
+
+    fn index_at(&self, place: u32) -> u32 {
+        let entry = self.table.get(place as usize);
+        entry.map_or(u32::MAX, |(index, _)| *index)
+    }
+
+    /// Room of the entries that were taken, as the feed still counts it, of these places.
+    fn drop_taken(&mut self, places: &HashSet<u32>) -> Room {
+        let mut freed = Room::default();
+        self.taken.retain(|entry| {
+            let stays = !places.contains(&entry.place);
+            if !stays {
+                freed.add(entry.room());
+            }
+            stays
+        });
+        freed
+    }
+
+    /// The places of another feed for those of this one.
+    fn translate(&mut self, moved: &mut Moved, places: &HashMap<u32, u32>) {
+        for entry in self.taken.iter_mut().chain(moved.entries_mut()) {
+            entry.place = places.get(&entry.place).copied().unwrap_or(u32::MAX);
+        }
+    }
+}
+
+impl Consumer {
+    /// The entries of an `all` subscription, as far as its credit goes, and its end after the last
+    /// of them. Returns whether more waits for the sink; what waits for credit is marked by the
+    /// grant.
+    pub(super) fn deliver_feed(&mut self, id: u32, sink: &mut dyn Sink, wakes: &mut Wakes) -> bool {
+        self.settle(id, wakes);
+        let mut delivered = 0;
+        loop {
+            if !self.has_taken(id) {
+                let runs = delivered < TAKE && sink.wants();
+                match self.take(id, runs, sink, wakes) {
+                    Step::Run(count) => {
+                        delivered += count;
+                        continue;
+                    }
+                    Step::Entries => {}
+                    Step::Nothing { ended } => {
+                        self.remove_if_empty(id, wakes);
+                        if ended {
+                            self.end_overrun(id, sink, wakes);
+                        }
+                        return false;
+                    }
+                }
+            }
+            if delivered >= TAKE || (delivered > 0 && !sink.wants()) {
+                return true;
+            }
+            let (count, stop) = self.deliver_taken(id, sink, wakes);
+            delivered += count;
+            match stop {
+                Stop::Credit => return false,
+                Stop::Sink => return true,
+                Stop::Taken => {}
+            }
+        }
+    }
+
+    fn membership(&self, id: u32) -> Option<&Membership> {
+        self.subscriptions.get(&id)?.feed.as_ref()
+    }
+
+    fn membership_mut(&mut self, id: u32) -> Option<&mut Membership> {
+        self.subscriptions.get_mut(&id)?.feed.as_mut()
+    }
+
+    fn has_taken(&self, id: u32) -> bool {
+        self.membership(id).is_some_and(|one| !one.taken.is_empty())
+    }
+
+    /// Takes what comes next out of the feed; what somebody has encoded is delivered as it is,
+    /// where the sink takes it.
+    fn take(&mut self, id: u32, runs: bool, sink: &mut dyn Sink, wakes: &mut Wakes) -> Step {
+        let Some(subscription) = self.subscriptions.get_mut(&id) else {
+            return Step::Nothing { ended: false };
+        };
+        let credit = subscription.credit.unwrap_or(u64::MAX);
+        let Some(membership) = &mut subscription.feed else {
+            return Step::Nothing { ended: false };
+        };
+        let accepts = |run: &SharedRun| u64::from(run.count()) <= credit && sink.takes(run);
+        let accepts: Option<&dyn Fn(&SharedRun) -> bool> = match runs && self.shares_feeds {
+            true => Some(&accepts),
+            false => None,
+        };
+        let (feed, member) = (&membership.feed, membership.member);
+        let run = match feed.take(member, accepts, &mut membership.taken) {
+            Taken::Nothing { ended } => return Step::Nothing { ended },
+            Taken::Entries => return Step::Entries,
+            Taken::Run(run) => run,
+            Taken::Fresh(start) => {
+                let items = &self.items;
+                let Some(run) = encode(membership, items, start, sink) else {
+                    return Step::Entries;
+                };
+                if u64::from(run.count()) > credit || !sink.takes(&run) {
+                    return Step::Entries;
+                }
+                membership.taken.clear();
+                run
+            }
+        };
+        let feed = Arc::clone(&membership.feed);
+        if let Some(known) = &mut subscription.credit {
+            *known -= u64::from(run.count());
+        }
+        let confirmed = self.in_flight.is_kept();
+        self.items.note_run(&membership.table, &run, confirmed);
+        self.in_flight.push_run(&membership.table, &run);
+        sink.deliver_run(id, &run);
+        feed.pass(member, run.room(), wakes);
+        Step::Run(run.count() as usize)
+    }
+
+    /// Delivers what was taken, up to as many as others wait for; returns how many, and why not
+    /// more.
+    fn deliver_taken(&mut self, id: u32, sink: &mut dyn Sink, wakes: &mut Wakes) -> (usize, Stop) {
+        let Some(subscription) = self.subscriptions.get_mut(&id) else {
+            return (0, Stop::Taken);
+        };
+        let Some(membership) = &mut subscription.feed else {
+            return (0, Stop::Taken);
+        };
+        let mut passed = Room::default();
+        let mut gone = None;
+        let mut count = 0;
+        let stop = loop {
+            let Some(entry) = membership.taken.front() else {
+                break Stop::Taken;
+            };
+            if count > 0 && !sink.wants() {
+                break Stop::Sink;
+            }
+            let index = membership.index_at(entry.place);
+            match &entry.event {
+                Event::Gone => gone = Some(index),
+                Event::First(_) | Event::Next(_) if subscription.credit == Some(0) => {
+                    break Stop::Credit;
+                }
+                Event::First(update) | Event::Next(update) => {
+                    if let Some(credit) = &mut subscription.credit {
+                        *credit -= 1;
+                    }
+                    if let Some(item) = self.items.get_mut(index) {
+                        item.hand_over_buffered(index, update, 0, &mut self.in_flight, sink);
+                    }
+                }
+            }
+            passed.add(entry.room());
+            membership.taken.pop_front();
+            count += 1;
+            if gone.is_some() || count == TAKE {
+                break Stop::Taken;
+            }
+        };
+        // Room is made only now: what was handed over has left the engine's memory.
+        membership.feed.pass(membership.member, passed, wakes);
+        if let Some(index) = gone {
+            self.end_gone(index, sink, wakes);
+        }
+        (count, stop)
+    }
+
+    /// Tells that a subscription has ended, with the exact count of what each item misses.
+    fn end_overrun(&mut self, id: u32, sink: &mut dyn Sink, wakes: &mut Wakes) {
+        let Some(subscription) = self.subscriptions.get(&id) else {
+            return;
+        };
+        let Some(membership) = &subscription.feed else {
+            return;
+        };
+        let epoch = self.engine.epoch();
+        let is_alone = !membership.feed.shut();
+        let mut ended = Vec::with_capacity(subscription.items.len());
+        for index in &subscription.items {
+            let Some(item) = self.items.get(*index) else {
+                continue;
+            };
+            let mut state = item.variable.lock();
+            let interest = match is_alone {
+                true => state
+                    .interests_mut()
+                    .and_then(|i| i.remove_feed(&membership.feed)),
+                // Those who share it go on. It holds nothing back.
+                false => None,
+            };
+            let filtered = interest.map_or(0, |interest| interest.filtered);
+            let held_back = filtered.saturating_sub(item.filtered());
+            let behind = item.variable.sequence().saturating_sub(item.last);
+            ended.push(EndedItem {
+                handle: item.variable.handle(),
+                last: Position {
+                    epoch,
+                    sequence: item.last,
+                },
+                lost: behind.saturating_sub(held_back),
+            });
+        }
+        let lost = ended.iter().map(|item| item.lost).sum();
+        self.engine.losses().add_overrun(lost);
+        self.unsubscribe(id, None, wakes);
+        sink.overrun(id, &ended);
+    }
+
+    /// The item of a variable under an `all` subscription.
+    pub(super) fn in_feed(&self, id: u32, handle: u32) -> Option<u32> {
+        let (index, _) = self.membership(id)?.by_handle.get(&handle)?;
+        Some(*index)
+    }
+
+    /// Whether a variable is in any of the `all` subscriptions.
+    pub(crate) fn has_in_feed(&self, handle: u32) -> bool {
+        let mut feeds = self
+            .subscriptions
+            .values()
+            .filter_map(|one| one.feed.as_ref());
+        feeds.any(|membership| membership.by_handle.contains_key(&handle))
+    }
+
+    /// [`unsubscribe`](Self::unsubscribe) for `all`.
+    pub(super) fn unsubscribe_feed(
+        &mut self,
+        id: u32,
+        handles: Option<&[u32]>,
+        wakes: &mut Wakes,
+    ) -> usize {
+        let Some(membership) = self.membership(id) else {
+            return 0;
+        };
+        let closing: HashMap<u32, (u32, u32)> = match handles {
+            None => membership.by_handle.clone(),
+            Some(handles) => {
+                let found = |handle: &u32| Some((*handle, *membership.by_handle.get(handle)?));
+                handles.iter().filter_map(found).collect()
+            }
+        };
+        let is_whole = closing.len() == membership.by_handle.len();
+        if is_whole && membership.feed.depart_from_others(membership.member, wakes) {
+            return self.leave_feed(id);
+        }
+        self.stop_sharing(id);
+        let mut indices: Vec<u32> = closing.values().map(|(index, _)| *index).collect();
+        indices.sort_unstable();
+        let closed = indices.iter().filter(|index| self.close(**index, wakes));
+        let closed = closed.count();
+        // After the interests are gone, so that none of them adds anything any more.
+        let places = closing.values().map(|(_, place)| *place).collect();
+        if let Some(membership) = self.membership_mut(id) {
+            let freed = membership.drop_taken(&places);
+            membership.feed.remove_places(&places, freed, wakes);
+        }
+        self.remove_if_empty(id, wakes);
+        closed
+    }
+
+    /// The end of a subscription whose feed goes on without it.
+    fn leave_feed(&mut self, id: u32) -> usize {
+        let Some(subscription) = self.subscriptions.remove(&id) else {
+            return 0;
+        };
+        for index in &subscription.items {
+            self.free(*index);
+        }
+        if let Some(membership) = subscription.feed {
+            self.free(membership.mark);
+        }
+        subscription.items.len()
+    }
+
+    /// Looks for others that have a feed of the same variables, and joins them.
+    fn settle(&mut self, id: u32, wakes: &mut Wakes) {
+        if !self.shares_feeds || self.membership(id).is_none_or(|one| one.is_settled) {
+            return;
+        }
+        let Some(subscription) = self.subscriptions.get_mut(&id) else {
+            return;
+        };
+        let only_changes = subscription.options.only_changes;
+        let Some(membership) = &mut subscription.feed else {
+            return;
+        };
+        membership.is_settled = true;
+        let count = membership.by_handle.len();
+        if only_changes || count == 0 || count > GROUP_MAX {
+            return;
+        }
+        let variable = |handle: &u32| self.engine.variable(*handle).map(Arc::clone);
+        let variables: BTreeMap<u32, Arc<Variable>> = membership
+            .by_handle
+            .keys()
+            .filter_map(|handle| Some((*handle, variable(handle)?)))
+            .collect();
+        // An alias and a field change under the lock of another variable.
+        let is_plain = |one: &Arc<Variable>| !one.is_alias() && !one.name().contains('#');
+        if variables.len() != count || !variables.values().all(is_plain) {
+            return;
+        }
+        let handles: Vec<u32> = variables.keys().copied().collect();
+        let feeds = self.engine.feeds();
+        if let Some(found) = feeds.find_or_offer(&handles, &membership.feed) {
+            if join(membership, &found, &variables, &self.items, wakes) {
+                return;
+            }
+            feeds.offer(&handles, &membership.feed);
+        }
+        membership.feed.set_open();
+    }
+
+    /// The subscription's variables are about to change: from here on its feed is its own.
+    pub(super) fn stop_sharing(&mut self, id: u32) {
+        let Some(subscription) = self.subscriptions.get_mut(&id) else {
+            return;
+        };
+        let Some(membership) = &mut subscription.feed else {
+            return;
+        };
+        membership.is_settled = false;
+        if !membership.feed.shut() {
+            return;
+        }
+        let items = &self.items;
+        let variable = |(index, _): &(u32, u32)| Some(Arc::clone(&items.get(*index)?.variable));
+        let variables: BTreeMap<u32, Arc<Variable>> = membership
+            .by_handle
+            .iter()
+            .filter_map(|(handle, item)| Some((*handle, variable(item)?)))
+            .collect();
+        let mut locked = lock_all(&variables);
+        let mut wakes = Wakes::new();
+        let Some(moved) = membership.feed.move_out(membership.member, &mut wakes) else {
+            return;
+        };
+        // The places stay what they are.
+        let feed = membership.feed_of(moved);
+        for (handle, state) in &mut locked {
+            if let Some((_, place)) = membership.by_handle.get(handle) {
+                let interest = FeedInterest::new(Arc::clone(&feed), *place, false);
+                state.make_interests().add_feed(interest);
+            }
+        }
+        drop(locked);
+        membership.feed = feed;
+        membership.member = 0;
+    }
+}
+
+/// What was taken as one piece, for all who share the feed. `None` where the sink makes none.
+fn encode(
+    membership: &Membership,
+    items: &super::Items,
+    start: u64,
+    sink: &mut dyn Sink,
+) -> Option<Arc<SharedRun>> {
+    let handle_of = |entry: &FeedEntry| {
+        let item = items.get(membership.index_at(entry.place));
+        item.map_or(0, |item| item.variable.handle())
+    };
+    let mut updates = membership
+        .taken
+        .iter()
+        .filter_map(|entry| match &entry.event {
+            Event::Next(update) => Some((handle_of(entry), update)),
+            Event::First(_) | Event::Gone => None,
+        });
+    let bytes = sink.encode(&mut updates)?;
+    let run = Arc::new(SharedRun::new(start, &membership.taken, bytes)?);
+    membership.feed.put_run(&run);
+    Some(run)
+}
+
+/// Moves a subscription into another feed, under the locks of all its variables. False when that
+/// one has other variables now.
+fn join(
+    membership: &mut Membership,
+    found: &Arc<Feed>,
+    variables: &BTreeMap<u32, Arc<Variable>>,
+    items: &super::Items,
+    wakes: &mut Wakes,
+) -> bool {
+    let mut locked = lock_all(variables);
+    let mut places = HashMap::with_capacity(variables.len());
+    for (handle, state) in &locked {
+        let there = state.interests().and_then(|one| one.find_feed(found));
+        let (Some(there), Some((_, here))) = (there, membership.by_handle.get(handle)) else {
+            return false;
+        };
+        if there.only_changes {
+            return false;
+        }
+        places.insert(*here, there.place);
+    }
+    if membership.feed.has_ended(membership.member) {
+        return false;
+    }
+    let Some(mut moved) = membership.feed.move_out(membership.member, wakes) else {
+        return false;
+    };
+    membership.translate(&mut moved, &places);
+    let count = variables.len() as u32;
+    let (feed, member) = match found.join(moved, count) {
+        Ok(member) => {
+            for (_, state) in &mut locked {
+                if let Some(interests) = state.interests_mut() {
+                    interests.remove_feed(&membership.feed);
+                }
+            }
+            (Arc::clone(found), member)
+        }
+        Err(mut moved) => {
+            // Back where it was.
+            let back = places.iter().map(|(here, there)| (*there, *here)).collect();
+            membership.translate(&mut moved, &back);
+            let feed = membership.feed_of(moved);
+            for (handle, state) in &mut locked {
+                let place = membership.by_handle.get(handle).map(|(_, place)| *place);
+                if let (Some(interests), Some(place)) = (state.interests_mut(), place) {
+                    interests.remove_feed(&membership.feed);
+                    interests.add_feed(FeedInterest::new(Arc::clone(&feed), place, false));
+                }
+            }
+            membership.feed = feed;
+            membership.member = 0;
+            return false;
+        }
+    };
+    drop(locked);
+    let longest = places.values().max().map_or(0, |place| *place as usize + 1);
+    let mut table: Table = vec![(u32::MAX, 0); longest];
+    for (index, place) in membership.by_handle.values_mut() {
+        let there = places.get(place).copied().unwrap_or(u32::MAX);
+        *place = there;
+        if let (Some(entry), Some(item)) = (table.get_mut(there as usize), items.get(*index)) {
+            *entry = (*index, item.generation());
+        }
+    }
+    membership.table = Arc::new(table);
+    membership.feed = feed;
+    membership.member = member;
+    true
+}
+
+/// The locks in ascending order of the slots.
+fn lock_all(variables: &BTreeMap<u32, Arc<Variable>>) -> Vec<(u32, MutexGuard<'_, State>)> {
+    let locked = variables.iter().map(|(handle, one)| (*handle, one.lock()));
+    locked.collect()
+}
+
+/// What taking came to.
+enum Step {
+    /// A run of so many was delivered.
+    Run(usize),
+    /// Entries were taken.
+    Entries,
+    Nothing {
+        ended: bool,
+    },
+}
+
+/// Why no more was delivered.
+enum Stop {
+    /// All that was taken is, or others have their turn.
+    Taken,
+    Credit,
+    Sink,
+}

@@ -1,0 +1,625 @@
+//! What is behind a feed's lock.
+
+use std::collections::{HashSet, VecDeque};
+use std::time::Duration;
+
+use trunkline_types::Tick;
+
+use super::member::{Member, Moved, Terms};
+use super::{Event, FeedEntry, RUN, RUN_BYTES, Reserve, Room, SharedRun, Taken};
+use crate::outbox::{Outbox, Wakes};
+use crate::sync::Arc;
+use crate::update::Update;
+
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    entries: VecDeque<FeedEntry>,
+    /// Number of the first of them: where the last of the members is that are still given any.
+    start: u64,
+    /// Pieces of them that somebody has encoded, in their order.
+    runs: VecDeque<Arc<SharedRun>>,
+    /// Updates within the bound that were ever put in. Wraps.
+    written: Room,
+    reserved: Room,
+    /// By number; a number is used again.
+    members: Vec<Option<Member>>,
+    /// Members that have not ended.
+    live: usize,
+    /// Of them, those that are to be marked when there is something to take.
+    asleep: usize,
+    /// Variables, and the number of the next one.
+    places: u32,
+    next_place: u32,
+    /// Members that have ended so far: tells what was reserved for whom.
+    turn: u32,
+    /// Others may join.
+    open: bool,
+    /// Consumers whose writes wait for room here.
+    parked: Vec<Arc<Outbox>>,
+}
+
+impl Log {
+    pub(super) fn new(terms: Terms) -> Self {
+        Self {
+            members: vec![Some(Member::new(terms))],
+            live: 1,
+            asleep: 1,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn moved_in(moved: Moved, places: u32, next_place: u32) -> Self {
+        let Moved {
+            mut member,
+            waiting,
+        } = moved;
+        let mut log = Self {
+            written: waiting,
+            live: usize::from(!member.ended),
+            asleep: usize::from(!member.ended && member.asleep),
+            places,
+            next_place,
+            ..Self::default()
+        };
+        member.place_at(0, waiting);
+        if !member.ended {
+            log.entries = std::mem::take(&mut member.backlog);
+        }
+        log.members.push(Some(member));
+        log
+    }
+
+    pub(super) fn add_place(&mut self) -> u32 {
+        self.places += 1;
+        let place = self.next_place;
+        self.next_place += 1;
+        place
+    }
+
+    pub(super) fn remove_place(&mut self) {
+        self.places = self.places.saturating_sub(1);
+    }
+
+    fn end(&self) -> u64 {
+        self.start + self.entries.len() as u64
+    }
+
+    /// What was put in and what is reserved.
+    fn total(&self) -> Room {
+        let mut total = self.written;
+        total.add(self.reserved);
+        total
+    }
+
+    fn member(&self, member: usize) -> Option<&Member> {
+        self.members.get(member)?.as_ref()
+    }
+
+    fn member_mut(&mut self, member: usize) -> Option<&mut Member> {
+        self.members.get_mut(member)?.as_mut()
+    }
+
+    fn live_mut(&mut self) -> impl Iterator<Item = &mut Member> {
+        self.members.iter_mut().flatten().filter(|one| !one.ended)
+    }
+
+    pub(super) fn is_shared(&self) -> bool {
+        self.members.len() > 1 && self.members.iter().flatten().nth(1).is_some()
+    }
+
+    pub(super) fn has_room(&self, room: Room) -> bool {
+        let total = self.total();
+        let mut live = self.members.iter().flatten().filter(|one| !one.ended);
+        self.live > 0 && live.all(|one| one.has_room(total, room))
+    }
+
+    pub(super) fn reserve(
+        &mut self,
+        room: Room,
+        now: Tick,
+        stall: Duration,
+        wakes: &mut Wakes,
+    ) -> Reserve {
+        // Those that have none first: a write that one of them refuses takes no room from others.
+        let several = self.live > 1;
+        let mut blocked = self.reserve_where(several, room, (now, stall), wakes);
+        if blocked.is_none() && several {
+            blocked = self.reserve_where(false, room, (now, stall), wakes);
+        }
+        if let Some(until) = blocked {
+            return Reserve::WouldBlock { until };
+        }
+        if self.live == 0 {
+            return Reserve::Ended;
+        }
+        self.reserved.add(room);
+        self.live_mut().for_each(Member::forget_full);
+        Reserve::Reserved(self.turn)
+    }
+
+    /// Claims room for every member; `look`: only sees who has none. Returns until when those who
+    /// have none may be waited for, the earliest end; whoever may not be waited for ends.
+    fn reserve_where(
+        &mut self,
+        look: bool,
+        room: Room,
+        (now, stall): (Tick, Duration),
+        wakes: &mut Wakes,
+    ) -> Option<Tick> {
+        let (total, is_shared) = (self.total(), self.live > 1);
+        let mut blocked: Option<Tick> = None;
+        for at in 0..self.members.len() {
+            let Some(member) = self.member_mut(at).filter(|one| !one.ended) else {
+                continue;
+            };
+            let has_room = match look {
+                true => member.has_room(total, room),
+                false => member.fits(total, room) && member.claim(room, is_shared),
+            };
+            if has_room {
+                continue;
+            }
+            match member.full(now, stall) {
+                None => self.end_member(at, wakes),
+                Some(until) if look => {
+                    blocked = Some(blocked.map_or(until, |known| known.min(until)));
+                }
+                Some(until) => {
+                    let before = self.members.iter_mut().take(at).flatten();
+                    for member in before.filter(|one| !one.ended) {
+                        member.unclaim(room, wakes);
+                    }
+                    return Some(until);
+                }
+            }
+        }
+        blocked
+    }
+
+    /// A member ends with `overrun`: it takes with it what it is still to get, so that the log does
+    /// not wait for it.
+    #[cold]
+    fn end_member(&mut self, at: usize, wakes: &mut Wakes) {
+        self.trim();
+        let (start, end) = (self.start, self.end());
+        let slowest_other = self.members.iter().enumerate();
+        let slowest_other = slowest_other.filter(|(other, _)| *other != at);
+        let slowest_other = slowest_other.filter_map(|(_, one)| one.as_ref());
+        let slowest_other = slowest_other.filter(|one| !one.ended);
+        let rest = slowest_other.map(|one| one.cursor).min().unwrap_or(end);
+        self.turn += 1;
+        let (turn, asleep) = (self.turn, self.asleep);
+        let Some(member) = self.members.get_mut(at).and_then(Option::as_mut) else {
+            return;
+        };
+        let mut own: VecDeque<FeedEntry>;
+        if member.cursor <= start {
+            // The others hold little of it as a rule: they copy theirs.
+            let theirs = self.entries.iter().skip((rest - start) as usize).cloned();
+            let theirs = theirs.collect();
+            own = std::mem::replace(&mut self.entries, theirs);
+            self.start = rest;
+        } else {
+            let from = (member.cursor - start) as usize;
+            own = self.entries.iter().skip(from).cloned().collect();
+        }
+        member.backlog.append(&mut own);
+        self.asleep = asleep - usize::from(member.asleep);
+        member.asleep = false;
+        member.end(turn, wakes);
+        self.live -= 1;
+        self.drop_runs();
+        self.wake_parked(wakes);
+    }
+
+    pub(super) fn note_needs(&mut self, room: Room, of: Option<(&Arc<Outbox>, usize)>) {
+        let total = self.total();
+        for member in self.live_mut().filter(|one| one.full_since.is_some()) {
+            match of {
+                None => member.note_need(total, room, 0),
+                Some((outbox, held)) if Arc::ptr_eq(outbox, &member.terms.outbox) => {
+                    member.note_need(total, room, held);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    pub(super) fn full_outboxes(&mut self) -> Vec<Arc<Outbox>> {
+        let full = self.live_mut().filter(|one| one.full_since.is_some());
+        full.map(|one| Arc::clone(&one.terms.outbox)).collect()
+    }
+
+    pub(super) fn release(&mut self, room: Room, turn: u32, wakes: &mut Wakes) {
+        self.reserved = self.reserved.minus(room);
+        let members = self.members.iter_mut().flatten();
+        for member in members.filter(|one| one.has_reserved(turn)) {
+            member.unclaim(room, wakes);
+            member.forget_full();
+        }
+        self.wake_parked(wakes);
+    }
+
+    /// Puts an update where room was reserved for it at `turn`; false when nobody is left to get
+    /// it.
+    pub(super) fn fill(
+        &mut self,
+        place: u32,
+        update: Update,
+        turn: u32,
+        wakes: &mut Wakes,
+    ) -> bool {
+        let event = Event::Next(update);
+        let entry = FeedEntry { place, event };
+        let room = entry.room();
+        self.reserved = self.reserved.minus(room);
+        let owed = turn != self.turn && self.fill_ended(&entry, turn, wakes);
+        if self.live == 0 {
+            return owed;
+        }
+        self.written.add(room);
+        self.entries.push_back(entry);
+        if self.asleep > 0 {
+            self.wake_members(wakes);
+        }
+        true
+    }
+
+    /// Who has ended since the room was reserved still gets what it was for.
+    #[cold]
+    fn fill_ended(&mut self, entry: &FeedEntry, turn: u32, wakes: &mut Wakes) -> bool {
+        let members = self.members.iter_mut().flatten();
+        let mut owed = false;
+        for member in members.filter(|one| one.ended && one.has_reserved(turn)) {
+            member.backlog.push_back(entry.clone());
+            member.wake(wakes);
+            owed = true;
+        }
+        owed
+    }
+
+    fn wake_members(&mut self, wakes: &mut Wakes) {
+        self.asleep = 0;
+        for member in self.live_mut().filter(|one| one.asleep) {
+            member.wake(wakes);
+        }
+    }
+
+    fn wake_parked(&mut self, wakes: &mut Wakes) {
+        for outbox in self.parked.drain(..) {
+            wakes.add(&outbox);
+        }
+    }
+
+    /// Puts in what the bound is not about.
+    pub(super) fn push(&mut self, entry: FeedEntry) {
+        let mut ended = self.members.iter_mut().flatten().filter(|one| one.ended);
+        match ended.next().filter(|_| self.live == 0) {
+            Some(member) => member.backlog.push_back(entry),
+            None => self.entries.push_back(entry),
+        }
+    }
+
+    pub(super) fn push_gone(&mut self, place: u32, wakes: &mut Wakes) {
+        if self.live > 0 {
+            let event = Event::Gone;
+            self.entries.push_back(FeedEntry { place, event });
+        }
+        self.wake_members(wakes);
+        self.wake_parked(wakes);
+        for member in self.members.iter().flatten() {
+            member.wake_parked(wakes);
+        }
+    }
+
+    pub(super) fn take(
+        &mut self,
+        member: usize,
+        accepts: Option<&dyn Fn(&SharedRun) -> bool>,
+        out: &mut VecDeque<FeedEntry>,
+    ) -> Taken {
+        let (is_shared, start, end) = (self.is_shared(), self.start, self.end());
+        let Some(one) = self.members.get_mut(member).and_then(Option::as_mut) else {
+            return Taken::Nothing { ended: false };
+        };
+        if !one.backlog.is_empty() {
+            move_behind(&mut one.backlog, out);
+            return Taken::Entries;
+        }
+        if one.ended {
+            return Taken::Nothing { ended: true };
+        }
+        if one.cursor >= end {
+            self.asleep += usize::from(!one.asleep);
+            one.asleep = true;
+            return Taken::Nothing { ended: false };
+        }
+        if one.asleep {
+            // It was marked for another reason.
+            one.asleep = false;
+            self.asleep -= 1;
+        }
+        if !is_shared && one.cursor == start {
+            one.cursor = end;
+            self.start = end;
+            self.runs.clear();
+            move_behind(&mut self.entries, out);
+            return Taken::Entries;
+        }
+        let cursor = one.cursor;
+        let run = self.run_at(cursor).map(Arc::clone);
+        match (accepts, run) {
+            (Some(accepts), Some(run)) if accepts(&run) => {
+                self.skip_to(member, run.end());
+                Taken::Run(run)
+            }
+            (Some(_), None) => {
+                self.copy_out(member, out);
+                Taken::Fresh(cursor)
+            }
+            _ => {
+                self.copy_out(member, out);
+                Taken::Entries
+            }
+        }
+    }
+
+    /// Copies what comes next for a member: updates up to where an encoded piece begins or ends, or
+    /// one entry of another kind.
+    fn copy_out(&mut self, member: usize, out: &mut VecDeque<FeedEntry>) {
+        let Some(cursor) = self.member(member).map(|one| one.cursor) else {
+            return;
+        };
+        let until = match self.run_at(cursor) {
+            Some(run) => run.end(),
+            None => {
+                let next = self.runs.iter().find(|run| run.start() > cursor);
+                let next = next.map_or(u64::MAX, |run| run.start());
+                next.min(cursor + RUN as u64)
+            }
+        };
+        let from = cursor.saturating_sub(self.start) as usize;
+        let entries = self
+            .entries
+            .iter()
+            .skip(from)
+            .take((until - cursor) as usize);
+        let before = out.len();
+        let mut bytes = 0;
+        for entry in entries {
+            let is_update = matches!(entry.event, Event::Next(_));
+            if out.len() > before && (!is_update || bytes > RUN_BYTES) {
+                break;
+            }
+            out.push_back(entry.clone());
+            bytes += entry.room().bytes;
+            if !is_update {
+                break;
+            }
+        }
+        let copied = (out.len() - before) as u64;
+        self.skip_to(member, cursor + copied);
+    }
+
+    fn run_at(&self, cursor: u64) -> Option<&Arc<SharedRun>> {
+        let place = self.runs.binary_search_by_key(&cursor, |run| run.start());
+        self.runs.get(place.ok()?)
+    }
+
+    pub(super) fn put_run(&mut self, run: &Arc<SharedRun>) {
+        let after = self
+            .runs
+            .partition_point(|known| known.start() < run.start());
+        let is_free = |known: Option<&Arc<SharedRun>>| {
+            known.is_none_or(|known| known.end() <= run.start() || run.end() <= known.start())
+        };
+        let before = after.checked_sub(1).and_then(|place| self.runs.get(place));
+        // The others have gone past it, or another one has come first.
+        if run.start() >= self.start && is_free(before) && is_free(self.runs.get(after)) {
+            self.runs.insert(after, Arc::clone(run));
+        }
+    }
+
+    /// A member's place in the log is now at least here.
+    fn skip_to(&mut self, member: usize, cursor: u64) {
+        if let Some(member) = self.member_mut(member).filter(|one| !one.ended) {
+            member.cursor = member.cursor.max(cursor);
+        }
+        self.trim();
+    }
+
+    /// Drops what all have taken.
+    fn trim(&mut self) {
+        let live = self.members.iter().flatten().filter(|one| !one.ended);
+        let slowest = live.map(|one| one.cursor).min();
+        // Who has ended has taken along what it still gets.
+        let slowest = slowest.unwrap_or(self.end());
+        if slowest > self.start {
+            let count = ((slowest - self.start) as usize).min(self.entries.len());
+            self.entries.drain(..count);
+            self.start = slowest;
+            self.drop_runs();
+        }
+    }
+
+    fn drop_runs(&mut self) {
+        let start = self.start;
+        while self.runs.pop_front_if(|run| run.end() <= start).is_some() {}
+    }
+
+    pub(super) fn pass(&mut self, member: usize, room: Room, wakes: &mut Wakes) {
+        let total = self.total();
+        if let Some(member) = self.member_mut(member) {
+            let mut passed = member.passed;
+            passed.add(room);
+            member.pass(room, total.minus(passed).is_none(), wakes);
+            self.wake_parked(wakes);
+        }
+    }
+
+    pub(super) fn remove_places(
+        &mut self,
+        places: &HashSet<u32>,
+        mut freed: Room,
+        wakes: &mut Wakes,
+    ) {
+        let mut keep = |entry: &FeedEntry| {
+            let stays = !places.contains(&entry.place);
+            if !stays {
+                freed.add(entry.room());
+            }
+            stays
+        };
+        self.entries.retain(&mut keep);
+        for member in self.members.iter_mut().flatten() {
+            member.backlog.retain(&mut keep);
+        }
+        let end = self.end();
+        self.wake_parked(wakes);
+        for member in self.members.iter_mut().flatten() {
+            // What was taken out it had not taken: its place is where it was.
+            member.cursor = member.cursor.min(end);
+            if !freed.is_none() {
+                member.pass(freed, false, wakes);
+            }
+            member.wake_parked(wakes);
+        }
+    }
+
+    pub(super) fn park(&mut self, outbox: &Arc<Outbox>) -> bool {
+        let mut waits = false;
+        for member in self.members.iter().flatten() {
+            waits |= member.park(outbox);
+        }
+        if waits && !self.parked.iter().any(|known| Arc::ptr_eq(known, outbox)) {
+            self.parked.push(Arc::clone(outbox));
+        }
+        waits
+    }
+
+    fn entries_of(&self, member: usize) -> impl DoubleEndedIterator<Item = &FeedEntry> {
+        let one = self.member(member);
+        let backlog = one.into_iter().flat_map(|one| one.backlog.iter());
+        let from = match one.filter(|one| !one.ended) {
+            Some(one) => one.cursor.saturating_sub(self.start) as usize,
+            None => self.entries.len(),
+        };
+        backlog.chain(self.entries.range(from.min(self.entries.len())..))
+    }
+
+    pub(super) fn waiting_of(&self, member: usize, place: u32) -> u64 {
+        let entries = self.entries_of(member);
+        entries.filter(|entry| entry.is_update_of(place)).count() as u64
+    }
+
+    pub(super) fn newest_of(&self, member: usize, place: u32) -> Option<u64> {
+        let mut entries = self.entries_of(member).rev();
+        let newest = entries.find(|entry| entry.is_update_of(place))?;
+        Some(newest.sequence())
+    }
+
+    pub(super) fn has_ended(&self, member: usize) -> bool {
+        self.member(member).is_some_and(|one| one.ended)
+    }
+
+    pub(super) fn depart(&mut self, member: usize, wakes: &mut Wakes) {
+        let Some(gone) = self.remove(member) else {
+            return;
+        };
+        gone.close(wakes);
+        self.wake_parked(wakes);
+    }
+
+    fn remove(&mut self, member: usize) -> Option<Member> {
+        let gone = self.members.get_mut(member)?.take()?;
+        if !gone.ended {
+            self.live -= 1;
+            self.asleep -= usize::from(gone.asleep);
+        }
+        self.trim();
+        Some(gone)
+    }
+
+    pub(super) fn shut(&mut self) -> bool {
+        self.open = false;
+        self.is_shared()
+    }
+
+    /// Others with the same variables may join from now on.
+    pub(super) fn set_open(&mut self) {
+        self.open = true;
+    }
+
+    /// Takes a member out with all that waits for it. Nobody writes its variables meanwhile.
+    pub(super) fn move_out(&mut self, member: usize, wakes: &mut Wakes) -> Option<Moved> {
+        let one = self.members.get_mut(member)?.as_mut()?;
+        let mut rest = VecDeque::new();
+        if !one.ended {
+            let from = one.cursor.saturating_sub(self.start) as usize;
+            rest = self.entries.iter().skip(from).cloned().collect();
+        }
+        one.backlog.append(&mut rest);
+        let member = self.remove(member)?;
+        self.wake_parked(wakes);
+        let waiting = member.charged.minus(member.passed);
+        Some(Moved { member, waiting })
+    }
+
+    /// Takes a member in whose variables are these, as many as `places`. Nobody writes them
+    /// meanwhile. The member comes back where that is not so any more.
+    pub(super) fn join(&mut self, moved: Moved, places: u32) -> Result<usize, Moved> {
+        let outbox = &moved.member.terms.outbox;
+        if !self.open || self.live == 0 || self.places != places || self.is_of(outbox) {
+            return Err(moved);
+        }
+        let mut member = moved.member;
+        member.place_at(self.end(), self.written);
+        self.live += 1;
+        self.asleep += usize::from(member.asleep);
+        let free = self.members.iter().position(Option::is_none);
+        Ok(match free {
+            Some(at) => {
+                if let Some(slot) = self.members.get_mut(at) {
+                    *slot = Some(member);
+                }
+                at
+            }
+            None => {
+                self.members.push(Some(member));
+                self.members.len() - 1
+            }
+        })
+    }
+
+    pub(super) fn visit(&self, visit: &mut dyn FnMut(&Arc<Outbox>)) -> usize {
+        let outboxes = self.members.iter().flatten().map(|one| &one.terms.outbox);
+        outboxes
+            .filter(|outbox| !outbox.is_service)
+            .map(visit)
+            .count()
+    }
+
+    pub(super) fn is_of(&self, outbox: &Arc<Outbox>) -> bool {
+        let mut members = self.members.iter().flatten();
+        members.any(|one| Arc::ptr_eq(&one.terms.outbox, outbox))
+    }
+}
+
+impl Member {
+    /// Its place is now here, in a log with this total, and nothing of it waits.
+    fn place_at(&mut self, cursor: u64, written: Room) {
+        let waiting = self.charged.minus(self.passed);
+        self.cursor = cursor;
+        self.charged = written;
+        self.passed = written.minus(waiting);
+    }
+}
+
+/// Moves all entries behind those of `out`; where that is empty, the buffers change places.
+fn move_behind(from: &mut VecDeque<FeedEntry>, out: &mut VecDeque<FeedEntry>) {
+    if out.is_empty() {
+        std::mem::swap(from, out);
+    } else {
+        out.append(from);
+    }
+}
