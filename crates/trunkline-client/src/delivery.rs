@@ -286,8 +286,8 @@ fn update(
     let next = std::mem::replace(&mut item.next, Next::Update);
     let data_type = item.data_type.as_ref().unwrap_or(&DataType::Bool);
     let is_first = next != Next::Update;
-    let mut received = arrival.receive(record, data_type, is_first)?;
-    received.own |= item.take_own(record.sequence);
+    let value = Arrival::value(record, data_type)?;
+    let is_own = item.take_own(record.sequence);
     // What the variable held when it was subscribed comes beside the credit, and beside the bound
     // of `all` in bytes.
     let mut credit = if next == Next::First { 0 } else { life };
@@ -310,15 +310,21 @@ fn update(
         (false, false) => Remainder::Unknown,
     };
     // Here, and nowhere else, the sequence of a record replaces the item's last one.
-    let Some(missed) = item.account.update(received.position, remainder) else {
+    let position = Position {
+        epoch: arrival.epoch,
+        sequence: record.sequence,
+    };
+    let Some(missed) = item.account.update(position, remainder) else {
         return Ok(Fate::Repeated { room: credit != 0 });
     };
+    let received = item.copy.insert(arrival.receive(record, value, is_first));
+    received.own |= is_own;
     // No message is longer than 4 GiB.
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     for target in item.targets.iter() {
         if let Some(subscription) = subscriptions.at_mut(target.subscription) {
             let delivery = Delivery {
-                received: &received,
+                received,
                 missed: missed.clone(),
                 bytes,
                 credit,
@@ -328,7 +334,6 @@ fn update(
             credit = 0;
         }
     }
-    item.copy = Some(received);
     Ok(Fate::Delivered)
 }
 

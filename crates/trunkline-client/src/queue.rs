@@ -61,11 +61,9 @@ enum Kind {
     Connection(Box<Event>),
 }
 
-/// What is next.
+/// What is next where it is no reading of its own.
 #[derive(Debug)]
-pub(crate) enum Next<'q> {
-    /// A reading of its own: [`Queue::reading_taken`] when it was.
-    Reading(&'q mut Queued),
+pub(crate) enum Next {
     /// The item's local copy has something new.
     Cell { item: u32 },
     /// The item has a notice.
@@ -162,18 +160,44 @@ impl Queue {
             .map(|queued| queued.serial)
     }
 
-    /// What is next. A reading stays until it was taken; everything else is taken out.
+    /// Takes the readings that are next, up to `most` of them, and shows each to `take`. How many
+    /// there were; 0 when something else is next.
     #[inline]
-    pub(crate) fn next(&mut self) -> Option<Next<'_>> {
-        let mark = self.marks.front_serial();
-        let reading = self.readings.front_serial();
-        if reading.is_some_and(|reading| mark.is_none_or(|mark| reading < mark)) {
-            return self.readings.slots.front_mut().map(Next::Reading);
+    pub(crate) fn take_readings(
+        &mut self,
+        most: usize,
+        mut take: impl FnMut(&mut Queued),
+    ) -> usize {
+        // Up to the next mark.
+        let end = self.marks.front_serial().unwrap_or(u64::MAX);
+        let (mut taken, mut left) = (0, 0);
+        for queued in self.readings.slots.iter_mut() {
+            if taken == most || queued.serial > end {
+                break;
+            }
+            left += 1;
+            if queued.is_dead() {
+                self.readings.dead -= 1;
+            } else {
+                take(queued);
+                taken += 1;
+            }
         }
-        self.next_mark()
+        self.readings.leave(left);
+        taken
     }
 
-    fn next_mark(&mut self) -> Option<Next<'_>> {
+    /// Takes what is next, where that is no reading.
+    #[inline]
+    pub(crate) fn next_mark(&mut self) -> Option<Next> {
+        let mark = self.marks.front_serial()?;
+        if self
+            .readings
+            .front_serial()
+            .is_some_and(|first| first < mark)
+        {
+            return None;
+        }
         let next = match self.marks.pop()?.kind {
             Kind::Cell { item } => Next::Cell { item },
             Kind::Notice { item } => Next::Notice { item },
@@ -185,12 +209,6 @@ impl Queue {
             Kind::Dead => return None,
         };
         Some(next)
-    }
-
-    /// The reading that was next is taken.
-    #[inline]
-    pub(crate) fn reading_taken(&mut self) {
-        self.readings.pop();
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -297,6 +315,19 @@ impl<T: Slot> Lane<T> {
         Some(slot)
     }
 
+    /// The first so many entries have been taken.
+    #[inline]
+    fn leave(&mut self, entries: usize) {
+        self.peak = self.peak.max(self.slots.len());
+        self.slots.drain(..entries);
+        if self.dead > 0 {
+            self.trim();
+        }
+        if self.slots.is_empty() && entries > 0 {
+            self.emptied();
+        }
+    }
+
     /// Gives room back that has not been needed since it was empty before: what is filled and
     /// emptied again and again keeps its room, and allocates nothing.
     fn emptied(&mut self) {
@@ -326,7 +357,7 @@ mod tests {
     /// Everything that waits, in order: the items of cells.
     fn items(queue: &mut Queue) -> Vec<u32> {
         let mut items = Vec::new();
-        while let Some(next) = queue.next() {
+        while let Some(next) = queue.next_mark() {
             let Next::Cell { item } = next else {
                 panic!("no cell: {next:?}")
             };
@@ -362,15 +393,14 @@ mod tests {
         push_reading(&mut sut, 5);
         assert_eq!(sut.kill_reading(gone, |queued| queued.item), Some(2));
         let mut order = Vec::new();
-        while let Some(next) = sut.next() {
-            match next {
-                Next::Reading(queued) => {
-                    order.push(("reading", queued.item));
-                    sut.reading_taken();
-                }
-                Next::Cell { item } => order.push(("cell", item)),
-                Next::Notice { item } => order.push(("notice", item)),
-                Next::Connection(_) => order.push(("connection", 4)),
+        loop {
+            let taken = sut.take_readings(9, |queued| order.push(("reading", queued.item)));
+            match sut.next_mark() {
+                Some(Next::Cell { item }) => order.push(("cell", item)),
+                Some(Next::Notice { item }) => order.push(("notice", item)),
+                Some(Next::Connection(_)) => order.push(("connection", 4)),
+                None if taken == 0 => break,
+                None => {}
             }
         }
         let expected = [
@@ -412,7 +442,7 @@ mod tests {
             });
         }
         assert_eq!(sut.len(), CONNECTION_EVENTS_MAX);
-        let Some(Next::Connection(first)) = sut.next() else {
+        let Some(Next::Connection(first)) = sut.next_mark() else {
             panic!("nothing waits")
         };
         let expected = Event::Connected {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use trunkline_proto::Disconnect;
 use trunkline_proto::message::lost::LostRecord;
 use trunkline_proto::message::record::UpdateRecord;
-use trunkline_types::wire::decode_whole;
+use trunkline_types::wire::{DecodeError, decode_whole};
 use trunkline_types::{
     ArrayType, DataType, Lost, Position, Quality, Reading, Reason, Sample, Tick, Timestamp, Value,
 };
@@ -44,30 +44,40 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    /// An update record as it arrives. `first` ones may have waited at the engine for long: their
-    /// age is reckoned by the engine's clock alone.
+    /// The value of a record.
     ///
     /// # Errors
-    /// The value is not one of this type.
+    /// It is not one of this type.
+    #[inline]
+    pub(crate) fn value(
+        record: &UpdateRecord<'_>,
+        data_type: &DataType,
+    ) -> Result<Option<Value>, Disconnect> {
+        let Some(bytes) = record.value else {
+            return Ok(None);
+        };
+        match decode_whole(data_type, bytes) {
+            Ok(value) => Ok(Some(value)),
+            Err(error) => Err(not_valid(&error)),
+        }
+    }
+
+    /// An update record and its value as they arrive. `first` ones may have waited at the engine
+    /// for long: their age is reckoned by the engine's clock alone.
     #[inline]
     pub(crate) fn receive(
         &self,
         record: &UpdateRecord<'_>,
-        data_type: &DataType,
+        value: Option<Value>,
         first: bool,
-    ) -> Result<Received, Disconnect> {
-        let value = match record.value.map(|bytes| decode_whole(data_type, bytes)) {
-            Some(Ok(value)) => Some(value),
-            Some(Err(error)) => return Err(malformed(format!("a value is not valid: {error}"))),
-            None => None,
-        };
+    ) -> Received {
         // What the engine says to be old, it has had for long, too.
-        let is_old = first || record.quality.reason() == Reason::Stale;
+        let is_old = first || record.quality.has_reason(Reason::Stale);
         let age_ns = match is_old && value.is_some() {
             true => self.age_ns(record.engine_timestamp),
             false => 0,
         };
-        Ok(Received {
+        Received {
             value,
             source_timestamp: record.source_timestamp,
             engine_timestamp: record.engine_timestamp,
@@ -79,16 +89,22 @@ impl Arrival {
             own: record.own,
             at: self.now,
             age_ns,
-        })
+        }
     }
 
     /// How old at the engine is what was written there then.
+    #[cold]
     fn age_ns(&self, written: Timestamp) -> u64 {
         let engine_now = i128::from(self.engine_wall.as_nanos());
         let engine_now = engine_now + self.since_welcome.as_nanos() as i128;
         let age = engine_now - i128::from(written.as_nanos());
         u64::try_from(age.max(0)).unwrap_or(u64::MAX)
     }
+}
+
+#[cold]
+fn not_valid(error: &DecodeError) -> Disconnect {
+    malformed(format!("a value is not valid: {error}"))
 }
 
 impl Received {
@@ -105,7 +121,7 @@ impl Received {
     /// Whether the engine itself says that it is old.
     #[inline]
     pub(crate) fn is_stale(&self) -> bool {
-        self.quality.reason() == Reason::Stale
+        self.quality.has_reason(Reason::Stale)
     }
 
     /// `age`, when it is too old for a reading that may be no older than `max_age`, or the engine
@@ -116,7 +132,7 @@ impl Received {
     }
 
     /// As the program gets it; the value is taken out.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_reading(
         &mut self,
         data_type: Option<&DataType>,
@@ -383,7 +399,7 @@ mod tests {
                 engine_wall: Timestamp::UNIX_EPOCH,
                 since_welcome: Duration::ZERO,
             };
-            arrival.receive(&record, &DataType::F64, true).unwrap()
+            arrival.receive(&record, None, true)
         }
     }
 

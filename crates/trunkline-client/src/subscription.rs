@@ -303,19 +303,28 @@ impl Subscription {
     ) -> (usize, u32) {
         let (mut given, mut credits) = (0, 0);
         while given < most {
-            let event = match self.queue.next() {
+            let Self {
+                items,
+                bytes,
+                options,
+                ..
+            } = self;
+            let readings = self.queue.take_readings(most - given, |queued| {
+                credits += u32::from(queued.credit == taking.wire.life);
+                let item = queued.item;
+                *bytes -= queued.bytes as usize;
+                let entry = items.get_mut(item as usize);
+                let reading = take_queued(queued, entry, options.max_age, taking);
+                give(Event::Reading { item, reading });
+            });
+            given += readings;
+            self.ledger.taken += readings as u64;
+            self.ledger.waiting -= readings as u64;
+            if given == most {
+                break;
+            }
+            let event = match self.queue.next_mark() {
                 None => break,
-                Some(Next::Reading(queued)) => {
-                    credits += u32::from(queued.credit == taking.wire.life);
-                    let item = queued.item;
-                    self.bytes -= queued.bytes as usize;
-                    let entry = self.items.get_mut(item as usize);
-                    let reading = take_queued(queued, entry, self.options.max_age, taking);
-                    self.queue.reading_taken();
-                    self.ledger.taken += 1;
-                    self.ledger.waiting -= 1;
-                    Event::Reading { item, reading }
-                }
                 Some(Next::Cell { item }) => match self.take_cell(item, taking) {
                     Some(reading) => Event::Reading { item, reading },
                     None => continue,
@@ -412,7 +421,7 @@ impl Subscription {
 }
 
 /// A reading that waited, as the program gets it.
-#[inline]
+#[inline(always)]
 fn take_queued(
     queued: &mut Queued,
     entry: Option<&mut LocalItem>,
