@@ -15,6 +15,7 @@ use crate::client::ClientCore;
 use crate::condition::Condition;
 use crate::error::RequestError;
 use crate::open::wrong_answer;
+use crate::reading::Arrival;
 use crate::request::{Request, RequestId, Verb, malformed};
 use crate::variable::VariableRef;
 
@@ -129,6 +130,7 @@ impl ClientCore {
         request: &mut Request,
         readings: Readings<'_>,
     ) -> Result<(), Disconnect> {
+        let arrival = self.connection.arrival(now)?;
         let mut index = readings.first_index();
         for reading in readings {
             let reading = reading?;
@@ -147,10 +149,11 @@ impl ClientCore {
                 // Closed by the program meanwhile.
                 (Ok(_), None) => Err(FaultCode::UnknownHandle.into()),
                 (Ok(record), Some(data_type)) => {
-                    let received = self.connection.receive(now, &record, data_type, true)?;
+                    let value = Arrival::value(&record, data_type)?;
+                    let mut received = arrival.receive(&record, value, true);
                     let max_age = variable.and_then(|v| v.max_age);
-                    let stale = received.too_old(received.age, max_age);
-                    Ok(received.to_reading(data_type, Lost::NONE, stale))
+                    let stale = received.too_old(received.age_when_received(), max_age);
+                    Ok(received.take_reading(Some(data_type), Lost::NONE, stale))
                 }
             };
             page.set(item, result);

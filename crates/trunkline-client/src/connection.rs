@@ -16,16 +16,14 @@ use std::time::Duration;
 use trunkline_proto::limits::HELLO_DEADLINE;
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::hello::{Hello, Resume, Welcome};
-use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::{
     Backoff, DecodeError, Disconnect, FaultCode, Frame, FrameBuffer, FrameKind, FrameLimits,
     Liveness, Throughput,
 };
-use trunkline_types::wire::{Reader, decode_value};
-use trunkline_types::{DataType, Position, Reason, Tick, Timestamp};
+use trunkline_types::{Tick, Timestamp};
 
 use crate::options::ClientOptions;
-use crate::reading::Received;
+use crate::reading::Arrival;
 use crate::receipt::Receipt;
 use crate::request::malformed;
 use crate::state::{ConnectionCounters, Session};
@@ -356,49 +354,16 @@ impl Connection {
         self.random.u64(..)
     }
 
-    /// An update record as it arrives now. `first` ones may have waited at the engine for long:
-    /// their age is reckoned by the engine's clock alone.
-    pub(crate) fn receive(
-        &self,
-        now: Tick,
-        record: &UpdateRecord<'_>,
-        data_type: &DataType,
-        first: bool,
-    ) -> Result<Received, Disconnect> {
-        let value = match record.value {
-            Some(bytes) => {
-                let mut reader = Reader::new(bytes);
-                let value = decode_value(data_type, &mut reader);
-                let value = value.and_then(|value| reader.finish().map(|()| value));
-                Some(value.map_err(|error| malformed(format!("a value is not valid: {error}")))?)
-            }
-            None => None,
-        };
+    /// When and from where records arrive now.
+    pub(crate) fn arrival(&self, now: Tick) -> Result<Arrival, Disconnect> {
         let Phase::Open(open) = &self.phase else {
             return Err(malformed("a reading before WELCOME".to_owned()));
         };
-        let mut age = Duration::ZERO;
-        // What the engine says to be old, it has had for long, too.
-        let is_old = first || record.quality.reason() == Reason::Stale;
-        if is_old && value.is_some() {
-            let since_welcome = now.since(open.session.since);
-            let written = open.engine_wall.as_nanos();
-            let written = i128::from(written) - i128::from(record.engine_timestamp.as_nanos());
-            let nanos = written + since_welcome.as_nanos() as i128;
-            age = Duration::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX));
-        }
-        Ok(Received {
-            value,
-            source_timestamp: record.source_timestamp,
-            engine_timestamp: record.engine_timestamp,
-            quality: record.quality,
-            position: Position {
-                epoch: open.session.epoch,
-                sequence: record.sequence,
-            },
-            own: record.own,
-            at: now,
-            age,
+        Ok(Arrival {
+            now,
+            epoch: open.session.epoch,
+            engine_wall: open.engine_wall,
+            since_welcome: now.since(open.session.since),
         })
     }
 }

@@ -14,11 +14,11 @@ use trunkline_types::{Contract, DataType, Position, Tick};
 use crate::browse::answer_run;
 use crate::client::ClientCore;
 use crate::open::wrong_answer;
-use crate::reading::Remainder;
+use crate::reading::{Arrival, Remainder};
 use crate::request::{Request, Verb};
 use crate::subscription::{Delivery, Notice, Subscription};
 use crate::table::Slab;
-use crate::wire::{Next, Pause, Status, WireItem, WireSubscription};
+use crate::wire::{Next, Pause, Status, Target, WireItem, WireSubscription};
 
 impl ClientCore {
     pub(crate) fn handle_updates(
@@ -27,129 +27,50 @@ impl ClientCore {
         frame: &Frame<'_>,
     ) -> Result<(), Disconnect> {
         let updates = Updates::decode(frame)?;
-        self.connection.receipt.count_bytes(frame.payload().len());
-        let mut wire = self.wires.by_id.remove(&updates.subscription());
-        let mut result = Ok(());
-        for record in updates {
-            result = record.map_err(Disconnect::from).and_then(|record| {
-                self.connection.receipt.count_record();
-                self.connection.counters.records += 1;
-                match &mut wire {
-                    Some(wire) => self.update(now, wire, &record),
-                    None => {
-                        self.connection.counters.skipped += 1;
-                        Ok(())
-                    }
+        let arrival = self.connection.arrival(now)?;
+        let Self {
+            wires,
+            subscriptions,
+            connection,
+            requests,
+            ..
+        } = self;
+        connection.receipt.count_bytes(frame.payload().len());
+        let mut wire = wires.get_mut(updates.subscription());
+        let (mut records, mut made_room) = (0, 0);
+        let counters = &mut connection.counters;
+        let result = updates.into_iter().try_for_each(|record| {
+            let record = record?;
+            records += 1;
+            let Some(wire) = &mut wire else {
+                counters.skipped += 1;
+                return Ok(());
+            };
+            match update(wire, subscriptions, &arrival, &record)? {
+                Fate::Delivered => self.changes += 1,
+                Fate::Unwanted => {
+                    counters.skipped += 1;
+                    made_room += 1;
                 }
-            });
-            if result.is_err() {
-                break;
+                Fate::Repeated { room } => {
+                    counters.repeated += 1;
+                    made_room += u32::from(room);
+                }
+                Fate::NoRoom => {
+                    requests.push(end_overrun(wire, subscriptions));
+                }
             }
-        }
-        if let Some(wire) = wire {
-            self.wires.by_id.insert(wire.terms.subscription, wire);
+            Ok(())
+        });
+        counters.records += records;
+        connection.receipt.count_records(records);
+        // Updates that will never be taken by the program make room at once.
+        if let Some(wire) = wire
+            && wire.count_taken(made_room)
+        {
+            connection.receipt.grant_due(wire.terms.subscription);
         }
         result
-    }
-
-    /// One update record, for the item that it is of.
-    fn update(
-        &mut self,
-        now: Tick,
-        wire: &mut WireSubscription,
-        record: &UpdateRecord<'_>,
-    ) -> Result<(), Disconnect> {
-        let (has_cells, life) = (wire.has_cells(), wire.life);
-        let wire_contract = wire.terms.contract;
-        let index = wire.of_handle(record.handle);
-        let live = index
-            .and_then(|index| wire.item_mut(index))
-            .filter(|item| item.takes_updates());
-        let Some(item) = live else {
-            self.connection.counters.skipped += 1;
-            self.made_room(wire);
-            return Ok(());
-        };
-        let next = std::mem::replace(&mut item.next, Next::Update);
-        let bool_type = DataType::Bool;
-        let data_type = item.data_type.as_ref().unwrap_or(&bool_type);
-        let is_first = next != Next::Update;
-        let mut received = self.connection.receive(now, record, data_type, is_first)?;
-        received.own |= item.take_own(record.sequence);
-        // What the variable held when it was subscribed comes beside the credit, and beside the
-        // bound of `all` in bytes.
-        let credit = if next == Next::First { 0 } else { life };
-        let bytes = match (next, wire_contract) {
-            (Next::First, Contract::All { .. }) => 0,
-            _ => record.value.map_or(0, <[u8]>::len),
-        };
-        let remainder = match (is_first, has_cells) {
-            (true, _) => Remainder::Disconnect,
-            (false, true) => Remainder::Coalesced,
-            (false, false) => Remainder::Unknown,
-        };
-        let has_room = |subscription: &Subscription| subscription.has_room(bytes);
-        let mut targets = item.targets.iter();
-        if !targets.all(|target| {
-            self.subscriptions
-                .at(target.subscription)
-                .is_none_or(has_room)
-        }) {
-            self.end_overrun(wire);
-            return Ok(());
-        }
-        let Some(lost) = item.account.update(received.position, remainder) else {
-            self.connection.counters.repeated += 1;
-            if credit != 0 {
-                self.made_room(wire);
-            }
-            return Ok(());
-        };
-        let mut delivery = Delivery {
-            received: &received,
-            lost,
-            bytes,
-            credit,
-        };
-        for target in &item.targets {
-            if let Some(subscription) = self.subscriptions.at_mut(target.subscription) {
-                subscription.deliver(target.item, &delivery);
-                // However many items have the name, the engine sent one update.
-                delivery.credit = 0;
-            }
-        }
-        item.copy = Some(received);
-        self.changes += 1;
-        Ok(())
-    }
-
-    /// An update that will never be taken by the program makes room at once.
-    fn made_room(&mut self, wire: &mut WireSubscription) {
-        if wire.count_taken() {
-            self.connection.receipt.grant_due(wire.terms.subscription);
-        }
-    }
-
-    /// The program has too much waiting under `all`: the subscription ends here as it would have at
-    /// the engine, and goes on from the last update that found room.
-    fn end_overrun(&mut self, wire: &mut WireSubscription) {
-        wire.pause = Pause::Overrun;
-        let sentence: Arc<str> = Arc::from(
-            "this program has not taken its updates and its bound is reached; it must \
-                       take them faster or ask for a larger bound",
-        );
-        for (_, item) in wire.items_mut() {
-            item.account.tell_end_here();
-            end_item(
-                &mut self.subscriptions,
-                item,
-                EndReason::Overrun,
-                None,
-                &sentence,
-            );
-        }
-        let (wire, handles) = (wire.terms.subscription, Vec::new());
-        self.requests.push(Verb::Unsubscribe { wire, handles });
     }
 
     pub(crate) fn handle_lost(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
@@ -217,7 +138,7 @@ impl ClientCore {
                 .get(variable)
                 .map(|v| v.items.clone())
                 .unwrap_or_default();
-            for (wire, item) in places {
+            for (wire, item) in places.iter().copied() {
                 let Some(item) = self.wires.item_mut(wire, item) else {
                     continue;
                 };
@@ -332,6 +253,107 @@ impl ClientCore {
     }
 }
 
+/// What becomes of an update record.
+enum Fate {
+    Delivered,
+    /// Nobody has its item.
+    Unwanted,
+    /// The item has it; whether it took room of those that are to come.
+    Repeated {
+        room: bool,
+    },
+    /// The program has too much waiting.
+    NoRoom,
+}
+
+/// One update record, for the item that it is of.
+#[inline]
+fn update(
+    wire: &mut WireSubscription,
+    subscriptions: &mut Slab<Subscription>,
+    arrival: &Arrival,
+    record: &UpdateRecord<'_>,
+) -> Result<Fate, Disconnect> {
+    let (has_cells, life) = (wire.has_cells(), wire.life);
+    let is_all = matches!(wire.terms.contract, Contract::All { .. });
+    let index = wire.of_handle(record.handle);
+    let live = index
+        .and_then(|index| wire.item_mut(index))
+        .filter(|item| item.takes_updates());
+    let Some(item) = live else {
+        return Ok(Fate::Unwanted);
+    };
+    let next = std::mem::replace(&mut item.next, Next::Update);
+    let data_type = item.data_type.as_ref().unwrap_or(&DataType::Bool);
+    let is_first = next != Next::Update;
+    let value = Arrival::value(record, data_type)?;
+    let is_own = item.take_own(record.sequence);
+    // What the variable held when it was subscribed comes beside the credit, and beside the bound
+    // of `all` in bytes.
+    let mut credit = if next == Next::First { 0 } else { life };
+    let bytes = match is_all && next == Next::First {
+        true => 0,
+        false => record.value.map_or(0, <[u8]>::len),
+    };
+    if is_all {
+        let has_room = |target: &Target| {
+            let subscription = subscriptions.at(target.subscription);
+            subscription.is_none_or(|subscription| subscription.has_room(bytes))
+        };
+        if !item.targets.iter().all(has_room) {
+            return Ok(Fate::NoRoom);
+        }
+    }
+    let remainder = match (is_first, has_cells) {
+        (true, _) => Remainder::Disconnect,
+        (false, true) => Remainder::Coalesced,
+        (false, false) => Remainder::Unknown,
+    };
+    // Here, and nowhere else, the sequence of a record replaces the item's last one.
+    let position = Position {
+        epoch: arrival.epoch,
+        sequence: record.sequence,
+    };
+    let Some(missed) = item.account.update(position, remainder) else {
+        return Ok(Fate::Repeated { room: credit != 0 });
+    };
+    let received = item.copy.insert(arrival.receive(record, value, is_first));
+    received.own |= is_own;
+    // No message is longer than 4 GiB.
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    for target in item.targets.iter() {
+        if let Some(subscription) = subscriptions.at_mut(target.subscription) {
+            let delivery = Delivery {
+                received,
+                missed: missed.clone(),
+                bytes,
+                credit,
+            };
+            subscription.deliver(target.item, delivery);
+            // However many items have the name, the engine sent one update.
+            credit = 0;
+        }
+    }
+    Ok(Fate::Delivered)
+}
+
+/// The program has too much waiting under `all`: the subscription ends here as it would have at the
+/// engine, and goes on from the last update that found room.
+#[cold]
+fn end_overrun(wire: &mut WireSubscription, subscriptions: &mut Slab<Subscription>) -> Verb {
+    wire.pause = Pause::Overrun;
+    let sentence: Arc<str> = Arc::from(
+        "this program has not taken its updates and its bound is reached; it must take them faster \
+         or ask for a larger bound",
+    );
+    for (_, item) in wire.items_mut() {
+        item.account.tell_end_here();
+        end_item(subscriptions, item, EndReason::Overrun, None, &sentence);
+    }
+    let (wire, handles) = (wire.terms.subscription, Vec::new());
+    Verb::Unsubscribe { wire, handles }
+}
+
 /// Ends an item, and tells everyone who wants it. An item that has ended for this reason stays as
 /// it is.
 fn end_item(
@@ -348,7 +370,7 @@ fn end_item(
     }
     item.status = Status::Ended(reason);
     let last: Option<Position> = item.account.position();
-    for target in &item.targets {
+    for target in item.targets.iter() {
         if let Some(subscription) = subscriptions.at_mut(target.subscription) {
             let sentence = Arc::clone(sentence);
             subscription.notify(
@@ -368,7 +390,7 @@ fn end_item(
 pub(crate) fn fail_item(subscriptions: &mut Slab<Subscription>, item: &mut WireItem, fault: Fault) {
     if item.told != Some(fault.code) {
         item.told = Some(fault.code);
-        for target in &item.targets {
+        for target in item.targets.iter() {
             if let Some(subscription) = subscriptions.at_mut(target.subscription) {
                 subscription.notify(target.item, Notice::Fault(fault.clone()));
             }

@@ -14,6 +14,7 @@ use crate::browse::answer_run;
 use crate::client::ClientCore;
 use crate::error::RequestError;
 use crate::options::{Need, OpenOptions};
+use crate::reading::Arrival;
 use crate::request::{Request, RequestId, Verb, malformed};
 use crate::variable::VariableRef;
 use crate::wire::Next;
@@ -188,10 +189,13 @@ impl ClientCore {
         }
         let reading = match reading.filter(|_| access != Access::WriteOnly) {
             Some(record) => {
-                let received = self.connection.receive(now, &record, &data_type, true)?;
+                let arrival = self.connection.arrival(now)?;
+                let value = Arrival::value(&record, &data_type)?;
+                let mut received = arrival.receive(&record, value, true);
                 let known = self.variables.get(variable);
-                let stale = received.too_old(received.age, known.and_then(|v| v.max_age));
-                Some(received.to_reading(&data_type, trunkline_types::Lost::NONE, stale))
+                let age = received.age_when_received();
+                let stale = received.too_old(age, known.and_then(|v| v.max_age));
+                Some(received.take_reading(Some(&data_type), trunkline_types::Lost::NONE, stale))
             }
             None => None,
         };
@@ -211,7 +215,7 @@ impl ClientCore {
             return;
         };
         known.max_age = max_age;
-        for (wire, item) in &known.items {
+        for (wire, item) in known.items.iter() {
             if let Some(item) = self.wires.item_mut(*wire, *item) {
                 item.max_age = max_age;
             }

@@ -1,73 +1,108 @@
 //! What waits for the program under one subscription, in the order it is to be taken.
 //!
-//! Readings, notices about items and changes of the connection share one queue, so that "the value
+//! Readings, notices about items and changes of the connection share one order, so that "the value
 //! after the reconnect" is never confused with "the value before". Under `latest` and `sampled` an
 //! entry only says *that* an item has something new; the value is in the item's local copy.
+//!
+//! ```text
+//! readings   |  0 |  1 |  2 |  5 |  6 |          values where they lie, no block of memory each
+//! marks      |  3 (connection) |  4 (notice) |   everything else
+//!               the numbers are serials: the smaller one at the two fronts is next
+//! ```
 
 use std::collections::VecDeque;
 
-use trunkline_types::Lost;
-
 use crate::event::Event;
-use crate::reading::Received;
+use crate::reading::{Missed, Received};
 
 /// Changes of the connection that wait at most; beyond, the two oldest are forgotten together.
 pub(crate) const CONNECTION_EVENTS_MAX: usize = 16;
-/// An empty queue with more room than this gives it back.
-const KEPT_ENTRIES_MAX: usize = 1024;
+/// A lane that has been emptied keeps this much room at least.
+const KEPT_ENTRIES: usize = 1024;
+/// The item of a reading that was taken out.
+const DEAD: u32 = u32::MAX;
 
 /// The entries of one subscription.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    entries: VecDeque<Entry>,
+    readings: Lane<Queued>,
+    marks: Lane<Mark>,
     next_serial: u64,
-    /// Entries that were taken out of the middle and leave with their neighbours.
-    dead: usize,
     /// Serials of the connection events that wait.
     connection: VecDeque<u64>,
     /// Rises with every connection event: a cell may be replaced in place only within one era.
     era: u32,
 }
 
-#[derive(Debug)]
-struct Entry {
-    serial: u64,
-    body: Body,
-}
-
-/// What an entry stands for.
-#[derive(Debug)]
-pub(crate) enum Body {
-    /// Taken out.
-    Dead,
-    /// The item's local copy has something new.
-    Cell { item: u32 },
-    /// A reading of its own.
-    Reading(Box<Queued>),
-    /// The item has a notice.
-    Notice { item: u32 },
-    /// The connection changed.
-    Connection(Box<Event>),
-}
-
 /// A reading that waits.
 #[derive(Debug)]
 pub(crate) struct Queued {
-    pub(crate) item: u32,
     pub(crate) received: Received,
-    pub(crate) lost: Lost,
+    pub(crate) missed: Missed,
+    serial: u64,
+    pub(crate) item: u32,
     /// Bytes of the value in wire form.
-    pub(crate) bytes: usize,
+    pub(crate) bytes: u32,
     /// The life of its wire subscription in which taking it makes room for one more; 0 for none.
     pub(crate) credit: u32,
 }
 
+#[derive(Debug)]
+struct Mark {
+    serial: u64,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Dead,
+    Cell { item: u32 },
+    Notice { item: u32 },
+    Connection(Box<Event>),
+}
+
+/// What is next where it is no reading of its own.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// The item's local copy has something new.
+    Cell { item: u32 },
+    /// The item has a notice.
+    Notice { item: u32 },
+    /// The connection changed.
+    Connection(Event),
+}
+
 impl Queue {
-    pub(crate) fn push(&mut self, body: Body) -> u64 {
-        let serial = self.next_serial;
-        self.next_serial += 1;
-        self.entries.push_back(Entry { serial, body });
+    /// Appends a reading. Its serial.
+    #[inline]
+    pub(crate) fn push_reading(
+        &mut self,
+        item: u32,
+        received: Received,
+        missed: Missed,
+        bytes: u32,
+        credit: u32,
+    ) -> u64 {
+        let serial = self.take_serial();
+        self.readings.push(Queued {
+            received,
+            missed,
+            serial,
+            item,
+            bytes,
+            credit,
+        });
         serial
+    }
+
+    /// Appends the news that an item's local copy is new. Its serial.
+    pub(crate) fn push_cell(&mut self, item: u32) -> u64 {
+        self.push_mark(Kind::Cell { item })
+    }
+
+    /// Appends the news that an item has a notice. Its serial.
+    pub(crate) fn push_notice(&mut self, item: u32) -> u64 {
+        self.push_mark(Kind::Notice { item })
     }
 
     /// Appends a change of the connection.
@@ -75,12 +110,12 @@ impl Queue {
         if self.connection.len() >= CONNECTION_EVENTS_MAX {
             for _ in 0..2 {
                 if let Some(serial) = self.connection.pop_front() {
-                    self.kill(serial);
+                    self.kill_mark(serial);
                 }
             }
         }
         self.era = self.era.wrapping_add(1);
-        let serial = self.push(Body::Connection(Box::new(event)));
+        let serial = self.push_mark(Kind::Connection(Box::new(event)));
         self.connection.push_back(serial);
     }
 
@@ -88,73 +123,228 @@ impl Queue {
         self.era
     }
 
-    /// Takes an entry out, wherever it is.
-    pub(crate) fn kill(&mut self, serial: u64) -> Option<Body> {
-        let index = self.index_of(serial)?;
-        let entry = self.entries.get_mut(index)?;
-        let body = std::mem::replace(&mut entry.body, Body::Dead);
-        self.dead += 1;
-        self.trim();
-        if self.dead > 32 && self.dead > self.entries.len() / 2 {
-            self.entries
-                .retain(|entry| !matches!(entry.body, Body::Dead));
-            self.dead = 0;
-        }
-        Some(body)
+    /// Takes a cell or a notice out, wherever it is. Whether it waited.
+    pub(crate) fn kill_mark(&mut self, serial: u64) -> bool {
+        let Some(mark) = self.marks.find(serial) else {
+            return false;
+        };
+        mark.kind = Kind::Dead;
+        self.marks.bury();
+        true
+    }
+
+    /// Looks at a reading and takes it out, wherever it is.
+    pub(crate) fn kill_reading<T>(
+        &mut self,
+        serial: u64,
+        look: impl FnOnce(&mut Queued) -> T,
+    ) -> Option<T> {
+        let queued = self.readings.find(serial)?;
+        let result = look(queued);
+        // What it holds goes at once, the entry with its neighbours.
+        (queued.received.value, queued.missed, queued.item) = (None, Missed::NOTHING, DEAD);
+        self.readings.bury();
+        Some(result)
     }
 
     /// The reading with this serial.
     pub(crate) fn reading_mut(&mut self, serial: u64) -> Option<&mut Queued> {
-        let index = self.index_of(serial)?;
-        match &mut self.entries.get_mut(index)?.body {
-            Body::Reading(queued) => Some(queued),
-            _ => None,
-        }
+        self.readings.find(serial)
     }
 
     /// The serial of the item's oldest reading. Looks at every entry before it.
     pub(crate) fn first_reading_of(&self, item: u32) -> Option<u64> {
-        let is_his = |entry: &&Entry| match &entry.body {
-            Body::Reading(queued) => queued.item == item,
-            _ => false,
-        };
-        self.entries.iter().find(is_his).map(|entry| entry.serial)
+        let mut readings = self.readings.slots.iter();
+        readings
+            .find(|queued| queued.item == item)
+            .map(|queued| queued.serial)
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Body> {
-        let entry = self.entries.pop_front()?;
-        self.trim();
-        if matches!(entry.body, Body::Connection(_)) {
-            self.connection.pop_front();
+    /// Takes the readings that are next, up to `most` of them, and shows each to `take`. How many
+    /// there were; 0 when something else is next.
+    #[inline]
+    pub(crate) fn take_readings(
+        &mut self,
+        most: usize,
+        mut take: impl FnMut(&mut Queued),
+    ) -> usize {
+        // Up to the next mark.
+        let end = self.marks.front_serial().unwrap_or(u64::MAX);
+        let (mut taken, mut left) = (0, 0);
+        for queued in self.readings.slots.iter_mut() {
+            if taken == most || queued.serial > end {
+                break;
+            }
+            left += 1;
+            if queued.is_dead() {
+                self.readings.dead -= 1;
+            } else {
+                take(queued);
+                taken += 1;
+            }
         }
-        if self.entries.is_empty() && self.entries.capacity() > KEPT_ENTRIES_MAX {
-            self.entries = VecDeque::new();
+        self.readings.leave(left);
+        taken
+    }
+
+    /// Takes what is next, where that is no reading.
+    #[inline]
+    pub(crate) fn next_mark(&mut self) -> Option<Next> {
+        let mark = self.marks.front_serial()?;
+        if self
+            .readings
+            .front_serial()
+            .is_some_and(|first| first < mark)
+        {
+            return None;
         }
-        Some(entry.body)
+        let next = match self.marks.pop()?.kind {
+            Kind::Cell { item } => Next::Cell { item },
+            Kind::Notice { item } => Next::Notice { item },
+            Kind::Connection(event) => {
+                self.connection.pop_front();
+                Next::Connection(*event)
+            }
+            // The first entry is never a dead one.
+            Kind::Dead => return None,
+        };
+        Some(next)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.len() == 0
     }
 
     /// Entries that wait.
     pub(crate) fn len(&self) -> usize {
-        self.entries.len() - self.dead
+        self.readings.len() + self.marks.len()
     }
 
-    fn index_of(&self, serial: u64) -> Option<usize> {
-        self.entries
-            .binary_search_by_key(&serial, |entry| entry.serial)
-            .ok()
+    fn push_mark(&mut self, kind: Kind) -> u64 {
+        let serial = self.take_serial();
+        self.marks.push(Mark { serial, kind });
+        serial
+    }
+
+    fn take_serial(&mut self) -> u64 {
+        let serial = self.next_serial;
+        self.next_serial += 1;
+        serial
+    }
+}
+
+/// Entries in the order of their serials. Some were taken out of the middle and leave with their
+/// neighbours; the first one never was.
+#[derive(Debug)]
+struct Lane<T> {
+    slots: VecDeque<T>,
+    dead: usize,
+    /// Most entries since it was empty.
+    peak: usize,
+}
+
+trait Slot {
+    fn serial(&self) -> u64;
+    fn is_dead(&self) -> bool;
+}
+
+impl Slot for Queued {
+    fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    fn is_dead(&self) -> bool {
+        self.item == DEAD
+    }
+}
+
+impl Slot for Mark {
+    fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    fn is_dead(&self) -> bool {
+        matches!(self.kind, Kind::Dead)
+    }
+}
+
+impl<T> Default for Lane<T> {
+    fn default() -> Self {
+        let slots = VecDeque::new();
+        let (dead, peak) = (0, 0);
+        Self { slots, dead, peak }
+    }
+}
+
+impl<T: Slot> Lane<T> {
+    #[inline]
+    fn push(&mut self, slot: T) {
+        self.slots.push_back(slot);
+    }
+
+    #[inline]
+    fn front_serial(&self) -> Option<u64> {
+        self.slots.front().map(Slot::serial)
+    }
+
+    fn find(&mut self, serial: u64) -> Option<&mut T> {
+        let index = self.slots.binary_search_by_key(&serial, Slot::serial);
+        self.slots.get_mut(index.ok()?)
+    }
+
+    /// One more was taken out of the middle.
+    fn bury(&mut self) {
+        self.dead += 1;
+        self.trim();
+        if self.dead > 32 && self.dead > self.slots.len() / 2 {
+            self.slots.retain(|slot| !slot.is_dead());
+            self.dead = 0;
+        }
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<T> {
+        self.peak = self.peak.max(self.slots.len());
+        let slot = self.slots.pop_front()?;
+        if self.dead > 0 {
+            self.trim();
+        }
+        if self.slots.is_empty() {
+            self.emptied();
+        }
+        Some(slot)
+    }
+
+    /// The first so many entries have been taken.
+    #[inline]
+    fn leave(&mut self, entries: usize) {
+        self.peak = self.peak.max(self.slots.len());
+        self.slots.drain(..entries);
+        if self.dead > 0 {
+            self.trim();
+        }
+        if self.slots.is_empty() && entries > 0 {
+            self.emptied();
+        }
+    }
+
+    /// Gives room back that has not been needed since it was empty before: what is filled and
+    /// emptied again and again keeps its room, and allocates nothing.
+    fn emptied(&mut self) {
+        let needed = std::mem::take(&mut self.peak).max(KEPT_ENTRIES);
+        if self.slots.capacity() / 4 > needed {
+            self.slots.shrink_to(needed);
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.slots.len() - self.dead
     }
 
     /// The first entry is never a dead one.
     fn trim(&mut self) {
-        while let Some(Entry {
-            body: Body::Dead, ..
-        }) = self.entries.front()
-        {
-            self.entries.pop_front();
+        while self.slots.front().is_some_and(Slot::is_dead) {
+            self.slots.pop_front();
             self.dead -= 1;
         }
     }
@@ -164,33 +354,80 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn items(sut: &mut Queue) -> Vec<u32> {
-        let item = |body| match body {
-            Body::Cell { item } => item,
-            other => panic!("not a cell: {other:?}"),
-        };
-        std::iter::from_fn(|| sut.pop()).map(item).collect()
+    /// Everything that waits, in order: the items of cells.
+    fn items(queue: &mut Queue) -> Vec<u32> {
+        let mut items = Vec::new();
+        while let Some(next) = queue.next_mark() {
+            let Next::Cell { item } = next else {
+                panic!("no cell: {next:?}")
+            };
+            items.push(item);
+        }
+        items
+    }
+
+    fn push_reading(queue: &mut Queue, item: u32) -> u64 {
+        queue.push_reading(item, Received::of_nothing(), Missed::NOTHING, 8, 0)
     }
 
     #[test]
-    fn an_entry_can_be_taken_out_of_the_middle() {
+    fn entries_leave_in_their_order_wherever_they_were_taken_out() {
         let mut sut = Queue::default();
-        let serials: Vec<u64> = (0..5).map(|item| sut.push(Body::Cell { item })).collect();
-        assert!(matches!(sut.kill(serials[2]), Some(Body::Cell { item: 2 })));
-        assert!(matches!(sut.kill(serials[0]), Some(Body::Cell { item: 0 })));
+        let serials: Vec<u64> = (0..5).map(|item| sut.push_cell(item)).collect();
+        assert!(sut.kill_mark(serials[2]));
+        assert!(sut.kill_mark(serials[0]));
         assert_eq!((sut.len(), items(&mut sut)), (3, vec![1, 3, 4]));
+    }
+
+    #[test]
+    fn readings_and_everything_else_keep_one_order() {
+        let mut sut = Queue::default();
+        sut.push_cell(0);
+        push_reading(&mut sut, 1);
+        let gone = push_reading(&mut sut, 2);
+        sut.push_notice(3);
+        sut.push_connection(Event::Connected {
+            session: 4,
+            epoch: 1,
+        });
+        push_reading(&mut sut, 5);
+        assert_eq!(sut.kill_reading(gone, |queued| queued.item), Some(2));
+        let mut order = Vec::new();
+        loop {
+            let taken = sut.take_readings(9, |queued| order.push(("reading", queued.item)));
+            match sut.next_mark() {
+                Some(Next::Cell { item }) => order.push(("cell", item)),
+                Some(Next::Notice { item }) => order.push(("notice", item)),
+                Some(Next::Connection(_)) => order.push(("connection", 4)),
+                None if taken == 0 => break,
+                None => {}
+            }
+        }
+        let expected = [
+            ("cell", 0),
+            ("reading", 1),
+            ("notice", 3),
+            ("connection", 4),
+            ("reading", 5),
+        ];
+        assert_eq!(order, expected);
+        assert!(sut.is_empty());
     }
 
     #[test]
     fn entries_that_were_taken_out_do_not_pile_up() {
         let mut sut = Queue::default();
-        sut.push(Body::Cell { item: 7 });
+        sut.push_cell(7);
+        push_reading(&mut sut, 8);
         for item in 0..10_000 {
-            let serial = sut.push(Body::Cell { item });
-            sut.kill(serial);
+            let serial = sut.push_cell(item);
+            sut.kill_mark(serial);
+            let serial = push_reading(&mut sut, item);
+            sut.kill_reading(serial, |_| ());
         }
-        assert!(sut.entries.len() < 100, "{} entries", sut.entries.len());
-        assert_eq!(items(&mut sut), [7]);
+        let held = (sut.marks.slots.len(), sut.readings.slots.len());
+        assert!(held.0 < 100 && held.1 < 100, "{held:?} entries");
+        assert_eq!(sut.len(), 2);
     }
 
     #[test]
@@ -205,25 +442,40 @@ mod tests {
             });
         }
         assert_eq!(sut.len(), CONNECTION_EVENTS_MAX);
-        let Some(Body::Connection(first)) = sut.pop() else {
+        let Some(Next::Connection(first)) = sut.next_mark() else {
             panic!("nothing waits")
         };
-        assert_eq!(
-            *first,
-            Event::Connected {
-                session: 92,
-                epoch: 1
-            }
-        );
+        let expected = Event::Connected {
+            session: 92,
+            epoch: 1,
+        };
+        assert_eq!(first, expected);
     }
 
     #[test]
-    fn an_emptied_queue_gives_its_memory_back() {
+    fn room_that_is_not_needed_any_more_is_given_back() {
         let mut sut = Queue::default();
         for item in 0..100_000 {
-            sut.push(Body::Cell { item });
+            sut.push_cell(item);
         }
         assert_eq!(items(&mut sut).len(), 100_000);
-        assert_eq!(sut.entries.capacity(), 0);
+        sut.push_cell(7);
+        assert_eq!(items(&mut sut), [7]);
+        assert!(sut.marks.slots.capacity() <= 2 * KEPT_ENTRIES);
+    }
+
+    #[test]
+    fn room_that_is_needed_again_and_again_is_kept() {
+        let mut sut = Queue::default();
+        let fill_and_empty = |queue: &mut Queue| {
+            for item in 0..50_000 {
+                queue.push_cell(item);
+            }
+            items(queue);
+            queue.marks.slots.capacity()
+        };
+        let before = fill_and_empty(&mut sut);
+        assert!(before >= 50_000);
+        assert_eq!(fill_and_empty(&mut sut), before);
     }
 }

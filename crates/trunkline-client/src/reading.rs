@@ -3,10 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use trunkline_proto::Disconnect;
 use trunkline_proto::message::lost::LostRecord;
+use trunkline_proto::message::record::UpdateRecord;
+use trunkline_types::wire::{DecodeError, decode_whole};
 use trunkline_types::{
     ArrayType, DataType, Lost, Position, Quality, Reading, Reason, Sample, Tick, Timestamp, Value,
 };
+
+use crate::request::malformed;
 
 /// Largest default value that is made for a variable without one.
 const DEFAULT_BYTES_MAX: usize = 64 << 10;
@@ -24,34 +29,118 @@ pub(crate) struct Received {
     pub(crate) own: bool,
     /// When it arrived.
     pub(crate) at: Tick,
-    /// How old it was then, by the engine's clock alone.
-    pub(crate) age: Duration,
+    /// How old it was then, by the engine's clock alone, in nanoseconds.
+    age_ns: u64,
+}
+
+/// When and from where the records of a frame arrive: the same for all of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) now: Tick,
+    pub(crate) epoch: u64,
+    /// The engine's wall clock at its welcome, and how long ago that came.
+    pub(crate) engine_wall: Timestamp,
+    pub(crate) since_welcome: Duration,
+}
+
+impl Arrival {
+    /// The value of a record.
+    ///
+    /// # Errors
+    /// It is not one of this type.
+    #[inline]
+    pub(crate) fn value(
+        record: &UpdateRecord<'_>,
+        data_type: &DataType,
+    ) -> Result<Option<Value>, Disconnect> {
+        let Some(bytes) = record.value else {
+            return Ok(None);
+        };
+        match decode_whole(data_type, bytes) {
+            Ok(value) => Ok(Some(value)),
+            Err(error) => Err(not_valid(&error)),
+        }
+    }
+
+    /// An update record and its value as they arrive. `first` ones may have waited at the engine
+    /// for long: their age is reckoned by the engine's clock alone.
+    #[inline]
+    pub(crate) fn receive(
+        &self,
+        record: &UpdateRecord<'_>,
+        value: Option<Value>,
+        first: bool,
+    ) -> Received {
+        // What the engine says to be old, it has had for long, too.
+        let is_old = first || record.quality.has_reason(Reason::Stale);
+        let age_ns = match is_old && value.is_some() {
+            true => self.age_ns(record.engine_timestamp),
+            false => 0,
+        };
+        Received {
+            value,
+            source_timestamp: record.source_timestamp,
+            engine_timestamp: record.engine_timestamp,
+            quality: record.quality,
+            position: Position {
+                epoch: self.epoch,
+                sequence: record.sequence,
+            },
+            own: record.own,
+            at: self.now,
+            age_ns,
+        }
+    }
+
+    /// How old at the engine is what was written there then.
+    #[cold]
+    fn age_ns(&self, written: Timestamp) -> u64 {
+        let engine_now = i128::from(self.engine_wall.as_nanos());
+        let engine_now = engine_now + self.since_welcome.as_nanos() as i128;
+        let age = engine_now - i128::from(written.as_nanos());
+        u64::try_from(age.max(0)).unwrap_or(u64::MAX)
+    }
+}
+
+#[cold]
+fn not_valid(error: &DecodeError) -> Disconnect {
+    malformed(format!("a value is not valid: {error}"))
 }
 
 impl Received {
     /// How old it is: its age at the engine and this end's own time since, never two wall clocks.
     pub(crate) fn age(&self, now: Tick) -> Duration {
-        self.age.saturating_add(now.since(self.at))
+        self.age_when_received().saturating_add(now.since(self.at))
+    }
+
+    /// How old it was when it arrived.
+    pub(crate) fn age_when_received(&self) -> Duration {
+        Duration::from_nanos(self.age_ns)
+    }
+
+    /// Whether the engine itself says that it is old.
+    #[inline]
+    pub(crate) fn is_stale(&self) -> bool {
+        self.quality.has_reason(Reason::Stale)
     }
 
     /// `age`, when it is too old for a reading that may be no older than `max_age`, or the engine
     /// says that it is.
     pub(crate) fn too_old(&self, age: Duration, max_age: Option<Duration>) -> Option<Duration> {
-        let is_old = max_age.is_some_and(|max| age > max) || self.quality.reason() == Reason::Stale;
+        let is_old = max_age.is_some_and(|max| age > max) || self.is_stale();
         is_old.then_some(age)
     }
 
-    /// As the program gets it.
-    pub(crate) fn to_reading(
-        &self,
-        data_type: &DataType,
+    /// As the program gets it; the value is taken out.
+    #[inline(always)]
+    pub(crate) fn take_reading(
+        &mut self,
+        data_type: Option<&DataType>,
         lost: Lost,
         stale: Option<Duration>,
     ) -> Reading {
-        let value = match &self.value {
-            Some(value) => value.clone(),
-            None => default_of(data_type, &mut { DEFAULT_BYTES_MAX }),
-        };
+        let value = self.value.take();
+        let value = value.unwrap_or_else(|| standing_in(data_type));
         Reading {
             sample: Sample {
                 value,
@@ -67,7 +156,14 @@ impl Received {
     }
 }
 
-/// What stands for the value of a variable that nobody has written: its type's default, in which
+/// What stands for the value of a variable that nobody has written.
+#[cold]
+fn standing_in(data_type: Option<&DataType>) -> Value {
+    let data_type = data_type.unwrap_or(&DataType::Bool);
+    default_of(data_type, &mut { DEFAULT_BYTES_MAX })
+}
+
+/// Its type's default, in which
 /// arrays whose fixed lengths make it larger than `room` bytes are empty.
 fn default_of(data_type: &DataType, room: &mut usize) -> Value {
     match data_type {
@@ -92,6 +188,60 @@ fn default_of(data_type: &DataType, room: &mut usize) -> Value {
             Value::default_of(&DataType::Array(Arc::new(free)))
         }
         _ => Value::default_of(data_type),
+    }
+}
+
+/// Updates that were missed before a reading, by where they went. Nothing, or updates that were
+/// coalesced, takes no memory beside it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Missed {
+    coalesced: u64,
+    /// All other causes.
+    others: Option<Box<Lost>>,
+}
+
+impl Missed {
+    pub(crate) const NOTHING: Missed = Missed {
+        coalesced: 0,
+        others: None,
+    };
+
+    pub(crate) fn of(lost: Lost) -> Self {
+        let coalesced = lost.coalesced;
+        let others = Lost {
+            coalesced: 0,
+            ..lost
+        };
+        Self {
+            coalesced,
+            others: (others != Lost::NONE).then(|| Box::new(others)),
+        }
+    }
+
+    pub(crate) const fn coalesced(updates: u64) -> Self {
+        Self {
+            coalesced: updates,
+            others: None,
+        }
+    }
+
+    /// These, too.
+    #[inline]
+    pub(crate) fn add(&mut self, more: Missed) {
+        self.coalesced = self.coalesced.saturating_add(more.coalesced);
+        if let Some(more) = more.others {
+            let before = self.others.get_or_insert_default();
+            **before = before.plus(*more);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn lost(&self) -> Lost {
+        let others = self.others.as_deref().copied();
+        Lost {
+            coalesced: self.coalesced,
+            ..others.unwrap_or(Lost::NONE)
+        }
     }
 }
 
@@ -167,7 +317,20 @@ impl Account {
     ///
     /// Causes that were told are taken from the gap between the two sequences, and never exceed it;
     /// for what then remains the caller knows the cause.
-    pub(crate) fn update(&mut self, position: Position, remainder: Remainder) -> Option<Lost> {
+    #[inline]
+    pub(crate) fn update(&mut self, position: Position, remainder: Remainder) -> Option<Missed> {
+        // The usual case: the next one, and nothing was told.
+        if let (None, Some(before)) = (&self.told, &mut self.position)
+            && before.epoch == position.epoch
+            && before.sequence.checked_add(1) == Some(position.sequence)
+        {
+            before.sequence = position.sequence;
+            return Some(Missed::NOTHING);
+        }
+        self.update_after_gap(position, remainder)
+    }
+
+    fn update_after_gap(&mut self, position: Position, remainder: Remainder) -> Option<Missed> {
         let before = self.position;
         if before.is_some_and(|b| b.epoch == position.epoch && position.sequence <= b.sequence) {
             return None;
@@ -175,7 +338,7 @@ impl Account {
         self.position = Some(position);
         let told = self.told.take().map(|told| *told);
         let (mut gap, unknown) = match before {
-            None if told.is_none() => return Some(Lost::NONE),
+            None if told.is_none() => return Some(Missed::NOTHING),
             None => (u64::MAX, false),
             Some(before) if before.epoch != position.epoch => (u64::MAX, true),
             Some(before) => (position.sequence - before.sequence - 1, false),
@@ -207,7 +370,7 @@ impl Account {
                 Remainder::Unknown => lost.unknown = true,
             }
         }
-        Some(lost)
+        Some(Missed::of(lost))
     }
 }
 
@@ -215,8 +378,29 @@ impl Account {
 mod tests {
     use super::*;
 
+    /// The account as the tests look at it.
+    impl Account {
+        fn lost_at(&mut self, position: Position, remainder: Remainder) -> Option<Lost> {
+            self.update(position, remainder).map(|missed| missed.lost())
+        }
+    }
+
     fn at(sequence: u64) -> Position {
         Position { epoch: 1, sequence }
+    }
+
+    impl Received {
+        /// A reading of a variable that nobody has written.
+        pub(crate) fn of_nothing() -> Self {
+            let record = UpdateRecord::nothing_yet(0);
+            let arrival = Arrival {
+                now: Tick::ZERO,
+                epoch: 1,
+                engine_wall: Timestamp::UNIX_EPOCH,
+                since_welcome: Duration::ZERO,
+            };
+            arrival.receive(&record, None, true)
+        }
     }
 
     fn told(queue: u64, disconnect: u64) -> LostRecord {
@@ -230,7 +414,7 @@ mod tests {
     #[test]
     fn the_first_update_has_nothing_before_it() {
         assert_eq!(
-            Account::default().update(at(17), Remainder::Coalesced),
+            Account::default().lost_at(at(17), Remainder::Coalesced),
             Some(Lost::NONE)
         );
     }
@@ -239,7 +423,7 @@ mod tests {
     fn what_an_item_missed_that_ended_before_its_first_reading_is_unknown() {
         let mut sut = Account::default();
         sut.tell_end_here();
-        let lost = sut.update(at(17), Remainder::Disconnect).unwrap();
+        let lost = sut.lost_at(at(17), Remainder::Disconnect).unwrap();
         assert_eq!(
             lost,
             Lost {
@@ -252,7 +436,7 @@ mod tests {
     #[test]
     fn what_was_not_told_was_coalesced() {
         let mut sut = Account::default();
-        sut.update(at(1), Remainder::Coalesced);
+        sut.lost_at(at(1), Remainder::Coalesced);
         sut.tell(&told(2, 3));
         let lost = Lost {
             coalesced: 4,
@@ -260,36 +444,36 @@ mod tests {
             disconnect: 3,
             ..Lost::NONE
         };
-        assert_eq!(sut.update(at(11), Remainder::Coalesced), Some(lost));
+        assert_eq!(sut.lost_at(at(11), Remainder::Coalesced), Some(lost));
     }
 
     #[test]
     fn where_nothing_may_be_coalesced_an_unexplained_gap_is_unknown() {
         let mut sut = Account::default();
-        sut.update(at(1), Remainder::Unknown);
+        sut.lost_at(at(1), Remainder::Unknown);
         assert_eq!(
-            sut.update(at(3), Remainder::Unknown)
+            sut.lost_at(at(3), Remainder::Unknown)
                 .map(|lost| lost.unknown),
             Some(true)
         );
-        assert_eq!(sut.update(at(4), Remainder::Unknown), Some(Lost::NONE));
+        assert_eq!(sut.lost_at(at(4), Remainder::Unknown), Some(Lost::NONE));
     }
 
     #[test]
     fn what_was_written_between_two_connections_is_told_as_that() {
         let mut sut = Account::default();
-        sut.update(at(0), Remainder::Unknown);
+        sut.lost_at(at(0), Remainder::Unknown);
         let lost = Lost {
             disconnect: 3,
             ..Lost::NONE
         };
-        assert_eq!(sut.update(at(4), Remainder::Disconnect), Some(lost));
+        assert_eq!(sut.lost_at(at(4), Remainder::Disconnect), Some(lost));
     }
 
     #[test]
     fn causes_never_exceed_the_gap() {
         let mut sut = Account::default();
-        sut.update(at(1), Remainder::Unknown);
+        sut.lost_at(at(1), Remainder::Unknown);
         sut.tell_end(5);
         sut.tell(&told(0, 7));
         let lost = Lost {
@@ -297,17 +481,17 @@ mod tests {
             disconnect: 2,
             ..Lost::NONE
         };
-        assert_eq!(sut.update(at(9), Remainder::Unknown), Some(lost));
+        assert_eq!(sut.lost_at(at(9), Remainder::Unknown), Some(lost));
     }
 
     #[test]
     fn after_an_end_at_this_end_the_whole_gap_is_the_overrun() {
         let mut sut = Account::default();
-        sut.update(at(1), Remainder::Unknown);
+        sut.lost_at(at(1), Remainder::Unknown);
         sut.tell_end_here();
         sut.tell(&told(0, 7));
         assert_eq!(
-            sut.update(at(9), Remainder::Unknown),
+            sut.lost_at(at(9), Remainder::Unknown),
             Some(Lost {
                 overrun: 7,
                 ..Lost::NONE
@@ -318,26 +502,26 @@ mod tests {
     #[test]
     fn an_update_is_taken_once() {
         let mut sut = Account::default();
-        sut.update(at(5), Remainder::Coalesced);
+        sut.lost_at(at(5), Remainder::Coalesced);
         assert_eq!(
             (
-                sut.update(at(5), Remainder::Coalesced),
-                sut.update(at(4), Remainder::Coalesced)
+                sut.lost_at(at(5), Remainder::Coalesced),
+                sut.lost_at(at(4), Remainder::Coalesced)
             ),
             (None, None)
         );
-        assert_eq!(sut.update(at(6), Remainder::Coalesced), Some(Lost::NONE));
+        assert_eq!(sut.lost_at(at(6), Remainder::Coalesced), Some(Lost::NONE));
     }
 
     #[test]
     fn across_epochs_the_loss_is_unknown_never_zero() {
         let mut sut = Account::default();
-        sut.update(at(5), Remainder::Coalesced);
+        sut.lost_at(at(5), Remainder::Coalesced);
         let position = Position {
             epoch: 2,
             sequence: 1,
         };
-        let lost = sut.update(position, Remainder::Coalesced);
+        let lost = sut.lost_at(position, Remainder::Coalesced);
         assert_eq!(
             lost,
             Some(Lost {

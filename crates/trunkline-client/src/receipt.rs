@@ -15,9 +15,9 @@ pub(crate) struct Receipt {
 }
 
 impl Receipt {
-    /// One update record, whether anybody wants it or not.
-    pub(crate) fn count_record(&mut self) {
-        self.records += 1;
+    /// Update records, whether anybody wants them or not.
+    pub(crate) fn count_records(&mut self, records: u64) {
+        self.records += records;
     }
 
     pub(crate) fn count_bytes(&mut self, bytes: usize) {

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use trunkline_proto::message::contract::SubscribeFlags;
 use trunkline_proto::{Fault, FaultCode};
 use trunkline_types::ledger::ClientLedger;
-use trunkline_types::{Access, Contract, DataType, Lost, Position, Quality, Reading, Tick};
+use trunkline_types::{Access, Contract, DataType, Position, Quality, Reading, Tick};
 
 use crate::client::ClientCore;
 use crate::error::{SubscribeError, check_contract};
 use crate::event::Event;
 use crate::options::SubscribeOptions;
+use crate::reading::Missed;
 use crate::request::Verb;
-use crate::subscription::{Delivery, NOBODY, Notice, Subscription, SubscriptionId, Taken};
+use crate::subscription::{Delivery, NOBODY, Notice, Subscription, SubscriptionId, Taking};
 use crate::variable::VariableRef;
 use crate::wire::{Pause, Status, Target};
 
@@ -120,8 +121,11 @@ impl ClientCore {
             ..
         } = self;
         let wire = wires.get_mut(wire_id)?;
-        let (index, is_new) = wire.join(variable);
         let known = variables.get_mut(variable)?;
+        let mut places = known.items.iter();
+        let there = places.find_map(|(wire, index)| (*wire == wire_id).then_some(*index));
+        let is_new = there.is_none();
+        let index = there.unwrap_or_else(|| wire.add(variable));
         let max_age = known.max_age;
         let subscription = subscriptions.at_mut(target.subscription)?;
         subscription.put_item(target.item, index);
@@ -137,11 +141,11 @@ impl ClientCore {
         if let Some(copy) = &item.copy {
             let delivery = Delivery {
                 received: copy,
-                lost: Lost::NONE,
+                missed: Missed::NOTHING,
                 bytes: 0,
                 credit: 0,
             };
-            subscription.deliver(target.item, &delivery);
+            subscription.deliver(target.item, delivery);
         }
         match &item.status {
             Status::Leaving => item.status = Status::Opening,
@@ -342,11 +346,55 @@ impl ClientCore {
 
     /// What happened next under a subscription; `None` when nothing waits.
     pub fn next_event(&mut self, now: Tick, subscription: SubscriptionId) -> Option<Event> {
+        let mut next = None;
+        self.take_with(now, subscription, 1, |event| next = Some(event));
+        next
+    }
+
+    /// Appends what happened next under a subscription, in order and up to `most` events, to
+    /// `events`: what [`next_event`](Self::next_event) would give one by one, at a fraction of its
+    /// cost. How many there were.
+    ///
+    /// A program that takes again and again clears its list and hands it back: nothing is allocated
+    /// then, beside what readings of text and arrays hold.
+    pub fn take_events(
+        &mut self,
+        now: Tick,
+        subscription: SubscriptionId,
+        most: usize,
+        events: &mut Vec<Event>,
+    ) -> usize {
+        let before = events.len();
+        let waiting = self.waiting(subscription);
+        events.reserve(waiting.min(most));
+        self.take_with(now, subscription, most, |event| events.push(event));
+        events.len() - before
+    }
+
+    #[inline]
+    fn take_with(
+        &mut self,
+        now: Tick,
+        subscription: SubscriptionId,
+        most: usize,
+        give: impl FnMut(Event),
+    ) {
         let connected = self.connection.is_open();
-        let entry = self.subscriptions.get_mut(subscription.0)?;
-        let wire = self.wires.get(entry.wire)?;
-        let taken = entry.next(now, wire, connected)?;
-        Some(self.taken(subscription, taken))
+        let Some(entry) = self.subscriptions.get_mut(subscription.0) else {
+            return;
+        };
+        let Some(wire) = self.wires.get(entry.wire) else {
+            return;
+        };
+        let taking = Taking {
+            now,
+            wire,
+            connected,
+        };
+        let (given, credits) = entry.take(taking, most, give);
+        if given > 0 {
+            self.taken(subscription, credits);
+        }
     }
 
     /// The next reading of one item that was not taken yet: each is new once. `None` when there is
@@ -363,11 +411,14 @@ impl ClientCore {
         let connected = self.connection.is_open();
         let entry = self.subscriptions.get_mut(subscription.0)?;
         let wire = self.wires.get(entry.wire)?;
-        let taken = entry.next_of(now, item, wire, connected)?;
-        match self.taken(subscription, taken) {
-            Event::Reading { reading, .. } => Some(reading),
-            _ => None,
-        }
+        let taking = Taking {
+            now,
+            wire,
+            connected,
+        };
+        let (reading, credits) = entry.next_of(item, taking)?;
+        self.taken(subscription, credits);
+        Some(reading)
     }
 
     /// The item's reading, whether new or not: the next one that was not taken yet, else the local
@@ -388,7 +439,12 @@ impl ClientCore {
     pub fn value(&self, now: Tick, subscription: SubscriptionId, item: u32) -> Option<Reading> {
         let entry = self.subscriptions.get(subscription.0)?;
         let wire = self.wires.get(entry.wire)?;
-        let mut reading = entry.peek(now, item, wire, self.connection.is_open())?;
+        let taking = Taking {
+            now,
+            wire,
+            connected: self.connection.is_open(),
+        };
+        let mut reading = entry.peek(item, taking)?;
         if let Some(cause) = self.connection.down_because() {
             let before = reading.sample.quality;
             reading.sample.quality = Quality::bad(cause.quality_reason())
@@ -456,16 +512,16 @@ impl ClientCore {
         }
     }
 
-    /// Counts what was taken: room at this end is granted to the engine.
-    fn taken(&mut self, subscription: SubscriptionId, taken: Taken) -> Event {
+    /// Something was taken, and readings among it that make room: it is granted to the engine.
+    fn taken(&mut self, subscription: SubscriptionId, credits: u32) {
         let Some(entry) = self.subscriptions.get(subscription.0) else {
-            return taken.event;
+            return;
         };
         let (wire_id, drained, reopen) = (entry.wire, entry.is_drained(), entry.options.reopen);
         let Some(wire) = self.wires.get_mut(wire_id) else {
-            return taken.event;
+            return;
         };
-        if taken.credit == wire.life && wire.count_taken() {
+        if wire.count_taken(credits) {
             self.connection.receipt.grant_due(wire_id);
         }
         let goes_on = match wire.pause {
@@ -476,6 +532,5 @@ impl ClientCore {
         if goes_on {
             self.end_pause(wire_id);
         }
-        taken.event
     }
 }

@@ -11,8 +11,8 @@ use trunkline_types::{Contract, Lost, Position, Reading, Tick};
 
 use crate::event::Event;
 use crate::options::SubscribeOptions;
-use crate::queue::{Body, Queue, Queued};
-use crate::reading::Received;
+use crate::queue::{Next, Queue, Queued};
+use crate::reading::{Missed, Received};
 use crate::table::Key;
 use crate::wire::{Status, WireItem, WireSubscription};
 
@@ -47,7 +47,7 @@ pub(crate) struct LocalItem {
     pub(crate) wire_item: u32,
     waiting: Waiting,
     /// Missed since its last reading that was queued (buffers) or taken (cells).
-    lost: Lost,
+    missed: Missed,
     notice: Option<Box<(u64, Notice)>>,
 }
 
@@ -57,7 +57,7 @@ enum Waiting {
     /// The local copy is news: the entry that says so, and its era.
     Cell(Option<(u64, u32)>),
     /// Serials of its readings, oldest first.
-    Buffer(VecDeque<u64>),
+    Buffer(Box<VecDeque<u64>>),
     /// How many of its readings wait.
     Count(u32),
 }
@@ -74,20 +74,21 @@ pub(crate) enum Notice {
     },
 }
 
-/// An update for the items of one wire item.
+/// An update for one item.
 pub(crate) struct Delivery<'a> {
     pub(crate) received: &'a Received,
-    pub(crate) lost: Lost,
-    pub(crate) bytes: usize,
+    pub(crate) missed: Missed,
     /// As in [`Queued`].
+    pub(crate) bytes: u32,
     pub(crate) credit: u32,
 }
 
-/// What was taken.
-pub(crate) struct Taken {
-    pub(crate) event: Event,
-    /// As in [`Queued`]; 0 for what is no reading.
-    pub(crate) credit: u32,
+/// What is needed to make readings of what waits.
+#[derive(Clone, Copy)]
+pub(crate) struct Taking<'a> {
+    pub(crate) now: Tick,
+    pub(crate) wire: &'a WireSubscription,
+    pub(crate) connected: bool,
 }
 
 impl Subscription {
@@ -110,7 +111,7 @@ impl Subscription {
         let item = LocalItem {
             wire_item,
             waiting,
-            lost: Lost::NONE,
+            missed: Missed::NOTHING,
             notice: None,
         };
         match self.items.get_mut(place as usize) {
@@ -124,45 +125,46 @@ impl Subscription {
         let nothing = self.nothing_waits();
         let item = self.items.get_mut(place as usize)?;
         let wire_item = std::mem::replace(&mut item.wire_item, NOBODY);
-        let notice = item.notice.take().map(|notice| notice.0);
-        let mut serials = Vec::from_iter(notice);
+        if let Some(notice) = item.notice.take() {
+            self.queue.kill_mark(notice.0);
+        }
         match std::mem::replace(&mut item.waiting, nothing) {
-            Waiting::Cell(cell) => serials.extend(cell.map(|(serial, _)| serial)),
-            Waiting::Buffer(buffer) => serials.extend(buffer),
+            Waiting::Cell(cell) => {
+                if cell.is_some_and(|(serial, _)| self.queue.kill_mark(serial)) {
+                    self.count_dropped();
+                }
+            }
+            Waiting::Buffer(serials) => {
+                serials.iter().for_each(|serial| self.drop_reading(*serial));
+            }
             Waiting::Count(count) => {
                 for _ in 0..count {
                     let Some(serial) = self.queue.first_reading_of(place) else {
                         break;
                     };
-                    self.drop_waiting(serial);
+                    self.drop_reading(serial);
                 }
             }
-        }
-        for serial in serials {
-            self.drop_waiting(serial);
         }
         (wire_item != NOBODY).then_some(wire_item)
     }
 
-    /// Drops what waits under this serial, and counts it if it is a reading.
-    fn drop_waiting(&mut self, serial: u64) {
-        let is_reading = match self.queue.kill(serial) {
-            Some(Body::Reading(queued)) => {
-                self.bytes -= queued.bytes;
-                true
-            }
-            Some(Body::Cell { .. }) => true,
-            _ => false,
-        };
-        if is_reading {
-            self.ledger.dropped += 1;
-            self.ledger.waiting -= 1;
+    /// Drops a reading that waits, and counts it.
+    fn drop_reading(&mut self, serial: u64) {
+        if let Some(bytes) = self.queue.kill_reading(serial, |queued| queued.bytes) {
+            self.bytes -= bytes as usize;
+            self.count_dropped();
         }
+    }
+
+    fn count_dropped(&mut self) {
+        self.ledger.dropped += 1;
+        self.ledger.waiting -= 1;
     }
 
     fn nothing_waits(&self) -> Waiting {
         match self.contract {
-            Contract::Last(_) => Waiting::Buffer(VecDeque::new()),
+            Contract::Last(_) => Waiting::Buffer(Box::default()),
             Contract::First(_) | Contract::All { .. } => Waiting::Count(0),
             Contract::Latest | Contract::Sampled(_) => Waiting::Cell(None),
         }
@@ -182,80 +184,93 @@ impl Subscription {
     }
 
     /// An update has arrived for an item.
-    pub(crate) fn deliver(&mut self, item: u32, delivery: &Delivery<'_>) {
-        let contract = self.contract;
+    #[inline]
+    pub(crate) fn deliver(&mut self, item: u32, delivery: Delivery<'_>) {
         let Some(entry) = self.items.get_mut(item as usize) else {
             return;
         };
         self.ledger.received += 1;
         self.changes += 1;
-        match (&mut entry.waiting, contract) {
-            (Waiting::Cell(cell), _) => {
+        match &mut entry.waiting {
+            Waiting::Cell(cell) => {
                 let era = self.queue.era();
-                entry.lost = entry.lost.plus(delivery.lost);
+                entry.missed.add(delivery.missed);
                 match *cell {
                     None => self.ledger.waiting += 1,
                     Some((serial, its_era)) => {
                         self.ledger.coalesced += 1;
-                        entry.lost.coalesced += 1;
+                        entry.missed.add(Missed::coalesced(1));
                         if its_era == era {
                             return;
                         }
-                        self.queue.kill(serial);
+                        self.queue.kill_mark(serial);
                     }
                 }
-                *cell = Some((self.queue.push(Body::Cell { item }), era));
+                *cell = Some((self.queue.push_cell(item), era));
             }
-            (Waiting::Buffer(serials), Contract::Last(n)) => {
-                let mut lost = delivery.lost;
-                let max = self.options.buffer_bytes_max;
-                while serials.len() >= n as usize
-                    || (!serials.is_empty() && self.bytes + delivery.bytes > max)
-                {
-                    let oldest = serials
-                        .pop_front()
-                        .and_then(|serial| self.queue.kill(serial));
-                    let Some(Body::Reading(oldest)) = oldest else {
-                        continue;
-                    };
-                    self.bytes -= oldest.bytes;
-                    self.ledger.dropped += 1;
-                    self.ledger.waiting -= 1;
-                    let missed = Lost {
-                        queue: 1,
-                        ..Lost::NONE
+            Waiting::Count(count) => {
+                let mut missed = delivery.missed;
+                if let Contract::First(n) = self.contract {
+                    let bytes = self.bytes + delivery.bytes as usize;
+                    let is_full = self.bytes > 0 && bytes > self.options.buffer_bytes_max;
+                    entry.missed.add(missed);
+                    if *count >= n || is_full {
+                        self.ledger.dropped += 1;
+                        entry.missed.add(dropped_by_queue());
+                        return;
                     }
-                    .plus(oldest.lost);
-                    match serials
-                        .front()
-                        .and_then(|next| self.queue.reading_mut(*next))
-                    {
-                        Some(next) => next.lost = next.lost.plus(missed),
-                        None => lost = lost.plus(missed),
-                    }
-                }
-                serials.push_back(push_reading(&mut self.queue, item, delivery, lost));
-                self.bytes += delivery.bytes;
-                self.ledger.waiting += 1;
-            }
-            (Waiting::Count(count), contract) => {
-                entry.lost = entry.lost.plus(delivery.lost);
-                let max = self.options.buffer_bytes_max;
-                if let Contract::First(n) = contract
-                    && (*count >= n || (self.bytes > 0 && self.bytes + delivery.bytes > max))
-                {
-                    self.ledger.dropped += 1;
-                    entry.lost.queue += 1;
-                    return;
+                    missed = std::mem::take(&mut entry.missed);
                 }
                 *count += 1;
-                let lost = std::mem::take(&mut entry.lost);
-                push_reading(&mut self.queue, item, delivery, lost);
-                self.bytes += delivery.bytes;
+                self.bytes += delivery.bytes as usize;
                 self.ledger.waiting += 1;
+                let (received, bytes) = (delivery.received.clone(), delivery.bytes);
+                self.queue
+                    .push_reading(item, received, missed, bytes, delivery.credit);
             }
-            (Waiting::Buffer(_), _) => {}
+            Waiting::Buffer(_) => self.deliver_last(item, delivery),
         }
+    }
+
+    /// An update has arrived for an item under `last:n`.
+    fn deliver_last(&mut self, item: u32, delivery: Delivery<'_>) {
+        let Some(entry) = self.items.get_mut(item as usize) else {
+            return;
+        };
+        let (Waiting::Buffer(serials), Contract::Last(n)) = (&mut entry.waiting, self.contract)
+        else {
+            return;
+        };
+        let mut missed = delivery.missed;
+        let max = self.options.buffer_bytes_max;
+        while serials.len() >= n as usize
+            || (!serials.is_empty() && self.bytes + delivery.bytes as usize > max)
+        {
+            let oldest = serials.pop_front().and_then(|serial| {
+                self.queue.kill_reading(serial, |queued| {
+                    (queued.bytes, std::mem::take(&mut queued.missed))
+                })
+            });
+            let Some((bytes, mut before)) = oldest else {
+                continue;
+            };
+            self.bytes -= bytes as usize;
+            self.ledger.dropped += 1;
+            self.ledger.waiting -= 1;
+            before.add(dropped_by_queue());
+            let next = serials.front();
+            match next.and_then(|next| self.queue.reading_mut(*next)) {
+                Some(next) => next.missed.add(before),
+                None => missed.add(before),
+            }
+        }
+        let (received, bytes) = (delivery.received.clone(), delivery.bytes);
+        let serial = self
+            .queue
+            .push_reading(item, received, missed, bytes, delivery.credit);
+        serials.push_back(serial);
+        self.bytes += bytes as usize;
+        self.ledger.waiting += 1;
     }
 
     /// Something about an item that is no reading.
@@ -264,9 +279,9 @@ impl Subscription {
             return;
         };
         if let Some(old) = entry.notice.take() {
-            self.queue.kill(old.0);
+            self.queue.kill_mark(old.0);
         }
-        let serial = self.queue.push(Body::Notice { item });
+        let serial = self.queue.push_notice(item);
         entry.notice = Some(Box::new((serial, notice)));
         self.changes += 1;
     }
@@ -277,74 +292,87 @@ impl Subscription {
         self.changes += 1;
     }
 
-    /// What happened next, if anything waits.
-    pub(crate) fn next(
+    /// Hands over what happened next, up to `most` events. How many there were, and how many of
+    /// them make room for others.
+    #[inline]
+    pub(crate) fn take(
         &mut self,
-        now: Tick,
-        wire: &WireSubscription,
-        connected: bool,
-    ) -> Option<Taken> {
-        loop {
-            let (event, credit) = match self.queue.pop()? {
-                Body::Dead => continue,
-                Body::Connection(event) => (*event, 0),
-                Body::Cell { item } => match self.take_cell(now, item, wire, connected) {
-                    Some(reading) => (Event::Reading { item, reading }, 0),
+        taking: Taking<'_>,
+        most: usize,
+        mut give: impl FnMut(Event),
+    ) -> (usize, u32) {
+        let (mut given, mut credits) = (0, 0);
+        while given < most {
+            let Self {
+                items,
+                bytes,
+                options,
+                ..
+            } = self;
+            let readings = self.queue.take_readings(most - given, |queued| {
+                credits += u32::from(queued.credit == taking.wire.life);
+                let item = queued.item;
+                *bytes -= queued.bytes as usize;
+                let entry = items.get_mut(item as usize);
+                let reading = take_queued(queued, entry, options.max_age, taking);
+                give(Event::Reading { item, reading });
+            });
+            given += readings;
+            self.ledger.taken += readings as u64;
+            self.ledger.waiting -= readings as u64;
+            if given == most {
+                break;
+            }
+            let event = match self.queue.next_mark() {
+                None => break,
+                Some(Next::Cell { item }) => match self.take_cell(item, taking) {
+                    Some(reading) => Event::Reading { item, reading },
                     None => continue,
                 },
-                Body::Reading(queued) => {
-                    let (item, credit) = (queued.item, queued.credit);
-                    let reading = self.take_queued(now, *queued, wire, connected);
-                    (Event::Reading { item, reading }, credit)
-                }
-                Body::Notice { item } => match self.take_notice(item) {
-                    Some(event) => (event, 0),
+                Some(Next::Notice { item }) => match self.take_notice(item) {
+                    Some(event) => event,
                     None => continue,
                 },
+                Some(Next::Connection(event)) => event,
             };
-            return Some(Taken { event, credit });
+            given += 1;
+            give(event);
         }
+        (given, credits)
     }
 
-    /// The next reading of one item that was not taken yet, whatever waits before it.
-    pub(crate) fn next_of(
-        &mut self,
-        now: Tick,
-        item: u32,
-        wire: &WireSubscription,
-        connected: bool,
-    ) -> Option<Taken> {
-        let serial = match &self.items.get(item as usize)?.waiting {
-            Waiting::Cell(cell) => cell.map(|(serial, _)| serial),
+    /// The next reading of one item that was not taken yet, whatever waits before it, and how many
+    /// others it makes room for.
+    pub(crate) fn next_of(&mut self, item: u32, taking: Taking<'_>) -> Option<(Reading, u32)> {
+        let entry = self.items.get_mut(item as usize)?;
+        let serial = match &entry.waiting {
+            Waiting::Cell(cell) => {
+                let (serial, _) = (*cell)?;
+                self.queue.kill_mark(serial);
+                return Some((self.take_cell(item, taking)?, 0));
+            }
             Waiting::Buffer(serials) => serials.front().copied(),
             Waiting::Count(0) => None,
             Waiting::Count(_) => self.queue.first_reading_of(item),
         }?;
-        let (reading, credit) = match self.queue.kill(serial)? {
-            Body::Reading(queued) => {
-                let credit = queued.credit;
-                (self.take_queued(now, *queued, wire, connected), credit)
-            }
-            _ => (self.take_cell(now, item, wire, connected)?, 0),
-        };
-        Some(Taken {
-            event: Event::Reading { item, reading },
-            credit,
-        })
+        let max_age = self.options.max_age;
+        let (reading, bytes, credit) = self.queue.kill_reading(serial, |queued| {
+            let reading = take_queued(queued, Some(entry), max_age, taking);
+            (reading, queued.bytes, queued.credit)
+        })?;
+        self.bytes -= bytes as usize;
+        self.ledger.taken += 1;
+        self.ledger.waiting -= 1;
+        Some((reading, u32::from(credit == taking.wire.life)))
     }
 
     /// The local copy of an item as it is now; it stays.
-    pub(crate) fn peek(
-        &self,
-        now: Tick,
-        item: u32,
-        wire: &WireSubscription,
-        connected: bool,
-    ) -> Option<Reading> {
-        let wire_item = wire.item(self.items.get(item as usize)?.wire_item)?;
+    pub(crate) fn peek(&self, item: u32, taking: Taking<'_>) -> Option<Reading> {
+        let wire_item = taking.wire.item(self.items.get(item as usize)?.wire_item)?;
         let copy = wire_item.copy.as_ref()?;
-        let stale = self.staleness(now, copy, wire_item, connected);
-        Some(copy.to_reading(wire_item.data_type.as_ref()?, Lost::NONE, stale))
+        let stale = staleness(copy, wire_item, self.options.max_age, taking);
+        let data_type = Some(wire_item.data_type.as_ref()?);
+        Some(copy.clone().take_reading(data_type, Lost::NONE, stale))
     }
 
     /// Readings that wait.
@@ -362,52 +390,14 @@ impl Subscription {
         self.queue.len()
     }
 
-    fn take_cell(
-        &mut self,
-        now: Tick,
-        item: u32,
-        wire: &WireSubscription,
-        connected: bool,
-    ) -> Option<Reading> {
-        let mut reading = self.peek(now, item, wire, connected)?;
+    fn take_cell(&mut self, item: u32, taking: Taking<'_>) -> Option<Reading> {
+        let mut reading = self.peek(item, taking)?;
         let entry = self.items.get_mut(item as usize)?;
         entry.waiting = Waiting::Cell(None);
-        reading.lost = std::mem::take(&mut entry.lost);
+        reading.lost = std::mem::take(&mut entry.missed).lost();
         self.ledger.taken += 1;
         self.ledger.waiting -= 1;
         Some(reading)
-    }
-
-    fn take_queued(
-        &mut self,
-        now: Tick,
-        queued: Queued,
-        wire: &WireSubscription,
-        connected: bool,
-    ) -> Reading {
-        self.ledger.taken += 1;
-        self.ledger.waiting -= 1;
-        self.bytes -= queued.bytes;
-        let mut wire_item = None;
-        if let Some(entry) = self.items.get_mut(queued.item as usize) {
-            match &mut entry.waiting {
-                Waiting::Buffer(serials) => {
-                    // `next_of` and the queue's order both take the oldest first.
-                    serials.pop_front();
-                    if serials.is_empty() && serials.capacity() > KEPT_SERIALS_MAX {
-                        *serials = VecDeque::new();
-                    }
-                }
-                Waiting::Count(count) => *count -= 1,
-                Waiting::Cell(_) => {}
-            }
-            wire_item = wire.item(entry.wire_item);
-        }
-        let stale =
-            wire_item.and_then(|item| self.staleness(now, &queued.received, item, connected));
-        let data_type = wire_item.and_then(|item| item.data_type.as_ref());
-        let data_type = data_type.unwrap_or(&trunkline_types::DataType::Bool);
-        queued.received.to_reading(data_type, queued.lost, stale)
     }
 
     fn take_notice(&mut self, item: u32) -> Option<Event> {
@@ -428,31 +418,61 @@ impl Subscription {
             },
         })
     }
+}
 
-    /// How old a reading is, when it may no longer be the current one.
-    fn staleness(
-        &self,
-        now: Tick,
-        received: &Received,
-        item: &WireItem,
-        connected: bool,
-    ) -> Option<Duration> {
-        let age = received.age(now);
-        let is_live = connected && matches!(item.status, Status::Live);
-        let max_age = self.options.max_age.or(item.max_age);
-        match is_live {
-            true => received.too_old(age, max_age),
-            false => Some(age),
+/// A reading that waited, as the program gets it.
+#[inline(always)]
+fn take_queued(
+    queued: &mut Queued,
+    entry: Option<&mut LocalItem>,
+    max_age: Option<Duration>,
+    taking: Taking<'_>,
+) -> Reading {
+    let mut wire_item = None;
+    if let Some(entry) = entry {
+        match &mut entry.waiting {
+            Waiting::Count(count) => *count -= 1,
+            Waiting::Buffer(serials) => {
+                // `next_of` and the queue's order both take the oldest first.
+                serials.pop_front();
+                if serials.is_empty() && serials.capacity() > KEPT_SERIALS_MAX {
+                    **serials = VecDeque::new();
+                }
+            }
+            Waiting::Cell(_) => {}
         }
+        wire_item = taking.wire.item(entry.wire_item);
+    }
+    let received = &mut queued.received;
+    let stale = wire_item.and_then(|item| staleness(received, item, max_age, taking));
+    let data_type = wire_item.and_then(|item| item.data_type.as_ref());
+    received.take_reading(data_type, queued.missed.lost(), stale)
+}
+
+/// How old a reading is, when it may no longer be the current one.
+#[inline]
+fn staleness(
+    received: &Received,
+    item: &WireItem,
+    max_age: Option<Duration>,
+    taking: Taking<'_>,
+) -> Option<Duration> {
+    let is_live = taking.connected && matches!(item.status, Status::Live);
+    let max_age = max_age.or(item.max_age);
+    if is_live && max_age.is_none() && !received.is_stale() {
+        return None;
+    }
+    let age = received.age(taking.now);
+    match is_live {
+        true => received.too_old(age, max_age),
+        false => Some(age),
     }
 }
 
-fn push_reading(queue: &mut Queue, item: u32, delivery: &Delivery<'_>, lost: Lost) -> u64 {
-    queue.push(Body::Reading(Box::new(Queued {
-        item,
-        received: delivery.received.clone(),
-        lost,
-        bytes: delivery.bytes,
-        credit: delivery.credit,
-    })))
+/// One update that found no room.
+fn dropped_by_queue() -> Missed {
+    Missed::of(Lost {
+        queue: 1,
+        ..Lost::NONE
+    })
 }

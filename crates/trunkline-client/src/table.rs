@@ -127,6 +127,56 @@ impl<T> Slab<T> {
     }
 }
 
+/// A list that usually has one element, and then takes no memory of its own.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Few<T> {
+    #[default]
+    None,
+    One(T),
+    Many(Vec<T>),
+}
+
+impl<T: Copy> Few<T> {
+    pub(crate) fn as_slice(&self) -> &[T] {
+        match self {
+            Few::None => &[],
+            Few::One(element) => std::slice::from_ref(element),
+            Few::Many(elements) => elements,
+        }
+    }
+
+    pub(crate) fn push(&mut self, element: T) {
+        match self {
+            Few::None => *self = Few::One(element),
+            Few::One(first) => *self = Few::Many(vec![*first, element]),
+            Few::Many(elements) => elements.push(element),
+        }
+    }
+
+    pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) {
+        match self {
+            Few::One(element) if !keep(element) => *self = Few::None,
+            Few::None | Few::One(_) => {}
+            Few::Many(elements) => {
+                elements.retain(keep);
+                match elements[..] {
+                    [] => *self = Few::None,
+                    [last] => *self = Few::One(last),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self, Few::None)
+    }
+
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, T> {
+        self.as_slice().iter()
+    }
+}
+
 /// Spreads numbers over 64 bits: one multiplication per number, one more at the end.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct MixHasher(u64);
@@ -174,6 +224,26 @@ mod tests {
         keys.iter()
             .for_each(|key| assert!(sut.remove(*key).is_some()));
         assert_eq!((sut.slots.capacity(), sut.free.capacity()), (0, 0));
+    }
+
+    #[test]
+    fn few_are_kept_in_order_however_many_they_are() {
+        let mut sut = Few::default();
+        assert!(sut.is_empty());
+        for count in 1..5 {
+            sut.push(count);
+            assert_eq!(sut.as_slice(), (1..=count).collect::<Vec<i32>>());
+        }
+        for (gone, left) in [
+            (2, vec![1, 3, 4]),
+            (1, vec![3, 4]),
+            (4, vec![3]),
+            (3, vec![]),
+        ] {
+            sut.retain(|element| *element != gone);
+            assert_eq!(sut.as_slice(), left);
+        }
+        assert_eq!(sut, Few::None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use trunkline_proto::{Fault, FaultCode};
 use trunkline_types::{Access, DataType, Name};
 
-use crate::table::{Key, NameMap, NumberMap, Slab};
+use crate::table::{Few, Key, NameMap, NumberMap, Slab};
 
 /// A variable that was opened by name. Stays valid over reconnects, until it is closed as often as
 /// it was opened; afterwards it is nobody's, also when the name is opened again.
@@ -42,7 +42,7 @@ pub(crate) struct Variable {
     /// Why it has no handle.
     pub(crate) fault: Option<Box<Fault>>,
     /// Where it is subscribed: wire subscription and item.
-    pub(crate) items: Vec<(u32, u32)>,
+    pub(crate) items: Few<(u32, u32)>,
 }
 
 impl Variables {
@@ -79,7 +79,7 @@ impl Variables {
             access: Access::ReadWrite,
             max_age: None,
             fault: None,
-            items: Vec::new(),
+            items: Few::None,
         });
         self.by_name.insert(name, key);
         VariableRef(key)
@@ -207,7 +207,8 @@ impl Variables {
     /// The variables that were opened or subscribed before, whose items are as `wanted`.
     pub(crate) fn known(&self, wanted: impl Fn(&[(u32, u32)]) -> bool) -> Vec<VariableRef> {
         let is_known = |variable: &Variable| {
-            (variable.data_type.is_some() || !variable.items.is_empty()) && wanted(&variable.items)
+            (variable.data_type.is_some() || !variable.items.is_empty())
+                && wanted(variable.items.as_slice())
         };
         self.slots
             .iter()

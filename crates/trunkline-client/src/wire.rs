@@ -14,7 +14,7 @@ use trunkline_proto::{Fault, FaultCode};
 use trunkline_types::{Contract, DataType};
 
 use crate::reading::{Account, Received};
-use crate::table::NumberMap;
+use crate::table::{Few, NumberMap};
 use crate::variable::VariableRef;
 
 /// Sequences of own writes that are remembered per item until their updates come.
@@ -33,7 +33,11 @@ pub(crate) struct WireSubscription {
     items: Vec<Option<WireItem>>,
     free: Vec<u32>,
     by_handle: NumberMap<u32, u32>,
-    by_variable: NumberMap<VariableRef, u32>,
+    /// The handle found last and its item. Handles are numbered as items are, more often than not:
+    /// the item of another handle usually is as far from this one as the handle is.
+    near: (u32, u32),
+    /// Two items have had one handle: which of them it is now, only the table says.
+    has_shared_handles: bool,
     /// Requests about its items that are not answered.
     pub(crate) outstanding: usize,
     /// Nobody wants it any more; it is ended when nothing about it is outstanding.
@@ -63,7 +67,7 @@ pub(crate) enum Pause {
 #[derive(Debug)]
 pub(crate) struct WireItem {
     pub(crate) variable: VariableRef,
-    pub(crate) targets: Vec<Target>,
+    pub(crate) targets: Few<Target>,
     pub(crate) status: Status,
     /// Part of a request that is not answered.
     pub(crate) asked: bool,
@@ -77,7 +81,7 @@ pub(crate) struct WireItem {
     pub(crate) copy: Option<Received>,
     /// What the next update is.
     pub(crate) next: Next,
-    own: VecDeque<u64>,
+    own: Option<Box<VecDeque<u64>>>,
     /// The fault that the program was told last.
     pub(crate) told: Option<FaultCode>,
 }
@@ -153,7 +157,8 @@ impl WireSubscription {
             items: Vec::new(),
             free: Vec::new(),
             by_handle: NumberMap::default(),
-            by_variable: NumberMap::default(),
+            near: (0, 0),
+            has_shared_handles: false,
             outstanding: 0,
             closing: false,
             pause: Pause::No,
@@ -182,15 +187,11 @@ impl WireSubscription {
     /// So many items may be added.
     pub(crate) fn reserve(&mut self, items: usize) {
         self.items.reserve(items.saturating_sub(self.free.len()));
-        self.by_variable.reserve(items);
         self.by_handle.reserve(items);
     }
 
-    /// The item of this variable; whether it was added now.
-    pub(crate) fn join(&mut self, variable: VariableRef) -> (u32, bool) {
-        if let Some(index) = self.by_variable.get(&variable) {
-            return (*index, false);
-        }
+    /// Adds an item for a variable that has none here.
+    pub(crate) fn add(&mut self, variable: VariableRef) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.items.push(None);
             (self.items.len() - 1) as u32
@@ -198,14 +199,12 @@ impl WireSubscription {
         if let Some(place) = self.items.get_mut(index as usize) {
             *place = Some(WireItem::new(variable));
         }
-        self.by_variable.insert(variable, index);
-        (index, true)
+        index
     }
 
     /// Takes an item out.
     pub(crate) fn remove(&mut self, index: u32) -> Option<WireItem> {
         let item = self.items.get_mut(index as usize)?.take()?;
-        self.by_variable.remove(&item.variable);
         if let Some(handle) = item.handle
             && self.by_handle.get(&handle) == Some(&index)
         {
@@ -251,8 +250,18 @@ impl WireSubscription {
     }
 
     /// The item that updates with this handle are of.
-    pub(crate) fn of_handle(&self, handle: u32) -> Option<u32> {
-        self.by_handle.get(&handle).copied()
+    #[inline]
+    pub(crate) fn of_handle(&mut self, handle: u32) -> Option<u32> {
+        let (near, index) = self.near;
+        let guess = index.wrapping_add(handle.wrapping_sub(near));
+        let item = self.items.get(guess as usize).and_then(Option::as_ref);
+        if item.is_some_and(|item| item.handle == Some(handle)) && !self.has_shared_handles {
+            self.near = (handle, guess);
+            return Some(guess);
+        }
+        let index = *self.by_handle.get(&handle)?;
+        self.near = (handle, index);
+        Some(index)
     }
 
     /// The engine has opened the item.
@@ -274,22 +283,25 @@ impl WireSubscription {
                 self.by_handle.remove(&before);
             }
         }
-        self.by_handle.insert(handle, index);
+        let other = self.by_handle.insert(handle, index);
+        self.has_shared_handles |= other.is_some_and(|other| other != index);
     }
 
     /// Handles of an epoch that is over mean nothing.
     pub(crate) fn forget_handles(&mut self) {
         self.by_handle = NumberMap::default();
+        self.has_shared_handles = false;
         self.items_mut().for_each(|(_, item)| item.handle = None);
     }
 
-    /// The program took an update, or it never got that far. Whether a grant is due.
-    pub(crate) fn count_taken(&mut self) -> bool {
+    /// The program took so many updates, or they never got that far. Whether a grant is due.
+    #[inline]
+    pub(crate) fn count_taken(&mut self, updates: u32) -> bool {
         let Contract::All { elements, .. } = self.terms.contract else {
             return false;
         };
-        self.taken += 1;
-        self.taken >= (elements / 4).max(1)
+        self.taken = self.taken.saturating_add(updates);
+        updates > 0 && self.taken >= (elements / 4).max(1)
     }
 }
 
@@ -297,7 +309,7 @@ impl WireItem {
     fn new(variable: VariableRef) -> Self {
         Self {
             variable,
-            targets: Vec::new(),
+            targets: Few::None,
             status: Status::Opening,
             asked: false,
             handle: None,
@@ -306,23 +318,28 @@ impl WireItem {
             account: Account::default(),
             copy: None,
             next: Next::First,
-            own: VecDeque::new(),
+            own: None,
             told: None,
         }
     }
 
     /// A write of this client became the update of this number.
     pub(crate) fn remember_own(&mut self, sequence: u64) {
-        let place = self.own.partition_point(|known| *known < sequence);
-        self.own.insert(place, sequence);
-        if self.own.len() > OWN_MAX {
-            self.own.pop_front();
+        let own = self.own.get_or_insert_default();
+        let place = own.partition_point(|known| *known < sequence);
+        own.insert(place, sequence);
+        if own.len() > OWN_MAX {
+            own.pop_front();
         }
     }
 
     /// Whether the update of this number was written by this client. Earlier ones are forgotten.
+    #[inline]
     pub(crate) fn take_own(&mut self, sequence: u64) -> bool {
-        while let Some(known) = self.own.pop_front_if(|known| *known <= sequence) {
+        let Some(own) = &mut self.own else {
+            return false;
+        };
+        while let Some(known) = own.pop_front_if(|known| *known <= sequence) {
             if known == sequence {
                 return true;
             }
@@ -338,7 +355,7 @@ impl WireItem {
 
     /// What was remembered of writes belongs to an epoch that is over.
     pub(crate) fn forget_own(&mut self) {
-        self.own = VecDeque::new();
+        self.own = None;
     }
 
     /// Whether trying again later can help without anybody noticing the program.

@@ -301,7 +301,7 @@ impl ClientCore {
         let Some(known) = self.variables.get(variable) else {
             return;
         };
-        for (wire, item) in &known.items {
+        for (wire, item) in known.items.iter() {
             let Some(wire) = self.wires.get_mut(*wire) else {
                 continue;
             };

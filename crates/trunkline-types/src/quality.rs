@@ -83,6 +83,7 @@ impl Quality {
     }
 
     /// The packed form. Every value is legal; a level this version does not know counts as bad.
+    #[inline]
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
@@ -114,6 +115,12 @@ impl Quality {
     /// Why it is not good, or what else there is to say.
     pub const fn reason(self) -> Reason {
         Reason::from_code(((self.0 >> REASON_SHIFT) & REASON_MASK) as u16)
+    }
+
+    /// Whether this is the reason: cheaper than to name it.
+    #[inline]
+    pub const fn has_reason(self, reason: Reason) -> bool {
+        ((self.0 >> REASON_SHIFT) & REASON_MASK) as u16 == reason.code()
     }
 
     /// Whose clock made the source timestamp.
@@ -280,6 +287,7 @@ macro_rules! reasons {
             pub const ALL: &[Reason] = &[Reason::None, $(Reason::$variant,)*];
 
             /// The number in the packed form, 14 bits.
+            #[inline]
             pub const fn code(self) -> u16 {
                 match self {
                     Reason::None => 0,

@@ -23,7 +23,8 @@
 //!
 //! # Layout
 //! - [`Reader`], [`DecodeError`]: a checked cursor; `put_*`: its counterpart.
-//! - [`encode_value`], [`decode_value`], [`check_value`], [`encoded_len`]: values of a known type.
+//! - [`encode_value`], [`decode_value`], [`decode_whole`], [`check_value`], [`encoded_len`]: values
+//!   of a known type.
 //! - [`encode_type`], [`encode_tagged`]: types, and values that bring their type with them.
 //! - [`encode_properties`]: what configuration says about a variable, as fields that can be
 //!   skipped.
@@ -53,7 +54,7 @@ pub use data_type::{decode_tagged, decode_type, encode_tagged, encode_type};
 pub use definition::{decode_properties, encode_properties};
 pub use library::{VariablesDecoder, VariablesEncoder};
 pub use reader::{DecodeError, Reader};
-pub use value::{decode_value, encode_value, encoded_len};
+pub use value::{decode_value, decode_whole, encode_value, encoded_len};
 pub use varint::{put_varint, put_zigzag, varint_len};
 
 /// Most bytes of one value in wire form: 16 MiB. Larger data belongs into a stream.

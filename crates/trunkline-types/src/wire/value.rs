@@ -123,6 +123,36 @@ pub fn decode_value(ty: &DataType, reader: &mut Reader<'_>) -> Result<Value, Dec
     Ok(value)
 }
 
+/// Reads `bytes` as one value of type `ty` and nothing else.
+///
+/// # Errors
+/// As [`decode_value`]; [`DecodeError::Trailing`] when bytes follow the value.
+#[inline]
+pub fn decode_whole(ty: &DataType, bytes: &[u8]) -> Result<Value, DecodeError> {
+    // The types that numbers of measurements have, without the detour over a reader.
+    match ty {
+        DataType::F64 => {
+            if let Ok(bytes) = bytes.try_into() {
+                return Ok(Value::F64(f64::from_le_bytes(bytes)));
+            }
+        }
+        DataType::I32 => {
+            if let Ok(bytes) = bytes.try_into() {
+                return Ok(Value::I32(i32::from_le_bytes(bytes)));
+            }
+        }
+        _ => {}
+    }
+    decode_rest(ty, bytes)
+}
+
+fn decode_rest(ty: &DataType, bytes: &[u8]) -> Result<Value, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let value = decode_value(ty, &mut reader)?;
+    reader.finish()?;
+    Ok(value)
+}
+
 /// Checks that a value that began at `offset`, with `before` bytes left, is not over the limit.
 pub(super) fn check_size(
     offset: usize,
