@@ -141,6 +141,16 @@ impl Registry {
         VARIABLES_MAX.saturating_sub(self.end() as usize)
     }
 
+    /// Makes place in the index for so many more names at once: to grow it step by step is to hash
+    /// every name again at each step, in an order in which none of them is near the one before.
+    pub(crate) fn reserve(&self, count: usize) {
+        let mut names = self.names.write();
+        names.index.reserve(count, |slot| {
+            self.name_of(*slot)
+                .map_or(0, |name| self.hash.hash_one(name))
+        });
+    }
+
     /// Adds a variable made for the next slot. The caller has checked the name and the room; `make`
     /// does not look for names.
     pub(crate) fn insert(&self, make: impl FnOnce(u32) -> Variable) -> Option<Arc<Variable>> {

@@ -225,6 +225,8 @@ impl Engine {
             ..Deployed::default()
         };
         let mut templates: Vec<Arc<Properties>> = Vec::new();
+        self.registry().reserve(names.len() - kept.len());
+        deployed.handles.reserve_exact(names.len());
         // Each name goes into its variable as it is: of a large library a copy would be large, too.
         for (name, definition) in names.into_iter().zip(&library.variables) {
             let properties = intern(&mut templates, definition);
