@@ -153,7 +153,8 @@ impl ClientCore {
                     let mut received = arrival.receive(&record, value, true);
                     let max_age = variable.and_then(|v| v.max_age);
                     let stale = received.too_old(received.age_when_received(), max_age);
-                    Ok(received.take_reading(Some(data_type), Lost::NONE, stale))
+                    received.taken(Some(data_type), None);
+                    Ok(received.into_reading(Lost::NONE, stale))
                 }
             };
             page.set(item, result);

@@ -195,7 +195,8 @@ impl ClientCore {
                 let known = self.variables.get(variable);
                 let age = received.age_when_received();
                 let stale = received.too_old(age, known.and_then(|v| v.max_age));
-                Some(received.take_reading(Some(&data_type), trunkline_types::Lost::NONE, stale))
+                received.taken(Some(&data_type), None);
+                Some(received.into_reading(trunkline_types::Lost::NONE, stale))
             }
             None => None,
         };
