@@ -65,22 +65,47 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    /// The value of a record.
+    /// A reading that answers a request.
     ///
     /// # Errors
-    /// It is not one of this type.
+    /// The value is not one of this type.
     #[inline]
-    pub(crate) fn value(
+    pub(crate) fn reading(
+        &self,
         record: &UpdateRecord<'_>,
         data_type: &DataType,
-    ) -> Result<Option<Value>, Disconnect> {
-        let Some(bytes) = record.value else {
-            return Ok(None);
+        max_age: Option<Duration>,
+    ) -> Result<Reading, Disconnect> {
+        let (mut age_ns, mut stale) = (0, None);
+        let value = match record.value.map(|bytes| decode_whole(data_type, bytes)) {
+            Some(Ok(value)) => value,
+            Some(Err(error)) => return Err(not_valid(&error)),
+            None => standing_in(Some(data_type)),
         };
-        match decode_whole(data_type, bytes) {
-            Ok(value) => Ok(Some(value)),
-            Err(error) => Err(not_valid(&error)),
+        let is_said_to_be_stale = record.quality.has_reason(Reason::Stale);
+        if is_said_to_be_stale || max_age.is_some() {
+            if record.value.is_some() {
+                age_ns = self.age_ns(record.engine_timestamp);
+            }
+            let age = Duration::from_nanos(age_ns);
+            let is_old = is_said_to_be_stale || max_age.is_some_and(|max| age > max);
+            stale = is_old.then_some(age);
         }
+        Ok(Reading {
+            sample: Sample {
+                value,
+                source_timestamp: record.source_timestamp,
+                engine_timestamp: record.engine_timestamp,
+                quality: record.quality,
+            },
+            position: Position {
+                epoch: self.epoch,
+                sequence: record.sequence,
+            },
+            lost: Lost::NONE,
+            stale,
+            own: record.own,
+        })
     }
 
     /// An update record and its value as they arrive. `first` ones may have waited at the engine
@@ -132,12 +157,7 @@ pub(crate) fn not_valid(error: &DecodeError) -> Disconnect {
 impl Received {
     /// How old it is: its age at the engine and this end's own time since, never two wall clocks.
     pub(crate) fn age(&self, now: Tick) -> Duration {
-        self.age_when_received().saturating_add(now.since(self.at))
-    }
-
-    /// How old it was when it arrived.
-    pub(crate) fn age_when_received(&self) -> Duration {
-        Duration::from_nanos(self.age_ns)
+        Duration::from_nanos(self.age_ns).saturating_add(now.since(self.at))
     }
 
     /// Whether the engine itself says that it is old.
