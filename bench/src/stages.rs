@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trunkline::types::{Contract, DataType, Tick, Value};
-use trunkline::{Event, OpenOptions, SubscribeOptions, VariableRef, Write};
+use trunkline::{Batch, OpenOptions, SubscribeOptions, VariableRef, Write};
 use trunkline_client::{Answer, ClientCore, ClientOptions, SubscriptionId};
 use trunkline_engine::{Attempt, Caller, Engine, EngineOptions, Variable, Wake, Wakes};
 use trunkline_net::Clock;
@@ -174,6 +174,7 @@ struct Pair {
     variables: Vec<VariableRef>,
     subscription: Option<SubscriptionId>,
     bytes: Vec<u8>,
+    batch: Batch,
     value: f64,
 }
 
@@ -204,6 +205,7 @@ impl Pair {
             variables: Vec::new(),
             subscription: None,
             bytes: Vec::new(),
+            batch: Batch::new(),
             value: 0.0,
         };
         let (now, wall) = (clock.now(), clock.wall());
@@ -314,12 +316,18 @@ impl Pair {
         value: f64,
     ) -> Outcome<usize> {
         let mut count = 0;
-        while let Some(event) = self.client.next_event(now, subscription) {
-            match event {
-                Event::Reading { reading, .. } if reading.sample.value == Value::F64(value) => {
-                    count += 1;
+        while self
+            .client
+            .take_batch(now, subscription, 1000, &mut self.batch)
+        {
+            for reading in self.batch.readings() {
+                if reading.get::<f64>() != Some(value) {
+                    return Err(format!("instead of the reading: {reading:?}").into());
                 }
-                other => return Err(format!("instead of the reading: {other:?}").into()),
+                count += 1;
+            }
+            if let Some(event) = self.batch.event() {
+                return Err(format!("instead of a reading: {event:?}").into());
             }
         }
         Ok(count)

@@ -20,7 +20,7 @@ pub(super) fn section(run: &Run) -> Section {
          (`all`) in another process takes every update, checked one by one for order, content, sequence \
          and quality. The writer waits for the feed, so nothing overruns. *One per call*: each update has \
          its own timestamp. *100 per call*: 100 updates share a clock read and a wake-up (`write_many`). \
-         The subscriber takes what waits, up to 1000 readings at once (`next_many`). Raw: records of 24 bytes, 64 KiB per `write`. CPU per update: *writer* is the \
+         The subscriber takes what waits, up to 1000 readings at once (`next_batch`). Raw: records of 24 bytes, 64 KiB per `write`. CPU per update: *writer* is the \
          writing thread, with the write path that runs on it; *engine* the other threads of its process; \
          *client* the subscriber's process.\n\n\
          | variables | system | updates/s | x raw | writer ns | engine ns | client ns | backlog ms |\n\

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use trunkline::local::Variable;
-use trunkline::types::{Contract, DataType, Level, Timestamp, Value};
-use trunkline::{Client, Engine, Event, SubscribeOptions};
+use trunkline::types::{Contract, DataType, Level, Timestamp};
+use trunkline::{Batch, Client, Engine, Event, SubscribeOptions};
 
 use super::figures::{Written, enter, report_taken, taken_of};
 use super::{PER_CALL, Stream, Taken, Window};
@@ -139,45 +139,42 @@ pub fn take_all(stream: Stream, url: &str) -> Outcome<()> {
     let (mut first_readings, mut ended) = (0, 0);
     let mut window = None;
     let mut newest = Timestamp::UNIX_EPOCH;
-    let mut events = Vec::new().into_iter();
+    let mut batch = Batch::new();
     while ended < stream.variables {
-        let Some(event) = events.next() else {
-            events = subscription.next_many(AT_ONCE, Some(PATIENCE)).into_iter();
-            if events.len() == 0 {
-                return Err("no update came".into());
+        if !subscription.next_batch(&mut batch, AT_ONCE, Some(PATIENCE)) {
+            return Err("no update came".into());
+        }
+        for reading in batch.readings() {
+            let sequence = reading.position().sequence;
+            if sequence == 0 {
+                first_readings += 1;
+                if first_readings == stream.variables {
+                    say("SUBSCRIBED");
+                }
+                continue;
             }
-            continue;
-        };
-        let (item, reading) = match event {
-            Event::Reading { item, reading } => (item as usize, reading),
-            Event::Connected { .. } => continue,
+            let Some(value) = reading.get::<f64>() else {
+                return Err(format!("a value of another type: {reading:?}").into());
+            };
+            if value.is_nan() {
+                ended += 1;
+                continue;
+            }
+            let is_right = sequence as f64 == value
+                && reading.engine_timestamp() >= newest
+                && reading.quality().level() == Level::Good
+                && reading.lost().count() == Some(0);
+            newest = reading.engine_timestamp();
+            taken.out_of_order += u64::from(!is_right);
+            taken.take(reading.item() as usize, value);
+            let window = window.get_or_insert_with(|| Window::open(stream.warm_up));
+            if taken.count.is_multiple_of(256) {
+                window.look(taken.count, process_cpu_ns);
+            }
+        }
+        match batch.event() {
+            None | Some(Event::Connected { .. }) => {}
             other => return Err(format!("instead of a reading: {other:?}").into()),
-        };
-        if reading.position.sequence == 0 {
-            first_readings += 1;
-            if first_readings == stream.variables {
-                say("SUBSCRIBED");
-            }
-            continue;
-        }
-        let Value::F64(value) = reading.sample.value else {
-            return Err(format!("a value of another type: {:?}", reading.sample).into());
-        };
-        if value.is_nan() {
-            ended += 1;
-            continue;
-        }
-        let sample = &reading.sample;
-        let is_right = reading.position.sequence as f64 == value
-            && sample.engine_timestamp >= newest
-            && sample.quality.level() == Level::Good
-            && reading.lost.count() == Some(0);
-        newest = sample.engine_timestamp;
-        taken.out_of_order += u64::from(!is_right);
-        taken.take(item, value);
-        let window = window.get_or_insert_with(|| Window::open(stream.warm_up));
-        if taken.count.is_multiple_of(256) {
-            window.look(taken.count, process_cpu_ns);
         }
     }
     let measured = window.and_then(|window| window.close(taken.count, process_cpu_ns()));

@@ -2,7 +2,7 @@
 //! encoded before go in, readings and outcomes come out.
 //!
 //! ```text
-//! take_speed [PATH ITEMS PASSES]      all|latest|put|get|subscribe
+//! take_speed [PATH ITEMS PASSES]      all|all-events|latest|put|get|subscribe
 //! ```
 //!
 //! Without arguments it prints ns per item and stage. With them it goes one path so often, for a
@@ -24,7 +24,8 @@ use std::time::{Duration, Instant};
 
 use rig::{Rig, WALL};
 use trunkline_client::{
-    Answer, Event, RequestId, SubscribeOptions, SubscriptionId, VariableRef, Write, WriteBatchId,
+    Answer, Batch, Event, RequestId, SubscribeOptions, SubscriptionId, VariableRef, Write,
+    WriteBatchId,
 };
 use trunkline_proto::message::outcome::WriteOutcome;
 use trunkline_proto::message::read::ReadingsBuilder;
@@ -48,6 +49,7 @@ fn main() {
     for (path, items, passes) in [
         ("all", 1, PASSES),
         ("all", ITEMS, PASSES),
+        ("all-events", ITEMS, PASSES),
         ("latest", 500, PASSES),
         ("put", ITEMS, PASSES),
         ("get", ITEMS, PASSES),
@@ -55,7 +57,7 @@ fn main() {
     ] {
         let [write, out, input, take] = repeat(path, items, passes);
         println!(
-            "{path:9} {items:6} items: write {write:6.1} out {out:6.1} in {input:6.1} take {take:6.1} ns"
+            "{path:10} {items:6} items: write {write:6.1} out {out:6.1} in {input:6.1} take {take:6.1} ns"
         );
     }
 }
@@ -66,7 +68,7 @@ fn repeat(path: &str, items: usize, passes: u32) -> [f64; 4] {
     // Under `all` a pass has a thousand updates at least, as it has in a busy stream.
     let records = items.max(ITEMS);
     let per_pass = match path {
-        "all" | "latest" => records,
+        "all" | "all-events" | "latest" => records,
         _ => items,
     };
     if path == "subscribe" {
@@ -76,12 +78,18 @@ fn repeat(path: &str, items: usize, passes: u32) -> [f64; 4] {
     } else {
         let mut sut = Sut::new(items);
         let contract = match path {
-            "all" => Some(Contract::ALL),
+            "all" | "all-events" => Some(Contract::ALL),
             "latest" => Some(Contract::Latest),
             _ => None,
         };
         if let Some(contract) = contract {
-            sut.follow(contract, records, passes, &mut spent);
+            sut.follow(
+                contract,
+                records,
+                passes,
+                path.ends_with("events"),
+                &mut spent,
+            );
         } else {
             for _ in 0..passes {
                 match path {
@@ -146,6 +154,7 @@ impl Sut {
         contract: Contract,
         records: usize,
         passes: u32,
+        one_by_one: bool,
         spent: &mut [Duration; 4],
     ) {
         let options = SubscribeOptions::default();
@@ -159,6 +168,7 @@ impl Sut {
         while self.rig.client.next_event(self.rig.now, id).is_some() {}
         let items = self.names.len();
         let (mut frame, mut events, mut value) = (Vec::new(), Vec::new(), 0_f64);
+        let mut batch = Batch::new();
         let mut item = 0;
         for _ in 0..passes {
             frame.clear();
@@ -183,7 +193,11 @@ impl Sut {
             updates.finish();
             self.rig.engine.records_sent += records as u64;
             timed(&mut spent[2], || stage_in(&mut self.rig, &frame));
-            let taken = timed(&mut spent[3], || stage_take(&mut self.rig, id, &mut events));
+            let rig = &mut self.rig;
+            let taken = timed(&mut spent[3], || match one_by_one {
+                true => stage_events(rig, id, &mut events),
+                false => stage_take(rig, id, &mut batch),
+            });
             assert_eq!(
                 taken,
                 if contract == Contract::Latest {
@@ -268,7 +282,9 @@ fn subscribe(items: usize, spent: &mut [Duration; 4]) {
         let answers = std::mem::take(&mut rig.engine.out);
         timed(&mut spent[2], || stage_in(&mut rig, &answers));
     }
-    let taken = timed(&mut spent[3], || stage_take(&mut rig, id, &mut Vec::new()));
+    let taken = timed(&mut spent[3], || {
+        stage_take(&mut rig, id, &mut Batch::new())
+    });
     assert_eq!(taken, items);
 }
 
@@ -292,16 +308,30 @@ fn stage_out(rig: &mut Rig) -> Vec<u8> {
     out
 }
 
+/// One by one, as a simple program does.
 #[inline(never)]
-fn stage_take(rig: &mut Rig, id: SubscriptionId, events: &mut Vec<Event>) -> usize {
+fn stage_events(rig: &mut Rig, id: SubscriptionId, events: &mut Vec<Event>) -> usize {
     let mut readings = 0;
     while rig.client.take_events(rig.now, id, 1000, events) > 0 {
-        for event in events.drain(..) {
+        for event in &*events {
             if let Event::Reading { reading, .. } = event
                 && matches!(reading.sample.value, Value::F64(_))
             {
                 readings += 1;
             }
+        }
+        events.clear();
+    }
+    readings
+}
+
+/// A thousand together.
+#[inline(never)]
+fn stage_take(rig: &mut Rig, id: SubscriptionId, batch: &mut Batch) -> usize {
+    let mut readings = 0;
+    while rig.client.take_batch(rig.now, id, 1000, batch) {
+        for reading in batch.readings() {
+            readings += usize::from(reading.get::<f64>().is_some());
         }
     }
     readings

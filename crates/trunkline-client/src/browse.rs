@@ -8,14 +8,13 @@ use trunkline_proto::message::read::Readings;
 use trunkline_proto::message::results::Results;
 use trunkline_proto::message::why::WhyAnswer;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
-use trunkline_types::{DataType, Lost, Tick};
+use trunkline_types::{DataType, Tick};
 
 use crate::answer::{Answer, Found, Page, Step};
 use crate::client::ClientCore;
 use crate::condition::Condition;
 use crate::error::RequestError;
 use crate::open::wrong_answer;
-use crate::reading::Arrival;
 use crate::request::{Request, RequestId, Verb, malformed};
 use crate::variable::VariableRef;
 
@@ -149,11 +148,7 @@ impl ClientCore {
                 // Closed by the program meanwhile.
                 (Ok(_), None) => Err(FaultCode::UnknownHandle.into()),
                 (Ok(record), Some(data_type)) => {
-                    let value = Arrival::value(&record, data_type)?;
-                    let mut received = arrival.receive(&record, value, true);
-                    let max_age = variable.and_then(|v| v.max_age);
-                    let stale = received.too_old(received.age_when_received(), max_age);
-                    Ok(received.take_reading(Some(data_type), Lost::NONE, stale))
+                    Ok(arrival.reading(&record, data_type, variable.and_then(|v| v.max_age))?)
                 }
             };
             page.set(item, result);

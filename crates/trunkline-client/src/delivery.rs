@@ -9,15 +9,16 @@ use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::results::Results;
 use trunkline_proto::message::updates::Updates;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
+use trunkline_types::wire::decode_whole;
 use trunkline_types::{Contract, DataType, Position, Tick};
 
 use crate::browse::answer_run;
 use crate::client::ClientCore;
 use crate::open::wrong_answer;
-use crate::reading::{Arrival, Remainder};
+use crate::reading::{Arrival, Remainder, not_valid};
 use crate::request::{Request, Verb};
 use crate::subscription::{Delivery, Notice, Subscription};
-use crate::table::Slab;
+use crate::table::{Few, Slab};
 use crate::wire::{Next, Pause, Status, Target, WireItem, WireSubscription};
 
 impl ClientCore {
@@ -37,16 +38,17 @@ impl ClientCore {
         } = self;
         connection.receipt.count_bytes(frame.payload().len());
         let mut wire = wires.get_mut(updates.subscription());
+        let terms = wire.as_ref().map(|wire| RunTerms::of(wire));
         let (mut records, mut made_room) = (0, 0);
         let counters = &mut connection.counters;
         let result = updates.into_iter().try_for_each(|record| {
             let record = record?;
             records += 1;
-            let Some(wire) = &mut wire else {
+            let (Some(wire), Some(terms)) = (&mut wire, &terms) else {
                 counters.skipped += 1;
                 return Ok(());
             };
-            match update(wire, subscriptions, &arrival, &record)? {
+            match update(wire, subscriptions, terms, &arrival, &record)? {
                 Fate::Delivered => self.changes += 1,
                 Fate::Unwanted => {
                     counters.skipped += 1;
@@ -266,36 +268,65 @@ enum Fate {
     NoRoom,
 }
 
+/// What holds for all records of a run.
+struct RunTerms {
+    is_all: bool,
+    has_cells: bool,
+    life: u32,
+}
+
+impl RunTerms {
+    fn of(wire: &WireSubscription) -> Self {
+        Self {
+            is_all: matches!(wire.terms.contract, Contract::All { .. }),
+            has_cells: wire.has_cells(),
+            life: wire.life,
+        }
+    }
+}
+
 /// One update record, for the item that it is of.
-#[inline]
+#[inline(always)]
 fn update(
     wire: &mut WireSubscription,
     subscriptions: &mut Slab<Subscription>,
+    terms: &RunTerms,
     arrival: &Arrival,
     record: &UpdateRecord<'_>,
 ) -> Result<Fate, Disconnect> {
-    let (has_cells, life) = (wire.has_cells(), wire.life);
-    let is_all = matches!(wire.terms.contract, Contract::All { .. });
-    let index = wire.of_handle(record.handle);
-    let live = index
-        .and_then(|index| wire.item_mut(index))
-        .filter(|item| item.takes_updates());
-    let Some(item) = live else {
+    let Some(item) = wire.item_of(record.handle) else {
         return Ok(Fate::Unwanted);
     };
-    let next = std::mem::replace(&mut item.next, Next::Update);
+    if !item.takes_updates() {
+        return Ok(Fate::Unwanted);
+    }
+    let next = item.next;
+    item.next = Next::Update;
     let data_type = item.data_type.as_ref().unwrap_or(&DataType::Bool);
-    let is_first = next != Next::Update;
-    let value = Arrival::value(record, data_type)?;
+    let value = match record.value {
+        Some(bytes) => match decode_whole(data_type, bytes) {
+            Ok(value) => Some(value),
+            Err(error) => return Err(not_valid(&error)),
+        },
+        None => None,
+    };
     let is_own = item.take_own(record.sequence);
+    let (mut bytes, mut credit) = (record.value.map_or(0, <[u8]>::len), terms.life);
+    let mut remainder = match terms.has_cells {
+        true => Remainder::Coalesced,
+        false => Remainder::Unknown,
+    };
+    let is_first = next != Next::Update;
+    if is_first {
+        remainder = Remainder::Disconnect;
+    }
     // What the variable held when it was subscribed comes beside the credit, and beside the bound
     // of `all` in bytes.
-    let mut credit = if next == Next::First { 0 } else { life };
-    let bytes = match is_all && next == Next::First {
-        true => 0,
-        false => record.value.map_or(0, <[u8]>::len),
-    };
-    if is_all {
+    if next == Next::First {
+        credit = 0;
+        bytes = if terms.is_all { 0 } else { bytes };
+    }
+    if terms.is_all {
         let has_room = |target: &Target| {
             let subscription = subscriptions.at(target.subscription);
             subscription.is_none_or(|subscription| subscription.has_room(bytes))
@@ -304,16 +335,11 @@ fn update(
             return Ok(Fate::NoRoom);
         }
     }
-    let remainder = match (is_first, has_cells) {
-        (true, _) => Remainder::Disconnect,
-        (false, true) => Remainder::Coalesced,
-        (false, false) => Remainder::Unknown,
-    };
-    // Here, and nowhere else, the sequence of a record replaces the item's last one.
     let position = Position {
         epoch: arrival.epoch,
         sequence: record.sequence,
     };
+    // Here, and nowhere else, the sequence of a record replaces the item's last one.
     let Some(missed) = item.account.update(position, remainder) else {
         return Ok(Fate::Repeated { room: credit != 0 });
     };
@@ -321,6 +347,18 @@ fn update(
     received.own |= is_own;
     // No message is longer than 4 GiB.
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    if let Few::One(target) = &item.targets {
+        if let Some(subscription) = subscriptions.at_mut(target.subscription) {
+            let delivery = Delivery {
+                received,
+                missed,
+                bytes,
+                credit,
+            };
+            subscription.deliver(target.item, delivery);
+        }
+        return Ok(Fate::Delivered);
+    }
     for target in item.targets.iter() {
         if let Some(subscription) = subscriptions.at_mut(target.subscription) {
             let delivery = Delivery {

@@ -30,7 +30,7 @@
 //!   one answer.
 //! - `write`, `write_queue`, `outcome`: writes, credit, how they end; `group`: many at one instant,
 //!   and leases.
-//! - `subscribe`, `subscription`, `queue`, `event`: subscriptions as the program sees them.
+//! - `subscribe`, `subscription`, `queue`, `event`, `batch`: subscriptions as the program sees them.
 //! - `wire`, `delivery`, `reading`: subscriptions as the engine sees them; what arrives, what was
 //!   lost.
 //! - `watch`, `follow`: patterns that are followed, and subscriptions by pattern.
@@ -41,6 +41,7 @@
 
 pub mod answer;
 mod audit;
+mod batch;
 mod browse;
 mod client;
 mod condition;
@@ -77,6 +78,7 @@ mod write_queue;
 
 pub use answer::{Answer, ForcedList, Found, GroupOutcome, Lease, Opened, Snapshot, Step};
 pub use audit::AUDIT_ENTRIES_MAX;
+pub use batch::{Batch, BatchReading};
 pub use client::ClientCore;
 pub use condition::{Comparison, Condition, ConditionError};
 pub use error::{RequestError, SubscribeError, WriteError};

@@ -14,7 +14,6 @@ use crate::browse::answer_run;
 use crate::client::ClientCore;
 use crate::error::RequestError;
 use crate::options::{Need, OpenOptions};
-use crate::reading::Arrival;
 use crate::request::{Request, RequestId, Verb, malformed};
 use crate::variable::VariableRef;
 use crate::wire::Next;
@@ -189,13 +188,10 @@ impl ClientCore {
         }
         let reading = match reading.filter(|_| access != Access::WriteOnly) {
             Some(record) => {
-                let arrival = self.connection.arrival(now)?;
-                let value = Arrival::value(&record, &data_type)?;
-                let mut received = arrival.receive(&record, value, true);
                 let known = self.variables.get(variable);
-                let age = received.age_when_received();
-                let stale = received.too_old(age, known.and_then(|v| v.max_age));
-                Some(received.take_reading(Some(&data_type), trunkline_types::Lost::NONE, stale))
+                let arrival = self.connection.arrival(now)?;
+                let max_age = known.and_then(|v| v.max_age);
+                Some(arrival.reading(&record, &data_type, max_age)?)
             }
             None => None,
         };

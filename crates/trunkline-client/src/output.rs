@@ -192,9 +192,8 @@ impl ClientCore {
         if !due && !goes_along {
             return;
         }
-        let grants = self.connection.receipt.take_grants();
         let mut ack = AckBuilder::begin(out, self.connection.receipt.acknowledge());
-        for subscription in grants {
+        while let Some(subscription) = self.connection.receipt.next_grant() {
             let Some(wire) = self.wires.get_mut(subscription) else {
                 continue;
             };

@@ -12,6 +12,8 @@
 
 use std::collections::VecDeque;
 
+use trunkline_types::Reading;
+
 use crate::event::Event;
 use crate::reading::{Missed, Received};
 
@@ -70,6 +72,33 @@ pub(crate) enum Next {
     Notice { item: u32 },
     /// The connection changed.
     Connection(Event),
+}
+
+impl Queued {
+    /// As the program gets it.
+    #[inline(always)]
+    pub(crate) fn into_reading(self) -> Reading {
+        let (lost, stale) = (self.missed.lost(), self.received.stale_when_taken());
+        self.received.into_reading(lost, stale)
+    }
+
+    /// As [`into_reading`](Self::into_reading); the value is taken out.
+    pub(crate) fn to_reading(&mut self) -> Reading {
+        let (lost, stale) = (self.missed.lost(), self.received.stale_when_taken());
+        self.received.take().into_reading(lost, stale)
+    }
+
+    /// A reading that was made already, and waits for nothing.
+    pub(crate) fn of_reading(item: u32, reading: Reading) -> Self {
+        Self {
+            missed: Missed::of(reading.lost),
+            received: Received::of_reading(reading),
+            serial: 0,
+            item,
+            bytes: 0,
+            credit: 0,
+        }
+    }
 }
 
 impl Queue {
@@ -160,30 +189,29 @@ impl Queue {
             .map(|queued| queued.serial)
     }
 
-    /// Takes the readings that are next, up to `most` of them, and shows each to `take`. How many
+    /// Takes the readings that are next, up to `most` of them, and hands each to `take`. How many
     /// there were; 0 when something else is next.
-    #[inline]
-    pub(crate) fn take_readings(
-        &mut self,
-        most: usize,
-        mut take: impl FnMut(&mut Queued),
-    ) -> usize {
-        // Up to the next mark.
-        let end = self.marks.front_serial().unwrap_or(u64::MAX);
-        let (mut taken, mut left) = (0, 0);
-        for queued in self.readings.slots.iter_mut() {
-            if taken == most || queued.serial > end {
-                break;
-            }
-            left += 1;
+    #[inline(always)]
+    pub(crate) fn take_readings(&mut self, most: usize, mut take: impl FnMut(Queued)) -> usize {
+        let Lane { slots, dead, peak } = &mut self.readings;
+        let next = match self.marks.front_serial() {
+            // Up to the next mark.
+            Some(mark) => slots.partition_point(|queued| queued.serial < mark),
+            None => slots.len(),
+        };
+        *peak = (*peak).max(slots.len());
+        let (count, mut taken) = (next.min(most), 0);
+        for queued in slots.drain(..count) {
             if queued.is_dead() {
-                self.readings.dead -= 1;
+                *dead -= 1;
             } else {
                 take(queued);
                 taken += 1;
             }
         }
-        self.readings.leave(left);
+        if count > 0 {
+            self.readings.left();
+        }
         taken
     }
 
@@ -306,24 +334,17 @@ impl<T: Slot> Lane<T> {
     fn pop(&mut self) -> Option<T> {
         self.peak = self.peak.max(self.slots.len());
         let slot = self.slots.pop_front()?;
+        self.left();
+        Some(slot)
+    }
+
+    /// Entries at the front have left.
+    #[inline]
+    fn left(&mut self) {
         if self.dead > 0 {
             self.trim();
         }
         if self.slots.is_empty() {
-            self.emptied();
-        }
-        Some(slot)
-    }
-
-    /// The first so many entries have been taken.
-    #[inline]
-    fn leave(&mut self, entries: usize) {
-        self.peak = self.peak.max(self.slots.len());
-        self.slots.drain(..entries);
-        if self.dead > 0 {
-            self.trim();
-        }
-        if self.slots.is_empty() && entries > 0 {
             self.emptied();
         }
     }

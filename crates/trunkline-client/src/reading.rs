@@ -27,10 +27,31 @@ pub(crate) struct Received {
     pub(crate) quality: Quality,
     pub(crate) position: Position,
     pub(crate) own: bool,
+    /// It was stale when it was taken.
+    is_stale: bool,
     /// When it arrived.
     pub(crate) at: Tick,
     /// How old it was then, by the engine's clock alone, in nanoseconds.
     age_ns: u64,
+}
+
+impl Received {
+    /// It is given to the program now, and is this old, where that makes it stale.
+    #[inline(always)]
+    pub(crate) fn taken(&mut self, data_type: Option<&DataType>, stale: Option<Duration>) {
+        if self.value.is_none() {
+            self.value = Some(standing_in(data_type));
+        }
+        if let Some(age) = stale {
+            self.is_stale = true;
+            self.age_ns = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+        }
+    }
+
+    /// How old it was when it was [`taken`](Self::taken), where that made it stale.
+    pub(crate) fn stale_when_taken(&self) -> Option<Duration> {
+        self.is_stale.then(|| Duration::from_nanos(self.age_ns))
+    }
 }
 
 /// When and from where the records of a frame arrive: the same for all of them.
@@ -44,27 +65,52 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    /// The value of a record.
+    /// A reading that answers a request.
     ///
     /// # Errors
-    /// It is not one of this type.
+    /// The value is not one of this type.
     #[inline]
-    pub(crate) fn value(
+    pub(crate) fn reading(
+        &self,
         record: &UpdateRecord<'_>,
         data_type: &DataType,
-    ) -> Result<Option<Value>, Disconnect> {
-        let Some(bytes) = record.value else {
-            return Ok(None);
+        max_age: Option<Duration>,
+    ) -> Result<Reading, Disconnect> {
+        let (mut age_ns, mut stale) = (0, None);
+        let value = match record.value.map(|bytes| decode_whole(data_type, bytes)) {
+            Some(Ok(value)) => value,
+            Some(Err(error)) => return Err(not_valid(&error)),
+            None => standing_in(Some(data_type)),
         };
-        match decode_whole(data_type, bytes) {
-            Ok(value) => Ok(Some(value)),
-            Err(error) => Err(not_valid(&error)),
+        let is_said_to_be_stale = record.quality.has_reason(Reason::Stale);
+        if is_said_to_be_stale || max_age.is_some() {
+            if record.value.is_some() {
+                age_ns = self.age_ns(record.engine_timestamp);
+            }
+            let age = Duration::from_nanos(age_ns);
+            let is_old = is_said_to_be_stale || max_age.is_some_and(|max| age > max);
+            stale = is_old.then_some(age);
         }
+        Ok(Reading {
+            sample: Sample {
+                value,
+                source_timestamp: record.source_timestamp,
+                engine_timestamp: record.engine_timestamp,
+                quality: record.quality,
+            },
+            position: Position {
+                epoch: self.epoch,
+                sequence: record.sequence,
+            },
+            lost: Lost::NONE,
+            stale,
+            own: record.own,
+        })
     }
 
     /// An update record and its value as they arrive. `first` ones may have waited at the engine
     /// for long: their age is reckoned by the engine's clock alone.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn receive(
         &self,
         record: &UpdateRecord<'_>,
@@ -87,6 +133,7 @@ impl Arrival {
                 sequence: record.sequence,
             },
             own: record.own,
+            is_stale: false,
             at: self.now,
             age_ns,
         }
@@ -103,47 +150,35 @@ impl Arrival {
 }
 
 #[cold]
-fn not_valid(error: &DecodeError) -> Disconnect {
+pub(crate) fn not_valid(error: &DecodeError) -> Disconnect {
     malformed(format!("a value is not valid: {error}"))
 }
 
 impl Received {
     /// How old it is: its age at the engine and this end's own time since, never two wall clocks.
     pub(crate) fn age(&self, now: Tick) -> Duration {
-        self.age_when_received().saturating_add(now.since(self.at))
-    }
-
-    /// How old it was when it arrived.
-    pub(crate) fn age_when_received(&self) -> Duration {
-        Duration::from_nanos(self.age_ns)
+        Duration::from_nanos(self.age_ns).saturating_add(now.since(self.at))
     }
 
     /// Whether the engine itself says that it is old.
     #[inline]
-    pub(crate) fn is_stale(&self) -> bool {
+    pub(crate) fn is_said_to_be_stale(&self) -> bool {
         self.quality.has_reason(Reason::Stale)
     }
 
     /// `age`, when it is too old for a reading that may be no older than `max_age`, or the engine
     /// says that it is.
     pub(crate) fn too_old(&self, age: Duration, max_age: Option<Duration>) -> Option<Duration> {
-        let is_old = max_age.is_some_and(|max| age > max) || self.is_stale();
+        let is_old = max_age.is_some_and(|max| age > max) || self.is_said_to_be_stale();
         is_old.then_some(age)
     }
 
-    /// As the program gets it; the value is taken out.
+    /// As the program gets it, when it was [`taken`](Self::taken).
     #[inline(always)]
-    pub(crate) fn take_reading(
-        &mut self,
-        data_type: Option<&DataType>,
-        lost: Lost,
-        stale: Option<Duration>,
-    ) -> Reading {
-        let value = self.value.take();
-        let value = value.unwrap_or_else(|| standing_in(data_type));
+    pub(crate) fn into_reading(self, lost: Lost, stale: Option<Duration>) -> Reading {
         Reading {
             sample: Sample {
-                value,
+                value: self.value.unwrap_or(Value::Bool(false)),
                 source_timestamp: self.source_timestamp,
                 engine_timestamp: self.engine_timestamp,
                 quality: self.quality,
@@ -153,6 +188,36 @@ impl Received {
             stale,
             own: self.own,
         }
+    }
+
+    /// Itself; its value is taken out.
+    pub(crate) fn take(&mut self) -> Self {
+        let value = self.value.take();
+        Self { value, ..*self }
+    }
+
+    /// What a reading was made of.
+    pub(crate) fn of_reading(reading: Reading) -> Self {
+        let Reading {
+            sample,
+            position,
+            stale,
+            own,
+            ..
+        } = reading;
+        let mut received = Self {
+            value: Some(sample.value),
+            source_timestamp: sample.source_timestamp,
+            engine_timestamp: sample.engine_timestamp,
+            quality: sample.quality,
+            position,
+            own,
+            is_stale: false,
+            at: Tick::ZERO,
+            age_ns: 0,
+        };
+        received.taken(None, stale);
+        received
     }
 }
 
@@ -317,7 +382,7 @@ impl Account {
     ///
     /// Causes that were told are taken from the gap between the two sequences, and never exceed it;
     /// for what then remains the caller knows the cause.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn update(&mut self, position: Position, remainder: Remainder) -> Option<Missed> {
         // The usual case: the next one, and nothing was told.
         if let (None, Some(before)) = (&self.told, &mut self.position)

@@ -31,8 +31,9 @@ impl Receipt {
         }
     }
 
-    pub(crate) fn take_grants(&mut self) -> VecDeque<u32> {
-        std::mem::take(&mut self.grants)
+    /// The next wire subscription whose room is to be granted.
+    pub(crate) fn next_grant(&mut self) -> Option<u32> {
+        self.grants.pop_front()
     }
 
     /// Records received; they count as acknowledged from now on.

@@ -7,6 +7,7 @@ use trunkline_proto::{Fault, FaultCode};
 use trunkline_types::ledger::ClientLedger;
 use trunkline_types::{Access, Contract, DataType, Position, Quality, Reading, Tick};
 
+use crate::batch::Batch;
 use crate::client::ClientCore;
 use crate::error::{SubscribeError, check_contract};
 use crate::event::Event;
@@ -371,13 +372,56 @@ impl ClientCore {
         events.len() - before
     }
 
-    #[inline]
+    /// Replaces what a batch has by what happened next under a subscription: up to `most` readings,
+    /// and the event behind them if it is no reading. The cheapest form to take readings: they are
+    /// looked at where they lie. False when nothing waits.
+    ///
+    /// ```
+    /// # use trunkline_client::{Batch, ClientCore, SubscriptionId};
+    /// # use trunkline_types::Tick;
+    /// fn sum(client: &mut ClientCore, now: Tick, id: SubscriptionId, batch: &mut Batch) -> f64 {
+    ///     let mut sum = 0.0;
+    ///     while client.take_batch(now, id, 1000, batch) {
+    ///         let values = batch.readings().iter();
+    ///         sum += values.filter_map(|reading| reading.get::<f64>()).sum::<f64>();
+    ///     }
+    ///     sum
+    /// }
+    /// ```
+    pub fn take_batch(
+        &mut self,
+        now: Tick,
+        subscription: SubscriptionId,
+        most: usize,
+        batch: &mut Batch,
+    ) -> bool {
+        batch.clear();
+        self.take_by(now, subscription, |entry, taking| {
+            let credits = entry.take_batch(taking, most.max(1), batch);
+            (usize::from(!batch.is_empty()), credits)
+        });
+        !batch.is_empty()
+    }
+
     fn take_with(
         &mut self,
         now: Tick,
         subscription: SubscriptionId,
         most: usize,
         give: impl FnMut(Event),
+    ) {
+        self.take_by(now, subscription, |entry, taking| {
+            entry.take(taking, most, give)
+        });
+    }
+
+    /// Takes something of a subscription: `take` says how much, and for how much that makes room.
+    #[inline]
+    fn take_by(
+        &mut self,
+        now: Tick,
+        subscription: SubscriptionId,
+        take: impl FnOnce(&mut Subscription, Taking<'_>) -> (usize, u32),
     ) {
         let connected = self.connection.is_open();
         let Some(entry) = self.subscriptions.get_mut(subscription.0) else {
@@ -391,7 +435,7 @@ impl ClientCore {
             wire,
             connected,
         };
-        let (given, credits) = entry.take(taking, most, give);
+        let (given, credits) = take(entry, taking);
         if given > 0 {
             self.taken(subscription, credits);
         }

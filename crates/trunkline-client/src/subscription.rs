@@ -9,6 +9,7 @@ use trunkline_proto::message::ended::EndReason;
 use trunkline_types::ledger::ClientLedger;
 use trunkline_types::{Contract, Lost, Position, Reading, Tick};
 
+use crate::batch::Batch;
 use crate::event::Event;
 use crate::options::SubscribeOptions;
 use crate::queue::{Next, Queue, Queued};
@@ -303,42 +304,102 @@ impl Subscription {
     ) -> (usize, u32) {
         let (mut given, mut credits) = (0, 0);
         while given < most {
-            let Self {
-                items,
-                bytes,
-                options,
-                ..
-            } = self;
-            let readings = self.queue.take_readings(most - given, |queued| {
-                credits += u32::from(queued.credit == taking.wire.life);
+            let (readings, room) = self.take_readings(taking, most - given, |queued| {
                 let item = queued.item;
-                *bytes -= queued.bytes as usize;
-                let entry = items.get_mut(item as usize);
-                let reading = take_queued(queued, entry, options.max_age, taking);
+                let reading = queued.into_reading();
                 give(Event::Reading { item, reading });
             });
             given += readings;
-            self.ledger.taken += readings as u64;
-            self.ledger.waiting -= readings as u64;
+            credits += room;
             if given == most {
                 break;
             }
-            let event = match self.queue.next_mark() {
+            match self.next_mark(taking) {
+                Some(event) => give(event),
                 None => break,
-                Some(Next::Cell { item }) => match self.take_cell(item, taking) {
-                    Some(reading) => Event::Reading { item, reading },
-                    None => continue,
-                },
-                Some(Next::Notice { item }) => match self.take_notice(item) {
-                    Some(event) => event,
-                    None => continue,
-                },
-                Some(Next::Connection(event)) => event,
-            };
+            }
             given += 1;
-            give(event);
         }
         (given, credits)
+    }
+
+    /// Fills a batch with the readings that are next, up to `most` of them, and what is behind
+    /// them if it is no reading. How many of them make room for others.
+    #[inline]
+    pub(crate) fn take_batch(&mut self, taking: Taking<'_>, most: usize, batch: &mut Batch) -> u32 {
+        batch.reserve(most.min(self.queue.len()));
+        let (readings, credits) = self.take_readings(taking, most, |queued| batch.push(queued));
+        if readings < most
+            && let Some(event) = self.next_mark(taking)
+        {
+            match event {
+                // Under `latest` every reading is made of a local copy.
+                Event::Reading { item, reading } => {
+                    batch.push(Queued::of_reading(item, reading));
+                    self.take_cells(taking, most - 1, batch);
+                }
+                event => batch.end_with(event),
+            }
+        }
+        credits
+    }
+
+    /// Goes on with a batch of readings that are made of local copies.
+    fn take_cells(&mut self, taking: Taking<'_>, most: usize, batch: &mut Batch) {
+        for _ in 0..most {
+            match self.next_mark(taking) {
+                Some(Event::Reading { item, reading }) => {
+                    batch.push(Queued::of_reading(item, reading));
+                }
+                Some(event) => return batch.end_with(event),
+                None => return,
+            }
+        }
+    }
+
+    /// Takes readings that wait, up to `most` of them; how many, and how many make room.
+    #[inline(always)]
+    fn take_readings(
+        &mut self,
+        taking: Taking<'_>,
+        most: usize,
+        mut give: impl FnMut(Queued),
+    ) -> (usize, u32) {
+        let Self {
+            items,
+            bytes,
+            options,
+            queue,
+            ..
+        } = self;
+        let mut credits = 0;
+        let readings = queue.take_readings(most, |mut queued| {
+            credits += u32::from(queued.credit == taking.wire.life);
+            *bytes -= queued.bytes as usize;
+            let entry = items.get_mut(queued.item as usize);
+            take_queued(&mut queued, entry, options.max_age, taking);
+            give(queued);
+        });
+        self.ledger.taken += readings as u64;
+        self.ledger.waiting -= readings as u64;
+        (readings, credits)
+    }
+
+    /// Takes what is next where that is no reading that waits.
+    fn next_mark(&mut self, taking: Taking<'_>) -> Option<Event> {
+        loop {
+            let event = match self.queue.next_mark()? {
+                Next::Cell { item } => {
+                    let reading = self.take_cell(item, taking);
+                    reading.map(|reading| Event::Reading { item, reading })
+                }
+                Next::Notice { item } => self.take_notice(item),
+                Next::Connection(event) => Some(event),
+            };
+            if event.is_some() {
+                return event;
+            }
+        }
     }
 
     /// The next reading of one item that was not taken yet, whatever waits before it, and how many
@@ -357,8 +418,8 @@ impl Subscription {
         }?;
         let max_age = self.options.max_age;
         let (reading, bytes, credit) = self.queue.kill_reading(serial, |queued| {
-            let reading = take_queued(queued, Some(entry), max_age, taking);
-            (reading, queued.bytes, queued.credit)
+            take_queued(queued, Some(entry), max_age, taking);
+            (queued.to_reading(), queued.bytes, queued.credit)
         })?;
         self.bytes -= bytes as usize;
         self.ledger.taken += 1;
@@ -372,7 +433,9 @@ impl Subscription {
         let copy = wire_item.copy.as_ref()?;
         let stale = staleness(copy, wire_item, self.options.max_age, taking);
         let data_type = Some(wire_item.data_type.as_ref()?);
-        Some(copy.clone().take_reading(data_type, Lost::NONE, stale))
+        let mut copy = copy.clone();
+        copy.taken(data_type, None);
+        Some(copy.into_reading(Lost::NONE, stale))
     }
 
     /// Readings that wait.
@@ -420,14 +483,14 @@ impl Subscription {
     }
 }
 
-/// A reading that waited, as the program gets it.
+/// A reading that waited is given to the program.
 #[inline(always)]
 fn take_queued(
     queued: &mut Queued,
     entry: Option<&mut LocalItem>,
     max_age: Option<Duration>,
     taking: Taking<'_>,
-) -> Reading {
+) {
     let mut wire_item = None;
     if let Some(entry) = entry {
         match &mut entry.waiting {
@@ -446,7 +509,7 @@ fn take_queued(
     let received = &mut queued.received;
     let stale = wire_item.and_then(|item| staleness(received, item, max_age, taking));
     let data_type = wire_item.and_then(|item| item.data_type.as_ref());
-    received.take_reading(data_type, queued.missed.lost(), stale)
+    received.taken(data_type, stale);
 }
 
 /// How old a reading is, when it may no longer be the current one.
@@ -459,7 +522,7 @@ fn staleness(
 ) -> Option<Duration> {
     let is_live = taking.connected && matches!(item.status, Status::Live);
     let max_age = max_age.or(item.max_age);
-    if is_live && max_age.is_none() && !received.is_stale() {
+    if is_live && max_age.is_none() && !received.is_said_to_be_stale() {
         return None;
     }
     let age = received.age(taking.now);

@@ -250,7 +250,14 @@ impl WireSubscription {
     }
 
     /// The item that updates with this handle are of.
-    #[inline]
+    #[inline(always)]
+    pub(crate) fn item_of(&mut self, handle: u32) -> Option<&mut WireItem> {
+        let index = self.of_handle(handle)?;
+        self.item_mut(index)
+    }
+
+    /// The number of the item that updates with this handle are of.
+    #[inline(always)]
     pub(crate) fn of_handle(&mut self, handle: u32) -> Option<u32> {
         let (near, index) = self.near;
         let guess = index.wrapping_add(handle.wrapping_sub(near));
@@ -334,7 +341,7 @@ impl WireItem {
     }
 
     /// Whether the update of this number was written by this client. Earlier ones are forgotten.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_own(&mut self, sequence: u64) -> bool {
         let Some(own) = &mut self.own else {
             return false;

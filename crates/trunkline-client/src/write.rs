@@ -220,19 +220,21 @@ impl ClientCore {
     /// that can never succeed is refused when its turn comes, as all others are.
     pub(crate) fn send_writes(&mut self, before: u64, page: usize, out: &mut Vec<u8>) {
         let message_max = self.connection.message_max();
-        let mut frame = WriteBuilder::begin(out, self.writes.next_write());
-        while self.writes.front().is_some_and(|order| order < before) && frame.len_bytes() < page {
-            let Some(mut unsent) = self.writes.pop() else {
+        let knows_registers = self.knows_registers();
+        let (writes, variables) = (&mut self.writes, &mut self.variables);
+        let mut frame = WriteBuilder::begin(out, writes.next_write());
+        while writes.front().is_some_and(|order| order < before) && frame.len_bytes() < page {
+            let Some(unsent) = writes.next_unsent() else {
                 break;
             };
-            if !self.knows_registers() {
+            if !knows_registers {
                 // Counted here all the same; the engine has no place for it.
                 unsent.write.options.superseded = 0;
             }
-            let write = &unsent.write;
-            let handle = check_write(&self.variables, write, unsent.bytes as usize, message_max)
-                .and_then(|handle| self.check_understood(write).map(|()| handle));
-            self.variables.release(write.variable);
+            let (write, bytes) = (&unsent.write, unsent.bytes as usize);
+            let variable = write.variable;
+            let handle = check_write(variables, write, bytes, message_max)
+                .and_then(|handle| check_understood(write, knows_registers).map(|()| handle));
             match handle {
                 Ok(handle) => {
                     if write.options.verb.has_value() {
@@ -240,13 +242,14 @@ impl ClientCore {
                     } else {
                         frame.push(handle, &write.options, &[]);
                     }
-                    self.writes.sent(&unsent);
+                    writes.sent_next();
                 }
                 Err(fault) => {
-                    self.writes.end(unsent.place, WriteOutcome::Refused(fault));
+                    writes.refuse_next(fault);
                     self.changes += 1;
                 }
             }
+            variables.release(variable);
         }
         frame.finish();
     }
@@ -258,11 +261,7 @@ impl ClientCore {
 
     /// An engine that does not know registers would take an order for an empty value.
     pub(crate) fn check_understood(&self, write: &Write) -> Result<(), Fault> {
-        if self.knows_registers() || !write.options.needs_extension() {
-            return Ok(());
-        }
-        let sentence = "the engine does not know this kind of write; update it, or put the value";
-        Err(Fault::new(FaultCode::NotSupported, sentence))
+        check_understood(write, self.knows_registers())
     }
 
     pub(crate) fn handle_write_answers(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
@@ -320,7 +319,7 @@ impl ClientCore {
              {cause}"
         );
         let fault = Fault::new(FaultCode::TimedOut, sentence);
-        for (_, write) in self.writes.take_in_flight() {
+        for write in self.writes.take_in_flight() {
             if write.variable == VariableRef::NOBODY {
                 continue;
             }
@@ -331,12 +330,19 @@ impl ClientCore {
 
     /// No connection will be made: what was not sent never will be.
     pub(crate) fn refuse_unsent(&mut self, fault: &Fault) {
-        while let Some(unsent) = self.writes.pop() {
+        while let Some(unsent) = self.writes.next_unsent() {
             self.variables.release(unsent.write.variable);
-            self.writes
-                .end(unsent.place, WriteOutcome::Refused(fault.clone()));
+            self.writes.refuse_next(fault.clone());
         }
     }
+}
+
+fn check_understood(write: &Write, knows_registers: bool) -> Result<(), Fault> {
+    if knows_registers || !write.options.needs_extension() {
+        return Ok(());
+    }
+    let sentence = "the engine does not know this kind of write; update it, or put the value";
+    Err(Fault::new(FaultCode::NotSupported, sentence))
 }
 
 /// The handle to write to, or why the write is refused at this end.

@@ -11,6 +11,8 @@ use crate::write::{Write, WriteMode};
 
 /// An emptied queue with more room than this gives it back.
 const KEPT_WRITES_MAX: usize = 4096;
+/// Places for writes on their way, answered or not, before the oldest are kept by number.
+const RECENT_MAX: usize = 16 << 10;
 
 /// The writes of a client.
 #[derive(Debug, Default)]
@@ -21,9 +23,8 @@ pub(crate) struct Writes {
     taken: u64,
     /// Where in the sequence the write of a variable waits whose place a newer one takes.
     newest: BTreeMap<VariableRef, u64>,
-    in_flight: BTreeMap<u64, InFlight>,
+    in_flight: OnTheirWay,
     in_flight_bytes: usize,
-    next_write: u64,
     batches: BTreeMap<u64, Batch>,
     /// Outcomes of batches, those to come included.
     tracked: usize,
@@ -61,6 +62,70 @@ pub(crate) struct Place {
     pub(crate) index: u32,
 }
 
+/// Writes that were sent and not answered, by their numbers, which follow one another.
+#[derive(Debug, Default)]
+struct OnTheirWay {
+    /// From `first` on; `None` where one is answered. The first one is not.
+    recent: VecDeque<Option<InFlight>>,
+    first: u64,
+    /// Left behind by many that were sent later and are answered, so that `recent` is bounded.
+    late: BTreeMap<u64, InFlight>,
+    count: usize,
+}
+
+impl OnTheirWay {
+    /// The number of the next write.
+    fn next(&self) -> u64 {
+        self.first + self.recent.len() as u64
+    }
+
+    #[inline]
+    fn push(&mut self, write: InFlight) {
+        if self.recent.len() >= RECENT_MAX {
+            self.late.extend(
+                self.recent
+                    .pop_front()
+                    .flatten()
+                    .map(|write| (self.first, write)),
+            );
+            self.first += 1;
+            self.trim();
+        }
+        self.recent.push_back(Some(write));
+        self.count += 1;
+    }
+
+    #[inline]
+    fn remove(&mut self, number: u64) -> Option<InFlight> {
+        let write = match number.checked_sub(self.first) {
+            Some(index) => self.recent.get_mut(usize::try_from(index).ok()?)?.take()?,
+            None => self.late.remove(&number)?,
+        };
+        self.count -= 1;
+        if number == self.first {
+            self.trim();
+        }
+        Some(write)
+    }
+
+    /// Everything, in order; the numbers go on.
+    fn take(&mut self) -> impl Iterator<Item = InFlight> + use<> {
+        self.first = self.next();
+        self.count = 0;
+        let late = std::mem::take(&mut self.late).into_values();
+        late.chain(std::mem::take(&mut self.recent).into_iter().flatten())
+    }
+
+    /// The first one is never an answered one.
+    #[inline]
+    fn trim(&mut self) {
+        while let Some(None) = self.recent.front() {
+            self.recent.pop_front();
+            self.first += 1;
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Batch {
     outcomes: Vec<Option<WriteOutcome>>,
@@ -79,8 +144,8 @@ impl Writes {
     pub(crate) fn front(&self) -> Option<u64> {
         let front = self.unsent.front()?;
         let bytes = self.in_flight_bytes + front.bytes as usize;
-        let fits = self.in_flight.len() < self.credit_count
-            && (self.in_flight.is_empty() || bytes <= self.credit_bytes);
+        let fits = self.in_flight.count < self.credit_count
+            && (self.in_flight.count == 0 || bytes <= self.credit_bytes);
         fits.then_some(front.order)
     }
 
@@ -141,74 +206,88 @@ impl Writes {
         true
     }
 
-    /// Takes the next write.
-    pub(crate) fn pop(&mut self) -> Option<Unsent> {
-        let unsent = self.unsent.pop_front()?;
+    /// The next write to be sent, where it waits.
+    pub(crate) fn next_unsent(&mut self) -> Option<&mut Unsent> {
+        self.unsent.front_mut()
+    }
+
+    /// The number on the wire of the next write that is sent; they are never used again.
+    pub(crate) fn next_write(&self) -> u64 {
+        self.in_flight.next()
+    }
+
+    /// The next write has been sent, under the next number.
+    #[inline]
+    pub(crate) fn sent_next(&mut self) {
+        let Some(unsent) = self.unsent.front() else {
+            return;
+        };
+        let Unsent { bytes, place, .. } = *unsent;
+        self.in_flight.push(InFlight {
+            variable: unsent.write.variable,
+            published: 0,
+            bytes,
+            place,
+        });
+        self.in_flight_bytes += bytes as usize;
+        self.leave_next();
+    }
+
+    /// Takes the next write out of the queue.
+    #[inline]
+    fn leave_next(&mut self) {
+        let Some(unsent) = self.unsent.front() else {
+            return;
+        };
         if unsent.write.mode == WriteMode::Newest {
             self.newest.remove(&unsent.write.variable);
         }
         self.taken += 1;
         self.unsent_bytes -= unsent.bytes as usize;
+        self.unsent.pop_front();
         if self.unsent.is_empty() && self.unsent.capacity() > KEPT_WRITES_MAX {
             self.unsent = VecDeque::new();
         }
-        Some(unsent)
     }
 
-    /// The number on the wire of the next write that is sent; they are never used again.
-    pub(crate) fn next_write(&self) -> u64 {
-        self.next_write
-    }
-
-    /// A write has been sent under the next number.
-    pub(crate) fn sent(&mut self, unsent: &Unsent) {
-        let Unsent { bytes, place, .. } = *unsent;
-        let variable = unsent.write.variable;
-        self.in_flight.insert(
-            self.next_write,
-            InFlight {
-                variable,
-                published: 0,
-                bytes,
-                place,
-            },
-        );
-        self.in_flight_bytes += bytes as usize;
-        self.next_write += 1;
+    /// The next write will not be sent, for this reason.
+    pub(crate) fn refuse_next(&mut self, fault: Fault) {
+        let Some(unsent) = self.unsent.front() else {
+            return;
+        };
+        let place = unsent.place;
+        self.leave_next();
+        self.end(place, WriteOutcome::Refused(fault));
     }
 
     /// Whether one more may be on its way.
     pub(crate) fn has_credit(&self) -> bool {
-        self.in_flight.len() < self.credit_count && self.in_flight_bytes < self.credit_bytes
+        self.in_flight.count < self.credit_count && self.in_flight_bytes < self.credit_bytes
     }
 
     /// A provider's value has been sent under the next number.
     pub(crate) fn sent_publication(&mut self, handle: u32, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.in_flight.insert(
-            self.next_write,
-            InFlight {
-                variable: VariableRef::NOBODY,
-                published: handle,
-                bytes,
-                place: None,
-            },
-        );
+        self.in_flight.push(InFlight {
+            variable: VariableRef::NOBODY,
+            published: handle,
+            bytes,
+            place: None,
+        });
         self.in_flight_bytes += bytes as usize;
-        self.next_write += 1;
     }
 
     /// The engine has answered this write.
     pub(crate) fn answered(&mut self, number: u64) -> Option<InFlight> {
-        let write = self.in_flight.remove(&number)?;
+        let write = self.in_flight.remove(number)?;
         self.in_flight_bytes -= write.bytes as usize;
         Some(write)
     }
 
     /// Everything that was sent, in order: nobody will answer it.
-    pub(crate) fn take_in_flight(&mut self) -> BTreeMap<u64, InFlight> {
+    pub(crate) fn take_in_flight(&mut self) -> impl Iterator<Item = InFlight> + use<> {
         self.in_flight_bytes = 0;
-        std::mem::take(&mut self.in_flight)
+        self.in_flight.take()
     }
 
     /// A write has ended.
@@ -263,7 +342,7 @@ impl Writes {
     }
 
     pub(crate) fn counts(&self) -> WriteCounts {
-        let (waiting, in_flight) = (self.unsent.len() as u64, self.in_flight.len() as u64);
+        let (waiting, in_flight) = (self.unsent.len() as u64, self.in_flight.count as u64);
         WriteCounts {
             waiting,
             in_flight,
@@ -278,6 +357,57 @@ impl Writes {
 
     /// Writes that have not ended.
     pub(crate) fn open(&self) -> usize {
-        self.unsent.len() + self.in_flight.len()
+        self.unsent.len() + self.in_flight.count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write() -> InFlight {
+        InFlight {
+            variable: VariableRef::NOBODY,
+            published: 0,
+            bytes: 8,
+            place: None,
+        }
+    }
+
+    #[test]
+    fn writes_are_answered_in_any_order_and_once() {
+        let mut sut = OnTheirWay::default();
+        (0..5).for_each(|_| sut.push(write()));
+        for number in [3, 0, 4, 1] {
+            assert!(sut.remove(number).is_some());
+            assert!(sut.remove(number).is_none(), "{number} twice");
+        }
+        assert_eq!((sut.count, sut.first, sut.next()), (1, 2, 5));
+        assert!(sut.remove(5).is_none() && sut.remove(2).is_some());
+        assert_eq!((sut.count, sut.first, sut.next()), (0, 5, 5));
+    }
+
+    #[test]
+    fn one_that_is_never_answered_holds_no_room_for_all_behind_it() {
+        let mut sut = OnTheirWay::default();
+        sut.push(write());
+        for number in 1..100_000 {
+            sut.push(write());
+            assert!(sut.remove(number).is_some());
+        }
+        assert!(sut.recent.len() <= RECENT_MAX);
+        assert_eq!((sut.count, sut.late.len()), (1, 1));
+        assert!(sut.remove(0).is_some() && sut.remove(0).is_none());
+        assert_eq!(sut.count, 0);
+    }
+
+    #[test]
+    fn numbers_go_on_when_everything_was_taken() {
+        let mut sut = OnTheirWay::default();
+        (0..3).for_each(|_| sut.push(write()));
+        sut.remove(1);
+        assert_eq!(sut.take().count(), 2);
+        assert_eq!((sut.count, sut.next()), (0, 3));
+        assert!(sut.remove(0).is_none());
     }
 }

@@ -51,10 +51,10 @@ pub use client::{
 pub use engine::{Engine, EngineOptions, LibraryError, StartError};
 pub use provider::{Provider, ProviderOptions, ProviderStatus};
 pub use trunkline_client::{
-    Comparison, Condition, ConnectionState, Event, FollowEvent, ForcedList, Found, FromValue,
-    GROUP_MAX, GroupOutcome, IntoValue, Item, Lease, LeaseTerms, LeaseVerb, OpenOptions, Opened,
-    Snapshot, Step, SubscribeOptions, Typed, VariableRef, WatchEvent, Write, WriteCounts,
-    WriteMode, WriteOutcome,
+    Batch, BatchReading, Comparison, Condition, ConnectionState, Event, FollowEvent, ForcedList,
+    Found, FromValue, GROUP_MAX, GroupOutcome, IntoValue, Item, Lease, LeaseTerms, LeaseVerb,
+    OpenOptions, Opened, Snapshot, Step, SubscribeOptions, Typed, VariableRef, WatchEvent, Write,
+    WriteCounts, WriteMode, WriteOutcome,
 };
 pub use trunkline_config as config;
 pub use trunkline_io as io;

@@ -50,7 +50,7 @@ pub(super) fn take_events(
     subscription: SubscriptionId,
     most: usize,
 ) -> Option<Vec<Event>> {
-    let waiting = std::iter::from_fn(|| core.next_event(now, subscription));
-    let events: Vec<Event> = waiting.take(most.max(1)).collect();
+    let mut events = Vec::new();
+    core.take_events(now, subscription, most.max(1), &mut events);
     (!events.is_empty()).then_some(events)
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_client::{
-    ClientCore, Condition, ConnectionState, Event, Found, Item, OpenOptions, Opened, Session, Step,
-    SubscribeOptions, VariableRef, Write, WriteCounts, WriteOutcome,
+    Batch, ClientCore, Condition, ConnectionState, Event, Found, Item, OpenOptions, Opened,
+    Session, Step, SubscribeOptions, VariableRef, Write, WriteCounts, WriteOutcome,
 };
 use trunkline_net::Peer;
 use trunkline_proto::Fault;
@@ -347,6 +347,20 @@ impl Subscription {
         let take = |core: &mut ClientCore, now| take_events(core, now, self.0.id, most);
         let link = &self.0.shared.link;
         link.wait(None, take).await.unwrap_or_default()
+    }
+
+    /// As [`Subscription::next_batch`](crate::Subscription::next_batch); false once the client is
+    /// closed.
+    ///
+    /// # Cancel safety
+    /// No reading is lost when the call is dropped.
+    pub async fn next_batch(&self, batch: &mut Batch, most: usize) -> bool {
+        batch.clear();
+        let link = &self.0.shared.link;
+        let filled = link.wait(None, |core, now| {
+            core.take_batch(now, self.0.id, most, batch).then_some(())
+        });
+        filled.await.is_some()
     }
 
     /// The client's own copy of an item's newest value; see the blocking form.

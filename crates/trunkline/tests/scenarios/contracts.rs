@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use trunkline::types::{Contract, Value};
-use trunkline::{Event, SubscribeOptions};
+use trunkline::types::{Contract, Lost, Value};
+use trunkline::{Batch, Event, SubscribeOptions};
 
 use crate::place::{Place, TIMEOUT, block_on, reading};
 
@@ -128,6 +128,44 @@ pub fn readings_are_taken_in_blocks(place: &Place) {
     check_blocks(|| blocks.next_many(100, Some(TIMEOUT)));
     check_blocks(|| block_on(awaited.next_many(100)));
     assert!(blocks.next_many(100, Some(Duration::ZERO)).is_empty());
+}
+
+/// A batch that is filled again and again has the same readings, by a thread and by a task, and
+/// shows a change of the connection where it happened.
+pub fn readings_are_looked_at_in_batches(place: &Place) {
+    let level = place.engine.variable::<f64>("all/f64").expect("it exists");
+    let batches = place.subscribe("all/f64", Contract::ALL);
+    let tasks = place.client.clone().into_async();
+    let options = SubscribeOptions::default();
+    let awaited = tasks.subscribe(&["all/f64"], Contract::ALL, options);
+    let awaited = awaited.expect("a subscription");
+    let sequence = reading(&batches).position.sequence;
+    while !is_reading(&block_on(awaited.next()).expect("it is open")) {}
+    for i in 1..=3000 {
+        level.write(f64::from(i)).expect("applied");
+    }
+    let check = |batch: &Batch, last: &mut u64| {
+        assert!((1..=100).contains(&batch.readings().len()));
+        assert!(batch.event().is_none(), "{:?}", batch.event());
+        for reading in batch.readings() {
+            *last += 1;
+            assert_eq!(reading.position().sequence, sequence + *last);
+            assert_eq!(reading.get::<f64>(), Some(*last as f64));
+            assert_eq!(reading.to_reading().lost, Lost::NONE);
+        }
+    };
+    let (mut batch, mut last) = (Batch::new(), 0);
+    while last < 3000 {
+        assert!(batches.next_batch(&mut batch, 100, Some(TIMEOUT)));
+        check(&batch, &mut last);
+    }
+    last = 0;
+    while last < 3000 {
+        assert!(block_on(awaited.next_batch(&mut batch, 100)));
+        check(&batch, &mut last);
+    }
+    assert!(!batches.next_batch(&mut batch, 100, Some(Duration::ZERO)));
+    assert!(batch.is_empty());
 }
 
 fn check_blocks(mut next_block: impl FnMut() -> Vec<Event>) {

@@ -73,6 +73,7 @@ const SCENARIOS: &[Scenario] = &[
     ("first", contracts::first_drops_the_newest_and_says_so),
     ("all", contracts::all_gives_every_update_in_order),
     ("blocks", contracts::readings_are_taken_in_blocks),
+    ("batches", contracts::readings_are_looked_at_in_batches),
     ("sampled", contracts::sampled_gives_one_value_per_period),
     (
         "changes only",
