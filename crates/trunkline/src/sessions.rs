@@ -46,7 +46,11 @@ pub(crate) struct Facts {
 impl EngineFacts for Facts {
     fn sessions(&self) -> u64 {
         let server = self.server.get().and_then(Weak::upgrade);
-        server.map_or(0, |server| server.counters().sessions as u64)
+        // A connection whose client has not introduced itself is nobody's session yet.
+        server.map_or(0, |server| {
+            let counters = server.counters();
+            counters.sessions.saturating_sub(counters.handshakes) as u64
+        })
     }
 
     fn goodbye(&self) -> Option<Goodbye> {
