@@ -77,7 +77,7 @@ impl Monitor {
         let url = format!("tl+tcp://{}", proxy.address);
         let mut arguments = vec!["monitor".to_owned()];
         arguments.extend(names(VARIABLES));
-        arguments.push("--jsonl".to_owned());
+        arguments.push("--json".to_owned());
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let mut monitor = command(&arguments);
         monitor.env("TRUNKLINE_URL", url);
@@ -171,7 +171,7 @@ impl Rig {
             return;
         };
         for opened in opened.into_iter().flatten() {
-            for _ in 0..self.dice.below(6) {
+            for _ in 0..1 + self.dice.below(5) {
                 self.value += 1.0;
                 let write = trunkline::Write::new(opened.variable, Value::F64(self.value));
                 self.writer.write_untracked([write]).unwrap();

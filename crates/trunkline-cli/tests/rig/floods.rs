@@ -180,7 +180,7 @@ fn each_kind_of_garbage_is_answered_with_who_is_at_fault() {
             "malformed",
             "4294967295 bytes where at most",
         ),
-        (long(FrameKind::Write, 8), "malformed", ""),
+        (long(FrameKind::Write, 12), "malformed", "bytes follow"),
         (hello(), "malformed", "a second HELLO"),
         (
             long(FrameKind::Welcome, 0),
@@ -190,10 +190,10 @@ fn each_kind_of_garbage_is_answered_with_who_is_at_fault() {
     ];
     for (mut bytes, code, part) in after_hello {
         let mut peer = Raw::greet(address);
-        bytes.extend([0xff; 8]);
+        bytes.extend([0xff; 12]);
         peer.send(&bytes);
         let (said, sentence) = peer.last_words().expect("it is told why");
-        assert_eq!(said, code, "{sentence}");
+        assert_eq!(said, code, "{bytes:?}: {sentence}");
         assert!(sentence.contains(part), "{sentence}");
         sut.goes_on();
     }

@@ -1,5 +1,6 @@
 //! F3: everybody comes back at once.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use trunkline_net::Clock;
@@ -8,8 +9,9 @@ use trunkline_types::{Contract, Reading, Tick};
 
 use crate::alone;
 use crate::crowd::Crowd;
-use crate::engine::{Engine, Handles, config, names};
+use crate::engine::{Engine, Handles, Launch, config, names};
 use crate::figures::{is_full, record, seconds, size};
+use crate::netns::Network;
 
 const VARIABLES: usize = 20;
 
@@ -152,4 +154,41 @@ fn a_storm_of_a_hundred_clients_keeps_every_client_alive() {
             "",
         );
     }
+}
+
+/// Clients of another machine come at the pace that its address may have, and all of them come in.
+#[test]
+fn a_machine_that_connects_too_often_is_told_when_to_come_again() {
+    let _alone = alone();
+    let Some(network) = Network::create("the pace of an address") else {
+        return;
+    };
+    let engine = Engine::launch(Launch {
+        before: network.before(),
+        environment: Vec::new(),
+        listen: vec![format!("{}:0", network.engine)],
+        config: config(VARIABLES, "f64", "insecure = true\n"),
+    });
+    let mut crowd = Crowd::new(engine.address);
+    for _ in 0..60 {
+        crowd.join(&names(VARIABLES), Contract::Latest);
+    }
+    let mut told = HashSet::new();
+    crowd.run("all of them", |crowd| {
+        for (index, member) in crowd.members.iter().enumerate() {
+            let state = member.core.state();
+            let cause = state.cause().filter(|cause| cause.retry_after().is_some());
+            if let Some(cause) = cause {
+                let sentence = cause.to_string();
+                assert!(sentence.contains("20 connections per second"), "{sentence}");
+                told.insert(index);
+            }
+        }
+        crowd.connected() == 60
+    });
+    assert!(
+        told.len() >= 20,
+        "only {} were told to come again",
+        told.len()
+    );
 }
