@@ -90,9 +90,9 @@ impl Engine {
         (self.running, self.address) = serve(&self.launch, &self.address.to_string(), config);
     }
 
-    /// What it has said on standard error and nobody has read.
-    pub fn errors(&self) -> Vec<String> {
-        self.running.errors()
+    /// Waits until it says `part` on standard error.
+    pub fn says(&self, part: &str) {
+        self.running.error_with(part);
     }
 
     /// A client over TCP.
@@ -115,6 +115,17 @@ impl Engine {
         let fields: Vec<_> = text.rsplit(") ").next().unwrap().split(' ').collect();
         let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
         Duration::from_millis(ticks * 10)
+    }
+
+    /// Changes its limit on descriptors while it runs; false where that cannot be done.
+    pub fn limit_descriptors(&self, limit: usize) -> bool {
+        let mut prlimit = Command::new("prlimit");
+        prlimit.args([
+            "--pid",
+            &self.pid().to_string(),
+            &format!("--nofile={limit}:"),
+        ]);
+        prlimit.status().is_ok_and(|status| status.success())
     }
 
     /// Descriptors it has open.
