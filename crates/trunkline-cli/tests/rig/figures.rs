@@ -73,13 +73,8 @@ fn machine() -> String {
     let kernel = read("/proc/sys/kernel/osrelease");
     let load = read("/proc/loadavg");
     let load = load.split(' ').next().unwrap_or_default();
-    let build = if cfg!(debug_assertions) {
-        "debug"
-    } else {
-        "release"
-    };
     format!(
-        "{processors} x {model}, Linux {}, {build} build, load {load} at the end of the last run",
+        "{processors} x {model}, Linux {}, load {load} at the end of the last run",
         kernel.trim()
     )
 }

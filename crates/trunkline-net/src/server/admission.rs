@@ -16,8 +16,8 @@ use super::mailbox::Mailbox;
 use super::notifier::Notifier;
 use super::worker::Mail;
 
-/// Time between two peers that were turned away and come again: about what it takes to serve one.
-const RETURN_INTERVAL: Duration = Duration::from_millis(2);
+/// Time between two peers that were turned away and come again: more than it takes to serve one.
+const RETURN_INTERVAL: Duration = Duration::from_millis(1);
 /// When the first of them comes again: handshakes are over in no time, sessions and descriptors are
 /// not free so soon.
 const RETURN_SOON: Duration = Duration::from_millis(100);
