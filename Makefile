@@ -67,6 +67,11 @@ soak: toolchain ## Long runs: many more schedules and cases than `make test`
 fuzz: toolchain nightly ## Every fuzz target for FUZZ_SECONDS (600)
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run
 
+.PHONY: rig
+rig: toolchain ## Faults with real processes at full length; writes docs/reference/rig.md
+	$(call step,rig,TRUNKLINE_RIG=full TRUNKLINE_RIG_PAGE="$(CURDIR)/docs/reference/rig.md" \
+		cargo test --release -p trunkline-cli --test rig -- --test-threads 1)
+
 .PHONY: bench
 bench: toolchain ## The measurements of bench/, each beside its limit
 	@bench/run

@@ -182,6 +182,12 @@ fn read_limits(section: &Table, report: &mut Report) -> Limits {
             .map_or(Some(default), |count| Some(count as u32))
     };
     let sessions = count("sessions_max", 100_000, limits.sessions_max);
+    let handshakes = count("handshakes_max", 100_000, limits.handshakes_max);
+    let per_address = count(
+        "connections_per_address",
+        1_000_000,
+        limits.connections_per_address,
+    );
     let items = count(
         "items_per_session_max",
         100_000_000,
@@ -200,6 +206,8 @@ fn read_limits(section: &Table, report: &mut Report) -> Limits {
     let queue = bytes("queue_bytes_per_session_max", 64 << 10, 64 << 30);
     let write_bytes = bytes("write_bytes_per_session_max", 1 << 10, 1 << 30);
     limits.sessions_max = sessions.unwrap_or(limits.sessions_max);
+    limits.handshakes_max = handshakes.unwrap_or(limits.handshakes_max);
+    limits.connections_per_address = per_address.unwrap_or(limits.connections_per_address);
     limits.items_per_session_max = items.unwrap_or(limits.items_per_session_max);
     limits.writes_per_session_max = writes.unwrap_or(limits.writes_per_session_max);
     limits.variables_max = variables.unwrap_or(limits.variables_max);

@@ -64,6 +64,10 @@ pub enum StoreChoice {
 pub struct Limits {
     /// Connections at the same time.
     pub sessions_max: u32,
+    /// Connections that are being set up at the same time.
+    pub handshakes_max: u32,
+    /// Connections per second from one address of another machine; as many may come at once.
+    pub connections_per_address: u32,
     /// Variables that one session may have open.
     pub items_per_session_max: u32,
     /// Bytes that may wait to be sent to one session.
@@ -142,6 +146,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             sessions_max: 1_000,
+            handshakes_max: 100,
+            connections_per_address: 20,
             items_per_session_max: 2_000_000,
             queue_bytes_per_session_max: 64 << 20,
             writes_per_session_max: 4_096,

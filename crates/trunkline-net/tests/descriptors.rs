@@ -185,7 +185,7 @@ impl SessionFactory for Sentences {
         Ok(Box::new(Echo::default()))
     }
 
-    fn refusal(&self, _: Peer, refusal: Refusal) -> Vec<u8> {
+    fn refusal(&self, _: Peer, refusal: Refusal, _: Option<Duration>) -> Vec<u8> {
         refusal.to_string().into_bytes()
     }
 }

@@ -288,7 +288,7 @@ impl SessionFactory for Sentences {
         Ok(Box::new(Echo::default()))
     }
 
-    fn refusal(&self, peer: Peer, refusal: Refusal) -> Vec<u8> {
+    fn refusal(&self, peer: Peer, refusal: Refusal, _: Option<Duration>) -> Vec<u8> {
         format!("{peer}: {refusal}").into_bytes()
     }
 }
@@ -321,6 +321,92 @@ fn one_session_too_many_is_told_why_and_the_others_stay() {
     until(&first, || server.counters().sessions == 1);
     assert_eq!(link(&server).call(b"room again"), b"room again");
     assert_eq!(server.counters().refused, 1);
+}
+
+/// Set up once the peer has said something; echoes it.
+#[derive(Default)]
+struct Shy(Echo, bool);
+
+impl Endpoint for Shy {
+    fn handle_connected(&mut self, now: Tick, wall: Timestamp) {
+        self.0.handle_connected(now, wall);
+    }
+    fn handle_input(&mut self, now: Tick, wall: Timestamp, bytes: &[u8]) {
+        self.1 = true;
+        self.0.handle_input(now, wall, bytes);
+    }
+    fn poll_output(
+        &mut self,
+        now: Tick,
+        wall: Timestamp,
+        budget: usize,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        self.0.poll_output(now, wall, budget, out)
+    }
+    fn poll_timeout(&self) -> Option<Tick> {
+        None
+    }
+    fn handle_timeout(&mut self, _: Tick, _: Timestamp) {}
+    fn handle_disconnected(&mut self, now: Tick, cause: Disconnect) {
+        self.0.handle_disconnected(now, cause);
+    }
+    fn is_in_handshake(&self) -> bool {
+        !self.1
+    }
+    fn wants_close(&self) -> Option<Disconnect> {
+        self.0.wants_close()
+    }
+}
+
+/// Says when to come again, in milliseconds.
+struct Hints;
+
+impl SessionFactory for Hints {
+    fn open(&self, _: Peer, _: Notifier) -> Result<Box<dyn Endpoint>, Vec<u8>> {
+        Ok(Box::new(Shy::default()))
+    }
+
+    fn refusal(&self, _: Peer, refusal: Refusal, retry_after: Option<Duration>) -> Vec<u8> {
+        let millis = retry_after.map_or(0, |wait| wait.as_millis());
+        format!("{refusal}: {millis}").into_bytes()
+    }
+}
+
+#[test]
+fn peers_that_do_not_introduce_themselves_are_few_and_cost_the_others_nothing() {
+    let options = ServerOptions {
+        listen: vec![LOOPBACK.into()],
+        handshakes_max: 3,
+        ..Default::default()
+    };
+    let server = Server::bind(options, Arc::new(Hints)).unwrap();
+    // A session counts until it has been set up, and not any more then.
+    let other = link(&server);
+    other.call(b"hello");
+    assert_eq!(server.counters().handshakes, 0);
+    let mut silent: Vec<_> = (0..3).map(|_| connect(&server)).collect();
+    until(&other, || server.counters().handshakes == 3);
+    let hints = (0..200).map(|_| {
+        let mut answer = String::new();
+        connect(&server).read_to_string(&mut answer).unwrap();
+        let (sentence, millis) = answer.rsplit_once(": ").unwrap();
+        assert!(
+            sentence.starts_with("3 connections are being set up"),
+            "{answer}"
+        );
+        millis.parse::<u64>().unwrap()
+    });
+    // Each is asked to come at a time of its own.
+    let hints: Vec<_> = hints.collect();
+    assert!(hints.iter().all(|millis| *millis >= 99), "{hints:?}");
+    assert_eq!(other.call(b"still"), b"still");
+    assert_eq!(server.counters().sessions, 4);
+    silent[0].write_all(b"hello").unwrap();
+    until(&other, || server.counters().handshakes == 2);
+    assert_eq!(link(&server).call(b"room again"), b"room again");
+    drop(silent);
+    until(&other, || server.counters().handshakes == 0);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use echo::{CUT_OFF, Caller, CallerLink, Echo, LOOPBACK, socket_in};
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -180,7 +181,7 @@ impl SessionFactory for Doorkeeper {
         Ok(Box::new(Echo::default()))
     }
 
-    fn refusal(&self, _: Peer, refusal: Refusal) -> Vec<u8> {
+    fn refusal(&self, _: Peer, refusal: Refusal, _: Option<Duration>) -> Vec<u8> {
         refusal.to_string().into_bytes()
     }
 }

@@ -50,6 +50,12 @@ pub trait Endpoint: Send {
     /// Why the transport is to be closed once all output is sent; `None` while it is to stay.
     fn wants_close(&self) -> Option<Disconnect>;
 
+    /// Server only: whether the peer has yet to introduce itself. Few connections may be in this
+    /// state at a time, so it must end by itself.
+    fn is_in_handshake(&self) -> bool {
+        false
+    }
+
     /// Client only: when to dial next (a tick that has passed means now); `None`: do not dial.
     fn poll_dial(&self) -> Option<Tick> {
         None

@@ -456,6 +456,10 @@ impl Endpoint for Session {
         self.release();
     }
 
+    fn is_in_handshake(&self) -> bool {
+        matches!(self.phase, Phase::Hello { .. })
+    }
+
     fn wants_close(&self) -> Option<Disconnect> {
         match &self.phase {
             Phase::Closing(cause) => Some(cause.clone()),

@@ -11,9 +11,6 @@ use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::{Endpoint, FaultCode, Negotiation};
 use trunkline_serve::{EngineFacts, ServeOptions, Session};
 
-/// How long a client that was turned away is asked to wait before it comes again.
-const RETRY_AFTER: Duration = Duration::from_secs(2);
-
 /// Makes the sessions of one engine.
 pub(crate) struct Sessions {
     pub(crate) engine: Engine,
@@ -49,7 +46,11 @@ pub(crate) struct Facts {
 impl EngineFacts for Facts {
     fn sessions(&self) -> u64 {
         let server = self.server.get().and_then(Weak::upgrade);
-        server.map_or(0, |server| server.counters().sessions as u64)
+        // A connection whose client has not introduced itself is nobody's session yet.
+        server.map_or(0, |server| {
+            let counters = server.counters();
+            counters.sessions.saturating_sub(counters.handshakes) as u64
+        })
     }
 
     fn goodbye(&self) -> Option<Goodbye> {
@@ -105,11 +106,11 @@ impl SessionFactory for Sessions {
         Ok(Box::new(session))
     }
 
-    fn refusal(&self, _peer: Peer, refusal: Refusal) -> Vec<u8> {
-        let (code, retry_after) = match refusal {
+    fn refusal(&self, _peer: Peer, refusal: Refusal, retry_after: Option<Duration>) -> Vec<u8> {
+        let code = match refusal {
             // Coming again does not make it another user.
-            Refusal::OtherUser { .. } => (FaultCode::Denied, None),
-            _ => (FaultCode::Overloaded, Some(RETRY_AFTER)),
+            Refusal::OtherUser { .. } => FaultCode::Denied,
+            _ => FaultCode::Overloaded,
         };
         let refused = Refused {
             code,

@@ -7,6 +7,7 @@ use trunkline::config::{DeploymentPlan, IoConfig};
 use trunkline::types::ListenAddress;
 use trunkline::types::url::DEFAULT_PORT;
 use trunkline::{Engine, Event, OpenOptions, SubscribeOptions};
+use trunkline_net::server::raise_descriptor_limit;
 use trunkline_types::text::{Digits, FormatOptions, format_value};
 use trunkline_types::{Contract, Reading};
 
@@ -61,6 +62,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     plan.engine.name = Some("demo".to_owned());
     serve::apply(&mut plan, &args.listen);
     let mut signals = StopSignals::new()?;
+    raise_descriptor_limit(plan.engine.limits.sessions_max as usize);
     let engine = Engine::from_plan(&plan).map_err(|error| serve::of_start(&error, &plan))?;
     match context.settings.form {
         Form::Json | Form::Jsonl => announce_json(&engine, context)?,

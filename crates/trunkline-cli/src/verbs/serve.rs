@@ -9,7 +9,7 @@ use trunkline::types::ListenAddress;
 use trunkline::types::url::DEFAULT_PORT;
 use trunkline::{Engine, config};
 use trunkline_config::{ConfigErrors, DeploymentPlan, StoreChoice};
-use trunkline_net::server::BindError;
+use trunkline_net::server::{BindError, raise_descriptor_limit};
 
 use super::{Context, Verb};
 use crate::arguments::Form;
@@ -77,6 +77,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     apply(&mut plan, &args.listen);
     plan.engine.store = store(args.store.as_deref(), &plan)?;
     let mut signals = StopSignals::new()?;
+    raise_descriptor_limit(plan.engine.limits.sessions_max as usize);
     let engine = Engine::from_plan(&plan).map_err(|error| of_start(&error, &plan))?;
     announce(&engine, &plan, context)?;
     signals.wait();
@@ -178,7 +179,22 @@ fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result
         ))?;
     }
     terminal.flush()?;
+    warn_if_short(engine, plan, context)?;
     warn_if_open(engine, context)
+}
+
+/// Whoever counts on a number of connections is to know that they cannot all be.
+fn warn_if_short(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result<(), Stop> {
+    let (sessions, wanted) = (engine.sessions_max(), plan.engine.limits.sessions_max);
+    if sessions < wanted as usize {
+        let sentence = format!(
+            "*** at most {sessions} connections at a time, not {wanted}: the system gives this \
+             process no more file descriptors; raise its `ulimit -n`"
+        );
+        let paint = context.terminal.error_paint(Mood::Bad, &sentence);
+        context.terminal.note(&paint)?;
+    }
+    Ok(())
 }
 
 /// The URLs of an engine.

@@ -178,6 +178,11 @@ impl Running {
         }
     }
 
+    /// The next line of standard output, if one is there.
+    pub fn try_line(&self) -> Option<String> {
+        self.lines.try_recv().ok()
+    }
+
     /// The next line of standard output that contains `part`.
     pub fn line_with(&self, part: &str) -> String {
         loop {

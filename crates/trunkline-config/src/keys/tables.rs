@@ -147,6 +147,18 @@ pub(super) const LIMITS: &[Key] = &[
         "connections at the same time",
     ),
     key(
+        "handshakes_max",
+        "1 to 100,000",
+        "100",
+        "connections that are being set up at the same time",
+    ),
+    key(
+        "connections_per_address",
+        "1 to 1,000,000",
+        "20",
+        "connections per second from one address of another machine; as many may come at once",
+    ),
+    key(
         "items_per_session_max",
         "1 to 100,000,000",
         "2_000_000",

@@ -19,6 +19,7 @@ use crate::transport::Peer;
 use crate::unix::{Credentials, own_uid, unix_transport};
 
 use super::admission::{Admission, Refusal};
+use super::arrivals::Arrivals;
 use super::unix_listener::BoundSocket;
 use super::worker::MAILBOX;
 
@@ -36,7 +37,8 @@ pub(super) struct Acceptor {
     listeners: Vec<Listener>,
     admission: Arc<Admission>,
     told: Told,
-    user_timeout: Duration,
+    limits: ArrivalLimits,
+    arrivals: Arrivals,
     clock: Clock,
     /// A descriptor kept for the moment in which no other is left.
     spare: Option<File>,
@@ -49,6 +51,13 @@ pub(super) struct Told {
     pub(super) stop: Arc<AtomicBool>,
     /// To accept nobody yet.
     pub(super) held: Arc<AtomicBool>,
+}
+
+/// What the acceptor bounds of each connection.
+#[derive(Clone, Copy)]
+pub(super) struct ArrivalLimits {
+    pub(super) user_timeout: Duration,
+    pub(super) per_address: u32,
 }
 
 struct Listener {
@@ -102,7 +111,7 @@ impl Acceptor {
         listeners: Vec<ListenSocket>,
         admission: Arc<Admission>,
         told: Told,
-        user_timeout: Duration,
+        limits: ArrivalLimits,
     ) -> io::Result<Self> {
         for (index, listener) in listeners.iter().enumerate() {
             let fd = listener.raw_fd();
@@ -118,7 +127,8 @@ impl Acceptor {
             listeners: listeners.into_iter().map(ready).collect(),
             admission,
             told,
-            user_timeout,
+            limits,
+            arrivals: Arrivals::new(limits.per_address),
             clock: Clock::new(),
             spare: spare(),
             pause: None,
@@ -170,12 +180,25 @@ impl Acceptor {
         self.pause = None;
     }
 
-    fn admit(&self, arrival: Arrival) {
+    fn admit(&mut self, arrival: Arrival) {
         // An error means that the peer is gone already.
         match arrival {
             Arrival::Tcp(stream, peer) => {
-                if let Ok(transport) = tcp_transport(stream, peer, self.user_timeout) {
-                    self.admission.admit(transport);
+                let ArrivalLimits {
+                    user_timeout,
+                    per_address,
+                } = self.limits;
+                let Ok(transport) = tcp_transport(stream, peer, user_timeout) else {
+                    return;
+                };
+                match self.arrivals.admit(peer, self.clock.now()) {
+                    Ok(()) => self.admission.admit(transport),
+                    Err(wait) => {
+                        let refusal = Refusal::TooOften {
+                            per_second: per_address,
+                        };
+                        self.admission.refuse(transport, refusal, Some(wait));
+                    }
                 }
             }
             Arrival::Unix(stream) => {
@@ -193,7 +216,7 @@ impl Acceptor {
         let transport = unix_transport(stream, peer);
         match refusal_of(peer.uid, owner) {
             None => self.admission.admit(transport),
-            Some(refusal) => self.admission.refuse(transport, refusal),
+            Some(refusal) => self.admission.refuse(transport, refusal, None),
         }
     }
 
@@ -230,16 +253,18 @@ impl Acceptor {
                     .refused
                     .fetch_add(1, Ordering::Relaxed);
                 let factory = &self.admission.factory;
+                let retry_after = self.admission.retry_after(Refusal::Descriptors);
                 // What a fresh socket does not take at once is not worth waiting for.
                 let _ = match arrival {
                     Arrival::Tcp(mut stream, peer) => {
-                        let bytes = factory.refusal(Peer::Tcp(peer), Refusal::Descriptors);
+                        let bytes =
+                            factory.refusal(Peer::Tcp(peer), Refusal::Descriptors, retry_after);
                         stream
                             .set_nonblocking(true)
                             .and_then(|()| stream.write_all(&bytes))
                     }
                     Arrival::Unix(mut stream) => Credentials::of_peer(&stream).and_then(|peer| {
-                        let bytes = factory.refusal(peer.into(), Refusal::Descriptors);
+                        let bytes = factory.refusal(peer.into(), Refusal::Descriptors, retry_after);
                         stream
                             .set_nonblocking(true)
                             .and_then(|()| stream.write_all(&bytes))

@@ -1,16 +1,27 @@
 //! Who may come in, and to which connection thread.
 
 use std::io::{self, ErrorKind};
+use std::time::Duration;
 
 use trunkline_proto::Endpoint;
+use trunkline_types::Tick;
 
+use crate::Clock;
 use crate::pipe::pipe;
-use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
 use crate::transport::{Peer, Transport};
 
+use super::arrivals::Turns;
 use super::mailbox::Mailbox;
 use super::notifier::Notifier;
 use super::worker::Mail;
+
+/// Time between two peers that were turned away and come again: more than it takes to serve one.
+const RETURN_INTERVAL: Duration = Duration::from_millis(1);
+/// When the first of them comes again: handshakes are over in no time, sessions and descriptors are
+/// not free so soon.
+const RETURN_SOON: Duration = Duration::from_millis(100);
+const RETURN_LATER: Duration = Duration::from_secs(2);
 
 /// Makes the endpoint of each session. Called on the connection thread that the session will live
 /// on.
@@ -22,9 +33,10 @@ pub trait SessionFactory: Send + Sync {
     /// closes.
     fn open(&self, peer: Peer, notifier: Notifier) -> Result<Box<dyn Endpoint>, Vec<u8>>;
 
-    /// The bytes that tell a peer why there is no session for it; empty: close without a word.
-    fn refusal(&self, peer: Peer, refusal: Refusal) -> Vec<u8> {
-        let _ = (peer, refusal);
+    /// The bytes that tell a peer why there is no session for it, and after what time it is asked
+    /// to come again; empty: close without a word.
+    fn refusal(&self, peer: Peer, refusal: Refusal, retry_after: Option<Duration>) -> Vec<u8> {
+        let _ = (peer, refusal, retry_after);
         Vec::new()
     }
 }
@@ -50,6 +62,24 @@ pub enum Refusal {
         /// The limit.
         sessions_max: usize,
     },
+    /// As many connections are being set up as are allowed.
+    #[error(
+        "{handshakes_max} connections are being set up, which is the limit; this one may come again \
+         in a moment, or raise handshakes_max"
+    )]
+    HandshakesMax {
+        /// The limit.
+        handshakes_max: usize,
+    },
+    /// The peer's address makes connections faster than is allowed.
+    #[error(
+        "this address makes more than {per_second} connections per second, which is the limit; it \
+         may come again in a moment, or raise connections_per_address"
+    )]
+    TooOften {
+        /// The limit.
+        per_second: u32,
+    },
     /// The peer's program runs as another user than the server, and the socket is for that user
     /// alone.
     #[error(
@@ -71,8 +101,10 @@ pub enum Refusal {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct ServerCounters {
-    /// Sessions open now.
+    /// Sessions open now, those that are being set up included.
     pub sessions: usize,
+    /// Sessions that are being set up now.
+    pub handshakes: usize,
     /// Connections that became a session.
     pub accepted: u64,
     /// Connections that were turned away.
@@ -89,18 +121,33 @@ pub(super) struct Admission {
     next: AtomicUsize,
     closed: AtomicBool,
     pipe_capacity: usize,
+    clock: Clock,
+    /// When those who are turned away are asked to come again.
+    turns: Mutex<Turns>,
+}
+
+/// What may be open at a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) sessions_max: usize,
+    pub(super) handshakes_max: usize,
 }
 
 pub(super) struct Census {
-    pub(super) sessions_max: usize,
+    pub(super) bounds: Bounds,
     pub(super) accepted: AtomicU64,
     pub(super) refused: AtomicU64,
     pub(super) accept_failures: AtomicU64,
     sessions: AtomicUsize,
+    handshakes: AtomicUsize,
 }
 
-/// One of the sessions that may be open; free again when dropped.
-pub(super) struct Seat(Arc<Census>);
+/// One of the sessions that may be open, and until the peer has introduced itself one of those that
+/// may be set up at a time; free again when dropped.
+pub(super) struct Seat {
+    census: Arc<Census>,
+    in_handshake: bool,
+}
 
 impl Admission {
     pub(super) fn new(
@@ -110,6 +157,7 @@ impl Admission {
         pipe_capacity: usize,
     ) -> Self {
         let (next, closed) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let turns = Mutex::new(Turns::new(RETURN_INTERVAL));
         Self {
             factory,
             census,
@@ -117,29 +165,48 @@ impl Admission {
             next,
             closed,
             pipe_capacity,
+            clock: Clock::new(),
+            turns,
         }
     }
 
     /// Gives `transport` to a connection thread, or has one turn it away.
     pub(super) fn admit(&self, transport: Transport) {
-        let seat = self.census.take_seat();
-        match seat {
-            Some(seat) => self.post(Mail::Arrived(transport, seat)),
-            None => {
-                let limit = Refusal::SessionsMax {
-                    sessions_max: self.census.sessions_max,
-                };
-                self.refuse(transport, limit);
+        match self.census.take_seat() {
+            Ok(seat) => self.post(Mail::Arrived(transport, seat)),
+            Err(refusal) => {
+                let retry_after = self.retry_after(refusal);
+                self.refuse(transport, refusal, retry_after);
             }
         }
     }
 
     /// Has a connection thread turn `transport` away.
-    pub(super) fn refuse(&self, transport: Transport, refusal: Refusal) {
+    pub(super) fn refuse(
+        &self,
+        transport: Transport,
+        refusal: Refusal,
+        retry_after: Option<Duration>,
+    ) {
         self.post(Mail::Refused {
-            bytes: self.factory.refusal(transport.peer, refusal),
+            bytes: self.factory.refusal(transport.peer, refusal, retry_after),
             transport,
         });
+    }
+
+    /// When a peer that is turned away for want of room is to come again: each at a time of its
+    /// own.
+    pub(super) fn retry_after(&self, refusal: Refusal) -> Option<Duration> {
+        let earliest = match refusal {
+            Refusal::HandshakesMax { .. } => RETURN_SOON,
+            Refusal::SessionsMax { .. } | Refusal::Descriptors => RETURN_LATER,
+            Refusal::TooOften { .. } | Refusal::OtherUser { .. } => return None,
+        };
+        Some(lock(&self.turns).take(self.now(), earliest))
+    }
+
+    pub(super) fn now(&self) -> Tick {
+        self.clock.now()
     }
 
     fn post(&self, mail: Mail) {
@@ -166,36 +233,68 @@ impl Admission {
 }
 
 impl Census {
-    pub(super) fn new(sessions_max: usize) -> Self {
+    pub(super) fn new(bounds: Bounds) -> Self {
         Self {
-            sessions_max,
+            bounds,
             accepted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             accept_failures: AtomicU64::new(0),
             sessions: AtomicUsize::new(0),
+            handshakes: AtomicUsize::new(0),
         }
     }
 
     pub(super) fn counters(&self) -> ServerCounters {
         ServerCounters {
             sessions: self.sessions.load(Ordering::Relaxed),
+            handshakes: self.handshakes.load(Ordering::Relaxed),
             accepted: self.accepted.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),
             accept_failures: self.accept_failures.load(Ordering::Relaxed),
         }
     }
 
-    fn take_seat(self: &Arc<Self>) -> Option<Seat> {
-        if self.sessions.fetch_add(1, Ordering::AcqRel) >= self.sessions_max {
-            self.sessions.fetch_sub(1, Ordering::AcqRel);
-            return None;
+    fn take_seat(self: &Arc<Self>) -> Result<Seat, Refusal> {
+        let Bounds {
+            sessions_max,
+            handshakes_max,
+        } = self.bounds;
+        if !take(&self.sessions, sessions_max) {
+            return Err(Refusal::SessionsMax { sessions_max });
         }
-        Some(Seat(self.clone()))
+        let mut seat = Seat {
+            census: self.clone(),
+            in_handshake: false,
+        };
+        seat.in_handshake = take(&self.handshakes, handshakes_max);
+        match seat.in_handshake {
+            true => Ok(seat),
+            false => Err(Refusal::HandshakesMax { handshakes_max }),
+        }
+    }
+}
+
+/// Counts one more, unless there are `max`.
+fn take(count: &AtomicUsize, max: usize) -> bool {
+    let is_free = count.fetch_add(1, Ordering::AcqRel) < max;
+    if !is_free {
+        count.fetch_sub(1, Ordering::AcqRel);
+    }
+    is_free
+}
+
+impl Seat {
+    /// The peer has introduced itself: others may.
+    pub(super) fn end_handshake(&mut self) {
+        if std::mem::take(&mut self.in_handshake) {
+            self.census.handshakes.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.0.sessions.fetch_sub(1, Ordering::AcqRel);
+        self.end_handshake();
+        self.census.sessions.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -7,7 +7,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use trunkline_types::SocketPath;
 
 /// Connections that may wait to be accepted.
-pub(super) const BACKLOG: i32 = 1024;
+pub(super) const BACKLOG: i32 = 4096;
 
 /// Why a server could not start.
 #[derive(Debug, thiserror::Error)]

@@ -11,6 +11,7 @@
 
 mod acceptor;
 mod admission;
+mod arrivals;
 mod listen;
 mod mailbox;
 mod notifier;
@@ -26,7 +27,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use mio::Poll;
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use trunkline_types::{ListenAddress, SocketPath};
 
 use crate::Clock;
@@ -35,8 +36,8 @@ use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
 use crate::tcp::USER_TIMEOUT;
 use crate::transport::Transport;
 
-use acceptor::{Acceptor, ListenSocket, Told};
-use admission::{Admission, Census};
+use acceptor::{Acceptor, ArrivalLimits, ListenSocket, Told};
+use admission::{Admission, Bounds, Census};
 use mailbox::{Mailbox, Ring};
 use unix_listener::BoundSocket;
 use worker::{MAILBOX, Mail, Worker};
@@ -63,6 +64,11 @@ pub struct ServerOptions {
     pub threads: Option<usize>,
     /// Sessions open at a time; also kept below what `ulimit -n` allows.
     pub sessions_max: usize,
+    /// Sessions that are being set up at a time: whose peers have not introduced themselves yet.
+    pub handshakes_max: usize,
+    /// Connections per second from one address of another machine; as many may come at once. At
+    /// least 1.
+    pub connections_per_address: u32,
     /// See [`tcp::USER_TIMEOUT`](crate::tcp::USER_TIMEOUT).
     pub user_timeout: Duration,
     /// Bytes in each direction of a pipe in memory.
@@ -79,6 +85,8 @@ impl Default for ServerOptions {
             insecure: false,
             threads: None,
             sessions_max: 1000,
+            handshakes_max: 100,
+            connections_per_address: 20,
             user_timeout: USER_TIMEOUT,
             pipe_capacity: PIPE_CAPACITY,
             held: false,
@@ -128,7 +136,11 @@ impl Server {
             polls.push(poll);
             mailboxes.push(Arc::new(Mailbox::new(waker)));
         }
-        let census = Arc::new(Census::new(sessions_max(options.sessions_max)));
+        let bounds = Bounds {
+            sessions_max: sessions_max(options.sessions_max),
+            handshakes_max: options.handshakes_max.max(1),
+        };
+        let census = Arc::new(Census::new(bounds));
         let capacity = options.pipe_capacity;
         let admission = Arc::new(Admission::new(factory, census, mailboxes.clone(), capacity));
 
@@ -153,7 +165,11 @@ impl Server {
             stop: server.stop.clone(),
             held: server.held.clone(),
         };
-        let acceptor = Acceptor::new(poll, sockets, admission, told, options.user_timeout)
+        let limits = ArrivalLimits {
+            user_timeout: options.user_timeout,
+            per_address: options.connections_per_address,
+        };
+        let acceptor = Acceptor::new(poll, sockets, admission, told, limits)
             .map_err(BindError::Descriptors)?;
         let thread = spawn("trunkline-accept", move || acceptor.run())?;
         lock(&server.threads).acceptor = Some(thread);
@@ -178,7 +194,7 @@ impl Server {
     /// Sessions that may be open at a time: what the options say, or less where `ulimit -n` is
     /// lower.
     pub fn sessions_max(&self) -> usize {
-        self.admission.census.sessions_max
+        self.admission.census.bounds.sessions_max
     }
 
     /// What the server counts.
@@ -294,6 +310,23 @@ impl Listeners {
 /// Whether 127.0.0.1 reaches it.
 fn is_near(ip: IpAddr) -> bool {
     ip == IpAddr::V4(Ipv4Addr::LOCALHOST) || ip == IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+}
+
+/// Raises the process's limit on descriptors so far that `sessions` fit, or as far as the system
+/// lets it: systems start programs with a low one, for the sake of old programs. For the start of a
+/// program that serves; it changes the whole process.
+pub fn raise_descriptor_limit(sessions: usize) {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = sessions.saturating_add(DESCRIPTORS_KEPT) as u64;
+    let reachable = limit.maximum.map_or(wanted, |maximum| wanted.min(maximum));
+    if limit.current.is_some_and(|current| current < reachable) {
+        let raised = Rlimit {
+            current: Some(reachable),
+            ..limit
+        };
+        // Where it fails the limit stays as it is, and fewer sessions are let in.
+        let _ = setrlimit(Resource::Nofile, raised);
+    }
 }
 
 /// The limit of sessions that leaves descriptors for everything else in the process.

@@ -50,7 +50,7 @@ struct Live {
     endpoint: Box<dyn Endpoint>,
     notifier: Notifier,
     connected: bool,
-    _seat: Seat,
+    seat: Seat,
 }
 
 /// How a turn ended.
@@ -84,7 +84,7 @@ impl Session {
             endpoint,
             notifier,
             connected: false,
-            _seat: seat,
+            seat,
         };
         Self::new(transport, Life::Live(live))
     }
@@ -212,6 +212,9 @@ impl Live {
         }
         if endpoint.poll_timeout().is_some_and(|due| due <= now) {
             endpoint.handle_timeout(now, wall);
+        }
+        if !endpoint.is_in_handshake() {
+            self.seat.end_handshake();
         }
         let flush = match outgoing.flush(endpoint, now, wall, QUANTUM) {
             Ok(flush) => flush,

@@ -204,16 +204,25 @@ impl Worker {
         }
     }
 
-    fn refuse(&mut self, transport: Transport, bytes: &[u8], now: Tick) {
+    fn refuse(&mut self, mut transport: Transport, bytes: &[u8], now: Tick) {
         self.admission
             .census
             .refused
             .fetch_add(1, Ordering::Relaxed);
-        if !bytes.is_empty() && self.lingering < LINGERING_MAX && self.shutdown.is_none() {
+        if bytes.is_empty() || self.shutdown.is_some() {
+            return;
+        }
+        if self.lingering < LINGERING_MAX {
             let key = self.allocate();
             self.lingering += 1;
             self.install(key, Session::refused(transport, bytes, now));
+            return;
         }
+        // In a crowd nobody waits for one peer, but most have asked already and get their answer:
+        // input that is left unread would have the system discard it.
+        let _ = transport.receive.try_read(&mut self.buffer);
+        let _ = transport.send.try_write(bytes);
+        transport.send.finish();
     }
 
     fn allocate(&mut self) -> SessionKey {

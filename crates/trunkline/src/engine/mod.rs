@@ -130,6 +130,8 @@ impl Engine {
             near: near.flatten(),
             insecure: options.insecure,
             sessions_max: options.sessions_max,
+            handshakes_max: options.handshakes_max,
+            connections_per_address: options.connections_per_address,
             // Whoever comes early waits, and finds every library.
             held: true,
             ..ServerOptions::default()
@@ -202,6 +204,8 @@ impl Engine {
             local_socket: config.local_socket,
             insecure: config.insecure,
             sessions_max: limits.sessions_max as usize,
+            handshakes_max: limits.handshakes_max as usize,
+            connections_per_address: limits.connections_per_address,
             items_per_session_max: limits.items_per_session_max,
             write_credit: (
                 limits.writes_per_session_max,
@@ -284,6 +288,12 @@ impl Engine {
     /// The Unix sockets that stand beside its loopback ports.
     pub fn local_sockets(&self) -> Vec<SocketPath> {
         self.inner.server.near_sockets().to_vec()
+    }
+
+    /// Connections it takes at a time: what the options say, or less where the system gives it
+    /// fewer file descriptors.
+    pub fn sessions_max(&self) -> usize {
+        self.inner.server.sessions_max()
     }
 
     /// What its listeners count.

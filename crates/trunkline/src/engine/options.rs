@@ -35,6 +35,10 @@ pub struct EngineOptions {
     pub insecure: bool,
     /// Connections at a time.
     pub sessions_max: usize,
+    /// Connections that are being set up at a time: whose clients have not introduced themselves.
+    pub handshakes_max: usize,
+    /// Connections per second from one address of another machine; as many may come at once.
+    pub connections_per_address: u32,
     /// Items one connection may have.
     pub items_per_session_max: u32,
     /// Writes of one connection that may be unanswered, and bytes of their values.
@@ -60,6 +64,8 @@ impl Default for EngineOptions {
             local_socket: true,
             insecure: false,
             sessions_max: 1000,
+            handshakes_max: 100,
+            connections_per_address: 20,
             items_per_session_max: ITEMS_MAX_DEFAULT,
             write_credit: (WRITE_CREDIT_COUNT, WRITE_CREDIT_BYTES),
             queue_bytes_per_session_max: QUEUE_BYTES_MAX_DEFAULT,

@@ -1,0 +1,364 @@
+//! F13 and F14: peers that send nonsense, half of something, or too much of it.
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use trunkline::SubscribeOptions;
+use trunkline_net::Clock;
+use trunkline_proto::{FrameHeader, FrameKind};
+use trunkline_types::Contract;
+
+use crate::engine::{Engine, Handles, config, names};
+use crate::figures::{is_full, record, size};
+use crate::raw::{Raw, hello};
+use crate::view::View;
+use crate::{CUT_OFF, alone, until};
+
+/// An engine, and a client of it whose life goes on all the while.
+struct Sut {
+    engine: Engine,
+    client: trunkline::Client,
+    handles: Handles,
+    session: u64,
+    count: f64,
+}
+
+impl Sut {
+    fn start() -> Self {
+        let engine = Engine::start(&config(4, "f64", ""));
+        let client = engine.client();
+        let handles = Handles::open(&client, &names(4));
+        let session = client.wait_connected(CUT_OFF).unwrap().session;
+        Self {
+            engine,
+            client,
+            handles,
+            session,
+            count: 0.0,
+        }
+    }
+
+    /// A write and a read of the client.
+    fn goes_on(&mut self) {
+        self.count += 1.0;
+        self.handles.write(&self.client, self.count);
+        let readings = self.handles.read(&self.client);
+        let expected = trunkline_types::Value::F64(self.count);
+        assert!(
+            readings
+                .iter()
+                .all(|reading| reading.sample.value == expected)
+        );
+    }
+
+    /// The client's own session is the one it had, and nobody else's is left.
+    fn ends_well(&mut self) {
+        until("the end of all other sessions", || {
+            self.goes_on();
+            (self.client.engine_info(CUT_OFF).unwrap().sessions == 1).then_some(())
+        });
+        let session = self.client.wait_connected(CUT_OFF).unwrap().session;
+        assert_eq!(session, self.session, "it was never disconnected");
+    }
+}
+
+/// Bytes that are nothing, the same in each run.
+fn noise(seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    std::iter::repeat_with(next).take(600).collect()
+}
+
+/// Behaviour: B-83.
+#[test]
+fn garbage_before_the_hello_costs_no_memory_and_nobodys_session() {
+    let _alone = alone();
+    let mut sut = Sut::start();
+    sut.goes_on();
+    let (before, descriptors) = (sut.engine.resident(), sut.engine.descriptors());
+    let (clock, start) = (Clock::new(), Clock::new().now());
+    let (peers, length) = (
+        size(200, 1000),
+        size(Duration::ZERO, Duration::from_secs(60)),
+    );
+    let (mut most, mut sent) = (before, 0u64);
+    let mut crowd: Vec<Option<Raw>> = (0..peers).map(|_| None).collect();
+    loop {
+        for (index, place) in crowd.iter_mut().enumerate() {
+            // Some say a little and wait, some say much, some come again and again.
+            let peer = place.get_or_insert_with(|| Raw::connect(sut.engine.address));
+            let bytes = noise(sent);
+            let part = match index % 3 {
+                0 => &bytes[..3],
+                1 => &bytes,
+                _ => &bytes[..100],
+            };
+            peer.send(part);
+            sent += 1;
+            if index % 3 == 2 {
+                *place = None;
+            }
+        }
+        sut.goes_on();
+        most = most.max(sut.engine.resident());
+        for place in &mut crowd {
+            // Those the engine has closed come again.
+            *place = place
+                .take()
+                .filter(|peer| peer.0.take_error().is_ok_and(|e| e.is_none()));
+        }
+        if clock.now().since(start) >= length {
+            break;
+        }
+    }
+    drop(crowd);
+    sut.ends_well();
+    let grown = most.saturating_sub(before);
+    assert!(grown <= 32 << 10, "{grown} KiB");
+    until("the descriptors of before", || {
+        (sut.engine.descriptors() <= descriptors).then_some(())
+    });
+    if is_full() {
+        let check = format!("F14, {peers} peers that send garbage");
+        record(
+            &check,
+            "more resident memory at most",
+            &format!("{:.1} MiB", grown as f64 / 1024.0),
+            "32 MiB",
+        );
+        record(&check, "sessions of others dropped", "0", "0");
+    }
+}
+
+#[test]
+fn each_kind_of_garbage_is_answered_with_who_is_at_fault() {
+    let _alone = alone();
+    let mut sut = Sut::start();
+    let address = sut.engine.address;
+    let long = |kind: FrameKind, length: u32| {
+        FrameHeader {
+            length,
+            kind: kind.number(),
+            ..FrameHeader::default()
+        }
+        .to_bytes()
+        .to_vec()
+    };
+    let before_hello = [
+        (
+            b"GET / HTTP/1.1\r\nHost: plant\r\n\r\n".to_vec(),
+            "malformed",
+            "is not Trunkline's",
+        ),
+        (
+            long(FrameKind::Hello, 4097),
+            "malformed",
+            "4097 bytes where at most 4096",
+        ),
+        (
+            long(FrameKind::Hello, u32::MAX),
+            "malformed",
+            "4294967295 bytes where at most 4096",
+        ),
+        (vec![0xff; 64], "malformed", "is not Trunkline's"),
+    ];
+    for (bytes, code, part) in before_hello {
+        let mut peer = Raw::connect(address);
+        peer.send(&bytes);
+        let (said, sentence) = peer.last_words().expect("it is told why");
+        assert_eq!(said, code);
+        assert!(sentence.contains(part), "{sentence}");
+    }
+    let after_hello = [
+        (
+            long(FrameKind::Open, u32::MAX),
+            "malformed",
+            "4294967295 bytes where at most",
+        ),
+        (long(FrameKind::Write, 12), "malformed", "bytes follow"),
+        (hello(), "malformed", "a second HELLO"),
+        (
+            long(FrameKind::Welcome, 0),
+            "malformed",
+            "that engines send",
+        ),
+    ];
+    for (mut bytes, code, part) in after_hello {
+        let mut peer = Raw::greet(address);
+        bytes.extend([0xff; 12]);
+        peer.send(&bytes);
+        let (said, sentence) = peer.last_words().expect("it is told why");
+        assert_eq!(said, code, "{bytes:?}: {sentence}");
+        assert!(sentence.contains(part), "{sentence}");
+        sut.goes_on();
+    }
+    sut.ends_well();
+}
+
+#[test]
+fn peers_that_send_a_byte_at_a_time_are_given_up_and_hold_nobody_up() {
+    let _alone = alone();
+    let mut sut = Sut::start();
+    let address = sut.engine.address;
+    // Half of them never end their hello, half of them their first request.
+    let mut slow: Vec<(Raw, Vec<u8>)> = (0..size(20, 80))
+        .map(|index| match index % 2 {
+            0 => (Raw::connect(address), hello()),
+            _ => (Raw::greet(address), vec![64, 0, 0, 0, 32, 0]),
+        })
+        .collect();
+    let mut at = 0;
+    let clock = Clock::new();
+    let start = clock.now();
+    until("the end of the slow ones", || {
+        sut.goes_on();
+        for (peer, bytes) in &mut slow {
+            if let Some(byte) = bytes.get(at / 100..at / 100 + 1) {
+                // So slowly that it would last for minutes.
+                if at % 100 == 0 && at / 100 + 1 < bytes.len() {
+                    peer.send(byte);
+                }
+            }
+        }
+        at += 1;
+        let sessions = sut.client.engine_info(CUT_OFF).unwrap().sessions;
+        (sessions == 1).then_some(())
+    });
+    let took = clock.now().since(start);
+    for (peer, _) in &mut slow {
+        let (code, _) = peer.last_words().expect("each is told why");
+        assert_eq!(code, "peer-silent");
+    }
+    sut.ends_well();
+    if is_full() {
+        record(
+            "F13, slow-loris",
+            "the last of 80 given up after",
+            &format!("{:.1} s", took.as_secs_f64()),
+            "5 s",
+        );
+    }
+}
+
+#[test]
+fn a_hundred_silent_peers_do_not_keep_a_client_out_for_long() {
+    let _alone = alone();
+    let mut sut = Sut::start();
+    let silent: Vec<Raw> = (0..100).map(|_| Raw::connect(sut.engine.address)).collect();
+    // It is refused while they are there, told when to come again, and comes again by itself.
+    let newcomer = sut.engine.client();
+    newcomer.wait_connected(CUT_OFF).unwrap();
+    drop((silent, newcomer));
+    sut.ends_well();
+}
+
+/// Behaviour: B-83.
+#[test]
+fn connections_that_are_made_and_aborted_leave_no_descriptor_and_no_memory() {
+    let _alone = alone();
+    let mut sut = Sut::start();
+    sut.goes_on();
+    let cycles = size(2000, 10_000);
+    let cycle = |index: usize| {
+        let mut peer = Raw::connect(sut.engine.address);
+        match index % 5 {
+            0 => {}
+            1 => peer.send(&hello()),
+            2 => peer.send(&hello()[..7]),
+            3 => {
+                peer.send(&hello());
+                let _ = peer.0.read(&mut [0; 16]);
+            }
+            _ => {
+                peer.send(&hello());
+                // In order, for once.
+                drop(peer);
+                return;
+            }
+        }
+        peer.abort();
+    };
+    (0..cycles / 10).for_each(cycle);
+    until("the end of the first ones", || {
+        (sut.engine.descriptors() <= 64).then_some(())
+    });
+    let (descriptors, memory) = (sut.engine.descriptors(), sut.engine.resident());
+    (0..cycles).for_each(cycle);
+    sut.ends_well();
+    until("the descriptors of before", || {
+        (sut.engine.descriptors() <= descriptors).then_some(())
+    });
+    let grown = sut.engine.resident().saturating_sub(memory);
+    assert!(grown < 16 << 10, "{grown} KiB after {cycles} connections");
+    if is_full() {
+        let check = format!("F12, {cycles} connects and aborts");
+        let now = sut.engine.descriptors() as i64 - descriptors as i64;
+        record(
+            &check,
+            "descriptors more than before",
+            &now.to_string(),
+            "0",
+        );
+        record(
+            &check,
+            "resident memory more than before",
+            &format!("{grown} KiB"),
+            "",
+        );
+    }
+}
+
+/// Behaviour: B-83.
+#[test]
+fn subscribing_and_unsubscribing_for_ever_leaves_nothing_behind() {
+    let _alone = alone();
+    let mut sut = Sut::start();
+    let other = sut.engine.client();
+    let churn = |rounds: usize| {
+        for round in 0..rounds {
+            let contract = [Contract::Latest, Contract::Last(1000), Contract::ALL][round % 3];
+            let options = SubscribeOptions::default();
+            let subscription = other.subscribe(&names(4), contract, options).unwrap();
+            if round % 2 == 0 {
+                let mut view = View::default();
+                while view.readings < 4 {
+                    view.take(subscription.next(Some(CUT_OFF)).expect("a first reading"));
+                }
+            }
+        }
+        other.flush(CUT_OFF).unwrap();
+    };
+    sut.goes_on();
+    churn(200);
+    let memory = sut.engine.resident();
+    churn(size(2000, 100_000));
+    let grown = sut.engine.resident().saturating_sub(memory);
+    assert!(grown < 8 << 10, "{grown} KiB");
+    let info = sut.client.info(&sut.handles.0, CUT_OFF).unwrap();
+    assert!(
+        info.iter()
+            .all(|info| info.as_ref().unwrap().subscribers == 0)
+    );
+    drop(other);
+    sut.ends_well();
+}
+
+/// Half-closed peers: what they have asked is answered, and then they are gone.
+#[test]
+fn a_peer_that_closes_its_half_gets_its_answer_and_ends() {
+    let _alone = alone();
+    let mut sut = Sut::start();
+    let mut peer = Raw::greet(sut.engine.address);
+    let mut bytes = Vec::new();
+    trunkline_proto::message::why::Why { name: "rig/v0" }.encode(7, &mut bytes);
+    peer.0.write_all(&bytes).unwrap();
+    peer.0.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(peer.next_kind(), Some(FrameKind::WhyAnswer));
+    assert_eq!(peer.next_kind(), None);
+    sut.ends_well();
+}

@@ -1,0 +1,175 @@
+//! How often one address may connect, and when those who were turned away are asked to come again.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use trunkline_types::Tick;
+
+/// Addresses that are remembered; all that a peer with many addresses can cost.
+const ADDRESSES_MAX: usize = 4096;
+
+/// Longest wait that anybody is asked for. Beyond it the times begin anew, so that a crowd of any
+/// size is spread evenly over this long.
+const SPREAD_MAX: Duration = Duration::from_secs(20);
+
+/// Times at which peers that were turned away are asked to come again: one after the other, an
+/// interval apart, so that they arrive at the pace at which they can be served.
+#[derive(Debug)]
+pub(super) struct Turns {
+    interval: Duration,
+    next: Tick,
+}
+
+impl Turns {
+    pub(super) fn new(interval: Duration) -> Self {
+        Self {
+            interval,
+            next: Tick::ZERO,
+        }
+    }
+
+    /// The wait until the next free turn that is no earlier than `earliest` from now.
+    pub(super) fn take(&mut self, now: Tick, earliest: Duration) -> Duration {
+        let earliest = now.saturating_add(earliest);
+        if self.next < earliest || self.next > now.saturating_add(SPREAD_MAX) {
+            self.next = earliest;
+        }
+        let turn = self.next;
+        self.next = turn.saturating_add(self.interval);
+        turn.since(now)
+    }
+}
+
+/// The connections that each address of another machine has made of late. Addresses of this machine
+/// are not counted: its programs share them.
+#[derive(Debug)]
+pub(super) struct Arrivals {
+    per_second: u32,
+    addresses: HashMap<IpAddr, Address>,
+}
+
+#[derive(Debug)]
+struct Address {
+    /// When everything that has come would have come if it had kept the pace.
+    paced: Tick,
+    turns: Turns,
+}
+
+impl Arrivals {
+    pub(super) fn new(per_second: u32) -> Self {
+        Self {
+            per_second: per_second.max(1),
+            addresses: HashMap::new(),
+        }
+    }
+
+    /// Counts a connection from `peer`: as many as are allowed in a second may come at once.
+    ///
+    /// # Errors
+    /// It comes too soon, and is asked to come again after this long.
+    pub(super) fn admit(&mut self, peer: SocketAddr, now: Tick) -> Result<(), Duration> {
+        let ip = peer.ip().to_canonical();
+        if ip.is_loopback() {
+            return Ok(());
+        }
+        self.make_room(now);
+        let interval = Duration::from_secs(1) / self.per_second;
+        let known = self.addresses.entry(network(ip)).or_insert(Address {
+            paced: now,
+            turns: Turns::new(interval),
+        });
+        let paced = known.paced.max(now);
+        let ahead = paced.since(now).saturating_add(interval);
+        if ahead <= Duration::from_secs(1) {
+            known.paced = paced.saturating_add(interval);
+            return Ok(());
+        }
+        Err(known.turns.take(now, ahead - Duration::from_secs(1)))
+    }
+
+    /// Forgets addresses that have been quiet; all of them where that is not enough, because
+    /// whoever has so many addresses is not held by this bound anyway.
+    fn make_room(&mut self, now: Tick) {
+        if self.addresses.len() < ADDRESSES_MAX {
+            return;
+        }
+        self.addresses.retain(|_, address| address.paced > now);
+        if self.addresses.len() >= ADDRESSES_MAX {
+            self.addresses.clear();
+        }
+    }
+}
+
+/// A machine has a whole /64 of IPv6 addresses to itself.
+fn network(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(_) => ip,
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)).into(),
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+
+    const MILLI: Duration = Duration::from_millis(1);
+
+    fn at(millis: u64) -> Tick {
+        Tick::ZERO.saturating_add(Duration::from_secs(9) + MILLI * millis as u32)
+    }
+
+    fn peer(text: &str) -> SocketAddr {
+        format!("{text}:50000").parse().unwrap()
+    }
+
+    #[test]
+    fn turns_are_an_interval_apart_and_begin_anew_after_the_longest_wait() {
+        let mut sut = Turns::new(MILLI);
+        let waits: Vec<_> = (0..3).map(|_| sut.take(at(0), 100 * MILLI)).collect();
+        assert_eq!(waits, [100 * MILLI, 101 * MILLI, 102 * MILLI]);
+        let longest = (0..100_000).map(|_| sut.take(at(0), 100 * MILLI)).max();
+        assert_eq!(longest, Some(SPREAD_MAX));
+        assert_eq!(sut.take(at(60_000), 100 * MILLI), 100 * MILLI);
+    }
+
+    #[test]
+    fn an_address_may_come_as_often_as_allowed_and_is_told_when_to_come_again() {
+        let mut sut = Arrivals::new(20);
+        for count in 0..20 {
+            assert_eq!(sut.admit(peer("10.0.0.7"), at(0)), Ok(()), "{count}");
+        }
+        assert_eq!(sut.admit(peer("10.0.0.7"), at(0)), Err(50 * MILLI));
+        assert_eq!(sut.admit(peer("10.0.0.7"), at(0)), Err(100 * MILLI));
+        // Nobody else is held up.
+        assert_eq!(sut.admit(peer("10.0.0.8"), at(0)), Ok(()));
+        // Those who keep to what they were told come in.
+        assert_eq!(sut.admit(peer("10.0.0.7"), at(50)), Ok(()));
+        assert_eq!(sut.admit(peer("10.0.0.7"), at(100)), Ok(()));
+        assert!(sut.admit(peer("10.0.0.7"), at(100)).is_err());
+    }
+
+    #[test]
+    fn programs_of_this_machine_are_not_counted_and_a_network_of_ipv6_counts_as_one() {
+        let mut sut = Arrivals::new(1);
+        for _ in 0..100 {
+            assert_eq!(sut.admit(peer("127.0.0.1"), at(0)), Ok(()));
+            assert_eq!(sut.admit(peer("[::1]"), at(0)), Ok(()));
+            assert_eq!(sut.admit(peer("[::ffff:127.0.0.1]"), at(0)), Ok(()));
+        }
+        assert_eq!(sut.admit(peer("[2001:db8::1]"), at(0)), Ok(()));
+        assert!(sut.admit(peer("[2001:db8::2]"), at(0)).is_err());
+        assert_eq!(sut.admit(peer("[2001:db8:0:1::2]"), at(0)), Ok(()));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut sut = Arrivals::new(20);
+        for index in 0..100_000u32 {
+            let address = SocketAddr::from((std::net::Ipv4Addr::from(index << 4), 1));
+            let _ = sut.admit(address, at(0));
+        }
+        assert!(sut.addresses.len() <= ADDRESSES_MAX);
+    }
+}
