@@ -52,6 +52,35 @@ impl Clock {
     }
 }
 
+/// How old the difference of the two clocks may become before it is measured again: what a step of
+/// the system clock may be noticed late by.
+const DIFFERENCE_AGE_MAX: Duration = Duration::from_millis(1);
+
+/// Both clocks for the price of one, for whoever asks often: UTC is the monotonic clock and a
+/// difference, which is measured once in a millisecond.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Clocks {
+    measured: Option<(Tick, i64)>,
+}
+
+impl Clocks {
+    /// The monotonic clock and UTC.
+    pub(crate) fn read(&mut self) -> (Tick, Timestamp) {
+        let now = Clock.now();
+        let nanos = |tick: Tick| i64::try_from(tick.as_nanos()).unwrap_or(i64::MAX);
+        let difference = match self.measured {
+            Some((at, difference)) if now.since(at) < DIFFERENCE_AGE_MAX => difference,
+            _ => {
+                let difference = Clock.wall().as_nanos().saturating_sub(nanos(now));
+                self.measured = Some((now, difference));
+                difference
+            }
+        };
+        let wall = nanos(now).saturating_add(difference);
+        (now, Timestamp::from_nanos(wall))
+    }
+}
+
 /// Nanoseconds, at most `i64::MAX` (292 years).
 fn nanos(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
@@ -67,6 +96,21 @@ mod tests {
         let first = Clock::new().now();
         let second = Clock::new().now();
         assert!(second >= first);
+    }
+
+    #[test]
+    fn both_clocks_at_once_are_the_two_clocks() {
+        let mut sut = Clocks::default();
+        for _ in 0..1000 {
+            let before = (Clock.now(), Clock.wall());
+            let (now, wall) = sut.read();
+            let after = Clock.wall();
+            assert!(now >= before.0);
+            // A step of the system clock between the two would show here, and nowhere else.
+            let slack = 20_000_000;
+            assert!(wall.as_nanos() >= before.1.as_nanos() - slack);
+            assert!(wall.as_nanos() <= after.as_nanos() + slack);
+        }
     }
 
     #[test]

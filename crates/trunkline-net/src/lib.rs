@@ -23,6 +23,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bed;
 pub mod clock;
 pub mod dial;
 mod halves;

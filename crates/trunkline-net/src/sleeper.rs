@@ -36,6 +36,16 @@ impl Sleeper {
         self.kicked.raise();
     }
 
+    /// What its kicks make readable, for another way to sleep; [`clear`](Self::clear) afterwards.
+    pub(crate) fn signal(&self) -> impl AsFd + '_ {
+        &self.kicked
+    }
+
+    /// Ends what a kick began.
+    pub(crate) fn clear(&self) {
+        self.kicked.clear();
+    }
+
     /// Sleeps; true when the transport is what ended it. Signals of the system may end it early.
     pub(crate) fn sleep(
         &self,

@@ -113,6 +113,11 @@ impl Source {
         }
     }
 
+    /// True when both poll one descriptor.
+    pub(crate) fn is_same(&self, other: &Source) -> bool {
+        Arc::ptr_eq(&self.fd, &other.fd)
+    }
+
     /// True when a read that returned `count` of `room` bytes has taken everything there was.
     pub(crate) fn is_drained(&self, count: usize, room: usize) -> bool {
         self.kind != SourceKind::Signal && count < room

@@ -4,8 +4,10 @@
 
 mod echo;
 
-use echo::{CallerLink, Over, Rig};
-use trunkline_net::Clock;
+use std::time::Duration;
+
+use echo::{Caller, CallerLink, Over, Rig};
+use trunkline_net::{Clock, Link, LinkOptions};
 
 /// Voluntary context switches of the threads of this process whose names begin with `name`.
 fn sleeps_of(name: &str) -> u64 {
@@ -61,6 +63,30 @@ fn a_round_trip_costs_one_wake_up_on_each_side() {
         assert!(
             server <= TRIPS * 11 / 10,
             "{over:?}: the engine's side slept {server} times"
+        );
+    }
+}
+
+#[test]
+fn who_waits_now_and_then_does_not_wake_the_background_thread() {
+    const TRIPS: u64 = 2000;
+    for over in [Over::Tcp, Over::Unix, Over::Pipe(64 << 10)] {
+        let rig = Rig::new(over);
+        // Every call comes later than this after the one before, as those of a slow loop do.
+        let options = LinkOptions {
+            idle: Duration::ZERO,
+            ..LinkOptions::default()
+        };
+        let sut = Link::start(rig.dialler(), Caller::default(), options).unwrap();
+        sut.call(b"warm up");
+        let before = sleeps_of("trunkline-link");
+        for _ in 0..TRIPS {
+            sut.call(b"8 bytes.");
+        }
+        let background = sleeps_of("trunkline-link") - before;
+        assert!(
+            background <= TRIPS / 10,
+            "{over:?}: the background thread slept {background} times"
         );
     }
 }

@@ -14,6 +14,8 @@ pub(super) struct Connection<E> {
     pub(super) endpoint: E,
     /// What the thread that drives sleeps for, while it does.
     pub(super) sleeping: Option<Sleeping>,
+    /// When the background thread gets up by itself from the sleep that a waiter has muted.
+    pub(super) background_until: Option<Tick>,
     wire: Option<Wire>,
 }
 
@@ -60,6 +62,7 @@ impl<E: Endpoint> Connection<E> {
         Self {
             endpoint,
             sleeping: None,
+            background_until: None,
             wire: None,
         }
     }

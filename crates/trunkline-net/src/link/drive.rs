@@ -7,9 +7,10 @@ use std::time::Duration;
 use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_types::Tick;
 
-use crate::Clock;
+use crate::bed::Bed;
+use crate::clock::Clocks;
 use crate::dial::{Dial, DialLimits, DialStep, Dialler};
-use crate::role::{self, DriverRole, Moment};
+use crate::role::{self, DriverRole, Sleep};
 use crate::sleeper::{Interest, Sleeper};
 use crate::sync::Arc;
 use crate::transport::Source;
@@ -26,15 +27,19 @@ pub(super) struct Driven<E> {
     /// Where the background thread sleeps. Apart from the waiters', so that one of them can take
     /// over without waiting for it to wake up.
     pub(super) background: Arc<Sleeper>,
+    /// The same sleep while connected.
+    bed: Bed,
     waiter: Sleeper,
     limits: DialLimits,
 }
 
 impl<E: Endpoint> Driven<E> {
     pub(super) fn new(endpoint: E, options: LinkOptions) -> io::Result<Self> {
+        let background = Arc::new(Sleeper::new()?);
         Ok(Self {
-            role: DriverRole::new(Connection::new(endpoint), options.idle, read_clocks),
-            background: Arc::new(Sleeper::new()?),
+            role: DriverRole::new(Connection::new(endpoint), options.idle, Clocks::read),
+            bed: Bed::new(&background)?,
+            background,
             waiter: Sleeper::new()?,
             limits: options.dial,
         })
@@ -56,6 +61,7 @@ impl<E: Endpoint> Driven<E> {
         if state.data.send(now, wall) {
             state.set_offline(true);
             self.role.changed(state);
+            self.kick(state);
         }
         if state.data.oversleeps(next_due(state, true)) {
             self.kick(state);
@@ -113,6 +119,7 @@ impl<E: Endpoint> Driven<E> {
             self.kick(&guard);
             self.role.unlock(guard);
         }
+        self.bed.watch(None, Interest::default());
     }
 
     /// The background thread's turn while connected: it leaves the receive half behind while it
@@ -122,13 +129,15 @@ impl<E: Endpoint> Driven<E> {
             return self.without_transport(guard);
         };
         let rest = self.note_sleep(&mut guard, Some(plan.interest), true);
-        guard.doze_off();
-        self.role.unlock(guard);
-        let ready = !plan.at_once
-            && self
-                .background
-                .sleep(Some((&plan.source, plan.interest)), rest);
-        let mut guard = self.role.lock();
+        let mut ready = false;
+        if !plan.at_once {
+            self.bed.watch(Some(&plan.source), plan.interest);
+            guard.data.background_until = guard.data.sleeping.and_then(|sleeping| sleeping.until);
+            guard.doze_off();
+            self.role.unlock(guard);
+            ready = self.bed.sleep(&self.background, rest);
+            guard = self.role.lock();
+        }
         if !guard.wake_up() {
             return guard;
         }
@@ -193,6 +202,7 @@ impl<E: Endpoint> Driven<E> {
         until: Tick,
         may_dial: bool,
     ) -> Guard<'a, E> {
+        self.bed.watch(None, Interest::default());
         let rest = self.note_sleep(&mut guard, None, may_dial);
         let until = (until != Tick::MAX).then(|| until.since(guard.time().0));
         let timeout = [rest, until].into_iter().flatten().min();
@@ -250,9 +260,28 @@ impl<E: Endpoint> Driven<E> {
     }
 }
 
-fn read_clocks() -> Moment {
-    let clock = Clock::new();
-    (clock.now(), clock.wall())
+impl<E: Endpoint> Sleep<Connection<E>> for Driven<E> {
+    fn end(&self) {
+        self.background.kick();
+    }
+
+    fn mute(&self) {
+        self.bed.mute();
+    }
+
+    fn resume(&self, state: &mut State<E>) {
+        let Some(plan) = state.data.plan() else {
+            return self.end();
+        };
+        self.bed.watch(Some(&plan.source), plan.interest);
+        state.data.sleeping = Some(Sleeping {
+            interest: Some(plan.interest),
+            until: state.data.background_until,
+        });
+        if plan.at_once || state.data.oversleeps(next_due(state, true)) {
+            self.end();
+        }
+    }
 }
 
 /// When the endpoint, a task or the dial wants something next.

@@ -70,7 +70,7 @@ pub enum StartError {
 }
 
 impl<E: Endpoint + 'static> Link<E> {
-    /// Starts the background thread, which dials as soon as `endpoint` wants it. Takes two file
+    /// Starts the background thread, which dials as soon as `endpoint` wants it. Takes three file
     /// descriptors, and one or two more while connected.
     ///
     /// # Errors
@@ -221,7 +221,7 @@ impl<E: Endpoint + 'static> Link<E> {
         let driven = &*self.driven;
         let check = |state: &mut _| driven.check(state, deadline, &mut f);
         let turn = |guard, timeout| driven.turn_of_waiter(guard, timeout);
-        driven.role.wait(check, turn, || driven.background.kick())
+        driven.role.wait(check, turn, driven)
     }
 }
 
