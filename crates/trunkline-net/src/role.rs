@@ -495,3 +495,7 @@ impl<T, S: Sleep<T>> Drop for Tenure<'_, T, S> {
 #[cfg(test)]
 #[cfg(shuttle)]
 mod tests;
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod muting;

@@ -4,11 +4,8 @@
 
 mod echo;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-
-use echo::{Caller, CallerLink, Over, Rig};
-use trunkline_net::{Clock, Link, LinkOptions};
+use echo::{CallerLink, Over, Rig};
+use trunkline_net::Clock;
 
 /// Voluntary context switches of the threads of this process whose names begin with `name`.
 fn sleeps_of(name: &str) -> u64 {
@@ -36,7 +33,6 @@ fn sleeps_in(status: &str) -> u64 {
 #[test]
 fn a_round_trip_costs_one_wake_up_on_each_side() {
     const TRIPS: u64 = 2000;
-    let _alone = alone();
     for over in [Over::Tcp, Over::Unix, Over::Pipe(64 << 10)] {
         let rig = Rig::new(over);
         let sut = rig.link();
@@ -67,42 +63,4 @@ fn a_round_trip_costs_one_wake_up_on_each_side() {
             "{over:?}: the engine's side slept {server} times"
         );
     }
-}
-
-#[test]
-fn who_waits_now_and_then_does_not_wake_the_background_thread() {
-    const TRIPS: u64 = 100;
-    const IDLE: Duration = Duration::from_millis(1);
-    let _alone = alone();
-    for over in [Over::Tcp, Over::Unix, Over::Pipe(64 << 10)] {
-        let rig = Rig::new(over);
-        let options = LinkOptions {
-            idle: IDLE,
-            ..LinkOptions::default()
-        };
-        let sut = Link::start(rig.dialler(), Caller::default(), options).unwrap();
-        let clock = Clock::new();
-        let slow_call = || {
-            // Each call comes so late that the background thread drives in between.
-            let next = clock.now().saturating_add(IDLE * 3);
-            while clock.now() < next {
-                std::hint::spin_loop();
-            }
-            sut.call(b"8 bytes.");
-        };
-        (0..3).for_each(|_| slow_call());
-        let before = sleeps_of("trunkline-link");
-        (0..TRIPS).for_each(|_| slow_call());
-        let background = sleeps_of("trunkline-link") - before;
-        assert!(
-            background <= TRIPS / 4,
-            "{over:?}: the background thread slept {background} times"
-        );
-    }
-}
-
-/// Switches are counted by the names of threads: one test at a time has any.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
