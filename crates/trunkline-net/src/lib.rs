@@ -19,9 +19,10 @@
 //! - [`transport`], [`tcp`], `unix`, [`pipe`](mod@pipe): connected byte streams in two halves.
 //! - [`link`]: the client's side; [`dial`]: how it reaches its engine.
 //! - [`server`]: the engine's side.
+//! - [`spin`]: looking for a while before sleeping.
 //! - [`housekeeper`]: the thread that calls an engine's `poll`.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod bed;
 pub mod clock;
@@ -35,6 +36,7 @@ mod role;
 pub mod server;
 mod signal;
 mod sleeper;
+pub mod spin;
 mod sync;
 pub mod tcp;
 pub mod transport;
@@ -48,4 +50,5 @@ pub use pipe::pipe;
 pub use server::{
     BindError, Notifier, Refusal, Server, ServerCounters, ServerOptions, SessionFactory,
 };
+pub use spin::SPIN_DEFAULT;
 pub use transport::{Peer, Transport};

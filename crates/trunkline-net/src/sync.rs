@@ -21,6 +21,9 @@ pub(crate) use shuttle::sync::{
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
+/// A number of the whole process, which no schedule of one test may own.
+pub(crate) type ProcessWide = std::sync::atomic::AtomicUsize;
+
 /// Locks `mutex`.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -115,7 +115,7 @@ fn connection_steps(
     context: &Context,
     findings: &mut Vec<Finding>,
 ) -> Result<Option<Client>, Stop> {
-    if !matches!(engine.via, Via::Unix(_)) && !host_step(engine, findings) {
+    if !matches!(engine.via, Via::Unix(_) | Via::Shared(_)) && !host_step(engine, findings) {
         return Ok(None);
     }
     let timeout = context.settings.timeout;

@@ -1,10 +1,13 @@
 //! What a link's lock guards: the endpoint and the transport it has at the moment.
 
+use std::time::Duration;
+
 use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
 
 use crate::outgoing::{Flush, Outgoing};
 use crate::sleeper::Interest;
+use crate::spin::Spin;
 use crate::transport::{Peer, ReceiveHalf, Source, Transport};
 
 /// Taken from the transport at once; also how long other threads may wait for the lock.
@@ -16,6 +19,7 @@ pub(super) struct Connection<E> {
     pub(super) sleeping: Option<Sleeping>,
     /// When the background thread gets up by itself from the sleep that a waiter has muted.
     pub(super) background_until: Option<Tick>,
+    spin: Duration,
     wire: Option<Wire>,
 }
 
@@ -39,6 +43,7 @@ pub(super) struct Incoming {
     /// A read may find something.
     ready: bool,
     ended: Option<Disconnect>,
+    spin: Spin,
 }
 
 /// What the thread that drives sleeps for.
@@ -58,11 +63,12 @@ pub(super) struct Plan {
 }
 
 impl<E: Endpoint> Connection<E> {
-    pub(super) fn new(endpoint: E) -> Self {
+    pub(super) fn new(endpoint: E, spin: Duration) -> Self {
         Self {
             endpoint,
             sleeping: None,
             background_until: None,
+            spin,
             wire: None,
         }
     }
@@ -89,6 +95,7 @@ impl<E: Endpoint> Connection<E> {
             filled: 0,
             ready: false,
             ended: None,
+            spin: Spin::new(self.spin),
         };
         let outgoing = Outgoing::new(send);
         self.wire = Some(Wire {
@@ -238,11 +245,22 @@ impl Incoming {
         self.ready = true;
     }
 
-    /// Reads once without being told that there is something; true when there was.
-    pub(super) fn look(&mut self) -> bool {
-        self.ready = true;
-        self.fill();
-        self.filled > 0 || self.ended.is_some()
+    /// Reads again and again for a while, without being told that there is something; true when
+    /// there was.
+    pub(super) fn spin(&mut self, longest: Option<Duration>) -> bool {
+        let mut spin = std::mem::replace(&mut self.spin, Spin::new(Duration::ZERO));
+        let found = spin.run(longest, || {
+            self.ready = true;
+            self.fill();
+            self.filled > 0 || self.ended.is_some()
+        });
+        self.spin = spin;
+        found
+    }
+
+    /// A wait that spinning did not end has taken so long.
+    pub(super) fn waited(&mut self, waited: Duration) {
+        self.spin.waited(waited);
     }
 
     /// Reads once, unless what was read before is still there.

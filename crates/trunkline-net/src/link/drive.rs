@@ -37,7 +37,11 @@ impl<E: Endpoint> Driven<E> {
     pub(super) fn new(endpoint: E, options: LinkOptions) -> io::Result<Self> {
         let background = Arc::new(Sleeper::new()?);
         Ok(Self {
-            role: DriverRole::new(Connection::new(endpoint), options.idle, Clocks::read),
+            role: DriverRole::new(
+                Connection::new(endpoint, options.spin),
+                options.idle,
+                Clocks::read,
+            ),
             bed: Bed::new(&background)?,
             background,
             waiter: Sleeper::new()?,
@@ -82,22 +86,22 @@ impl<E: Endpoint> Driven<E> {
             return guard;
         };
         let rest = self.note_sleep(&mut guard, Some(plan.interest), true);
+        let start = guard.time().0;
         self.role.unlock(guard);
-        // The answer may be there already, when the peer runs on this processor: a look costs less
-        // than the sleep that would find it.
-        let found = plan.at_once || (plan.interest.read && incoming.look());
+        let timeout = [timeout, rest].into_iter().flatten().min();
+        let found = plan.at_once || (plan.interest.read && incoming.spin(timeout));
         if !found {
-            let timeout = [timeout, rest].into_iter().flatten().min();
-            if self
-                .waiter
-                .sleep(Some((&plan.source, plan.interest)), timeout)
-            {
+            let source = Some((&plan.source, plan.interest));
+            if self.waiter.sleep(source, timeout) {
                 incoming.set_ready();
             }
         }
         incoming.fill();
         let mut guard = self.role.lock();
         guard.data.sleeping = None;
+        if !found {
+            incoming.waited(guard.time().0.since(start));
+        }
         self.settle(&mut guard, Some(incoming));
         guard
     }

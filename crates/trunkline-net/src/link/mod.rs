@@ -23,6 +23,7 @@ use trunkline_types::{Tick, Timestamp};
 
 use crate::dial::{DialLimits, Dialler};
 use crate::role::Check;
+use crate::spin::SPIN_DEFAULT;
 use crate::sync::{Arc, Mutex, lock};
 use crate::transport::Peer;
 
@@ -46,6 +47,9 @@ pub struct LinkOptions {
     /// How long nobody must have waited before the background thread drives again. Until then what
     /// arrives stays in the socket, so that calls which follow one another cost one wake-up each.
     pub idle: Duration,
+    /// How long a thread that waits looks for the answer before it sleeps, at most; zero: not at
+    /// all. See [`spin`](crate::spin).
+    pub spin: Duration,
 }
 
 impl Default for LinkOptions {
@@ -53,6 +57,7 @@ impl Default for LinkOptions {
         Self {
             dial: DialLimits::default(),
             idle: Duration::from_millis(5),
+            spin: SPIN_DEFAULT,
         }
     }
 }

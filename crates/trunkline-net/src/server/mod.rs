@@ -31,6 +31,7 @@ use trunkline_types::{ListenAddress, SocketPath};
 
 use crate::Clock;
 use crate::pipe::PIPE_CAPACITY;
+use crate::spin::SPIN_DEFAULT;
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
 use crate::tcp::USER_TIMEOUT;
 use crate::transport::Transport;
@@ -67,6 +68,11 @@ pub struct ServerOptions {
     pub user_timeout: Duration,
     /// Bytes in each direction of a pipe in memory.
     pub pipe_capacity: usize,
+    /// Whether clients at Unix sockets may have shared memory beside it.
+    pub shared_memory: bool,
+    /// How long a connection thread looks for something to do before it sleeps, at most; zero: not
+    /// at all. See [`spin`](crate::spin).
+    pub spin: Duration,
     /// Listens at once, and accepts nobody before [`Server::release`].
     pub held: bool,
 }
@@ -81,6 +87,8 @@ impl Default for ServerOptions {
             sessions_max: 1000,
             user_timeout: USER_TIMEOUT,
             pipe_capacity: PIPE_CAPACITY,
+            shared_memory: true,
+            spin: SPIN_DEFAULT,
             held: false,
         }
     }
@@ -145,7 +153,7 @@ impl Server {
             threads: Mutex::default(),
         };
         for (poll, mailbox) in polls.into_iter().zip(mailboxes) {
-            let worker = Worker::new(poll, mailbox, admission.clone());
+            let worker = Worker::new(poll, mailbox, admission.clone(), options.spin);
             let thread = spawn("trunkline-conn", move || worker.run())?;
             lock(&server.threads).workers.push(thread);
         }

@@ -12,6 +12,8 @@ use mio::{Events, Interest, Poll, Token};
 use trunkline_types::Tick;
 
 use crate::Clock;
+use crate::clock::Clocks;
+use crate::spin::Spin;
 use crate::sync::{Arc, Ordering};
 use crate::transport::Transport;
 
@@ -59,13 +61,14 @@ pub(super) struct Worker {
     poll: Poll,
     mailbox: Arc<Mailbox<Mail, mio::Waker>>,
     admission: Arc<Admission>,
-    clock: Clock,
+    clocks: Clocks,
     slots: Vec<Slot>,
     free: Vec<u32>,
     lingering: usize,
     turns: VecDeque<SessionKey>,
     timers: BTreeSet<(Tick, SessionKey)>,
     buffer: Box<[u8]>,
+    spin: Spin,
     mail: Vec<Mail>,
     shutdown: Option<Tick>,
 }
@@ -81,18 +84,20 @@ impl Worker {
         poll: Poll,
         mailbox: Arc<Mailbox<Mail, mio::Waker>>,
         admission: Arc<Admission>,
+        spin: Duration,
     ) -> Self {
         Self {
             poll,
             mailbox,
             admission,
-            clock: Clock::new(),
+            clocks: Clocks::default(),
             slots: Vec::new(),
             free: Vec::new(),
             lingering: 0,
             turns: VecDeque::new(),
             timers: BTreeSet::new(),
             buffer: vec![0; READ_BYTES].into_boxed_slice(),
+            spin: Spin::new(spin),
             mail: Vec::new(),
             shutdown: None,
         }
@@ -103,21 +108,19 @@ impl Worker {
         let mut events = Events::with_capacity(EVENTS_MAX);
         let mut moment = self.moment();
         while !self.is_over() {
-            let asleep = self.turns.is_empty() && self.mailbox.fall_asleep();
-            let timeout = match asleep {
-                true => self.next_timer().map(|due| due.since(moment.now)),
-                false => Some(Duration::ZERO),
-            };
-            // An error is a signal of the system, or want of memory; the loop comes back either
-            // way.
-            let polled = self.poll.poll(&mut events, timeout);
-            self.mailbox.wake_up();
-            if polled.is_ok() {
+            let start = moment.now;
+            let idle = self.turns.is_empty();
+            let found = idle && self.spin(&mut events, start);
+            let polled = found || self.sleep(&mut events, start);
+            if polled {
                 for event in &events {
                     self.accept_event(event);
                 }
             }
             moment = self.moment();
+            if idle && !found {
+                self.spin.waited(moment.now.since(start));
+            }
             self.read_mail(moment);
             self.fire_timers(moment.now);
             self.run_turns(moment);
@@ -125,27 +128,52 @@ impl Worker {
             self.read_mail(moment);
             self.run_turns(moment);
         }
-        let now = self.clock.now();
+        let now = Clock::new().now();
         self.slots
             .iter_mut()
             .filter_map(|slot| slot.session.as_mut())
             .for_each(|s| s.abandon(now));
     }
 
+    /// Looks for something to do for a while; true when there is, perhaps in `events`.
+    fn spin(&mut self, events: &mut Events, now: Tick) -> bool {
+        if !self.spin.is_on() {
+            return false;
+        }
+        let longest = self.next_timer().map(|due| due.since(now));
+        let (poll, mailbox) = (&mut self.poll, &self.mailbox);
+        events.clear();
+        self.spin.run(longest, || {
+            let polled = poll.poll(events, Some(Duration::ZERO));
+            mailbox.has_mail() || (polled.is_ok() && !events.is_empty())
+        })
+    }
+
+    /// Sleeps until there is something to do, or only takes the events that are there when there
+    /// is already. False when there are none.
+    fn sleep(&mut self, events: &mut Events, now: Tick) -> bool {
+        let asleep = self.turns.is_empty() && self.mailbox.fall_asleep();
+        let timeout = match asleep {
+            true => self.next_timer().map(|due| due.since(now)),
+            false => Some(Duration::ZERO),
+        };
+        // An error is a signal of the system, or want of memory; the loop comes back either way.
+        let polled = self.poll.poll(events, timeout);
+        self.mailbox.wake_up();
+        polled.is_ok()
+    }
+
     fn is_over(&self) -> bool {
         let Some(deadline) = self.shutdown else {
             return false;
         };
-        self.free.len() == self.slots.len() || self.clock.now() >= deadline
+        self.free.len() == self.slots.len() || Clock::new().now() >= deadline
     }
 
-    fn moment(&self) -> Moment {
+    fn moment(&mut self) -> Moment {
         let closing = self.shutdown.is_some();
-        Moment {
-            now: self.clock.now(),
-            wall: self.clock.wall(),
-            closing,
-        }
+        let (now, wall) = self.clocks.read();
+        Moment { now, wall, closing }
     }
 
     fn next_timer(&self) -> Option<Tick> {

@@ -130,6 +130,8 @@ impl Engine {
             near: near.flatten(),
             insecure: options.insecure,
             sessions_max: options.sessions_max,
+            spin: options.spin,
+            shared_memory: options.shared_memory,
             // Whoever comes early waits, and finds every library.
             held: true,
             ..ServerOptions::default()
@@ -200,6 +202,7 @@ impl Engine {
             audit_entries: config.audit_entries,
             listen: config.listen.clone(),
             local_socket: config.local_socket,
+            shared_memory: config.shared_memory,
             insecure: config.insecure,
             sessions_max: limits.sessions_max as usize,
             items_per_session_max: limits.items_per_session_max,
@@ -212,6 +215,7 @@ impl Engine {
             keep_alive: config.keep_alive,
             deadline: config.deadline,
             health: config.health,
+            spin: config.spin,
         };
         let store = open_store(&options)?;
         Self::start_after(options, store, |engine| engine.prepare(plan))
