@@ -16,12 +16,15 @@ use crate::sync::{Arc, AtomicU64, Ordering, fence};
 ///
 /// An end that finds nothing to do says that it *waits* before it sleeps, and looks once more. The
 /// other end, having moved its position, looks whether anyone waits. A full fence on both sides
-/// between the two steps makes sure that one of them sees the other.
+/// between the two steps makes sure that one of them sees the other. What an end says is how often
+/// it has waited, so that the other knows whether it has woken it for that already, and nobody but
+/// the end itself writes it.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct RingHeader {
     tail: Padded<AtomicU64>,
     head: Padded<AtomicU64>,
+    /// How often the consumer has waited, and the producer.
     consumer_waits: Padded<AtomicU64>,
     producer_waits: Padded<AtomicU64>,
 }
@@ -91,6 +94,7 @@ impl RingMemory {
             memory: self,
             tail: 0,
             head_seen: 0,
+            waits: Waits::default(),
         }
     }
 
@@ -101,6 +105,7 @@ impl RingMemory {
             memory: self,
             head: 0,
             tail_seen: 0,
+            waits: Waits::default(),
         }
     }
 
@@ -235,6 +240,7 @@ pub struct ByteProducer {
     tail: u64,
     /// The consumer's position as last believed.
     head_seen: u64,
+    waits: Waits,
 }
 
 impl ByteProducer {
@@ -261,7 +267,7 @@ impl ByteProducer {
         // SYNC POINT, pairs with the acquire load in `ByteConsumer::waiting`: the bytes before the
         // position.
         header.tail.0.store(self.tail, Ordering::Release);
-        let wake = is_waiting(&header.consumer_waits.0);
+        let wake = self.waits.is_other_waiting(&header.consumer_waits.0);
         Ok(Moved { count, wake })
     }
 
@@ -271,16 +277,8 @@ impl ByteProducer {
     /// # Errors
     /// [`Corrupt`]: the consumer's position cannot be true.
     pub fn wait_for_room(&mut self) -> Result<bool, Corrupt> {
-        say_waiting(&self.memory.header().producer_waits.0);
-        let is_full = self.room(1)? == 0;
-        if !is_full {
-            self.memory
-                .header()
-                .producer_waits
-                .0
-                .store(0, Ordering::Relaxed);
-        }
-        Ok(is_full)
+        self.waits.say(&self.memory.header().producer_waits.0);
+        Ok(self.room(1)? == 0)
     }
 
     /// Free bytes as far as known, after another look if that is less than `wanted`.
@@ -310,6 +308,7 @@ pub struct ByteConsumer {
     head: u64,
     /// The producer's position as last believed.
     tail_seen: u64,
+    waits: Waits,
 }
 
 impl ByteConsumer {
@@ -337,7 +336,7 @@ impl ByteConsumer {
         // SYNC POINT, pairs with the acquire load in `ByteProducer::room`: copied out before given
         // back.
         header.head.0.store(self.head, Ordering::Release);
-        let wake = is_waiting(&header.producer_waits.0);
+        let wake = self.waits.is_other_waiting(&header.producer_waits.0);
         Ok(Moved { count, wake })
     }
 
@@ -353,16 +352,8 @@ impl ByteConsumer {
     /// # Errors
     /// [`Corrupt`]: the producer's position cannot be true.
     pub fn wait_for_bytes(&mut self) -> Result<bool, Corrupt> {
-        say_waiting(&self.memory.header().consumer_waits.0);
-        let is_empty = self.waiting(1)? == 0;
-        if !is_empty {
-            self.memory
-                .header()
-                .consumer_waits
-                .0
-                .store(0, Ordering::Relaxed);
-        }
-        Ok(is_empty)
+        self.waits.say(&self.memory.header().consumer_waits.0);
+        Ok(self.waiting(1)? == 0)
     }
 
     /// Bytes there are as far as known, after another look if that is less than `wanted`.
@@ -384,18 +375,29 @@ impl ByteConsumer {
     }
 }
 
-/// Says so before looking once more.
-fn say_waiting(waits: &AtomicU64) {
-    waits.store(1, Ordering::Relaxed);
-    // Pairs with the fence in `is_waiting`: either the look that follows this one finds what the
-    // other end did before its own, or the other end finds this.
-    fence(Ordering::SeqCst);
+/// How often an end has waited, and how often it knows that the other has.
+#[derive(Default)]
+struct Waits {
+    own: u64,
+    other_seen: u64,
 }
 
-/// Whether the other end said so, after something was done for it. Says so once.
-fn is_waiting(waits: &AtomicU64) -> bool {
-    fence(Ordering::SeqCst);
-    waits.load(Ordering::Relaxed) != 0 && waits.swap(0, Ordering::Relaxed) != 0
+impl Waits {
+    /// Says that this end waits, before it looks once more.
+    fn say(&mut self, own: &AtomicU64) {
+        self.own = self.own.wrapping_add(1);
+        own.store(self.own, Ordering::Relaxed);
+        // Pairs with the fence in `is_other_waiting`: either the look that follows this one finds
+        // what the other end did before its own, or the other end finds this.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether the other end waits, after something was done for it. Says so once for each time.
+    fn is_other_waiting(&mut self, other: &AtomicU64) -> bool {
+        fence(Ordering::SeqCst);
+        let waits = other.load(Ordering::Relaxed);
+        std::mem::replace(&mut self.other_seen, waits) != waits
+    }
 }
 
 impl std::fmt::Debug for RingMemory {
