@@ -103,6 +103,9 @@ fn flags(kind: SourceKind, interest: Interest) -> epoll::EventFlags {
     flags.set(epoll::EventFlags::IN, interest.read);
     match kind {
         SourceKind::Signal => flags = epoll::EventFlags::IN,
+        SourceKind::SharedMemory => {
+            flags.set(epoll::EventFlags::IN, interest.read || interest.write)
+        }
         SourceKind::Socket | SourceKind::UnixSocket => {
             flags.set(epoll::EventFlags::OUT, interest.write);
         }

@@ -1,4 +1,4 @@
-//! Drives and waits on any Trunkline protocol endpoint over TCP, Unix sockets and in-memory pipes.
+//! Drives and waits on any Trunkline protocol endpoint over TCP, Unix sockets, shared memory and in-memory pipes.
 //!
 //! The endpoints (`trunkline_proto::Endpoint`) are state machines without a socket, a clock or a
 //! thread; this crate gives them all three, and knows nothing of what they say to each other.
@@ -16,7 +16,7 @@
 //!
 //! # Layout
 //! - [`clock`]: the only place that reads clocks.
-//! - [`transport`], [`tcp`], `unix`, [`pipe`](mod@pipe): connected byte streams in two halves.
+//! - [`transport`], [`tcp`], `unix`, `shm`, [`pipe`](mod@pipe): connected byte streams in two halves.
 //! - [`link`]: the client's side; [`dial`]: how it reaches its engine.
 //! - [`server`]: the engine's side.
 //! - [`spin`]: looking for a while before sleeping.
@@ -34,6 +34,7 @@ mod outgoing;
 pub mod pipe;
 mod role;
 pub mod server;
+mod shm;
 mod signal;
 mod sleeper;
 pub mod spin;
@@ -51,4 +52,4 @@ pub use server::{
     BindError, Notifier, Refusal, Server, ServerCounters, ServerOptions, SessionFactory,
 };
 pub use spin::SPIN_DEFAULT;
-pub use transport::{Peer, Transport};
+pub use transport::{Peer, Transport, TransportUsed};

@@ -78,9 +78,14 @@ impl Sleeper {
 }
 
 fn flags(kind: SourceKind, interest: Interest) -> PollFlags {
+    let read = match interest.read || interest.write {
+        true => PollFlags::IN,
+        false => PollFlags::empty(),
+    };
     match kind {
         // A signal tells everything by being readable, and is lowered by whoever polled it.
         SourceKind::Signal => PollFlags::IN,
+        SourceKind::SharedMemory => read,
         SourceKind::Socket | SourceKind::UnixSocket => {
             let mut flags = PollFlags::empty();
             flags.set(PollFlags::IN, interest.read);

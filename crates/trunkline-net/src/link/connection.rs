@@ -8,10 +8,13 @@ use trunkline_types::{Tick, Timestamp};
 use crate::outgoing::{Flush, Outgoing};
 use crate::sleeper::Interest;
 use crate::spin::Spin;
-use crate::transport::{Peer, ReceiveHalf, Source, Transport};
+use crate::transport::{Peer, ReceiveHalf, Source, SourceKind, Transport, TransportUsed};
 
 /// Taken from the transport at once; also how long other threads may wait for the lock.
 const READ_BYTES: usize = 64 << 10;
+
+/// Looks at memory between two looks at the clock.
+const GLANCES: usize = 16;
 
 pub(super) struct Connection<E> {
     pub(super) endpoint: E,
@@ -137,6 +140,27 @@ impl<E: Endpoint> Connection<E> {
         })
     }
 
+    /// What the transport is made of, and why of nothing better.
+    pub(super) fn transport(&self) -> Option<TransportUsed> {
+        let wire = self.wire.as_ref()?;
+        let name = match wire.source.kind() {
+            SourceKind::SharedMemory => "shared memory",
+            _ => wire.peer.transport_name(),
+        };
+        Some(TransportUsed {
+            name,
+            why_not_shared_memory: wire.source.why_not_shared().map(str::to_owned),
+        })
+    }
+
+    /// The thread that has the receive half's wire sleeps on, or is about to; true when there is
+    /// something to do first.
+    pub(super) fn arm(&mut self) -> bool {
+        let wanted = self.endpoint.wants_input();
+        let incoming = self.wire.as_mut().and_then(|wire| wire.incoming.as_mut());
+        wanted && incoming.is_some_and(Incoming::arm)
+    }
+
     pub(super) fn take_incoming(&mut self) -> Option<Incoming> {
         self.wire.as_mut()?.incoming.take()
     }
@@ -242,7 +266,14 @@ impl Incoming {
     /// The source said that a read may find something.
     pub(super) fn set_ready(&mut self) {
         self.source.acknowledge();
+        self.half.acknowledge(false);
         self.ready = true;
+    }
+
+    /// About to sleep; true when there is something by now.
+    pub(super) fn arm(&mut self) -> bool {
+        self.ready |= self.half.arm();
+        self.ready
     }
 
     /// Reads again and again for a while, without being told that there is something; true when
@@ -250,6 +281,17 @@ impl Incoming {
     pub(super) fn spin(&mut self, longest: Option<Duration>) -> bool {
         let mut spin = std::mem::replace(&mut self.spin, Spin::new(Duration::ZERO));
         let found = spin.run(longest, || {
+            // Looking at memory costs so little that the clock would cost more.
+            for _ in 0..GLANCES {
+                match self.half.glance() {
+                    Some(true) => break,
+                    Some(false) => std::hint::spin_loop(),
+                    None => break,
+                }
+            }
+            if self.half.glance() == Some(false) {
+                return false;
+            }
             self.ready = true;
             self.fill();
             self.filled > 0 || self.ended.is_some()

@@ -92,7 +92,9 @@ impl<E: Endpoint> Driven<E> {
         let found = plan.at_once || (plan.interest.read && incoming.spin(timeout));
         if !found {
             let source = Some((&plan.source, plan.interest));
-            if self.waiter.sleep(source, timeout) {
+            if plan.interest.read && incoming.arm() {
+                // It came in the last moment.
+            } else if self.waiter.sleep(source, timeout) {
                 incoming.set_ready();
             }
         }
@@ -134,7 +136,7 @@ impl<E: Endpoint> Driven<E> {
         };
         let rest = self.note_sleep(&mut guard, Some(plan.interest), true);
         let mut ready = false;
-        if !plan.at_once {
+        if !plan.at_once && !guard.data.arm() {
             self.bed.watch(Some(&plan.source), plan.interest);
             guard.data.background_until = guard.data.sleeping.and_then(|sleeping| sleeping.until);
             guard.doze_off();
@@ -282,7 +284,7 @@ impl<E: Endpoint> Sleep<Connection<E>> for Driven<E> {
             interest: Some(plan.interest),
             until: state.data.background_until,
         });
-        if plan.at_once || state.data.oversleeps(next_due(state, true)) {
+        if plan.at_once || state.data.arm() || state.data.oversleeps(next_due(state, true)) {
             self.end();
         }
     }

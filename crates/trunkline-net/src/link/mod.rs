@@ -25,7 +25,7 @@ use crate::dial::{DialLimits, Dialler};
 use crate::role::Check;
 use crate::spin::SPIN_DEFAULT;
 use crate::sync::{Arc, Mutex, lock};
-use crate::transport::Peer;
+use crate::transport::{Peer, TransportUsed};
 
 use connection::Connection;
 use drive::Driven;
@@ -182,6 +182,11 @@ impl<E: Endpoint + 'static> Link<E> {
     /// Who is at the other end of the transport, while there is one.
     pub fn peer(&self) -> Option<Peer> {
         self.driven.role.lock().data.peer()
+    }
+
+    /// What the transport is made of, while there is one.
+    pub fn transport(&self) -> Option<TransportUsed> {
+        self.driven.role.lock().data.transport()
     }
 
     /// Sends what the endpoint still has, until `deadline` at the latest, then closes the

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use trunkline_types::Tick;
 
 use crate::Clock;
+use crate::shm::{Side, local_transport};
 use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::tcp::tcp_transport;
 use crate::transport::Peer;
@@ -37,6 +38,7 @@ pub(super) struct Acceptor {
     admission: Arc<Admission>,
     told: Told,
     user_timeout: Duration,
+    shared_memory: bool,
     clock: Clock,
     /// A descriptor kept for the moment in which no other is left.
     spare: Option<File>,
@@ -103,6 +105,7 @@ impl Acceptor {
         admission: Arc<Admission>,
         told: Told,
         user_timeout: Duration,
+        shared_memory: bool,
     ) -> io::Result<Self> {
         for (index, listener) in listeners.iter().enumerate() {
             let fd = listener.raw_fd();
@@ -119,6 +122,7 @@ impl Acceptor {
             admission,
             told,
             user_timeout,
+            shared_memory,
             clock: Clock::new(),
             spare: spare(),
             pause: None,
@@ -190,10 +194,15 @@ impl Acceptor {
     /// A Unix socket is for the programs of `owner`. Its file says so as well, but not to the
     /// system's administrator.
     fn admit_user(&self, stream: UnixStream, peer: Credentials, owner: u32) {
-        let transport = unix_transport(stream, peer);
         match refusal_of(peer.uid, owner) {
-            None => self.admission.admit(transport),
-            Some(refusal) => self.admission.refuse(transport, refusal),
+            None if self.shared_memory => {
+                // An acceptor offers nothing that could fail.
+                if let Ok(transport) = local_transport(stream, peer, Side::Acceptor) {
+                    self.admission.admit(transport);
+                }
+            }
+            None => self.admission.admit(unix_transport(stream, peer)),
+            Some(refusal) => self.admission.refuse(unix_transport(stream, peer), refusal),
         }
     }
 

@@ -161,8 +161,15 @@ impl Server {
             stop: server.stop.clone(),
             held: server.held.clone(),
         };
-        let acceptor = Acceptor::new(poll, sockets, admission, told, options.user_timeout)
-            .map_err(BindError::Descriptors)?;
+        let acceptor = Acceptor::new(
+            poll,
+            sockets,
+            admission,
+            told,
+            options.user_timeout,
+            options.shared_memory,
+        )
+        .map_err(BindError::Descriptors)?;
         let thread = spawn("trunkline-accept", move || acceptor.run())?;
         lock(&server.threads).acceptor = Some(thread);
         Ok(server)

@@ -32,6 +32,12 @@ const EVENTS_MAX: usize = 256;
 /// they are closed at once.
 const LINGERING_MAX: usize = 64;
 
+/// Looks at memory for each question to the system, while the thread spins.
+const GLANCES: usize = 16;
+
+/// Sessions whose memory is looked at while the thread spins.
+const GLANCED_MAX: usize = 8;
+
 /// The token of the mailbox; no session reaches it.
 pub(super) const MAILBOX: Token = Token(usize::MAX);
 
@@ -66,6 +72,8 @@ pub(super) struct Worker {
     free: Vec<u32>,
     lingering: usize,
     turns: VecDeque<SessionKey>,
+    /// Sessions that had a turn since they were armed last.
+    to_arm: Vec<SessionKey>,
     timers: BTreeSet<(Tick, SessionKey)>,
     buffer: Box<[u8]>,
     spin: Spin,
@@ -95,6 +103,7 @@ impl Worker {
             free: Vec::new(),
             lingering: 0,
             turns: VecDeque::new(),
+            to_arm: Vec::new(),
             timers: BTreeSet::new(),
             buffer: vec![0; READ_BYTES].into_boxed_slice(),
             spin: Spin::new(spin),
@@ -142,16 +151,53 @@ impl Worker {
         }
         let longest = self.next_timer().map(|due| due.since(now));
         let (poll, mailbox) = (&mut self.poll, &self.mailbox);
+        let (slots, turns, to_arm) = (&mut self.slots, &mut self.turns, &self.to_arm);
         events.clear();
+        // Looking at memory costs much less than asking the system, which therefore comes last.
+        let seldom = match to_arm.is_empty() {
+            true => 1,
+            false => GLANCES,
+        };
+        let mut looks = 0_usize;
         self.spin.run(longest, || {
-            let polled = poll.poll(events, Some(Duration::ZERO));
-            mailbox.has_mail() || (polled.is_ok() && !events.is_empty())
+            for key in to_arm.iter().take(GLANCED_MAX) {
+                if let Some(session) = session(slots, *key)
+                    && session.glance()
+                {
+                    session.set_arrived();
+                    queue(turns, session, *key);
+                }
+            }
+            looks += 1;
+            if looks.is_multiple_of(seldom) {
+                let polled = poll.poll(events, Some(Duration::ZERO));
+                if polled.is_err() {
+                    events.clear();
+                }
+            }
+            !turns.is_empty() || mailbox.has_mail() || !events.is_empty()
         })
+    }
+
+    /// Has every session say that its thread sleeps; plans turns of those that something has
+    /// arrived for meanwhile.
+    fn arm(&mut self) {
+        for key in self.to_arm.drain(..) {
+            if let Some(session) = session(&mut self.slots, key) {
+                session.to_arm = false;
+                if session.arm() {
+                    queue(&mut self.turns, session, key);
+                }
+            }
+        }
     }
 
     /// Sleeps until there is something to do, or only takes the events that are there when there
     /// is already. False when there are none.
     fn sleep(&mut self, events: &mut Events, now: Tick) -> bool {
+        if self.turns.is_empty() {
+            self.arm();
+        }
         let asleep = self.turns.is_empty() && self.mailbox.fall_asleep();
         let timeout = match asleep {
             true => self.next_timer().map(|due| due.since(now)),
@@ -339,6 +385,9 @@ impl Worker {
                 Turn::Again => queue(&mut self.turns, session, key),
                 Turn::Wait => {}
             }
+            if session.wants_arming() && !std::mem::replace(&mut session.to_arm, true) {
+                self.to_arm.push(key);
+            }
             if poll_for_room(&self.poll, session, key).is_err() {
                 self.remove(key);
                 continue;
@@ -354,6 +403,9 @@ impl Worker {
         };
         if session.is_lingering() {
             self.lingering -= 1;
+        }
+        if session.to_arm {
+            self.to_arm.retain(|other| *other != key);
         }
         if let Some(timer) = session.timer {
             self.timers.remove(&(timer, key));

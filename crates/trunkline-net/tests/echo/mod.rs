@@ -226,6 +226,8 @@ impl CallerLink for Link<Caller> {
 pub enum Over {
     Tcp,
     Unix,
+    /// A Unix socket with shared memory beside it.
+    Shared,
     /// A pipe of this capacity.
     Pipe(usize),
 }
@@ -265,7 +267,7 @@ impl Rig {
         let mut options = ServerOptions::default();
         match self.over {
             Over::Tcp => options.listen = vec![self.address.into()],
-            Over::Unix => options.listen = vec![self.socket.clone().into()],
+            Over::Unix | Over::Shared => options.listen = vec![self.socket.clone().into()],
             Over::Pipe(capacity) => options.pipe_capacity = capacity,
         }
         let server = Server::bind(options, self.factory.clone()).expect("a server");
@@ -294,6 +296,7 @@ impl Rig {
         match self.over {
             Over::Tcp => Dialler::tcp(self.address.ip().to_string(), self.address.port()),
             Over::Unix => Dialler::Unix(self.socket.clone()),
+            Over::Shared => Dialler::Shared(self.socket.clone()),
             Over::Pipe(_) => {
                 let server = self.server.clone();
                 Dialler::pipe(move || {
