@@ -11,9 +11,10 @@
 //!
 //! The dialler makes a sealed file without a name and sends it with its first bytes; an acceptor
 //! that knows nothing of this reads the bytes, and the system closes the file. One that takes it
-//! says so in the memory, and from then on sends through its ring; the dialler follows when it sees
-//! that. Each end writes into the memory how many bytes went over the socket before, so the other
-//! knows where to go on, and the stream has no seam.
+//! says so in the memory. When the dialler sees that, it sends through its ring; the acceptor follows
+//! when it has read everything that came over the socket, so that the dialler never has to ring
+//! behind bytes that nobody wants yet. Each end writes into the memory how many bytes went over the
+//! socket before, so the other knows where to go on, and the stream has no seam.
 //!
 //! The socket stays. A byte on it is a *doorbell*: it wakes an end that said in the ring that it
 //! sleeps, so two ends that are awake make no system call. That the other process has ended, at
@@ -34,7 +35,7 @@ use std::sync::OnceLock;
 use trunkline_ring::{ByteConsumer, ByteProducer, Corrupt, Moved};
 
 use crate::halves::{StreamSocket, not_blocked};
-use crate::sync::{Arc, AtomicU8, Ordering};
+use crate::sync::{Arc, AtomicU8, Mutex, Ordering, lock};
 use crate::transport::{ReceiveHalf, SendHalf, Source, Transport};
 use crate::unix::Credentials;
 
@@ -62,8 +63,18 @@ pub(crate) struct Local {
     side: Side,
     state: AtomicU8,
     mapping: OnceLock<Arc<Mapping>>,
+    /// What this end has sent over the socket.
+    over_socket: Mutex<OverSocket>,
     /// Why there is no shared memory.
     why_not: OnceLock<String>,
+}
+
+#[derive(Default)]
+struct OverSocket {
+    /// Bytes of the stream.
+    sent: u64,
+    /// The rest goes through the ring.
+    left: bool,
 }
 
 const UNDECIDED: u8 = 0;
@@ -117,6 +128,15 @@ impl Local {
         }
     }
 
+    /// This end's bytes go through the ring from now on.
+    fn leave_socket(&self, over_socket: &mut OverSocket) {
+        if let Some(mapping) = self.mapping.get().filter(|_| !over_socket.left) {
+            mapping.leave_socket(self.outgoing(), over_socket.sent);
+            over_socket.left = true;
+            self.state.store(SHARED, Ordering::Relaxed);
+        }
+    }
+
     /// Wakes the other end.
     fn ring_bell(&self) {
         // No room means that it has many to read already; that it has gone, the receive half finds
@@ -140,6 +160,7 @@ pub(crate) fn local_transport(
         side,
         state: AtomicU8::new(UNDECIDED),
         mapping: OnceLock::new(),
+        over_socket: Mutex::new(OverSocket::default()),
         why_not: OnceLock::new(),
     });
     let mut offer = None;
@@ -162,7 +183,6 @@ pub(crate) fn local_transport(
         }),
         send: Box::new(SharedSend {
             local,
-            sent: 0,
             stage: SendStage::Socket(offer),
         }),
     })
@@ -194,7 +214,7 @@ impl ReceiveHalf for SharedReceive {
     fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         if matches!(self.stage, ReceiveStage::Socket) {
             match self.read_socket(buffer)? {
-                Step::Read(count) => return Ok(count),
+                Step::Moved(count) => return Ok(count),
                 Step::GoOn => {}
             }
         }
@@ -227,8 +247,11 @@ impl ReceiveHalf for SharedReceive {
     }
 }
 
+/// What came of a try at the socket.
 enum Step {
-    Read(Option<usize>),
+    /// What the half answers.
+    Moved(Option<usize>),
+    /// The stream goes on in the ring.
     GoOn,
 }
 
@@ -244,10 +267,16 @@ impl SharedReceive {
                     file = offered;
                     Ok(count)
                 })?;
-                if read.is_some_and(|count| count > 0) {
-                    take_offer(local, file)?;
+                match read {
+                    None | Some(0) => read,
+                    Some(count) => {
+                        take_offer(local, file)?;
+                        // The system ends a read behind a file; a read that returned less than it
+                        // could has to mean that there is nothing more. An error comes again.
+                        let more = not_blocked(|| local.stream.receive(&mut buffer[count..]));
+                        Some(count + more.ok().flatten().unwrap_or(0))
+                    }
                 }
-                read
             }
             false => not_blocked(|| local.stream.receive(buffer))?,
         };
@@ -261,7 +290,7 @@ impl SharedReceive {
                 local.decline("the engine does not take it".to_owned())?;
             }
             self.received += read.unwrap_or(0) as u64;
-            return Ok(Step::Read(read));
+            return Ok(Step::Moved(read));
         };
         let Some(rest) = limit.checked_sub(self.received) else {
             return Err(nonsense());
@@ -269,10 +298,12 @@ impl SharedReceive {
         let count = read.unwrap_or(0) as u64;
         if count < rest || (rest > 0 && read.is_none()) {
             self.received += count;
-            return Ok(Step::Read(read));
+            return Ok(Step::Moved(read));
         }
         // What came behind the last byte of the stream are doorbells.
         self.received = limit;
+        // From here on this end may ring, and the other has to know that it is no byte of the stream.
+        local.leave_socket(&mut lock(&local.over_socket));
         if let Some(mapping) = mapping {
             self.stage = ReceiveStage::Ring {
                 consumer: mapping.ring(local.incoming()).consumer(),
@@ -282,7 +313,7 @@ impl SharedReceive {
         // Below the length of the buffer, which is a usize.
         Ok(match rest as usize {
             0 => Step::GoOn,
-            rest => Step::Read(Some(rest)),
+            rest => Step::Moved(Some(rest)),
         })
     }
 
@@ -338,8 +369,6 @@ fn take_offer(local: &Local, file: Option<OwnedFd>) -> io::Result<()> {
 
 struct SharedSend {
     local: Arc<Local>,
-    /// Bytes of the stream that went over the socket.
-    sent: u64,
     stage: SendStage,
 }
 
@@ -355,20 +384,14 @@ enum SendStage {
 
 impl SendHalf for SharedSend {
     fn try_write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
-        self.change_over();
-        match &mut self.stage {
-            SendStage::Socket(offer) => {
-                let stream = &self.local.stream;
-                let written = not_blocked(|| match &offer {
-                    Some(file) => passing::send_with(stream, bytes, file),
-                    None => stream.send(bytes),
-                })?;
-                if let Some(count) = written.filter(|count| *count > 0) {
-                    *offer = None;
-                    self.sent += count as u64;
-                }
-                Ok(written)
+        if let SendStage::Socket(offer) = &mut self.stage {
+            match write_socket(&self.local, offer, bytes)? {
+                Step::Moved(written) => return Ok(written),
+                Step::GoOn => self.enter_ring(),
             }
+        }
+        match &mut self.stage {
+            SendStage::Socket(_) => Ok(None),
             SendStage::Ring { producer, first } => {
                 let moved = push(producer, bytes).inspect_err(|_| {
                     // So that the other half, which says more, comes to an end as well.
@@ -389,23 +412,38 @@ impl SendHalf for SharedSend {
 }
 
 impl SharedSend {
-    /// Leaves the socket as soon as both ends have the memory.
-    fn change_over(&mut self) {
-        if !matches!(self.stage, SendStage::Socket(_)) || !self.local.may_share() {
-            return;
-        }
-        let both =
-            |mapping: &&Arc<Mapping>| self.local.side == Side::Acceptor || mapping.is_accepted();
-        if let Some(mapping) = self.local.mapping.get().filter(both) {
-            let way = self.local.outgoing();
-            mapping.leave_socket(way, self.sent);
+    fn enter_ring(&mut self) {
+        if let Some(mapping) = self.local.mapping.get() {
             self.stage = SendStage::Ring {
-                producer: mapping.ring(way).producer(),
+                producer: mapping.ring(self.local.outgoing()).producer(),
                 first: true,
             };
-            self.local.state.store(SHARED, Ordering::Relaxed);
         }
     }
+}
+
+/// Sends over the socket, unless both ends have the memory.
+fn write_socket(local: &Local, offer: &mut Option<OwnedFd>, bytes: &[u8]) -> io::Result<Step> {
+    let mut over_socket = lock(&local.over_socket);
+    let is_accepted = |mapping: &Arc<Mapping>| mapping.is_accepted();
+    if matches!(local.side, Side::Dialler { .. })
+        && local.may_share()
+        && local.mapping.get().is_some_and(is_accepted)
+    {
+        local.leave_socket(&mut over_socket);
+    }
+    if over_socket.left {
+        return Ok(Step::GoOn);
+    }
+    let written = not_blocked(|| match &offer {
+        Some(file) => passing::send_with(&local.stream, bytes, file),
+        None => local.stream.send(bytes),
+    })?;
+    if let Some(count) = written.filter(|count| *count > 0) {
+        *offer = None;
+        over_socket.sent += count as u64;
+    }
+    Ok(Step::Moved(written))
 }
 
 /// Puts bytes into a ring, or has its consumer say when there is room.
