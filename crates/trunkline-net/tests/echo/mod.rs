@@ -120,6 +120,11 @@ impl Caller {
         }
     }
 
+    /// Sends nothing of what it was to send and has not.
+    pub fn forget(&mut self) {
+        self.output.clear();
+    }
+
     pub fn send(&mut self, message: &[u8]) {
         self.output.extend((message.len() as u32).to_le_bytes());
         self.output.extend(message);
@@ -290,6 +295,10 @@ impl Rig {
             .unwrap()
             .clone()
             .expect("a running server")
+    }
+
+    pub fn socket(&self) -> &SocketPath {
+        &self.socket
     }
 
     pub fn dialler(&self) -> Dialler {
