@@ -158,6 +158,11 @@ impl Source {
         self.local.as_ref().is_some_and(|local| local.may_share())
     }
 
+    /// Whether the two ends use shared memory, or are about to.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.local.as_ref().is_some_and(|local| local.is_agreed())
+    }
+
     /// Why the two ends do not use shared memory although they could have.
     pub(crate) fn why_not_shared(&self) -> Option<&str> {
         self.local.as_ref()?.why_not()

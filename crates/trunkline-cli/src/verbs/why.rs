@@ -127,7 +127,11 @@ fn connection_steps(
             return Ok(None);
         }
     };
-    let over = client.peer().map_or("", |peer| peer.transport_name());
+    let over = client.transport();
+    let over = over.map_or_else(String::new, |used| match used.why_not_shared_memory {
+        Some(why) => format!("{} (no shared memory: {why})", used.name),
+        None => used.name.to_owned(),
+    });
     let gathered = client.throughput().map_or_else(String::new, |terms| {
         let Throughput { bytes, delay } = terms;
         format!(", sending at {bytes} bytes or after {delay:?}")

@@ -8,7 +8,7 @@ use trunkline_types::{Tick, Timestamp};
 use crate::outgoing::{Flush, Outgoing};
 use crate::sleeper::Interest;
 use crate::spin::Spin;
-use crate::transport::{Peer, ReceiveHalf, Source, SourceKind, Transport, TransportUsed};
+use crate::transport::{Peer, ReceiveHalf, Source, Transport, TransportUsed};
 
 /// Taken from the transport at once; also how long other threads may wait for the lock.
 const READ_BYTES: usize = 64 << 10;
@@ -143,9 +143,9 @@ impl<E: Endpoint> Connection<E> {
     /// What the transport is made of, and why of nothing better.
     pub(super) fn transport(&self) -> Option<TransportUsed> {
         let wire = self.wire.as_ref()?;
-        let name = match wire.source.kind() {
-            SourceKind::SharedMemory => "shared memory",
-            _ => wire.peer.transport_name(),
+        let name = match wire.source.is_shared() {
+            true => "shared memory",
+            false => wire.peer.transport_name(),
         };
         Some(TransportUsed {
             name,

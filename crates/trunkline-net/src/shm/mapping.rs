@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
+use rustix::process::{Resource, getrlimit};
 use trunkline_ring::{RingHeader, RingMemory};
 
 use crate::sync::{Arc, Ordering, SharedWord};
@@ -75,6 +76,12 @@ impl Mapping {
     /// # Errors
     /// The system gives no memory, no descriptor, or does not allow it.
     pub(super) fn create() -> io::Result<(Arc<Self>, OwnedFd)> {
+        // Beyond that limit the system would not only refuse, but kill.
+        let limit = getrlimit(Resource::Fsize).current;
+        if limit.is_some_and(|limit| limit < length(CAPACITY) as u64) {
+            let text = "files may not be that long (ulimit -f)";
+            return Err(io::Error::new(ErrorKind::FileTooLarge, text));
+        }
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create(c"trunkline", flags)?;
         rustix::fs::ftruncate(&file, length(CAPACITY) as u64)?;

@@ -92,6 +92,12 @@ impl Local {
         self.state.load(Ordering::Relaxed) != SOCKET_ONLY
     }
 
+    /// True once both ends have the memory, whether or not they have gone over to it yet.
+    pub(crate) fn is_agreed(&self) -> bool {
+        let mapping = self.mapping.get().filter(|_| self.may_share());
+        mapping.is_some_and(|mapping| mapping.is_accepted())
+    }
+
     /// Why the connection has stayed on its socket, when it is known.
     pub(crate) fn why_not(&self) -> Option<&str> {
         self.why_not.get().map(String::as_str)
