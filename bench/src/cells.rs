@@ -1,7 +1,7 @@
 //! Cells and roles: what a process of this program does, by name.
 
 use crate::Outcome;
-use crate::hosting;
+use crate::hosting::{self, Manner};
 use crate::placement::{End, pin};
 use crate::record::Row;
 use crate::role::{Role, end_with_parent};
@@ -15,6 +15,12 @@ use crate::{w7, w8};
 pub const RAW: &str = "raw-tcp";
 /// See [`RAW`].
 pub const TRUNKLINE: &str = "trunkline";
+/// Trunkline, both ends looking before they sleep.
+pub const TRUNKLINE_SPINNING: &str = "trunkline-spinning";
+/// The same through shared memory.
+pub const TRUNKLINE_SHM: &str = "trunkline-shm";
+/// Shared memory, but nobody looks.
+pub const TRUNKLINE_SHM_SLEEPING: &str = "trunkline-shm-sleeping";
 /// Trunkline with many updates per call.
 pub const TRUNKLINE_BATCHED: &str = "trunkline-batched";
 
@@ -74,12 +80,35 @@ fn no_system(system: &str) -> Box<dyn std::error::Error> {
     format!("there is no system {system}").into()
 }
 
+/// How the ends of a system wait in W1 and W2.
+fn manner(system: &str) -> Manner {
+    let shared_memory = matches!(system, TRUNKLINE_SHM | TRUNKLINE_SHM_SLEEPING);
+    match system {
+        TRUNKLINE_SPINNING | TRUNKLINE_SHM => Manner {
+            spin: trunkline::SPIN_DEFAULT,
+            shared_memory,
+        },
+        _ => Manner {
+            shared_memory,
+            ..Manner::SLEEPING
+        },
+    }
+}
+
+/// What a row of such a system says about its waits.
+fn note_manner(system: &str, row: &mut Row) {
+    if !manner(system).spin.is_zero() {
+        row.waiting = "spinning".to_owned();
+    }
+}
+
 /// The far end of W1 or W2, and where it listens.
 fn far_end(system: &str, raw: &str, variables: usize, kind: &str) -> Outcome<(Role, String)> {
     let settings = Settings::default().with("n", variables).with("type", kind);
+    let settings = manner(system).settings(settings);
     let role = match system {
         RAW => raw,
-        TRUNKLINE => "engine",
+        TRUNKLINE | TRUNKLINE_SPINNING | TRUNKLINE_SHM | TRUNKLINE_SHM_SLEEPING => "engine",
         _ => return Err(no_system(system)),
     };
     let mut far = Role::start(role, &settings)?;
@@ -106,7 +135,11 @@ fn w1_cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<R
                 let (far, address) = far_end(system, "w1-raw", grid.variables, kind)?;
                 let registers: Box<dyn Registers> = match system {
                     RAW => Box::new(w1::raw::Near::connect(&address, grid)?),
-                    _ => Box::new(w1::trunkline::Near::connect(&address, grid)?),
+                    _ => Box::new(w1::trunkline::Near::connect(
+                        &address,
+                        grid,
+                        manner(system),
+                    )?),
                 };
                 ends.insert((far, registers))
             }
@@ -114,6 +147,7 @@ fn w1_cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<R
         let case = format!("n={} t={period} type={}", grid.variables, grid.kind.name());
         let mut row = Row::new(w1::SCENARIO, system, case, placement);
         w1::cell::run(&grid, first_tick, registers.as_mut(), far.pid(), &mut row)?;
+        note_manner(system, &mut row);
         registers.finish()?;
         first_tick += grid.ticks + w1::cell::WARM_UP_TICKS;
         rows.push(row);
@@ -128,7 +162,7 @@ fn w2_cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<R
     let (far, address) = far_end(system, "w2-raw", w2::VARIABLES, "f64")?;
     let mut near: Box<dyn Variables> = match system {
         RAW => Box::new(w2::raw::Near::connect(&address)?),
-        _ => Box::new(w2::trunkline::Near::connect(&address)?),
+        _ => Box::new(w2::trunkline::Near::connect(&address, manner(system))?),
     };
     // Gets find a value.
     near.put_all(0, w2::VARIABLES)?;
@@ -138,6 +172,7 @@ fn w2_cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<R
         let case = format!("op={name} calls={calls}");
         let mut row = Row::new(w2::SCENARIO, system, case, placement);
         w2::cell::run(operation, calls, passes, near.as_mut(), far.pid(), &mut row)?;
+        note_manner(system, &mut row);
         rows.push(row);
     }
     Ok(rows)

@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline::types::{DataType, LibraryDefinition, Properties, VariableDefinition};
-use trunkline::{Engine, EngineOptions};
+use trunkline::types::{DataType, LibraryDefinition, Properties, SocketPath, VariableDefinition};
+use trunkline::{Client, ConnectOptions, Engine, EngineOptions};
 
 use crate::Outcome;
 use crate::role::{say, wait_for_end};
@@ -50,6 +50,47 @@ pub fn free_port() -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
 }
 
+/// How the two ends of a scenario wait and what is between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manner {
+    /// How long either end looks before it sleeps.
+    pub spin: Duration,
+    /// Shared memory instead of TCP.
+    pub shared_memory: bool,
+}
+
+impl Manner {
+    /// TCP, and nobody looks: what is compared with a program that sleeps in the system.
+    pub const SLEEPING: Self = Self {
+        spin: Duration::ZERO,
+        shared_memory: false,
+    };
+
+    fn read(settings: &Settings) -> Outcome<Self> {
+        Ok(Self {
+            spin: Duration::from_micros(settings.value_or("spin_us", 0)?),
+            shared_memory: settings.value_or("shm", false)?,
+        })
+    }
+
+    /// As settings of the far end.
+    pub fn settings(self, settings: Settings) -> Settings {
+        settings
+            .with("spin_us", self.spin.as_micros())
+            .with("shm", self.shared_memory)
+    }
+
+    /// A client that waits like this.
+    ///
+    /// # Errors
+    /// The machine has no descriptor or thread left.
+    pub fn client(self, url: &str) -> Outcome<Client> {
+        let mut options = ConnectOptions::new(url)?;
+        options.spin = self.spin;
+        Ok(Client::connect_with(&options)?)
+    }
+}
+
 /// An engine that listens on a free port of this machine.
 ///
 /// # Errors
@@ -82,13 +123,24 @@ pub fn serve(settings: &Settings) -> Outcome<()> {
         "string16" => DataType::String,
         other => return Err(format!("no scenario has variables of type {other}").into()),
     };
-    let engine = start(&library(settings.value("n")?, data_type, Duration::ZERO))?;
-    let address = engine
-        .local_addrs()
-        .first()
-        .copied()
-        .ok_or("the engine listens nowhere")?;
-    say(&format!("LISTENING {}", url(address)));
+    let manner = Manner::read(settings)?;
+    let socket = std::env::temp_dir().join(format!("trunkline-bench-{}.sock", std::process::id()));
+    let socket = SocketPath::parse(&socket.to_string_lossy())?;
+    let options = EngineOptions {
+        listen: vec![match manner.shared_memory {
+            true => socket.clone().into(),
+            false => free_port().into(),
+        }],
+        spin: manner.spin,
+        ..EngineOptions::default()
+    };
+    let engine = Engine::start(options)?;
+    engine.deploy(&library(settings.value("n")?, data_type, Duration::ZERO))?;
+    let url = match engine.local_addrs().first() {
+        Some(address) => url(*address),
+        None => format!("tl+shm://{socket}"),
+    };
+    say(&format!("LISTENING {url}"));
     wait_for_end();
     engine.shutdown(Duration::ZERO);
     Ok(())

@@ -8,7 +8,7 @@ use trunkline::{Client, Event, OpenOptions, SubscribeOptions, Subscription, Vari
 
 use super::{Grid, Kind, Registers};
 use crate::Outcome;
-use crate::hosting::names;
+use crate::hosting::{Manner, names};
 use crate::trunkline_calls::{PATIENCE, opened};
 
 /// The near end.
@@ -27,8 +27,8 @@ impl Near {
     ///
     /// # Errors
     /// The engine is not there, or has not these variables.
-    pub fn connect(url: &str, grid: Grid) -> Outcome<Self> {
-        let client = Client::connect(url)?;
+    pub fn connect(url: &str, grid: Grid, manner: Manner) -> Outcome<Self> {
+        let client = manner.client(url)?;
         let names = names(grid.variables);
         let variables = opened(client.open(&names, OpenOptions::default(), PATIENCE)?)?;
         let subscription =

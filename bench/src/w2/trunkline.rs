@@ -5,7 +5,7 @@ use trunkline::{Client, OpenOptions, VariableRef, Write, WriteOutcome};
 
 use super::{VARIABLES, Variables};
 use crate::Outcome;
-use crate::hosting::names;
+use crate::hosting::{Manner, names};
 use crate::trunkline_calls::{PATIENCE, opened};
 
 /// The near end.
@@ -20,8 +20,8 @@ impl Near {
     ///
     /// # Errors
     /// The engine is not there, or has not these variables.
-    pub fn connect(url: &str) -> Outcome<Self> {
-        let client = Client::connect(url)?;
+    pub fn connect(url: &str, manner: Manner) -> Outcome<Self> {
+        let client = manner.client(url)?;
         let variables =
             opened(client.open(&names(VARIABLES), OpenOptions::default(), PATIENCE)?)?;
         Ok(Self { client, variables })

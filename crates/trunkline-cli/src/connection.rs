@@ -58,6 +58,7 @@ pub(crate) fn options(engine: &Url, settings: &Settings, fail_fast: bool) -> Con
         user: std::env::var("USER").unwrap_or_default(),
         fail_fast,
         throughput: settings.batch,
+        spin: trunkline::SPIN_DEFAULT,
     }
 }
 

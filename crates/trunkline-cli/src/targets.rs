@@ -138,7 +138,7 @@ fn is_same(one: &Url, other: &Url) -> bool {
 
 /// The engine's address as people write it, `localhost:5850`, or its Unix socket.
 pub(crate) fn address(engine: &Url) -> String {
-    if let Via::Unix(path) = &engine.via {
+    if let Via::Unix(path) | Via::Shared(path) = &engine.via {
         return path.to_string();
     }
     let host = engine.host.as_deref().unwrap_or("localhost");

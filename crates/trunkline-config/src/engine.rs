@@ -22,6 +22,9 @@ const AUDIT_ENTRIES_MAX: i64 = 100_000_000;
 const KEEP_ALIVE_MIN: Duration = Duration::from_millis(10);
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(3_600);
 const HEALTH_MAX: Duration = Duration::from_secs(3_600);
+
+/// Longer than this, looking costs more than it can spare.
+const SPIN_MAX: Duration = Duration::from_millis(1);
 const DEADLINE_MAX: Duration = Duration::from_secs(86_400);
 
 /// Reads the section; what cannot be read keeps its default.
@@ -54,6 +57,9 @@ pub(crate) fn read(section: &Table, report: &mut Report) -> EngineConfig {
     }
     if let Some(node) = section.node("local_socket") {
         engine.local_socket = values.boolean("local_socket", node).unwrap_or(true);
+    }
+    if let Some(node) = section.node("shared_memory") {
+        engine.shared_memory = values.boolean("shared_memory", node).unwrap_or(true);
     }
     timing(section, &mut engine, &mut values);
     if let Some(limits) = table(section, "limits", values.report) {
@@ -88,6 +94,9 @@ fn timing(section: &Table, engine: &mut EngineConfig, values: &mut Values<'_, '_
     let deadline = duration("deadline", KEEP_ALIVE_MIN, DEADLINE_MAX);
     if let Some(health) = duration("health", Duration::ZERO, HEALTH_MAX) {
         engine.health = health.unwrap_or(engine.health);
+    }
+    if let Some(spin) = duration("spin", Duration::ZERO, SPIN_MAX) {
+        engine.spin = spin.unwrap_or(engine.spin);
     }
     let (Some(keep_alive), Some(deadline)) = (keep_alive, deadline) else {
         return;

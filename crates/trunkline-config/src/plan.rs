@@ -34,6 +34,8 @@ pub struct EngineConfig {
     pub listen: Vec<ListenAddress>,
     /// Whether programs of the same user reach its loopback ports by Unix sockets as well.
     pub local_socket: bool,
+    /// Whether programs of the same user talk to it through shared memory.
+    pub shared_memory: bool,
     /// Whether addresses that other machines can reach are permitted although connections are not
     /// yet protected.
     pub insecure: bool,
@@ -43,6 +45,9 @@ pub struct EngineConfig {
     pub deadline: Duration,
     /// How often the engine measures itself; zero: never.
     pub health: Duration,
+    /// How long a connection thread looks for something to do before it sleeps, at most; zero: not
+    /// at all.
+    pub spin: Duration,
     /// Bounds of what clients may use.
     pub limits: Limits,
 }
@@ -133,10 +138,12 @@ impl Default for EngineConfig {
             audit_entries: 100_000,
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)).into()],
             local_socket: true,
+            shared_memory: true,
             insecure: false,
             keep_alive: Duration::from_secs(1),
             deadline: Duration::from_secs(3),
             health: Duration::from_secs(1),
+            spin: Duration::from_micros(50),
             limits: Limits::default(),
         }
     }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use trunkline_proto::Disconnect;
 use trunkline_types::{SocketPath, Tick};
 
+use crate::shm::{Side, local_transport};
 use crate::sleeper::Sleeper;
 use crate::tcp::{start_connect, take_connected, tcp_transport};
 use crate::transport::{Source, SourceKind, Transport};
@@ -29,8 +30,10 @@ pub enum Dialler {
         /// Port.
         port: u16,
     },
-    /// A Unix socket of this machine.
+    /// A Unix socket of this machine, without shared memory beside it.
     Unix(SocketPath),
+    /// A Unix socket of this machine, and shared memory beside it or nothing.
+    Shared(SocketPath),
     /// A TCP port of this machine, and first the Unix socket that is named after it. Nothing is
     /// said about a socket that is not there, or that does not lead to this machine's port.
     Near {
@@ -97,6 +100,7 @@ impl fmt::Debug for Dialler {
         match self {
             Dialler::Tcp { host, port } => write!(f, "Dialler::Tcp({host}:{port})"),
             Dialler::Unix(path) => write!(f, "Dialler::Unix({path})"),
+            Dialler::Shared(path) => write!(f, "Dialler::Shared({path})"),
             Dialler::Near { socket, host, port } => {
                 write!(f, "Dialler::Near({socket}, {host}:{port})")
             }
@@ -150,7 +154,8 @@ impl Dial {
     ) -> Self {
         let stage = match dialler {
             Dialler::Pipe(connect) => Stage::Ended(Some(connect().map_err(Disconnect::from))),
-            Dialler::Unix(path) => Stage::Ended(Some(connect_unix(path))),
+            Dialler::Unix(path) => Stage::Ended(Some(connect_unix(path, false))),
+            Dialler::Shared(path) => Stage::Ended(Some(connect_unix(path, true))),
             Dialler::Tcp { host, port } => Stage::host(host, *port, limits, now, sleeper),
             Dialler::Near { socket, host, port } => match unix::connect_near(socket.as_path()) {
                 Ok(transport) => Stage::Ended(Some(Ok(transport))),
@@ -287,8 +292,12 @@ impl Attempt {
     }
 }
 
-fn connect_unix(path: &SocketPath) -> Result<Transport, Disconnect> {
+fn connect_unix(path: &SocketPath, shared: bool) -> Result<Transport, Disconnect> {
     match unix::connect(path.as_path()) {
+        Ok((stream, peer)) if shared => {
+            let side = Side::Dialler { demanded: true };
+            local_transport(stream, peer, side).map_err(Disconnect::from)
+        }
         Ok((stream, peer)) => Ok(unix::unix_transport(stream, peer)),
         Err(error) => {
             let (kind, text) = unix::failure(path.as_path(), &error);

@@ -69,7 +69,9 @@ impl StreamSocket for UnixStream {
 }
 
 /// Calls `operation` until no signal interrupts it; `None` when it would block.
-fn not_blocked(mut operation: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
+pub(crate) fn not_blocked(
+    mut operation: impl FnMut() -> io::Result<usize>,
+) -> io::Result<Option<usize>> {
     loop {
         match operation() {
             Ok(count) => return Ok(Some(count)),

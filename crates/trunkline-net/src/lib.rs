@@ -1,4 +1,4 @@
-//! Drives and waits on any Trunkline protocol endpoint over TCP, Unix sockets and in-memory pipes.
+//! Drives and waits on any Trunkline protocol endpoint over TCP, Unix sockets, shared memory and in-memory pipes.
 //!
 //! The endpoints (`trunkline_proto::Endpoint`) are state machines without a socket, a clock or a
 //! thread; this crate gives them all three, and knows nothing of what they say to each other.
@@ -16,13 +16,15 @@
 //!
 //! # Layout
 //! - [`clock`]: the only place that reads clocks.
-//! - [`transport`], [`tcp`], `unix`, [`pipe`](mod@pipe): connected byte streams in two halves.
+//! - [`transport`], [`tcp`], `unix`, `shm`, [`pipe`](mod@pipe): connected byte streams in two halves.
 //! - [`link`]: the client's side; [`dial`]: how it reaches its engine.
 //! - [`server`]: the engine's side.
+//! - [`spin`]: looking for a while before sleeping.
 //! - [`housekeeper`]: the thread that calls an engine's `poll`.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod bed;
 pub mod clock;
 pub mod dial;
 mod halves;
@@ -32,8 +34,10 @@ mod outgoing;
 pub mod pipe;
 mod role;
 pub mod server;
+mod shm;
 mod signal;
 mod sleeper;
+pub mod spin;
 mod sync;
 pub mod tcp;
 pub mod transport;
@@ -47,4 +51,5 @@ pub use pipe::pipe;
 pub use server::{
     BindError, Notifier, Refusal, Server, ServerCounters, ServerOptions, SessionFactory,
 };
-pub use transport::{Peer, Transport};
+pub use spin::SPIN_DEFAULT;
+pub use transport::{Peer, Transport, TransportUsed};

@@ -3,9 +3,10 @@
 //! ```text
 //!                a waiter comes
 //!        +---------------------------+     a waiter comes while the background thread sleeps:
-//!        |                           v     takes over at once, and kicks the thread out of its
-//!     nobody <----- leaves ----- a waiter <---- sleep, where it finds that it was displaced --+
-//!        |                           |                                                        |
+//!        |                           v     takes over at once, and mutes the sleep, or ends it
+//!     nobody <----- leaves ----- a waiter <---------------------------------------------------+
+//!        |                           |  |                                                     |
+//!        |                           |  +--- leaves while the thread sleeps on: resumes it -->|
 //!        |                           +--> hands over to another that is parked                |
 //!        |                                                                                    |
 //!        +--- nobody came for a while, a task waits, or offline ----------------------> background
@@ -17,8 +18,11 @@
 //! thread waits. While the connection is *offline* there is nothing to wait on but the dial, which
 //! is the background thread's.
 //!
-//! When it has been displaced, the background thread does not come back between two calls of a
-//! program that makes one after the other: it dozes until nobody has waited for a whole interval.
+//! Who takes over from the sleeping background thread *mutes* its sleep: whatever arrives now is the
+//! waiter's, and the thread sleeps on, unaware, until the last waiter gives the role back to it. So
+//! a program that waits now and then never wakes it. A program that makes one call after the other
+//! would mute and resume that sleep with every call: who takes over a second time within an interval
+//! wakes the thread instead, which then dozes until nobody has waited for a whole interval.
 
 use std::task::Waker;
 use std::time::Duration;
@@ -53,7 +57,7 @@ pub(crate) type Guard<'a, T> = MutexGuard<'a, State<T>>;
 pub(crate) struct State<T> {
     /// What the lock guards.
     pub(crate) data: T,
-    clock: fn() -> Moment,
+    read: fn() -> Moment,
     /// The time since the lock was taken last: one look at the clocks serves for as long as it is
     /// held.
     moment: Option<Moment>,
@@ -66,8 +70,21 @@ pub(crate) struct State<T> {
     due: Due,
     /// When a waiter last left the role free.
     left: Tick,
-    /// The background thread sleeps without a time-out; whoever leaves the role free calls it.
+    /// The background thread naps without a time-out; whoever leaves the role free calls it.
     background_sleeps: bool,
+    /// The background thread was displaced and sleeps on, muted.
+    muted: bool,
+}
+
+/// The sleep of the background thread, as the waiters that displace it see it. Called under the
+/// lock.
+pub(crate) trait Sleep<T> {
+    /// Ends the sleep.
+    fn end(&self);
+    /// The sleep goes on, whatever arrives.
+    fn mute(&self);
+    /// What arrives ends the sleep again, as does what is due in `state`.
+    fn resume(&self, state: &mut State<T>);
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,10 +128,10 @@ struct Task {
 
 impl<T> DriverRole<T> {
     /// A role that nobody holds, of a connection that is offline.
-    pub(crate) fn new(data: T, idle: Duration, clock: fn() -> Moment) -> Self {
+    pub(crate) fn new(data: T, idle: Duration, read: fn() -> Moment) -> Self {
         let state = State {
             data,
-            clock,
+            read,
             moment: None,
             holder: Holder::Nobody,
             offline: true,
@@ -124,6 +141,7 @@ impl<T> DriverRole<T> {
             due: Due::default(),
             left: Tick::ZERO,
             background_sleeps: false,
+            muted: false,
         };
         Self {
             state: Mutex::new(state),
@@ -148,16 +166,17 @@ impl<T> DriverRole<T> {
     /// Waits until `check` is done or gives up. It runs under the lock, after every change.
     ///
     /// `turn` drives: it unlocks, sleeps until something happens or the time it is given is over,
-    /// takes in what arrived, and locks again. `kick` ends the sleep of a background thread just
+    /// takes in what arrived, and locks again. `sleep` is that of a background thread that is
     /// displaced.
     pub(crate) fn wait<'a, R>(
         &'a self,
         mut check: impl FnMut(&mut State<T>) -> Check<R>,
         mut turn: impl FnMut(Guard<'a, T>, Option<Duration>) -> Guard<'a, T>,
-        kick: impl Fn(),
+        sleep: &'a impl Sleep<T>,
     ) -> Option<R> {
         let mut tenure = Tenure {
             role: self,
+            sleep,
             held: false,
         };
         let mut guard = self.lock();
@@ -177,16 +196,10 @@ impl<T> DriverRole<T> {
                 tenure.give_back(&mut guard);
             }
             if !tenure.held {
-                match self.take(&mut guard) {
-                    Taken::Free => tenure.held = true,
-                    Taken::FromBackground => {
-                        tenure.held = true;
-                        kick();
-                    }
-                    Taken::No => {
-                        guard = self.park(guard, timeout);
-                        continue;
-                    }
+                tenure.held = self.take(&mut guard, sleep);
+                if !tenure.held {
+                    guard = self.park(guard, timeout);
+                    continue;
                 }
             }
             guard = turn(guard, timeout);
@@ -241,7 +254,7 @@ impl<T> DriverRole<T> {
     }
 
     /// Ends every wait (whose checks ask [`is_stopping`](State::is_stopping)) and the background
-    /// thread. The caller kicks whoever sleeps.
+    /// thread. The caller ends the sleep of whoever drives.
     pub(crate) fn stop(&self, state: &mut State<T>) {
         state.stopping = true;
         state.due.background = true;
@@ -275,14 +288,23 @@ impl<T> DriverRole<T> {
     }
 
     /// Whoever may have kept the role from others passes it on when it goes.
-    fn pass_on(&self, state: &mut State<T>) {
+    fn pass_on(&self, state: &mut State<T>, sleep: &impl Sleep<T>) {
         if state.holder != Holder::Nobody {
             return;
         }
-        if state.offline {
+        let muted = std::mem::take(&mut state.muted);
+        if state.offline || state.stopping {
             state.due.background = true;
+            if muted {
+                sleep.end();
+            }
         } else if state.parked > 0 {
             state.due.one_parked = true;
+            state.muted = muted;
+        } else if muted {
+            state.left = state.time().0;
+            state.holder = Holder::Background { asleep: true };
+            sleep.resume(state);
         } else {
             state.left = state.time().0;
             state.due.background |= state.background_sleeps || !state.tasks.is_empty();
@@ -315,18 +337,23 @@ impl<T> DriverRole<T> {
         guard
     }
 
-    fn take(&self, state: &mut State<T>) -> Taken {
-        let taken = match state.holder {
-            _ if state.offline => Taken::No,
-            Holder::Nobody => Taken::Free,
-            Holder::Background { asleep: true } => Taken::FromBackground,
-            Holder::Background { asleep: false } | Holder::Waiter => Taken::No,
-        };
-        if !matches!(taken, Taken::No) {
-            state.holder = Holder::Waiter;
-            self.background.tenures.fetch_add(1, Ordering::Relaxed);
+    /// Makes a waiter the driver; false while another one is.
+    fn take(&self, state: &mut State<T>, sleep: &impl Sleep<T>) -> bool {
+        match state.holder {
+            _ if state.offline => return false,
+            Holder::Background { asleep: false } | Holder::Waiter => return false,
+            Holder::Nobody => {}
+            Holder::Background { asleep: true } => {
+                state.muted = state.time().0.since(state.left) >= self.idle;
+                match state.muted {
+                    true => sleep.mute(),
+                    false => sleep.end(),
+                }
+            }
         }
-        taken
+        state.holder = Holder::Waiter;
+        self.background.tenures.fetch_add(1, Ordering::Relaxed);
+        true
     }
 }
 
@@ -365,16 +392,10 @@ fn fresh<T>(mut guard: Guard<'_, T>) -> Guard<'_, T> {
     guard
 }
 
-enum Taken {
-    Free,
-    FromBackground,
-    No,
-}
-
 impl<T> State<T> {
     /// The time since the lock was taken.
     pub(crate) fn time(&mut self) -> Moment {
-        *self.moment.get_or_insert_with(self.clock)
+        *self.moment.get_or_insert_with(self.read)
     }
 
     /// There is a connection to wait on, or (true) there is none.
@@ -408,6 +429,7 @@ impl<T> State<T> {
         if mine {
             self.holder = Holder::Background { asleep: false };
         }
+        self.muted = false;
         mine
     }
 
@@ -430,16 +452,17 @@ impl<T> State<T> {
 }
 
 /// One call of [`DriverRole::wait`]; passes the role on even when the caller's condition panics.
-struct Tenure<'a, T> {
+struct Tenure<'a, T, S: Sleep<T>> {
     role: &'a DriverRole<T>,
+    sleep: &'a S,
     held: bool,
 }
 
-impl<'a, T> Tenure<'a, T> {
+impl<'a, T, S: Sleep<T>> Tenure<'a, T, S> {
     fn give_back(&mut self, state: &mut State<T>) {
         if std::mem::take(&mut self.held) {
             state.holder = Holder::Nobody;
-            self.role.pass_on(state);
+            self.role.pass_on(state, self.sleep);
         }
     }
 
@@ -448,13 +471,13 @@ impl<'a, T> Tenure<'a, T> {
             self.give_back(&mut guard);
         } else {
             // Perhaps this waiter was woken to take the role that it no longer needs.
-            self.role.pass_on(&mut guard);
+            self.role.pass_on(&mut guard, self.sleep);
         }
         self.role.unlock(guard);
     }
 }
 
-impl<T> Drop for Tenure<'_, T> {
+impl<T, S: Sleep<T>> Drop for Tenure<'_, T, S> {
     fn drop(&mut self) {
         if self.held {
             let mut guard = self.role.lock();
@@ -467,3 +490,7 @@ impl<T> Drop for Tenure<'_, T> {
 #[cfg(test)]
 #[cfg(shuttle)]
 mod tests;
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod muting;

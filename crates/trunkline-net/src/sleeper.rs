@@ -36,6 +36,16 @@ impl Sleeper {
         self.kicked.raise();
     }
 
+    /// What its kicks make readable, for another way to sleep; [`clear`](Self::clear) afterwards.
+    pub(crate) fn signal(&self) -> impl AsFd + '_ {
+        &self.kicked
+    }
+
+    /// Ends what a kick began.
+    pub(crate) fn clear(&self) {
+        self.kicked.clear();
+    }
+
     /// Sleeps; true when the transport is what ended it. Signals of the system may end it early.
     pub(crate) fn sleep(
         &self,
@@ -68,9 +78,14 @@ impl Sleeper {
 }
 
 fn flags(kind: SourceKind, interest: Interest) -> PollFlags {
+    let read = match interest.read || interest.write {
+        true => PollFlags::IN,
+        false => PollFlags::empty(),
+    };
     match kind {
         // A signal tells everything by being readable, and is lowered by whoever polled it.
         SourceKind::Signal => PollFlags::IN,
+        SourceKind::SharedMemory => read,
         SourceKind::Socket | SourceKind::UnixSocket => {
             let mut flags = PollFlags::empty();
             flags.set(PollFlags::IN, interest.read);

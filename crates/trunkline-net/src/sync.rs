@@ -12,14 +12,20 @@ pub(crate) use std::sync::Arc;
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::{
     Condvar, Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering},
 };
 
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::{
     Condvar, Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering},
 };
+
+/// A number of the whole process, which no schedule of one test may own.
+pub(crate) type ProcessWide = std::sync::atomic::AtomicUsize;
+
+/// A number in memory that another process may have mapped, which no schedule of one test may own.
+pub(crate) type SharedWord = std::sync::atomic::AtomicU64;
 
 /// Locks `mutex`.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

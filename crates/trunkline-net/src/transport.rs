@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use crate::shm::Local;
+
 /// One connected byte stream, already in the two halves that different threads use.
 ///
 /// The receive half belongs to whichever thread drives the connection at the moment, the send half
@@ -30,6 +32,23 @@ pub trait ReceiveHalf: Send {
     /// # Errors
     /// What the system reports; the stream is of no further use then.
     fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>>;
+
+    /// The source was ready; `hung_up`: it said as well that the other end has closed.
+    fn acknowledge(&mut self, hung_up: bool) {
+        let _ = hung_up;
+    }
+
+    /// Whether a read would find something, where that can be told without asking the system.
+    fn glance(&mut self) -> Option<bool> {
+        None
+    }
+
+    /// To be called before sleeping on the source, after reads that found nothing more: without
+    /// it the source may stay silent. True when there is something by now; then there is no reason
+    /// to sleep.
+    fn arm(&mut self) -> bool {
+        false
+    }
 }
 
 /// The sending half of a byte stream.
@@ -50,6 +69,8 @@ pub trait SendHalf: Send {
 pub struct Source {
     fd: Arc<dyn AsFd + Send + Sync>,
     kind: SourceKind,
+    /// A Unix socket that shared memory may lie beside.
+    local: Option<Arc<Local>>,
 }
 
 /// How a source tells what happened.
@@ -61,9 +82,20 @@ pub enum SourceKind {
     /// A socket that says at every read of the other end that there is room: it is polled for room
     /// only while there was none, or every message would cost one wake-up more.
     UnixSocket,
+    /// A socket beside shared memory: readable means that either half may go on.
+    SharedMemory,
     /// A signal: readable means that either half may go on. Whoever polled it acknowledges it, then
     /// reads until there is nothing more and writes what waits.
     Signal,
+}
+
+/// What a connection is made of at the moment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TransportUsed {
+    /// In a word or two: TCP, Unix socket, shared memory, memory.
+    pub name: &'static str,
+    /// Why a connection over a Unix socket has no shared memory beside it, where it was tried.
+    pub why_not_shared_memory: Option<String>,
 }
 
 /// Who is at the other end of a transport.
@@ -97,12 +129,43 @@ impl Peer {
 impl Source {
     /// A source that polls `fd`.
     pub fn new(fd: Arc<dyn AsFd + Send + Sync>, kind: SourceKind) -> Self {
-        Self { fd, kind }
+        Self {
+            fd,
+            kind,
+            local: None,
+        }
     }
 
-    /// How it tells what happened.
+    /// A Unix socket that shared memory may lie beside.
+    pub(crate) fn local(local: Arc<Local>) -> Self {
+        Self {
+            fd: local.clone(),
+            kind: SourceKind::UnixSocket,
+            local: Some(local),
+        }
+    }
+
+    /// How it tells what happened; a Unix socket may become shared memory.
     pub fn kind(&self) -> SourceKind {
-        self.kind
+        match &self.local {
+            Some(local) if local.is_shared() => SourceKind::SharedMemory,
+            _ => self.kind,
+        }
+    }
+
+    /// Whether a receive half has to be armed before anybody sleeps on this.
+    pub(crate) fn wants_arming(&self) -> bool {
+        self.local.as_ref().is_some_and(|local| local.may_share())
+    }
+
+    /// Whether the two ends use shared memory, or are about to.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.local.as_ref().is_some_and(|local| local.is_agreed())
+    }
+
+    /// Why the two ends do not use shared memory although they could have.
+    pub(crate) fn why_not_shared(&self) -> Option<&str> {
+        self.local.as_ref()?.why_not()
     }
 
     /// Lowers a signal, before the halves are used; a socket needs nothing of the kind.
@@ -111,6 +174,11 @@ impl Source {
             // The only error of a healthy signal is that it is lowered already.
             let _ = rustix::io::read(self.as_fd(), &mut [0u8; 8]);
         }
+    }
+
+    /// True when both poll one descriptor.
+    pub(crate) fn is_same(&self, other: &Source) -> bool {
+        Arc::ptr_eq(&self.fd, &other.fd)
     }
 
     /// True when a read that returned `count` of `room` bytes has taken everything there was.

@@ -14,6 +14,7 @@ use rustix::net::sockopt::socket_peercred;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::halves::{SocketReceive, SocketSend};
+use crate::shm::{Side, local_transport};
 use crate::transport::{Peer, Source, SourceKind, Transport};
 
 /// Who is at the other end of a Unix socket, as the system says.
@@ -96,7 +97,7 @@ pub(crate) fn connect_near(path: &Path) -> io::Result<Transport> {
     let (stream, peer) = connect(path)?;
     let network_of = |process: &str| fs::read_link(format!("/proc/{process}/ns/net"));
     match network_of(&peer.pid.to_string())? == network_of("self")? {
-        true => Ok(unix_transport(stream, peer)),
+        true => local_transport(stream, peer, Side::Dialler { demanded: false }),
         false => Err(ErrorKind::AddrNotAvailable.into()),
     }
 }

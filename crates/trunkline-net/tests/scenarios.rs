@@ -19,6 +19,9 @@ macro_rules! over_every_transport {
         mod unix {
             $(#[test] fn $scenario() { super::$scenario(super::Over::Unix); })*
         }
+        mod shared {
+            $(#[test] fn $scenario() { super::$scenario(super::Over::Shared); })*
+        }
         mod pipe {
             $(#[test] fn $scenario() { super::$scenario(super::Over::Pipe(64 << 10)); })*
         }

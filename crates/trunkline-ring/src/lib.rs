@@ -11,6 +11,7 @@
 //! | [`Fifo`], [`TypedFifo`] | several, no lock | several | the elements in order, each to one
 //! reader |
 //! | [`SpscRing`] | one | one | the elements in order |
+//! | [`byte_ring`], [`RingMemory`] | one | one, perhaps another program | the bytes in order |
 //! | [`MarkSet`] | several | one | which indices were marked, each once |
 //!
 //! [`RtCell`] and [`TypedCell`] are the single-element, [`Fifo`] and [`TypedFifo`] the
@@ -36,10 +37,14 @@
 //!   `four_slots`; `snapshot` and `reader` are what their readers get; `words` encodes values.
 //! - [`Fifo`] in `fifo` and [`TypedFifo`] in `typed_fifo` over the protocol in `slot_ring`, which
 //!   counts in `position`; [`SpscRing`] in `spsc_ring`. Their elements lie in a `slab`.
+//! - [`byte_ring`] in `byte_ring`: the only one whose other end need not be trusted.
 //! - [`MarkSet`] in `mark_set`.
 //! - `sync` is where atomics come from, so that loom can explore every interleaving of them.
 #![deny(unsafe_code)]
 
+// One end of it may be another program's.
+#[allow(unsafe_code)]
+mod byte_ring;
 mod fifo;
 mod four_slots;
 mod last_value;
@@ -63,6 +68,9 @@ mod sync;
 mod typed_fifo;
 mod words;
 
+pub use self::byte_ring::{
+    ByteConsumer, ByteProducer, Corrupt, Moved, RingHeader, RingMemory, byte_ring,
+};
 pub use self::fifo::{Fifo, FifoReader, FifoReading};
 pub use self::four_slots::CellBusy;
 pub use self::last_value::LastValue;

@@ -45,6 +45,12 @@ impl<T: Copy> Slab<T> {
         Self { cells }
     }
 
+    /// A pointer to the first cell.
+    pub(crate) fn start(&self) -> std::ptr::NonNull<T> {
+        // SAFETY: no slice begins at null.
+        unsafe { std::ptr::NonNull::new_unchecked(self.cells.as_ptr().cast_mut().cast()) }
+    }
+
     /// A pointer to cell `at`.
     ///
     /// # Safety

@@ -10,6 +10,7 @@
 //! tl+tcp://plant7/boiler/level         over TCP, also where something better can be chosen
 //! tl+unix:///run/plant.sock/boiler/level
 //!          ---------------              a Unix socket, whose path ends in .sock
+//! tl+shm:///run/plant.sock/boiler/level  the same, and through it shared memory or nothing
 //! ```
 //!
 //! The host is not case-sensitive and kept in lower case; the name is kept as [`Name`] keeps it.
@@ -43,13 +44,15 @@ pub struct Url {
 /// What a connection is made of.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Via {
-    /// `tl://`: what suits best. On the same machine a Unix socket, otherwise TCP.
+    /// `tl://`: what suits best. On the same machine shared memory or a Unix socket, otherwise TCP.
     #[default]
     Chosen,
     /// `tl+tcp://`: TCP.
     Tcp,
     /// `tl+unix://`: this Unix socket; there is no host and no port then.
     Unix(SocketPath),
+    /// `tl+shm://`: this Unix socket, and through it shared memory or nothing.
+    Shared(SocketPath),
 }
 
 /// The text is not a URL.
@@ -59,7 +62,7 @@ pub enum UrlError {
     /// Nothing at all.
     #[error("the URL is empty: write tl://host/library/path or library/path")]
     Empty,
-    /// Another scheme than `tl`, `tl+tcp` and `tl+unix`.
+    /// Another scheme than `tl`, `tl+tcp`, `tl+unix` and `tl+shm`.
     #[error("{scheme:?} is not a scheme of this system: write tl://host/library/path")]
     Scheme {
         /// What stands before the colon.
@@ -105,8 +108,10 @@ impl Url {
                 ..Self::default()
             });
         };
-        if scheme == Scheme::Unix {
-            return parse_socket(rest);
+        match scheme {
+            Scheme::Unix => return parse_socket(rest, Via::Unix),
+            Scheme::Shared => return parse_socket(rest, Via::Shared),
+            Scheme::Plain | Scheme::Tcp => {}
         }
         let (authority, name) = rest.split_once('/').unwrap_or((rest, ""));
         let (host, port) = parse_authority(authority)?;
@@ -189,8 +194,9 @@ impl fmt::Display for Url {
             Via::Chosen => "tl://",
             Via::Tcp => "tl+tcp://",
             Via::Unix(_) => "tl+unix://",
+            Via::Shared(_) => "tl+shm://",
         })?;
-        if let Via::Unix(path) = &self.via {
+        if let Via::Unix(path) | Via::Shared(path) = &self.via {
             path.fmt(f)?;
         }
         match self.host.as_deref() {
@@ -212,6 +218,7 @@ enum Scheme {
     Plain,
     Tcp,
     Unix,
+    Shared,
 }
 
 /// The scheme and what follows it, or nothing when the text is a bare name.
@@ -227,6 +234,7 @@ fn strip_scheme(text: &str) -> Result<Option<(Scheme, &str)>, UrlError> {
         "tl" => Some(Scheme::Plain),
         "tl+tcp" => Some(Scheme::Tcp),
         "tl+unix" => Some(Scheme::Unix),
+        "tl+shm" => Some(Scheme::Shared),
         _ => None,
     };
     match (ours, rest.strip_prefix("//")) {
@@ -243,7 +251,7 @@ fn strip_scheme(text: &str) -> Result<Option<(Scheme, &str)>, UrlError> {
 }
 
 /// The path of a socket, up to the first segment that ends as one does, and a name behind it.
-fn parse_socket(text: &str) -> Result<Url, UrlError> {
+fn parse_socket(text: &str, via: fn(SocketPath) -> Via) -> Result<Url, UrlError> {
     let mut end = text.len();
     for (at, _) in text.match_indices('/').skip(1) {
         if text[..at].ends_with(SOCKET_ENDING) {
@@ -258,7 +266,7 @@ fn parse_socket(text: &str) -> Result<Url, UrlError> {
         false => Some(parse_name(name)?),
     };
     Ok(Url {
-        via: Via::Unix(SocketPath::parse(path)?),
+        via: via(SocketPath::parse(path)?),
         name,
         ..Url::default()
     })

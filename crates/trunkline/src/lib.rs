@@ -58,7 +58,7 @@ pub use trunkline_client::{
 };
 pub use trunkline_config as config;
 pub use trunkline_io as io;
-pub use trunkline_net::Peer;
+pub use trunkline_net::{Peer, SPIN_DEFAULT, TransportUsed};
 pub use trunkline_types as types;
 
 /// The client for tasks: the verbs of [`Client`] with `async fn`, on any executor.

@@ -115,7 +115,7 @@ fn connection_steps(
     context: &Context,
     findings: &mut Vec<Finding>,
 ) -> Result<Option<Client>, Stop> {
-    if !matches!(engine.via, Via::Unix(_)) && !host_step(engine, findings) {
+    if !matches!(engine.via, Via::Unix(_) | Via::Shared(_)) && !host_step(engine, findings) {
         return Ok(None);
     }
     let timeout = context.settings.timeout;
@@ -127,7 +127,11 @@ fn connection_steps(
             return Ok(None);
         }
     };
-    let over = client.peer().map_or("", |peer| peer.transport_name());
+    let over = client.transport();
+    let over = over.map_or_else(String::new, |used| match used.why_not_shared_memory {
+        Some(why) => format!("{} (no shared memory: {why})", used.name),
+        None => used.name.to_owned(),
+    });
     let gathered = client.throughput().map_or_else(String::new, |terms| {
         let Throughput { bytes, delay } = terms;
         format!(", sending at {bytes} bytes or after {delay:?}")

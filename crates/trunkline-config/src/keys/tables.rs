@@ -108,6 +108,12 @@ pub(super) const ENGINE: &[Key] = &[
         "make a Unix socket beside each port of 127.0.0.1, for programs of the same user",
     ),
     key(
+        "shared_memory",
+        "true or false",
+        "true",
+        "let programs of the same user talk to the engine through shared memory",
+    ),
+    key(
         "insecure",
         "true or false",
         "false",
@@ -130,6 +136,12 @@ pub(super) const ENGINE: &[Key] = &[
         "duration, at most 1 h; 0: never",
         "\"1s\"",
         "how often the engine measures itself, into the variables of `_engine`",
+    ),
+    key(
+        "spin",
+        "duration, at most 1 ms; 0: sleep at once",
+        "\"50us\"",
+        "how long a connection thread looks for something to do before it sleeps, where that pays",
     ),
     key(
         "limits",

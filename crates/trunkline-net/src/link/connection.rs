@@ -1,19 +1,28 @@
 //! What a link's lock guards: the endpoint and the transport it has at the moment.
 
+use std::time::Duration;
+
 use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
 
 use crate::outgoing::{Flush, Outgoing};
 use crate::sleeper::Interest;
-use crate::transport::{Peer, ReceiveHalf, Source, Transport};
+use crate::spin::Spin;
+use crate::transport::{Peer, ReceiveHalf, Source, Transport, TransportUsed};
 
 /// Taken from the transport at once; also how long other threads may wait for the lock.
 const READ_BYTES: usize = 64 << 10;
+
+/// Looks at memory between two looks at the clock.
+const GLANCES: usize = 16;
 
 pub(super) struct Connection<E> {
     pub(super) endpoint: E,
     /// What the thread that drives sleeps for, while it does.
     pub(super) sleeping: Option<Sleeping>,
+    /// When the background thread gets up by itself from the sleep that a waiter has muted.
+    pub(super) background_until: Option<Tick>,
+    spin: Duration,
     wire: Option<Wire>,
 }
 
@@ -37,6 +46,7 @@ pub(super) struct Incoming {
     /// A read may find something.
     ready: bool,
     ended: Option<Disconnect>,
+    spin: Spin,
 }
 
 /// What the thread that drives sleeps for.
@@ -56,10 +66,12 @@ pub(super) struct Plan {
 }
 
 impl<E: Endpoint> Connection<E> {
-    pub(super) fn new(endpoint: E) -> Self {
+    pub(super) fn new(endpoint: E, spin: Duration) -> Self {
         Self {
             endpoint,
             sleeping: None,
+            background_until: None,
+            spin,
             wire: None,
         }
     }
@@ -86,6 +98,7 @@ impl<E: Endpoint> Connection<E> {
             filled: 0,
             ready: false,
             ended: None,
+            spin: Spin::new(self.spin),
         };
         let outgoing = Outgoing::new(send);
         self.wire = Some(Wire {
@@ -125,6 +138,27 @@ impl<E: Endpoint> Connection<E> {
             interest,
             at_once: wanted && found,
         })
+    }
+
+    /// What the transport is made of, and why of nothing better.
+    pub(super) fn transport(&self) -> Option<TransportUsed> {
+        let wire = self.wire.as_ref()?;
+        let name = match wire.source.is_shared() {
+            true => "shared memory",
+            false => wire.peer.transport_name(),
+        };
+        Some(TransportUsed {
+            name,
+            why_not_shared_memory: wire.source.why_not_shared().map(str::to_owned),
+        })
+    }
+
+    /// The thread that has the receive half's wire sleeps on, or is about to; true when there is
+    /// something to do first.
+    pub(super) fn arm(&mut self) -> bool {
+        let wanted = self.endpoint.wants_input();
+        let incoming = self.wire.as_mut().and_then(|wire| wire.incoming.as_mut());
+        wanted && incoming.is_some_and(Incoming::arm)
     }
 
     pub(super) fn take_incoming(&mut self) -> Option<Incoming> {
@@ -232,14 +266,43 @@ impl Incoming {
     /// The source said that a read may find something.
     pub(super) fn set_ready(&mut self) {
         self.source.acknowledge();
+        self.half.acknowledge(false);
         self.ready = true;
     }
 
-    /// Reads once without being told that there is something; true when there was.
-    pub(super) fn look(&mut self) -> bool {
-        self.ready = true;
-        self.fill();
-        self.filled > 0 || self.ended.is_some()
+    /// About to sleep; true when there is something by now.
+    pub(super) fn arm(&mut self) -> bool {
+        self.ready |= self.half.arm();
+        self.ready
+    }
+
+    /// Reads again and again for a while, without being told that there is something; true when
+    /// there was.
+    pub(super) fn spin(&mut self, longest: Option<Duration>) -> bool {
+        let mut spin = std::mem::replace(&mut self.spin, Spin::new(Duration::ZERO));
+        let found = spin.run(longest, || {
+            // Looking at memory costs so little that the clock would cost more.
+            for _ in 0..GLANCES {
+                match self.half.glance() {
+                    Some(true) => break,
+                    Some(false) => std::hint::spin_loop(),
+                    None => break,
+                }
+            }
+            if self.half.glance() == Some(false) {
+                return false;
+            }
+            self.ready = true;
+            self.fill();
+            self.filled > 0 || self.ended.is_some()
+        });
+        self.spin = spin;
+        found
+    }
+
+    /// A wait that spinning did not end has taken so long.
+    pub(super) fn waited(&mut self, waited: Duration) {
+        self.spin.waited(waited);
     }
 
     /// Reads once, unless what was read before is still there.

@@ -7,9 +7,10 @@ use std::time::Duration;
 use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_types::Tick;
 
-use crate::Clock;
+use crate::bed::Bed;
+use crate::clock::Clock;
 use crate::dial::{Dial, DialLimits, DialStep, Dialler};
-use crate::role::{self, DriverRole, Moment};
+use crate::role::{self, DriverRole, Sleep};
 use crate::sleeper::{Interest, Sleeper};
 use crate::sync::Arc;
 use crate::transport::Source;
@@ -26,15 +27,23 @@ pub(super) struct Driven<E> {
     /// Where the background thread sleeps. Apart from the waiters', so that one of them can take
     /// over without waiting for it to wake up.
     pub(super) background: Arc<Sleeper>,
+    /// The same sleep while connected.
+    bed: Bed,
     waiter: Sleeper,
     limits: DialLimits,
 }
 
 impl<E: Endpoint> Driven<E> {
     pub(super) fn new(endpoint: E, options: LinkOptions) -> io::Result<Self> {
+        let background = Arc::new(Sleeper::new()?);
         Ok(Self {
-            role: DriverRole::new(Connection::new(endpoint), options.idle, read_clocks),
-            background: Arc::new(Sleeper::new()?),
+            role: DriverRole::new(
+                Connection::new(endpoint, options.spin),
+                options.idle,
+                || Clock::new().moment(),
+            ),
+            bed: Bed::new(&background)?,
+            background,
             waiter: Sleeper::new()?,
             limits: options.dial,
         })
@@ -56,6 +65,7 @@ impl<E: Endpoint> Driven<E> {
         if state.data.send(now, wall) {
             state.set_offline(true);
             self.role.changed(state);
+            self.kick(state);
         }
         if state.data.oversleeps(next_due(state, true)) {
             self.kick(state);
@@ -76,22 +86,24 @@ impl<E: Endpoint> Driven<E> {
             return guard;
         };
         let rest = self.note_sleep(&mut guard, Some(plan.interest), true);
+        let start = guard.time().0;
         self.role.unlock(guard);
-        // The answer may be there already, when the peer runs on this processor: a look costs less
-        // than the sleep that would find it.
-        let found = plan.at_once || (plan.interest.read && incoming.look());
+        let timeout = [timeout, rest].into_iter().flatten().min();
+        let found = plan.at_once || (plan.interest.read && incoming.spin(timeout));
         if !found {
-            let timeout = [timeout, rest].into_iter().flatten().min();
-            if self
-                .waiter
-                .sleep(Some((&plan.source, plan.interest)), timeout)
-            {
+            let source = Some((&plan.source, plan.interest));
+            if plan.interest.read && incoming.arm() {
+                // It came in the last moment.
+            } else if self.waiter.sleep(source, timeout) {
                 incoming.set_ready();
             }
         }
         incoming.fill();
         let mut guard = self.role.lock();
         guard.data.sleeping = None;
+        if !found {
+            incoming.waited(guard.time().0.since(start));
+        }
         self.settle(&mut guard, Some(incoming));
         guard
     }
@@ -113,6 +125,7 @@ impl<E: Endpoint> Driven<E> {
             self.kick(&guard);
             self.role.unlock(guard);
         }
+        self.bed.watch(None, Interest::default());
     }
 
     /// The background thread's turn while connected: it leaves the receive half behind while it
@@ -122,13 +135,15 @@ impl<E: Endpoint> Driven<E> {
             return self.without_transport(guard);
         };
         let rest = self.note_sleep(&mut guard, Some(plan.interest), true);
-        guard.doze_off();
-        self.role.unlock(guard);
-        let ready = !plan.at_once
-            && self
-                .background
-                .sleep(Some((&plan.source, plan.interest)), rest);
-        let mut guard = self.role.lock();
+        let mut ready = false;
+        if !plan.at_once && !guard.data.arm() {
+            self.bed.watch(Some(&plan.source), plan.interest);
+            guard.data.background_until = guard.data.sleeping.and_then(|sleeping| sleeping.until);
+            guard.doze_off();
+            self.role.unlock(guard);
+            ready = self.bed.sleep(&self.background, rest);
+            guard = self.role.lock();
+        }
         if !guard.wake_up() {
             return guard;
         }
@@ -193,6 +208,7 @@ impl<E: Endpoint> Driven<E> {
         until: Tick,
         may_dial: bool,
     ) -> Guard<'a, E> {
+        self.bed.watch(None, Interest::default());
         let rest = self.note_sleep(&mut guard, None, may_dial);
         let until = (until != Tick::MAX).then(|| until.since(guard.time().0));
         let timeout = [rest, until].into_iter().flatten().min();
@@ -250,9 +266,28 @@ impl<E: Endpoint> Driven<E> {
     }
 }
 
-fn read_clocks() -> Moment {
-    let clock = Clock::new();
-    clock.moment()
+impl<E: Endpoint> Sleep<Connection<E>> for Driven<E> {
+    fn end(&self) {
+        self.background.kick();
+    }
+
+    fn mute(&self) {
+        self.bed.mute();
+    }
+
+    fn resume(&self, state: &mut State<E>) {
+        let Some(plan) = state.data.plan() else {
+            return self.end();
+        };
+        self.bed.watch(Some(&plan.source), plan.interest);
+        state.data.sleeping = Some(Sleeping {
+            interest: Some(plan.interest),
+            until: state.data.background_until,
+        });
+        if plan.at_once || state.data.arm() || state.data.oversleeps(next_due(state, true)) {
+            self.end();
+        }
+    }
 }
 
 /// When the endpoint, a task or the dial wants something next.

@@ -23,8 +23,9 @@ use trunkline_types::{Tick, Timestamp};
 
 use crate::dial::{DialLimits, Dialler};
 use crate::role::Check;
+use crate::spin::SPIN_DEFAULT;
 use crate::sync::{Arc, Mutex, lock};
-use crate::transport::Peer;
+use crate::transport::{Peer, TransportUsed};
 
 use connection::Connection;
 use drive::Driven;
@@ -46,6 +47,9 @@ pub struct LinkOptions {
     /// How long nobody must have waited before the background thread drives again. Until then what
     /// arrives stays in the socket, so that calls which follow one another cost one wake-up each.
     pub idle: Duration,
+    /// How long a thread that waits looks for the answer before it sleeps, at most; zero: not at
+    /// all. See [`spin`](crate::spin).
+    pub spin: Duration,
 }
 
 impl Default for LinkOptions {
@@ -53,6 +57,7 @@ impl Default for LinkOptions {
         Self {
             dial: DialLimits::default(),
             idle: Duration::from_millis(5),
+            spin: SPIN_DEFAULT,
         }
     }
 }
@@ -70,7 +75,7 @@ pub enum StartError {
 }
 
 impl<E: Endpoint + 'static> Link<E> {
-    /// Starts the background thread, which dials as soon as `endpoint` wants it. Takes two file
+    /// Starts the background thread, which dials as soon as `endpoint` wants it. Takes three file
     /// descriptors, and one or two more while connected.
     ///
     /// # Errors
@@ -179,6 +184,11 @@ impl<E: Endpoint + 'static> Link<E> {
         self.driven.role.lock().data.peer()
     }
 
+    /// What the transport is made of, while there is one.
+    pub fn transport(&self) -> Option<TransportUsed> {
+        self.driven.role.lock().data.transport()
+    }
+
     /// Sends what the endpoint still has, until `deadline` at the latest, then closes the
     /// connection and ends the background thread. Everyone who waits is told that it is over.
     ///
@@ -221,7 +231,7 @@ impl<E: Endpoint + 'static> Link<E> {
         let driven = &*self.driven;
         let check = |state: &mut _| driven.check(state, deadline, &mut f);
         let turn = |guard, timeout| driven.turn_of_waiter(guard, timeout);
-        driven.role.wait(check, turn, || driven.background.kick())
+        driven.role.wait(check, turn, driven)
     }
 }
 

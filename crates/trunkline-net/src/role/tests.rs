@@ -31,15 +31,23 @@ struct SocketState {
     waiting: u64,
     closed: bool,
     kicked: [bool; 2],
+    /// What arrives does not end the background thread's sleep.
+    muted: bool,
 }
 
 const WAITER: usize = 0;
 const BACKGROUND: usize = 1;
 
 impl Socket {
-    fn sleep(&self, sleeper: usize) {
+    /// The background thread's sleep may end by itself, as at a time-out.
+    fn sleep(&self, sleeper: usize, may_end: bool) {
         let mut state = lock(&self.state);
-        while state.waiting == 0 && !state.closed && !state.kicked[sleeper] {
+        loop {
+            let arrived = state.waiting > 0 || state.closed;
+            let heard = arrived && !(sleeper == BACKGROUND && state.muted);
+            if heard || state.kicked[sleeper] || (may_end && thread_rng().gen_bool(0.1)) {
+                break;
+            }
             state = wait(&self.changed, state);
         }
         state.kicked[sleeper] = false;
@@ -100,7 +108,7 @@ impl Rig {
 
     fn turn_of_waiter<'a>(&'a self, guard: Guard<'a, Inbox>) -> Guard<'a, Inbox> {
         self.role.unlock(guard);
-        self.socket.sleep(WAITER);
+        self.socket.sleep(WAITER, false);
         let read = self.socket.read();
         let mut guard = self.role.lock();
         self.settle(&mut guard, read);
@@ -117,9 +125,10 @@ impl Rig {
             self.role.changed(&mut guard);
             return guard;
         }
+        self.socket.change(|state| state.muted = false);
         guard.doze_off();
         self.role.unlock(guard);
-        self.socket.sleep(BACKGROUND);
+        self.socket.sleep(BACKGROUND, true);
         let mut guard = self.role.lock();
         if !guard.wake_up() {
             return guard;
@@ -145,7 +154,7 @@ impl Rig {
                 }
             },
             |guard, _| self.turn_of_waiter(guard),
-            || self.socket.change(|state| state.kicked[BACKGROUND] = true),
+            self,
         )
     }
 
@@ -174,6 +183,20 @@ impl Rig {
         self.role.stop(&mut guard);
         self.role.unlock(guard);
         self.socket.change(|state| state.kicked = [true; 2]);
+    }
+}
+
+impl Sleep<Inbox> for Rig {
+    fn end(&self) {
+        self.socket.change(|state| state.kicked[BACKGROUND] = true);
+    }
+
+    fn mute(&self) {
+        self.socket.change(|state| state.muted = true);
+    }
+
+    fn resume(&self, _: &mut State<Inbox>) {
+        self.socket.change(|state| state.muted = false);
     }
 }
 

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use trunkline_types::Tick;
 
 use crate::Clock;
+use crate::shm::{Side, local_transport};
 use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::tcp::tcp_transport;
 use crate::transport::Peer;
@@ -57,6 +58,8 @@ pub(super) struct Told {
 #[derive(Clone, Copy)]
 pub(super) struct ArrivalLimits {
     pub(super) user_timeout: Duration,
+    /// Whether programs of this machine are offered shared memory.
+    pub(super) shared_memory: bool,
     pub(super) per_address: u32,
 }
 
@@ -187,6 +190,7 @@ impl Acceptor {
                 let ArrivalLimits {
                     user_timeout,
                     per_address,
+                    ..
                 } = self.limits;
                 let Ok(transport) = tcp_transport(stream, peer, user_timeout) else {
                     return;
@@ -213,10 +217,18 @@ impl Acceptor {
     /// A Unix socket is for the programs of `owner`. Its file says so as well, but not to the
     /// system's administrator.
     fn admit_user(&self, stream: UnixStream, peer: Credentials, owner: u32) {
-        let transport = unix_transport(stream, peer);
         match refusal_of(peer.uid, owner) {
-            None => self.admission.admit(transport),
-            Some(refusal) => self.admission.refuse(transport, refusal, None),
+            None if self.limits.shared_memory => {
+                // An acceptor offers nothing that could fail.
+                if let Ok(transport) = local_transport(stream, peer, Side::Acceptor) {
+                    self.admission.admit(transport);
+                }
+            }
+            None => self.admission.admit(unix_transport(stream, peer)),
+            Some(refusal) => {
+                let transport = unix_transport(stream, peer);
+                self.admission.refuse(transport, refusal, None);
+            }
         }
     }
 

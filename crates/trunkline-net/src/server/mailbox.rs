@@ -7,6 +7,8 @@ use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 pub(super) struct Mailbox<M, R> {
     mail: Mutex<Vec<M>>,
     asleep: AtomicBool,
+    /// There may be mail: for a look without the lock.
+    posted: AtomicBool,
     ring: R,
 }
 
@@ -21,6 +23,7 @@ impl<M, R: Ring> Mailbox<M, R> {
         Self {
             mail: Mutex::new(Vec::new()),
             asleep: AtomicBool::new(false),
+            posted: AtomicBool::new(false),
             ring,
         }
     }
@@ -28,6 +31,8 @@ impl<M, R: Ring> Mailbox<M, R> {
     /// Posts a message from any thread, the mailbox's own included.
     pub(super) fn post(&self, message: M) {
         lock(&self.mail).push(message);
+        // Relaxed: only a hint for who is awake; who falls asleep looks under the lock.
+        self.posted.store(true, Ordering::Relaxed);
         if self.asleep.swap(false, Ordering::SeqCst) {
             self.ring.ring();
         }
@@ -49,8 +54,14 @@ impl<M, R: Ring> Mailbox<M, R> {
         self.asleep.store(false, Ordering::SeqCst);
     }
 
+    /// Whether there seems to be mail.
+    pub(super) fn has_mail(&self) -> bool {
+        self.posted.load(Ordering::Relaxed)
+    }
+
     /// Swaps the mail for `emptied`, whose storage the mailbox uses from now on.
     pub(super) fn take(&self, emptied: &mut Vec<M>) {
+        self.posted.store(false, Ordering::Relaxed);
         std::mem::swap(&mut *lock(&self.mail), emptied);
     }
 }

@@ -32,6 +32,7 @@ use trunkline_types::{ListenAddress, SocketPath};
 
 use crate::Clock;
 use crate::pipe::PIPE_CAPACITY;
+use crate::spin::SPIN_DEFAULT;
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
 use crate::tcp::USER_TIMEOUT;
 use crate::transport::Transport;
@@ -73,6 +74,11 @@ pub struct ServerOptions {
     pub user_timeout: Duration,
     /// Bytes in each direction of a pipe in memory.
     pub pipe_capacity: usize,
+    /// Whether clients at Unix sockets may have shared memory beside it.
+    pub shared_memory: bool,
+    /// How long a connection thread looks for something to do before it sleeps, at most; zero: not
+    /// at all. See [`spin`](crate::spin).
+    pub spin: Duration,
     /// Listens at once, and accepts nobody before [`Server::release`].
     pub held: bool,
 }
@@ -89,6 +95,8 @@ impl Default for ServerOptions {
             connections_per_address: 20,
             user_timeout: USER_TIMEOUT,
             pipe_capacity: PIPE_CAPACITY,
+            shared_memory: true,
+            spin: SPIN_DEFAULT,
             held: false,
         }
     }
@@ -157,7 +165,7 @@ impl Server {
             threads: Mutex::default(),
         };
         for (poll, mailbox) in polls.into_iter().zip(mailboxes) {
-            let worker = Worker::new(poll, mailbox, admission.clone());
+            let worker = Worker::new(poll, mailbox, admission.clone(), options.spin);
             let thread = spawn("trunkline-conn", move || worker.run())?;
             lock(&server.threads).workers.push(thread);
         }
@@ -167,6 +175,7 @@ impl Server {
         };
         let limits = ArrivalLimits {
             user_timeout: options.user_timeout,
+            shared_memory: options.shared_memory,
             per_address: options.connections_per_address,
         };
         let acceptor = Acceptor::new(poll, sockets, admission, told, limits)

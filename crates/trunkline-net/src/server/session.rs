@@ -15,6 +15,8 @@ const QUANTUM: usize = 256 << 10;
 pub(super) struct Session {
     /// A turn is already planned.
     pub(super) queued: bool,
+    /// It is among those to be armed before the thread sleeps.
+    pub(super) to_arm: bool,
     /// Its source is polled for room as well.
     pub(super) polls_room: bool,
     /// The entry of this session in its thread's timers.
@@ -114,6 +116,7 @@ impl Session {
         };
         Self {
             queued: false,
+            to_arm: false,
             timer: None,
             polls_room: source_kind == SourceKind::Socket,
             incoming,
@@ -130,6 +133,7 @@ impl Session {
     /// An event of the transport. There is no other one for what it told, so the end that came with
     /// the last bytes is to be read for behind them.
     pub(super) fn set_ready(&mut self, hung_up: bool) {
+        self.incoming.half.acknowledge(hung_up);
         self.incoming.ready = true;
         self.incoming.hung_up |= hung_up;
     }
@@ -139,9 +143,38 @@ impl Session {
         let wanted = match self.source().kind() {
             SourceKind::Socket => true,
             SourceKind::UnixSocket => self.outgoing.is_blocked(),
-            SourceKind::Signal => false,
+            SourceKind::Signal | SourceKind::SharedMemory => false,
         };
         (wanted != self.polls_room).then_some(wanted)
+    }
+
+    /// Whether it has to be armed before its thread sleeps.
+    pub(super) fn wants_arming(&self) -> bool {
+        self.incoming.source.wants_arming()
+    }
+
+    /// Whether something has arrived, as far as that can be told without asking the system.
+    pub(super) fn glance(&mut self) -> bool {
+        self.wants_input() && self.incoming.half.glance() == Some(true)
+    }
+
+    /// Something has arrived that no event told of.
+    pub(super) fn set_arrived(&mut self) {
+        self.incoming.ready = true;
+    }
+
+    /// Its thread is about to sleep; true when something has arrived.
+    pub(super) fn arm(&mut self) -> bool {
+        let found = self.wants_input() && self.incoming.half.arm();
+        self.incoming.ready |= found;
+        found
+    }
+
+    fn wants_input(&self) -> bool {
+        match &self.life {
+            Life::Live(live) => live.endpoint.wants_input(),
+            Life::Lingering { .. } => true,
+        }
     }
 
     pub(super) fn is_lingering(&self) -> bool {

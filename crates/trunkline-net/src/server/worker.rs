@@ -12,6 +12,7 @@ use mio::{Events, Interest, Poll, Token};
 use trunkline_types::Tick;
 
 use crate::Clock;
+use crate::spin::Spin;
 use crate::sync::{Arc, Ordering};
 use crate::transport::Transport;
 
@@ -29,6 +30,12 @@ const EVENTS_MAX: usize = 256;
 /// Connections of one thread that are told why they are closed and given time to read it. Beyond it
 /// they are closed at once.
 const LINGERING_MAX: usize = 64;
+
+/// Looks at memory for each question to the system, while the thread spins.
+const GLANCES: usize = 16;
+
+/// Sessions whose memory is looked at while the thread spins.
+const GLANCED_MAX: usize = 8;
 
 /// The token of the mailbox; no session reaches it.
 pub(super) const MAILBOX: Token = Token(usize::MAX);
@@ -59,13 +66,15 @@ pub(super) struct Worker {
     poll: Poll,
     mailbox: Arc<Mailbox<Mail, mio::Waker>>,
     admission: Arc<Admission>,
-    clock: Clock,
     slots: Vec<Slot>,
     free: Vec<u32>,
     lingering: usize,
     turns: VecDeque<SessionKey>,
+    /// Sessions that had a turn since they were armed last.
+    to_arm: Vec<SessionKey>,
     timers: BTreeSet<(Tick, SessionKey)>,
     buffer: Box<[u8]>,
+    spin: Spin,
     mail: Vec<Mail>,
     shutdown: Option<Tick>,
 }
@@ -81,18 +90,20 @@ impl Worker {
         poll: Poll,
         mailbox: Arc<Mailbox<Mail, mio::Waker>>,
         admission: Arc<Admission>,
+        spin: Duration,
     ) -> Self {
         Self {
             poll,
             mailbox,
             admission,
-            clock: Clock::new(),
             slots: Vec::new(),
             free: Vec::new(),
             lingering: 0,
             turns: VecDeque::new(),
+            to_arm: Vec::new(),
             timers: BTreeSet::new(),
             buffer: vec![0; READ_BYTES].into_boxed_slice(),
+            spin: Spin::new(spin),
             mail: Vec::new(),
             shutdown: None,
         }
@@ -103,21 +114,19 @@ impl Worker {
         let mut events = Events::with_capacity(EVENTS_MAX);
         let mut moment = self.moment();
         while !self.is_over() {
-            let asleep = self.turns.is_empty() && self.mailbox.fall_asleep();
-            let timeout = match asleep {
-                true => self.next_timer().map(|due| due.since(moment.now)),
-                false => Some(Duration::ZERO),
-            };
-            // An error is a signal of the system, or want of memory; the loop comes back either
-            // way.
-            let polled = self.poll.poll(&mut events, timeout);
-            self.mailbox.wake_up();
-            if polled.is_ok() {
+            let start = moment.now;
+            let idle = self.turns.is_empty();
+            let found = idle && self.spin(&mut events, start);
+            let polled = found || self.sleep(&mut events, start);
+            if polled {
                 for event in &events {
                     self.accept_event(event);
                 }
             }
             moment = self.moment();
+            if idle && !found {
+                self.spin.waited(moment.now.since(start));
+            }
             self.read_mail(moment);
             self.fire_timers(moment.now);
             self.run_turns(moment);
@@ -125,23 +134,88 @@ impl Worker {
             self.read_mail(moment);
             self.run_turns(moment);
         }
-        let now = self.clock.now();
+        let now = Clock::new().now();
         self.slots
             .iter_mut()
             .filter_map(|slot| slot.session.as_mut())
             .for_each(|s| s.abandon(now));
     }
 
+    /// Looks for something to do for a while; true when there is, perhaps in `events`.
+    fn spin(&mut self, events: &mut Events, now: Tick) -> bool {
+        if !self.spin.is_on() {
+            return false;
+        }
+        let longest = self.next_timer().map(|due| due.since(now));
+        let (poll, mailbox) = (&mut self.poll, &self.mailbox);
+        let (slots, turns, to_arm) = (&mut self.slots, &mut self.turns, &self.to_arm);
+        events.clear();
+        // Looking at memory costs much less than asking the system, which therefore comes last.
+        let seldom = match to_arm.is_empty() {
+            true => 1,
+            false => GLANCES,
+        };
+        let mut looks = 0_usize;
+        self.spin.run(longest, || {
+            for key in to_arm.iter().take(GLANCED_MAX) {
+                if let Some(session) = session(slots, *key)
+                    && session.glance()
+                {
+                    session.set_arrived();
+                    queue(turns, session, *key);
+                }
+            }
+            looks += 1;
+            if looks.is_multiple_of(seldom) {
+                let polled = poll.poll(events, Some(Duration::ZERO));
+                if polled.is_err() {
+                    events.clear();
+                }
+            }
+            !turns.is_empty() || mailbox.has_mail() || !events.is_empty()
+        })
+    }
+
+    /// Has every session say that its thread sleeps; plans turns of those that something has
+    /// arrived for meanwhile.
+    fn arm(&mut self) {
+        for key in self.to_arm.drain(..) {
+            if let Some(session) = session(&mut self.slots, key) {
+                session.to_arm = false;
+                if session.arm() {
+                    queue(&mut self.turns, session, key);
+                }
+            }
+        }
+    }
+
+    /// Sleeps until there is something to do, or only takes the events that are there when there
+    /// is already. False when there are none.
+    fn sleep(&mut self, events: &mut Events, now: Tick) -> bool {
+        if self.turns.is_empty() {
+            self.arm();
+        }
+        let asleep = self.turns.is_empty() && self.mailbox.fall_asleep();
+        let timeout = match asleep {
+            true => self.next_timer().map(|due| due.since(now)),
+            false => Some(Duration::ZERO),
+        };
+        // An error is a signal of the system, or want of memory; the loop comes back either way.
+        let polled = self.poll.poll(events, timeout);
+        self.mailbox.wake_up();
+        polled.is_ok()
+    }
+
     fn is_over(&self) -> bool {
         let Some(deadline) = self.shutdown else {
             return false;
         };
-        self.free.len() == self.slots.len() || self.clock.now() >= deadline
+        self.free.len() == self.slots.len() || Clock::new().now() >= deadline
     }
 
-    fn moment(&self) -> Moment {
+    fn moment(&mut self) -> Moment {
         let closing = self.shutdown.is_some();
-        let (now, wall) = self.clock.moment();
+        let (now, wall) = Clock::new().moment();
         Moment { now, wall, closing }
     }
 
@@ -317,6 +391,9 @@ impl Worker {
                 Turn::Again => queue(&mut self.turns, session, key),
                 Turn::Wait => {}
             }
+            if session.wants_arming() && !std::mem::replace(&mut session.to_arm, true) {
+                self.to_arm.push(key);
+            }
             if poll_for_room(&self.poll, session, key).is_err() {
                 self.remove(key);
                 continue;
@@ -332,6 +409,9 @@ impl Worker {
         };
         if session.is_lingering() {
             self.lingering -= 1;
+        }
+        if session.to_arm {
+            self.to_arm.retain(|other| *other != key);
         }
         if let Some(timer) = session.timer {
             self.timers.remove(&(timer, key));

@@ -120,6 +120,11 @@ impl Caller {
         }
     }
 
+    /// Sends nothing of what it was to send and has not.
+    pub fn forget(&mut self) {
+        self.output.clear();
+    }
+
     pub fn send(&mut self, message: &[u8]) {
         self.output.extend((message.len() as u32).to_le_bytes());
         self.output.extend(message);
@@ -226,6 +231,8 @@ impl CallerLink for Link<Caller> {
 pub enum Over {
     Tcp,
     Unix,
+    /// A Unix socket with shared memory beside it.
+    Shared,
     /// A pipe of this capacity.
     Pipe(usize),
 }
@@ -265,7 +272,7 @@ impl Rig {
         let mut options = ServerOptions::default();
         match self.over {
             Over::Tcp => options.listen = vec![self.address.into()],
-            Over::Unix => options.listen = vec![self.socket.clone().into()],
+            Over::Unix | Over::Shared => options.listen = vec![self.socket.clone().into()],
             Over::Pipe(capacity) => options.pipe_capacity = capacity,
         }
         let server = Server::bind(options, self.factory.clone()).expect("a server");
@@ -290,10 +297,15 @@ impl Rig {
             .expect("a running server")
     }
 
+    pub fn socket(&self) -> &SocketPath {
+        &self.socket
+    }
+
     pub fn dialler(&self) -> Dialler {
         match self.over {
             Over::Tcp => Dialler::tcp(self.address.ip().to_string(), self.address.port()),
             Over::Unix => Dialler::Unix(self.socket.clone()),
+            Over::Shared => Dialler::Shared(self.socket.clone()),
             Over::Pipe(_) => {
                 let server = self.server.clone();
                 Dialler::pipe(move || {

@@ -269,6 +269,13 @@ fn a_url_may_say_what_the_connection_is_made_of() {
             socket("/run/plant.sock", Some("sockets/b.sock")),
         ),
         (
+            "tl+shm:///run/plant.sock/boiler/level#units",
+            Url {
+                via: Via::Shared("/run/plant.sock".parse().unwrap()),
+                ..socket("/run/plant.sock", Some("boiler/level#units"))
+            },
+        ),
+        (
             "tl+tcp://localhost:6000/a/b",
             Url {
                 via: Via::Tcp,

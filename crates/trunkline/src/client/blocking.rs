@@ -8,7 +8,7 @@ use trunkline_client::{
     Batch, ClientCore, Condition, ConnectionState, Event, Found, Item, OpenOptions, Opened,
     Session, Step, SubscribeOptions, VariableRef, Write, WriteCounts, WriteOutcome,
 };
-use trunkline_net::{Dialler, Peer};
+use trunkline_net::{Dialler, Peer, TransportUsed};
 use trunkline_proto::message::engine::EngineInfo;
 use trunkline_proto::message::info::VariableInfo;
 use trunkline_proto::{Fault, Throughput};
@@ -64,6 +64,11 @@ impl Client {
     /// Who is at the other end of the connection, and by what it is made; `None` while it is down.
     pub fn peer(&self) -> Option<Peer> {
         self.shared.link.peer()
+    }
+
+    /// What the connection is made of; `None` while it is down.
+    pub fn transport(&self) -> Option<TransportUsed> {
+        self.shared.link.transport()
     }
 
     /// How the connection is, with its cause when it is down.

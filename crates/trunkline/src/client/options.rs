@@ -1,6 +1,8 @@
 //! Where to connect to, and as whom.
 
-use trunkline_net::{Dialler, StartError};
+use std::time::Duration;
+
+use trunkline_net::{Dialler, SPIN_DEFAULT, StartError};
 use trunkline_proto::Throughput;
 use trunkline_types::Url;
 use trunkline_types::url::{UrlError, Via};
@@ -24,6 +26,10 @@ pub struct ConnectOptions {
     /// Throughput mode: what either end sends is gathered until there is much of it or it has
     /// waited long, where the engine has that mode as well. `None`: everything is sent at once.
     pub throughput: Option<Throughput>,
+    /// How long a thread that waits for an answer looks for it before it sleeps, at most. Looking
+    /// spares the time that waking up takes and costs processor time; it is given up where it does
+    /// not pay. Zero: threads sleep at once.
+    pub spin: Duration,
 }
 
 impl ConnectOptions {
@@ -41,6 +47,7 @@ impl ConnectOptions {
             user: String::new(),
             fail_fast: false,
             throughput: None,
+            spin: SPIN_DEFAULT,
         })
     }
 
@@ -51,6 +58,7 @@ impl ConnectOptions {
             Via::Chosen => near::dialler(host, port),
             Via::Tcp => Dialler::tcp(host, port),
             Via::Unix(path) => Dialler::Unix(path.clone()),
+            Via::Shared(path) => Dialler::Shared(path.clone()),
         }
     }
 }

@@ -81,6 +81,11 @@ impl Client {
         self.shared.link.peer()
     }
 
+    /// As [`Client::transport`](crate::Client::transport).
+    pub fn transport(&self) -> Option<trunkline_net::TransportUsed> {
+        self.shared.link.transport()
+    }
+
     /// How the connection is, with its cause when it is down.
     pub fn state(&self) -> ConnectionState {
         self.shared.link.with(|core, _, _| core.state())

@@ -52,7 +52,11 @@ impl Shared {
             seed: RandomState::new().hash_one(std::process::id()),
             ..ClientOptions::default()
         });
-        let link = Link::start(dialler, core, LinkOptions::default())?;
+        let link = LinkOptions {
+            spin: options.spin,
+            ..LinkOptions::default()
+        };
+        let link = Link::start(dialler, core, link)?;
         let clock = Clock::new();
         Ok(Arc::new(Self {
             link,

@@ -132,6 +132,8 @@ impl Engine {
             sessions_max: options.sessions_max,
             handshakes_max: options.handshakes_max,
             connections_per_address: options.connections_per_address,
+            spin: options.spin,
+            shared_memory: options.shared_memory,
             // Whoever comes early waits, and finds every library.
             held: true,
             ..ServerOptions::default()
@@ -202,6 +204,7 @@ impl Engine {
             audit_entries: config.audit_entries,
             listen: config.listen.clone(),
             local_socket: config.local_socket,
+            shared_memory: config.shared_memory,
             insecure: config.insecure,
             sessions_max: limits.sessions_max as usize,
             handshakes_max: limits.handshakes_max as usize,
@@ -216,6 +219,7 @@ impl Engine {
             keep_alive: config.keep_alive,
             deadline: config.deadline,
             health: config.health,
+            spin: config.spin,
         };
         let store = open_store(&options)?;
         Self::start_after(options, store, |engine| engine.prepare(plan))

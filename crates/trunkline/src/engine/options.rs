@@ -6,6 +6,7 @@ use std::time::Duration;
 use trunkline_engine::NameTaken;
 use trunkline_engine::store::StoreError;
 use trunkline_io::DriverError;
+use trunkline_net::SPIN_DEFAULT;
 use trunkline_net::server::BindError;
 use trunkline_proto::limits::{
     ITEMS_MAX_DEFAULT, KEEPALIVE_DEADLINE, KEEPALIVE_INTERVAL, QUEUE_BYTES_MAX_DEFAULT,
@@ -31,6 +32,9 @@ pub struct EngineOptions {
     /// Whether each of its loopback ports can be reached by a Unix socket as well, by programs of
     /// the same user. Where that socket cannot be made, the port alone is there.
     pub local_socket: bool,
+    /// Whether programs of the same user, which connect over a Unix socket, talk to it through
+    /// shared memory.
+    pub shared_memory: bool,
     /// Allows addresses that other machines can reach, although nothing is protected yet.
     pub insecure: bool,
     /// Connections at a time.
@@ -49,6 +53,10 @@ pub struct EngineOptions {
     pub keep_alive: Duration,
     /// Silence after which a connection counts as dead.
     pub deadline: Duration,
+    /// How long a connection thread looks for something to do before it sleeps, at most. Looking
+    /// spares the time that waking up takes and costs processor time; it is given up where it does
+    /// not pay. Zero: it sleeps at once.
+    pub spin: Duration,
     /// How often the engine measures itself, into the variables of `_engine`; zero: never, and
     /// there are none. It looks four times a second at most.
     pub health: Duration,
@@ -62,6 +70,7 @@ impl Default for EngineOptions {
             audit_entries: 100_000,
             listen: Vec::new(),
             local_socket: true,
+            shared_memory: true,
             insecure: false,
             sessions_max: 1000,
             handshakes_max: 100,
@@ -71,6 +80,7 @@ impl Default for EngineOptions {
             queue_bytes_per_session_max: QUEUE_BYTES_MAX_DEFAULT,
             keep_alive: KEEPALIVE_INTERVAL,
             deadline: KEEPALIVE_DEADLINE,
+            spin: SPIN_DEFAULT,
             health: Duration::from_secs(1),
         }
     }

@@ -1,4 +1,4 @@
-//! One table of scenarios, run by a client over TCP, over a Unix socket and over a pipe in memory:
+//! One table of scenarios, run by a client over TCP, a Unix socket, shared memory and a pipe in memory:
 //! what a program sees does not depend on how it is connected.
 
 #![allow(
@@ -141,6 +141,12 @@ fn every_scenario_holds_over_tcp() {
 #[test]
 fn every_scenario_holds_over_a_unix_socket() {
     run(Transport::Unix);
+}
+
+/// Behaviour: LX-12.
+#[test]
+fn every_scenario_holds_over_shared_memory() {
+    run(Transport::Shared);
 }
 
 /// Behaviour: LX-01, LX-12.

@@ -21,6 +21,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(60);
 pub enum Transport {
     Tcp,
     Unix,
+    Shared,
     /// TCP, where both ends gather what they send.
     Throughput,
     Memory,
@@ -109,6 +110,7 @@ fn connect(transport: Transport, engine: &Engine, socket: &SocketPath) -> Client
     let client = match transport {
         Transport::Tcp => Client::connect(&format!("tl+tcp://{}", engine.local_addrs()[0])),
         Transport::Unix => Client::connect(&format!("tl+unix://{socket}")),
+        Transport::Shared => Client::connect(&format!("tl+shm://{socket}")),
         Transport::Throughput => {
             let address = engine.local_addrs()[0];
             let options = ConnectOptions::new(&format!("tl+tcp://{address}"));
@@ -127,7 +129,10 @@ fn connect(transport: Transport, engine: &Engine, socket: &SocketPath) -> Client
     let over = match client.peer() {
         Some(Peer::Tcp(_)) if client.throughput().is_some() => Transport::Throughput,
         Some(Peer::Tcp(_)) => Transport::Tcp,
-        Some(Peer::Unix { .. }) => Transport::Unix,
+        Some(Peer::Unix { .. }) => match client.transport().expect("a connection").name {
+            "shared memory" => Transport::Shared,
+            _ => Transport::Unix,
+        },
         _ => Transport::Memory,
     };
     assert_eq!(over, transport);

@@ -1,0 +1,114 @@
+//! Where the background thread of a link sleeps while it is connected.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::event::{Timespec, epoll};
+
+use crate::sleeper::{Interest, Sleeper};
+use crate::sync::{Mutex, lock};
+use crate::transport::{Source, SourceKind};
+
+/// A sleep whose reasons to end can be changed by another thread while it lasts, without ending it.
+///
+/// That is what an epoll instance of its own can do and `poll` cannot: a thread that takes the
+/// connection over says that what arrives is no longer the sleeper's business, at the cost of one
+/// system call and no switch.
+pub(crate) struct Bed {
+    epoll: OwnedFd,
+    watched: Mutex<Option<Watched>>,
+}
+
+struct Watched {
+    source: Source,
+    flags: epoll::EventFlags,
+}
+
+/// What ends a sleep: which of the two is in the event.
+const KICKED: u64 = 0;
+const SOURCE: u64 = 1;
+
+impl Bed {
+    /// A sleep that `sleeper`'s kicks end as well. Takes one file descriptor.
+    pub(crate) fn new(sleeper: &Sleeper) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let data = epoll::EventData::new_u64(KICKED);
+        epoll::add(&epoll, sleeper.signal(), data, epoll::EventFlags::IN)?;
+        Ok(Self {
+            epoll,
+            watched: Mutex::new(None),
+        })
+    }
+
+    /// From now on this ends the sleep, beside kicks. Keeps the descriptor of `source` open until
+    /// the next call.
+    pub(crate) fn watch(&self, source: Option<&Source>, interest: Interest) {
+        let mut watched = lock(&self.watched);
+        let flags = source.map_or(epoll::EventFlags::empty(), |s| flags(s.kind(), interest));
+        let data = epoll::EventData::new_u64(SOURCE);
+        if let Some(old) = &mut *watched {
+            if source.is_some_and(|source| source.is_same(&old.source)) && !flags.is_empty() {
+                if flags != old.flags {
+                    // Fails only for want of memory; then the sleep ends too often or at its
+                    // time-out.
+                    let _ = epoll::modify(&self.epoll, &old.source, data, flags);
+                    old.flags = flags;
+                }
+                return;
+            }
+            let _ = epoll::delete(&self.epoll, &old.source);
+            *watched = None;
+        }
+        if let Some(source) = source.filter(|_| !flags.is_empty())
+            && epoll::add(&self.epoll, source, data, flags).is_ok()
+        {
+            let source = source.clone();
+            *watched = Some(Watched { source, flags });
+        }
+    }
+
+    /// From now on the source does not end the sleep; that it has gone may.
+    pub(crate) fn mute(&self) {
+        if let Some(watched) = &mut *lock(&self.watched) {
+            watched.flags = epoll::EventFlags::empty();
+            let data = epoll::EventData::new_u64(SOURCE);
+            let _ = epoll::modify(&self.epoll, &watched.source, data, watched.flags);
+        }
+    }
+
+    /// Sleeps; true when the source is what ended it. Signals of the system may end it early.
+    pub(crate) fn sleep(&self, sleeper: &Sleeper, timeout: Option<Duration>) -> bool {
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let mut events: [epoll::Event; 2] = [NO_EVENT; 2];
+        let count = epoll::wait(&self.epoll, &mut events[..], timeout.as_ref()).unwrap_or(0);
+        let mut ready = false;
+        for event in &events[..count] {
+            match { event.data }.u64() {
+                KICKED => sleeper.clear(),
+                _ => ready = true,
+            }
+        }
+        ready
+    }
+}
+
+const NO_EVENT: epoll::Event = epoll::Event {
+    flags: epoll::EventFlags::empty(),
+    data: epoll::EventData::new_u64(KICKED),
+};
+
+fn flags(kind: SourceKind, interest: Interest) -> epoll::EventFlags {
+    let mut flags = epoll::EventFlags::empty();
+    flags.set(epoll::EventFlags::IN, interest.read);
+    match kind {
+        SourceKind::Signal => flags = epoll::EventFlags::IN,
+        SourceKind::SharedMemory => {
+            flags.set(epoll::EventFlags::IN, interest.read || interest.write)
+        }
+        SourceKind::Socket | SourceKind::UnixSocket => {
+            flags.set(epoll::EventFlags::OUT, interest.write);
+        }
+    }
+    flags
+}

@@ -1,0 +1,477 @@
+//! Shared memory beside a Unix socket: the same bytes, through two rings that both processes have
+//! mapped.
+//!
+//! ```text
+//!   dialler                                                     acceptor
+//!   first bytes + file  ------------- socket ----------------->  maps it, says so in it
+//!   bytes  ============ ring ==================================>
+//!         <============ ring ==================================  bytes
+//!   doorbell, hang-up  <------------- socket ----------------->  doorbell, hang-up
+//! ```
+//!
+//! The dialler makes a sealed file without a name and sends it with its first bytes; an acceptor
+//! that knows nothing of this reads the bytes, and the system closes the file. One that takes it
+//! says so in the memory. When the dialler sees that, it sends through its ring; the acceptor follows
+//! when it has read everything that came over the socket, so that the dialler never has to ring
+//! behind bytes that nobody wants yet. Each end writes into the memory how many bytes went over the
+//! socket before, so the other knows where to go on, and the stream has no seam.
+//!
+//! The socket stays. A byte on it is a *doorbell*: it wakes an end that said in the ring that it
+//! sleeps, so two ends that are awake make no system call. That the other process has ended, at
+//! whatever instruction, is the socket's end.
+//!
+//! What the other process writes into the memory is believed only as far as it can be true; bytes
+//! are copied out before anybody looks at them.
+
+mod mapping;
+mod passing;
+
+use std::io::{self, ErrorKind};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::OnceLock;
+
+use trunkline_ring::{ByteConsumer, ByteProducer, Corrupt, Moved};
+
+use crate::halves::{StreamSocket, not_blocked};
+use crate::sync::{Arc, AtomicU8, Mutex, Ordering, lock};
+use crate::transport::{ReceiveHalf, SendHalf, Source, Transport};
+use crate::unix::Credentials;
+
+use mapping::{Mapping, Way};
+
+/// Doorbells read at once.
+const BELLS: usize = 256;
+
+/// Doorbells that wait to be read: there is at most one for each time that an end says it sleeps,
+/// so more than this is not honest.
+const BELLS_MAX: usize = 64 << 10;
+
+/// Which end of a connection this is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Side {
+    /// Offers shared memory; `demanded`: there is no connection without it.
+    Dialler { demanded: bool },
+    /// Takes what is offered.
+    Acceptor,
+}
+
+/// What both halves of a transport know.
+pub(crate) struct Local {
+    stream: UnixStream,
+    side: Side,
+    state: AtomicU8,
+    mapping: OnceLock<Arc<Mapping>>,
+    /// What this end has sent over the socket.
+    over_socket: Mutex<OverSocket>,
+    /// Why there is no shared memory.
+    why_not: OnceLock<String>,
+}
+
+#[derive(Default)]
+struct OverSocket {
+    /// Bytes of the stream.
+    sent: u64,
+    /// The rest goes through the ring.
+    left: bool,
+}
+
+const UNDECIDED: u8 = 0;
+const SHARED: u8 = 1;
+const SOCKET_ONLY: u8 = 2;
+
+impl Local {
+    /// True once this end sends through shared memory.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == SHARED
+    }
+
+    /// True while bytes may arrive through shared memory.
+    pub(crate) fn may_share(&self) -> bool {
+        self.state.load(Ordering::Relaxed) != SOCKET_ONLY
+    }
+
+    /// True once both ends have the memory, whether or not they have gone over to it yet.
+    pub(crate) fn is_agreed(&self) -> bool {
+        let mapping = self.mapping.get().filter(|_| self.may_share());
+        mapping.is_some_and(|mapping| mapping.is_accepted())
+    }
+
+    /// Why the connection has stayed on its socket, when it is known.
+    pub(crate) fn why_not(&self) -> Option<&str> {
+        self.why_not.get().map(String::as_str)
+    }
+
+    fn ways(&self) -> (Way, Way) {
+        match self.side {
+            Side::Dialler { .. } => (Way::ToAcceptor, Way::ToDialler),
+            Side::Acceptor => (Way::ToDialler, Way::ToAcceptor),
+        }
+    }
+
+    fn incoming(&self) -> Way {
+        self.ways().1
+    }
+
+    fn outgoing(&self) -> Way {
+        self.ways().0
+    }
+
+    /// The connection stays on the socket.
+    ///
+    /// # Errors
+    /// That was not wanted.
+    fn decline(&self, why: String) -> io::Result<()> {
+        self.state.store(SOCKET_ONLY, Ordering::Relaxed);
+        let why = self.why_not.get_or_init(|| why);
+        match self.side {
+            Side::Dialler { demanded: true } => {
+                let text = format!("there is no shared memory to the engine: {why}");
+                Err(io::Error::new(ErrorKind::Unsupported, text))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// This end's bytes go through the ring from now on.
+    fn leave_socket(&self, over_socket: &mut OverSocket) {
+        if let Some(mapping) = self.mapping.get().filter(|_| !over_socket.left) {
+            mapping.leave_socket(self.outgoing(), over_socket.sent);
+            over_socket.left = true;
+            self.state.store(SHARED, Ordering::Relaxed);
+        }
+    }
+
+    /// Wakes the other end.
+    fn ring_bell(&self) {
+        // No room means that it has many to read already; that it has gone, the receive half finds
+        // out.
+        let _ = self.stream.send(&[0]);
+    }
+}
+
+/// Turns a connected, non-blocking socket into a transport that goes over to shared memory where
+/// both ends can.
+///
+/// # Errors
+/// It is demanded, and this process cannot have it.
+pub(crate) fn local_transport(
+    stream: UnixStream,
+    peer: Credentials,
+    side: Side,
+) -> io::Result<Transport> {
+    let local = Arc::new(Local {
+        stream,
+        side,
+        state: AtomicU8::new(UNDECIDED),
+        mapping: OnceLock::new(),
+        over_socket: Mutex::new(OverSocket::default()),
+        why_not: OnceLock::new(),
+    });
+    let mut offer = None;
+    if side != Side::Acceptor {
+        match Mapping::create() {
+            Ok((mapping, file)) => {
+                let _first = local.mapping.set(mapping);
+                offer = Some(file);
+            }
+            Err(error) => local.decline(format!("this process cannot make it: {error}"))?,
+        }
+    }
+    Ok(Transport {
+        peer: peer.into(),
+        source: Source::local(local.clone()),
+        receive: Box::new(SharedReceive {
+            local: local.clone(),
+            received: 0,
+            stage: ReceiveStage::Socket,
+        }),
+        send: Box::new(SharedSend {
+            local,
+            stage: SendStage::Socket(offer),
+        }),
+    })
+}
+
+impl std::os::fd::AsFd for Local {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+struct SharedReceive {
+    local: Arc<Local>,
+    /// Bytes of the stream that came over the socket.
+    received: u64,
+    stage: ReceiveStage,
+}
+
+enum ReceiveStage {
+    Socket,
+    Ring {
+        consumer: ByteConsumer,
+        /// The socket has ended, or failed: nothing follows what is in the ring.
+        ended: Option<io::Result<()>>,
+    },
+}
+
+impl ReceiveHalf for SharedReceive {
+    fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        if matches!(self.stage, ReceiveStage::Socket) {
+            match self.read_socket(buffer)? {
+                Step::Moved(count) => return Ok(count),
+                Step::GoOn => {}
+            }
+        }
+        self.read_ring(buffer)
+    }
+
+    fn acknowledge(&mut self, hung_up: bool) {
+        if let ReceiveStage::Ring { ended, .. } = &mut self.stage
+            && ended.is_none()
+        {
+            *ended = read_bells(&self.local.stream, hung_up);
+        }
+    }
+
+    fn glance(&mut self) -> Option<bool> {
+        match &mut self.stage {
+            ReceiveStage::Socket => None,
+            ReceiveStage::Ring { consumer, ended } => Some(ended.is_some() || !consumer.is_empty()),
+        }
+    }
+
+    fn arm(&mut self) -> bool {
+        match &mut self.stage {
+            ReceiveStage::Socket => false,
+            // What cannot be true is for the next read to say.
+            ReceiveStage::Ring { consumer, ended } => {
+                ended.is_some() || consumer.wait_for_bytes() != Ok(true)
+            }
+        }
+    }
+}
+
+/// What came of a try at the socket.
+enum Step {
+    /// What the half answers.
+    Moved(Option<usize>),
+    /// The stream goes on in the ring.
+    GoOn,
+}
+
+impl SharedReceive {
+    fn read_socket(&mut self, buffer: &mut [u8]) -> io::Result<Step> {
+        let local = &self.local;
+        let expects_offer = local.side == Side::Acceptor && self.received == 0;
+        let read = match expects_offer {
+            true => {
+                let mut file = None;
+                let read = not_blocked(|| {
+                    let (count, offered) = passing::receive_with(&local.stream, buffer)?;
+                    file = offered;
+                    Ok(count)
+                })?;
+                match read {
+                    None | Some(0) => read,
+                    Some(count) => {
+                        take_offer(local, file)?;
+                        // The system ends a read behind a file; a read that returned less than it
+                        // could has to mean that there is nothing more. An error comes again.
+                        let more = not_blocked(|| local.stream.receive(&mut buffer[count..]));
+                        Some(count + more.ok().flatten().unwrap_or(0))
+                    }
+                }
+            }
+            false => not_blocked(|| local.stream.receive(buffer))?,
+        };
+        // The file came with the first bytes, and the answer to it before theirs.
+        let mapping = local.mapping.get();
+        let Some(limit) = mapping.and_then(|mapping| mapping.over_socket(local.incoming())) else {
+            if let (Side::Dialler { .. }, Some(1..), Some(mapping)) = (local.side, read, mapping)
+                && !mapping.is_accepted()
+                && local.may_share()
+            {
+                local.decline("the engine does not take it".to_owned())?;
+            }
+            self.received += read.unwrap_or(0) as u64;
+            return Ok(Step::Moved(read));
+        };
+        let Some(rest) = limit.checked_sub(self.received) else {
+            return Err(nonsense());
+        };
+        let count = read.unwrap_or(0) as u64;
+        if count < rest || (rest > 0 && read.is_none()) {
+            self.received += count;
+            return Ok(Step::Moved(read));
+        }
+        // What came behind the last byte of the stream are doorbells.
+        self.received = limit;
+        // From here on this end may ring, and the other has to know that it is no byte of the stream.
+        local.leave_socket(&mut lock(&local.over_socket));
+        if let Some(mapping) = mapping {
+            self.stage = ReceiveStage::Ring {
+                consumer: mapping.ring(local.incoming()).consumer(),
+                ended: (read == Some(0)).then_some(Ok(())),
+            };
+        }
+        // Below the length of the buffer, which is a usize.
+        Ok(match rest as usize {
+            0 => Step::GoOn,
+            rest => Step::Moved(Some(rest)),
+        })
+    }
+
+    fn read_ring(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        let ReceiveStage::Ring { consumer, ended } = &mut self.stage else {
+            return Ok(None);
+        };
+        let moved = consumer.pop(buffer).map_err(from_nonsense)?;
+        if moved.wake {
+            self.local.ring_bell();
+        }
+        match (moved.count, &ended) {
+            (0, None) => Ok(None),
+            // The pop came after the end was seen, so there is nothing behind it.
+            (0, Some(Ok(()))) => Ok(Some(0)),
+            (0, Some(Err(error))) => Err(io::Error::new(error.kind(), error.to_string())),
+            (count, _) => Ok(Some(count)),
+        }
+    }
+}
+
+/// Takes doorbells from the socket, and its end when that is there. Only who knows that it is has
+/// to read up to it: otherwise it is told again.
+fn read_bells(stream: &UnixStream, hung_up: bool) -> Option<io::Result<()>> {
+    let mut bells = [0; BELLS];
+    for _ in 0..BELLS_MAX / BELLS {
+        match not_blocked(|| stream.receive(&mut bells)) {
+            Ok(None) => return None,
+            Ok(Some(0)) => return Some(Ok(())),
+            Ok(Some(count)) if count < BELLS && !hung_up => return None,
+            Ok(Some(_)) => {}
+            // Whoever was killed leaves a reset behind; what it had sent is still in the ring.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Some(Ok(())),
+            Err(error) => return Some(Err(error)),
+        }
+    }
+    Some(Err(nonsense()))
+}
+
+/// The acceptor's decision.
+fn take_offer(local: &Local, file: Option<OwnedFd>) -> io::Result<()> {
+    let Some(file) = file else {
+        return local.decline("the client does not offer it".to_owned());
+    };
+    match Mapping::accept(file) {
+        Ok(mapping) => {
+            let _first = local.mapping.set(mapping);
+            Ok(())
+        }
+        Err(error) => local.decline(format!("the client's cannot be mapped: {error}")),
+    }
+}
+
+struct SharedSend {
+    local: Arc<Local>,
+    stage: SendStage,
+}
+
+enum SendStage {
+    /// With the file to send beside the first bytes.
+    Socket(Option<OwnedFd>),
+    Ring {
+        producer: ByteProducer,
+        /// The other end may sleep on the socket without having said so in the ring.
+        first: bool,
+    },
+}
+
+impl SendHalf for SharedSend {
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        if let SendStage::Socket(offer) = &mut self.stage {
+            match write_socket(&self.local, offer, bytes)? {
+                Step::Moved(written) => return Ok(written),
+                Step::GoOn => self.enter_ring(),
+            }
+        }
+        match &mut self.stage {
+            SendStage::Socket(_) => Ok(None),
+            SendStage::Ring { producer, first } => {
+                let moved = push(producer, bytes).inspect_err(|_| {
+                    // So that the other half, which says more, comes to an end as well.
+                    let _ = self.local.stream.shutdown(Shutdown::Both);
+                })?;
+                if moved.count > 0 && (moved.wake || std::mem::take(first)) {
+                    self.local.ring_bell();
+                }
+                Ok((moved.count > 0).then_some(moved.count))
+            }
+        }
+    }
+
+    fn finish(&mut self) {
+        // Fails only when the connection is gone, which the other half reports.
+        let _ = self.local.stream.finish();
+    }
+}
+
+impl SharedSend {
+    fn enter_ring(&mut self) {
+        if let Some(mapping) = self.local.mapping.get() {
+            self.stage = SendStage::Ring {
+                producer: mapping.ring(self.local.outgoing()).producer(),
+                first: true,
+            };
+        }
+    }
+}
+
+/// Sends over the socket, unless both ends have the memory.
+fn write_socket(local: &Local, offer: &mut Option<OwnedFd>, bytes: &[u8]) -> io::Result<Step> {
+    let mut over_socket = lock(&local.over_socket);
+    let is_accepted = |mapping: &Arc<Mapping>| mapping.is_accepted();
+    if matches!(local.side, Side::Dialler { .. })
+        && local.may_share()
+        && local.mapping.get().is_some_and(is_accepted)
+    {
+        local.leave_socket(&mut over_socket);
+    }
+    if over_socket.left {
+        return Ok(Step::GoOn);
+    }
+    let written = not_blocked(|| match &offer {
+        Some(file) => passing::send_with(&local.stream, bytes, file),
+        None => local.stream.send(bytes),
+    })?;
+    if let Some(count) = written.filter(|count| *count > 0) {
+        *offer = None;
+        over_socket.sent += count as u64;
+    }
+    Ok(Step::Moved(written))
+}
+
+/// Puts bytes into a ring, or has its consumer say when there is room.
+fn push(producer: &mut ByteProducer, bytes: &[u8]) -> io::Result<Moved> {
+    loop {
+        let moved = producer.push(bytes).map_err(from_nonsense)?;
+        if moved.count > 0 || producer.wait_for_room().map_err(from_nonsense)? {
+            return Ok(moved);
+        }
+    }
+}
+
+fn from_nonsense(Corrupt: Corrupt) -> io::Error {
+    nonsense()
+}
+
+fn nonsense() -> io::Error {
+    let text =
+        "the other program wrote nonsense into the shared memory; it is broken, or means harm";
+    io::Error::new(ErrorKind::InvalidData, text)
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests;

@@ -1,0 +1,50 @@
+//! A file handed from one process to another through a Unix socket.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+
+/// Descriptors that are taken in at once; whoever sends more offers nothing.
+const FILES_MAX: usize = 1;
+
+/// Sends as many of `bytes` as there is room for, with the file beside the first of them. A program
+/// that does not look for it never learns of it, and the system closes it.
+pub(super) fn send_with(stream: &UnixStream, bytes: &[u8], file: &OwnedFd) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let files = [file.as_fd()];
+    control.push(SendAncillaryMessage::ScmRights(&files));
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    Ok(sendmsg(
+        stream,
+        &[IoSlice::new(bytes)],
+        &mut control,
+        flags,
+    )?)
+}
+
+/// Receives bytes and the file that came with them, if exactly one did. The others are closed, by
+/// this program or where there is no descriptor left for them by the system.
+pub(super) fn receive_with(
+    stream: &UnixStream,
+    buffer: &mut [u8],
+) -> io::Result<(usize, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let received = recvmsg(stream, &mut [IoSliceMut::new(buffer)], &mut control, flags)?;
+    let mut files = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            files.extend(received);
+        }
+    }
+    let file = files.pop().filter(|_| files.is_empty());
+    Ok((received.bytes, file))
+}
