@@ -9,6 +9,7 @@ use trunkline_types::{Name, Pattern, Tick, Timestamp};
 use crate::age::Ages;
 use crate::alias::Aliases;
 use crate::audit::Audit;
+use crate::budget::EngineBudget;
 use crate::caller::Caller;
 use crate::force::Forcing;
 use crate::health::{Losses, is_reserved};
@@ -37,6 +38,9 @@ pub struct EngineOptions {
     pub epoch: u64,
     /// How long a provider may take to answer a write.
     pub provider_timeout: Duration,
+    /// Bytes that may wait for all subscribers together: values, and 64 for each update.
+    /// `usize::MAX`: nobody counts them.
+    pub queue_bytes_max: usize,
 }
 
 impl EngineOptions {
@@ -46,6 +50,7 @@ impl EngineOptions {
             name: name.into(),
             epoch,
             provider_timeout: PROVIDER_TIMEOUT_DEFAULT,
+            queue_bytes_max: usize::MAX,
         }
     }
 }
@@ -75,6 +80,8 @@ struct Inner {
     audit: Audit,
     aliases: Aliases,
     losses: Losses,
+    /// What may wait for all subscribers together, where that is bounded.
+    memory: Option<Arc<EngineBudget>>,
     libraries: Mutex<Vec<Library>>,
 }
 
@@ -82,6 +89,8 @@ impl Engine {
     /// An engine without variables.
     pub fn new(options: EngineOptions) -> Self {
         let providers = Providers::new(options.provider_timeout);
+        let max = options.queue_bytes_max;
+        let memory = (max != usize::MAX).then(|| Arc::new(EngineBudget::new(max)));
         Self {
             inner: Arc::new(Inner {
                 options,
@@ -97,6 +106,7 @@ impl Engine {
                 audit: Audit::default(),
                 aliases: Aliases::default(),
                 losses: Losses::default(),
+                memory,
                 libraries: Mutex::new(Vec::new()),
             }),
         }
@@ -280,6 +290,11 @@ impl Engine {
 
     pub(crate) fn losses(&self) -> &Losses {
         &self.inner.losses
+    }
+
+    /// What may wait for all subscribers together; `None`: nobody counts it.
+    pub(crate) fn memory(&self) -> Option<&Arc<EngineBudget>> {
+        self.inner.memory.as_ref()
     }
 
     pub(crate) fn aliases(&self) -> &Aliases {

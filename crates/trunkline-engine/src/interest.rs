@@ -147,17 +147,22 @@ impl Interests {
             .list
             .iter()
             .filter(|interest| interest.only_changes == only_changes);
+        let mut memory = None;
         let longest = longest.filter_map(|interest| match interest.kind {
-            Kind::Last(n) => Some(n as usize),
+            Kind::Last(n) => {
+                memory = memory.or(interest.outbox.budget.engine());
+                Some(n as usize)
+            }
             _ => None,
         });
         match longest.max() {
             Some(n) => {
                 let rings = self.rings.get_or_insert_default();
-                rings
-                    .of_mut(only_changes)
-                    .get_or_insert_with(Ring::new)
-                    .resize(n);
+                let ring = rings.of_mut(only_changes).get_or_insert_with(Ring::new);
+                if let Some(memory) = memory {
+                    ring.borrow_from(memory);
+                }
+                ring.resize(n);
             }
             None => {
                 if let Some(rings) = &mut self.rings {
