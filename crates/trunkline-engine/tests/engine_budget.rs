@@ -149,7 +149,11 @@ fn writer_that_lacks_the_engines_bytes_is_woken_when_another_consumer_takes() {
         rig.attempt(&y, &Write::value(&long())),
         Attempt::WouldBlock { .. }
     ));
-    assert_eq!((y.sequence(), y.ledger().offered), before, "not yet offered");
+    assert_eq!(
+        (y.sequence(), y.ledger().offered),
+        before,
+        "not yet offered"
+    );
     let bell = Bell::default();
     let writer = Consumer::new(rig.engine.clone(), Box::new(bell.clone()));
     assert!(writer.wait_for_room(&y));
@@ -192,7 +196,12 @@ enum Step {
     Drop(usize),
 }
 
-const SUBSCRIPTIONS: [Contract; 4] = [ALL, Contract::First(9), Contract::Last(30), Contract::Latest];
+const SUBSCRIPTIONS: [Contract; 4] = [
+    ALL,
+    Contract::First(9),
+    Contract::Last(30),
+    Contract::Latest,
+];
 
 fn step() -> impl Strategy<Value = Step> {
     let id = 0..SUBSCRIPTIONS.len() as u32;

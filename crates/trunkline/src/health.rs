@@ -259,7 +259,9 @@ impl Health {
             Some(Value::F64(state.rate)),
             Some(Value::U64(totals.offered)),
             Some(Value::U64(totals.refused)),
-            Some(Value::U64(memory.map_or(totals.queued_bytes, |memory| memory.used))),
+            Some(Value::U64(
+                memory.map_or(totals.queued_bytes, |memory| memory.used),
+            )),
             Some(Value::U64(memory.map_or(u64::MAX, |memory| memory.max))),
             Some(Value::U64(memory.map_or(0, |memory| memory.refusals))),
             Some(Value::U64(lost)),

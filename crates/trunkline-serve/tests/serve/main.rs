@@ -16,6 +16,7 @@ mod hostile;
 #[cfg(not(shuttle))]
 mod ledger;
 mod life;
+mod pressure;
 mod provider;
 mod readings;
 mod rig;
