@@ -341,7 +341,29 @@ impl Interests {
     }
 }
 
+/// How a subscription's own buffer stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pressure {
+    None,
+    /// An `all` feed without room.
+    Full,
+    /// An `all` feed that has ended with `overrun`.
+    Ended,
+    /// A buffer whose newest updates were dropped.
+    Dropping,
+}
+
 impl Interest {
+    /// How its buffer stands before an update of `bytes`. The variable's lock is held.
+    pub(crate) fn pressure(&self, bytes: usize) -> Pressure {
+        match &self.kind {
+            Kind::Feed(place) if place.feed.has_ended() => Pressure::Ended,
+            Kind::Feed(place) if !place.feed.has_room(Room::one(bytes)) => Pressure::Full,
+            Kind::First(queue) if queue.untold() > 0 => Pressure::Dropping,
+            _ => Pressure::None,
+        }
+    }
+
     pub(crate) fn is_of(&self, outbox: &Arc<Outbox>) -> bool {
         Arc::ptr_eq(&self.outbox, outbox)
     }
