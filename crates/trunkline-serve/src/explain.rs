@@ -135,7 +135,11 @@ fn of_buffer(contract: Contract, ledger: &SubscriptionLedger) -> Option<Own> {
             "your `{contract}` buffer was full: {dropped_queue} of {written} updates were dropped, \
              {waiting} wait"
         );
-        let step = fault(stage, sentence, "take updates faster, or ask for a larger buffer");
+        let step = fault(
+            stage,
+            sentence,
+            "take updates faster, or ask for a larger buffer",
+        );
         // What was dropped once, and is caught up with, is worth knowing.
         return Some(match waiting > 0 {
             true => step,

@@ -23,4 +23,5 @@ mod rig;
 mod throughput;
 mod versions;
 mod watching;
+mod why;
 mod writes;
