@@ -49,6 +49,7 @@ mod connection;
 mod delivery;
 pub mod error;
 mod event;
+mod explain;
 mod flush;
 mod follow;
 mod forcing;

@@ -377,9 +377,9 @@ impl WireItem {
 
 /// Faults that go when somebody deploys or starts what is missing.
 pub(crate) fn is_temporary(code: FaultCode) -> bool {
-    use FaultCode::{Gone, LibraryStopped, LimitReached, UnknownHandle, UnknownName};
+    use FaultCode::{Gone, LibraryStopped, LimitReached, MemoryFull, UnknownHandle, UnknownName};
     matches!(
         code,
-        UnknownName | Gone | UnknownHandle | LibraryStopped | LimitReached
+        UnknownName | Gone | UnknownHandle | LibraryStopped | LimitReached | MemoryFull
     )
 }

@@ -77,6 +77,9 @@ pub struct Limits {
     pub items_per_session_max: u32,
     /// Bytes that may wait to be sent to one session.
     pub queue_bytes_per_session_max: u64,
+    /// Bytes that may wait to be sent to all sessions and programs together; `None`: a quarter of
+    /// the machine's memory.
+    pub queue_bytes_max: Option<u64>,
     /// Writes of one session that may be without an answer.
     pub writes_per_session_max: u32,
     /// Bytes of the values of those writes.
@@ -157,6 +160,7 @@ impl Default for Limits {
             connections_per_address: 20,
             items_per_session_max: 2_000_000,
             queue_bytes_per_session_max: 64 << 20,
+            queue_bytes_max: None,
             writes_per_session_max: 4_096,
             write_bytes_per_session_max: 1 << 20,
             variables_max: 1_000_000,

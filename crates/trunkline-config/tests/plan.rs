@@ -432,7 +432,7 @@ fn engine_section_is_read() {
         "[engine]\nname = \"plant\"\nlisten = [\"0.0.0.0:6000\", \"[::1]\", \"127.0.0.2\", \
          \"unix:/run/plant.sock\"]\nlocal_socket = false\n\
          insecure = true\nkeep_alive = 0.5\ndeadline = \"1m\"\n[engine.limits]\nsessions_max = 5\n\
-         queue_bytes_per_session_max = \"1 GiB\"\nwrite_bytes_per_session_max = 2048\n",
+         queue_bytes_per_session_max = \"1 GiB\"\nqueue_bytes_max = \"4 GiB\"\nwrite_bytes_per_session_max = 2048\n",
     );
     let engine = plan.engine;
     let listen: Vec<String> = engine
@@ -453,6 +453,7 @@ fn engine_section_is_read() {
     assert_eq!(engine.deadline, Duration::from_secs(60));
     assert_eq!(engine.limits.sessions_max, 5);
     assert_eq!(engine.limits.queue_bytes_per_session_max, 1 << 30);
+    assert_eq!(engine.limits.queue_bytes_max, Some(4 << 30));
     assert_eq!(engine.limits.write_bytes_per_session_max, 2048);
     assert_eq!(engine.limits.items_per_session_max, 2_000_000);
 }

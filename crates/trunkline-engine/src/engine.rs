@@ -9,6 +9,7 @@ use trunkline_types::{Name, Pattern, Tick, Timestamp};
 use crate::age::Ages;
 use crate::alias::Aliases;
 use crate::audit::Audit;
+use crate::budget::EngineBudget;
 use crate::caller::Caller;
 use crate::feed::Feeds;
 use crate::force::Forcing;
@@ -38,6 +39,9 @@ pub struct EngineOptions {
     pub epoch: u64,
     /// How long a provider may take to answer a write.
     pub provider_timeout: Duration,
+    /// Bytes that may wait for all subscribers together: values, and 64 for each update.
+    /// `usize::MAX`: nobody counts them.
+    pub queue_bytes_max: usize,
 }
 
 impl EngineOptions {
@@ -47,6 +51,7 @@ impl EngineOptions {
             name: name.into(),
             epoch,
             provider_timeout: PROVIDER_TIMEOUT_DEFAULT,
+            queue_bytes_max: usize::MAX,
         }
     }
 }
@@ -77,6 +82,8 @@ struct Inner {
     aliases: Aliases,
     losses: Losses,
     feeds: Feeds,
+    /// What may wait for all subscribers together, where that is bounded.
+    memory: Option<Arc<EngineBudget>>,
     libraries: Mutex<Vec<Library>>,
 }
 
@@ -84,6 +91,8 @@ impl Engine {
     /// An engine without variables.
     pub fn new(options: EngineOptions) -> Self {
         let providers = Providers::new(options.provider_timeout);
+        let max = options.queue_bytes_max;
+        let memory = (max != usize::MAX).then(|| Arc::new(EngineBudget::new(max)));
         Self {
             inner: Arc::new(Inner {
                 options,
@@ -100,6 +109,7 @@ impl Engine {
                 aliases: Aliases::default(),
                 losses: Losses::default(),
                 feeds: Feeds::default(),
+                memory,
                 libraries: Mutex::new(Vec::new()),
             }),
         }
@@ -287,6 +297,11 @@ impl Engine {
 
     pub(crate) fn losses(&self) -> &Losses {
         &self.inner.losses
+    }
+
+    /// What may wait for all subscribers together; `None`: nobody counts it.
+    pub(crate) fn memory(&self) -> Option<&Arc<EngineBudget>> {
+        self.inner.memory.as_ref()
     }
 
     pub(crate) fn aliases(&self) -> &Aliases {

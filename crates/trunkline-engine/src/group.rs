@@ -437,7 +437,7 @@ fn commit_member(
     let changed = match one.decision {
         Decision::Commit { changed } => changed,
         Decision::Unchanged { sequence } => {
-            state.count(1, |unapplied| &mut unapplied.unchanged);
+            state.count_unchanged(sequence);
             return WriteOutcome::Unchanged { sequence };
         }
     };

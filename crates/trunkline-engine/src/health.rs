@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use crate::budget::FLOOR_BYTES;
 use crate::engine::Engine;
 use crate::sync::{Arc, AtomicUsize, Ordering};
 
@@ -88,7 +89,36 @@ impl Losses {
     }
 }
 
+/// The memory for updates that wait for subscribers, of the whole engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct QueueMemory {
+    /// Bytes in use: values, and 64 for each update, in chunks of 4 KiB for each subscriber.
+    pub used: u64,
+    /// Bytes there are.
+    pub max: u64,
+    /// How often somebody needed more than there was: a subscription was refused, ended or
+    /// dropped updates, or a writer waited.
+    pub refusals: u64,
+}
+
+impl QueueMemory {
+    /// Whether so little is left that further buffered subscriptions are refused.
+    pub fn is_full(&self) -> bool {
+        self.used.saturating_add(FLOOR_BYTES as u64) > self.max
+    }
+}
+
 impl Engine {
+    /// The memory for updates that wait; `None` where it has no bound.
+    pub fn queue_memory(&self) -> Option<QueueMemory> {
+        let memory = self.memory()?;
+        Some(QueueMemory {
+            used: memory.used() as u64,
+            max: memory.max() as u64,
+            refusals: memory.refusals() as u64,
+        })
+    }
+
     /// Updates that subscriptions with a bound did not get, and `all` subscriptions that ended
     /// because of it, since the engine started.
     pub fn lost_and_overruns(&self) -> (u64, u64) {

@@ -173,17 +173,22 @@ impl Interests {
             .list
             .iter()
             .filter(|interest| interest.only_changes == only_changes);
+        let mut memory = None;
         let longest = longest.filter_map(|interest| match interest.kind {
-            Kind::Last(n) => Some(n as usize),
+            Kind::Last(n) => {
+                memory = memory.or(interest.outbox.budget.engine());
+                Some(n as usize)
+            }
             _ => None,
         });
         match longest.max() {
             Some(n) => {
                 let rings = self.rings.get_or_insert_default();
-                rings
-                    .of_mut(only_changes)
-                    .get_or_insert_with(Ring::new)
-                    .resize(n);
+                let ring = rings.of_mut(only_changes).get_or_insert_with(Ring::new);
+                if let Some(memory) = memory {
+                    ring.borrow_from(memory);
+                }
+                ring.resize(n);
             }
             None => {
                 if let Some(rings) = &mut self.rings {
@@ -402,7 +407,27 @@ impl Interests {
     }
 }
 
+/// How a subscription's own buffer stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pressure {
+    None,
+    /// An `all` feed without room.
+    Full,
+    /// An `all` feed that has ended with `overrun`.
+    Ended,
+    /// A buffer whose newest updates were dropped.
+    Dropping,
+}
+
 impl Interest {
+    /// How its own buffer stands. The variable's lock is held.
+    pub(crate) fn pressure(&self) -> Pressure {
+        match &self.kind {
+            Kind::First(queue) if queue.untold() > 0 => Pressure::Dropping,
+            _ => Pressure::None,
+        }
+    }
+
     pub(crate) fn is_of(&self, outbox: &Arc<Outbox>) -> bool {
         Arc::ptr_eq(&self.outbox, outbox)
     }

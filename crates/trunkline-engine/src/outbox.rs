@@ -5,7 +5,7 @@ use std::fmt;
 
 use trunkline_ring::MarkSet;
 
-use crate::budget::Budget;
+use crate::budget::{Budget, EngineBudget};
 use crate::consumer::ProviderOrder;
 use crate::order::OrderResult;
 use crate::outcome::WriteOutcome;
@@ -46,7 +46,11 @@ impl fmt::Debug for Outbox {
 }
 
 impl Outbox {
-    pub(crate) fn new(wake: Box<dyn Wake>, is_service: bool) -> Self {
+    pub(crate) fn new(
+        wake: Box<dyn Wake>,
+        is_service: bool,
+        engine: Option<&Arc<EngineBudget>>,
+    ) -> Self {
         Self {
             is_service,
             marks: MarkSet::new(),
@@ -54,7 +58,7 @@ impl Outbox {
             reports: Mutex::new(VecDeque::new()),
             orders: Mutex::new(VecDeque::new()),
             names_changed: AtomicU32::new(0),
-            budget: Arc::new(Budget::unlimited()),
+            budget: Arc::new(Budget::within(engine)),
             wake,
         }
     }

@@ -304,6 +304,15 @@ pub enum AccessError {
         /// What to do.
         hint: &'static str,
     },
+    /// The memory for updates that wait for subscribers is full.
+    #[error(
+        "the engine's memory for waiting updates ({max} bytes) is full: slow subscribers hold it; \
+         try again when they have caught up, subscribe with `latest`, or raise `queue_bytes_max`"
+    )]
+    MemoryFull {
+        /// How many bytes it has.
+        max: u64,
+    },
     /// The contract makes no sense.
     #[error("{0}")]
     Contract(&'static str),

@@ -2,12 +2,16 @@
 
 use std::collections::VecDeque;
 
-use crate::budget::{Budget, cost};
+use crate::budget::{Budget, EngineBudget, cost};
+use crate::sync::Arc;
 use crate::update::Update;
 
 /// Bytes of values too long to be kept in place that one buffer holds at most, whatever its number
 /// of elements: 64 MiB. A buffer that reaches it drops as if it were full, and counts it.
 pub const BUFFER_BYTES_MAX: usize = 64 << 20;
+
+/// What a ring borrows of the engine's bytes at a time; there may be a million rings.
+const RING_CHUNK_BYTES: usize = 512;
 
 /// The rings of one variable: of all its updates, and of those that differ from the one before.
 #[derive(Debug, Default)]
@@ -45,6 +49,10 @@ pub(crate) struct Ring {
     updates: VecDeque<Update>,
     /// Bytes of the counted buffers in it.
     bytes: usize,
+    /// What it costs of the engine's bytes, and what it has borrowed of them.
+    cost: usize,
+    borrowed: usize,
+    engine: Option<Arc<EngineBudget>>,
 }
 
 /// What a cursor finds in a ring.
@@ -65,6 +73,17 @@ impl Ring {
             start: 0,
             updates: VecDeque::new(),
             bytes: 0,
+            cost: 0,
+            borrowed: 0,
+            engine: None,
+        }
+    }
+
+    /// From now on it keeps no more than it can borrow of the engine's bytes; when it cannot, it
+    /// drops as if it were full. The newest update it keeps in any case.
+    pub(crate) fn borrow_from(&mut self, engine: &Arc<EngineBudget>) {
+        if self.engine.is_none() {
+            self.engine = Some(Arc::clone(engine));
         }
     }
 
@@ -77,6 +96,12 @@ impl Ring {
         if self.updates.capacity() > capacity.saturating_mul(2).max(8) {
             self.updates.shrink_to(capacity);
         }
+        let kept = self.cost.next_multiple_of(RING_CHUNK_BYTES);
+        if let Some(engine) = self.engine.as_ref().filter(|_| self.borrowed > kept) {
+            // Writers that wait for bytes hear of it when a consumer next gives some back.
+            engine.take_back(self.borrowed - kept);
+            self.borrowed = kept;
+        }
     }
 
     pub(crate) fn push(&mut self, update: Update) {
@@ -88,14 +113,32 @@ impl Ring {
         while is_full(self) && !self.updates.is_empty() {
             self.drop_oldest();
         }
+        self.cost += cost(update.value.as_slice().len());
         self.bytes += bytes;
+        while self.cost > self.borrowed && !self.borrow() && !self.updates.is_empty() {
+            self.drop_oldest();
+        }
         self.updates.push_back(update);
+    }
+
+    /// Borrows what it costs beyond what it has borrowed.
+    fn borrow(&mut self) -> bool {
+        let Some(engine) = &self.engine else {
+            return true;
+        };
+        let more = (self.cost - self.borrowed).next_multiple_of(RING_CHUNK_BYTES);
+        let lent = engine.borrow(more, self.updates.is_empty());
+        if lent {
+            self.borrowed += more;
+        }
+        lent
     }
 
     fn drop_oldest(&mut self) {
         if let Some(update) = self.updates.pop_front() {
             self.start += 1;
             self.bytes -= update.value.shared_bytes();
+            self.cost -= cost(update.value.as_slice().len());
         }
     }
 
@@ -128,6 +171,14 @@ impl Ring {
         let offset = usize::try_from(pending.first - self.start).unwrap_or(usize::MAX);
         out.extend(self.updates.iter().skip(offset).take(limit).cloned());
         pending
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if let Some(engine) = &self.engine {
+            engine.take_back(self.borrowed);
+        }
     }
 }
 

@@ -11,9 +11,10 @@ use trunkline_types::{
 use crate::alias::Bonds;
 use crate::caller::Caller;
 use crate::cell::{Cell, CellRead};
+use crate::feed::Room;
 use crate::field::OpenField;
 use crate::force::Forced;
-use crate::interest::Interests;
+use crate::interest::{Interests, Pressure};
 use crate::lease::Hold;
 use crate::outbox::{Outbox, Wakes};
 use crate::outcome::{AccessError, Refusal};
@@ -71,7 +72,7 @@ pub(crate) struct Extra {
 }
 
 /// Writes that ended in another way than by being applied.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Unapplied {
     pub(crate) unchanged: u64,
     pub(crate) superseded: u64,
@@ -79,6 +80,10 @@ pub(crate) struct Unapplied {
     pub(crate) unknown: u64,
     pub(crate) fifo_overflow: u64,
     pub(crate) upstream_lost: u64,
+    /// The last refusal, and the newest update then.
+    pub(crate) last_refusal: Option<(u64, Refusal)>,
+    /// The newest update when one was unchanged last, and how many were while it was the newest.
+    pub(crate) unchanged_since: (u64, u64),
 }
 
 impl State {
@@ -154,6 +159,34 @@ impl State {
     /// The subscriptions; the place for them is made if there is none yet.
     pub(crate) fn make_interests(&mut self) -> &mut Interests {
         &mut self.extra.get_or_insert_default().interests
+    }
+
+    /// Enters a write that is within the deadband of the newest update.
+    pub(crate) fn count_unchanged(&mut self, sequence: u64) {
+        self.count(1, |unapplied| &mut unapplied.unchanged);
+        if let Some(unapplied) = self.unapplied_mut() {
+            let since = &mut unapplied.unchanged_since;
+            *since = match since.0 == sequence {
+                true => (sequence, since.1 + 1),
+                false => (sequence, 1),
+            };
+        }
+    }
+
+    /// Enters a write that was refused while `sequence` was the newest update.
+    pub(crate) fn count_refused(&mut self, sequence: u64, refusal: &Refusal) {
+        self.count(1, |unapplied| &mut unapplied.refused);
+        if let Some(unapplied) = self.unapplied_mut() {
+            unapplied.last_refusal = Some((sequence, refusal.clone()));
+        }
+    }
+
+    fn unapplied_mut(&mut self) -> Option<&mut Unapplied> {
+        self.extra.as_mut()?.unapplied.as_deref_mut()
+    }
+
+    pub(crate) fn unapplied(&self) -> Option<&Unapplied> {
+        self.extra.as_ref()?.unapplied.as_deref()
     }
 
     /// Enters `count` writes that ended without being applied, in the counter that `which` names.
@@ -351,21 +384,24 @@ impl Variable {
     /// What became of every write so far.
     pub fn ledger(&self) -> UpstreamLedger {
         let state = self.lock();
-        let unapplied = state
-            .extra
-            .as_ref()
-            .and_then(|extra| extra.unapplied.as_deref());
-        let unapplied = unapplied.cloned().unwrap_or_default();
-        UpstreamLedger {
+        let mut ledger = UpstreamLedger {
             offered: state.offered,
             written: self.sequence(),
+            ..UpstreamLedger::default()
+        };
+        let Some(unapplied) = state.unapplied() else {
+            return ledger;
+        };
+        ledger = UpstreamLedger {
             unchanged: unapplied.unchanged,
             superseded: unapplied.superseded,
             refused: unapplied.refused,
             unknown: unapplied.unknown,
             fifo_overflow: unapplied.fifo_overflow,
             upstream_lost: unapplied.upstream_lost,
-        }
+            ..ledger
+        };
+        ledger
     }
 
     /// Enters writes that were lost before they reached the engine: in a mirrored source, or by an
@@ -402,6 +438,20 @@ impl Variable {
             count += interest.feed.visit(visit);
         }
         count
+    }
+
+    /// Tells how the buffer of each of those subscriptions stands before an update of `bytes`.
+    pub(crate) fn of_pressures(&self, bytes: usize, visit: &mut dyn FnMut(Pressure)) {
+        let state = self.lock();
+        let Some(interests) = state.interests() else {
+            return;
+        };
+        for interest in interests.iter().filter(|one| !one.outbox.is_service) {
+            visit(interest.pressure());
+        }
+        for interest in interests.feeds() {
+            interest.feed.pressures(Room::one(bytes), visit);
+        }
     }
 
     /// Whether it was undeployed.

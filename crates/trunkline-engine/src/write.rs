@@ -464,7 +464,7 @@ fn commit(
     let changed = match decide(variable, state, properties, write, accepted, wall)? {
         Decision::Commit { changed } => changed,
         Decision::Unchanged { sequence } => {
-            state.count(1, |unapplied| &mut unapplied.unchanged);
+            state.count_unchanged(sequence);
             return Ok(Attempt::Done(WriteOutcome::Unchanged { sequence }));
         }
     };
@@ -667,7 +667,9 @@ pub(crate) fn count_unknown(variable: &Variable, cause: UnknownCause) -> WriteOu
 
 /// Counts a refusal and returns it as the write's end.
 pub(crate) fn count_refused(variable: &Variable, refusal: Refusal) -> WriteOutcome {
-    variable.lock().count(1, |unapplied| &mut unapplied.refused);
+    let mut state = variable.lock();
+    state.count_refused(variable.sequence(), &refusal);
+    drop(state);
     WriteOutcome::Refused(refusal)
 }
 

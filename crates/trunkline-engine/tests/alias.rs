@@ -509,7 +509,9 @@ fn forced_values_hold_through_chains_of_aliases() {
             if &**target == "plant/x" && matches!(**refusal, Refusal::Forced { .. })),
         "{refused:?}"
     );
-    let steps = rig.engine.explain(&rig.caller, "b/x", rig.wall());
+    let steps = rig
+        .engine
+        .explain(&rig.caller, "b/x", rig.now(), rig.wall());
     let cause = steps.iter().find(|step| step.verdict == Verdict::Fault);
     let cause = cause.expect("forcing is why");
     assert_eq!(cause.subject, Subject::Source);
@@ -642,7 +644,9 @@ fn provider_of_the_target_answers_in_the_aliass_numbers() {
 fn why_names_the_target_that_is_missing() {
     let rig = Rig::new();
     rig.deploy("view", vec![alias("x", "plant/x")]);
-    let steps = rig.engine.explain(&rig.caller, "view/x", rig.wall());
+    let steps = rig
+        .engine
+        .explain(&rig.caller, "view/x", rig.now(), rig.wall());
     let cause = steps.iter().find(|step| step.verdict == Verdict::Fault);
     assert_eq!(
         cause.map(|step| step.sentence.as_str()),

@@ -399,7 +399,9 @@ fn explain_says_where_the_entries_are_kept() {
     let (rig, x) = audited();
     rig.write(&x, 1.0);
     let audit = || {
-        let steps = rig.engine.explain(&rig.caller, "rig/x", rig.wall());
+        let steps = rig
+            .engine
+            .explain(&rig.caller, "rig/x", rig.now(), rig.wall());
         let found = steps
             .into_iter()
             .find(|step| step.sentence.contains("audited"));

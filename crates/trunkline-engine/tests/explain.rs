@@ -24,7 +24,7 @@ fn with(change: impl FnOnce(&mut Properties)) -> Rig {
 }
 
 fn walk(rig: &Rig, name: &str) -> Vec<Step> {
-    rig.engine.explain(&rig.caller, name, rig.wall())
+    rig.engine.explain(&rig.caller, name, rig.now(), rig.wall())
 }
 
 fn cause(steps: &[Step]) -> (Subject, &str) {
@@ -72,8 +72,8 @@ fn walk_names_the_first_cause() {
     let steps = walk(&rig, "rig/X");
     assert_eq!(cause(&steps).0, Subject::Name);
     assert_eq!(steps[0].next, "try rig/x");
-    assert_eq!(cause(&walk(&rig, "nonsense")).0, Subject::Name);
-    assert_eq!(cause(&walk(&rig, "other/y")).0, Subject::Name);
+    assert_eq!(cause(&walk(&rig, "rig/nonsense")).0, Subject::Name);
+    assert_eq!(cause(&walk(&rig, "other/y")).0, Subject::Library);
     assert_eq!(
         cause(&walk(&rig, "rig/x")).0,
         Subject::Quality,
@@ -166,7 +166,7 @@ fn walk_says_what_this_caller_may_do() {
     let mut reader = Caller::local(2, 1000);
     reader.rights = Rights::READ;
     let rights = |caller: &Caller| {
-        let steps = rig.engine.explain(caller, "rig/x", rig.wall());
+        let steps = rig.engine.explain(caller, "rig/x", rig.now(), rig.wall());
         steps
             .into_iter()
             .find(|step| step.subject == Subject::Rights)

@@ -62,7 +62,9 @@ fn a_register_is_found_by_its_number_and_by_its_name() {
     };
     assert_eq!(name, ":/21");
     // They are other names, not other variables.
-    let steps = rig.engine.explain(&rig.caller, ":/20", rig.wall());
+    let steps = rig
+        .engine
+        .explain(&rig.caller, ":/20", rig.now(), rig.wall());
     assert!(
         steps[0].sentence.starts_with(":/20 is variable"),
         "{steps:?}"

@@ -155,6 +155,8 @@ fault_codes! {
     TwiceInGroup = 54, "twice-in-group";
     /// Variables have no such field; the sentence names those there are.
     UnknownField = 60, "unknown-field";
+    /// The engine's memory for waiting updates is full; come back later or subscribe with `latest`.
+    MemoryFull = 61, "memory-full";
     /// The variable is an alias whose target is not deployed, or does not fit; see `trunkline why`.
     AliasUnbound = 80, "alias-unbound";
 }

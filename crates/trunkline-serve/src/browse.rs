@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use trunkline_engine::Variable;
-use trunkline_engine::explain::{Subject, Verdict};
 use trunkline_engine::field::Field;
 use trunkline_engine::health::is_reserved;
 use trunkline_engine::search::{Comparison, Condition};
@@ -15,7 +14,7 @@ use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::find::{Comparison as Asked, Find, FindCondition, NamesBuilder};
 use trunkline_proto::message::info::{InfoAnswerBuilder, SubscriptionInfo, VariableInfo};
 use trunkline_proto::message::subscribe::SubscribeTerms;
-use trunkline_proto::message::why::{Why, WhyAnswerBuilder, WhyStage, WhyStep, WhyVerdict};
+use trunkline_proto::message::why::Why;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
 use trunkline_types::{Access, DataType, Pattern, Tick, Timestamp};
 
@@ -63,6 +62,11 @@ impl Session {
             }
             FrameKind::Why => {
                 let why = Why::decode(frame)?;
+                if self.parked_until.is_some() {
+                    // Behind a write that waits it would tell nobody why.
+                    self.run_why(request, why.name, self.last_seen.1);
+                    return Ok(());
+                }
                 Work::Why {
                     request,
                     name: why.name.to_owned(),
@@ -137,25 +141,6 @@ impl Session {
             return Progress::More;
         }
         self.answers.frames = answers;
-        Progress::Done
-    }
-
-    pub(crate) fn run_why(&mut self, request: u32, name: &str, wall: Timestamp) -> Progress {
-        let steps = self.engine.explain(&self.caller, name, wall);
-        let mut answer = WhyAnswerBuilder::begin(&mut self.answers.frames, request);
-        for step in &steps {
-            answer.push(&WhyStep {
-                stage: stage(step.subject),
-                verdict: match step.verdict {
-                    Verdict::Fine => WhyVerdict::Ok,
-                    Verdict::Note => WhyVerdict::Note,
-                    Verdict::Fault => WhyVerdict::Fault,
-                },
-                sentence: &step.sentence,
-                next: &step.next,
-            });
-        }
-        answer.finish();
         Progress::Done
     }
 
@@ -306,15 +291,4 @@ pub(crate) fn names_of<'v>(
         (name, field.data_type(), Access::ReadOnly)
     });
     itself.into_iter().chain(fields)
-}
-
-fn stage(subject: Subject) -> WhyStage {
-    match subject {
-        Subject::Name => WhyStage::Resolution,
-        Subject::Library => WhyStage::Library,
-        Subject::Rights => WhyStage::Rights,
-        Subject::Source | Subject::Quality | Subject::Age => WhyStage::Source,
-        Subject::Filter => WhyStage::Filter,
-        _ => WhyStage::Buffer,
-    }
 }

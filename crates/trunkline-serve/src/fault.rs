@@ -14,6 +14,7 @@ pub(crate) fn of_access(error: &AccessError) -> Fault {
         AccessError::Gone => FaultCode::Gone,
         AccessError::UnknownHandle { .. } => FaultCode::UnknownHandle,
         AccessError::Limit { .. } => FaultCode::LimitReached,
+        AccessError::MemoryFull { .. } => FaultCode::MemoryFull,
         AccessError::Contract(_) => FaultCode::BadRequest,
         _ => FaultCode::Internal,
     };

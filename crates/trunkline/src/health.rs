@@ -60,6 +60,18 @@ const VARIABLES: &[(&str, DataType, &str, &str)] = &[
     ),
     ("queued", DataType::U64, "B", "Waiting for slow subscribers"),
     (
+        "queued_max",
+        DataType::U64,
+        "B",
+        "As much may wait for all subscribers together",
+    ),
+    (
+        "queue_refusals",
+        DataType::U64,
+        "",
+        "Times that somebody needed more of it than there was",
+    ),
+    (
         "lost",
         DataType::U64,
         "",
@@ -235,6 +247,7 @@ impl Health {
             Some(Some(None)) => ("good", String::new()),
             Some(Some(Some(trouble))) => ("failing", trouble),
         };
+        let memory = self.core.queue_memory();
         let text = |text: &str| Value::String(text.into());
         let values = [
             Some(Value::F64(uptime.as_secs() as f64)),
@@ -246,7 +259,11 @@ impl Health {
             Some(Value::F64(state.rate)),
             Some(Value::U64(totals.offered)),
             Some(Value::U64(totals.refused)),
-            Some(Value::U64(totals.queued_bytes)),
+            Some(Value::U64(
+                memory.map_or(totals.queued_bytes, |memory| memory.used),
+            )),
+            Some(Value::U64(memory.map_or(u64::MAX, |memory| memory.max))),
+            Some(Value::U64(memory.map_or(0, |memory| memory.refusals))),
             Some(Value::U64(lost)),
             Some(Value::U64(overruns)),
             Some(Value::Bool(forced.is_on)),

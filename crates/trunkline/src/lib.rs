@@ -39,6 +39,7 @@ mod health;
 mod io_host;
 mod keeper;
 pub mod local;
+mod machine;
 mod near;
 mod provider;
 mod retention;

@@ -183,6 +183,12 @@ pub(super) const LIMITS: &[Key] = &[
         "bytes that may wait to be sent to one session",
     ),
     key(
+        "queue_bytes_max",
+        "bytes, 1 MiB to 16 TiB",
+        "a quarter of the memory",
+        "bytes that may wait to be sent to all sessions together",
+    ),
+    key(
         "writes_per_session_max",
         "1 to 1,000,000",
         "4_096",

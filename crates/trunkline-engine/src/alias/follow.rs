@@ -82,7 +82,7 @@ impl Following<'_> {
                 forced.behind = Some(accepted.update);
             }
             if !refresh {
-                state.count(1, |unapplied| &mut unapplied.refused);
+                state.count_refused(alias.sequence(), &refusal);
             }
             return (WriteOutcome::Refused(refusal), None);
         }
@@ -100,7 +100,7 @@ impl Following<'_> {
             &accepted,
             &current,
         ) {
-            state.count(1, |unapplied| &mut unapplied.unchanged);
+            state.count_unchanged(sequence);
             return (WriteOutcome::Unchanged { sequence }, None);
         }
         drop(properties);

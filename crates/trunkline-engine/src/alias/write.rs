@@ -165,8 +165,8 @@ impl Engine {
             return outcome;
         };
         match &outcome {
-            WriteOutcome::Refused(_) => {
-                alias.lock().count(1, |unapplied| &mut unapplied.refused);
+            WriteOutcome::Refused(refusal) => {
+                alias.lock().count_refused(alias.sequence(), refusal);
             }
             WriteOutcome::Unknown(_) => {
                 alias.lock().count(1, |unapplied| &mut unapplied.unknown);

@@ -137,7 +137,7 @@ impl Engine {
 
     /// From now on `wake` is called when there is something to take.
     pub fn keep_audit(&self, wake: Box<dyn Wake>) {
-        *self.audit().keeper.lock() = Some(Arc::new(Outbox::new(wake, true)));
+        *self.audit().keeper.lock() = Some(Arc::new(Outbox::new(wake, true, None)));
     }
 
     /// Takes the oldest notes out as entries, at most `limit`, numbered from `first` on.

@@ -5,6 +5,7 @@
 //! an item is asked before its updates are read: nothing is added once it has ended, and its end
 //! marks it again.
 
+use trunkline_ring::Cursor;
 use trunkline_types::{Contract, Lost};
 
 use super::item::Item;
@@ -36,9 +37,18 @@ impl Consumer {
             if taken.is_empty() {
                 break false;
             }
-            for index in &taken {
+            for (place, index) in taken.iter().enumerate() {
                 crossing();
-                if !sink.wants() || self.deliver(*index, sink, wakes) {
+                if !sink.wants() {
+                    // Who has not had a turn comes first next time, before who had one.
+                    self.cursor = Cursor::at(*index);
+                    let rest = taken.iter().skip(place);
+                    rest.for_each(|index| {
+                        self.outbox.marks.mark(*index);
+                    });
+                    break;
+                }
+                if self.deliver(*index, sink, wakes) {
                     self.outbox.marks.mark(*index);
                 }
             }

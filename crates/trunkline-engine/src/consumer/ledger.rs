@@ -53,6 +53,13 @@ impl Consumer {
         Some(ledger)
     }
 
+    /// The number of the update of a variable that was handed over last under a subscription, or
+    /// that it had when it was subscribed.
+    pub fn last_delivered(&self, subscription: u32, handle: u32) -> Option<u64> {
+        let index = self.index_of(subscription, handle)?;
+        Some(self.items.get(index)?.last)
+    }
+
     /// The subscriptions in which a variable takes part.
     pub fn subscriptions_of(&self, handle: u32) -> Vec<(u32, Contract)> {
         let Some(variable) = self.engine.variable(handle) else {

@@ -79,13 +79,14 @@ struct Subscription {
 impl Consumer {
     /// A consumer without subscriptions. `wake` is called when something begins to wait.
     pub fn new(engine: Engine, wake: Box<dyn Wake>) -> Self {
-        Self::with_outbox(engine, Outbox::new(wake, false))
+        let outbox = Outbox::new(wake, false, engine.memory());
+        Self::with_outbox(engine, outbox)
     }
 
     /// A consumer of the engine's own, such as what keeps values: it does not count among the
     /// subscribers of a variable.
     pub fn service(engine: Engine, wake: Box<dyn Wake>) -> Self {
-        Self::with_outbox(engine, Outbox::new(wake, true))
+        Self::with_outbox(engine, Outbox::new(wake, true, None))
     }
 
     fn with_outbox(engine: Engine, outbox: Outbox) -> Self {

@@ -39,12 +39,27 @@ impl Consumer {
         if self.item_count() >= ITEMS_MAX {
             return Err(items_limit());
         }
+        self.check_memory(contract)?;
         self.make_subscription(subscription, contract, options)?;
         let opened = self.open(subscription, variable, resume);
         if opened.is_err() {
             self.remove_if_empty(subscription, &mut Wakes::new());
         }
         opened
+    }
+
+    /// Whether the engine has memory left for what will wait under this contract.
+    fn check_memory(&self, contract: Contract) -> Result<(), AccessError> {
+        let is_buffered = !matches!(contract, Contract::Latest | Contract::Sampled(_));
+        match self.engine.memory() {
+            Some(memory) if is_buffered && !self.outbox.is_service && memory.is_full() => {
+                memory.count_refusal();
+                Err(AccessError::MemoryFull {
+                    max: memory.max() as u64,
+                })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The subscription, made if it is not there yet.

@@ -7,6 +7,7 @@ use trunkline_types::Tick;
 
 use super::member::{Member, Moved, Terms};
 use super::{Event, FeedEntry, RUN, RUN_BYTES, Reserve, Room, SharedRun, Taken};
+use crate::interest::Pressure;
 use crate::outbox::{Outbox, Wakes};
 use crate::sync::Arc;
 use crate::update::Update;
@@ -597,6 +598,19 @@ impl Log {
             .filter(|outbox| !outbox.is_service)
             .map(visit)
             .count()
+    }
+
+    /// How each stands before an update of this room.
+    pub(super) fn pressures(&self, room: Room, visit: &mut dyn FnMut(Pressure)) {
+        let total = self.total();
+        let members = self.members.iter().flatten();
+        for member in members.filter(|one| !one.terms.outbox.is_service) {
+            visit(match (member.ended, member.has_room(total, room)) {
+                (true, _) => Pressure::Ended,
+                (false, false) => Pressure::Full,
+                (false, true) => Pressure::None,
+            });
+        }
     }
 
     pub(super) fn is_of(&self, outbox: &Arc<Outbox>) -> bool {

@@ -26,6 +26,7 @@ pub(crate) use self::member::{Moved, Terms};
 pub use self::run::SharedRun;
 pub(crate) use self::share::Feeds;
 use crate::budget::cost_of;
+use crate::interest::Pressure;
 use crate::outbox::{Outbox, Wakes};
 use crate::sync::{Arc, Mutex};
 use crate::update::Update;
@@ -345,6 +346,11 @@ impl Feed {
     /// Visits the consumers behind it; returns how many there are beside the engine's own.
     pub(crate) fn visit(&self, visit: &mut dyn FnMut(&Arc<Outbox>)) -> usize {
         self.log.lock().visit(visit)
+    }
+
+    /// Tells how each of them stands before an update of this room, the engine's own left out.
+    pub(crate) fn pressures(&self, room: Room, visit: &mut dyn FnMut(Pressure)) {
+        self.log.lock().pressures(room, visit);
     }
 
     /// Whether this consumer is among them.

@@ -287,7 +287,7 @@ impl Engine {
             target,
             element,
         });
-        let outbox = Arc::new(Outbox::new(Box::new(NoWake), false));
+        let outbox = Arc::new(Outbox::new(Box::new(NoWake), false, None));
         let mut state = variable.lock();
         let current = variable.update_locked(&state);
         if current.sequence > 0 {

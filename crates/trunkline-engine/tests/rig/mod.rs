@@ -40,6 +40,18 @@ impl Rig {
         }
     }
 
+    /// As [`Rig::with`], and so many bytes may wait for all consumers together.
+    pub fn bounded(queue_bytes_max: usize, variables: Vec<VariableDefinition>) -> Self {
+        let mut options = EngineOptions::new("sut", EPOCH);
+        options.queue_bytes_max = queue_bytes_max;
+        let rig = Self {
+            engine: Engine::new(options),
+            ..Self::new()
+        };
+        rig.deploy("rig", variables);
+        rig
+    }
+
     /// An engine with the library `rig` that has these variables.
     pub fn with(variables: Vec<VariableDefinition>) -> Self {
         let rig = Self::new();

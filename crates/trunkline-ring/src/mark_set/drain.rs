@@ -12,6 +12,14 @@ pub struct Cursor {
     next: u32,
 }
 
+impl Cursor {
+    /// Goes on at `index`: for what was taken and did not get its turn after all.
+    #[must_use]
+    pub const fn at(index: u32) -> Self {
+        Self { next: index }
+    }
+}
+
 /// What [`MarkSet::take`] has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]

@@ -16,10 +16,12 @@ mod hostile;
 #[cfg(not(shuttle))]
 mod ledger;
 mod life;
+mod pressure;
 mod provider;
 mod readings;
 mod rig;
 mod throughput;
 mod versions;
 mod watching;
+mod why;
 mod writes;

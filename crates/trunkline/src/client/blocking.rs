@@ -236,12 +236,18 @@ impl Client {
         self.wait(self.shared.info(variables)?, timeout)
     }
 
-    /// Why a variable does not update, step by step from its name to its source.
+    /// Why a variable does not update, step by step from its name to its source and on to this
+    /// program. Where there is no connection, that is the only step.
     ///
     /// # Errors
     /// [`CallError`] when there is no answer.
     pub fn why(&self, name: &str, timeout: Duration) -> Result<Vec<Step>, CallError> {
-        self.wait(self.shared.why(name)?, timeout)
+        if let Some(steps) = self.shared.why_unconnected(name) {
+            return Ok(steps);
+        }
+        let mut steps = self.wait(self.shared.why(name)?, timeout)?;
+        steps.extend(self.shared.why_here(name));
+        Ok(steps)
     }
 
     /// What the engine says of itself.

@@ -240,8 +240,13 @@ impl Client {
     /// # Errors
     /// [`CallError`] when there is no answer.
     pub async fn why(&self, name: &str, timeout: Duration) -> Result<Vec<Step>, CallError> {
+        if let Some(steps) = self.shared.why_unconnected(name) {
+            return Ok(steps);
+        }
         let pending = self.shared.why(name)?;
-        self.wait(pending, timeout).await
+        let mut steps = self.wait(pending, timeout).await?;
+        steps.extend(self.shared.why_here(name));
+        Ok(steps)
     }
 
     /// As [`Client::engine_info`](crate::Client::engine_info).

@@ -137,6 +137,22 @@ impl Shared {
         )
     }
 
+    /// Why there is no connection to ask over, if there is none.
+    pub(crate) fn why_unconnected(&self, name: &str) -> Option<Vec<Step>> {
+        let now = self.clock.now();
+        let step = |core: &mut ClientCore| core.explain_connection(now, name);
+        self.link
+            .with(|core, _, _| step(core))
+            .map(|step| vec![step])
+    }
+
+    /// What this end adds to what the engine says.
+    pub(crate) fn why_here(&self, name: &str) -> Vec<Step> {
+        let now = self.clock.now();
+        self.link
+            .with(|core, _, _| core.explain_consumer(now, name))
+    }
+
     pub(crate) fn why(&self, name: &str) -> Result<Pending<Vec<Step>>, CallError> {
         self.send(
             |core| core.why(name),

@@ -93,7 +93,9 @@ impl Engine {
             // Without a store, the start time tells one engine start from another.
             None => clock.wall().as_nanos() as u64,
         };
-        let core = Core::new(trunkline_engine::EngineOptions::new(&options.name, epoch));
+        let mut core_options = trunkline_engine::EngineOptions::new(&options.name, epoch);
+        core_options.queue_bytes_max = options.queue_bytes_max;
+        let core = Core::new(core_options);
         let keeper =
             Keeper::new(&core, clock, store, options.audit_entries).map_err(StartError::Thread)?;
         let keeper = Arc::new(keeper);
@@ -216,6 +218,11 @@ impl Engine {
             ),
             queue_bytes_per_session_max: usize::try_from(limits.queue_bytes_per_session_max)
                 .unwrap_or(usize::MAX),
+            queue_bytes_max: limits
+                .queue_bytes_max
+                .map_or_else(crate::machine::queue_bytes_max, |bytes| {
+                    usize::try_from(bytes).unwrap_or(usize::MAX)
+                }),
             keep_alive: config.keep_alive,
             deadline: config.deadline,
             health: config.health,

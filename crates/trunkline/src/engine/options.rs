@@ -15,6 +15,7 @@ use trunkline_proto::limits::{
 use trunkline_types::ListenAddress;
 
 use super::LibraryError;
+use crate::machine;
 
 /// How an engine is hosted.
 #[derive(Clone, Debug)]
@@ -49,6 +50,9 @@ pub struct EngineOptions {
     pub write_credit: (u32, u32),
     /// Bytes that may wait in the subscriptions of one connection: values, and 64 for each update.
     pub queue_bytes_per_session_max: usize,
+    /// Bytes that may wait in the subscriptions of all connections and of this program together;
+    /// by default a quarter of the machine's memory.
+    pub queue_bytes_max: usize,
     /// Interval of keep-alives.
     pub keep_alive: Duration,
     /// Silence after which a connection counts as dead.
@@ -78,6 +82,7 @@ impl Default for EngineOptions {
             items_per_session_max: ITEMS_MAX_DEFAULT,
             write_credit: (WRITE_CREDIT_COUNT, WRITE_CREDIT_BYTES),
             queue_bytes_per_session_max: QUEUE_BYTES_MAX_DEFAULT,
+            queue_bytes_max: machine::queue_bytes_max(),
             keep_alive: KEEPALIVE_INTERVAL,
             deadline: KEEPALIVE_DEADLINE,
             spin: SPIN_DEFAULT,

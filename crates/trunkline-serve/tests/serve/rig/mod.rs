@@ -183,6 +183,16 @@ impl Pair {
         !bytes.is_empty() || !out.is_empty()
     }
 
+    /// The client sends and takes nothing in: the network lets one direction through only.
+    pub fn client_sends(&mut self) {
+        let (now, wall) = self.world.time();
+        let mut out = Vec::new();
+        let room = TRANSPORT_BYTES - self.to_engine.len();
+        self.client.poll_output(now, wall, room, &mut out);
+        self.traffic.to_engine.note(&out);
+        self.to_engine.extend(&out);
+    }
+
     /// One turn of the connection thread, if there is reason for one.
     pub fn turn_of_session(&mut self) -> bool {
         let Some(session) = &mut self.session else {

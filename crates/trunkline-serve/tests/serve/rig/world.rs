@@ -46,8 +46,12 @@ impl Wake for Bell {
 
 impl World {
     pub fn new() -> Self {
+        Self::of(Engine::new(EngineOptions::new("sut", 7)))
+    }
+
+    pub fn of(engine: Engine) -> Self {
         Self(Rc::new(Inner {
-            engine: RefCell::new(Engine::new(EngineOptions::new("sut", 7))),
+            engine: RefCell::new(engine),
             elapsed: Cell::new(Duration::ZERO),
             sessions: Cell::new(0),
             rights: Cell::new(Rights::ALL),

@@ -1,0 +1,185 @@
+//! Why a variable does not reach the program, as far as this end can see: the connection before
+//! everything else, and what this program does with its subscriptions behind it.
+
+use std::time::Duration;
+
+use trunkline_proto::message::ended::EndReason;
+use trunkline_proto::message::why::{WhyStage, WhyVerdict};
+use trunkline_proto::{Disconnect, Fault, FaultCode};
+use trunkline_types::Tick;
+
+use crate::answer::Step;
+use crate::client::ClientCore;
+use crate::state::ConnectionState;
+use crate::subscription::Subscription;
+use crate::wire::{Status, WireItem};
+
+impl ClientCore {
+    /// Why there is no connection, when there is none and an attempt has failed: nothing can be
+    /// asked of the engine then. With the name of a variable it is also said how old the newest
+    /// reading of it is.
+    pub fn explain_connection(&self, now: Tick, name: &str) -> Option<Step> {
+        let state = self.state();
+        let cause = state.cause()?;
+        let stage = match &**cause {
+            Disconnect::VersionMismatch(_) => WhyStage::Version,
+            Disconnect::NameLookup { .. } => WhyStage::Resolution,
+            Disconnect::Refused { code, .. } | Disconnect::Goodbye { code, .. } => match code {
+                FaultCode::Denied => WhyStage::Rights,
+                FaultCode::VersionMismatch => WhyStage::Version,
+                _ => WhyStage::Connection,
+            },
+            _ => WhyStage::Connection,
+        };
+        let default = match &state {
+            ConnectionState::Closed { .. } => "repair that, then connect again",
+            _ => "start the engine or mend the network: it is tried again by itself",
+        };
+        let (mut sentence, next) = split(&cause.to_string(), default);
+        if let Some(age) = self.newest_age(now, name) {
+            let seconds = age.as_secs_f64();
+            sentence.push_str(&format!(
+                "; the last update that came is {seconds:.1} s old, and stale"
+            ));
+        }
+        Some(fault(stage, sentence, next))
+    }
+
+    /// What this end knows of the subscriptions to a variable, and of writes that wait. To be read
+    /// behind what the engine says.
+    pub fn explain_consumer(&self, now: Tick, name: &str) -> Vec<Step> {
+        let mut steps = Vec::new();
+        self.each_item(name, |subscription, item| {
+            steps.extend(of_status(item));
+            steps.extend(of_waiting(subscription, item, now));
+        });
+        let counts = self.write_counts();
+        if counts.waiting > 0 && counts.in_flight > 0 {
+            let sentence = format!(
+                "{} writes of this program wait here until the engine has answered {} earlier \
+                 ones: the credit is used up",
+                counts.waiting, counts.in_flight
+            );
+            let next = "see what holds the earlier ones up, or write less";
+            steps.push(fault(WhyStage::Consumer, sentence, next.to_owned()));
+        }
+        if steps.is_empty() {
+            let sentence = "this program takes what comes".to_owned();
+            steps.push(Step {
+                verdict: WhyVerdict::Ok,
+                ..fault(WhyStage::Consumer, sentence, String::new())
+            });
+        }
+        steps
+    }
+
+    fn newest_age(&self, now: Tick, name: &str) -> Option<Duration> {
+        let mut newest: Option<Duration> = None;
+        self.each_item(name, |_, item| {
+            if let Some(copy) = &item.copy {
+                let age = copy.age(now);
+                newest = Some(newest.map_or(age, |known| known.min(age)));
+            }
+        });
+        newest
+    }
+
+    /// Visits what the program has subscribed of this name.
+    fn each_item(&self, name: &str, mut visit: impl FnMut(&Subscription, &WireItem)) {
+        for wire in self.wires.by_id.values() {
+            for (_, item) in wire.items() {
+                let is_it = self
+                    .variables
+                    .get(item.variable)
+                    .is_some_and(|variable| &*variable.name == name);
+                if !is_it {
+                    continue;
+                }
+                for target in item.targets.iter() {
+                    if let Some(subscription) = self.subscriptions.at(target.subscription) {
+                        visit(subscription, item);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether the item is subscribed at all.
+fn of_status(item: &WireItem) -> Option<Step> {
+    match &item.status {
+        Status::Failed(refused) => {
+            let Fault { code, sentence } = &**refused;
+            let stage = match code {
+                FaultCode::UnknownName | FaultCode::BadName => WhyStage::Resolution,
+                FaultCode::NotReadable | FaultCode::Denied => WhyStage::Rights,
+                FaultCode::LibraryStopped | FaultCode::Gone => WhyStage::Library,
+                FaultCode::MemoryFull | FaultCode::LimitReached => WhyStage::Buffer,
+                _ => WhyStage::Consumer,
+            };
+            let (sentence, next) = split(sentence, "subscribe again when that is mended");
+            let sentence = format!("your subscription was refused: {sentence}");
+            Some(fault(stage, sentence, next))
+        }
+        Status::Ended(EndReason::Overrun) => Some(fault(
+            WhyStage::Buffer,
+            "your `all` subscription has ended with `overrun`: updates came faster than this \
+             program took them"
+                .to_owned(),
+            "take what still waits, then subscribe again; ask for a larger bound, or for `latest`"
+                .to_owned(),
+        )),
+        Status::Ended(_) => Some(fault(
+            WhyStage::Library,
+            "your subscription has ended because the variable was undeployed".to_owned(),
+            "deploy its library: the subscription goes on by itself".to_owned(),
+        )),
+        Status::Opening | Status::Leaving | Status::Live => None,
+    }
+}
+
+/// Whether the program takes what has come.
+fn of_waiting(subscription: &Subscription, item: &WireItem, now: Tick) -> Option<Step> {
+    let ledger = subscription.ledger;
+    if ledger.waiting == 0 {
+        return None;
+    }
+    let age = item.copy.as_ref().map_or(Duration::ZERO, |c| c.age(now));
+    let sentence = format!(
+        "{} readings of your `{}` subscription wait for this program, the newest is {:.1} s old; \
+         so far it has taken {} of {}, {} were merged into newer ones and {} dropped",
+        ledger.waiting,
+        subscription.contract,
+        age.as_secs_f64(),
+        ledger.taken,
+        ledger.received,
+        ledger.coalesced,
+        ledger.dropped
+    );
+    let next = "have the program take its readings: the values are here".to_owned();
+    let is_behind = ledger.coalesced + ledger.dropped > 0 || ledger.waiting > 1;
+    Some(Step {
+        verdict: match is_behind {
+            true => WhyVerdict::Fault,
+            false => WhyVerdict::Note,
+        },
+        ..fault(WhyStage::Consumer, sentence, next)
+    })
+}
+
+fn fault(stage: WhyStage, sentence: String, next: String) -> Step {
+    Step {
+        stage,
+        verdict: WhyVerdict::Fault,
+        sentence,
+        next,
+    }
+}
+
+/// What is wrong and what to do, as the sentences of faults say it.
+fn split(text: &str, default: &str) -> (String, String) {
+    match text.split_once("; ") {
+        Some((sentence, next)) => (sentence.to_owned(), next.to_owned()),
+        None => (text.to_owned(), default.to_owned()),
+    }
+}

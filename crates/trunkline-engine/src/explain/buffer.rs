@@ -1,0 +1,70 @@
+//! Who hears of a variable's updates, and what keeps them.
+
+use super::{Step, Subject, Walk, fault, fine, note};
+use crate::interest::Pressure;
+
+impl Walk<'_> {
+    /// Whether the engine has memory for what waits.
+    pub(super) fn memory(&self) -> Option<Step> {
+        let memory = self.engine.queue_memory()?;
+        let sentence = format!(
+            "{} of {} bytes for waiting updates are in use",
+            memory.used, memory.max
+        );
+        if memory.is_full() {
+            let sentence = format!(
+                "the engine's memory is full: {sentence}, and new buffered subscriptions are refused"
+            );
+            let next = "end the subscribers that do not take their updates (trunkline info \
+                        '_engine/**'), or raise `queue_bytes_max`";
+            return Some(fault(Subject::Buffer, sentence, next));
+        }
+        // What was refused is over; it is worth knowing all the same.
+        (memory.refusals > 0).then(|| {
+            let refusals = memory.refusals;
+            let sentence =
+                format!("{sentence}; {refusals} times somebody needed more than was left");
+            note(Subject::Buffer, sentence)
+        })
+    }
+
+    /// Whether a subscriber holds writers up, or has fallen behind.
+    pub(super) fn buffers(&self) -> Option<Step> {
+        let bytes = self.update.value.as_slice().len();
+        let (mut full, mut ended, mut dropping) = (0, 0, 0);
+        self.variable
+            .of_pressures(bytes, &mut |pressure| match pressure {
+                Pressure::None => {}
+                Pressure::Full => full += 1,
+                Pressure::Ended => ended += 1,
+                Pressure::Dropping => dropping += 1,
+            });
+        let stall = self.variable.properties().stall;
+        if full > 0 && !stall.is_zero() {
+            let sentence = format!(
+                "the `all` buffers of {full} subscribers are full, and writes wait up to {stall:?} \
+                 for them"
+            );
+            let next = "have them take their updates, or give the variable `stall = 0`";
+            return Some(fault(Subject::Buffer, sentence, next));
+        }
+        if full + ended + dropping == 0 {
+            return None;
+        }
+        Some(note(
+            Subject::Buffer,
+            format!(
+                "of its subscribers {} have fallen behind under `all`, {dropping} drop updates",
+                full + ended
+            ),
+        ))
+    }
+
+    pub(super) fn subscribers(&self) -> Step {
+        let sentence = match self.variable.subscribers() {
+            1 => "1 subscription hears of its updates".to_owned(),
+            count => format!("{count} subscriptions hear of its updates"),
+        };
+        fine(Subject::Buffer, sentence)
+    }
+}

@@ -1,0 +1,117 @@
+//! What delivers a variable's value, and how that does.
+
+use trunkline_types::{Tick, Timestamp};
+
+use super::{Step, Subject, Verdict, fine};
+use crate::alias::Target;
+use crate::caller::Caller;
+use crate::engine::Engine;
+use crate::sync::Arc;
+use crate::variable::Variable;
+
+impl Engine {
+    /// What delivers the variable's value and how it does, in a sentence; empty when nothing does.
+    pub fn source_state(&self, variable: &Variable) -> String {
+        let has_none = variable.properties().source.is_empty() && !variable.is_provided();
+        if has_none && !variable.is_alias() {
+            return String::new();
+        }
+        self.source(variable).sentence
+    }
+
+    /// The first thing wrong with the target of an alias, by the target's own walk.
+    pub(super) fn target(
+        &self,
+        caller: &Caller,
+        target: &Arc<Variable>,
+        now: Tick,
+        wall: Timestamp,
+    ) -> Step {
+        let name = target.name();
+        let walk = self.walk(caller, target, now, wall);
+        // Whoever may read the alias is told what is wrong behind it.
+        let mut faults = walk
+            .into_iter()
+            .filter(|step| step.verdict == Verdict::Fault && step.subject != Subject::Rights);
+        match faults.next() {
+            None => fine(Subject::Source, format!("it is an alias of {name}")),
+            Some(fault) => Step {
+                subject: Subject::Source,
+                sentence: match fault.subject {
+                    // It names the variable at fault already.
+                    Subject::Source if target.is_alias() => fault.sentence,
+                    _ => format!("it is an alias of {name}: {}", fault.sentence),
+                },
+                ..fault
+            },
+        }
+    }
+
+    pub(super) fn source(&self, variable: &Variable) -> Step {
+        if let Some(Target::Unbound(unbound)) = variable.lock().target() {
+            return Step {
+                subject: Subject::Source,
+                verdict: Verdict::Fault,
+                sentence: format!("it is an alias, and {}", unbound.sentence),
+                next: "deploy its target, or correct `alias`".to_owned(),
+            };
+        }
+        if let Some(target) = self.bound_to(variable) {
+            return fine(
+                Subject::Source,
+                format!("it is an alias of {}", target.name()),
+            );
+        }
+        let configured = &variable.properties().source;
+        let Some(index) = variable.provider_index() else {
+            if configured.is_empty() {
+                return fine(
+                    Subject::Source,
+                    "it has no source: it changes when somebody writes it".to_owned(),
+                );
+            }
+            return Step {
+                subject: Subject::Source,
+                verdict: Verdict::Fault,
+                sentence: format!("its source {configured} is not served by any I/O server"),
+                next: unserved(configured),
+            };
+        };
+        let (name, provider) = self.providers().get(index);
+        let Some(provider) = provider else {
+            let next = match self.providers().is_process(index) {
+                true => format!("start it: trunkline io run DRIVER --name {name}"),
+                false => format!("start {name} again and look at its log"),
+            };
+            return Step {
+                subject: Subject::Source,
+                verdict: Verdict::Fault,
+                sentence: format!("I/O server {name} is not running"),
+                next,
+            };
+        };
+        match provider.trouble() {
+            Some(trouble) => Step {
+                subject: Subject::Source,
+                verdict: Verdict::Fault,
+                sentence: format!("I/O server {name}: {trouble}"),
+                next: "repair what it names; it tries again by itself".to_owned(),
+            },
+            None => fine(
+                Subject::Source,
+                format!("I/O server {name} runs without errors"),
+            ),
+        }
+    }
+}
+
+/// What to do about a source that the engine has never heard of.
+fn unserved(source: &str) -> String {
+    match source.split_once(':') {
+        Some((name, _)) => format!(
+            "add an [[io]] section named {name}, start it as a process (trunkline io run DRIVER \
+             --name {name}), or correct `source`"
+        ),
+        None => "write it as NAME:ITEM, with the name of an I/O server".to_owned(),
+    }
+}

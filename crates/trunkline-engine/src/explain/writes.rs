@@ -1,0 +1,102 @@
+//! What became of the writes of a variable, and who alone may write it.
+
+use super::{Step, Subject, Walk, fault, fine, note};
+use crate::outcome::Refusal;
+
+impl Walk<'_> {
+    /// The last refusal, if nothing has changed the variable since.
+    fn refused_since(&self) -> Option<Refusal> {
+        let state = self.variable.lock();
+        let (sequence, refusal) = state.unapplied()?.last_refusal.as_ref()?;
+        (*sequence == self.update.sequence).then(|| refusal.clone())
+    }
+
+    /// Why the value that its source sent last cannot be shown.
+    pub(super) fn unscaled(&self) -> Option<String> {
+        let state = self.variable.lock();
+        // That its value is bad is an update of its own.
+        match state.unapplied()?.last_refusal.as_ref()? {
+            (sequence, Refusal::Scaling(error)) if sequence + 1 >= self.update.sequence => {
+                Some(error.to_string())
+            }
+            _ => None,
+        }
+    }
+
+    /// Who alone may write it. That is why it does not update when the last write was refused for
+    /// it, and somebody still holds it.
+    pub(super) fn writer(&self) -> Option<Step> {
+        let held = self.engine.held_by(self.variable, self.now)?;
+        let who = match *held.who == *self.caller.to_string() {
+            true => "you",
+            false => &*held.who,
+        };
+        let (sentence, next) = match held.left {
+            Some(left) => (
+                format!("it is leased by {who} for {left:?} more: what others write is refused"),
+                "wait until the lease is over, or have it given back: trunkline lease --release",
+            ),
+            None => (
+                format!("its single writer is {who}: what others write is refused"),
+                "write through that program, or end it: whoever waits takes over",
+            ),
+        };
+        let was_refused = matches!(
+            self.refused_since(),
+            Some(Refusal::Leased { .. } | Refusal::SingleWriter { .. })
+        );
+        Some(match was_refused {
+            true => fault(Subject::Writer, sentence, next),
+            false => note(Subject::Writer, sentence),
+        })
+    }
+
+    /// What the write path has held back since the newest update.
+    pub(super) fn filter(&self) -> Step {
+        let subject = Subject::Filter;
+        let ledger = self.variable.ledger();
+        let mut sentence = format!(
+            "of {} writes {} were applied, {} unchanged, {} refused, {} unknown",
+            ledger.offered, ledger.written, ledger.unchanged, ledger.refused, ledger.unknown
+        );
+        for (count, what) in [
+            (ledger.superseded, "superseded by newer ones"),
+            (ledger.fifo_overflow, "lost in a full FIFO"),
+            (ledger.upstream_lost, "lost before they came here"),
+        ] {
+            if count > 0 {
+                sentence.push_str(&format!(", {count} {what}"));
+            }
+        }
+        match self.refused_since() {
+            None | Some(Refusal::Leased { .. } | Refusal::SingleWriter { .. }) => {}
+            Some(refusal) => {
+                let text = refusal.to_string();
+                let (why, next) = match text.rsplit_once("; ") {
+                    Some((why, next)) => (why, next),
+                    None => (
+                        &*text,
+                        "write a value that its type, range and access allow",
+                    ),
+                };
+                return fault(subject, format!("{sentence}; the last: {why}"), next);
+            }
+        }
+        let state = self.variable.lock();
+        let (since, count) = state.unapplied().map_or((0, 0), |u| u.unchanged_since);
+        drop(state);
+        if count > 1 && since == self.update.sequence || count > 0 && ledger.written <= 1 {
+            let deadband = self.variable.properties().deadband;
+            let next = format!(
+                "its deadband is {} % for clients and {} % for its source: make it smaller",
+                deadband.user_percent, deadband.source_percent
+            );
+            let sentence = format!("{sentence}; the last {count} lay within the deadband");
+            return fault(subject, sentence, next);
+        }
+        match ledger.offered - ledger.written {
+            0 => fine(subject, sentence),
+            _ => note(subject, sentence),
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! The bytes that may wait for all consumers of an engine together.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
+#![cfg(not(shuttle))]
+
+mod rig;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use rig::{Bell, Rig, Told, applied, balanced, define, drain, drain_some, updates};
+use trunkline_engine::{
+    AccessError, Attempt, Consumer, SubscribeOptions, Variable, Wakes, Write, WriteOutcome,
+};
+use trunkline_types::{Contract, DataType, Properties, Value};
+
+const STALL: Duration = Duration::from_millis(500);
+const ALL: Contract = Contract::All {
+    elements: 1_000_000,
+    bytes: u32::MAX,
+};
+/// What a consumer may have waiting in any case.
+const FLOOR: usize = 64 << 10;
+const MAX: usize = 1 << 20;
+/// Ten of them and their entries fill the floor, about 160 the engine.
+const LONG: usize = 6000;
+
+fn text(path: &str, stall: Duration) -> trunkline_types::VariableDefinition {
+    let mut properties = Properties::new(DataType::String);
+    properties.stall = stall;
+    define(path, properties)
+}
+
+fn long() -> Value {
+    Value::String("x".repeat(LONG).into())
+}
+
+fn bounded() -> (Rig, Arc<Variable>, Arc<Variable>) {
+    let variables = vec![text("x", Duration::ZERO), text("y", STALL)];
+    let rig = Rig::bounded(MAX, variables);
+    let (x, y) = (rig.variable("rig/x"), rig.variable("rig/y"));
+    (rig, x, y)
+}
+
+fn used(rig: &Rig) -> u64 {
+    rig.engine.queue_memory().expect("it has a bound").used
+}
+
+/// Writes until the engine has no bytes left for `stopped`, which takes nothing.
+fn fill(rig: &Rig, variable: &Variable, stopped: &Consumer, id: u32) {
+    for _ in 0..2 * MAX / LONG {
+        assert!(matches!(
+            rig.attempt(variable, &Write::value(&long())),
+            Attempt::Done(WriteOutcome::Applied { .. })
+        ));
+        if rig.engine.queue_memory().unwrap().refusals > 0 {
+            break;
+        }
+    }
+    let _ledger = balanced(stopped, id, variable);
+}
+
+/// Behaviour: B-06.
+///
+/// What waits for consumers that take nothing is bounded for the whole engine: their subscriptions
+/// end as at their own bound, and whoever takes what comes goes on as if they were not there.
+#[test]
+fn what_waits_for_all_consumers_is_bounded_and_those_that_take_notice_nothing() {
+    let (rig, x, _) = bounded();
+    let mut live: Vec<Consumer> = (0..9).map(|_| rig.consumer()).collect();
+    live.iter_mut().for_each(|one| {
+        rig.subscribe(one, 1, ALL, &x);
+        drain(one);
+    });
+    let mut stopped = rig.consumer();
+    rig.subscribe(&mut stopped, 1, ALL, &x);
+    for number in 1..=1000 {
+        let outcome = rig.attempt(&x, &Write::value(&long()));
+        assert_eq!(outcome, Attempt::Done(applied(number)), "no writer waits");
+        for one in &mut live {
+            assert_eq!(updates(one).len(), 1, "each gets each");
+        }
+        assert!(used(&rig) <= (MAX + 10 * FLOOR) as u64, "{}", used(&rig));
+    }
+    let ledger = balanced(&stopped, 1, &x);
+    assert!(ledger.dropped_overrun > 800, "{ledger:?}");
+    // It ended at the bound: what was told of is what it missed.
+    let told = drain(&mut stopped);
+    let lost = told.iter().find_map(|told| match told {
+        Told::Overrun { items, .. } => Some(items[0].lost),
+        _ => None,
+    });
+    assert_eq!(lost, Some(ledger.dropped_overrun));
+    drop(stopped);
+    assert!(used(&rig) <= 9 * 8192, "given back: {}", used(&rig));
+}
+
+/// Behaviour: B-05, B-06.
+#[test]
+fn full_engine_refuses_new_buffers_with_a_reason_and_takes_them_again_when_there_is_room() {
+    let (rig, x, _) = bounded();
+    let mut stopped = rig.consumer();
+    rig.subscribe(&mut stopped, 1, ALL, &x);
+    drain(&mut stopped);
+    fill(&rig, &x, &stopped, 1);
+    let mut late = rig.consumer();
+    let options = SubscribeOptions::default();
+    let mut subscribe = |id, contract| late.subscribe(&rig.caller, id, contract, options, &x, None);
+    for (id, contract) in [(1, ALL), (2, Contract::First(5)), (3, Contract::Last(5))] {
+        let refused = subscribe(id, contract).expect_err("there is no room");
+        assert_eq!(refused, AccessError::MemoryFull { max: MAX as u64 });
+        let sentence = refused.to_string();
+        assert!(sentence.contains("slow subscribers") && sentence.contains("queue_bytes_max"));
+    }
+    subscribe(4, Contract::Latest).expect("it needs none");
+    drain(&mut stopped);
+    subscribe(1, ALL).expect("there is room again");
+    assert!(rig.engine.queue_memory().unwrap().refusals >= 4);
+}
+
+/// Behaviour: B-05, B-08.
+///
+/// Under `stall` a write that finds the engine's bytes used up is told so before it is numbered, and
+/// woken when another consumer gives some back.
+#[test]
+fn writer_that_lacks_the_engines_bytes_is_woken_when_another_consumer_takes() {
+    let (rig, x, y) = bounded();
+    let (mut hog, mut slow) = (rig.consumer(), rig.consumer());
+    rig.subscribe(&mut hog, 1, ALL, &x);
+    rig.subscribe(&mut slow, 1, ALL, &y);
+    drain(&mut hog);
+    drain(&mut slow);
+    // Its floor is its own, even when the other has had everything.
+    fill(&rig, &x, &hog, 1);
+    let floor = FLOOR / (LONG + 64 + 8);
+    for number in 1..=floor {
+        assert_eq!(
+            rig.attempt(&y, &Write::value(&long())),
+            Attempt::Done(applied(number as u64))
+        );
+    }
+    let before = (y.sequence(), y.ledger().offered);
+    assert!(matches!(
+        rig.attempt(&y, &Write::value(&long())),
+        Attempt::WouldBlock { .. }
+    ));
+    assert_eq!(
+        (y.sequence(), y.ledger().offered),
+        before,
+        "not yet offered"
+    );
+    let bell = Bell::default();
+    let writer = Consumer::new(rig.engine.clone(), Box::new(bell.clone()));
+    assert!(writer.wait_for_room(&y));
+    assert_eq!(bell.rings(), 0);
+    drain(&mut hog);
+    assert_eq!(bell.rings(), 1);
+    assert!(matches!(
+        rig.attempt(&y, &Write::value(&long())),
+        Attempt::Done(WriteOutcome::Applied { .. })
+    ));
+    assert_eq!(balanced(&slow, 1, &y).dropped_overrun, 0);
+}
+
+/// Behaviour: B-06.
+#[test]
+fn rings_behind_last_n_keep_less_when_the_engine_is_full_and_count_it() {
+    let (rig, x, _) = bounded();
+    let mut consumer = rig.consumer();
+    rig.subscribe(&mut consumer, 1, Contract::Last(1_000_000), &x);
+    drain(&mut consumer);
+    for _ in 0..1000 {
+        rig.attempt(&x, &Write::value(&long()));
+    }
+    assert!(used(&rig) <= MAX as u64, "{}", used(&rig));
+    let ledger = balanced(&consumer, 1, &x);
+    assert!(ledger.dropped_queue > 800, "{ledger:?}");
+    assert!(ledger.waiting > 100, "{ledger:?}");
+    assert_eq!(updates(&mut consumer).len() as u64, ledger.waiting);
+    consumer.unsubscribe(1, None, &mut Wakes::new());
+    assert_eq!(used(&rig), 0);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(usize, usize),
+    Subscribe(usize, usize, u32),
+    Unsubscribe(usize, u32),
+    Take(usize, usize),
+    Advance,
+    Drop(usize),
+}
+
+const SUBSCRIPTIONS: [Contract; 4] = [
+    ALL,
+    Contract::First(9),
+    Contract::Last(30),
+    Contract::Latest,
+];
+
+fn step() -> impl Strategy<Value = Step> {
+    let id = 0..SUBSCRIPTIONS.len() as u32;
+    prop_oneof![
+        12 => (0..2usize, 0..40_000usize).prop_map(|(x, length)| Step::Write(x, length)),
+        4 => (0..3usize, 0..2usize, id.clone()).prop_map(|(c, x, id)| Step::Subscribe(c, x, id)),
+        1 => (0..3usize, id).prop_map(|(c, id)| Step::Unsubscribe(c, id)),
+        3 => (0..3usize, 0..6usize).prop_map(|(c, count)| Step::Take(c, count)),
+        1 => Just(Step::Advance),
+        1 => (0..3usize).prop_map(Step::Drop),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Behaviour: B-02, B-06.
+    #[test]
+    fn engine_never_holds_more_than_its_bound_and_gets_everything_back(
+        steps in proptest::collection::vec(step(), 1..150),
+    ) {
+        let max = 400_000;
+        let variables = vec![text("x", Duration::ZERO), text("y", STALL)];
+        let rig = Rig::bounded(max, variables);
+        let variables = [rig.variable("rig/x"), rig.variable("rig/y")];
+        let mut consumers: Vec<Consumer> = (0..3)
+            .map(|_| rig.consumer().queue_bytes_max(200_000))
+            .collect();
+        for step in steps {
+            match step {
+                Step::Write(x, length) => {
+                    let value = Value::String("x".repeat(length).into());
+                    rig.attempt(&variables[x], &Write::value(&value));
+                }
+                Step::Subscribe(c, x, id) => {
+                    let contract = SUBSCRIPTIONS[id as usize];
+                    let options = SubscribeOptions::default();
+                    let made = consumers[c]
+                        .subscribe(&rig.caller, id, contract, options, &variables[x], None);
+                    let is_fair = matches!(made, Ok(()) | Err(AccessError::MemoryFull { .. }));
+                    prop_assert!(is_fair);
+                }
+                Step::Unsubscribe(c, id) => {
+                    consumers[c].unsubscribe(id, None, &mut Wakes::new());
+                }
+                Step::Take(c, count) => {
+                    drain_some(&mut consumers[c], count);
+                }
+                Step::Advance => rig.advance(STALL),
+                Step::Drop(c) => consumers[c] = rig.consumer().queue_bytes_max(200_000),
+            }
+            // Beside the bound there are the floors, and one update of any length per buffer.
+            let beside = 3 * (FLOOR + 45_000) + 4 * 45_000;
+            prop_assert!(used(&rig) <= (max + beside) as u64, "{}", used(&rig));
+            for (consumer, x) in consumers.iter().flat_map(|c| variables.iter().map(move |x| (c, x))) {
+                for (id, _) in consumer.subscriptions_of(x.handle()) {
+                    let ledger = consumer.ledger(id, x.handle()).unwrap();
+                    prop_assert!(ledger.is_balanced(), "{ledger:?}");
+                }
+            }
+        }
+        drop(consumers);
+        prop_assert_eq!(used(&rig), 0);
+    }
+}

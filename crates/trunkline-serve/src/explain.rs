@@ -1,0 +1,182 @@
+//! Why a variable does not reach a client: what the engine says, and behind it what this session
+//! makes of it.
+
+use std::sync::Arc;
+
+use trunkline_engine::Variable;
+use trunkline_engine::explain::{Step, Subject, Verdict};
+use trunkline_proto::message::why::{WhyAnswerBuilder, WhyStage, WhyStep, WhyVerdict};
+use trunkline_types::ledger::SubscriptionLedger;
+use trunkline_types::{Contract, Timestamp};
+
+use crate::session::Session;
+use crate::work::Progress;
+
+/// A period from which on somebody may wonder where the values are.
+const LONG_PERIOD_SECONDS: f64 = 1.0;
+
+/// A step of the session's own.
+struct Own {
+    stage: WhyStage,
+    verdict: WhyVerdict,
+    sentence: String,
+    next: &'static str,
+}
+
+impl Session {
+    pub(crate) fn run_why(&mut self, request: u32, name: &str, wall: Timestamp) -> Progress {
+        let now = self.last_seen.0;
+        let steps = self.engine.explain(&self.caller, name, now, wall);
+        let own = self.own_steps(name);
+        let mut answer = WhyAnswerBuilder::begin(&mut self.answers.frames, request);
+        for step in &steps {
+            answer.push(&of_engine(step));
+        }
+        for step in &own {
+            answer.push(&WhyStep {
+                stage: step.stage,
+                verdict: step.verdict,
+                sentence: &step.sentence,
+                next: step.next,
+            });
+        }
+        answer.finish();
+        Progress::Done
+    }
+
+    /// What becomes of the variable's updates in this session.
+    fn own_steps(&self, name: &str) -> Vec<Own> {
+        let name = name.split_once('#').map_or(name, |(variable, _)| variable);
+        let mut steps = Vec::new();
+        let Ok(variable) = self.engine.resolve(&self.caller, name) else {
+            return steps;
+        };
+        for (id, contract) in self.consumer.subscriptions_of(variable.handle()) {
+            if let Some(ledger) = self.consumer.ledger(id, variable.handle()) {
+                steps.extend(self.of_filter(id, contract, variable, &ledger));
+                steps.extend(of_buffer(contract, &ledger));
+            }
+        }
+        if self.parked_until.is_some() {
+            steps.push(fault(
+                WhyStage::Buffer,
+                "a write of yours waits, and with it what you asked for since: the `all` buffer of \
+                 a subscriber is full, and the variable's owner lets writers wait for it (`stall`)"
+                    .to_owned(),
+                "have the subscriber take its updates, or shorten `stall`",
+            ));
+        }
+        if !self.window.has_room() {
+            let sentence = format!(
+                "{} updates are on their way to you and not confirmed: you do not take them",
+                self.consumer.in_flight()
+            );
+            let next = "see what your program or the network between does";
+            steps.push(fault(WhyStage::Consumer, sentence, next));
+        }
+        steps
+    }
+
+    /// Whether the subscription itself holds the newest update back.
+    fn of_filter(
+        &self,
+        id: u32,
+        contract: Contract,
+        variable: &Arc<Variable>,
+        ledger: &SubscriptionLedger,
+    ) -> Option<Own> {
+        if let Contract::Sampled(period) = contract
+            && ledger.waiting > 0
+            && period.as_secs_f64() >= LONG_PERIOD_SECONDS
+        {
+            let sentence = format!(
+                "your subscription looks once in {period:?}: an update waits for its next look, \
+                 and {} were merged",
+                ledger.coalesced
+            );
+            let next = "subscribe with a shorter period, or with `latest`";
+            return Some(fault(WhyStage::Filter, sentence, next));
+        }
+        let only_changes = self.consumer.options(id)?.only_changes;
+        let behind = variable
+            .sequence()
+            .saturating_sub(self.consumer.last_delivered(id, variable.handle())?);
+        (only_changes && ledger.waiting == 0 && behind > 0).then(|| {
+            let sentence = format!(
+                "your subscription asks for other values only, and the last {behind} updates \
+                 repeated the one you have"
+            );
+            let next = "subscribe to every update, or look why its writer repeats itself";
+            fault(WhyStage::Filter, sentence, next)
+        })
+    }
+}
+
+/// What the subscription's buffer has dropped or merged.
+fn of_buffer(contract: Contract, ledger: &SubscriptionLedger) -> Option<Own> {
+    let stage = WhyStage::Buffer;
+    let SubscriptionLedger {
+        written,
+        dropped_queue,
+        dropped_overrun,
+        waiting,
+        ..
+    } = *ledger;
+    if dropped_overrun > 0 {
+        let sentence = format!(
+            "your `{contract}` subscription has reached its bound and ends: you miss \
+             {dropped_overrun} of {written} updates"
+        );
+        let next = "take updates faster, ask for a larger bound, or have the owner set `stall`";
+        return Some(fault(stage, sentence, next));
+    }
+    if dropped_queue > 0 {
+        let sentence = format!(
+            "your `{contract}` buffer was full: {dropped_queue} of {written} updates were dropped, \
+             {waiting} wait"
+        );
+        let step = fault(
+            stage,
+            sentence,
+            "take updates faster, or ask for a larger buffer",
+        );
+        // What was dropped once, and is caught up with, is worth knowing.
+        return Some(match waiting > 0 {
+            true => step,
+            false => Own {
+                verdict: WhyVerdict::Note,
+                ..step
+            },
+        });
+    }
+    None
+}
+
+fn fault(stage: WhyStage, sentence: String, next: &'static str) -> Own {
+    Own {
+        stage,
+        verdict: WhyVerdict::Fault,
+        sentence,
+        next,
+    }
+}
+
+fn of_engine(step: &Step) -> WhyStep<'_> {
+    WhyStep {
+        stage: match step.subject {
+            Subject::Name => WhyStage::Resolution,
+            Subject::Library => WhyStage::Library,
+            Subject::Rights | Subject::Writer => WhyStage::Rights,
+            Subject::Source | Subject::Quality | Subject::Age => WhyStage::Source,
+            Subject::Filter => WhyStage::Filter,
+            _ => WhyStage::Buffer,
+        },
+        verdict: match step.verdict {
+            Verdict::Fine => WhyVerdict::Ok,
+            Verdict::Note => WhyVerdict::Note,
+            Verdict::Fault => WhyVerdict::Fault,
+        },
+        sentence: &step.sentence,
+        next: &step.next,
+    }
+}

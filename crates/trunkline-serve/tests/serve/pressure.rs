@@ -1,0 +1,285 @@
+//! Links that carry less than is written, and clients that stand still: who gets what.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use trunkline_client::{Event, SubscriptionId};
+use trunkline_proto::Endpoint;
+use trunkline_types::{DataType, Properties, Value};
+
+use crate::rig::{Pair, World, define};
+
+const MS: Duration = Duration::from_millis(1);
+/// What a packet of the virtual link holds.
+const PACKET: usize = 1400;
+
+/// A link that several connections share: packets of each in turn, so many bytes per millisecond.
+struct Link {
+    bytes_per_ms: usize,
+    /// Who is next.
+    turn: usize,
+    /// Sent ahead, where a value was longer than what was left.
+    debt: usize,
+}
+
+impl Link {
+    fn of(bytes_per_ms: usize) -> Self {
+        let (turn, debt) = (0, 0);
+        Self {
+            bytes_per_ms,
+            turn,
+            debt,
+        }
+    }
+
+    /// One millisecond passes.
+    fn tick(&mut self, pairs: &mut [Pair]) {
+        pairs[0].world.advance(MS);
+        let (now, wall) = pairs[0].world.time();
+        let mut left = self.bytes_per_ms.saturating_sub(self.debt);
+        self.debt = self.debt.saturating_sub(self.bytes_per_ms);
+        let mut idle = 0;
+        while left > 0 && idle < pairs.len() {
+            let pair = &mut pairs[self.turn % pairs.len()];
+            self.turn += 1;
+            if pair.client.poll_timeout().is_some_and(|due| due <= now) && !pair.is_stopped {
+                pair.client.handle_timeout(now, wall);
+            }
+            let before = pair.traffic.to_client.bytes;
+            pair.capacity = 64 << 10;
+            pair.turn_of_client();
+            pair.capacity = PACKET.min(left);
+            pair.turn_of_session();
+            pair.capacity = 64 << 10;
+            pair.turn_of_client();
+            let sent = pair.traffic.to_client.bytes - before;
+            idle = if sent == 0 { idle + 1 } else { 0 };
+            self.debt += sent.saturating_sub(left);
+            left = left.saturating_sub(sent);
+        }
+    }
+}
+
+fn text(path: &str) -> trunkline_types::VariableDefinition {
+    define(path, DataType::String, |_: &mut Properties| {})
+}
+
+fn fill(length: usize, number: usize) -> Value {
+    Value::String(format!("{number:>length$}").into())
+}
+
+/// What a program was given under one subscription.
+#[derive(Default, Debug)]
+struct Got {
+    updates: usize,
+    /// The longest time between two of them, in ms.
+    longest_gap: usize,
+    last_at: usize,
+    has_ended: bool,
+}
+
+impl Got {
+    fn take(&mut self, pair: &mut Pair, id: SubscriptionId, at: usize) {
+        let (now, _) = pair.world.time();
+        while let Some(event) = pair.client.next_event(now, id) {
+            match event {
+                Event::Reading { .. } => {
+                    self.updates += 1;
+                    self.longest_gap = self.longest_gap.max(at - self.last_at);
+                    self.last_at = at;
+                }
+                Event::Ended { .. } => self.has_ended = true,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Behaviour: B-05, B-07.
+///
+/// Between the subscriptions of one session the turn goes round: one that has megabytes waiting, in
+/// large values or in very many small ones, holds the others up by a slice at a time.
+#[test]
+fn a_subscription_with_a_huge_backlog_does_not_starve_the_others_of_its_session() {
+    for (length, burst) in [(20_000, 200), (200, 20_000)] {
+        let world = World::with_library("rig", ["bulk", "a", "b", "c", "d"].map(text).to_vec());
+        let mut pair = Pair::on(&world);
+        let bulk = pair.subscribe(&["rig/bulk"], "all:100000");
+        let others = [
+            ("rig/a", "latest"),
+            ("rig/b", "all:1000"),
+            ("rig/c", "last:10"),
+            ("rig/d", "first:50"),
+        ]
+        .map(|(name, contract)| (name, pair.subscribe(&[name], contract)));
+        for number in 0..burst {
+            world.write("rig/bulk", &fill(length, number));
+        }
+        let mut pairs = [pair];
+        // A tenth of what waits goes over in the time that is looked at.
+        let mut link = Link::of(4_000);
+        let mut got: BTreeMap<&str, Got> = BTreeMap::new();
+        for ms in 0..100 {
+            for (name, _) in others {
+                world.write(name, &fill(10, ms));
+            }
+            link.tick(&mut pairs);
+            got.entry("bulk").or_default().take(&mut pairs[0], bulk, ms);
+            for (name, id) in others {
+                got.entry(name).or_default().take(&mut pairs[0], id, ms);
+            }
+        }
+        let bulk = &got["bulk"];
+        assert!(bulk.updates > 10 && bulk.updates < burst, "{bulk:?}");
+        for (name, _) in others {
+            let got = &got[name];
+            // A slice of the bulk, or one of its values, is on the link for some milliseconds.
+            assert!(
+                got.longest_gap <= 12,
+                "{name} beside values of {length}: {got:?}"
+            );
+            assert!(
+                got.updates >= 10,
+                "{name} beside values of {length}: {got:?}"
+            );
+        }
+        assert!(
+            got["rig/b"].updates >= 85 && got["rig/c"].updates >= 85,
+            "{got:?}"
+        );
+    }
+}
+
+/// Behaviour: B-07.
+#[test]
+fn when_a_link_saturates_every_client_slows_in_proportion_and_none_falls_to_zero() {
+    const CLIENTS: usize = 5;
+    const NAMES: [&str; 6] = ["rig/0", "rig/1", "rig/2", "rig/3", "rig/4", "rig/5"];
+    const CONTRACTS: [&str; 6] = [
+        "latest",
+        "latest",
+        "sampled:5ms",
+        "last:5",
+        "first:5",
+        "all:50",
+    ];
+    let run = |bytes_per_ms: usize| {
+        let variables = ["0", "1", "2", "3", "4", "5"].map(text).to_vec();
+        let world = World::with_library("rig", variables);
+        let mut pairs: Vec<Pair> = (0..CLIENTS).map(|_| Pair::on(&world)).collect();
+        let mut ids = Vec::new();
+        for (client, pair) in pairs.iter_mut().enumerate() {
+            let of_client: Vec<SubscriptionId> = NAMES
+                .iter()
+                .zip(CONTRACTS)
+                .map(|(name, contract)| pair.subscribe(&[name], contract))
+                .collect();
+            // Some ask for more: a second time under another contract.
+            let more = (0..client)
+                .map(|_| pair.subscribe(&NAMES, "last:2"))
+                .collect();
+            ids.push([of_client, more].concat());
+        }
+        let mut link = Link::of(bytes_per_ms);
+        let mut got: Vec<Vec<Got>> = ids
+            .iter()
+            .map(|ids| ids.iter().map(|_| Got::default()).collect())
+            .collect();
+        pairs
+            .iter_mut()
+            .for_each(|pair| pair.traffic.to_client.bytes = 0);
+        for ms in 0..400 {
+            NAMES.iter().for_each(|name| {
+                world.write(name, &fill(100, ms));
+            });
+            link.tick(&mut pairs);
+            for (pair, (ids, got)) in pairs.iter_mut().zip(ids.iter().zip(&mut got)) {
+                for (id, got) in ids.iter().zip(got) {
+                    got.take(pair, *id, ms);
+                }
+            }
+        }
+        let bytes: Vec<usize> = pairs.iter().map(|p| p.traffic.to_client.bytes).collect();
+        (got, bytes)
+    };
+    let (ample, _) = run(1 << 20);
+    let (scarce, bytes) = run(1500);
+    // The link gives each the same: nobody has much more than another.
+    let (least, most) = (bytes.iter().min().unwrap(), bytes.iter().max().unwrap());
+    assert!(*most < least * 3 / 2, "{bytes:?}");
+    for (client, (ample, scarce)) in ample.iter().zip(&scarce).enumerate() {
+        let shares: Vec<f64> = ample
+            .iter()
+            .zip(scarce)
+            .map(|(ample, scarce)| scarce.updates as f64 / ample.updates as f64)
+            .collect();
+        for (n, got) in scarce.iter().enumerate() {
+            // Whatever overruns its bound has ended and begins anew; the others go on.
+            assert!(
+                got.updates > 3,
+                "client {client}, subscription {n}: {got:?}"
+            );
+            let is_all = CONTRACTS.get(n) == Some(&"all:50");
+            assert!(
+                got.longest_gap <= 100 || is_all,
+                "client {client}, subscription {n}: {got:?}"
+            );
+        }
+        // However many there are, none falls to zero.
+        let latest = &shares[..2];
+        assert!(
+            latest.iter().all(|share| *share > 0.02),
+            "client {client}: {shares:?}"
+        );
+    }
+}
+
+/// Behaviour: B-05, B-06.
+///
+/// Of ten clients one stands still: the engine's memory for it is bounded, the writer never waits,
+/// and the other nine get everything at once, as they would without it.
+#[test]
+fn a_stopped_client_costs_the_others_nothing() {
+    let world = World::with_library("rig", vec![text("x"), text("y")]);
+    world.write("rig/x", &fill(10, 0));
+    let mut pairs: Vec<Pair> = (0..10).map(|_| Pair::on(&world)).collect();
+    let contracts = ["all:1000", "latest", "last:10", "first:10"];
+    let ids: Vec<Vec<SubscriptionId>> = pairs
+        .iter_mut()
+        .map(|pair| {
+            contracts
+                .map(|contract| pair.subscribe(&["rig/x"], contract))
+                .to_vec()
+        })
+        .collect();
+    pairs[0].is_stopped = true;
+    let mut got: Vec<Got> = (0..10).map(|_| Got::default()).collect();
+    for ms in 1..=3000 {
+        world.write("rig/x", &fill(1000, ms));
+        for (client, pair) in pairs.iter_mut().enumerate().skip(1) {
+            pair.exchange();
+            for id in &ids[client] {
+                got[client].take(pair, *id, ms);
+            }
+            assert!(got[client].longest_gap <= 1 && !got[client].has_ended);
+        }
+        pairs[0].turn_of_session();
+    }
+    for got in &got[1..] {
+        // The first reading of `latest` waited until the first update took its place.
+        assert_eq!(got.updates, 4 * 3001 - 1, "{got:?}");
+    }
+    // What waits for the one that stands still: the transport's buffer and its bounds.
+    assert!(pairs[0].waiting_answers() <= pairs[0].capacity + 2_000);
+    // It goes on: told what it missed, and current again.
+    pairs[0].is_stopped = false;
+    pairs[0].pass(Duration::from_secs(5));
+    for id in &ids[0] {
+        let readings = pairs[0].readings(*id);
+        let newest = readings.last().expect("it has a reading");
+        let is_first = *id == ids[0][3];
+        assert!(is_first || newest.position.sequence == world.sequence("rig/x"));
+    }
+    let (lost, overruns) = world.engine().lost_and_overruns();
+    assert!(lost > 2000 && overruns == 1, "{lost} {overruns}");
+}

@@ -1,0 +1,40 @@
+//! What the machine has.
+
+/// Where neither the system nor a container says how much memory there is.
+const MEMORY_UNKNOWN: u64 = 4 << 30;
+
+/// A quarter of the memory that this process may use: what may wait for subscribers, unless somebody
+/// says otherwise.
+pub(crate) fn queue_bytes_max() -> usize {
+    usize::try_from(memory_bytes() / 4).unwrap_or(usize::MAX)
+}
+
+/// The machine's memory, or less where a container allows less.
+fn memory_bytes() -> u64 {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let machine = read("/proc/meminfo").and_then(|text| parse_meminfo(&text));
+    let container = read("/sys/fs/cgroup/memory.max").and_then(|text| text.trim().parse().ok());
+    let least = machine.into_iter().chain(container).min();
+    least.unwrap_or(MEMORY_UNKNOWN)
+}
+
+fn parse_meminfo(text: &str) -> Option<u64> {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_what_the_system_says() {
+        let text = "MemFree: 1 kB\nMemTotal:       16384 kB\n";
+        assert_eq!(parse_meminfo(text), Some(16 << 20));
+        assert_eq!(parse_meminfo("nonsense"), None);
+        assert!(memory_bytes() > 0 && queue_bytes_max() as u64 <= memory_bytes());
+    }
+}
