@@ -9,6 +9,7 @@
 //! # Layout
 //! - `w1`, `w2`, `w5`, `w8`: the scenarios; each has one loop, and an end per system that it
 //!   drives.
+//! - `blocks`, `same_host`, `clients`: the scenarios of bars that have a name of their own.
 //! - `w7`: what happens within one process.
 //! - `raw`, `hosting`, `trunkline_calls`: what the ends of a system have in common.
 //! - `cells`, `role`, `settings`, `placement`: a cell is a process of its own, and so is its far
@@ -24,7 +25,9 @@
 // The terminal is how it talks to people, and standard output how its processes talk to each other.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod blocks;
 pub mod cells;
+pub mod clients;
 pub mod hosting;
 pub mod machine;
 pub mod placement;
@@ -33,6 +36,7 @@ pub mod record;
 pub mod report;
 pub mod role;
 pub mod run;
+pub mod same_host;
 pub mod settings;
 pub mod stages;
 pub mod statistics;

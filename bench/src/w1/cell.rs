@@ -12,10 +12,14 @@ use crate::usage::Usage;
 /// Ticks before the measured ones: the first write opens paths that the others find open.
 pub const WARM_UP_TICKS: u32 = 2;
 /// How long the last notifications may take.
-const LAST: Duration = Duration::from_millis(500);
+pub const LAST: Duration = Duration::from_millis(500);
 
 /// What the ticks of one cell gave.
-struct Seen {
+#[derive(Debug)]
+pub struct Seen {
+    first_tick: u32,
+    /// When each tick was sent, from 1.
+    sent: Vec<Instant>,
     /// Tick last notified of each variable.
     last: Vec<u32>,
     /// Send to notification, in microseconds.
@@ -24,6 +28,53 @@ struct Seen {
     out_of_order: u64,
     /// Variables that have been notified of the current tick.
     current: usize,
+}
+
+impl Seen {
+    /// Nothing was sent yet; tick numbers start above `first_tick`.
+    pub fn new(grid: &Grid, first_tick: u32) -> Self {
+        Self {
+            first_tick,
+            sent: Vec::with_capacity((WARM_UP_TICKS + grid.ticks) as usize),
+            last: vec![first_tick; grid.variables],
+            latencies: Vec::with_capacity(grid.variables * grid.ticks as usize),
+            out_of_order: 0,
+            current: 0,
+        }
+    }
+
+    /// The next tick is sent now.
+    pub fn sending(&mut self) {
+        self.current = 0;
+        self.sent.push(Instant::now());
+    }
+
+    /// Variables that have been notified of the tick sent last.
+    pub fn current(&self) -> usize {
+        self.current
+    }
+
+    /// A variable was notified, at that time, of a tick.
+    pub fn note(&mut self, at: Instant, variable: usize, noticed: u32) {
+        // What a variable held before this cell is told when it is subscribed.
+        if noticed <= self.first_tick {
+            return;
+        }
+        let number = noticed - self.first_tick;
+        let is_newer = self.last.get(variable).is_some_and(|last| noticed > *last);
+        let Some(sent) = self.sent.get(number as usize - 1).filter(|_| is_newer) else {
+            self.out_of_order += 1;
+            return;
+        };
+        self.last[variable] = noticed;
+        if number > WARM_UP_TICKS {
+            let latency = at.saturating_duration_since(*sent);
+            self.latencies.push(latency.as_secs_f64() * 1e6);
+        }
+        if number as usize == self.sent.len() {
+            self.current += 1;
+        }
+    }
 }
 
 /// Runs the ticks of a cell and enters its figures. Tick numbers start above `first_tick`, which no
@@ -38,14 +89,8 @@ pub fn run(
     far_pid: u32,
     row: &mut Row,
 ) -> Outcome<()> {
-    let mut seen = Seen {
-        last: vec![first_tick; grid.variables],
-        latencies: Vec::with_capacity(grid.variables * grid.ticks as usize),
-        out_of_order: 0,
-        current: 0,
-    };
+    let mut seen = Seen::new(grid, first_tick);
     let all_ticks = WARM_UP_TICKS + grid.ticks;
-    let mut sent = vec![Instant::now(); all_ticks as usize + 1];
     let (mut near, mut far) = (Usage::default(), Usage::default());
     let mut next = Instant::now() + grid.period;
     for tick in 1..=all_ticks {
@@ -55,56 +100,34 @@ pub fn run(
         if tick == WARM_UP_TICKS + 1 {
             (near, far) = (Usage::of_self()?, Usage::of(far_pid)?);
         }
-        seen.current = 0;
-        sent[tick as usize] = Instant::now();
+        seen.sending();
         registers.send()?;
         let deadline = if tick == all_ticks { next + LAST } else { next };
         while seen.current < grid.variables && Instant::now() < deadline {
             registers.receive(deadline, &mut |variable, noticed| {
-                note(&mut seen, &sent, first_tick, tick, variable, noticed);
+                seen.note(Instant::now(), variable, noticed);
             })?;
         }
     }
     let (near, far) = (Usage::of_self()? - near, Usage::of(far_pid)? - far);
-    enter(grid, &mut seen, first_tick + all_ticks, row);
+    enter(grid, &mut seen, row);
+    enter_usage(grid, near, far, row);
+    Ok(())
+}
+
+/// Enters what the two ends used in the measured ticks.
+pub fn enter_usage(grid: &Grid, near: Usage, far: Usage, row: &mut Row) {
     let waits = f64::from(grid.ticks);
     row.figure("near_cpu_us_per_tick", near.cpu_ns as f64 / 1e3 / waits);
     row.figure("far_cpu_us_per_tick", far.cpu_ns as f64 / 1e3 / waits);
     // One of the near end's waits is for the next period.
     row.slept("near", near.voluntary, 2.0 * waits);
     row.slept("far", far.voluntary, waits);
-    Ok(())
 }
 
-fn note(
-    seen: &mut Seen,
-    sent: &[Instant],
-    first_tick: u32,
-    tick: u32,
-    variable: usize,
-    noticed: u32,
-) {
-    // What a variable held before this cell is told when it is subscribed.
-    if noticed <= first_tick {
-        return;
-    }
-    let number = noticed - first_tick;
-    let in_order = seen.last.get(variable).is_some_and(|last| noticed > *last) && number <= tick;
-    if !in_order {
-        seen.out_of_order += 1;
-        return;
-    }
-    seen.last[variable] = noticed;
-    if number > WARM_UP_TICKS {
-        let latency = sent[number as usize].elapsed();
-        seen.latencies.push(latency.as_secs_f64() * 1e6);
-    }
-    if number == tick {
-        seen.current += 1;
-    }
-}
-
-fn enter(grid: &Grid, seen: &mut Seen, last_tick: u32, row: &mut Row) {
+/// Enters the figures of the ticks, all of which have been sent.
+pub fn enter(grid: &Grid, seen: &mut Seen, row: &mut Row) {
+    let last_tick = seen.first_tick + seen.sent.len() as u32;
     let wanted = grid.variables * grid.ticks as usize;
     let unfinished = seen.last.iter().filter(|last| **last != last_tick).count();
     let missing = wanted.saturating_sub(seen.latencies.len());
