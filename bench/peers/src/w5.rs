@@ -17,8 +17,16 @@ use trunkline_bench::w5::{PER_CALL, Stream, Taken, Window};
 use crate::brokers::{Broker, Place, free_port, placement};
 use crate::bus::{Ends, Put, Side, Space, open};
 
-/// Updates that may be unacknowledged.
+/// Updates that may be unacknowledged, of all subscribers together.
 const WINDOW: u64 = 8192;
+
+/// Those of one subscriber. Pipelines of 256 fit twice, except where that would be a backlog that
+/// is longer than the rule of the scenario allows.
+fn window(system: &str, subscribers: usize) -> u64 {
+    let least = if system == "mosquitto" { 256 } else { 512 };
+    (WINDOW / subscribers as u64).max(least)
+}
+
 /// Without an acknowledgement for so long, updates were lost.
 const STUCK: Duration = Duration::from_secs(5);
 
@@ -49,6 +57,7 @@ fn take_one(
     let mut taken = Taken::new(stream.variables);
     let mut window: Option<Window> = None;
     let (mut is_known, mut failed) = (false, None);
+    let every = self::window(system, stream.subscribers) / 4;
     take.run(&mut |variable, value| {
         let value = crate::w2::number(value).unwrap_or(f64::NEG_INFINITY);
         if value == 0.0 {
@@ -69,7 +78,7 @@ fn take_one(
         if taken.count.is_multiple_of(256) {
             window.look(taken.count, process_cpu_ns);
         }
-        if windowed && taken.count.is_multiple_of(WINDOW / 4) {
+        if windowed && taken.count.is_multiple_of(every) {
             let count = taken.count.to_le_bytes();
             let said = put.put(number, &count).and_then(|()| put.flush());
             failed = said.err().map(|error| error.to_string());
@@ -115,6 +124,7 @@ pub fn measure(scenario: &str, system: &str, settings: &Settings, place: &str) -
     let mut far = Role::start("w5-take", &settings)?;
     subscribed(put.as_mut(), stream.variables, &mut far)?;
     let broker_ns = || broker.as_ref().map_or(0, |one| Usage::of(one.pid()).unwrap_or_default().cpu_ns);
+    let ahead = self::window(system, stream.subscribers);
     let mut window = Window::open(stream.warm_up);
     let (mut count, mut others, mut in_window) = (0, 0, false);
     loop {
@@ -125,7 +135,7 @@ pub fn measure(scenario: &str, system: &str, settings: &Settings, place: &str) -
         }
         count += PER_CALL as u64;
         if windowed {
-            hold_back(put.as_mut(), count, &acknowledged)?;
+            hold_back(put.as_mut(), count, ahead, &acknowledged)?;
         }
         let now = window.look(count, || {
             in_window = true;
@@ -174,17 +184,22 @@ fn subscribed(put: &mut dyn Put, variables: usize, far: &mut Role) -> Outcome<()
 }
 
 /// Waits until the slowest subscriber is within the window.
-fn hold_back(put: &mut dyn Put, count: u64, acknowledged: &[AtomicU64]) -> Outcome<()> {
+fn hold_back(
+    put: &mut dyn Put,
+    count: u64,
+    ahead: u64,
+    acknowledged: &[AtomicU64],
+) -> Outcome<()> {
     let slowest = || {
         let counts = acknowledged.iter().map(|count| count.load(Ordering::Acquire));
         counts.min().unwrap_or(u64::MAX)
     };
-    if count < slowest().saturating_add(WINDOW) {
+    if count < slowest().saturating_add(ahead) {
         return Ok(());
     }
     put.flush()?;
     let deadline = Instant::now() + STUCK;
-    while count >= slowest().saturating_add(WINDOW) {
+    while count >= slowest().saturating_add(ahead) {
         thread::sleep(Duration::from_micros(20));
         if Instant::now() > deadline {
             return Err(format!("{count} updates were put, {} came", slowest()).into());
