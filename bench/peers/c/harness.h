@@ -398,8 +398,8 @@ static inline double stream_readers_ns(const struct stream *s) {
 // itself. `idle` is called while the writer waits. `broker` is 0 where there is none.
 static inline void stream_run(struct stream *s, pid_t broker, uint64_t ahead, void (*put)(int, double), void (*flush)(void), void (*idle)(void)) {
     uint64_t warm = number_of("warm_ms", 1000) * 1000000ull, measured = number_of("ms", 1000) * 1000000ull;
-    uint64_t start = now_ns(), begun = 0, sent = 0, sent_then = 0, got_then = 0, writer_then = 0, others_then = 0;
-    double readers_then = 0, broker_then = 0;
+    uint64_t start = now_ns(), begun = 0, sent = 0, sent_then = 0, got_then = 0, writer_then = 0;
+    double others_then = 0, readers_then = 0, broker_then = 0;
     bool is_stuck = false;
     for (;;) {
         for (int at = 0; at < 100; at++, sent++) {
@@ -415,7 +415,7 @@ static inline void stream_run(struct stream *s, pid_t broker, uint64_t ahead, vo
         if (!begun && now >= start + warm) {
             begun = now, sent_then = sent, got_then = stream_total(s);
             writer_then = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-            others_then = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - writer_then;
+            others_then = (double)clock_ns(CLOCK_PROCESS_CPUTIME_ID) - writer_then;
             readers_then = stream_readers_ns(s);
             broker_then = broker ? usage_of(broker).cpu_ns : 0;
         }
@@ -424,7 +424,7 @@ static inline void stream_run(struct stream *s, pid_t broker, uint64_t ahead, vo
     if (!begun) begun = now_ns();
     flush();
     double writer = clock_ns(CLOCK_THREAD_CPUTIME_ID) - writer_then;
-    double others = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - clock_ns(CLOCK_THREAD_CPUTIME_ID) - (double)others_then;
+    double others = (double)clock_ns(CLOCK_PROCESS_CPUTIME_ID) - clock_ns(CLOCK_THREAD_CPUTIME_ID) - others_then;
     uint64_t last = now_ns(), wanted = sent * s->subscribers, wrong = 0;
     while (stream_total(s) < wanted && now_ns() - last < 3000000000ull) idle();
     double seconds = (now_ns() - begun) * 1e-9, backlog = (now_ns() - last) * 1e-6;
@@ -439,7 +439,7 @@ static inline void stream_run(struct stream *s, pid_t broker, uint64_t ahead, vo
     figure(&r, "updates", got);
     figure(&r, "updates_per_s", taken / seconds);
     figure(&r, "writer_ns_per_update", writer / written);
-    figure(&r, "engine_ns_per_update", others / written);
+    figure(&r, "engine_ns_per_update", others > 0 ? others / written : 0);
     figure(&r, "client_ns_per_update", readers / taken);
     figure(&r, "backlog_ms", backlog);
     if (got != wanted) invalid(&r, "%llu updates were to be taken and %llu were", (unsigned long long)wanted, (unsigned long long)got);
