@@ -1,5 +1,7 @@
 //! Cells and roles: what a process of this program does, by name.
 
+use trunkline::types::Contract;
+
 use crate::Outcome;
 use crate::hosting;
 use crate::placement::{End, pin};
@@ -17,6 +19,9 @@ pub const RAW: &str = "raw-tcp";
 pub const TRUNKLINE: &str = "trunkline";
 /// Trunkline with many updates per call.
 pub const TRUNKLINE_BATCHED: &str = "trunkline-batched";
+
+/// Trunkline with subscriptions that take every update.
+pub const TRUNKLINE_ALL: &str = "trunkline-all";
 
 /// Does the part of the far end, until the near end has had enough.
 ///
@@ -98,7 +103,7 @@ fn far_end(system: &str, raw: &str, variables: usize, kind: &str) -> Outcome<(Ro
     let settings = Settings::default().with("n", variables).with("type", kind);
     let role = match system {
         RAW => raw,
-        TRUNKLINE => "engine",
+        TRUNKLINE | TRUNKLINE_ALL => "engine",
         _ => return Err(no_system(system)),
     };
     let mut far = Role::start(role, &settings)?;
@@ -125,7 +130,14 @@ fn w1_cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<R
                 let (far, address) = far_end(system, "w1-raw", grid.variables, kind)?;
                 let registers: Box<dyn Registers> = match system {
                     RAW => Box::new(w1::raw::Near::connect(&address, grid)?),
-                    _ => Box::new(w1::trunkline::Near::connect(&address, grid)?),
+                    TRUNKLINE_ALL => {
+                        Box::new(w1::trunkline::Near::connect(&address, grid, Contract::ALL)?)
+                    }
+                    _ => Box::new(w1::trunkline::Near::connect(
+                        &address,
+                        grid,
+                        Contract::Latest,
+                    )?),
                 };
                 ends.insert((far, registers))
             }

@@ -14,6 +14,7 @@
 //! - `raw`, `hosting`, `trunkline_calls`: what the ends of a system have in common.
 //! - `cells`, `role`, `settings`, `placement`: a cell is a process of its own, and so is its far
 //!   end.
+//! - `peers`: other systems, which take part when they are installed.
 //! - `usage`, `statistics`, `record`, `machine`: what is measured, and how it is kept.
 //! - `stages`: the same path without a network, stage by stage.
 //! - `run`, `report`: the order of a run; tables and plots of its results.
@@ -30,6 +31,7 @@ pub mod cells;
 pub mod clients;
 pub mod hosting;
 pub mod machine;
+pub mod peers;
 pub mod placement;
 pub mod raw;
 pub mod record;

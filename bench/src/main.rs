@@ -31,10 +31,13 @@ enum Command {
         /// A few cells only: whether it works.
         #[arg(long)]
         quick: bool,
+        /// Other systems too, in turn with ours: those that `bench/peers/install` has installed.
+        #[arg(long)]
+        peers: bool,
         /// Folder of the result files.
         #[arg(long, default_value = "bench/results")]
         results: PathBuf,
-        /// Scenarios: w1, w2, w5, w7, w8, stages; all when none is named.
+        /// Scenarios, such as w1 or v9; all when none is named.
         scenarios: Vec<String>,
     },
     /// Writes tables and plots of the results.
@@ -47,9 +50,9 @@ enum Command {
     },
     /// Measures one cell with one system and prints its rows.
     Cell {
-        /// The scenario: w1, w2, w5, w7, w8.
+        /// The scenario, such as w1.
         scenario: String,
-        /// The system: raw-tcp, trunkline, trunkline-batched, hash-map; all for w7.
+        /// The system, such as raw-tcp or trunkline; all for w7.
         system: String,
         /// Settings as key=value.
         settings: Vec<String>,
@@ -88,6 +91,7 @@ fn carry_out(command: Command) -> Outcome<()> {
         Command::Measure {
             full,
             quick,
+            peers,
             results,
             scenarios,
         } => {
@@ -96,7 +100,7 @@ fn carry_out(command: Command) -> Outcome<()> {
                 (_, true) => Extent::Quick,
                 _ => Extent::Default,
             };
-            println!("{}", run::measure(extent, &scenarios, &results)?.display());
+            println!("{}", run::measure(extent, &scenarios, peers, &results)?.display());
             Ok(())
         }
         Command::Report { file, folder } => report::write(file.as_deref(), &folder),

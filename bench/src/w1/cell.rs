@@ -28,6 +28,8 @@ pub struct Seen {
     out_of_order: u64,
     /// Variables that have been notified of the current tick.
     current: usize,
+    /// Notifications of any tick.
+    notified: usize,
 }
 
 impl Seen {
@@ -40,7 +42,13 @@ impl Seen {
             latencies: Vec::with_capacity(grid.variables * grid.ticks as usize),
             out_of_order: 0,
             current: 0,
+            notified: 0,
         }
+    }
+
+    /// Updates that were never notified, the first ticks included.
+    fn never(&self) -> usize {
+        (self.sent.len() * self.last.len()).saturating_sub(self.notified)
     }
 
     /// The next tick is sent now.
@@ -67,6 +75,7 @@ impl Seen {
             return;
         };
         self.last[variable] = noticed;
+        self.notified += 1;
         if number > WARM_UP_TICKS {
             let latency = at.saturating_duration_since(*sent);
             self.latencies.push(latency.as_secs_f64() * 1e6);
@@ -92,6 +101,7 @@ pub fn run(
     let mut seen = Seen::new(grid, first_tick);
     let all_ticks = WARM_UP_TICKS + grid.ticks;
     let (mut near, mut far) = (Usage::default(), Usage::default());
+    let lost_before = registers.told_lost();
     let mut next = Instant::now() + grid.period;
     for tick in 1..=all_ticks {
         registers.prepare(first_tick + tick);
@@ -112,6 +122,14 @@ pub fn run(
     let (near, far) = (Usage::of_self()? - near, Usage::of(far_pid)? - far);
     enter(grid, &mut seen, row);
     enter_usage(grid, near, far, row);
+    if let (Some(before), Some(lost)) = (lost_before, registers.told_lost()) {
+        let (lost, never) = (lost - before, seen.never() as u64);
+        row.figure("never_notified", never as f64);
+        row.figure("told_lost", lost as f64);
+        row.require(lost == never, || {
+            format!("{never} updates were never notified, and {lost} were told to be lost")
+        });
+    }
     Ok(())
 }
 
@@ -165,6 +183,7 @@ mod tests {
         prepared: u32,
         waiting: Vec<(usize, u32)>,
         forgets: u32,
+        tells: bool,
     }
 
     impl Registers for Echo {
@@ -182,6 +201,11 @@ mod tests {
             Ok(())
         }
 
+        fn told_lost(&self) -> Option<u64> {
+            self.tells
+                .then_some(u64::from(self.prepared.saturating_sub(1000) / self.forgets))
+        }
+
         fn receive(&mut self, _: Instant, notice: &mut dyn FnMut(usize, u32)) -> Outcome<()> {
             self.waiting
                 .drain(..)
@@ -190,7 +214,7 @@ mod tests {
         }
     }
 
-    fn measured(forgets: u32) -> Row {
+    fn measured(forgets: u32, tells: bool) -> Row {
         let period = Duration::from_millis(1);
         let grid = Grid {
             variables: 2,
@@ -203,6 +227,7 @@ mod tests {
             prepared: 0,
             waiting: vec![(0, 3)],
             forgets,
+            tells,
         };
         let mut row = Row::new("w1", "raw-tcp", String::new(), "cross");
         run(&grid, 1000, &mut echo, std::process::id(), &mut row).unwrap();
@@ -211,7 +236,7 @@ mod tests {
 
     #[test]
     fn every_value_is_measured() {
-        let row = measured(u32::MAX);
+        let row = measured(u32::MAX, true);
         assert_eq!(row.figures["never_notified_percent"], 0.0);
         assert_eq!(row.invalid, Vec::<String>::new());
         assert!(row.figures["mean_us"] <= row.figures["max_us"]);
@@ -220,12 +245,23 @@ mod tests {
     #[test]
     fn values_that_are_never_notified_are_counted() {
         // Ticks 1003 to 1012 are measured; for one of two variables every fourth is forgotten.
-        let row = measured(4);
+        let row = measured(4, false);
         assert_eq!(row.figures["never_notified_percent"], 15.0);
         assert!(
             row.invalid[0].contains("never showed the last value"),
             "{:?}",
             row.invalid
         );
+    }
+
+    #[test]
+    fn what_is_never_notified_has_to_be_told() {
+        // Of 1001 to 1012 three are forgotten, and told.
+        let row = measured(4, true);
+        assert_eq!(
+            (row.figures["never_notified"], row.figures["told_lost"]),
+            (3.0, 3.0)
+        );
+        assert!(!row.invalid.iter().any(|reason| reason.contains("told")));
     }
 }
