@@ -99,12 +99,7 @@ fn is_whole(block: &[f64], length: usize) -> bool {
 ///
 /// # Errors
 /// There is no such system, or an end has failed.
-pub fn cell(
-    scenario: &str,
-    system: &str,
-    settings: &Settings,
-    placement: &str,
-) -> Outcome<Row> {
+pub fn cell(scenario: &str, system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
     let blocks = Blocks::read(settings)?;
     let case = format!("length={}", blocks.length);
     let mut row = Row::new(scenario, system, case, placement);
@@ -195,7 +190,8 @@ fn into_bytes(doubles: &[f64], bytes: &mut [u8]) {
 fn raw_through_fifo(blocks: &Blocks, row: &mut Row) -> Outcome<()> {
     let mut far = Role::start("blocks-raw", &blocks.settings())?;
     let mut socket = connect(&far.expect("LISTENING")?)?;
-    let (mut producer, mut consumer) = rtrb::RingBuffer::<f64>::new(blocks.capacity() * blocks.length);
+    let (mut producer, mut consumer) =
+        rtrb::RingBuffer::<f64>::new(blocks.capacity() * blocks.length);
     let sending = thread::spawn(move || {
         let mut bytes = vec![0; 8 * consumer.buffer().capacity()];
         loop {
@@ -345,7 +341,10 @@ fn definition(blocks: &Blocks) -> LibraryDefinition {
 fn subscriber(blocks: &Blocks, engine: &Engine) -> Outcome<Role> {
     let address = engine.local_addrs().first().copied();
     let address = address.ok_or("the engine listens nowhere")?;
-    let mut far = Role::start("blocks-trunkline", &blocks.settings().with("url", url(address)))?;
+    let mut far = Role::start(
+        "blocks-trunkline",
+        &blocks.settings().with("url", url(address)),
+    )?;
     far.expect("SUBSCRIBED")?;
     Ok(far)
 }
@@ -392,7 +391,9 @@ fn wall() -> Timestamp {
 pub fn take_trunkline(settings: &Settings) -> Outcome<()> {
     let blocks = Blocks::read(settings)?;
     let url: String = settings.value("url")?;
-    take_with(1, |_| take_one(blocks, &url).map_err(|error| error.to_string()))
+    take_with(1, |_| {
+        take_one(blocks, &url).map_err(|error| error.to_string())
+    })
 }
 
 fn take_one(blocks: Blocks, url: &str) -> Outcome<Share> {

@@ -203,7 +203,10 @@ fn changes(url: &str, engine: u32, measured: Duration, row: &mut Row) -> Outcome
     row.figure("poll_bytes_per_s", polled_bytes);
     row.figure("poll_cpu_us_per_s", near + far);
     row.figure("bytes_ratio", polled_bytes / bytes);
-    row.figure("cpu_ratio", (near + far) / row.figures["change_cpu_us_per_s"]);
+    row.figure(
+        "cpu_ratio",
+        (near + far) / row.figures["change_cpu_us_per_s"],
+    );
     row.require(changed > VARIABLES, || "polling saw no change".to_owned());
     Ok(())
 }
@@ -268,7 +271,11 @@ fn stalled(
     let mut live = Vec::new();
     for _ in 0..clients {
         let ends_of = subscribed(url, LIVE_VARIABLES, Contract::Latest)?;
-        let shared = (Arc::clone(&is_measured), Arc::clone(&ends), Arc::clone(&latencies));
+        let shared = (
+            Arc::clone(&is_measured),
+            Arc::clone(&ends),
+            Arc::clone(&latencies),
+        );
         live.push(thread::spawn(move || listen(&ends_of.1, &shared)));
     }
     let phase = || -> Outcome<Vec<f64>> {
@@ -289,7 +296,9 @@ fn stalled(
             times.p99
         }));
         let before = resident_bytes(engine)?;
-        let settings = Settings::default().with("url", url).with("clients", clients);
+        let settings = Settings::default()
+            .with("url", url)
+            .with("clients", clients);
         let mut stopped = Role::start("clients-stopped", &settings)?;
         stopped.expect("SUBSCRIBED")?;
         let connected = resident_bytes(engine)?;
@@ -300,7 +309,10 @@ fn stalled(
             times.p99
         }));
         grown.push((resident_bytes(engine)? - connected) / clients as f64);
-        row.figure("engine_bytes_per_client", (connected - before) / clients as f64);
+        row.figure(
+            "engine_bytes_per_client",
+            (connected - before) / clients as f64,
+        );
         kill_process(pid, Signal::CONT)?;
         drop(stopped);
     }
@@ -318,7 +330,10 @@ fn stalled(
     let rounds = measured.as_millis() as f64 / LIVE_PERIOD_MS as f64;
     let wanted = rounds * (clients * LIVE_VARIABLES) as f64;
     row.require(middle(&beside) > 0.8 * wanted, || {
-        format!("the live clients had {} of {wanted} readings", middle(&beside))
+        format!(
+            "the live clients had {} of {wanted} readings",
+            middle(&beside)
+        )
     });
     Ok(())
 }

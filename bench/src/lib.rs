@@ -29,6 +29,7 @@
 pub mod blocks;
 pub mod cells;
 pub mod clients;
+pub mod counted;
 pub mod hosting;
 pub mod machine;
 pub mod peers;

@@ -100,7 +100,10 @@ fn carry_out(command: Command) -> Outcome<()> {
                 (_, true) => Extent::Quick,
                 _ => Extent::Default,
             };
-            println!("{}", run::measure(extent, &scenarios, peers, &results)?.display());
+            println!(
+                "{}",
+                run::measure(extent, &scenarios, peers, &results)?.display()
+            );
             Ok(())
         }
         Command::Report { file, folder } => report::write(file.as_deref(), &folder),

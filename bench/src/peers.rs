@@ -111,10 +111,7 @@ mod tests {
     fn a_system_that_is_not_installed_says_why() {
         let missing = "redis\tno package\nzenoh\tno crate\n";
         let reason = |system| named(system).unwrap().reason(missing);
-        assert_eq!(
-            (reason("zenoh"), reason("nats")),
-            (Some("no crate"), None)
-        );
+        assert_eq!((reason("zenoh"), reason("nats")), (Some("no crate"), None));
         assert!(named("trunkline").is_none());
         assert!(of(w2::SCENARIO).all(|peer| peer.system != "zenoh-express"));
     }

@@ -226,7 +226,9 @@ impl Extent {
     /// Whether other systems take part in a cell: those of a scenario that all have in common.
     fn has_peers(self, scenario: &str, settings: &Settings) -> bool {
         let is = |key: &str, wanted: &str| {
-            settings.value::<String>(key).is_ok_and(|value| value == wanted)
+            settings
+                .value::<String>(key)
+                .is_ok_and(|value| value == wanted)
         };
         let count = settings.value_or("n", 0).unwrap_or(0);
         match scenario {
@@ -501,7 +503,11 @@ mod tests {
         assert_eq!((of("redis", "w1"), of("redis", "w2")), (3, 1));
         assert_eq!((of("nats", "w5"), of("nats", "w8")), (4, 0));
         assert_eq!((of("iceoryx2", "v9"), of("zeromq", "w6")), (1, 3));
-        let settings = &steps.iter().find(|step| step.system == "redis").unwrap().settings;
+        let settings = &steps
+            .iter()
+            .find(|step| step.system == "redis")
+            .unwrap()
+            .settings;
         assert_eq!(settings.value::<String>("periods").unwrap(), "10:100");
     }
 

@@ -194,7 +194,10 @@ pub fn serve(settings: &Settings) -> Outcome<()> {
 }
 
 fn trunkline(transport: &str, timing: &Timing, row: &mut Row) -> Outcome<()> {
-    let mut far = Role::start("v9-engine", &Settings::default().with("transport", transport))?;
+    let mut far = Role::start(
+        "v9-engine",
+        &Settings::default().with("transport", transport),
+    )?;
     let client = Client::connect(&far.expect("LISTENING")?)?;
     let names = [name(0)];
     let variable = opened(client.open(&names, OpenOptions::default(), PATIENCE)?)?[0];

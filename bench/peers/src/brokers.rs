@@ -62,8 +62,14 @@ impl Broker {
             }
             command.spawn().map_err(|error| error.to_string())
         });
-        let child = started.join().map_err(|_| "the thread of a broker failed")??;
-        let broker = Broker { child, folder, port };
+        let child = started
+            .join()
+            .map_err(|_| "the thread of a broker failed")??;
+        let broker = Broker {
+            child,
+            folder,
+            port,
+        };
         let deadline = Instant::now() + START_MAX;
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             if Instant::now() > deadline {
@@ -112,14 +118,18 @@ fn mosquitto(port: u16) -> String {
 /// Servers are in folders that not everybody's search path has.
 fn found(program: &str) -> PathBuf {
     let folders = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];
-    let paths = folders.iter().map(|folder| PathBuf::from(folder).join(program));
+    let paths = folders
+        .iter()
+        .map(|folder| PathBuf::from(folder).join(program));
     let mut there = paths.filter(|path| path.exists());
     there.next().unwrap_or_else(|| PathBuf::from(program))
 }
 
 /// A port that nobody listens on now.
 pub fn free_port() -> Outcome<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
+        .local_addr()?
+        .port())
 }
 
 /// What the placement of a row says of a system's server.

@@ -21,11 +21,18 @@ impl Ends {
         let node = NodeBuilder::new().create::<Shared>()?;
         let service = |end: &str| -> Outcome<_> {
             let builder = node.service_builder(&format!("{name}/{end}").as_str().try_into()?);
-            Ok(builder.publish_subscribe::<u64>().enable_safe_overflow(false).open_or_create()?)
+            Ok(builder
+                .publish_subscribe::<u64>()
+                .enable_safe_overflow(false)
+                .open_or_create()?)
         };
         let publisher = service(puts)?.publisher_builder().create()?;
         let subscriber = service(takes)?.subscriber_builder().create()?;
-        Ok(Self { publisher, subscriber, _node: node })
+        Ok(Self {
+            publisher,
+            subscriber,
+            _node: node,
+        })
     }
 
     pub fn send(&self, value: u64) -> Outcome<()> {

@@ -2,8 +2,8 @@
 //! with quality 0, puts with quality 1: they are done when the server says so. Values are retained
 //! where they are to be read; MQTT has no get.
 
-use std::sync::mpsc::{Receiver, channel};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -46,13 +46,16 @@ fn connect(port: u16) -> (Client, Connection) {
 
 impl Put for Publisher {
     fn put(&mut self, variable: usize, value: &[u8]) -> Outcome<()> {
-        Ok(self.client.publish(&self.topics[variable], QoS::AtMostOnce, false, value)?)
+        Ok(self
+            .client
+            .publish(&self.topics[variable], QoS::AtMostOnce, false, value)?)
     }
 }
 
 impl Take for Subscriber {
     fn run(mut self: Box<Self>, taking: Taking<'_>) -> Outcome<()> {
-        self.client.subscribe(format!("{}/+", self.space), QoS::AtMostOnce)?;
+        self.client
+            .subscribe(format!("{}/+", self.space), QoS::AtMostOnce)?;
         let prefix = self.space.len() + 1;
         for event in self.connection.iter() {
             if let Event::Incoming(Packet::Publish(message)) = event? {
@@ -69,10 +72,21 @@ pub fn open(side: &Side) -> Outcome<Ends> {
     let (publishing, mut events) = connect(side.port);
     thread::spawn(move || events.iter().take_while(Result::is_ok).count());
     let topics = (0..side.put.count).map(|index| format!("{}/{index}", side.put.name));
-    let put = Publisher { client: publishing, topics: topics.collect() };
+    let put = Publisher {
+        client: publishing,
+        topics: topics.collect(),
+    };
     let (client, connection) = connect(side.port);
-    let take = Subscriber { client, connection, space: side.take.name };
-    Ok(Ends { put: Box::new(put), take: Box::new(take), windowed: true })
+    let take = Subscriber {
+        client,
+        connection,
+        space: side.take.name,
+    };
+    Ok(Ends {
+        put: Box::new(put),
+        take: Box::new(take),
+        windowed: true,
+    })
 }
 
 /// W2's near end.
@@ -87,7 +101,12 @@ impl Retained {
     pub fn connect(port: u16) -> Self {
         let topics = (0..VARIABLES).map(|index| format!("ch/{index}")).collect();
         let (client, answers) = acknowledged(port);
-        Self { client, answers, topics, port }
+        Self {
+            client,
+            answers,
+            topics,
+            port,
+        }
     }
 
     fn publish(&self, variable: usize, value: f64) -> Outcome<()> {
@@ -179,13 +198,18 @@ pub fn first_set(
     let names = names.to_vec();
     let asked = thread::spawn(move || {
         names.chunks(AT_ONCE).try_for_each(|names| {
-            let filters = names.iter().map(|name| SubscribeFilter::new(name.clone(), QoS::AtMostOnce));
+            let filters = names
+                .iter()
+                .map(|name| SubscribeFilter::new(name.clone(), QoS::AtMostOnce));
             asking.subscribe_many(filters)
         })
     });
     for event in connection.iter() {
         if let Event::Incoming(Packet::Publish(message)) = event? {
-            set.take(crate::w8::index_of(&message.topic)?, crate::w2::number(&message.payload)?);
+            set.take(
+                crate::w8::index_of(&message.topic)?,
+                crate::w2::number(&message.payload)?,
+            );
             if set.is_full() {
                 break;
             }

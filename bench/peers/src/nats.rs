@@ -40,14 +40,17 @@ struct Subscriber {
 
 impl Put for Publisher {
     fn put(&mut self, variable: usize, value: &[u8]) -> Outcome<()> {
-        let publishing = self.client.publish(self.subjects[variable].clone(), value.to_vec().into());
+        let publishing = self
+            .client
+            .publish(self.subjects[variable].clone(), value.to_vec().into());
         // Ready at once unless the client's queue is full: its own task writes.
         let _guard = runtime().enter();
         match publishing.now_or_never() {
             Some(result) => Ok(result?),
             None => {
-                let again =
-                    self.client.publish(self.subjects[variable].clone(), value.to_vec().into());
+                let again = self
+                    .client
+                    .publish(self.subjects[variable].clone(), value.to_vec().into());
                 Ok(runtime().block_on(again)?)
             }
         }
@@ -77,9 +80,19 @@ impl Take for Subscriber {
 pub fn open(side: &Side) -> Outcome<Ends> {
     let client = connect(side.port)?;
     let subjects = (0..side.put.count).map(|index| format!("{}.{index}", side.put.name));
-    let put = Publisher { client: client.clone(), subjects: subjects.collect() };
-    let take = Subscriber { client, space: side.take.name };
-    Ok(Ends { put: Box::new(put), take: Box::new(take), windowed: true })
+    let put = Publisher {
+        client: client.clone(),
+        subjects: subjects.collect(),
+    };
+    let take = Subscriber {
+        client,
+        space: side.take.name,
+    };
+    Ok(Ends {
+        put: Box::new(put),
+        take: Box::new(take),
+        windowed: true,
+    })
 }
 
 /// W2's far end: the program that has the values.
@@ -116,11 +129,16 @@ pub struct Subjects {
 impl Subjects {
     pub fn connect(port: u16) -> Outcome<Self> {
         let names = (0..VARIABLES).map(|index| format!("ch.{index}")).collect();
-        Ok(Self { client: connect(port)?, names })
+        Ok(Self {
+            client: connect(port)?,
+            names,
+        })
     }
 
     fn request(&self, variable: usize, payload: Vec<u8>) -> Outcome<f64> {
-        let request = self.client.request(self.names[variable].clone(), payload.into());
+        let request = self
+            .client
+            .request(self.names[variable].clone(), payload.into());
         crate::w2::number(&runtime().block_on(request)?.payload)
     }
 }
@@ -143,12 +161,15 @@ impl Variables for Subjects {
             }
             Ok::<(), Box<dyn std::error::Error>>(())
         })?;
-        self.request((count - 1) % VARIABLES, value(count - 1)).map(drop)
+        self.request((count - 1) % VARIABLES, value(count - 1))
+            .map(drop)
     }
 
     fn get_all(&mut self, count: usize, values: &mut Vec<f64>) -> Outcome<()> {
-        let asked = (0..count)
-            .map(|index| self.client.request(self.names[index % VARIABLES].clone(), "".into()));
+        let asked = (0..count).map(|index| {
+            self.client
+                .request(self.names[index % VARIABLES].clone(), "".into())
+        });
         let got = runtime().block_on(futures::future::join_all(asked));
         values.clear();
         for message in got {

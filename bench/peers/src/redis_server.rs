@@ -69,7 +69,9 @@ impl Take for Subscriber {
 
 pub fn open(side: &Side) -> Outcome<Ends> {
     let names = |space: crate::bus::Space| -> Vec<String> {
-        (0..space.count).map(|index| format!("{}:{index}", space.name)).collect()
+        (0..space.count)
+            .map(|index| format!("{}:{index}", space.name))
+            .collect()
     };
     let put = Publisher {
         connection: connect(side.port)?,
@@ -82,7 +84,11 @@ pub fn open(side: &Side) -> Outcome<Ends> {
         names: names(side.take),
         prefix: side.take.name.len() + 1,
     };
-    Ok(Ends { put: Box::new(put), take: Box::new(take), windowed: true })
+    Ok(Ends {
+        put: Box::new(put),
+        take: Box::new(take),
+        windowed: true,
+    })
 }
 
 /// W2's near end.
@@ -94,7 +100,10 @@ pub struct Keys {
 impl Keys {
     pub fn connect(port: u16) -> Outcome<Self> {
         let names = (0..VARIABLES).map(|index| format!("ch:{index}")).collect();
-        Ok(Self { connection: connect(port)?, names })
+        Ok(Self {
+            connection: connect(port)?,
+            names,
+        })
     }
 }
 
@@ -106,8 +115,9 @@ impl Variables for Keys {
     }
 
     fn get(&mut self, variable: usize) -> Outcome<f64> {
-        let bytes: Vec<u8> =
-            redis::cmd("GET").arg(&self.names[variable]).query(&mut self.connection)?;
+        let bytes: Vec<u8> = redis::cmd("GET")
+            .arg(&self.names[variable])
+            .query(&mut self.connection)?;
         crate::w2::number(&bytes)
     }
 
@@ -115,7 +125,9 @@ impl Variables for Keys {
         let mut command = redis::cmd("MSET");
         for index in 0..count {
             let value = (first + index as u64) as f64;
-            command.arg(&self.names[index % VARIABLES]).arg(&value.to_le_bytes());
+            command
+                .arg(&self.names[index % VARIABLES])
+                .arg(&value.to_le_bytes());
         }
         Ok(command.query(&mut self.connection)?)
     }
@@ -140,7 +152,9 @@ pub fn fill(port: u16, names: &[String]) -> Outcome<()> {
     for (chunk, names) in names.chunks(AT_ONCE).enumerate() {
         let mut command = redis::cmd("MSET");
         for (at, name) in names.iter().enumerate() {
-            command.arg(name).arg(&((chunk * AT_ONCE + at) as f64).to_le_bytes());
+            command
+                .arg(name)
+                .arg(&((chunk * AT_ONCE + at) as f64).to_le_bytes());
         }
         command.query::<()>(&mut connection)?;
     }

@@ -35,10 +35,12 @@ pub fn echo(settings: &Settings) -> Outcome<()> {
     let (mut put, take) = (ends.put, ends.take);
     thread::spawn(move || {
         let echoed = take.run(&mut |variable, value| {
-            let put = put.put(variable, value).and_then(|()| match variable + 1 == count {
-                true => put.flush(),
-                false => Ok(()),
-            });
+            let put = put
+                .put(variable, value)
+                .and_then(|()| match variable + 1 == count {
+                    true => put.flush(),
+                    false => Ok(()),
+                });
             put.is_ok()
         });
         echoed.map_err(|error| eprintln!("{error}"))
@@ -50,21 +52,31 @@ pub fn echo(settings: &Settings) -> Outcome<()> {
 
 pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Row>> {
     let periods: String = settings.value("periods")?;
-    let (count, kind) = (settings.value("n")?, Kind::named(&settings.value::<String>("type")?)?);
+    let (count, kind) = (
+        settings.value("n")?,
+        Kind::named(&settings.value::<String>("type")?)?,
+    );
     // A server is the far end: the client hears from it what it has put.
     let broker = Broker::start(system, Place::FarEnd)?;
-    let port = broker.as_ref().map_or_else(free_port, |broker| Ok(broker.port()))?;
+    let port = broker
+        .as_ref()
+        .map_or_else(free_port, |broker| Ok(broker.port()))?;
     let role = match &broker {
         Some(_) => None,
         None => {
-            let settings =
-                Settings::default().with("system", system).with("n", count).with("port", port);
+            let settings = Settings::default()
+                .with("system", system)
+                .with("n", count)
+                .with("port", port);
             let mut role = Role::start("w1-echo", &settings)?;
             role.expect("LISTENING")?;
             Some(role)
         }
     };
-    let far = broker.as_ref().map(Broker::pid).or(role.as_ref().map(Role::pid));
+    let far = broker
+        .as_ref()
+        .map(Broker::pid)
+        .or(role.as_ref().map(Role::pid));
     let far = far.ok_or("there is no far end")?;
     let heard = if broker.is_some() { "set" } else { "ntf" };
     let side = Side {
@@ -92,7 +104,9 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
     let mut rows = Vec::new();
     let mut first_tick = 0;
     for period in periods.split(',') {
-        let (period, ticks) = period.split_once(':').ok_or("write periods as period:ticks")?;
+        let (period, ticks) = period
+            .split_once(':')
+            .ok_or("write periods as period:ticks")?;
         let grid = Grid::read(&settings.clone().with("t", period).with("ticks", ticks))?;
         let case = format!("n={count} t={period} type={}", kind.name());
         let place = placement(place, broker.as_ref(), Place::FarEnd);
@@ -108,7 +122,9 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
 fn connected(put: &mut dyn Put, kind: Kind, count: usize, notices: &Notices) -> Outcome<()> {
     let deadline = Instant::now() + CONNECT_MAX;
     let has_last = |notices: &[(Instant, usize, u32)]| {
-        notices.iter().any(|(_, variable, _)| *variable + 1 == count)
+        notices
+            .iter()
+            .any(|(_, variable, _)| *variable + 1 == count)
     };
     loop {
         put.put(count - 1, &value_of(kind, 0))?;

@@ -25,19 +25,30 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
     let (calls, passes) = (settings.value("calls")?, settings.value("passes")?);
     let operations: String = settings.value("operations")?;
     // The server of NATS only stands between the two ends.
-    let of_broker = if system == "nats" { Place::Between } else { Place::FarEnd };
+    let of_broker = if system == "nats" {
+        Place::Between
+    } else {
+        Place::FarEnd
+    };
     let broker = Broker::start(system, of_broker)?;
-    let port = broker.as_ref().map_or_else(free_port, |broker| Ok(broker.port()))?;
+    let port = broker
+        .as_ref()
+        .map_or_else(free_port, |broker| Ok(broker.port()))?;
     let role = match &broker {
         Some(_) if system != "nats" => None,
         _ => {
-            let settings = Settings::default().with("system", system).with("port", port);
+            let settings = Settings::default()
+                .with("system", system)
+                .with("port", port);
             let mut role = Role::start("w2-serve", &settings)?;
             role.expect("LISTENING")?;
             Some(role)
         }
     };
-    let far = role.as_ref().map(Role::pid).or(broker.as_ref().map(Broker::pid));
+    let far = role
+        .as_ref()
+        .map(Role::pid)
+        .or(broker.as_ref().map(Broker::pid));
     let far = far.ok_or("there is no far end")?;
     let mut near: Box<dyn Variables> = match system {
         "redis" => Box::new(redis_server::Keys::connect(port)?),
@@ -65,5 +76,7 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
 
 /// The number that bytes are.
 pub fn number(bytes: &[u8]) -> Outcome<f64> {
-    Ok(f64::from_le_bytes(bytes.try_into().map_err(|_| "a value of another length")?))
+    Ok(f64::from_le_bytes(
+        bytes.try_into().map_err(|_| "a value of another length")?,
+    ))
 }

@@ -53,7 +53,11 @@ fn take_one(
         listen: false,
         port,
     };
-    let Ends { mut put, take, windowed } = open(system, &side)?;
+    let Ends {
+        mut put,
+        take,
+        windowed,
+    } = open(system, &side)?;
     let mut taken = Taken::new(stream.variables);
     let mut window: Option<Window> = None;
     let (mut is_known, mut failed) = (false, None);
@@ -94,10 +98,17 @@ fn take_one(
     Ok(Share { taken, measured })
 }
 
-pub fn measure(scenario: &str, system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Row>> {
+pub fn measure(
+    scenario: &str,
+    system: &str,
+    settings: &Settings,
+    place: &str,
+) -> Outcome<Vec<Row>> {
     let stream = Stream::read(settings)?;
     let broker = Broker::start(system, Place::Between)?;
-    let port = broker.as_ref().map_or_else(free_port, |broker| Ok(broker.port()))?;
+    let port = broker
+        .as_ref()
+        .map_or_else(free_port, |broker| Ok(broker.port()))?;
     let place = placement(place, broker.as_ref(), Place::Between);
     let mut row = Row::new(scenario, system, stream.case(scenario), &place);
     let side = Side {
@@ -106,14 +117,20 @@ pub fn measure(scenario: &str, system: &str, settings: &Settings, place: &str) -
         listen: true,
         port,
     };
-    let Ends { mut put, take, windowed } = open(system, &side)?;
+    let Ends {
+        mut put,
+        take,
+        windowed,
+    } = open(system, &side)?;
     let acknowledged: Arc<Vec<AtomicU64>> =
         Arc::new((0..stream.subscribers).map(|_| AtomicU64::new(0)).collect());
     if windowed {
         let acknowledged = Arc::clone(&acknowledged);
         thread::spawn(move || {
             let heard = take.run(&mut |subscriber, count| {
-                let Ok(count) = count.try_into() else { return false };
+                let Ok(count) = count.try_into() else {
+                    return false;
+                };
                 acknowledged[subscriber].fetch_max(u64::from_le_bytes(count), Ordering::AcqRel);
                 true
             });
@@ -123,7 +140,11 @@ pub fn measure(scenario: &str, system: &str, settings: &Settings, place: &str) -
     let settings = stream.settings().with("system", system).with("port", port);
     let mut far = Role::start("w5-take", &settings)?;
     subscribed(put.as_mut(), stream.variables, &mut far)?;
-    let broker_ns = || broker.as_ref().map_or(0, |one| Usage::of(one.pid()).unwrap_or_default().cpu_ns);
+    let broker_ns = || {
+        broker
+            .as_ref()
+            .map_or(0, |one| Usage::of(one.pid()).unwrap_or_default().cpu_ns)
+    };
     let ahead = self::window(system, stream.subscribers);
     let mut window = Window::open(stream.warm_up);
     let (mut count, mut others, mut in_window) = (0, 0, false);
@@ -131,7 +152,10 @@ pub fn measure(scenario: &str, system: &str, settings: &Settings, place: &str) -
         for at in 0..PER_CALL as u64 {
             let number = count + at;
             let value = (number / stream.variables as u64 + 1) as f64;
-            put.put((number % stream.variables as u64) as usize, &value.to_le_bytes())?;
+            put.put(
+                (number % stream.variables as u64) as usize,
+                &value.to_le_bytes(),
+            )?;
         }
         count += PER_CALL as u64;
         if windowed {
@@ -147,7 +171,9 @@ pub fn measure(scenario: &str, system: &str, settings: &Settings, place: &str) -
         }
     }
     put.flush()?;
-    let by_writer = window.close(count, thread_cpu_ns()).ok_or("nothing was measured")?;
+    let by_writer = window
+        .close(count, thread_cpu_ns())
+        .ok_or("nothing was measured")?;
     let others_cpu_ns = (others_cpu_ns() + broker_ns()).saturating_sub(others);
     let last = Instant::now();
     put.put(0, &f64::NAN.to_le_bytes())?;
@@ -155,7 +181,13 @@ pub fn measure(scenario: &str, system: &str, settings: &Settings, place: &str) -
     let taken = taken_of(&mut far)?;
     let backlog = last.elapsed();
     let subscribers = stream.subscribers;
-    let written = Written { subscribers, count, by_writer, others_cpu_ns, backlog };
+    let written = Written {
+        subscribers,
+        count,
+        by_writer,
+        others_cpu_ns,
+        backlog,
+    };
     enter(&mut row, &written, &taken)?;
     std::mem::forget(put);
     Ok(vec![row])
@@ -167,7 +199,9 @@ fn subscribed(put: &mut dyn Put, variables: usize, far: &mut Role) -> Outcome<()
     let said = thread::scope(|scope| {
         let putting = scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                let put = put.put(variables - 1, &0f64.to_le_bytes()).and_then(|()| put.flush());
+                let put = put
+                    .put(variables - 1, &0f64.to_le_bytes())
+                    .and_then(|()| put.flush());
                 put.map_err(|error| error.to_string())?;
                 thread::sleep(Duration::from_millis(20));
             }
@@ -175,7 +209,9 @@ fn subscribed(put: &mut dyn Put, variables: usize, far: &mut Role) -> Outcome<()
         });
         let said = far.expect("SUBSCRIBED").map_err(|error| error.to_string());
         stop.store(true, Ordering::Relaxed);
-        let put = putting.join().unwrap_or_else(|_| Err("putting failed".to_owned()));
+        let put = putting
+            .join()
+            .unwrap_or_else(|_| Err("putting failed".to_owned()));
         said.and_then(|_| put)
     });
     said?;
@@ -184,14 +220,11 @@ fn subscribed(put: &mut dyn Put, variables: usize, far: &mut Role) -> Outcome<()
 }
 
 /// Waits until the slowest subscriber is within the window.
-fn hold_back(
-    put: &mut dyn Put,
-    count: u64,
-    ahead: u64,
-    acknowledged: &[AtomicU64],
-) -> Outcome<()> {
+fn hold_back(put: &mut dyn Put, count: u64, ahead: u64, acknowledged: &[AtomicU64]) -> Outcome<()> {
     let slowest = || {
-        let counts = acknowledged.iter().map(|count| count.load(Ordering::Acquire));
+        let counts = acknowledged
+            .iter()
+            .map(|count| count.load(Ordering::Acquire));
         counts.min().unwrap_or(u64::MAX)
     };
     if count < slowest().saturating_add(ahead) {

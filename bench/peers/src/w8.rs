@@ -19,7 +19,9 @@ const PASS_MAX: Duration = Duration::from_secs(2);
 
 /// Names begin like those that the queries of Zenoh are for.
 fn names(count: usize) -> Vec<String> {
-    (0..count).map(|index| name(index).replacen("bench", "ch", 1)).collect()
+    (0..count)
+        .map(|index| name(index).replacen("bench", "ch", 1))
+        .collect()
 }
 
 /// The far end of systems without a server that keeps values.
@@ -39,24 +41,36 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
         return Err(format!("peers are not measured in {what}").into());
     }
     let broker = Broker::start(system, Place::FarEnd)?;
-    let port = broker.as_ref().map_or_else(free_port, |broker| Ok(broker.port()))?;
+    let port = broker
+        .as_ref()
+        .map_or_else(free_port, |broker| Ok(broker.port()))?;
     let names = names(variables);
     let role = match system {
         "redis" => redis_server::fill(port, &names).map(|()| None)?,
         "mosquitto" => mosquitto::fill(port, &names).map(|()| None)?,
         _ => {
             let settings = Settings::default();
-            let settings =
-                settings.with("system", system).with("port", port).with("vars", variables);
+            let settings = settings
+                .with("system", system)
+                .with("port", port)
+                .with("vars", variables);
             let mut role = Role::start("w8-serve", &settings)?;
             role.expect("LISTENING")?;
             Some(role)
         }
     };
-    let far = role.as_ref().map(Role::pid).or(broker.as_ref().map(Broker::pid));
+    let far = role
+        .as_ref()
+        .map(Role::pid)
+        .or(broker.as_ref().map(Broker::pid));
     let far = far.ok_or("there is no far end")?;
     let case = format!("what=connect vars={variables}");
-    let mut row = Row::new(SCENARIO, system, case, &placement(place, broker.as_ref(), Place::FarEnd));
+    let mut row = Row::new(
+        SCENARIO,
+        system,
+        case,
+        &placement(place, broker.as_ref(), Place::FarEnd),
+    );
     let (mut elapsed, mut near_cpu, mut far_cpu) = (Vec::new(), Vec::new(), Vec::new());
     let mut wrong = 0;
     for pass in 0..=passes {
@@ -98,5 +112,7 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
 /// The number that a name ends with.
 pub fn index_of(name: &str) -> Outcome<usize> {
     let digits = name.len() - name.bytes().rev().take_while(u8::is_ascii_digit).count();
-    name[digits..].parse().map_err(|_| format!("`{name}` has no number").into())
+    name[digits..]
+        .parse()
+        .map_err(|_| format!("`{name}` has no number").into())
 }

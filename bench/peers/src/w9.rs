@@ -25,7 +25,12 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
     let mut far = Role::start("w9-echo", &Settings::default().with("name", &name))?;
     far.expect("LISTENING")?;
     let ends = Ends::open(&name, "there", "back")?;
-    let mut row = Row::new(same_host::SCENARIO, system, "what=ping-pong".to_owned(), place);
+    let mut row = Row::new(
+        same_host::SCENARIO,
+        system,
+        "what=ping-pong".to_owned(),
+        place,
+    );
     row.waiting = "spinning".to_owned();
     // Until both ends know each other, what is sent is lost.
     let mut heard = false;

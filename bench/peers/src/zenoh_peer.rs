@@ -23,7 +23,9 @@ pub fn session(listen: bool, port: u16) -> Outcome<zenoh::Session> {
     let mut config = zenoh::Config::default();
     let endpoint = format!("[\"tcp/127.0.0.1:{port}\"]");
     let mut set = |key: &str, value: &str| {
-        config.insert_json5(key, value).map_err(|error| error.to_string())
+        config
+            .insert_json5(key, value)
+            .map_err(|error| error.to_string())
     };
     set("mode", "\"peer\"")?;
     set("scouting/multicast/enabled", "false")?;
@@ -35,7 +37,9 @@ pub fn session(listen: bool, port: u16) -> Outcome<zenoh::Session> {
         set("connect/endpoints", &endpoint)?;
         set("connect/timeout_ms", "5000")?;
     }
-    zenoh::open(config).wait().map_err(|error| error.to_string().into())
+    zenoh::open(config)
+        .wait()
+        .map_err(|error| error.to_string().into())
 }
 
 struct Declared {
@@ -51,7 +55,10 @@ struct Subscriber {
 
 impl Put for Declared {
     fn put(&mut self, variable: usize, value: &[u8]) -> Outcome<()> {
-        Ok(self.publishers[variable].put(value).wait().map_err(|error| error.to_string())?)
+        Ok(self.publishers[variable]
+            .put(value)
+            .wait()
+            .map_err(|error| error.to_string())?)
     }
 }
 
@@ -67,7 +74,10 @@ impl Take for Subscriber {
         // function returns, under the lock that each of its calls holds.
         let taking: &'static mut (dyn FnMut(usize, &[u8]) -> bool + Send) =
             unsafe { std::mem::transmute(taking) };
-        let shared = Arc::new(Shared { taking: Mutex::new(Some(taking)), ended: Condvar::new() });
+        let shared = Arc::new(Shared {
+            taking: Mutex::new(Some(taking)),
+            ended: Condvar::new(),
+        });
         let mut subscribers = Vec::with_capacity(self.count);
         for variable in 0..self.count {
             let shared = Arc::clone(&shared);
@@ -104,16 +114,28 @@ pub fn open(side: &Side, express: bool) -> Outcome<Ends> {
             .express(express);
         publishers.push(declaring.wait().map_err(|error| error.to_string())?);
     }
-    let put = Declared { _session: session.clone(), publishers };
-    let take = Subscriber { session, space: side.take.name, count: side.take.count };
-    Ok(Ends { put: Box::new(put), take: Box::new(take), windowed: false })
+    let put = Declared {
+        _session: session.clone(),
+        publishers,
+    };
+    let take = Subscriber {
+        session,
+        space: side.take.name,
+        count: side.take.count,
+    };
+    Ok(Ends {
+        put: Box::new(put),
+        take: Box::new(take),
+        windowed: false,
+    })
 }
 
 /// The far end of W2 and W8: answers queries with what it holds, and takes puts.
 pub fn serve(port: u16, names: Vec<String>) -> Outcome<()> {
     let session = session(true, port)?;
-    let held: Vec<Vec<u8>> =
-        (0..names.len()).map(|index| (index as f64).to_le_bytes().to_vec()).collect();
+    let held: Vec<Vec<u8>> = (0..names.len())
+        .map(|index| (index as f64).to_le_bytes().to_vec())
+        .collect();
     let held = Arc::new(Mutex::new(held));
     let puts = Arc::clone(&held);
     let answering = session.declare_queryable("ch/**").callback(move |query| {
@@ -159,18 +181,29 @@ impl Queries {
         let text = |error: zenoh::Error| error.to_string();
         for index in 0..VARIABLES {
             let querier = |express| {
-                let declaring = session.declare_querier(format!("ch/{index}")).express(express);
-                declaring.congestion_control(CongestionControl::Block).wait()
+                let declaring = session
+                    .declare_querier(format!("ch/{index}"))
+                    .express(express);
+                declaring
+                    .congestion_control(CongestionControl::Block)
+                    .wait()
             };
             at_once.push(querier(true).map_err(text)?);
             batched.push(querier(false).map_err(text)?);
             let declaring = session.declare_publisher(format!("put/{index}"));
-            let declared = declaring.congestion_control(CongestionControl::Block).wait();
+            let declared = declaring
+                .congestion_control(CongestionControl::Block)
+                .wait();
             publishers.push(declared.map_err(text)?);
         }
         // Declarations travel by themselves.
         std::thread::sleep(Duration::from_millis(500));
-        Ok(Self { _session: session, at_once, batched, publishers })
+        Ok(Self {
+            _session: session,
+            at_once,
+            batched,
+            publishers,
+        })
     }
 
     fn ask(&self, variable: usize, value: Option<f64>) -> Outcome<f64> {
@@ -180,7 +213,13 @@ impl Queries {
         }
         let answers = asking.wait().map_err(|error| error.to_string())?;
         let reply = answers.recv().map_err(|error| error.to_string())?;
-        crate::w2::number(&reply.result().map_err(|error| error.to_string())?.payload().to_bytes())
+        crate::w2::number(
+            &reply
+                .result()
+                .map_err(|error| error.to_string())?
+                .payload()
+                .to_bytes(),
+        )
     }
 }
 
@@ -197,7 +236,9 @@ impl Variables for Queries {
     fn put_all(&mut self, first: u64, count: usize) -> Outcome<()> {
         for index in 0..count - 1 {
             let value = (first + index as u64) as f64;
-            let put = self.publishers[index % VARIABLES].put(value.to_le_bytes().to_vec()).wait();
+            let put = self.publishers[index % VARIABLES]
+                .put(value.to_le_bytes().to_vec())
+                .wait();
             put.map_err(|error| error.to_string())?;
         }
         self.put((count - 1) % VARIABLES, (first + count as u64 - 1) as f64)
@@ -207,10 +248,14 @@ impl Variables for Queries {
         let (sender, answers) = channel();
         for index in 0..count {
             let sender = sender.clone();
-            let asking = self.batched[index % VARIABLES].get().callback(move |reply| {
-                let value = reply.result().map(|sample| sample.payload().to_bytes().to_vec());
-                let _ = sender.send((index, value.unwrap_or_default()));
-            });
+            let asking = self.batched[index % VARIABLES]
+                .get()
+                .callback(move |reply| {
+                    let value = reply
+                        .result()
+                        .map(|sample| sample.payload().to_bytes().to_vec());
+                    let _ = sender.send((index, value.unwrap_or_default()));
+                });
             asking.wait().map_err(|error| error.to_string())?;
         }
         values.clear();
@@ -236,7 +281,10 @@ pub fn first_set(
         let declaring = session.declare_subscriber(name.clone()).callback(|_| {});
         subscribers.push(declaring.wait().map_err(text)?);
     }
-    let answers = session.get("ch/**").timeout(PATIENCE).with(queue_of(names.len()));
+    let answers = session
+        .get("ch/**")
+        .timeout(PATIENCE)
+        .with(queue_of(names.len()));
     let answers = answers.wait().map_err(text)?;
     while !set.is_full() {
         let reply = answers.recv().map_err(|error| error.to_string())?;

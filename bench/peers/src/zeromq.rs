@@ -28,7 +28,8 @@ struct Subscriber {
 impl Put for Publisher {
     fn put(&mut self, variable: usize, value: &[u8]) -> Outcome<()> {
         self.message.clear();
-        self.message.extend_from_slice(&(variable as u32).to_be_bytes());
+        self.message
+            .extend_from_slice(&(variable as u32).to_be_bytes());
         self.message.extend_from_slice(value);
         Ok(self.socket.send(&self.message[..], 0)?)
     }
@@ -57,9 +58,18 @@ fn nodrop(socket: &mut Socket) -> Outcome<()> {
     let option = zmq_sys::ZMQ_XPUB_NODROP as i32;
     // SAFETY: the socket is open, and the option is an `int`, whose address and size these are.
     let result = unsafe {
-        zmq_sys::zmq_setsockopt(socket.as_mut_ptr(), option, (&raw const on).cast(), size_of::<i32>())
+        zmq_sys::zmq_setsockopt(
+            socket.as_mut_ptr(),
+            option,
+            (&raw const on).cast(),
+            size_of::<i32>(),
+        )
     };
-    if result == 0 { Ok(()) } else { Err("the socket may not be told to block".into()) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err("the socket may not be told to block".into())
+    }
 }
 
 pub fn open(side: &Side) -> Outcome<Ends> {
@@ -82,8 +92,15 @@ pub fn open(side: &Side) -> Outcome<Ends> {
         subscribed.connect(&near)?;
         publishing.connect(&far)?;
     }
-    let put = Publisher { socket: publishing, message: Vec::new() };
-    Ok(Ends { put: Box::new(put), take: Box::new(Subscriber { socket: subscribed }), windowed: false })
+    let put = Publisher {
+        socket: publishing,
+        message: Vec::new(),
+    };
+    Ok(Ends {
+        put: Box::new(put),
+        take: Box::new(Subscriber { socket: subscribed }),
+        windowed: false,
+    })
 }
 
 /// W2's far end.
@@ -148,7 +165,11 @@ impl Variables for Calls {
 
     fn put_all(&mut self, first: u64, count: usize) -> Outcome<()> {
         for index in 0..count {
-            let op = if index + 1 == count { PUT } else { PUT_UNANSWERED };
+            let op = if index + 1 == count {
+                PUT
+            } else {
+                PUT_UNANSWERED
+            };
             self.send(op, index % VARIABLES, (first + index as u64) as f64)?;
         }
         self.socket.recv_bytes(0)?;
@@ -202,7 +223,10 @@ pub fn first_set(
     while !set.is_full() {
         let message = socket.recv_bytes(0)?;
         let (name, value) = message.split_at(message.len() - 8);
-        set.take(crate::w8::index_of(std::str::from_utf8(name)?)?, crate::w2::number(value)?);
+        set.take(
+            crate::w8::index_of(std::str::from_utf8(name)?)?,
+            crate::w2::number(value)?,
+        );
     }
     Ok(Box::new(socket))
 }

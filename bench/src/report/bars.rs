@@ -1,8 +1,9 @@
-//! How far the bars of the design are: ratios of this run. The bars against peers need the peers.
+//! How far the bars of the design are: ratios of one run each. The bars against other systems need
+//! a run in which they took part.
 
 use super::medians::ratio;
 use super::results::Results;
-use super::{cells, figure, medians::Repeats, w2, w5, w7, w8};
+use super::{blocks, cells, figure, medians::Repeats, same_host, w2, w5, w7, w8};
 use crate::cells::{RAW, TRUNKLINE, TRUNKLINE_BATCHED};
 use crate::w2::{CALLS, OPERATIONS, Operation};
 use crate::w5::VARIABLES;
@@ -53,9 +54,9 @@ impl Bar {
 pub(super) fn section(results: &Results) -> String {
     let mut text = String::from(
         "\n## Distance to the bars\n\n\
-         Where a bar is not met yet, the distance is known. Bars against other systems are in this table \
-         where those are libraries within the process (W7); the others are measured beside Trunkline \
-         when they are due.\n\n\
+         Where a bar is not met yet, the distance is known. Those against other systems are to the best \
+         of the same run; which one that was is in brackets. The bar of engine instructions per delivered \
+         update is in `bench/instructions.toml`, which `make test` holds.\n\n\
          | bar | what | asked | measured | |\n|---|---|---:|---:|---|\n",
     );
     for bar in bars(results) {
@@ -189,7 +190,13 @@ fn bars(results: &Results) -> Vec<Bar> {
             ));
         }
     }
+    bars.extend(w5::bars_beside(results.of("w5"), results.of("w6")));
     bars.extend(w7::bars(results.of(crate::w7::SCENARIO)));
     bars.extend(w8::bars(results.of(crate::w8::SCENARIO)));
+    bars.extend(same_host::bars(|scenario| results.of(scenario)));
+    bars.extend(blocks::bars(
+        results.of(crate::blocks::FIFO),
+        results.of(crate::blocks::WAVEFORM),
+    ));
     bars
 }
