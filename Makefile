@@ -51,6 +51,7 @@ test: toolchain ## Everything that must hold before a change goes in
 	$(call step,behaviours,cargo xtask behaviours --check)
 	$(call step,clippy,cargo clippy --workspace --all-targets -- -D warnings)
 	$(call step,tests,cargo test --workspace --no-fail-fast)
+	$(call step,instructions,bench/instructions)
 	$(call step,docs,cargo build --bin trunkline && cargo xtask docs --check --require-binary)
 	$(call step,loom,$(call run_under,loom,$(LOOM_TESTS)))
 	$(call step,shuttle,$(call run_under,shuttle,$(SHUTTLE_TESTS)))
@@ -68,7 +69,7 @@ fuzz: toolchain nightly ## Every fuzz target for FUZZ_SECONDS (600)
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run
 
 .PHONY: bench
-bench: toolchain ## The measurements of bench/, each beside its limit
+bench: toolchain ## The measurements of bench/, each beside its limit; with other systems: bench/run --peers
 	@bench/run
 
 .PHONY: docs

@@ -248,7 +248,7 @@ mod tests {
             measured: Duration::from_millis(2),
             ..timing
         };
-        measure(&timing, &mut row, |number| Ok(number)).unwrap();
+        measure(&timing, &mut row, Ok).unwrap();
         assert!(row.invalid.is_empty());
         measure(&timing, &mut row, |_| Ok(0)).unwrap();
         assert!(row.invalid[0].contains("something else"));

@@ -15,7 +15,9 @@ static void stop_controller(void) {
 
 // A soft controller with `count` records of a kind, on an end's CPU.
 static void start_controller(const char *kind, const char *record, int count, int end) {
-    char folder[] = "/tmp/trunkline-peer-XXXXXX", path[200];
+    char folder[200], path[300];
+    const char *given = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%s/trunkline-peer-XXXXXX", given ? given : P_tmpdir);
     if (!mkdtemp(folder)) fail("no folder for the records");
     snprintf(path, sizeof path, "%s/records.db", folder);
     FILE *f = fopen(path, "w");

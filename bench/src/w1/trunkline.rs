@@ -1,5 +1,5 @@
-//! W1 with Trunkline: one client, subscribed to all variables (`latest`, or `all`), that writes them
-//! in one call.
+//! W1 with Trunkline: one client, subscribed to all variables (`latest`, or `all`), that writes
+//! them in one call.
 
 use std::time::{Duration, Instant};
 
