@@ -415,7 +415,11 @@ fn rows_of(step: &Step) -> Vec<Row> {
     run_step(step).unwrap_or_else(|error| {
         let case = step.settings.arguments().join(" ");
         let mut row = Row::new(step.scenario, step.system, case, "");
-        row.invalid.push(format!("it failed: {error}"));
+        let is_there = peers::named(step.system).is_none_or(|peer| peer.program().is_ok());
+        row.invalid.push(match is_there {
+            true => format!("it failed: {error}"),
+            false => error.to_string(),
+        });
         vec![row]
     })
 }

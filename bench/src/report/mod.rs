@@ -75,7 +75,8 @@ pub fn write(file: Option<&Path>, folder: &Path) -> Outcome<()> {
     let plots = folder.join("plots");
     fs::create_dir_all(&plots)?;
     let mut page = head(&results);
-    page.push_str(&bars::section(&results));
+    let counted = fs::read_to_string(folder.join("instructions.toml")).unwrap_or_default();
+    page.push_str(&bars::section(&results, &counted));
     let sections = [
         w1::section,
         w2::section,

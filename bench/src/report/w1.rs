@@ -49,7 +49,7 @@ pub(super) fn section(run: &Run) -> Section {
 fn beside(run: &Run) -> Beside<'_> {
     let column = |variables: usize| {
         let case = format!("n={variables} t=10 type=i32");
-        (format!("{variables} variables"), case)
+        (super::peers::counted(variables, "variable"), case)
     };
     Beside {
         run,
