@@ -94,6 +94,11 @@ pub(super) fn measured(run: &Run, scenario: &'static str) -> Vec<(&'static str, 
     peers.map(|peer| (peer.system, peer.name)).collect()
 }
 
+/// One thing, or several.
+pub(super) fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// The name of the best, in brackets.
 pub(super) fn called(best: Option<(&'static str, f64)>) -> String {
     best.map_or_else(String::new, |(name, _)| format!(" ({name})"))

@@ -54,7 +54,7 @@ pub(super) fn section(run: &Run) -> Section {
     );
     let column = |variables: usize| {
         (
-            format!("{variables} variables"),
+            super::peers::counted(variables, "variable"),
             format!("vars={variables}"),
         )
     };
@@ -85,7 +85,12 @@ pub(super) fn several(run: &Run) -> Section {
          writer cost CPU time per update, which the second table divides by the subscribers.\n\n"
     );
     let case = |subscribers: usize| format!("subs={subscribers} vars={SEVERAL_VARIABLES}");
-    let column = |subscribers: usize| (format!("{subscribers} subscribers"), case(subscribers));
+    let column = |subscribers: usize| {
+        (
+            super::peers::counted(subscribers, "subscriber"),
+            case(subscribers),
+        )
+    };
     let ours = [SYSTEMS[2], SYSTEMS[0], SYSTEMS[1]];
     let beside = Beside {
         run,
