@@ -2,7 +2,8 @@
 
 use super::bars::Bar;
 use super::medians::{Repeats, ratio};
-use super::{Section, cells, figure};
+use super::svg::{Chart, Line};
+use super::{Plot, Section, cells, figure};
 use crate::blocks::{FIFO, LENGTHS, SAMPLES, WAVEFORM};
 use crate::cells::{RAW, TRUNKLINE};
 use crate::record::Run;
@@ -24,9 +25,25 @@ pub(super) fn fifo(run: &Run) -> Section {
     for length in LENGTHS {
         text.push_str(&rows(run, FIFO, length));
     }
+    let line = |(system, name): (&str, &str)| {
+        let point = |length| Some((length as f64, rate(run, FIFO, system, length)?));
+        Line {
+            name: name.to_owned(),
+            points: LENGTHS.into_iter().filter_map(point).collect(),
+            dashed: system == RAW,
+        }
+    };
+    let chart = Chart {
+        title: "W11: a FIFO towards the network (T3)".to_owned(),
+        x_label: "doubles per block".to_owned(),
+        y_label: "MB/s".to_owned(),
+        lines: [(TRUNKLINE, "Trunkline"), (RAW, "FIFO and raw TCP")]
+            .map(line)
+            .to_vec(),
+    };
     Section {
         text,
-        charts: Vec::new(),
+        charts: vec![Plot::of_lines("w11-rate.svg", &chart)],
     }
 }
 

@@ -1,7 +1,8 @@
 //! Tables of all systems of a cell, ours and others, beside their limit.
 
 use super::medians::{Repeats, ratio};
-use super::{cells, figure};
+use super::svg::Bars;
+use super::{Plot, cells, figure};
 use crate::peers::{PEERS, Peer, of};
 use crate::record::Run;
 
@@ -61,6 +62,31 @@ impl Beside<'_> {
             text.push_str(&cells(&row));
         }
         text
+    }
+
+    /// The same as bars; nothing to draw when no other system was measured.
+    pub fn plot(&self, file: &'static str, title: &str) -> Plot {
+        let others = measured(self.run, self.scenario);
+        let systems = match others.is_empty() {
+            true => Vec::new(),
+            false => self.ours.iter().copied().chain(others).collect(),
+        };
+        let heights = |system| {
+            let of = |(_, case): &Column| Some(self.value(system, case)? / self.divisor);
+            self.columns.iter().map(of).collect()
+        };
+        let series = systems.into_iter();
+        Plot::of_bars(
+            file,
+            &Bars {
+                title: title.to_owned(),
+                y_label: self.unit.to_owned(),
+                groups: self.columns.iter().map(|(name, _)| name.clone()).collect(),
+                series: series
+                    .map(|(system, name)| (name.to_owned(), heights(system)))
+                    .collect(),
+            },
+        )
     }
 }
 
@@ -160,6 +186,7 @@ mod tests {
             unit: "updates/s",
             divisor: 1.0,
         };
+        assert!(table.plot("x.svg", "x").svg.is_some());
         let text = table.table();
         assert!(text.contains("| ZeroMQ | 20.0 | 0.200 |"), "{text}");
         assert!(text.contains("| NATS | does not count | - |"), "{text}");

@@ -42,6 +42,10 @@ pub(super) fn section(run: &Run) -> Section {
     let charts = vec![
         Plot::of_lines("w1-variables.svg", &by_variables(run)),
         Plot::of_lines("w1-periods.svg", &by_periods(run)),
+        beside(run).plot(
+            "w1-systems.svg",
+            "W1: mean from write to notification, i32, every 10 ms",
+        ),
     ];
     Section { text, charts }
 }

@@ -71,7 +71,10 @@ pub(super) fn section(run: &Run) -> Section {
     text.push_str(&beside.table());
     Section {
         text,
-        charts: vec![Plot::of_lines("w5-rate.svg", &rates(run))],
+        charts: vec![
+            Plot::of_lines("w5-rate.svg", &rates(run)),
+            beside.plot("w5-systems.svg", "W5: updates per second, millions"),
+        ],
     }
 }
 
@@ -143,7 +146,10 @@ pub(super) fn several(run: &Run) -> Section {
     }
     Section {
         text,
-        charts: Vec::new(),
+        charts: vec![beside.plot(
+            "w6-systems.svg",
+            "W6: updates delivered per second, millions",
+        )],
     }
 }
 
