@@ -7,7 +7,7 @@ use super::svg::{Chart, Line};
 use super::{Plot, Section, cells, figure};
 use crate::cells::{RAW, TRUNKLINE, TRUNKLINE_BATCHED};
 use crate::record::Run;
-use crate::w5::{SCENARIO, SEVERAL, SEVERAL_VARIABLES, SUBSCRIBERS, VARIABLES};
+use crate::w5::{BESIDE_OTHERS, SCENARIO, SEVERAL, SEVERAL_VARIABLES, SUBSCRIBERS, VARIABLES};
 
 const SYSTEMS: [(&str, &str); 3] = [
     (TRUNKLINE, "Trunkline, one per call"),
@@ -63,7 +63,7 @@ pub(super) fn section(run: &Run) -> Section {
         run,
         scenario: SCENARIO,
         ours: &[ours[2], ours[0], ours[1]],
-        columns: VARIABLES.map(column).to_vec(),
+        columns: BESIDE_OTHERS.map(column).to_vec(),
         figure: "updates_per_s",
         unit: "M/s",
         divisor: 1e6,
@@ -160,7 +160,7 @@ pub(super) fn bars_beside(run: &Run, several: &Run) -> Vec<Bar> {
         ("V5a", TRUNKLINE, "one per call", 1.5),
         ("V5b", TRUNKLINE_BATCHED, "100 per call", 4.0),
     ] {
-        for variables in VARIABLES {
+        for variables in BESIDE_OTHERS {
             let case = format!("vars={variables}");
             let best = super::peers::best(run, SCENARIO, &case, "updates_per_s", false);
             bars.push(Bar::at_least(

@@ -82,8 +82,11 @@ impl Registers for Near {
         while let Some(received) = event {
             match received {
                 Event::Reading { item, reading } => {
-                    let lost = reading.lost.count();
-                    self.lost += lost.ok_or("an unknown number of updates was lost")?;
+                    let lost = &reading.lost;
+                    let beyond = lost
+                        .count()
+                        .ok_or("an unknown number of updates was lost")?;
+                    self.lost += lost.coalesced + beyond;
                     notice(item as usize, tick_of(&reading.sample.value)?);
                 }
                 other => return Err(format!("instead of a reading: {other:?}").into()),

@@ -14,6 +14,8 @@ use crate::settings::Settings;
 pub const SCENARIO: &str = "w5";
 /// Numbers of variables of the published chart.
 pub const VARIABLES: [usize; 4] = [1, 10, 100, 1000];
+/// Those with which other systems are measured too.
+pub const BESIDE_OTHERS: [usize; 3] = [1, 100, 1000];
 /// Name of the scenario with several subscribers.
 pub const SEVERAL: &str = "w6";
 /// Its numbers of subscribers.
