@@ -51,6 +51,7 @@ test: toolchain ## Everything that must hold before a change goes in
 	$(call step,behaviours,cargo xtask behaviours --check)
 	$(call step,clippy,cargo clippy --workspace --all-targets -- -D warnings)
 	$(call step,tests,cargo test --workspace --no-fail-fast)
+	$(call step,instructions,bench/instructions)
 	$(call step,docs,cargo build --bin trunkline && cargo xtask docs --check --require-binary)
 	$(call step,loom,$(call run_under,loom,$(LOOM_TESTS)))
 	$(call step,shuttle,$(call run_under,shuttle,$(SHUTTLE_TESTS)))
@@ -73,7 +74,7 @@ rig: toolchain ## Faults with real processes at full length; writes docs/referen
 		cargo test --release -p trunkline-cli --test rig -- --test-threads 1)
 
 .PHONY: bench
-bench: toolchain ## The measurements of bench/, each beside its limit
+bench: toolchain ## The measurements of bench/, each beside its limit; with other systems: bench/run --peers
 	@bench/run
 
 .PHONY: docs

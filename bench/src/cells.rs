@@ -1,5 +1,7 @@
 //! Cells and roles: what a process of this program does, by name.
 
+use trunkline::types::Contract;
+
 use crate::Outcome;
 use crate::hosting::{self, Manner};
 use crate::placement::{End, pin};
@@ -9,7 +11,7 @@ use crate::settings::Settings;
 use crate::w1::{self, Grid, Registers};
 use crate::w2::{self, Operation, Variables};
 use crate::w5::{self, Stream};
-use crate::{w7, w8};
+use crate::{blocks, clients, same_host, w7, w8};
 
 /// The systems of every scenario.
 pub const RAW: &str = "raw-tcp";
@@ -24,14 +26,26 @@ pub const TRUNKLINE_SHM_SLEEPING: &str = "trunkline-shm-sleeping";
 /// Trunkline with many updates per call.
 pub const TRUNKLINE_BATCHED: &str = "trunkline-batched";
 
+/// Trunkline with subscriptions that take every update.
+pub const TRUNKLINE_ALL: &str = "trunkline-all";
+
 /// Does the part of the far end, until the near end has had enough.
 ///
 /// # Errors
 /// There is no such role, or it cannot do its part.
 pub fn run_role(name: &str, settings: &Settings) -> Outcome<()> {
     pin(End::Far)?;
-    if name == "engine" {
-        return hosting::serve(settings);
+    // These read their input themselves.
+    match name {
+        "engine" => return hosting::serve(settings),
+        "v9-engine" => return same_host::serve(settings),
+        "clients-engine" => return clients::serve(settings),
+        "clients-stopped" => {
+            // Clients are near ends, these too.
+            pin(End::Near)?;
+            return clients::hold(settings);
+        }
+        _ => {}
     }
     end_with_parent();
     match name {
@@ -40,6 +54,9 @@ pub fn run_role(name: &str, settings: &Settings) -> Outcome<()> {
         "w8-raw" => w8::connect::serve_raw(settings.value("vars")?),
         "w8-engine" => w8::serve(settings),
         "w8-restart" => w8::restart::start(settings),
+        "v9-unix" => same_host::echo(),
+        "blocks-raw" => blocks::take_raw(settings),
+        "blocks-trunkline" => blocks::take_trunkline(settings),
         "w5-raw" => w5::raw::take_all(Stream::read(settings)?),
         "w5-trunkline" => {
             let url: String = settings.value("url")?;
@@ -58,9 +75,9 @@ pub fn run_cell(scenario: &str, system: &str, settings: &Settings) -> Outcome<Ve
     match scenario {
         w1::SCENARIO => w1_cells(system, settings, placement),
         w2::SCENARIO => w2_cells(system, settings, placement),
-        w5::SCENARIO => {
+        w5::SCENARIO | w5::SEVERAL => {
             let stream = Stream::read(settings)?;
-            let case = format!("vars={}", stream.variables);
+            let case = stream.case(scenario);
             let mut row = Row::new(scenario, system, case, placement);
             match system {
                 RAW => w5::raw::write_all(stream, &mut row)?,
@@ -69,6 +86,13 @@ pub fn run_cell(scenario: &str, system: &str, settings: &Settings) -> Outcome<Ve
                 _ => return Err(no_system(system)),
             }
             Ok(vec![row])
+        }
+        blocks::FIFO | blocks::WAVEFORM => {
+            Ok(vec![blocks::cell(scenario, system, settings, placement)?])
+        }
+        same_host::SCENARIO => Ok(vec![same_host::cell(system, settings, placement)?]),
+        clients::IDLE | clients::CHANGES | clients::STALLED => {
+            Ok(vec![clients::cell(scenario, settings, placement)?])
         }
         w7::SCENARIO => w7::measure(settings, placement),
         w8::SCENARIO => Ok(vec![w8_cell(system, settings, placement)?]),
@@ -108,7 +132,9 @@ fn far_end(system: &str, raw: &str, variables: usize, kind: &str) -> Outcome<(Ro
     let settings = manner(system).settings(settings);
     let role = match system {
         RAW => raw,
-        TRUNKLINE | TRUNKLINE_SPINNING | TRUNKLINE_SHM | TRUNKLINE_SHM_SLEEPING => "engine",
+        TRUNKLINE | TRUNKLINE_ALL | TRUNKLINE_SPINNING | TRUNKLINE_SHM | TRUNKLINE_SHM_SLEEPING => {
+            "engine"
+        }
         _ => return Err(no_system(system)),
     };
     let mut far = Role::start(role, &settings)?;
@@ -138,6 +164,10 @@ fn w1_cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<R
                     _ => Box::new(w1::trunkline::Near::connect(
                         &address,
                         grid,
+                        match system {
+                            TRUNKLINE_ALL => Contract::ALL,
+                            _ => Contract::Latest,
+                        },
                         manner(system),
                     )?),
                 };

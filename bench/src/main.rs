@@ -1,57 +1,17 @@
-//! Measurements of Trunkline: published tables and charts as scenarios, each beside its physical
-//! limit.
-//!
-//! A run measures every cell with every system in turn, several times over, and writes one line of
-//! JSON per cell, system and repeat. What is compared is the median of the repeats of one run,
-//! never figures of different runs. `bench/run` builds this program and calls it;
-//! `docs/how-to/measure.md` says how to read what it finds.
-//!
-//! # Layout
-//! - `w1`, `w2`, `w5`, `w8`: the scenarios; each has one loop, and an end per system that it
-//!   drives.
-//! - `w7`: what happens within one process.
-//! - `raw`, `hosting`, `trunkline_calls`: what the ends of a system have in common.
-//! - `cells`, `role`, `settings`, `placement`: a cell is a process of its own, and so is its far
-//!   end.
-//! - `usage`, `statistics`, `record`, `machine`: what is measured, and how it is kept.
-//! - `stages`: the same path without a network, stage by stage.
-//! - `run`, `report`: the order of a run; tables and plots of its results.
+//! The program of `bench/run`: measures, reports, and is the processes of a cell. The library says
+//! what is where.
 
 #![forbid(unsafe_code)]
-// The terminal is how it talks to people, and standard output how its processes talk to each other.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
-mod cells;
-mod hosting;
-mod machine;
-mod placement;
-mod raw;
-mod record;
-mod report;
-mod role;
-mod run;
-mod settings;
-mod stages;
-mod statistics;
-mod trunkline_calls;
-mod usage;
-mod w1;
-mod w2;
-mod w5;
-mod w7;
-mod w8;
-
-use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use run::Extent;
-use settings::Settings;
-
-/// What anything here comes to; an error is a sentence for the person at the terminal.
-type Outcome<T> = Result<T, Box<dyn Error>>;
+use trunkline_bench::run::Extent;
+use trunkline_bench::settings::Settings;
+use trunkline_bench::{Outcome, cells, report, run, stages};
 
 /// Measures Trunkline beside its physical limits.
 #[derive(Debug, Parser)]
@@ -71,10 +31,13 @@ enum Command {
         /// A few cells only: whether it works.
         #[arg(long)]
         quick: bool,
+        /// Other systems too, in turn with ours: those that `bench/peers/install` has installed.
+        #[arg(long)]
+        peers: bool,
         /// Folder of the result files.
         #[arg(long, default_value = "bench/results")]
         results: PathBuf,
-        /// Scenarios: w1, w2, w5, w7, w8, stages; all when none is named.
+        /// Scenarios, such as w1 or v9; all when none is named.
         scenarios: Vec<String>,
     },
     /// Writes tables and plots of the results.
@@ -87,9 +50,9 @@ enum Command {
     },
     /// Measures one cell with one system and prints its rows.
     Cell {
-        /// The scenario: w1, w2, w5, w7, w8.
+        /// The scenario, such as w1.
         scenario: String,
-        /// The system: raw-tcp, trunkline, trunkline-batched, hash-map; all for w7.
+        /// The system, such as raw-tcp or trunkline; all for w7.
         system: String,
         /// Settings as key=value.
         settings: Vec<String>,
@@ -128,6 +91,7 @@ fn carry_out(command: Command) -> Outcome<()> {
         Command::Measure {
             full,
             quick,
+            peers,
             results,
             scenarios,
         } => {
@@ -136,7 +100,10 @@ fn carry_out(command: Command) -> Outcome<()> {
                 (_, true) => Extent::Quick,
                 _ => Extent::Default,
             };
-            println!("{}", run::measure(extent, &scenarios, &results)?.display());
+            println!(
+                "{}",
+                run::measure(extent, &scenarios, peers, &results)?.display()
+            );
             Ok(())
         }
         Command::Report { file, folder } => report::write(file.as_deref(), &folder),

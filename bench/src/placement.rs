@@ -26,9 +26,7 @@ pub const SHARED: &str = "same";
 /// The system refuses.
 pub fn pin(end: End) -> Outcome<&'static str> {
     // A far end is started by the near one and inherits its single CPU: ask for all of them first.
-    let mut every = CpuSet::new();
-    (0..CpuSet::MAX_CPU).for_each(|cpu| every.set(cpu));
-    sched_setaffinity(None, &every)?;
+    unpin()?;
     let allowed = sched_getaffinity(None)?;
     let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
     let near = cpus.next().ok_or("the system allows no CPU")?;
@@ -45,6 +43,17 @@ pub fn pin(end: End) -> Outcome<&'static str> {
         End::Far => c"far",
     })?;
     Ok(if far.is_some() { PLACEMENT } else { SHARED })
+}
+
+/// Lets this thread, and what it starts from now on, use every CPU: for a program that stands
+/// between both ends.
+///
+/// # Errors
+/// The system refuses.
+pub fn unpin() -> Outcome<()> {
+    let mut every = CpuSet::new();
+    (0..CpuSet::MAX_CPU).for_each(|cpu| every.set(cpu));
+    Ok(sched_setaffinity(None, &every)?)
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! The order of a run: every cell with every system in turn, several times over.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -8,26 +10,41 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::Outcome;
-use crate::cells::{RAW, TRUNKLINE, TRUNKLINE_BATCHED};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::cells::{RAW, TRUNKLINE, TRUNKLINE_ALL, TRUNKLINE_BATCHED};
 use crate::machine::{Machine, load_percent};
 use crate::record::{Row, Writer};
 use crate::settings::Settings;
 use crate::stages;
 use crate::w1::{self, Kind};
-use crate::{w2, w5, w7, w8};
+use crate::{blocks, clients, peers, same_host, w2, w5, w7, w8};
 
 /// Longer than any process of a cell runs.
 const CELL_MAX: Duration = Duration::from_secs(900);
+/// Longer than a process of a cell of another system may run.
+const PEER_MAX: Duration = Duration::from_secs(45);
+/// A cell of another system that takes longer is measured once.
+const PEER_LONG: Duration = Duration::from_secs(12);
+/// Numbers of variables of W1 with which other systems are measured.
+const PEER_VARIABLES: [usize; 3] = [1, 100, 500];
 /// A load above this, in hundredths, is somebody else's work.
 const QUIET_LOAD_PERCENT: u64 = 30;
 
 /// All scenarios, in the order in which they are measured and reported.
-pub const SCENARIOS: [&str; 6] = [
+pub const SCENARIOS: [&str; 13] = [
     w1::SCENARIO,
     w2::SCENARIO,
     w5::SCENARIO,
+    w5::SEVERAL,
     w7::SCENARIO,
     w8::SCENARIO,
+    same_host::SCENARIO,
+    clients::IDLE,
+    clients::CHANGES,
+    clients::STALLED,
+    blocks::FIFO,
+    blocks::WAVEFORM,
     stages::SCENARIO,
 ];
 
@@ -44,7 +61,7 @@ pub enum Extent {
 }
 
 /// A process to be started: one or several cells of one system.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Step {
     scenario: &'static str,
     system: &'static str,
@@ -90,7 +107,7 @@ impl Extent {
 
     /// The steps of one repeat. The systems of a cell follow each other; which comes first changes
     /// from repeat to repeat.
-    fn steps(self, repeat: u32, scenarios: &[String]) -> Vec<Step> {
+    fn steps(self, repeat: u32, scenarios: &[String], with_peers: bool) -> Vec<Step> {
         let wanted = |name: &str| scenarios.is_empty() || scenarios.iter().any(|one| one == name);
         let mut cells: Vec<Cell> = Vec::new();
         if wanted(w1::SCENARIO) {
@@ -105,9 +122,16 @@ impl Extent {
                         .with("n", variables)
                         .with("type", kind.name())
                         .with("periods", self.periods());
-                    cells.push((w1::SCENARIO, &[RAW, TRUNKLINE], settings));
+                    let systems: &[&str] = match kind {
+                        Kind::I32 => &[RAW, TRUNKLINE, TRUNKLINE_ALL],
+                        _ => &[RAW, TRUNKLINE],
+                    };
+                    cells.push((w1::SCENARIO, systems, settings));
                 }
             }
+            let settings = Settings::default().with("n", 100).with("type", "i32");
+            let settings = settings.with("periods", format!("{}:100", w1::AT_ONCE));
+            cells.push((w1::SCENARIO, &[TRUNKLINE, TRUNKLINE_ALL], settings));
         }
         if wanted(w2::SCENARIO) {
             let passes = if self == Extent::Quick { 2 } else { 9 };
@@ -128,16 +152,16 @@ impl Extent {
         }
         if wanted(w5::SCENARIO) {
             for variables in w5::VARIABLES {
-                let (warm_ms, ms) = match self {
-                    Extent::Quick => (100, 300),
-                    Extent::Default => (1000, 1000),
-                    Extent::Full => (1000, 5000),
-                };
-                let settings = Settings::default()
-                    .with("vars", variables)
-                    .with("warm_ms", warm_ms)
-                    .with("ms", ms);
+                let settings = self.stream().with("vars", variables);
                 cells.push((w5::SCENARIO, &[RAW, TRUNKLINE, TRUNKLINE_BATCHED], settings));
+            }
+        }
+        if wanted(w5::SEVERAL) {
+            for subscribers in w5::SUBSCRIBERS {
+                let settings = self.stream().with("vars", w5::SEVERAL_VARIABLES);
+                let settings = settings.with("subs", subscribers);
+                let systems = &[RAW, TRUNKLINE, TRUNKLINE_BATCHED];
+                cells.push((w5::SEVERAL, systems, settings));
             }
         }
         if wanted(w7::SCENARIO) {
@@ -157,20 +181,105 @@ impl Extent {
         if wanted(w8::SCENARIO) {
             cells.extend(self.w8_cells());
         }
+        cells.extend(self.other_cells().into_iter().filter(|cell| wanted(cell.0)));
         let mut steps = Vec::new();
         for (scenario, systems, settings) in cells {
             let mut systems = systems.to_vec();
+            if with_peers && self.has_peers(scenario, &settings) {
+                systems.extend(peers::of(scenario).map(|peer| peer.system));
+            }
             if repeat.is_multiple_of(2) {
                 systems.reverse();
             }
-            let step = |system| Step {
-                scenario,
-                system,
-                settings: settings.clone(),
+            let step = |system| {
+                let mut settings = settings.clone();
+                if scenario == w1::SCENARIO && peers::named(system).is_some() {
+                    settings.set("periods", self.first_period());
+                }
+                Step {
+                    scenario,
+                    system,
+                    settings,
+                }
             };
             steps.extend(systems.into_iter().map(step));
         }
         steps
+    }
+
+    /// The times of a cell that writes as fast as possible.
+    fn stream(self) -> Settings {
+        let (warm_ms, ms) = match self {
+            Extent::Quick => (100, 300),
+            Extent::Default => (1000, 1000),
+            Extent::Full => (1000, 5000),
+        };
+        Settings::default().with("warm_ms", warm_ms).with("ms", ms)
+    }
+
+    /// The period of W1 with which other systems are measured, with its ticks.
+    fn first_period(self) -> String {
+        let periods = self.periods();
+        periods.split(',').next().unwrap_or_default().to_owned()
+    }
+
+    /// Whether other systems take part in a cell: those of a scenario that all have in common.
+    fn has_peers(self, scenario: &str, settings: &Settings) -> bool {
+        let is = |key: &str, wanted: &str| {
+            settings
+                .value::<String>(key)
+                .is_ok_and(|value| value == wanted)
+        };
+        let count = settings.value_or("n", 0).unwrap_or(0);
+        match scenario {
+            w1::SCENARIO => {
+                let counts = if self == Extent::Quick {
+                    &PEER_VARIABLES[1..2]
+                } else {
+                    &PEER_VARIABLES[..]
+                };
+                is("type", "i32") && !is("periods", "0:100") && counts.contains(&count)
+            }
+            w2::SCENARIO => is("calls", &w2::CALLS.to_string()),
+            w5::SCENARIO if self == Extent::Quick => is("vars", "100"),
+            w5::SCENARIO => w5::BESIDE_OTHERS.contains(&settings.value_or("vars", 0).unwrap_or(0)),
+            w5::SEVERAL if self == Extent::Quick => is("subs", "8"),
+            w8::SCENARIO => is("what", "connect"),
+            same_host::SCENARIO => is("batch", "100"),
+            _ => true,
+        }
+    }
+
+    /// The same host, many clients, blocks.
+    fn other_cells(self) -> Vec<Cell> {
+        let is_quick = self == Extent::Quick;
+        let ms = |long: u64| Settings::default().with("ms", if is_quick { 300 } else { long });
+        let raw: &[&str] = &[same_host::RAW_MEMORY];
+        let mut cells: Vec<Cell> = vec![
+            (same_host::SCENARIO, raw, ms(1000).with("batch", 100)),
+            (same_host::SCENARIO, &[same_host::RAW_UNIX], ms(1000)),
+        ];
+        for transport in same_host::TRANSPORTS {
+            let settings = ms(1000).with("transport", transport);
+            cells.push((same_host::SCENARIO, &[TRUNKLINE], settings));
+        }
+        let clients = if is_quick { 10 } else { clients::CLIENTS };
+        for (scenario, long) in [
+            (clients::IDLE, 5000),
+            (clients::CHANGES, 3000),
+            (clients::STALLED, 2000),
+        ] {
+            let settings = ms(long).with("clients", clients);
+            cells.push((scenario, &[TRUNKLINE], settings));
+        }
+        for length in blocks::LENGTHS {
+            let settings = self.stream().with("length", length).with("fifo", true);
+            cells.push((blocks::FIFO, &[RAW, TRUNKLINE], settings));
+        }
+        let settings = self.stream().with("length", blocks::SAMPLES);
+        let settings = settings.with("fifo", false);
+        cells.push((blocks::WAVEFORM, &[RAW, TRUNKLINE], settings));
+        cells
     }
 
     /// Memory, subscribed items, first full sets, restarts.
@@ -214,7 +323,12 @@ impl Extent {
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn measure(extent: Extent, scenarios: &[String], folder: &Path) -> Outcome<PathBuf> {
+pub fn measure(
+    extent: Extent,
+    scenarios: &[String],
+    with_peers: bool,
+    folder: &Path,
+) -> Outcome<PathBuf> {
     let selection = selection(scenarios)?;
     let machine = Machine::here(extent.name())?;
     if machine.load_percent > QUIET_LOAD_PERCENT {
@@ -231,15 +345,26 @@ pub fn measure(extent: Extent, scenarios: &[String], folder: &Path) -> Outcome<P
     ));
     let mut writer = Writer::create(&path, &machine)?;
     let start = Instant::now();
+    // Other systems that take long, or cannot be run, are not asked again.
+    let mut once = BTreeSet::new();
     for repeat in 1..=extent.repeats() {
-        for step in extent.steps(repeat, scenarios) {
+        for step in extent.steps(repeat, scenarios, with_peers) {
+            if once.contains(&step) {
+                continue;
+            }
             let seconds = start.elapsed().as_secs();
             let cell = step.settings.arguments().join(" ");
             eprintln!(
                 "{seconds:>5} s  repeat {repeat}  {} {} {cell}",
                 step.scenario, step.system
             );
-            for mut row in rows_of(&step) {
+            let begun = Instant::now();
+            let rows = rows_of(&step);
+            let is_peer = peers::named(step.system);
+            if is_peer.is_some_and(|peer| begun.elapsed() > PEER_LONG || peer.program().is_err()) {
+                once.insert(step);
+            }
+            for mut row in rows {
                 row.repeat = repeat;
                 for reason in &row.invalid {
                     eprintln!("         {} does not count: {reason}", row.case);
@@ -291,19 +416,29 @@ fn rows_of(step: &Step) -> Vec<Row> {
     run_step(step).unwrap_or_else(|error| {
         let case = step.settings.arguments().join(" ");
         let mut row = Row::new(step.scenario, step.system, case, "");
-        row.invalid.push(format!("it failed: {error}"));
+        let is_there = peers::named(step.system).is_none_or(|peer| peer.program().is_ok());
+        row.invalid.push(match is_there {
+            true => format!("it failed: {error}"),
+            false => error.to_string(),
+        });
         vec![row]
     })
 }
 
 fn run_step(step: &Step) -> Outcome<Vec<Row>> {
-    let mut child = Command::new(std::env::current_exe()?)
+    let (program, most) = match peers::named(step.system) {
+        None => (std::env::current_exe()?, CELL_MAX),
+        Some(peer) => (peer.program()?, PEER_MAX),
+    };
+    let mut child = Command::new(program)
         .args(["cell", step.scenario, step.system])
         .args(step.settings.arguments())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
+        .process_group(0)
         .spawn()?;
+    let group = Pid::from_child(&child);
     let output = child.stdout.take().ok_or("a cell without an output")?;
     let errors = child.stderr.take().ok_or("a cell without an output")?;
     let (sender, lines) = channel();
@@ -313,20 +448,24 @@ fn run_step(step: &Step) -> Outcome<Vec<Row>> {
             let _ = sender.send(line);
         }
     });
-    let deadline = Instant::now() + CELL_MAX;
+    let deadline = Instant::now() + most;
     let mut rows = Vec::new();
     loop {
         match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(line) => rows.push(serde_json::from_str(&line)?),
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
-                child.kill()?;
+                // With what it has started. It may have ended in between.
+                let _ = kill_process_group(group, Signal::KILL);
                 child.wait()?;
-                return Err("it did not end in time".into());
+                return Err(format!("it did not end within {} s", most.as_secs()).into());
             }
         }
     }
-    if child.wait()?.success() {
+    let is_success = child.wait()?.success();
+    // Nothing of it disturbs the next cell.
+    let _ = kill_process_group(group, Signal::KILL);
+    if is_success {
         return Ok(rows);
     }
     let sentences: Vec<String> = BufReader::new(errors)
@@ -342,23 +481,44 @@ mod tests {
 
     #[test]
     fn systems_of_a_cell_follow_each_other_and_change_places() {
-        let first = Extent::Default.steps(1, &[]);
-        let second = Extent::Default.steps(2, &[]);
+        let first = Extent::Default.steps(1, &[], false);
+        let second = Extent::Default.steps(2, &[], false);
         assert_eq!(first.len(), second.len());
         assert_eq!((first[0].system, first[1].system), (RAW, TRUNKLINE));
-        assert_eq!((second[0].system, second[1].system), (TRUNKLINE, RAW));
+        assert_eq!((second[1].system, second[2].system), (TRUNKLINE, RAW));
         assert_eq!(first[0].settings, first[1].settings);
-        // 15 connections of W1, two numbers of calls, four numbers of variables with three systems.
-        let published = 15 * 2 + 2 * 2 + 4 * 3;
+        // 15 connections of W1, five of them in two ways, and ticks at once; two numbers of calls,
+        // four numbers of variables and three of subscribers with three systems.
+        let published = 15 * 2 + 5 + 2 + 2 * 2 + (4 + 3) * 3;
         // Two halves of W7; memory at four points beside a map and of five more types at two of
         // them; of two numbers of variables items in two ways and first sets of two systems; a
         // restart.
-        assert_eq!(first.len(), published + 2 + (4 * 2 + 5 * 2 + 2 * 4 + 1));
+        let memory = 4 * 2 + 5 * 2 + 2 * 4 + 1;
+        // Four ways on the same host, three scenarios of many clients, blocks of four lengths.
+        assert_eq!(first.len(), published + 2 + memory + 4 + 3 + 4 * 2);
+    }
+
+    #[test]
+    fn other_systems_take_part_where_they_can_be_compared() {
+        let steps = Extent::Default.steps(1, &[], true);
+        let of = |system: &str, scenario: &str| {
+            let is_it = |step: &&Step| step.system == system && step.scenario == scenario;
+            steps.iter().filter(is_it).count()
+        };
+        assert_eq!((of("redis", "w1"), of("redis", "w2")), (3, 1));
+        assert_eq!((of("nats", "w5"), of("nats", "w8")), (3, 0));
+        assert_eq!((of("iceoryx2", "v9"), of("zeromq", "w6")), (1, 3));
+        let settings = &steps
+            .iter()
+            .find(|step| step.system == "redis")
+            .unwrap()
+            .settings;
+        assert_eq!(settings.value::<String>("periods").unwrap(), "10:100");
     }
 
     #[test]
     fn a_run_can_be_limited_to_a_scenario() {
-        let steps = Extent::Full.steps(1, &["w2".to_owned()]);
+        let steps = Extent::Full.steps(1, &["w2".to_owned()], false);
         assert!(steps.iter().all(|step| step.scenario == "w2"));
         let names = ["w8".to_owned(), "w7".to_owned()];
         assert_eq!(selection(&names).unwrap(), "-w7-w8");

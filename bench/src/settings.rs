@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::Outcome;
 
 /// Named settings of one cell or role, in the order of their names.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Settings(BTreeMap<String, String>);
 
 impl Settings {

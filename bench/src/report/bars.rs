@@ -1,8 +1,9 @@
-//! How far the bars of the design are: ratios of this run. The bars against peers need the peers.
+//! How far the bars of the design are: ratios of one run each. The bars against other systems need
+//! a run in which they took part.
 
 use super::medians::ratio;
 use super::results::Results;
-use super::{cells, figure, medians::Repeats, w2, w5, w7, w8};
+use super::{blocks, cells, figure, medians::Repeats, same_host, w2, w5, w7, w8};
 use crate::cells::{RAW, TRUNKLINE, TRUNKLINE_BATCHED};
 use crate::w2::{CALLS, OPERATIONS, Operation};
 use crate::w5::VARIABLES;
@@ -50,15 +51,16 @@ impl Bar {
     }
 }
 
-pub(super) fn section(results: &Results) -> String {
+/// The table; `counted` is the content of `bench/instructions.toml`.
+pub(super) fn section(results: &Results, counted: &str) -> String {
     let mut text = String::from(
         "\n## Distance to the bars\n\n\
-         Where a bar is not met yet, the distance is known. Bars against other systems are in this table \
-         where those are libraries within the process (W7); the others are measured beside Trunkline \
-         when they are due.\n\n\
+         Where a bar is not met yet, the distance is known. Those against other systems are to the best \
+         of the same run; which one that was is in brackets. Instructions are those of \
+         `bench/instructions.toml`.\n\n\
          | bar | what | asked | measured | |\n|---|---|---:|---:|---|\n",
     );
-    for bar in bars(results) {
+    for bar in bars(results).into_iter().chain([fan_out(counted)]) {
         let is_met = bar.measured.map(|measured| match bar.at_most {
             true => measured <= bar.limit,
             false => measured >= bar.limit,
@@ -78,6 +80,17 @@ pub(super) fn section(results: &Results) -> String {
         ]));
     }
     text
+}
+
+/// What several subscribers share is done once.
+fn fan_out(counted: &str) -> Bar {
+    let measured = |path| crate::counted::measured(counted, path);
+    Bar::at_most(
+        "V6",
+        "engine instructions per delivered update, 32 subscribers : 1",
+        0.35,
+        ratio(measured("fan-out-32"), measured("fan-out-1")),
+    )
 }
 
 fn bars(results: &Results) -> Vec<Bar> {
@@ -189,7 +202,13 @@ fn bars(results: &Results) -> Vec<Bar> {
             ));
         }
     }
+    bars.extend(w5::bars_beside(results.of("w5"), results.of("w6")));
     bars.extend(w7::bars(results.of(crate::w7::SCENARIO)));
     bars.extend(w8::bars(results.of(crate::w8::SCENARIO)));
+    bars.extend(same_host::bars(|scenario| results.of(scenario)));
+    bars.extend(blocks::bars(
+        results.of(crate::blocks::FIFO),
+        results.of(crate::blocks::WAVEFORM),
+    ));
     bars
 }

@@ -36,6 +36,11 @@ impl<'a> Repeats<'a> {
         self.counting().any(|row| row.waiting == "mixed")
     }
 
+    /// How its ends waited, by the first repeat that counts.
+    pub fn waiting(&self) -> Option<&'a str> {
+        self.counting().next().map(|row| row.waiting.as_str())
+    }
+
     /// Why repeats do not count, one sentence each.
     pub fn invalid(&self) -> Vec<String> {
         let reasons = self.0.iter().flat_map(|row| {

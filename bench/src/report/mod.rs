@@ -1,10 +1,14 @@
 //! Tables and plots of a run: `bench/RESULTS.md` and `bench/plots/`.
 
 mod bars;
+mod blocks;
 mod medians;
+mod peers;
 mod published;
 mod results;
+mod same_host;
 mod stages;
+mod statements;
 mod svg;
 mod w1;
 mod w2;
@@ -12,6 +16,7 @@ mod w5;
 mod w7;
 mod w8;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -70,13 +75,21 @@ pub fn write(file: Option<&Path>, folder: &Path) -> Outcome<()> {
     let plots = folder.join("plots");
     fs::create_dir_all(&plots)?;
     let mut page = head(&results);
-    page.push_str(&bars::section(&results));
+    let counted = fs::read_to_string(folder.join("instructions.toml")).unwrap_or_default();
+    page.push_str(&bars::section(&results, &counted));
     let sections = [
         w1::section,
         w2::section,
         w5::section,
+        w5::several,
         w7::section,
         w8::section,
+        same_host::section,
+        same_host::idle,
+        same_host::changes,
+        same_host::stalled,
+        blocks::fifo,
+        blocks::waveform,
         stages::section,
     ];
     for (scenario, section) in SCENARIOS.into_iter().zip(sections) {
@@ -88,6 +101,7 @@ pub fn write(file: Option<&Path>, folder: &Path) -> Outcome<()> {
             page.push_str(&format!("\n![{}](plots/{})\n", plot.title, plot.file));
         }
     }
+    page.push_str(&statements::section(&results));
     if let Ok(costs) = fs::read_to_string(folder.join("costs.md")) {
         page.push_str("\n<!-- The rest is costs.md, word for word. -->\n\n");
         page.push_str(&costs);
@@ -134,7 +148,9 @@ fn head(results: &Results) -> String {
          spin.\n\n\
          Every figure is the median of the repeats of one run, in which the systems took turns cell \
          by cell; each scenario is of the newest run that has it, which its section names. *Raw* is TCP \
-         used by hand: the least code that does the same work. Ratios are to raw where nothing else is \
+         used by hand: the least code that does the same work. Other systems take part where `bench/run \
+         --peers` was asked for; each has the settings that its documentation names for speed, keeps \
+         nothing on disk, and its rows count only if nothing was lost, out of order or of another content. Ratios are to raw where nothing else is \
          said; figures of different runs must not be compared. An asterisk: an end was often answered \
          before it could sleep (less than 0.9 voluntary context switches per wait), so the row is no \
          measurement of sleeping ends. That is the machine's doing, not a spinning program's: none of \
@@ -147,12 +163,24 @@ fn head(results: &Results) -> String {
 fn not_counting(results: &Results) -> String {
     let mut text = String::from("\n## Rows that do not count\n\n");
     let mut rows = 0;
+    let (mut named, all) = (
+        BTreeSet::new(),
+        SCENARIOS.map(|scenario| results.of(scenario)),
+    );
+    for (name, reason) in all.into_iter().flat_map(peers::not_run) {
+        if named.insert(name) {
+            rows += 1;
+            text.push_str(&format!("- {name} was not run: {reason}\n"));
+        }
+    }
     let of_scenario = |scenario: &'static str| {
         let rows = results.of(scenario).rows.iter();
         rows.filter(move |row| row.scenario == scenario)
     };
     let all = SCENARIOS.into_iter().flat_map(of_scenario);
-    for row in all.filter(|row| !row.invalid.is_empty()) {
+    let is_named =
+        |system: &str| crate::peers::named(system).is_some_and(|peer| named.contains(peer.name));
+    for row in all.filter(|row| !row.invalid.is_empty() && !is_named(&row.system)) {
         rows += 1;
         let reasons = row.invalid.join("; ");
         text.push_str(&format!(

@@ -156,12 +156,15 @@ impl Bars {
 fn bar(svg: &mut String, at: (f64, f64), size: (f64, f64), number: usize) {
     let _ = writeln!(
         svg,
-        "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{}\"/>",
+        "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{}\" \
+         fill-opacity=\"{}\"/>",
         at.0,
         at.1,
         size.0,
         size.1,
-        COLOURS[number % COLOURS.len()]
+        COLOURS[number % COLOURS.len()],
+        // The colours come round again, paler.
+        if number < COLOURS.len() { "1" } else { "0.45" }
     );
 }
 

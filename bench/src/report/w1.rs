@@ -1,11 +1,12 @@
 //! W1: the grid, beside raw and beside the publication.
 
 use super::medians::{Repeats, ratio};
+use super::peers::Beside;
 use super::svg::{Chart, Line};
 use super::{Plot, Section, cells, figure, published};
-use crate::cells::{RAW, TRUNKLINE};
+use crate::cells::{RAW, TRUNKLINE, TRUNKLINE_ALL};
 use crate::record::Run;
-use crate::w1::{Kind, PERIODS_MS, SCENARIO, TYPES, VARIABLES};
+use crate::w1::{AT_ONCE, Kind, PERIODS_MS, SCENARIO, TYPES, VARIABLES};
 
 const HEAD: &str = "\
 | variables | T ms | ticks | raw mean us | mean us | ratio | median us | p99 us | raw p99 us | variance us2 \
@@ -28,11 +29,80 @@ pub(super) fn section(run: &Run) -> Section {
             }
         }
     }
+    text.push_str(&overwritten(run));
+    text.push_str(
+        "\n### Beside other systems\n\ni32, every 10 ms, mean from write to notification. ",
+    );
+    text.push_str(
+        "The server of Redis, mosquitto and NATS is the far end; the others have a process that \
+         gives back what it is sent, EPICS and OPC UA a server of variables. Cyclone DDS sends \
+         doubles.\n\n",
+    );
+    text.push_str(&beside(run).table());
     let charts = vec![
         Plot::of_lines("w1-variables.svg", &by_variables(run)),
         Plot::of_lines("w1-periods.svg", &by_periods(run)),
+        beside(run).plot(
+            "w1-systems.svg",
+            "W1: mean from write to notification, i32, every 10 ms",
+        ),
     ];
     Section { text, charts }
+}
+
+fn beside(run: &Run) -> Beside<'_> {
+    let column = |variables: usize| {
+        let case = format!("n={variables} t=10 type=i32");
+        (super::peers::counted(variables, "variable"), case)
+    };
+    Beside {
+        run,
+        scenario: SCENARIO,
+        ours: &[(RAW, "raw TCP"), (TRUNKLINE, "Trunkline")],
+        columns: [1, 100, 500].map(column).to_vec(),
+        figure: "mean_us",
+        unit: "us",
+        divisor: 1.0,
+    }
+}
+
+/// What the two policies do with values that come faster than they are taken.
+fn overwritten(run: &Run) -> String {
+    let mut text = String::from(
+        "\n### What is never notified\n\n\
+         A reading says in band how many updates before it were lost, and why. *Never notified* is \
+         counted by the program that writes and is subscribed, *told* is the sum of what its readings \
+         said. At once: 100 ticks follow each other without a pause, and nothing is taken before the \
+         last. Published: LabMap, 100 variables, every 10 ms, i32.\n\n\
+         | variables | T ms | contract | mean us | never notified % | never notified | told |\n\
+         |---:|---:|---|---:|---:|---:|---:|\n",
+    );
+    let cases = VARIABLES
+        .into_iter()
+        .flat_map(|variables| PERIODS_MS.map(|period| (variables, period)));
+    for (variables, period) in cases.chain([(100, AT_ONCE)]) {
+        for (system, contract) in [(TRUNKLINE, "`latest`"), (TRUNKLINE_ALL, "`all`")] {
+            let repeats = find(run, system, Kind::I32, variables, period);
+            text.push_str(&cells(&[
+                variables.to_string(),
+                match period {
+                    AT_ONCE => "at once".to_owned(),
+                    _ => period.to_string(),
+                },
+                contract.to_owned(),
+                figure(repeats.figure("mean_us")),
+                figure(repeats.figure("never_notified_percent")),
+                figure(repeats.total("never_notified")),
+                figure(repeats.total("told_lost")),
+            ]));
+        }
+    }
+    let (mean, never) = published::round_trip(Kind::I32, 0, 3);
+    text.push_str(&format!(
+        "| 100 | 10 | LabMap, published | {} | {never} | - | not told |\n",
+        figure(Some(mean * 1e3))
+    ));
+    text
 }
 
 fn find<'a>(run: &'a Run, system: &str, kind: Kind, variables: usize, period: u64) -> Repeats<'a> {

@@ -1,6 +1,7 @@
 //! W2: the table, beside raw and beside the publication.
 
 use super::medians::{Repeats, ratio};
+use super::peers::Beside;
 use super::svg::Bars;
 use super::{Plot, Section, cells, figure, published};
 use crate::cells::{RAW, TRUNKLINE};
@@ -36,6 +37,25 @@ pub(super) fn section(run: &Run) -> Section {
             "-".to_owned(),
         ]));
     }
+    text.push_str(&format!(
+        "\n### Beside other systems\n\n{CALLS} calls, elapsed. Asynchronous: `MSET` and `MGET` of \
+         Redis, one request of OPC UA, otherwise as many calls as there are, handed over before the \
+         first is awaited. MQTT has no get; NATS and ZeroMQ ask a program that has the values.\n\n"
+    ));
+    let column = |operation: Operation| {
+        let case = format!("op={} calls={CALLS}", operation.name());
+        (operation.name().to_owned(), case)
+    };
+    let beside = Beside {
+        run,
+        scenario: SCENARIO,
+        ours: &[(RAW, "raw TCP"), (TRUNKLINE, "Trunkline")],
+        columns: OPERATIONS.map(column).to_vec(),
+        figure: "elapsed_ms",
+        unit: "ms",
+        divisor: 1.0,
+    };
+    text.push_str(&beside.table());
     let has_many = OPERATIONS.iter().any(|operation| {
         find(run, TRUNKLINE, *operation, MANY_CALLS)
             .figure("calls")

@@ -174,7 +174,7 @@ fn yardstick(system: &str) -> Option<&'static str> {
     }
 }
 
-fn value_ns(run: &Run, system: &str, operation: &str, stamped: bool) -> Option<f64> {
+pub(super) fn value_ns(run: &Run, system: &str, operation: &str, stamped: bool) -> Option<f64> {
     let stamp = if stamped { "yes" } else { "no" };
     let case = format!("op={operation} stamp={stamp}");
     Repeats::find(run, SCENARIO, system, &case).figure("ns")
@@ -185,7 +185,7 @@ fn clock_ns(run: &Run, clock: &str) -> Option<f64> {
 }
 
 /// Millions of elements per second.
-fn fifo_rate(run: &Run, system: &str, payload: usize) -> Option<f64> {
+pub(super) fn fifo_rate(run: &Run, system: &str, payload: usize) -> Option<f64> {
     let case = format!("op=fifo doubles={payload}");
     Some(1e3 / Repeats::find(run, SCENARIO, system, &case).figure("ns")?)
 }

@@ -17,6 +17,9 @@ pub const SCENARIO: &str = "w1";
 pub const VARIABLES: [usize; 5] = [1, 10, 50, 100, 500];
 /// Its periods, in milliseconds.
 pub const PERIODS_MS: [u64; 4] = [10, 50, 100, 200];
+/// In place of a period: ticks follow each other at once, and notifications are taken after the
+/// last.
+pub const AT_ONCE: u64 = 0;
 /// Its types, by our names.
 pub const TYPES: [Kind; 3] = [Kind::I32, Kind::F32, Kind::String16];
 
@@ -73,6 +76,12 @@ pub trait Registers {
     /// # Errors
     /// The other side is gone, or what it says makes no sense.
     fn receive(&mut self, deadline: Instant, notice: &mut dyn FnMut(usize, u32)) -> Outcome<()>;
+
+    /// Updates of which the system has told so far that they will not be notified; `None` when it
+    /// does not tell.
+    fn told_lost(&self) -> Option<u64> {
+        None
+    }
 
     /// All ticks are over.
     ///

@@ -1,5 +1,5 @@
-//! W1 with Trunkline: one client, subscribed `latest` to all variables, that writes them in one
-//! call.
+//! W1 with Trunkline: one client, subscribed to all variables (`latest`, or `all`), that writes
+//! them in one call.
 
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ pub struct Near {
     variables: Vec<VariableRef>,
     kind: Kind,
     prepared: Vec<Write>,
+    lost: u64,
 }
 
 impl Near {
@@ -27,12 +28,11 @@ impl Near {
     ///
     /// # Errors
     /// The engine is not there, or has not these variables.
-    pub fn connect(url: &str, grid: Grid, manner: Manner) -> Outcome<Self> {
+    pub fn connect(url: &str, grid: Grid, contract: Contract, manner: Manner) -> Outcome<Self> {
         let client = manner.client(url)?;
         let names = names(grid.variables);
         let variables = opened(client.open(&names, OpenOptions::default(), PATIENCE)?)?;
-        let subscription =
-            client.subscribe(&names, Contract::Latest, SubscribeOptions::default())?;
+        let subscription = client.subscribe(&names, contract, SubscribeOptions::default())?;
         let mut readings = 0;
         while readings < grid.variables {
             match subscription
@@ -51,6 +51,7 @@ impl Near {
             variables,
             kind,
             prepared: Vec::new(),
+            lost: 0,
         })
     }
 }
@@ -81,6 +82,11 @@ impl Registers for Near {
         while let Some(received) = event {
             match received {
                 Event::Reading { item, reading } => {
+                    let lost = &reading.lost;
+                    let beyond = lost
+                        .count()
+                        .ok_or("an unknown number of updates was lost")?;
+                    self.lost += lost.coalesced + beyond;
                     notice(item as usize, tick_of(&reading.sample.value)?);
                 }
                 other => return Err(format!("instead of a reading: {other:?}").into()),
@@ -88,6 +94,10 @@ impl Registers for Near {
             event = self.subscription.try_next();
         }
         Ok(())
+    }
+
+    fn told_lost(&self) -> Option<u64> {
+        Some(self.lost)
     }
 
     fn finish(&mut self) -> Outcome<()> {

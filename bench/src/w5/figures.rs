@@ -1,5 +1,6 @@
 //! What a cell of W5 says, the same for every system.
 
+use std::thread;
 use std::time::Duration;
 
 use super::{Measured, Taken};
@@ -11,25 +12,65 @@ use crate::settings::Settings;
 /// How much of the measured time the subscriber may need to take what was still on its way.
 const BACKLOG_SHARE_MAX: f64 = 0.1;
 
-/// Tells the writer what this subscriber took.
-pub fn report_taken(taken: &Taken, measured: Option<Measured>) {
-    let measured = measured.unwrap_or(Measured {
+/// What one subscriber took.
+#[derive(Debug)]
+pub struct Share {
+    /// Updates taken, from the first, and those out of order.
+    pub taken: Taken,
+    /// In the measured time, with the CPU time of the whole process.
+    pub measured: Option<Measured>,
+}
+
+/// Lets each subscriber take in a thread of its own, and tells the writer what all of them took.
+///
+/// # Errors
+/// One of them failed, or did not get far enough to be measured.
+pub fn take_with(
+    subscribers: usize,
+    take: impl Fn(usize) -> Result<Share, String> + Sync,
+) -> Outcome<()> {
+    let take = &take;
+    let shares: Vec<Result<Share, String>> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..subscribers)
+            .map(|number| scope.spawn(move || take(number)))
+            .collect();
+        let join = |one: thread::ScopedJoinHandle<'_, _>| {
+            one.join()
+                .unwrap_or_else(|_| Err("a subscriber panicked".to_owned()))
+        };
+        threads.into_iter().map(join).collect()
+    });
+    let (mut count, mut out_of_order) = (0, 0);
+    let mut all = Measured {
         updates: 0,
         seconds: 0.0,
         cpu_ns: 0,
-    });
+    };
+    for share in shares {
+        let share = share?;
+        count += share.taken.count;
+        out_of_order += share.taken.out_of_order;
+        if let Some(measured) = share.measured {
+            all.updates += measured.updates;
+            all.seconds = all.seconds.max(measured.seconds);
+            all.cpu_ns = all.cpu_ns.max(measured.cpu_ns);
+        }
+    }
     let result = Settings::default()
-        .with("count", taken.count)
-        .with("out_of_order", taken.out_of_order)
-        .with("updates", measured.updates)
-        .with("seconds", measured.seconds)
-        .with("cpu_ns", measured.cpu_ns);
+        .with("count", count)
+        .with("out_of_order", out_of_order)
+        .with("updates", all.updates)
+        .with("seconds", all.seconds)
+        .with("cpu_ns", all.cpu_ns);
     say(&format!("TAKEN {}", result.arguments().join(" ")));
+    Ok(())
 }
 
 /// What the writing process did, all but the subscriber.
 #[derive(Clone, Copy, Debug)]
 pub struct Written {
+    /// Subscribers that are to take each of them.
+    pub subscribers: usize,
     /// Updates written, from the first.
     pub count: u64,
     /// In the measured time, with the CPU time of the writing thread.
@@ -62,6 +103,7 @@ pub fn enter(row: &mut Row, written: &Written, taken: &Settings) -> Outcome<()> 
     let (updates, seconds): (f64, f64) = (taken.value("updates")?, taken.value("seconds")?);
     let reader_cpu_ns: f64 = taken.value("cpu_ns")?;
     let by_writer = written.by_writer;
+    let wanted = written.count * written.subscribers as u64;
     let per_update = |cpu_ns: u64| cpu_ns as f64 / by_writer.updates.max(1) as f64;
     row.figure("updates", count as f64);
     row.figure(
@@ -76,8 +118,8 @@ pub fn enter(row: &mut Row, written: &Written, taken: &Settings) -> Outcome<()> 
     row.figure("engine_ns_per_update", per_update(written.others_cpu_ns));
     row.figure("client_ns_per_update", reader_cpu_ns / updates.max(1.0));
     row.figure("backlog_ms", written.backlog.as_secs_f64() * 1e3);
-    row.require(count == written.count, || {
-        format!("{} updates were written and {count} taken", written.count)
+    row.require(count == wanted, || {
+        format!("{wanted} updates were to be taken and {count} were")
     });
     row.require(out_of_order == 0, || {
         format!("{out_of_order} updates out of order")
@@ -98,6 +140,7 @@ mod tests {
 
     fn entered(count: u64, backlog_ms: u64) -> Row {
         let written = Written {
+            subscribers: 1,
             count: 1000,
             by_writer: Measured {
                 updates: 500,
@@ -130,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_row_with_losses_or_a_backlog_does_not_count() {
-        assert!(entered(999, 10).invalid[0].contains("999 taken"));
+        assert!(entered(999, 10).invalid[0].contains("999 were"));
         assert!(entered(1000, 900).invalid[0].contains("behind"));
     }
 }

@@ -1,5 +1,5 @@
-//! W5: variables updated as fast as possible in the process that hosts them; one subscriber in
-//! another process takes every update.
+//! W5 and W6: variables updated as fast as possible in the process that hosts them; one subscriber
+//! (W5), or several (W6), in another process take every update.
 
 pub mod figures;
 pub mod raw;
@@ -14,6 +14,14 @@ use crate::settings::Settings;
 pub const SCENARIO: &str = "w5";
 /// Numbers of variables of the published chart.
 pub const VARIABLES: [usize; 4] = [1, 10, 100, 1000];
+/// Those with which other systems are measured too.
+pub const BESIDE_OTHERS: [usize; 3] = [1, 100, 1000];
+/// Name of the scenario with several subscribers.
+pub const SEVERAL: &str = "w6";
+/// Its numbers of subscribers.
+pub const SUBSCRIBERS: [usize; 3] = [1, 8, 32];
+/// Its number of variables.
+pub const SEVERAL_VARIABLES: usize = 100;
 /// Updates per call where calls take several.
 pub const PER_CALL: usize = 100;
 
@@ -22,6 +30,8 @@ pub const PER_CALL: usize = 100;
 pub struct Stream {
     /// Number of variables.
     pub variables: usize,
+    /// Subscribers, each of which takes every update.
+    pub subscribers: usize,
     /// Time before the measured one.
     pub warm_up: Duration,
     /// Measured time.
@@ -36,9 +46,29 @@ impl Stream {
     pub fn read(settings: &Settings) -> Outcome<Self> {
         Ok(Self {
             variables: settings.value("vars")?,
+            subscribers: settings.value_or("subs", 1)?,
             warm_up: Duration::from_millis(settings.value_or("warm_ms", 1000)?),
             measured: Duration::from_millis(settings.value("ms")?),
         })
+    }
+}
+
+impl Stream {
+    /// The case of a row.
+    pub fn case(&self, scenario: &str) -> String {
+        match scenario {
+            SCENARIO => format!("vars={}", self.variables),
+            _ => format!("subs={} vars={}", self.subscribers, self.variables),
+        }
+    }
+
+    /// For the process of the subscribers.
+    pub fn settings(&self) -> Settings {
+        Settings::default()
+            .with("vars", self.variables)
+            .with("subs", self.subscribers)
+            .with("warm_ms", self.warm_up.as_millis())
+            .with("ms", self.measured.as_millis())
     }
 }
 

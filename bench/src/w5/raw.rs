@@ -5,16 +5,16 @@
 //! ```
 
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Mutex;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use super::figures::{Written, enter, report_taken, taken_of};
+use super::figures::{Share, Written, enter, take_with, taken_of};
 use super::{Stream, Taken, Window};
 use crate::Outcome;
-use crate::raw::{Inbox, accept_one, connect, field};
+use crate::raw::{Inbox, connect, field};
 use crate::record::Row;
-use crate::role::Role;
-use crate::settings::Settings;
+use crate::role::{Role, say};
 use crate::usage::{others_cpu_ns, process_cpu_ns, thread_cpu_ns};
 
 const RECORD: usize = 24;
@@ -24,12 +24,25 @@ const INBOX: usize = 1 << 18;
 /// In place of a variable: there are no more.
 const END: u32 = u32::MAX;
 
-/// The far end: takes every record.
+/// The far end: every subscriber takes every record.
 ///
 /// # Errors
 /// The system refuses a socket, or the writer ends without saying so.
 pub fn take_all(stream: Stream) -> Outcome<()> {
-    let mut socket = accept_one()?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    say(&format!("LISTENING {}", listener.local_addr()?));
+    let mut sockets = Vec::new();
+    for _ in 0..stream.subscribers {
+        sockets.push(Mutex::new(Some(listener.accept()?.0)));
+    }
+    take_with(stream.subscribers, |number| {
+        let socket = sockets[number].lock().ok().and_then(|mut one| one.take());
+        let socket = socket.ok_or("a socket that somebody else has")?;
+        take_one(stream, socket).map_err(|error| error.to_string())
+    })
+}
+
+fn take_one(stream: Stream, mut socket: TcpStream) -> Outcome<Share> {
     let mut inbox = Inbox::new(INBOX);
     let mut taken = Taken::new(stream.variables);
     let mut window = None;
@@ -44,8 +57,8 @@ pub fn take_all(stream: Stream) -> Outcome<()> {
         for record in inbox.waiting()[..whole].chunks_exact(RECORD) {
             let variable = field::u32(record, 0);
             if variable == END {
-                report_taken(&taken, window.close(taken.count, process_cpu_ns()));
-                return Ok(());
+                let measured = window.close(taken.count, process_cpu_ns());
+                return Ok(Share { taken, measured });
             }
             let (quality, timestamp) = (field::u32(record, 4), field::i64(record, 8));
             taken.out_of_order += u64::from(timestamp < newest || quality != 0);
@@ -61,12 +74,10 @@ pub fn take_all(stream: Stream) -> Outcome<()> {
 /// # Errors
 /// The far end is gone.
 pub fn write_all(stream: Stream, row: &mut Row) -> Outcome<()> {
-    let settings = Settings::default()
-        .with("vars", stream.variables)
-        .with("warm_ms", stream.warm_up.as_millis())
-        .with("ms", stream.measured.as_millis());
-    let mut far = Role::start("w5-raw", &settings)?;
-    let mut socket = connect(&far.expect("LISTENING")?)?;
+    let mut far = Role::start("w5-raw", &stream.settings())?;
+    let address = far.expect("LISTENING")?;
+    let connected = (0..stream.subscribers).map(|_| connect(&address));
+    let mut sockets = connected.collect::<Outcome<Vec<_>>>()?;
     let mut window = Window::open(stream.warm_up);
     let mut buffer = Vec::with_capacity(BUFFER * RECORD);
     let (mut count, mut variable, mut value) = (0, 0, 1.0);
@@ -78,7 +89,9 @@ pub fn write_all(stream: Stream, row: &mut Row) -> Outcome<()> {
             &mut variable,
             &mut value,
         );
-        socket.write_all(&buffer)?;
+        for socket in &mut sockets {
+            socket.write_all(&buffer)?;
+        }
         count += BUFFER as u64;
         let now = window.look(count, || {
             in_window = true;
@@ -92,13 +105,14 @@ pub fn write_all(stream: Stream, row: &mut Row) -> Outcome<()> {
     let measured = window.close(count, thread_cpu_ns());
     let others = others_cpu_ns().saturating_sub(others);
     let last = Instant::now();
-    end(&mut socket)?;
+    sockets.iter_mut().try_for_each(end)?;
     let taken = taken_of(&mut far)?;
     let by_writer = measured.ok_or("the measured time never began")?;
     let backlog = last.elapsed();
     enter(
         row,
         &Written {
+            subscribers: stream.subscribers,
             count,
             by_writer,
             others_cpu_ns: others,

@@ -1,18 +1,18 @@
-//! W5 with Trunkline: the engine is in the writing process; a client subscribes `all`.
+//! W5 and W6 with Trunkline: the engine is in the writing process; clients subscribe `all`.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use trunkline::local::Variable;
 use trunkline::types::{Contract, DataType, Level, Timestamp};
 use trunkline::{Batch, Client, Engine, Event, SubscribeOptions};
 
-use super::figures::{Written, enter, report_taken, taken_of};
+use super::figures::{Share, Written, enter, take_with, taken_of};
 use super::{PER_CALL, Stream, Taken, Window};
 use crate::Outcome;
 use crate::hosting::{library, name, names, start, url};
 use crate::record::Row;
 use crate::role::{Role, say};
-use crate::settings::Settings;
 use crate::trunkline_calls::PATIENCE;
 use crate::usage::{others_cpu_ns, process_cpu_ns, thread_cpu_ns};
 
@@ -72,11 +72,7 @@ impl Source {
 /// The engine cannot be started, or a write was refused.
 pub fn write_all(stream: Stream, batched: bool, row: &mut Row) -> Outcome<()> {
     let source = Source::new(stream.variables, batched)?;
-    let settings = Settings::default()
-        .with("vars", stream.variables)
-        .with("warm_ms", stream.warm_up.as_millis())
-        .with("ms", stream.measured.as_millis())
-        .with("url", source.url()?);
+    let settings = stream.settings().with("url", source.url()?);
     let mut far = Role::start("w5-trunkline", &settings)?;
     far.expect("SUBSCRIBED")?;
     let mut window = Window::open(stream.warm_up);
@@ -114,6 +110,7 @@ pub fn write_all(stream: Stream, batched: bool, row: &mut Row) -> Outcome<()> {
     enter(
         row,
         &Written {
+            subscribers: stream.subscribers,
             count,
             by_writer,
             others_cpu_ns: others,
@@ -123,11 +120,18 @@ pub fn write_all(stream: Stream, batched: bool, row: &mut Row) -> Outcome<()> {
     )
 }
 
-/// The far end: takes every update, reading by reading.
+/// The far end: every subscriber is a client of its own and takes every update, reading by reading.
 ///
 /// # Errors
-/// The subscription has ended before the last update.
+/// A subscription has ended before the last update.
 pub fn take_all(stream: Stream, url: &str) -> Outcome<()> {
+    let subscribed = AtomicUsize::new(0);
+    take_with(stream.subscribers, |_| {
+        take_one(stream, url, &subscribed).map_err(|error| error.to_string())
+    })
+}
+
+fn take_one(stream: Stream, url: &str, subscribed: &AtomicUsize) -> Outcome<Share> {
     let client = Client::connect(url)?;
     client.wait_connected(PATIENCE)?;
     let subscription = client.subscribe(
@@ -148,7 +152,9 @@ pub fn take_all(stream: Stream, url: &str) -> Outcome<()> {
             let sequence = reading.position().sequence;
             if sequence == 0 {
                 first_readings += 1;
-                if first_readings == stream.variables {
+                if first_readings == stream.variables
+                    && subscribed.fetch_add(1, Ordering::Relaxed) + 1 == stream.subscribers
+                {
                     say("SUBSCRIBED");
                 }
                 continue;
@@ -178,6 +184,5 @@ pub fn take_all(stream: Stream, url: &str) -> Outcome<()> {
         }
     }
     let measured = window.and_then(|window| window.close(taken.count, process_cpu_ns()));
-    report_taken(&taken, measured);
-    Ok(())
+    Ok(Share { taken, measured })
 }

@@ -1,0 +1,453 @@
+//! W11 and W12: blocks of doubles, one variable, to one subscriber of all in another process.
+//!
+//! W11: a time-critical thread writes into a FIFO, which is emptied towards the network every
+//! millisecond: the FIFO of a network variable, or one by hand and a loop that writes to a socket.
+//! W12: waveforms are written as fast as possible.
+
+use std::io::Write as _;
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use trunkline::types::{
+    ArrayType, Contract, DataType, ElementType, Elements, Fifo, LibraryDefinition, Properties,
+    Timestamp, Value, VariableDefinition, Waveform,
+};
+use trunkline::{Client, Engine, Event, SubscribeOptions};
+use trunkline_engine::realtime::RtWrite;
+
+use crate::Outcome;
+use crate::cells::{RAW, TRUNKLINE};
+use crate::hosting::{start, url};
+use crate::raw::{Inbox, connect, field};
+use crate::record::Row;
+use crate::role::{Role, say};
+use crate::settings::Settings;
+use crate::trunkline_calls::PATIENCE;
+use crate::usage::{others_cpu_ns, process_cpu_ns, thread_cpu_ns};
+use crate::w5::figures::{Share, Written, enter, take_with, taken_of};
+use crate::w5::{Stream, Taken, Window};
+
+/// Through a FIFO.
+pub const FIFO: &str = "w11";
+/// Without.
+pub const WAVEFORM: &str = "w12";
+/// Doubles of a block, through a FIFO (PB-02, PB-04).
+pub const LENGTHS: [usize; 3] = [1, 128, 1024];
+/// Samples of a waveform (PB-07).
+pub const SAMPLES: usize = 10_000;
+/// Doubles that the FIFO has room for, in whole blocks, and blocks at least (PB-05).
+const FIFO_DOUBLES: usize = 1 << 17;
+const FIFO_BLOCKS: usize = 100;
+/// Most blocks: what comes in a millisecond of the smallest.
+const FIFO_BLOCKS_MAX: usize = 1 << 15;
+/// How long the loop by hand sleeps when the FIFO is empty, as the engine's own does.
+const POLL: Duration = Duration::from_millis(1);
+/// How long a write may wait for the subscriber.
+const STALL: Duration = Duration::from_secs(20);
+const VARIABLE: &str = "bench/block";
+
+/// What one cell is.
+#[derive(Clone, Copy, Debug)]
+pub struct Blocks {
+    /// Doubles of each block.
+    length: usize,
+    through_fifo: bool,
+    stream: Stream,
+}
+
+impl Blocks {
+    /// Reads the settings of a cell.
+    ///
+    /// # Errors
+    /// One is missing or wrong.
+    pub fn read(settings: &Settings) -> Outcome<Self> {
+        Ok(Self {
+            length: settings.value("length")?,
+            through_fifo: settings.value("fifo")?,
+            stream: Stream::read(&settings.clone().with("vars", 1))?,
+        })
+    }
+
+    fn settings(&self) -> Settings {
+        let settings = self.stream.settings().with("length", self.length);
+        settings.with("fifo", self.through_fifo)
+    }
+
+    fn capacity(&self) -> usize {
+        (FIFO_DOUBLES / self.length).clamp(FIFO_BLOCKS, FIFO_BLOCKS_MAX)
+    }
+}
+
+/// The content of block `number`: its number, and numbers that follow it. The last one, which is
+/// not counted, begins with none.
+fn fill(block: &mut [f64], number: u64) {
+    for (at, element) in block.iter_mut().enumerate() {
+        *element = number as f64 + at as f64;
+    }
+}
+
+/// Whether a block is the one that begins with its first element.
+fn is_whole(block: &[f64], length: usize) -> bool {
+    let first = block.first().copied().unwrap_or(f64::NAN);
+    let is_right = |(at, element): (usize, &f64)| *element == first + at as f64;
+    block.len() == length && block.iter().enumerate().all(is_right)
+}
+
+/// Measures with one system: this process writes.
+///
+/// # Errors
+/// There is no such system, or an end has failed.
+pub fn cell(scenario: &str, system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
+    let blocks = Blocks::read(settings)?;
+    let case = format!("length={}", blocks.length);
+    let mut row = Row::new(scenario, system, case, placement);
+    match (system, blocks.through_fifo) {
+        (RAW, false) => {
+            let mut far = Role::start("blocks-raw", &blocks.settings())?;
+            let mut socket = connect(&far.expect("LISTENING")?)?;
+            let mut bytes = vec![0; 8 * blocks.length];
+            write_all(&blocks, far, &mut row, |block| {
+                into_bytes(block, &mut bytes);
+                Ok(socket.write_all(&bytes)?)
+            })?;
+        }
+        (RAW, true) => raw_through_fifo(&blocks, &mut row)?,
+        (TRUNKLINE, false) => {
+            let engine = start(&definition(&blocks))?;
+            let far = subscriber(&blocks, &engine)?;
+            let variable = engine.variable::<Value>(VARIABLE)?;
+            write_all(&blocks, far, &mut row, |block| {
+                let mut waveform = Waveform::empty(ElementType::F64);
+                waveform.t0 = wall();
+                waveform.dt = 1e-4;
+                waveform.samples = Elements::F64(block.to_vec());
+                variable.write(Value::Waveform(Arc::new(waveform)))?;
+                Ok(())
+            })?;
+        }
+        (TRUNKLINE, true) => trunkline_through_fifo(&blocks, &mut row)?,
+        _ => return Err(format!("there is no system {system}").into()),
+    }
+    let bytes = 8.0 * blocks.length as f64;
+    if let Some(rate) = row.figures.get("updates_per_s").copied() {
+        row.figure("mb_per_s", rate * bytes / 1e6);
+    }
+    Ok(row)
+}
+
+/// The loop of every system: writes blocks as fast as `write` takes them.
+fn write_all(
+    blocks: &Blocks,
+    mut far: Role,
+    row: &mut Row,
+    mut write: impl FnMut(&[f64]) -> Outcome<()>,
+) -> Outcome<()> {
+    let mut block = vec![0.0; blocks.length];
+    let mut window = Window::open(blocks.stream.warm_up);
+    let look_every = (1024 / blocks.length).max(1) as u64;
+    let (mut count, mut others, mut in_window) = (0_u64, 0, false);
+    loop {
+        count += 1;
+        fill(&mut block, count);
+        write(&block)?;
+        if !count.is_multiple_of(look_every) {
+            continue;
+        }
+        let now = window.look(count, || {
+            in_window = true;
+            others = others_cpu_ns();
+            thread_cpu_ns()
+        });
+        if in_window && now >= window.end(blocks.stream.measured) {
+            break;
+        }
+    }
+    let by_writer = window.close(count, thread_cpu_ns());
+    let others_cpu_ns = others_cpu_ns().saturating_sub(others);
+    let last = Instant::now();
+    write(&vec![f64::NAN; blocks.length])?;
+    let taken = taken_of(&mut far)?;
+    let written = Written {
+        subscribers: 1,
+        count,
+        by_writer: by_writer.ok_or("the measured time never began")?,
+        others_cpu_ns,
+        backlog: last.elapsed(),
+    };
+    enter(row, &written, &taken)
+}
+
+/// Little-endian, eight bytes each.
+fn into_bytes(doubles: &[f64], bytes: &mut [u8]) {
+    for (bytes, double) in bytes.chunks_exact_mut(8).zip(doubles) {
+        bytes.copy_from_slice(&double.to_le_bytes());
+    }
+}
+
+/// A FIFO by hand, and a thread that empties it into a socket, in as few calls as it can.
+fn raw_through_fifo(blocks: &Blocks, row: &mut Row) -> Outcome<()> {
+    let mut far = Role::start("blocks-raw", &blocks.settings())?;
+    let mut socket = connect(&far.expect("LISTENING")?)?;
+    let (mut producer, mut consumer) =
+        rtrb::RingBuffer::<f64>::new(blocks.capacity() * blocks.length);
+    let sending = thread::spawn(move || {
+        let mut bytes = vec![0; 8 * consumer.buffer().capacity()];
+        loop {
+            let is_last = consumer.is_abandoned();
+            let Ok(chunk) = consumer.read_chunk(consumer.slots()) else {
+                continue;
+            };
+            let (first, second) = chunk.as_slices();
+            let (begin, end) = bytes.split_at_mut(8 * first.len());
+            into_bytes(first, begin);
+            into_bytes(second, end);
+            let size = 8 * (first.len() + second.len());
+            chunk.commit_all();
+            if size > 0 {
+                socket.write_all(&bytes[..size])?;
+            } else if is_last {
+                return Ok::<(), std::io::Error>(());
+            } else {
+                thread::sleep(POLL);
+            }
+        }
+    });
+    write_all(blocks, far, row, |block| {
+        loop {
+            if let Ok(mut chunk) = producer.write_chunk(block.len()) {
+                let (first, second) = chunk.as_mut_slices();
+                let (begin, end) = block.split_at(first.len());
+                first.copy_from_slice(begin);
+                second.copy_from_slice(end);
+                chunk.commit_all();
+                return Ok(());
+            }
+            // Both threads have the same CPU.
+            thread::sleep(POLL / 10);
+        }
+    })?;
+    drop(producer);
+    Ok(sending.join().map_err(|_| "the sending thread failed")??)
+}
+
+/// The far end of raw.
+///
+/// # Errors
+/// The system refuses a socket, or the writer ends before its end.
+pub fn take_raw(settings: &Settings) -> Outcome<()> {
+    let blocks = Blocks::read(settings)?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    say(&format!("LISTENING {}", listener.local_addr()?));
+    take_with(1, |_| {
+        let (mut socket, _) = listener.accept().map_err(|error| error.to_string())?;
+        let size = 8 * blocks.length;
+        let mut inbox = Inbox::new((4 * size).max(1 << 18));
+        let mut taking = Taking::new(blocks);
+        let mut block = vec![0.0; blocks.length];
+        loop {
+            match inbox.receive(&mut socket) {
+                Ok(true) => {}
+                Ok(false) => return Err("the writer has closed before its end".to_owned()),
+                Err(error) => return Err(error.to_string()),
+            }
+            while inbox.waiting().len() >= size {
+                let bytes = inbox.waiting()[..size].chunks_exact(8);
+                for (element, bytes) in block.iter_mut().zip(bytes) {
+                    *element = field::f64(bytes, 0);
+                }
+                inbox.take(size);
+                if !taking.take(&block) {
+                    return Ok(taking.close());
+                }
+            }
+        }
+    })
+}
+
+/// The subscriber's side of the count.
+struct Taking {
+    blocks: Blocks,
+    taken: Taken,
+    window: Option<Window>,
+}
+
+impl Taking {
+    fn new(blocks: Blocks) -> Self {
+        Self {
+            blocks,
+            taken: Taken::new(1),
+            window: None,
+        }
+    }
+
+    /// False when it was the last one.
+    fn take(&mut self, block: &[f64]) -> bool {
+        if block.first().is_some_and(|first| first.is_nan()) {
+            return false;
+        }
+        if is_whole(block, self.blocks.length) {
+            self.taken.take(0, block[0]);
+        } else {
+            self.taken.out_of_order += 1;
+        }
+        let warm_up = self.blocks.stream.warm_up;
+        let window = self.window.get_or_insert_with(|| Window::open(warm_up));
+        if self.blocks.length > 64 || self.taken.count.is_multiple_of(64) {
+            window.look(self.taken.count, process_cpu_ns);
+        }
+        true
+    }
+
+    fn close(self) -> Share {
+        let measured = self
+            .window
+            .and_then(|window| window.close(self.taken.count, process_cpu_ns()));
+        Share {
+            taken: self.taken,
+            measured,
+        }
+    }
+}
+
+/// One variable: a waveform, or a double or an array of doubles with a FIFO.
+fn definition(blocks: &Blocks) -> LibraryDefinition {
+    let length = blocks.length as u32;
+    let data_type = match (blocks.through_fifo, length) {
+        (false, _) => DataType::Waveform(ElementType::F64),
+        (true, 1) => DataType::F64,
+        (true, _) => DataType::Array(Arc::new(ArrayType {
+            element: ElementType::F64,
+            shape: vec![Some(length)],
+        })),
+    };
+    let mut properties = Properties::new(data_type);
+    properties.stall = STALL;
+    if blocks.through_fifo {
+        let capacity = blocks.capacity() as u32;
+        properties.fifo = Fifo::Multi { capacity, length };
+    }
+    LibraryDefinition {
+        name: "bench".to_owned(),
+        description: String::new(),
+        variables: vec![VariableDefinition {
+            path: "block".to_owned(),
+            properties: Arc::new(properties),
+        }],
+    }
+}
+
+fn subscriber(blocks: &Blocks, engine: &Engine) -> Outcome<Role> {
+    let address = engine.local_addrs().first().copied();
+    let address = address.ok_or("the engine listens nowhere")?;
+    let mut far = Role::start(
+        "blocks-trunkline",
+        &blocks.settings().with("url", url(address)),
+    )?;
+    far.expect("SUBSCRIBED")?;
+    Ok(far)
+}
+
+/// A time-critical thread that does not outrun its FIFO: what has left it is numbered.
+fn trunkline_through_fifo(blocks: &Blocks, row: &mut Row) -> Outcome<()> {
+    let engine = start(&definition(blocks))?;
+    let far = subscriber(blocks, &engine)?;
+    let mut writer = engine.rt_writer(VARIABLE)?;
+    let variable = engine.variable::<Value>(VARIABLE)?;
+    let (capacity, mut written, mut left) = (blocks.capacity() as u64, 0, 0);
+    let mut words = vec![0; blocks.length];
+    let mut overflows = 0_u64;
+    write_all(blocks, far, row, |block| {
+        while written - left >= capacity {
+            left = variable.read()?.position.sequence;
+            if written - left >= capacity {
+                thread::sleep(POLL / 10);
+            }
+        }
+        for (word, element) in words.iter_mut().zip(block) {
+            *word = element.to_bits();
+        }
+        written += 1;
+        overflows += u64::from(writer.write_words(&words, wall()) != RtWrite::Written);
+        Ok(())
+    })?;
+    row.figure("fifo_blocks", capacity as f64);
+    row.require(overflows == 0, || {
+        format!("the FIFO overflowed {overflows} times")
+    });
+    Ok(())
+}
+
+fn wall() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    Timestamp::UNIX_EPOCH.saturating_add_nanos(since.unwrap_or_default().as_nanos() as i64)
+}
+
+/// The far end of Trunkline.
+///
+/// # Errors
+/// The subscription has ended before the last block.
+pub fn take_trunkline(settings: &Settings) -> Outcome<()> {
+    let blocks = Blocks::read(settings)?;
+    let url: String = settings.value("url")?;
+    take_with(1, |_| {
+        take_one(blocks, &url).map_err(|error| error.to_string())
+    })
+}
+
+fn take_one(blocks: Blocks, url: &str) -> Outcome<Share> {
+    let client = Client::connect(url)?;
+    client.wait_connected(PATIENCE)?;
+    let options = SubscribeOptions::default();
+    let subscription = client.subscribe(&[VARIABLE], Contract::ALL, options)?;
+    let mut taking = Taking::new(blocks);
+    loop {
+        let events = subscription.next_many(1000, Some(PATIENCE));
+        if events.is_empty() {
+            return Err("no block came".into());
+        }
+        for event in events {
+            let reading = match event {
+                Event::Reading { reading, .. } => reading,
+                Event::Connected { .. } => continue,
+                other => return Err(format!("instead of a reading: {other:?}").into()),
+            };
+            if reading.position.sequence == 0 {
+                say("SUBSCRIBED");
+                continue;
+            }
+            let goes_on = match &reading.sample.value {
+                Value::F64(value) => taking.take(&[*value]),
+                Value::Array(array) => taking.take(doubles(array.elements())?),
+                Value::Waveform(waveform) => taking.take(doubles(&waveform.samples)?),
+                other => return Err(format!("a value of another type: {other:?}").into()),
+            };
+            if !goes_on {
+                return Ok(taking.close());
+            }
+        }
+    }
+}
+
+fn doubles(elements: &Elements) -> Outcome<&[f64]> {
+    match elements {
+        Elements::F64(doubles) => Ok(doubles),
+        _ => Err("elements of another type".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_of_other_content_is_found() {
+        let mut block = [0.0; 5];
+        fill(&mut block, 7);
+        assert!(is_whole(&block, 5));
+        block[3] = 0.0;
+        assert!(!is_whole(&block, 5));
+        assert!(!is_whole(&block[..2], 5));
+    }
+}

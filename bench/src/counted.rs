@@ -1,0 +1,276 @@
+//! Paths whose instructions are counted, not timed: each in a function of its own, which is all
+//! that the counter looks at. `bench/instructions` runs and compares them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline::types::{Contract, DataType, Value};
+use trunkline::{Event, OpenOptions, SubscribeOptions};
+use trunkline_client::{ClientCore, ClientOptions, SubscriptionId};
+use trunkline_engine::{Attempt, Caller, Engine, EngineOptions, Variable, Wake, Wakes, Write};
+use trunkline_net::Clock;
+use trunkline_proto::Endpoint;
+use trunkline_serve::{ServeOptions, Session};
+
+use crate::Outcome;
+use crate::hosting::{library, name, names};
+
+/// Updates of a run.
+const RUN: usize = 1000;
+/// Variables that several subscribers share, as in W6.
+const SHARED: usize = 100;
+/// Times that everything is done; the first, which fills caches and buffers, is not counted.
+const PASSES: usize = 20;
+/// Bytes asked for at a time, as the driver does.
+const BUDGET: usize = 1 << 16;
+
+/// Names of the paths.
+pub const PATHS: [&str; 5] = ["write", "encode", "decode", "fan-out-1", "fan-out-32"];
+
+/// What `bench/instructions.toml` says was measured of a path, per item.
+pub fn measured(file: &str, path: &str) -> Option<f64> {
+    let (_, section) = file.split_once(&format!("[{path}]\n"))?;
+    let mut lines = section.lines().take_while(|line| !line.starts_with('['));
+    lines.find_map(|line| line.strip_prefix("measured = ")?.parse().ok())
+}
+
+/// Does nothing: the loops here ask the sessions by themselves.
+struct NoWake;
+
+impl Wake for NoWake {
+    fn wake(&self) {}
+}
+
+/// One subscriber and its connection.
+struct End {
+    session: Session,
+    client: ClientCore,
+    subscription: SubscriptionId,
+    bytes: Vec<u8>,
+}
+
+/// An engine and its subscribers, in one thread.
+struct Rig {
+    clock: Clock,
+    engine: Engine,
+    caller: Caller,
+    variables: Vec<Arc<Variable>>,
+    ends: Vec<End>,
+    value: f64,
+}
+
+/// Counts a path and says of how many items it was.
+///
+/// # Errors
+/// There is no such path, or the two ends do not understand each other.
+pub fn run(path: &str) -> Outcome<usize> {
+    let (variables, contract, subscribers) = match path {
+        "write" => (1, Contract::Latest, 1),
+        "encode" | "decode" => (RUN, Contract::ALL, 1),
+        "fan-out-1" => (SHARED, Contract::ALL, 1),
+        "fan-out-32" => (SHARED, Contract::ALL, 32),
+        _ => return Err(format!("the paths are {}", PATHS.join(", ")).into()),
+    };
+    let mut rig = Rig::new(variables, contract, subscribers)?;
+    for pass in 0..=PASSES {
+        let is_counted = pass > 0;
+        let writes = match path {
+            "write" if is_counted => counted_write(&mut rig)?,
+            "write" | "encode" | "decode" => rig.write(RUN)?,
+            _ if is_counted => counted_fan_out(&mut rig)?,
+            _ => rig.fan_out()?,
+        };
+        if path == "encode" && is_counted {
+            counted_encode(&mut rig.ends[0], &rig.clock);
+        } else {
+            rig.ends.iter_mut().for_each(|end| end.encode(&rig.clock));
+        }
+        if path == "decode" && is_counted {
+            counted_decode(&mut rig.ends[0], &rig.clock);
+        } else {
+            rig.ends.iter_mut().for_each(|end| end.decode(&rig.clock));
+        }
+        let wanted = if path == "write" { 1 } else { writes };
+        rig.check(wanted)?;
+    }
+    let each = if path.starts_with("fan-out") {
+        SHARED * subscribers
+    } else {
+        RUN
+    };
+    Ok(PASSES * each)
+}
+
+/// The write path: one variable, one subscriber of the newest value.
+#[inline(never)]
+fn counted_write(rig: &mut Rig) -> Outcome<usize> {
+    rig.write(RUN)
+}
+
+/// From the feed to bytes for the connection.
+#[inline(never)]
+fn counted_encode(end: &mut End, clock: &Clock) {
+    end.encode(clock);
+}
+
+/// From bytes to readings that wait for the program.
+#[inline(never)]
+fn counted_decode(end: &mut End, clock: &Clock) {
+    end.decode(clock);
+}
+
+/// All that the engine does for its subscribers.
+#[inline(never)]
+fn counted_fan_out(rig: &mut Rig) -> Outcome<usize> {
+    rig.fan_out()
+}
+
+impl End {
+    fn new(engine: &Engine, clock: &Clock, variables: usize, contract: Contract) -> Outcome<Self> {
+        let options = Arc::new(ServeOptions::default());
+        let mut session = Session::new(
+            engine.clone(),
+            options,
+            Caller::local(2, 0),
+            Box::new(NoWake),
+        );
+        let mut client = ClientCore::new(ClientOptions::default());
+        session.handle_connected(clock.now(), clock.wall());
+        client.handle_connected(clock.now(), clock.wall());
+        exchange(&mut session, &mut client, clock);
+        let names = names(variables);
+        let request = client.open(&names, OpenOptions::default())?;
+        exchange(&mut session, &mut client, clock);
+        let answer = client.take(request).ok_or("the opening was not answered")?;
+        answer.into_opened().map_err(|fault| fault.to_string())?;
+        let subscription = client.subscribe(&names, contract, SubscribeOptions::default())?;
+        exchange(&mut session, &mut client, clock);
+        while client.next_event(clock.now(), subscription).is_some() {}
+        Ok(Self {
+            session,
+            client,
+            subscription,
+            bytes: Vec::new(),
+        })
+    }
+
+    fn encode(&mut self, clock: &Clock) {
+        let (now, wall) = (clock.now(), clock.wall());
+        while self.session.poll_output(now, wall, BUDGET, &mut self.bytes) {}
+    }
+
+    fn decode(&mut self, clock: &Clock) {
+        let (now, wall) = (clock.now(), clock.wall());
+        self.client.handle_input(now, wall, &self.bytes);
+        self.bytes.clear();
+    }
+}
+
+/// Hands bytes over until nobody has any.
+fn exchange(session: &mut Session, client: &mut ClientCore, clock: &Clock) {
+    let mut bytes = Vec::new();
+    loop {
+        let (now, wall) = (clock.now(), clock.wall());
+        bytes.clear();
+        while client.poll_output(now, wall, BUDGET, &mut bytes) {}
+        let mut moved = bytes.len();
+        session.handle_input(now, wall, &bytes);
+        bytes.clear();
+        while session.poll_output(now, wall, BUDGET, &mut bytes) {}
+        moved += bytes.len();
+        client.handle_input(now, wall, &bytes);
+        if moved == 0 {
+            return;
+        }
+    }
+}
+
+impl Rig {
+    fn new(variables: usize, contract: Contract, subscribers: usize) -> Outcome<Self> {
+        let (clock, caller) = (Clock::new(), Caller::local(1, 0));
+        let engine = Engine::new(EngineOptions::new("bench", 1));
+        let library = library(variables, DataType::F64, Duration::ZERO);
+        engine.deploy(&library, clock.now(), clock.wall())?;
+        let found = |index| engine.resolve(&caller, &name(index)).map(Arc::clone);
+        let opened = (0..variables).map(found).collect::<Result<Vec<_>, _>>()?;
+        let ends = (0..subscribers).map(|_| End::new(&engine, &clock, variables, contract));
+        let ends = ends.collect::<Outcome<Vec<_>>>()?;
+        Ok(Self {
+            clock,
+            engine,
+            caller,
+            variables: opened,
+            ends,
+            value: 0.0,
+        })
+    }
+
+    /// Writes the variables in turn, with one clock read, as a scan does.
+    fn write(&mut self, count: usize) -> Outcome<usize> {
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        let mut wakes = Wakes::new();
+        for variable in self.variables.iter().cycle().take(count) {
+            self.value += 1.0;
+            let value = Value::F64(self.value);
+            let attempt = self.engine.try_write(
+                &self.caller,
+                now,
+                wall,
+                variable,
+                &Write::value(&value),
+                &mut wakes,
+            );
+            if !matches!(attempt, Attempt::Done(_)) {
+                return Err("a write had to wait".into());
+            }
+        }
+        Ok(count)
+    }
+
+    fn fan_out(&mut self) -> Outcome<usize> {
+        let written = self.write(SHARED)?;
+        self.ends.iter_mut().for_each(|end| end.encode(&self.clock));
+        Ok(written)
+    }
+
+    /// Every subscriber has as many readings as there are to be; the last is what was written last.
+    fn check(&mut self, wanted: usize) -> Outcome<()> {
+        for end in &mut self.ends {
+            let (mut count, mut last) = (0, None);
+            while let Some(event) = end.client.next_event(self.clock.now(), end.subscription) {
+                if let Event::Reading { reading, .. } = event {
+                    count += 1;
+                    last = Some(reading.sample.value);
+                }
+            }
+            if count != wanted || last != Some(Value::F64(self.value)) {
+                return Err(format!("{count} of {wanted} updates came, the last {last:?}").into());
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_measured_is_found() {
+        let file = "# x\n\n[write]\nmeasured = 12.5\nlimit = 13.8\n\n[encode]\nlimit = 3\n";
+        assert_eq!(measured(file, "write"), Some(12.5));
+        assert_eq!(measured(file, "encode"), None);
+    }
+
+    #[test]
+    fn every_path_brings_its_updates_to_the_client() {
+        for path in PATHS {
+            let items = run(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+            assert!(
+                items >= PASSES * RUN || path == "fan-out-1",
+                "{path}: {items}"
+            );
+        }
+        assert!(run("other").is_err());
+    }
+}

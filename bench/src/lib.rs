@@ -1,0 +1,57 @@
+//! Measurements of Trunkline: published tables and charts as scenarios, each beside its physical
+//! limit.
+//!
+//! A run measures every cell with every system in turn, several times over, and writes one line of
+//! JSON per cell, system and repeat. What is compared is the median of the repeats of one run,
+//! never figures of different runs. `bench/run` builds this program and calls it;
+//! `docs/how-to/measure.md` says how to read what it finds.
+//!
+//! # Layout
+//! - `w1`, `w2`, `w5`, `w8`: the scenarios; each has one loop, and an end per system that it
+//!   drives.
+//! - `blocks`, `same_host`, `clients`: the scenarios of bars that have a name of their own.
+//! - `w7`: what happens within one process.
+//! - `raw`, `hosting`, `trunkline_calls`: what the ends of a system have in common.
+//! - `cells`, `role`, `settings`, `placement`: a cell is a process of its own, and so is its far
+//!   end.
+//! - `peers`: other systems, which take part when they are installed.
+//! - `usage`, `statistics`, `record`, `machine`: what is measured, and how it is kept.
+//! - `stages`: the same path without a network, stage by stage.
+//! - `run`, `report`: the order of a run; tables and plots of its results.
+//!
+//! It is a library so that `bench/peers`, which is built by itself, measures other systems with the
+//! same loops, clocks and checks.
+
+#![forbid(unsafe_code)]
+// The terminal is how it talks to people, and standard output how its processes talk to each other.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+pub mod blocks;
+pub mod cells;
+pub mod clients;
+pub mod counted;
+pub mod hosting;
+pub mod machine;
+pub mod peers;
+pub mod placement;
+pub mod raw;
+pub mod record;
+pub mod report;
+pub mod role;
+pub mod run;
+pub mod same_host;
+pub mod settings;
+pub mod stages;
+pub mod statistics;
+pub mod trunkline_calls;
+pub mod usage;
+pub mod w1;
+pub mod w2;
+pub mod w5;
+pub mod w7;
+pub mod w8;
+
+use std::error::Error;
+
+/// What anything here comes to; an error is a sentence for the person at the terminal.
+pub type Outcome<T> = Result<T, Box<dyn Error>>;

@@ -1,0 +1,118 @@
+//! Other systems that take part in a run: programs of `bench/peers`, which is built by itself.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::{same_host, w1, w2, w5, w8};
+
+/// Environment variable that names the folder of the programs.
+const FOLDER: &str = "TRUNKLINE_PEERS";
+/// Where `bench/peers/install` puts them when the target folder is where cargo has it.
+const FOLDER_DEFAULT: &str = "target/peers";
+
+/// Another system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its name in results.
+    pub system: &'static str,
+    /// Its name on the page.
+    pub name: &'static str,
+    /// The program that uses it.
+    program: &'static str,
+    /// Where it is measured.
+    scenarios: &'static [&'static str],
+}
+
+const PUBLISHING: &[&str] = &[w1::SCENARIO, w5::SCENARIO, w5::SEVERAL];
+const CALLED: &[&str] = &[w1::SCENARIO, w2::SCENARIO, w5::SCENARIO, w5::SEVERAL];
+const EVERYWHERE: &[&str] = &[
+    w1::SCENARIO,
+    w2::SCENARIO,
+    w5::SCENARIO,
+    w5::SEVERAL,
+    w8::SCENARIO,
+];
+
+const fn peer(
+    system: &'static str,
+    name: &'static str,
+    program: &'static str,
+    scenarios: &'static [&'static str],
+) -> Peer {
+    Peer {
+        system,
+        name,
+        program,
+        scenarios,
+    }
+}
+
+/// All of them, in the order of the page.
+pub const PEERS: [Peer; 12] = [
+    peer("redis", "Redis", "rust", EVERYWHERE),
+    peer("mosquitto", "mosquitto", "rust", EVERYWHERE),
+    peer("nats", "NATS", "rust", CALLED),
+    peer("zenoh", "Zenoh", "rust", EVERYWHERE),
+    peer("zenoh-express", "Zenoh, express", "rust", &[w1::SCENARIO]),
+    peer("zeromq", "ZeroMQ", "rust", EVERYWHERE),
+    peer("open62541", "open62541", "opcua", EVERYWHERE),
+    peer("epics-ca", "EPICS CA", "ca", EVERYWHERE),
+    peer("epics-pva", "EPICS pvAccess", "pva", EVERYWHERE),
+    peer("cyclone-dds", "Cyclone DDS", "dds", PUBLISHING),
+    peer("iceoryx2", "iceoryx2", "rust", &[same_host::SCENARIO]),
+    peer("aeron", "Aeron IPC", "aeron", &[same_host::SCENARIO]),
+];
+
+/// Those measured in a scenario.
+pub fn of(scenario: &str) -> impl Iterator<Item = &'static Peer> {
+    PEERS
+        .iter()
+        .filter(move |peer| peer.scenarios.contains(&scenario))
+}
+
+/// The system of this name, unless it is one of our own.
+pub fn named(system: &str) -> Option<&'static Peer> {
+    PEERS.iter().find(|peer| peer.system == system)
+}
+
+fn folder() -> PathBuf {
+    std::env::var_os(FOLDER).map_or_else(|| PathBuf::from(FOLDER_DEFAULT), PathBuf::from)
+}
+
+impl Peer {
+    /// Its program.
+    ///
+    /// # Errors
+    /// Why it cannot be run here.
+    pub fn program(&self) -> Result<PathBuf, String> {
+        let folder = folder();
+        let missing = fs::read_to_string(folder.join("missing")).unwrap_or_default();
+        if let Some(reason) = self.reason(&missing) {
+            return Err(reason.to_owned());
+        }
+        let path = folder.join("bin").join(self.program);
+        let path = fs::canonicalize(&path).map_err(|_| "bench/peers/install was not run");
+        Ok(path?)
+    }
+
+    /// Why it is not installed, by the list that the installation has left.
+    fn reason<'a>(&self, missing: &'a str) -> Option<&'a str> {
+        let lines = missing.lines().filter_map(|line| line.split_once('\t'));
+        let mut reasons = lines.filter(|(system, _)| *system == self.system);
+        reasons.next().map(|(_, reason)| reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_that_is_not_installed_says_why() {
+        let missing = "redis\tno package\nzenoh\tno crate\n";
+        let reason = |system| named(system).unwrap().reason(missing);
+        assert_eq!((reason("zenoh"), reason("nats")), (Some("no crate"), None));
+        assert!(named("trunkline").is_none());
+        assert!(of(w2::SCENARIO).all(|peer| peer.system != "zenoh-express"));
+    }
+}
