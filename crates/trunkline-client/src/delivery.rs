@@ -110,6 +110,10 @@ impl ClientCore {
             lost,
             bytes,
             credit,
+            replaces_update: item
+                .copy
+                .as_ref()
+                .is_some_and(|copy| copy.position.sequence > 0),
         };
         for target in &item.targets {
             if let Some(subscription) = self.subscriptions.at_mut(target.subscription) {

@@ -140,6 +140,7 @@ impl ClientCore {
                 lost: Lost::NONE,
                 bytes: 0,
                 credit: 0,
+                replaces_update: false,
             };
             subscription.deliver(target.item, &delivery);
         }

@@ -81,6 +81,8 @@ pub(crate) struct Delivery<'a> {
     pub(crate) bytes: usize,
     /// As in [`Queued`].
     pub(crate) credit: u32,
+    /// The local copy that it replaces is of an update, not of a variable that nobody had written.
+    pub(crate) replaces_update: bool,
 }
 
 /// What was taken.
@@ -197,7 +199,7 @@ impl Subscription {
                     None => self.ledger.waiting += 1,
                     Some((serial, its_era)) => {
                         self.ledger.coalesced += 1;
-                        entry.lost.coalesced += 1;
+                        entry.lost.coalesced += u64::from(delivery.replaces_update);
                         if its_era == era {
                             return;
                         }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use trunkline_client::WriteOutcome;
-use trunkline_types::{Contract, Lost, Position, Quality, Reading, Reason, Tick, Timestamp, Value};
+use trunkline_types::{Contract, Position, Quality, Reading, Reason, Tick, Timestamp, Value};
 
 /// A program of one incarnation; 0 is the engine's own process.
 pub type Writer = u32;
@@ -23,6 +23,8 @@ pub struct Written {
     pub expected: Option<Position>,
     /// Its group, if it was written in one.
     pub group: Option<u32>,
+    /// Its writer is told how it ended as soon as it is known: it is no part of a batch.
+    pub alone: bool,
     /// How it ended.
     pub fate: Fate,
     /// The session it was answered in.
@@ -93,6 +95,8 @@ pub struct Checker {
     pub violation: Option<String>,
     /// Counts of what was checked.
     pub totals: Totals,
+    /// The engine's epoch.
+    pub epoch: u64,
     writes: Vec<Written>,
     lives: BTreeMap<(u32, u64), Life>,
     groups: Vec<Vec<u64>>,
@@ -139,6 +143,7 @@ impl Checker {
             by,
             expected,
             group: None,
+            alone: true,
             fate: Fate::Open,
             session: 0,
             seen: None,
@@ -153,6 +158,15 @@ impl Checker {
         for write in writes {
             if let Some(written) = self.write_mut(*write) {
                 written.group = Some(group);
+            }
+        }
+    }
+
+    /// The writer is told how these ended once all of them have.
+    pub fn bundle(&mut self, writes: &[u64]) {
+        for write in writes {
+            if let Some(written) = self.write_mut(*write) {
+                written.alone = writes.len() == 1;
             }
         }
     }
@@ -286,7 +300,7 @@ impl Checker {
                 ..expected
             };
             let has_moved = self.seen(variable, next).is_some()
-                || self.lives.range((variable, expected.epoch + 1)..=(variable, u64::MAX)).next().is_some();
+                || self.epoch != expected.epoch;
             if !has_moved {
                 self.fail(|| format!("B-22: a conflict at {expected:?}, where the variable still is"));
             }
@@ -315,7 +329,10 @@ impl Checker {
             )
         };
         match before {
-            None if lost != Lost::NONE => self.fail(|| format!("B-03: lost before the first; {}", who())),
+            // What was coalesced or dropped before it was taken counts from the subscription on.
+            None if told >= position.sequence.max(1) && !lost.unknown => {
+                self.fail(|| format!("B-03: lost before the first; {}", who()));
+            }
             None => {}
             Some(before) if before.epoch != position.epoch => {
                 if !lost.unknown {
@@ -380,15 +397,15 @@ impl Checker {
             return;
         };
         let is_own = written.by == took.by && took.by != 0 && written.seen == Some(position);
-        let (fate, session) = (written.fate, written.session);
+        let (fate, session, alone) = (written.fate, written.session, written.alone);
         let number = seen.write;
         if reading.own && !is_own {
             self.fail(|| format!("B-21: write {number} is no write of program {}", took.by));
         }
-        if is_own && !reading.own && session == took.session && matches!(fate, Fate::Applied(_)) {
+        if alone && is_own && !reading.own && session == took.session && matches!(fate, Fate::Applied(_)) {
             self.fail(|| format!("B-21: write {number} is not marked as its writer's own"));
         }
-        if reading.own && fate == Fate::Open {
+        if alone && reading.own && fate == Fate::Open {
             self.fail(|| format!("B-21: the update of write {number} came before its answer"));
         }
     }

@@ -128,7 +128,7 @@ impl World {
 
     fn drive_client(&mut self, program: usize, link: u32) {
         let (now, wall) = (self.now, self.wall(program + 1));
-        let Self { programs, links, ways, trace, chance, plan, .. } = self;
+        let Self { programs, links, ways, trace, chance, plan, checker, .. } = self;
         let (Some(host), Some(pipes), Some(ways)) =
             (programs.get_mut(program), links.get_mut(&link), ways.get(program))
         else {
@@ -137,16 +137,17 @@ impl World {
         let Some(running) = &mut host.running else {
             return;
         };
-        let core = &mut running.core;
         let mut input = Vec::new();
         pipes.to_client.read(now, plan.read_max, &ways.to_client, &mut input);
         let mut engine_has_room = false;
         if !input.is_empty() {
             host.heard = now;
             trace.note_bytes(&input);
-            core.handle_input(now, wall, &input);
+            running.core.handle_input(now, wall, &input);
+            running.take_answers(checker);
             engine_has_room = std::mem::take(&mut pipes.to_client.was_full);
         }
+        let core = &mut running.core;
         if core.poll_timeout().is_some_and(|due| due <= now) {
             core.handle_timeout(now, wall);
         }

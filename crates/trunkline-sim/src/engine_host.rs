@@ -113,6 +113,7 @@ impl EngineHost {
     /// Starts the process: a new epoch, the library, what the store has retained.
     pub fn start(&mut self, plan: &Plan, now: Tick, wall: Timestamp, checker: &mut Checker) {
         self.epoch += 1;
+        checker.epoch = self.epoch;
         self.restart_at = None;
         let engine = Engine::new(EngineOptions::new("simulated", self.epoch));
         let definition = LibraryDefinition {

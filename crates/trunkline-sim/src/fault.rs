@@ -216,6 +216,8 @@ impl World {
             if let Some(host) = self.programs.get_mut(victim) {
                 host.paused_until = now;
                 host.slow_until = now;
+                host.take_at = None;
+                host.takes_all = self.plan.cycles == 0;
                 if host.running.is_none() {
                     self.schedule(now, Event::StartProgram(victim));
                 }

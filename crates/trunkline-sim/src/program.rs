@@ -59,8 +59,8 @@ pub struct ProgramHost {
     pub link: Option<u32>,
     /// It is dialling.
     pub dialling: bool,
-    /// When a killed process is started again.
-    pub restart_at: Option<Tick>,
+    /// It takes whatever waits: no slow reader any more.
+    pub takes_all: bool,
     /// It stands still until then.
     pub paused_until: Tick,
     /// It takes nothing until then.
@@ -83,7 +83,7 @@ impl ProgramHost {
             running: None,
             link: None,
             dialling: false,
-            restart_at: None,
+            takes_all: false,
             paused_until: Tick::ZERO,
             slow_until: Tick::ZERO,
             turn_at: None,
@@ -133,11 +133,6 @@ impl Program {
             groups: VecDeque::new(),
             session: 0,
         }
-    }
-
-    /// Whether nothing that it asked for is unanswered.
-    pub fn is_settled(&self) -> bool {
-        self.batches.is_empty() && self.groups.is_empty()
     }
 
     /// Takes what has ended: openings, writes, groups. The answer to a write is there before its
@@ -249,6 +244,7 @@ impl Program {
     }
 
     fn send(&mut self, writes: Vec<Write>, numbers: Vec<u64>, checker: &mut Checker) {
+        checker.bundle(&numbers);
         match self.core.write(writes) {
             Ok(batch) => self.batches.push_back((batch, numbers)),
             Err(_) => refuse(&numbers, checker),

@@ -378,7 +378,10 @@ impl World {
             self.take_later(program, until);
             return;
         }
-        let max = host.plan.take_max;
+        let max = match host.takes_all {
+            true => usize::MAX,
+            false => host.plan.take_max,
+        };
         let Some(running) = &mut host.running else {
             return;
         };
