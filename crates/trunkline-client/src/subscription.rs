@@ -223,8 +223,9 @@ impl Subscription {
                     self.bytes -= oldest.bytes;
                     self.ledger.dropped += 1;
                     self.ledger.waiting -= 1;
+                    // That nothing was written yet is no update.
                     let missed = Lost {
-                        queue: 1,
+                        queue: u64::from(oldest.received.position.sequence > 0),
                         ..Lost::NONE
                     }
                     .plus(oldest.lost);

@@ -137,7 +137,7 @@ impl Plan {
         let programs = rng.magnitude(1.0, 8.0).round() as usize;
         let clients = (0..programs)
             .map(|_| program(&mut rng, count as u32))
-            .collect();
+            .collect::<Vec<_>>();
         let pieces = *pick(&mut rng, &[CAPACITY, CAPACITY, 1500, 100, 7]);
         let delay = Duration::from_secs_f64(rng.magnitude(0.000_05, 0.08));
         let way = Way {
@@ -147,6 +147,23 @@ impl Plan {
             piece_max: pieces,
             silent_until: trunkline_types::Tick::ZERO,
         };
+        let scheduling = Duration::from_micros(*pick(&mut rng, &[0, 50, 1000, 20_000]));
+        // A window that is used up within a round trip is a rate: enough for every variable in a
+        // tenth of a second, so that 2 s are enough for everything.
+        let round_trip = (delay * 4 + scheduling * 4).as_secs_f64();
+        let window_min = 4 + (count as f64 * 20.0 * round_trip) as u32;
+        let clients = clients
+            .into_iter()
+            .map(|mut plan: ProgramPlan| {
+                plan.window_records = plan.window_records.max(window_min);
+                for subscription in &mut plan.subscriptions {
+                    if let Contract::All { elements, .. } = &mut subscription.contract {
+                        *elements = (*elements).max(window_min);
+                    }
+                }
+                plan
+            })
+            .collect();
         let mut faults = Vec::new();
         for fault in FAULTS {
             if rng.chance(0.4) {
@@ -160,7 +177,7 @@ impl Plan {
             variables,
             programs: clients,
             way,
-            scheduling: Duration::from_micros(*pick(&mut rng, &[0, 50, 1000, 20_000])),
+            scheduling,
             read_max: *pick(&mut rng, &[CAPACITY, CAPACITY, 4096, 333]),
             faults,
             safety: rng.millis(20_000, 90_000),
