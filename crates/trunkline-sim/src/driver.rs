@@ -109,7 +109,7 @@ impl World {
         let link = host.link;
         let due = match link {
             Some(_) => running.core.poll_timeout(),
-            None => running.core.poll_dial().filter(|_| !host.dialling),
+            None => running.core.poll_dial().filter(|_| host.dialling.is_none()),
         };
         let take_at = now.saturating_add(host.plan.take_after).max(host.slow_until);
         if let Some(host) = self.programs.get_mut(program) {
@@ -205,12 +205,20 @@ impl World {
         let Some(running) = &host.running else {
             return;
         };
-        if host.dialling || running.core.poll_dial().is_none_or(|due| due > now) {
+        if host.dialling.is_some() || running.core.poll_dial().is_none_or(|due| due > now) {
             return;
         }
-        host.dialling = true;
         self.dials += 1;
-        let dial = self.dials;
+        host.dialling = Some(self.dials);
+        self.await_dial(program);
+    }
+
+    /// A dial ends when an answer can come, or when its time is over.
+    pub(crate) fn await_dial(&mut self, program: usize) {
+        let now = self.now;
+        let Some(dial) = self.programs.get(program).and_then(|host| host.dialling) else {
+            return;
+        };
         let Some(ways) = self.ways.get(program) else {
             return;
         };
@@ -221,7 +229,7 @@ impl World {
         self.schedule(at, Event::Dialled(program, dial));
     }
 
-    pub(crate) fn dialled(&mut self, program: usize, _dial: u32) {
+    pub(crate) fn dialled(&mut self, program: usize, dial: u32) {
         let (now, wall) = (self.now, self.wall(program + 1));
         let Some(ways) = self.ways.get(program) else {
             return;
@@ -231,11 +239,11 @@ impl World {
         let Some(host) = self.programs.get_mut(program) else {
             return;
         };
-        // Of a process that was killed meanwhile.
-        if !host.dialling || host.link.is_some() {
+        // It has ended already, or its process was killed meanwhile.
+        if host.dialling != Some(dial) {
             return;
         }
-        host.dialling = false;
+        host.dialling = None;
         let Some(running) = &mut host.running else {
             return;
         };

@@ -182,7 +182,7 @@ impl World {
         let Some(host) = self.programs.get_mut(victim) else {
             return;
         };
-        host.dialling = false;
+        host.dialling = None;
         host.paused_until = now;
         let (program, link) = (host.running.take(), host.link.take());
         if let Some(program) = program {
@@ -222,6 +222,7 @@ impl World {
                     self.schedule(now, Event::StartProgram(victim));
                 }
             }
+            self.await_dial(victim);
             self.schedule(now, Event::Take(victim));
             self.wake_program(victim, now);
         }

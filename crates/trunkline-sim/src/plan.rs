@@ -151,7 +151,7 @@ impl Plan {
         // A window that is used up within a round trip is a rate: enough for every variable in a
         // tenth of a second, so that 2 s are enough for everything.
         let round_trip = (delay * 4 + scheduling * 4).as_secs_f64();
-        let window_min = 4 + (count as f64 * 20.0 * round_trip) as u32;
+        let window_min = 4 + ((count as f64 * 20.0 + 400.0) * round_trip) as u32;
         let clients = clients
             .into_iter()
             .map(|mut plan: ProgramPlan| {

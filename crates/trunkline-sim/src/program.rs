@@ -57,8 +57,8 @@ pub struct ProgramHost {
     pub running: Option<Program>,
     /// Its connection.
     pub link: Option<u32>,
-    /// It is dialling.
-    pub dialling: bool,
+    /// The dial that is under way.
+    pub dialling: Option<u32>,
     /// It takes whatever waits: no slow reader any more.
     pub takes_all: bool,
     /// It stands still until then.
@@ -82,7 +82,7 @@ impl ProgramHost {
             plan,
             running: None,
             link: None,
-            dialling: false,
+            dialling: None,
             takes_all: false,
             paused_until: Tick::ZERO,
             slow_until: Tick::ZERO,

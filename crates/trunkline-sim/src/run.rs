@@ -38,6 +38,8 @@ pub fn run(plan: Plan, prints: bool) -> Outcome {
     let seed = plan.seed;
     let mut world = World::new(plan);
     world.trace.prints = prints;
+    let drawn = format!("{:?}", world.plan);
+    world.trace.detail(world.now, || drawn);
     let ran = catch_unwind(AssertUnwindSafe(|| world.run()));
     if let Err(panic) = ran {
         let text = panic.downcast_ref::<String>().cloned();
