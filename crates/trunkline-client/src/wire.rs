@@ -285,6 +285,10 @@ impl WireSubscription {
 
     /// The program took an update, or it never got that far. Whether a grant is due.
     pub(crate) fn count_taken(&mut self) -> bool {
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::CreditNotReturned) {
+            return false;
+        }
         let Contract::All { elements, .. } = self.terms.contract else {
             return false;
         };

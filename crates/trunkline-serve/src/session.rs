@@ -356,6 +356,10 @@ impl Endpoint for Session {
             more = self.run_work(now, wall, budget, &mut wakes) || more_orders;
             more |= self.run_watches(budget);
         }
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::AnswerAfterUpdate) && self.is_open() {
+            more |= self.send_updates(end, out, &mut wakes);
+        }
         self.answers.send(out, budget, self.frame_max);
         if !self.answers.is_empty() {
             // No update overtakes the answer to the write that made it.

@@ -145,6 +145,9 @@ impl World {
             trace.note_bytes(&input);
             running.core.handle_input(now, wall, &input);
             running.take_answers(checker);
+            if host.plan.drives && host.slow_until <= now {
+                running.take(now, usize::MAX, checker);
+            }
             engine_has_room = std::mem::take(&mut pipes.to_client.was_full);
         }
         let core = &mut running.core;

@@ -29,11 +29,32 @@ struct Arguments {
     /// Prints what happens.
     #[arg(long)]
     trace: bool,
+    /// Plants this bug, or `list`s those there are.
+    #[cfg(feature = "planted")]
+    #[arg(long, value_name = "BUG")]
+    planted: Option<String>,
 }
 
 fn seeds(text: &str) -> Result<Range<u64>, String> {
     let parts = text.split_once("..").and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
     parts.map(|(from, to)| from..to).ok_or_else(|| "give a range of seeds, as in 0..100".to_owned())
+}
+
+/// Plants a bug by its name. False when none has it.
+#[cfg(feature = "planted")]
+fn plant(name: Option<&str>) -> bool {
+    use trunkline_types::planted::{Bug, plant};
+    let Some(name) = name else {
+        return true;
+    };
+    let bug = Bug::ALL.iter().find(|bug| bug.name() == name);
+    plant(bug.copied());
+    if bug.is_none() {
+        for bug in Bug::ALL {
+            println!("{:<22} {}", bug.name(), bug.sentence());
+        }
+    }
+    bug.is_some()
 }
 
 /// Cycles of the chaos run in one seed.
@@ -48,6 +69,10 @@ fn main() -> ExitCode {
     };
     let default = (arguments.seed.is_none() && arguments.seeds.is_none()).then_some(1.0);
     let hours = arguments.hours.or(default.filter(|_| arguments.chaos.is_none()));
+    #[cfg(feature = "planted")]
+    if !plant(arguments.planted.as_deref()) {
+        return ExitCode::from(2);
+    }
     let started = Instant::now();
     let (mut nanos, mut runs, mut cycles, mut bad) = (0_u128, 0_u64, 0_u64, 0_u64);
     for seed in range {

@@ -56,6 +56,8 @@ pub struct ProgramPlan {
     pub backoff_max: Duration,
     /// Records that the engine may send ahead.
     pub window_records: u32,
+    /// It waits on the connection itself, and takes whatever one read has brought.
+    pub drives: bool,
     /// Both ends gather before they send.
     pub gathers: bool,
 }
@@ -112,6 +114,7 @@ impl Plan {
                 burst_max: 1,
                 backoff_max: Duration::from_secs(1),
                 window_records: 1 << 16,
+                drives: false,
                 gathers: false,
             }],
             way: Way::perfect(),
@@ -139,10 +142,10 @@ impl Plan {
             .map(|_| program(&mut rng, count as u32))
             .collect::<Vec<_>>();
         let pieces = *pick(&mut rng, &[CAPACITY, CAPACITY, 1500, 100, 7]);
-        let delay = Duration::from_secs_f64(rng.magnitude(0.000_05, 0.08));
+        let delay = Duration::from_secs_f64(rng.magnitude(0.000_05, 0.03));
         let way = Way {
             delay,
-            jitter: delay.mul_f64(*pick(&mut rng, &[0.0, 0.2, 1.0])),
+            jitter: delay.mul_f64(*pick(&mut rng, &[0.0, 0.2, 0.5])),
             rate: 0,
             piece_max: pieces,
             silent_until: trunkline_types::Tick::ZERO,
@@ -252,6 +255,7 @@ fn program(rng: &mut Rng, variables: u32) -> ProgramPlan {
         burst_max: rng.magnitude(1.0, 60.0) as u64,
         backoff_max: Duration::from_secs_f64(rng.magnitude(0.2, 10.0)),
         window_records: rng.magnitude(4.0, 65_536.0) as u32,
+        drives: rng.chance(0.3),
         gathers: rng.chance(0.1),
     }
 }
