@@ -188,12 +188,19 @@ impl ClientCore {
             let Some(wire) = self.wires.get_mut(head.subscription) else {
                 continue;
             };
+            let index = wire.of_handle(record.handle);
+            let is_asked = |item: &WireItem| item.asked && matches!(item.status, Status::Opening);
+            if head.reason == EndReason::Overrun
+                && index.and_then(|index| wire.item(index)).is_some_and(is_asked)
+            {
+                // The end of a life that ended at this end before: the answer to the request for
+                // the next one is still to come, and comes before anything of it.
+                continue;
+            }
             if head.reason == EndReason::Overrun {
                 wire.pause = Pause::Overrun;
             }
-            let item = wire
-                .of_handle(record.handle)
-                .and_then(|index| wire.item_mut(index));
+            let item = index.and_then(|index| wire.item_mut(index));
             let Some(item) = item else { continue };
             item.account.tell_end(record.lost);
             end_item(

@@ -259,6 +259,10 @@ impl Session {
     /// A provider may have answered a write while updates were taken: the answer goes before them,
     /// because they may hold what it made.
     fn put_answers_before(&mut self, start: usize, out: &mut Vec<u8>) {
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::AnswerAfterUpdate) {
+            return;
+        }
         self.answer_completions();
         if !self.answers.is_empty() {
             let mut frames = Vec::new();
