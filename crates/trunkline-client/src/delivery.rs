@@ -123,7 +123,10 @@ impl ClientCore {
             }
         }
         #[cfg(feature = "planted")]
-        if trunkline_types::planted::is(trunkline_types::planted::Bug::OlderValueKept) && has_cells && received.position.sequence.is_multiple_of(7) {
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::OlderValueKept)
+            && has_cells
+            && received.position.sequence.is_multiple_of(7)
+        {
             return Ok(());
         }
         item.copy = Some(received);
@@ -191,7 +194,9 @@ impl ClientCore {
             let index = wire.of_handle(record.handle);
             let is_asked = |item: &WireItem| item.asked && matches!(item.status, Status::Opening);
             if head.reason == EndReason::Overrun
-                && index.and_then(|index| wire.item(index)).is_some_and(is_asked)
+                && index
+                    .and_then(|index| wire.item(index))
+                    .is_some_and(is_asked)
             {
                 // The end of a life that ended at this end before: the answer to the request for
                 // the next one is still to come, and comes before anything of it.

@@ -181,7 +181,9 @@ impl Account {
             Some(before) => (position.sequence - before.sequence - 1, false),
         };
         #[cfg(feature = "planted")]
-        if trunkline_types::planted::is(trunkline_types::planted::Bug::LostNotSettled) && remainder == Remainder::Disconnect {
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::LostNotSettled)
+            && remainder == Remainder::Disconnect
+        {
             gap = gap.min(0);
         }
         let mut lost = Lost {

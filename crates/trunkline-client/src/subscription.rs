@@ -443,7 +443,8 @@ impl Subscription {
         let age = received.age(now);
         let is_live = connected && matches!(item.status, Status::Live);
         #[cfg(feature = "planted")]
-        let is_live = is_live || trunkline_types::planted::is(trunkline_types::planted::Bug::StaleNotSaid);
+        let is_live =
+            is_live || trunkline_types::planted::is(trunkline_types::planted::Bug::StaleNotSaid);
         let max_age = self.options.max_age.or(item.max_age);
         match is_live {
             true => received.too_old(age, max_age),

@@ -268,7 +268,11 @@ impl Feed {
     pub(crate) fn advance(&self, count: usize, wakes: &mut Wakes) -> bool {
         let mut log = self.log.lock();
         #[cfg(feature = "planted")]
-        let count = count + usize::from(trunkline_types::planted::is(trunkline_types::planted::Bug::FeedCursor) && count > 0);
+        let count = count
+            + usize::from(
+                trunkline_types::planted::is(trunkline_types::planted::Bug::FeedCursor)
+                    && count > 0,
+            );
         let mut freed = 0;
         for _ in 0..count {
             let Some(entry) = log.entries.pop_front() else {

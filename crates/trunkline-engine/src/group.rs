@@ -246,7 +246,10 @@ impl Engine {
         let mut outcomes = vec![WriteOutcome::Unchanged { sequence: 0 }; members.len()];
         for (at, state) in &mut locked {
             #[cfg(feature = "planted")]
-            if trunkline_types::planted::is(trunkline_types::planted::Bug::GroupTorn) && *at > 1 && *at + 1 == members.len() {
+            if trunkline_types::planted::is(trunkline_types::planted::Bug::GroupTorn)
+                && *at > 1
+                && *at + 1 == members.len()
+            {
                 continue;
             }
             if let (Some(one), Some(outcome)) = (candidates.get_mut(*at), outcomes.get_mut(*at)) {

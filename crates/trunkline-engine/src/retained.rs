@@ -109,10 +109,11 @@ impl Ring {
         let oldest = self.start.max(self.end().saturating_sub(u64::from(n)));
         let first = cursor.max(oldest);
         #[cfg(feature = "planted")]
-        let cursor = match trunkline_types::planted::is(trunkline_types::planted::Bug::DropNotCounted) {
-            true => first,
-            false => cursor,
-        };
+        let cursor =
+            match trunkline_types::planted::is(trunkline_types::planted::Bug::DropNotCounted) {
+                true => first,
+                false => cursor,
+            };
         RingRead {
             dropped: first - cursor,
             first,

@@ -341,7 +341,9 @@ pub(crate) fn check_expected(
 ) -> Result<(), Refusal> {
     let actual = variable.sequence();
     #[cfg(feature = "planted")]
-    if trunkline_types::planted::is(trunkline_types::planted::Bug::EpochNotCompared) && expected.sequence == actual {
+    if trunkline_types::planted::is(trunkline_types::planted::Bug::EpochNotCompared)
+        && expected.sequence == actual
+    {
         return Ok(());
     }
     match (expected.epoch, expected.sequence) == (epoch, actual) {

@@ -361,7 +361,9 @@ impl Endpoint for Session {
             more |= self.run_watches(budget);
         }
         #[cfg(feature = "planted")]
-        if trunkline_types::planted::is(trunkline_types::planted::Bug::AnswerAfterUpdate) && self.is_open() {
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::AnswerAfterUpdate)
+            && self.is_open()
+        {
             more |= self.send_updates(end, out, &mut wakes);
         }
         self.answers.send(out, budget, self.frame_max);

@@ -97,6 +97,8 @@ pub struct Checker {
     pub totals: Totals,
     /// The engine's epoch.
     pub epoch: u64,
+    /// Losses on the way may be repaired instead of told.
+    pub tolerates_repair: bool,
     writes: Vec<Written>,
     lives: BTreeMap<(u32, u64), Life>,
     groups: Vec<Vec<u64>>,
@@ -226,12 +228,18 @@ impl Checker {
         self.touched.extend(group);
         if let Some(before) = before {
             self.fail(|| {
-                format!("B-20: write {} was applied at {before:?} and {position:?}", seen.write)
+                format!(
+                    "B-20: write {} was applied at {before:?} and {position:?}",
+                    seen.write
+                )
             });
         }
         if fate == Fate::NotApplied {
             self.fail(|| {
-                format!("B-20: write {} had ended and is applied at {position:?}", seen.write)
+                format!(
+                    "B-20: write {} had ended and is applied at {position:?}",
+                    seen.write
+                )
             });
         }
         if let Some(expected) = expected
@@ -251,7 +259,10 @@ impl Checker {
                 .collect();
             let stamps: Option<Vec<_>> = seen
                 .iter()
-                .map(|at| at.and_then(|(v, p)| self.seen(v, p)).map(|s| s.engine_timestamp))
+                .map(|at| {
+                    at.and_then(|(v, p)| self.seen(v, p))
+                        .map(|s| s.engine_timestamp)
+                })
                 .collect();
             match stamps {
                 Some(stamps) if stamps.windows(2).all(|pair| pair.first() == pair.last()) => {}
@@ -299,10 +310,11 @@ impl Checker {
                 sequence: expected.sequence + 1,
                 ..expected
             };
-            let has_moved = self.seen(variable, next).is_some()
-                || self.epoch != expected.epoch;
+            let has_moved = self.seen(variable, next).is_some() || self.epoch != expected.epoch;
             if !has_moved {
-                self.fail(|| format!("B-22: a conflict at {expected:?}, where the variable still is"));
+                self.fail(|| {
+                    format!("B-22: a conflict at {expected:?}, where the variable still is")
+                });
             }
         }
     }
@@ -347,7 +359,7 @@ impl Checker {
             }
             Some(before) => {
                 let gap = position.sequence - before.sequence - 1;
-                if gap != told || lost.unknown {
+                if (gap != told || lost.unknown) && !self.tolerates_repair {
                     self.fail(|| format!("B-03: {gap} missing, {told} told; {}", who()));
                 }
                 if lost.disconnect > 0 && !interrupted {
@@ -390,7 +402,9 @@ impl Checker {
             || reading.sample.quality != seen.quality
         {
             return self.fail(|| {
-                format!("variable {variable} at {position:?} has another time or quality: {reading:?}")
+                format!(
+                    "variable {variable} at {position:?} has another time or quality: {reading:?}"
+                )
             });
         }
         let Some(written) = self.write(seen.write) else {
@@ -402,7 +416,12 @@ impl Checker {
         if reading.own && !is_own {
             self.fail(|| format!("B-21: write {number} is no write of program {}", took.by));
         }
-        if alone && is_own && !reading.own && session == took.session && matches!(fate, Fate::Applied(_)) {
+        if alone
+            && is_own
+            && !reading.own
+            && session == took.session
+            && matches!(fate, Fate::Applied(_))
+        {
             self.fail(|| format!("B-21: write {number} is not marked as its writer's own"));
         }
         if alone && reading.own && fate == Fate::Open {
@@ -412,7 +431,10 @@ impl Checker {
 
     /// Every write has ended, once everything is quiet.
     pub fn all_ended(&mut self) {
-        let open = self.writes.iter().position(|write| write.fate == Fate::Open);
+        let open = self
+            .writes
+            .iter()
+            .position(|write| write.fate == Fate::Open);
         if let Some(open) = open {
             let by = self.writes.get(open).map(|write| write.by);
             self.fail(|| format!("B-20: write {} of {by:?} never ended", open + 1));

@@ -10,6 +10,8 @@ use crate::world::{Event, Pipes, World};
 
 /// How long a dial into silence takes before it fails.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
+/// Bytes that leave over a shared line before it is the next connection's turn.
+const PACKET: usize = 1460;
 /// Outputs polled in one turn.
 const OUTPUTS: usize = 16;
 
@@ -43,7 +45,11 @@ impl World {
     /// A session's driver is to have a turn.
     pub(crate) fn wake_session(&mut self, link: u32, at: Tick) {
         let at = at.max(self.now);
-        let slot = self.engine.running.as_mut().and_then(|e| e.sessions.get_mut(&link));
+        let slot = self
+            .engine
+            .running
+            .as_mut()
+            .and_then(|e| e.sessions.get_mut(&link));
         let is_new = match slot {
             Some(slot) if slot.turn_at.is_some_and(|known| known <= at) => false,
             Some(slot) => {
@@ -51,7 +57,10 @@ impl World {
                 true
             }
             // Not accepted yet.
-            None => self.links.get(&link).is_some_and(|pipes| !pipes.engine_is_gone),
+            None => self
+                .links
+                .get(&link)
+                .is_some_and(|pipes| !pipes.engine_is_gone),
         };
         if is_new {
             self.schedule(at, Event::Session(link));
@@ -111,7 +120,7 @@ impl World {
             Some(_) => running.core.poll_timeout(),
             None => running.core.poll_dial().filter(|_| host.dialling.is_none()),
         };
-        let take_at = now.saturating_add(host.plan.take_after).max(host.slow_until);
+        let take_at = now.saturating_add(host.take_after()).max(host.slow_until);
         if let Some(host) = self.programs.get_mut(program) {
             host.changes = changes;
         }
@@ -128,17 +137,30 @@ impl World {
 
     fn drive_client(&mut self, program: usize, link: u32) {
         let (now, wall) = (self.now, self.wall(program + 1));
-        let Self { programs, links, ways, trace, chance, plan, checker, .. } = self;
-        let (Some(host), Some(pipes), Some(ways)) =
-            (programs.get_mut(program), links.get_mut(&link), ways.get(program))
-        else {
+        let Self {
+            programs,
+            links,
+            ways,
+            trace,
+            chance,
+            plan,
+            checker,
+            ..
+        } = self;
+        let (Some(host), Some(pipes), Some(ways)) = (
+            programs.get_mut(program),
+            links.get_mut(&link),
+            ways.get(program),
+        ) else {
             return;
         };
         let Some(running) = &mut host.running else {
             return;
         };
         let mut input = Vec::new();
-        pipes.to_client.read(now, plan.read_max, &ways.to_client, &mut input);
+        pipes
+            .to_client
+            .read(now, plan.read_max, &ways.to_client, &mut input);
         let mut engine_has_room = false;
         if !input.is_empty() {
             host.heard = now;
@@ -274,7 +296,8 @@ impl World {
         host.link = Some(link);
         host.heard = now;
         running.core.handle_connected(now, wall);
-        self.trace.say(now, || format!("program {program} link {link} connected"));
+        self.trace
+            .say(now, || format!("program {program} link {link} connected"));
         self.wake_program(program, now);
         let at = self.soon();
         self.wake_session(link, at);
@@ -305,11 +328,23 @@ impl World {
             return;
         }
         let program = pipes.program;
-        let known = self.engine.running.as_ref().is_some_and(|e| e.sessions.contains_key(&link));
+        let known = self
+            .engine
+            .running
+            .as_ref()
+            .is_some_and(|e| e.sessions.contains_key(&link));
         if !known {
             self.engine.accept(link, program, now);
         }
-        let Self { engine, links, ways, trace, chance, plan, .. } = self;
+        let Self {
+            engine,
+            links,
+            ways,
+            trace,
+            chance,
+            plan,
+            ..
+        } = self;
         let (Some(running), Some(pipes), Some(ways)) =
             (&mut engine.running, links.get_mut(&link), ways.get(program))
         else {
@@ -329,7 +364,9 @@ impl World {
         let mut input = Vec::new();
         let mut client_has_room = false;
         if session.wants_input() {
-            pipes.to_engine.read(now, plan.read_max, &ways.to_engine, &mut input);
+            pipes
+                .to_engine
+                .read(now, plan.read_max, &ways.to_engine, &mut input);
         }
         let took_input = !input.is_empty();
         if took_input {
@@ -355,7 +392,11 @@ impl World {
                 let mut out = Vec::new();
                 more = session.poll_output(now, wall, room, &mut out);
                 trace.note_bytes(&out);
-                pipes.to_client.send(now, &out, &ways.to_client, chance);
+                if plan.uplink == 0 {
+                    pipes.to_client.send(now, &out, &ways.to_client, chance);
+                } else {
+                    pipes.to_client.hold(&out);
+                }
                 if !more {
                     break;
                 }
@@ -380,6 +421,7 @@ impl World {
             return self.forget_link(link);
         }
         let due = session.poll_timeout();
+        let holds = pipes.to_client.holds();
         let readable = session.wants_input();
         self.after_engine();
         if more {
@@ -389,6 +431,9 @@ impl World {
         if let Some(due) = due {
             self.wake_session(link, due);
         }
+        if holds && !std::mem::replace(&mut self.departs, true) {
+            self.schedule(now, Event::Depart);
+        }
         if client_has_room {
             let at = self.soon();
             self.wake_program(program, at);
@@ -397,7 +442,11 @@ impl World {
         let next = arrivals.map(|(pipes, ways)| {
             let to_engine = pipes.to_engine.next_arrival(&ways.to_engine);
             let to_client = pipes.to_client.next_arrival(&ways.to_client);
-            (to_engine.filter(|_| readable), to_client, pipes.client_is_gone)
+            (
+                to_engine.filter(|_| readable),
+                to_client,
+                pipes.client_is_gone,
+            )
         });
         if let Some((to_engine, to_client, client_is_gone)) = next {
             if let Some(at) = to_engine {
@@ -408,6 +457,39 @@ impl World {
                 self.wake_program(program, at);
             }
         }
+    }
+
+    /// The next connection in turn sends a packet over the line that all share.
+    pub(crate) fn depart(&mut self) {
+        let now = self.now;
+        self.departs = false;
+        let waits = |(link, pipes): (&u32, &Pipes)| pipes.to_client.holds().then_some(*link);
+        let next = self.links.range(self.departed + 1..).find_map(waits);
+        let Some(link) = next.or_else(|| self.links.iter().find_map(waits)) else {
+            return;
+        };
+        self.departed = link;
+        let Self {
+            links,
+            ways,
+            chance,
+            plan,
+            ..
+        } = self;
+        let Some(pipes) = links.get_mut(&link) else {
+            return;
+        };
+        let Some(way) = ways.get(pipes.program) else {
+            return;
+        };
+        let count = pipes.to_client.depart(now, PACKET, &way.to_client, chance) as u64;
+        let nanos = (count * 1_000_000_000)
+            .checked_div(plan.uplink)
+            .unwrap_or(0);
+        self.expect_arrivals(link);
+        self.departs = true;
+        let at = now.saturating_add(Duration::from_nanos(nanos));
+        self.schedule(at, Event::Depart);
     }
 
     /// A connection that neither end has any more is gone.

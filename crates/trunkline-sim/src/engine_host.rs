@@ -119,19 +119,24 @@ impl EngineHost {
         let definition = LibraryDefinition {
             name: LIBRARY.to_owned(),
             description: String::new(),
-            variables: plan.variables.iter().enumerate().map(|(at, variable)| {
-                let mut properties = Properties::new(match variable.content {
-                    Content::Float => DataType::F64,
-                    Content::Whole => DataType::U64,
-                    Content::Text => DataType::String,
-                });
-                properties.stall = variable.stall;
-                properties.retain = variable.retain;
-                VariableDefinition {
-                    path: format!("v{at}"),
-                    properties: Arc::new(properties),
-                }
-            }).collect(),
+            variables: plan
+                .variables
+                .iter()
+                .enumerate()
+                .map(|(at, variable)| {
+                    let mut properties = Properties::new(match variable.content {
+                        Content::Float => DataType::F64,
+                        Content::Whole => DataType::U64,
+                        Content::Text => DataType::String,
+                    });
+                    properties.stall = variable.stall;
+                    properties.retain = variable.retain;
+                    VariableDefinition {
+                        path: format!("v{at}"),
+                        properties: Arc::new(properties),
+                    }
+                })
+                .collect(),
         };
         let retained = |name: &trunkline_types::Name, properties: &Properties| {
             let stored = self.store.get(name.as_str())?;
@@ -157,7 +162,8 @@ impl EngineHost {
             let Some(variable) = engine.variable(*handle) else {
                 continue;
             };
-            let followed = witness.subscribe(&caller, FOLLOWER, everything, options, variable, None);
+            let followed =
+                witness.subscribe(&caller, FOLLOWER, everything, options, variable, None);
             if let Err(error) = followed {
                 checker.fail(|| format!("the witness is refused: {error}"));
             }
@@ -262,7 +268,9 @@ impl Sink for ToChecker<'_> {
             return;
         }
         let name = delivery.variable.name();
-        let variable = name.rsplit_once('v').and_then(|(_, number)| number.parse().ok());
+        let variable = name
+            .rsplit_once('v')
+            .and_then(|(_, number)| number.parse().ok());
         let value = delivery.variable.sample_of(update).value;
         let position = Position {
             epoch: self.epoch,
@@ -276,7 +284,8 @@ impl Sink for ToChecker<'_> {
         };
         let made_by_engine = is_engines(update.quality);
         let variable = variable.unwrap_or(u32::MAX);
-        self.checker.witnessed(variable, position, seen, made_by_engine);
+        self.checker
+            .witnessed(variable, position, seen, made_by_engine);
     }
 
     fn overrun(&mut self, _subscription: u32, _items: &[EndedItem]) {

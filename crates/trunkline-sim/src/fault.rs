@@ -67,8 +67,13 @@ impl World {
         let victim = self.chance.index(self.programs.len());
         let pause = Duration::from_secs_f64(self.chance.magnitude(0.02, 8.0));
         let until = now.saturating_add(pause);
-        self.faults.entry(fault).and_modify(|count| *count += 1).or_insert(1);
-        self.trace.say(now, || format!("fault {fault:?} program {victim} for {pause:?}"));
+        self.faults
+            .entry(fault)
+            .and_modify(|count| *count += 1)
+            .or_insert(1);
+        self.trace.say(now, || {
+            format!("fault {fault:?} program {victim} for {pause:?}")
+        });
         match fault {
             Fault::Cut => self.cut(victim),
             Fault::HalfOpen => {
@@ -125,7 +130,10 @@ impl World {
                 self.schedule(until, Event::Take(victim));
             }
             Fault::ClockStep => {
-                let step = STEPS.get(self.chance.index(STEPS.len())).copied().unwrap_or(0);
+                let step = STEPS
+                    .get(self.chance.index(STEPS.len()))
+                    .copied()
+                    .unwrap_or(0);
                 let machine = self.chance.index(self.offsets.len());
                 if let Some(offset) = self.offsets.get_mut(machine) {
                     *offset += step;

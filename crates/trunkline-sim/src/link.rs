@@ -52,6 +52,8 @@ impl Way {
 pub struct Direction {
     pieces: VecDeque<(Tick, Vec<u8>)>,
     end: Option<(Tick, End)>,
+    /// Sent, and waiting for its turn on a line that several share.
+    held: VecDeque<u8>,
     bytes: usize,
     last_arrival: Tick,
     /// Until when the rate limit keeps the line busy with what was sent.
@@ -96,6 +98,26 @@ impl Direction {
             self.bytes += piece.len();
             self.pieces.push_back((self.last_arrival, piece.to_vec()));
         }
+    }
+
+    /// Sends bytes over a line that several share: they wait for [`depart`](Self::depart).
+    pub fn hold(&mut self, bytes: &[u8]) {
+        self.held.extend(bytes);
+        self.bytes += bytes.len();
+    }
+
+    /// Up to `max` of the bytes that wait for the shared line leave. How many did.
+    pub fn depart(&mut self, now: Tick, max: usize, way: &Way, rng: &mut Rng) -> usize {
+        let count = self.held.len().min(max);
+        let bytes: Vec<u8> = self.held.drain(..count).collect();
+        self.bytes -= count;
+        self.send(now, &bytes, way, rng);
+        count
+    }
+
+    /// Whether bytes wait for the shared line.
+    pub fn holds(&self) -> bool {
+        !self.held.is_empty()
     }
 
     /// Nothing more is sent; what was is delivered first.

@@ -36,8 +36,12 @@ struct Arguments {
 }
 
 fn seeds(text: &str) -> Result<Range<u64>, String> {
-    let parts = text.split_once("..").and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
-    parts.map(|(from, to)| from..to).ok_or_else(|| "give a range of seeds, as in 0..100".to_owned())
+    let parts = text
+        .split_once("..")
+        .and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
+    parts
+        .map(|(from, to)| from..to)
+        .ok_or_else(|| "give a range of seeds, as in 0..100".to_owned())
 }
 
 /// Plants a bug by its name. False when none has it.
@@ -68,7 +72,9 @@ fn main() -> ExitCode {
         (None, None) => 0..u64::MAX,
     };
     let default = (arguments.seed.is_none() && arguments.seeds.is_none()).then_some(1.0);
-    let hours = arguments.hours.or(default.filter(|_| arguments.chaos.is_none()));
+    let hours = arguments
+        .hours
+        .or(default.filter(|_| arguments.chaos.is_none()));
     #[cfg(feature = "planted")]
     if !plant(arguments.planted.as_deref()) {
         return ExitCode::from(2);
@@ -79,7 +85,10 @@ fn main() -> ExitCode {
         if hours.is_some_and(|hours| nanos as f64 >= hours * 3.6e12) {
             break;
         }
-        if arguments.chaos.is_some_and(|wanted| cycles >= wanted && arguments.seed.is_none()) {
+        if arguments
+            .chaos
+            .is_some_and(|wanted| cycles >= wanted && arguments.seed.is_none())
+        {
             break;
         }
         let plan = match arguments.chaos {
@@ -116,7 +125,9 @@ fn show(outcome: &Outcome, chaos: Option<u64>) {
         }
         println!("seed {seed}: {violation}");
         let chaos = chaos.map_or(String::new(), |_| " --chaos 1".to_owned());
-        println!("replay: cargo run --profile sim -p trunkline-sim -- --seed {seed}{chaos} --trace");
+        println!(
+            "replay: cargo run --profile sim -p trunkline-sim -- --seed {seed}{chaos} --trace"
+        );
     }
     println!(
         "seed {seed}: trace {:016x}, {} events, {} connections, {:?}",

@@ -87,6 +87,12 @@ pub struct Plan {
     pub burst_max: u64,
     /// The engine has a store.
     pub has_store: bool,
+    /// Bytes per second of the line from the engine's machine, which all connections share in turns
+    /// of a packet; 0: no limit.
+    pub uplink: u64,
+    /// Updates may be missing on the way as long as the views are repaired 2 s after the heal:
+    /// what is lost is not compared with what is told, nor the two ends' ledgers.
+    pub tolerates_repair: bool,
     /// The chaos run: so many cycles of one fault, its heal and the comparison 2 s later.
     pub cycles: u64,
 }
@@ -125,6 +131,8 @@ impl Plan {
             produce_every: Some(Duration::from_millis(100)),
             burst_max: 1,
             has_store: false,
+            uplink: 0,
+            tolerates_repair: false,
             cycles: 0,
         }
     }
@@ -136,7 +144,9 @@ impl Plan {
         let has_store = rng.chance(0.5);
         let stalls = rng.chance(0.4);
         let long = if rng.chance(0.2) { 3000 } else { 60 };
-        let variables: Vec<_> = (0..count).map(|_| variable(&mut rng, stalls, long)).collect();
+        let variables: Vec<_> = (0..count)
+            .map(|_| variable(&mut rng, stalls, long))
+            .collect();
         let programs = rng.magnitude(1.0, 8.0).round() as usize;
         let clients = (0..programs)
             .map(|_| program(&mut rng, count as u32))
@@ -184,12 +194,38 @@ impl Plan {
             read_max: *pick(&mut rng, &[CAPACITY, CAPACITY, 4096, 333]),
             faults,
             safety: rng.millis(20_000, 90_000),
-            produce_every: produce
-                .then(|| Duration::from_secs_f64(rng.magnitude(0.03, 3.0))),
+            produce_every: produce.then(|| Duration::from_secs_f64(rng.magnitude(0.03, 3.0))),
             burst_max: rng.magnitude(1.0, 60.0) as u64,
             has_store,
+            uplink: 0,
+            tolerates_repair: false,
             cycles: 0,
         }
+    }
+
+    /// A saturated line (B-07): programs that follow so many variables each, all of which change
+    /// all the time.
+    pub fn saturated(seed: u64, uplink: u64, follows: &[u32]) -> Self {
+        let mut plan = Self::thin(seed);
+        let count = follows.iter().copied().max().unwrap_or(1);
+        plan.variables = vec![plan.variables.remove(0); count as usize];
+        let program = plan.programs.remove(0);
+        plan.programs = follows
+            .iter()
+            .map(|follows| ProgramPlan {
+                subscriptions: vec![SubscriptionPlan {
+                    contract: Contract::Latest,
+                    variables: (0..*follows).collect(),
+                }],
+                write_every: None,
+                ..program.clone()
+            })
+            .collect();
+        plan.uplink = uplink;
+        plan.safety = Duration::from_secs(30);
+        plan.produce_every = Some(Duration::from_millis(5));
+        plan.burst_max = u64::from(count) / 4;
+        plan
     }
 
     /// The chaos run of B-11: cycles of one fault, heal, and the comparison 2 s later.
@@ -198,7 +234,7 @@ impl Plan {
         plan.cycles = cycles;
         for program in &mut plan.programs {
             program.backoff_max = Duration::from_millis(500);
-            program.take_after = program.take_after.min(Duration::from_millis(100));
+            program.take_after = program.take_after.min(Duration::from_millis(5));
             program.take_max = program.take_max.max(500);
         }
         plan
@@ -238,7 +274,9 @@ fn program(rng: &mut Rng, variables: u32) -> ProgramPlan {
             continue;
         }
         let share = rng.chance(0.5);
-        let chosen: Vec<u32> = (0..variables).filter(|_| share || rng.chance(0.3)).collect();
+        let chosen: Vec<u32> = (0..variables)
+            .filter(|_| share || rng.chance(0.3))
+            .collect();
         if !chosen.is_empty() {
             subscriptions.push(SubscriptionPlan {
                 contract,

@@ -1,6 +1,7 @@
 //! A client's process: the real client, and a program that subscribes, takes and writes.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use trunkline_client::{
     Answer, ClientCore, ClientOptions, Event, OpenOptions, RequestId, SubscribeOptions,
@@ -76,6 +77,14 @@ pub struct ProgramHost {
 }
 
 impl ProgramHost {
+    /// From news to the next time it takes any.
+    pub fn take_after(&self) -> Duration {
+        match self.takes_all {
+            true => self.plan.take_after.min(Duration::from_millis(5)),
+            false => self.plan.take_after,
+        }
+    }
+
     /// A machine without a process.
     pub fn new(plan: ProgramPlan) -> Self {
         Self {
@@ -185,7 +194,12 @@ impl Program {
     pub fn take(&mut self, now: Tick, max: usize, checker: &mut Checker) -> bool {
         self.take_answers(checker);
         let mut more = false;
-        let Self { core, follows, writer, .. } = self;
+        let Self {
+            core,
+            follows,
+            writer,
+            ..
+        } = self;
         for follow in follows {
             let changes = core.subscription_changes(follow.id);
             if changes == follow.changes && core.waiting(follow.id) == 0 {
@@ -255,7 +269,13 @@ impl Program {
         let len = self.variables.len();
         let first = rng.index(len);
         let (mut writes, mut numbers) = (Vec::new(), Vec::new());
-        for (variable, target) in self.variables.iter().enumerate().skip(first).take(count as usize) {
+        for (variable, target) in self
+            .variables
+            .iter()
+            .enumerate()
+            .skip(first)
+            .take(count as usize)
+        {
             let variable = variable as u32;
             let number = checker.begin(variable, self.writer, None);
             writes.push(Write::new(*target, value_of(plan, variable, number, rng)));
@@ -315,7 +335,8 @@ impl Follow {
                     return checker.fail(|| format!("a reading of item {item}, which is none"));
                 };
                 if core.session().is_none() && reading.stale.is_none() {
-                    checker.fail(|| format!("B-12: taken while disconnected, not stale: {reading:?}"));
+                    checker
+                        .fail(|| format!("B-12: taken while disconnected, not stale: {reading:?}"));
                 }
                 let took = Took {
                     by,

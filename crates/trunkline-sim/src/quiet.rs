@@ -47,7 +47,8 @@ impl World {
             self.run_for(Duration::from_millis(20));
         }
         if !self.all_connected() {
-            self.checker.fail(|| "not everybody is connected 10 s after the heal".to_owned());
+            self.checker
+                .fail(|| "not everybody is connected 10 s after the heal".to_owned());
         }
         self.run_for(Duration::from_millis(500));
     }
@@ -142,9 +143,11 @@ impl World {
                         found = Some(format!("B-12: {} says it is stale {when}", who()));
                     } else if had(follow, item) != Some(position) {
                         found = Some(format!(
-                            "B-11: {} has taken {:?}, the engine is at {position:?}, {when}",
+                            "B-11: {} has taken {:?}, the engine is at {position:?}, {when}; {} \
+                             events wait",
                             who(),
-                            had(follow, item)
+                            had(follow, item),
+                            started.core.waiting(follow.id)
                         ));
                     }
                 }
@@ -175,14 +178,18 @@ impl World {
     fn check_ledgers(&mut self) {
         // Everything that was received is confirmed: a keep-alive has gone each way.
         self.run_for(Duration::from_millis(2_600));
-        if self.checker.violation.is_some() {
+        if self.checker.violation.is_some() || self.plan.tolerates_repair {
             return;
         }
-        let asked: Vec<Option<RequestId>> = self.programs.iter_mut().map(|host| {
-            let started = host.running.as_mut()?;
-            let variables = started.variables.clone();
-            started.core.info(&variables).ok()
-        }).collect();
+        let asked: Vec<Option<RequestId>> = self
+            .programs
+            .iter_mut()
+            .map(|host| {
+                let started = host.running.as_mut()?;
+                let variables = started.variables.clone();
+                started.core.info(&variables).ok()
+            })
+            .collect();
         for program in 0..self.programs.len() {
             self.wake_program(program, self.now);
         }
@@ -193,8 +200,13 @@ impl World {
     }
 
     fn check_ledgers_of(&mut self, program: usize, request: Option<RequestId>) {
-        let Self { programs, checker, .. } = self;
-        let Some(started) = programs.get_mut(program).and_then(|host| host.running.as_mut()) else {
+        let Self {
+            programs, checker, ..
+        } = self;
+        let Some(started) = programs
+            .get_mut(program)
+            .and_then(|host| host.running.as_mut())
+        else {
             return;
         };
         let answer = request.and_then(|request| started.core.take(request));
@@ -213,7 +225,8 @@ impl World {
                 if !ledger.is_balanced() || !is_quiet {
                     let contract = subscription.terms.contract;
                     let name = &info.name;
-                    let text = format!("B-02: {name} of program {program} under {contract}: {ledger:?}");
+                    let text =
+                        format!("B-02: {name} of program {program} under {contract}: {ledger:?}");
                     checker.fail(|| text);
                 }
             }
@@ -224,7 +237,10 @@ impl World {
             };
             checker.totals.ledgers += 1;
             if !ledger.is_balanced() || ledger.waiting > 0 {
-                let text = format!("B-02: client {program} under {}: {ledger:?}", follow.contract);
+                let text = format!(
+                    "B-02: client {program} under {}: {ledger:?}",
+                    follow.contract
+                );
                 checker.fail(|| text);
             }
         }
@@ -253,7 +269,9 @@ impl World {
             }
             let silent = now.since(host.heard);
             if host.link.is_some() && started.core.session().is_some() && silent > DEAD {
-                found = Some(format!("B-13: program {program} has heard nothing for {silent:?}"));
+                found = Some(format!(
+                    "B-13: program {program} has heard nothing for {silent:?}"
+                ));
             }
             for follow in &started.follows {
                 let waiting = started.core.waiting(follow.id);
@@ -268,7 +286,9 @@ impl World {
                     && let Some(value) = started.core.value(now, follow.id, 0)
                     && (value.stale.is_none() || value.sample.quality.is_good())
                 {
-                    found = Some(format!("B-12: program {program} is not connected, and has {value:?}"));
+                    found = Some(format!(
+                        "B-12: program {program} is not connected, and has {value:?}"
+                    ));
                 }
             }
         }

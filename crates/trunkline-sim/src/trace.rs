@@ -55,7 +55,11 @@ impl Trace {
     /// A line that only a traced run has.
     pub fn detail(&mut self, now: Tick, line: impl FnOnce() -> String) {
         if self.prints {
-            print_line(&format!("{:>12.6}  {}", now.as_nanos() as f64 / 1e9, line()));
+            print_line(&format!(
+                "{:>12.6}  {}",
+                now.as_nanos() as f64 / 1e9,
+                line()
+            ));
         }
     }
 

@@ -28,6 +28,8 @@ pub enum Event {
     Session(u32),
     /// A dial has come to its end.
     Dialled(usize, u32),
+    /// A packet leaves over the line that all share.
+    Depart,
     /// The engine's housekeeping.
     House,
     /// The engine's own process writes.
@@ -104,6 +106,9 @@ pub struct World {
     pub(crate) chance: Rng,
     pub(crate) next_link: u32,
     pub(crate) dials: u32,
+    /// The connection whose packet left last, and whether another is to leave.
+    pub(crate) departed: u32,
+    pub(crate) departs: bool,
     writers: u32,
     events: BinaryHeap<Reverse<(Tick, u64, u64, Event)>>,
     serial: u64,
@@ -113,7 +118,12 @@ impl World {
     /// The world that a plan describes, at its beginning.
     pub fn new(plan: Plan) -> Self {
         let mut chance = Rng::new(plan.seed);
-        let programs = plan.programs.iter().cloned().map(ProgramHost::new).collect();
+        let programs = plan
+            .programs
+            .iter()
+            .cloned()
+            .map(ProgramHost::new)
+            .collect();
         let ways = Ways {
             to_engine: plan.way,
             to_client: plan.way,
@@ -134,6 +144,8 @@ impl World {
             busy: true,
             next_link: 0,
             dials: 0,
+            departed: 0,
+            departs: false,
             writers: 0,
             events: BinaryHeap::new(),
             serial: 0,
@@ -145,6 +157,7 @@ impl World {
     }
 
     fn begin(&mut self) {
+        self.checker.tolerates_repair = self.plan.tolerates_repair;
         let now = self.now;
         self.restart();
         for program in 0..self.programs.len() {
@@ -200,6 +213,15 @@ impl World {
         self.now = self.now.max(end);
     }
 
+    /// Update records that each program's client has received.
+    pub fn received(&self) -> Vec<u64> {
+        let records = |host: &ProgramHost| {
+            let running = host.running.as_ref();
+            running.map_or(0, |running| running.core.counters().records)
+        };
+        self.programs.iter().map(records).collect()
+    }
+
     /// Runs for so long.
     pub fn run_for(&mut self, time: Duration) {
         self.run_until(self.now.saturating_add(time));
@@ -210,6 +232,7 @@ impl World {
             Event::Client(program) => self.client_turn(program),
             Event::Session(link) => self.session_turn(link),
             Event::Dialled(program, dial) => self.dialled(program, dial),
+            Event::Depart => self.depart(),
             Event::House => self.house(),
             Event::Produce => {
                 if self.busy {
@@ -237,9 +260,14 @@ impl World {
                 if let Some(link) = self.programs.get(program).and_then(|host| host.link) {
                     self.expect_arrivals(link);
                 }
-                let links = self.links.iter().filter(|(_, pipes)| pipes.program == program);
+                let links = self
+                    .links
+                    .iter()
+                    .filter(|(_, pipes)| pipes.program == program);
                 let links: Vec<u32> = links.map(|(link, _)| *link).collect();
-                links.into_iter().for_each(|link| self.expect_arrivals(link));
+                links
+                    .into_iter()
+                    .for_each(|link| self.expect_arrivals(link));
             }
             Event::Ease(program) => self.ease(program),
             Event::Restart => {
@@ -260,7 +288,8 @@ impl World {
         let (now, wall) = (self.now, self.wall(0));
         self.engine.start(&self.plan, now, wall, &mut self.checker);
         let epoch = self.engine.epoch;
-        self.trace.say(now, || format!("engine starts, epoch {epoch}"));
+        self.trace
+            .say(now, || format!("engine starts, epoch {epoch}"));
         self.after_engine();
         self.schedule(now, Event::House);
         // Its sources know their values at once, most of the time.
@@ -285,7 +314,9 @@ impl World {
         let started = Program::start(writer, &host.plan, &self.plan, &mut self.checker);
         host.running = Some(started);
         host.changes = u64::MAX;
-        self.trace.say(now, || format!("program {program} starts as writer {writer}"));
+        self.trace.say(now, || {
+            format!("program {program} starts as writer {writer}")
+        });
         self.wake_program(program, now);
     }
 
@@ -297,7 +328,10 @@ impl World {
     }
 
     fn plan_compose(&mut self, program: usize) {
-        let mean = self.programs.get(program).and_then(|host| host.plan.write_every);
+        let mean = self
+            .programs
+            .get(program)
+            .and_then(|host| host.plan.write_every);
         if let Some(mean) = mean {
             let at = self.now.saturating_add(self.chance.wait(mean));
             self.schedule(at, Event::Compose(program));
@@ -320,7 +354,13 @@ impl World {
     /// The engine's own process writes one variable. False when it would have had to wait.
     pub(crate) fn produce_one(&mut self, variable: u32) -> bool {
         let (now, wall) = (self.now, self.wall(0));
-        let Self { engine, plan, checker, chance, .. } = self;
+        let Self {
+            engine,
+            plan,
+            checker,
+            chance,
+            ..
+        } = self;
         let Some(running) = &mut engine.running else {
             return false;
         };
@@ -332,7 +372,9 @@ impl World {
         };
         let (caller, mut wakes) = (Caller::engine(), Wakes::new());
         let write = Write::value(&value);
-        let attempt = running.engine.try_write(&caller, now, wall, target, &write, &mut wakes);
+        let attempt = running
+            .engine
+            .try_write(&caller, now, wall, target, &write, &mut wakes);
         drop(wakes);
         running.witness(now, checker);
         let epoch = engine.epoch;
@@ -386,7 +428,7 @@ impl World {
             return;
         };
         let more = running.take(now, max, &mut self.checker);
-        let due = now.saturating_add(host.plan.take_after);
+        let due = now.saturating_add(host.take_after());
         if more {
             self.take_later(program, due);
         }
@@ -421,7 +463,9 @@ impl World {
                 return;
             }
             running.keep_house(now, wall);
-            let due = running.house_at.max(now.saturating_add(Duration::from_micros(100)));
+            let due = running
+                .house_at
+                .max(now.saturating_add(Duration::from_micros(100)));
             running.house_at = due;
             self.schedule(due, Event::House);
         }

@@ -83,7 +83,10 @@ impl VariableItem {
         let Some(had) = resume else { return item };
         #[cfg(feature = "planted")]
         let had = Position {
-            sequence: had.sequence + u64::from(trunkline_types::planted::is(trunkline_types::planted::Bug::StaleResume)),
+            sequence: had.sequence
+                + u64::from(trunkline_types::planted::is(
+                    trunkline_types::planted::Bug::StaleResume,
+                )),
             ..had
         };
         if had.epoch != epoch || had.sequence > sequence {
