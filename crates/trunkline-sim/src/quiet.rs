@@ -81,8 +81,8 @@ impl World {
         self.programs.iter().all(is_up)
     }
 
-    /// Every subscriber's newest value, quality and position is the engine's (B-11). `first:n` keeps
-    /// what came first, and a single write may be too young for `sampled`.
+    /// Every subscriber's newest value, quality and position is the engine's (B-11). `first:n`
+    /// keeps what came first, and a single write may be too young for `sampled`.
     fn check_views(&mut self, when: &str, sampled: bool) {
         let now = self.now;
         if self.checker.violation.is_some() {
