@@ -57,6 +57,8 @@ pub struct Seen {
     pub quality: Quality,
     /// When it was committed.
     pub at: Tick,
+    /// Its place among all updates of all variables.
+    pub serial: u64,
 }
 
 #[derive(Debug, Default)]
@@ -82,6 +84,8 @@ pub struct Totals {
     pub conditional: u64,
     /// Groups that were applied.
     pub groups: u64,
+    /// Snapshots of one instant.
+    pub snapshots: u64,
     /// Views compared with the engine's at quiet moments.
     pub compared: u64,
     /// Ledgers that were balanced and compared.
@@ -191,8 +195,9 @@ impl Checker {
 
     /// The witness has seen an update. Sequences are contiguous, contents are writes of the
     /// variable, and no write is applied twice (B-01, B-20).
-    pub fn witnessed(&mut self, variable: u32, position: Position, seen: Seen, retained: bool) {
+    pub fn witnessed(&mut self, variable: u32, position: Position, mut seen: Seen, retained: bool) {
         self.totals.updates += 1;
+        seen.serial = self.totals.updates;
         let life = self.lives.entry((variable, position.epoch)).or_default();
         if life.updates.is_empty() {
             life.first = position.sequence;
@@ -426,6 +431,44 @@ impl Checker {
         }
         if alone && reading.own && fate == Fate::Open {
             self.fail(|| format!("B-21: the update of write {number} came before its answer"));
+        }
+    }
+
+    /// A read or a snapshot of all variables was answered. What it holds was written; what is of one
+    /// instant all variables held at the same time (B-23).
+    pub fn answered<E: std::fmt::Debug>(
+        &mut self,
+        readings: &[Result<Reading, E>],
+        is_one_instant: bool,
+    ) {
+        let (mut newest, mut next) = (0, u64::MAX);
+        for (reading, variable) in readings.iter().zip(0..) {
+            let Ok(reading) = reading else {
+                continue;
+            };
+            self.totals.readings += 1;
+            let position = reading.position;
+            let behind = Position {
+                sequence: position.sequence + 1,
+                ..position
+            };
+            next = next.min(self.seen(variable, behind).map_or(u64::MAX, |seen| seen.serial));
+            if position.sequence == 0 {
+                continue;
+            }
+            let Some(seen) = self.seen(variable, position).copied() else {
+                return self.fail(|| {
+                    format!("an invented answer: variable {variable} was never at {position:?}")
+                });
+            };
+            newest = newest.max(seen.serial);
+            if number_of(&reading.sample.value) != Some(seen.write) {
+                self.fail(|| format!("a false answer: variable {variable} as {reading:?}"));
+            }
+        }
+        self.totals.snapshots += u64::from(is_one_instant);
+        if is_one_instant && newest >= next {
+            self.fail(|| format!("B-23: a snapshot of no one instant: {readings:?}"));
         }
     }
 

@@ -281,6 +281,7 @@ impl Sink for ToChecker<'_> {
             engine_timestamp: update.engine_timestamp,
             quality: update.quality,
             at: self.now,
+            serial: 0,
         };
         let made_by_engine = is_engines(update.quality);
         let variable = variable.unwrap_or(u32::MAX);

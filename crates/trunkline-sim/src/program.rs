@@ -15,6 +15,9 @@ use crate::engine_host::name_of;
 use crate::plan::{Content, Plan, ProgramPlan};
 use crate::rng::Rng;
 
+/// Reads and snapshots that a program has under way at a time.
+const ASKED_MAX: usize = 4;
+
 /// A subscription, and what was taken of it.
 #[derive(Debug)]
 pub struct Follow {
@@ -45,6 +48,8 @@ pub struct Program {
     opening: Option<RequestId>,
     batches: VecDeque<(WriteBatchId, Vec<u64>)>,
     groups: VecDeque<(RequestId, Vec<u64>)>,
+    /// Reads and snapshots that are not answered.
+    asked: VecDeque<RequestId>,
     /// The session of the last answer.
     session: u64,
 }
@@ -140,6 +145,7 @@ impl Program {
             opening,
             batches: VecDeque::new(),
             groups: VecDeque::new(),
+            asked: VecDeque::new(),
             session: 0,
         }
     }
@@ -187,6 +193,50 @@ impl Program {
             }
             false
         });
+        self.asked.retain(|request| {
+            let Some(answer) = core.take(*request) else {
+                return true;
+            };
+            let (readings, is_one_instant) = match answer {
+                Answer::Readings(readings) => (readings, false),
+                Answer::Snapshot(snapshot) => (snapshot.readings, snapshot.is_consistent),
+                _ => return false,
+            };
+            checker.answered(&readings, is_one_instant);
+            false
+        });
+    }
+
+    /// Asks for what all variables hold, each by itself or at one instant.
+    pub fn ask(&mut self, rng: &mut Rng) {
+        if self.variables.is_empty() || self.asked.len() >= ASKED_MAX {
+            return;
+        }
+        let request = match rng.chance(0.5) {
+            true => self.core.read(&self.variables),
+            false => self.core.snapshot(&self.variables),
+        };
+        self.asked.extend(request.ok());
+    }
+
+    /// Ends one of its subscriptions and makes it anew.
+    pub fn change(&mut self, rng: &mut Rng, checker: &mut Checker) {
+        let at = rng.index(self.follows.len());
+        let Some(follow) = self.follows.get_mut(at) else {
+            return;
+        };
+        self.core.unsubscribe(follow.id);
+        let names: Vec<_> = follow.variables.iter().map(|v| name_of(*v)).collect();
+        let options = SubscribeOptions::default();
+        match self.core.subscribe(&names, follow.contract, options) {
+            Ok(id) => {
+                follow.id = id;
+                follow.session = self.session;
+                follow.changes = 0;
+                follow.had.fill(Had::default());
+            }
+            Err(error) => checker.fail(|| format!("a subscription is refused: {error}")),
+        }
     }
 
     /// Takes up to `max` events of each subscription, and has every reading checked. Whether more

@@ -403,6 +403,12 @@ impl World {
         let Some(running) = &mut host.running else {
             return;
         };
+        if self.chance.chance(0.1) {
+            running.ask(&mut self.chance);
+        }
+        if self.chance.chance(0.03) {
+            running.change(&mut self.chance, &mut self.checker);
+        }
         let count = self.chance.range(1, host.plan.burst_max);
         running.write(count, &self.plan, &mut self.chance, &mut self.checker);
         let at = self.soon();
