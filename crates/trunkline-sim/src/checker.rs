@@ -434,8 +434,8 @@ impl Checker {
         }
     }
 
-    /// A read or a snapshot of all variables was answered. What it holds was written; what is of one
-    /// instant all variables held at the same time (B-23).
+    /// A read or a snapshot of all variables was answered. What it holds was written; what is of
+    /// one instant all variables held at the same time (B-23).
     pub fn answered<E: std::fmt::Debug>(
         &mut self,
         readings: &[Result<Reading, E>],
@@ -452,7 +452,10 @@ impl Checker {
                 sequence: position.sequence + 1,
                 ..position
             };
-            next = next.min(self.seen(variable, behind).map_or(u64::MAX, |seen| seen.serial));
+            next = next.min(
+                self.seen(variable, behind)
+                    .map_or(u64::MAX, |seen| seen.serial),
+            );
             if position.sequence == 0 {
                 continue;
             }

@@ -164,7 +164,7 @@ impl World {
         let mut engine_has_room = false;
         if !input.is_empty() {
             host.heard = now;
-            trace.note_bytes(&input);
+            trace.note(input.len() as u64);
             running.core.handle_input(now, wall, &input);
             running.take_answers(checker);
             if host.plan.drives && host.slow_until <= now {
@@ -371,7 +371,7 @@ impl World {
         let took_input = !input.is_empty();
         if took_input {
             slot.heard = now;
-            trace.note_bytes(&input);
+            trace.note(input.len() as u64);
             session.handle_input(now, wall, &input);
             client_has_room = std::mem::take(&mut pipes.to_engine.was_full);
         }

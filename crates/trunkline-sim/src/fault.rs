@@ -49,6 +49,25 @@ pub const FAULTS: &[Fault] = &[
     Fault::ClockStep,
 ];
 
+impl Fault {
+    /// What happens, for people.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Fault::Cut => "a connection is cut at any byte, in order or by reset",
+            Fault::HalfOpen => "silence in one direction or both, and neither end is told",
+            Fault::Slow => "a machine's connections carry 2 kB/s to 500 kB/s",
+            Fault::Late => "everything from and to a machine is up to 400 ms late",
+            Fault::Refuse => "the engine's machine refuses connections",
+            Fault::EnginePause => "the engine's process stands still",
+            Fault::EngineKill => "the engine's process is killed and started again",
+            Fault::ClientPause => "a client's process stands still",
+            Fault::ClientKill => "a client's process is killed and a new one started",
+            Fault::SlowReader => "a program takes nothing",
+            Fault::ClockStep => "a machine's clock is set: an hour, ten years, a second back",
+        }
+    }
+}
+
 const SECOND: i64 = 1_000_000_000;
 /// Steps of a clock, in ns: an hour, ten years, a second back.
 const STEPS: [i64; 6] = [

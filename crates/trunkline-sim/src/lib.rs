@@ -26,6 +26,7 @@ pub mod link;
 pub mod plan;
 mod program;
 mod quiet;
+pub mod report;
 pub mod rng;
 pub mod run;
 pub mod trace;

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use clap::Parser;
 use trunkline_sim::plan::Plan;
+use trunkline_sim::report::Sum;
 use trunkline_sim::run::{Outcome, run};
 
 /// Runs the production engine and clients in simulated time, seed by seed, and checks them.
@@ -30,6 +31,9 @@ struct Arguments {
     /// Updates may be missing on the way, as long as the views are repaired 2 s after the heal.
     #[arg(long)]
     tolerate_repair: bool,
+    /// Prints the tables of the report; with planted bugs, how many seeds each needs.
+    #[arg(long)]
+    report: bool,
     /// Prints what happens.
     #[arg(long)]
     trace: bool,
@@ -67,6 +71,11 @@ fn plant(name: Option<&str>) -> bool {
 
 /// Cycles of the chaos run in one seed.
 const CYCLES: u64 = 50;
+/// Runs with a violation after which no more are run.
+const VIOLATIONS: u64 = 10;
+/// Seeds within which a planted bug is looked for.
+#[cfg(feature = "planted")]
+const PLANTED_SEEDS: u64 = 1000;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -83,15 +92,20 @@ fn main() -> ExitCode {
     if !plant(arguments.planted.as_deref()) {
         return ExitCode::from(2);
     }
+    #[cfg(feature = "planted")]
+    if arguments.report && arguments.planted.is_none() {
+        println!("{}", trunkline_sim::report::planted(PLANTED_SEEDS));
+        return ExitCode::SUCCESS;
+    }
     let started = Instant::now();
-    let (mut nanos, mut runs, mut cycles, mut bad) = (0_u128, 0_u64, 0_u64, 0_u64);
+    let mut sum = Sum::default();
     for seed in range {
-        if hours.is_some_and(|hours| nanos as f64 >= hours * 3.6e12) {
+        if hours.is_some_and(|hours| sum.hours() >= hours) {
             break;
         }
         if arguments
             .chaos
-            .is_some_and(|wanted| cycles >= wanted && arguments.seed.is_none())
+            .is_some_and(|wanted| sum.cycles() >= wanted && arguments.seed.is_none())
         {
             break;
         }
@@ -100,26 +114,21 @@ fn main() -> ExitCode {
             None => Plan::drawn(seed),
         };
         plan.tolerates_repair = arguments.tolerate_repair;
-        cycles += plan.cycles;
+        let cycles = plan.cycles;
         let outcome = run(plan, arguments.trace);
-        nanos += u128::from(outcome.nanos);
-        runs += 1;
+        sum.add(&outcome, cycles);
         if outcome.violation.is_some() || arguments.seed.is_some() {
             show(&outcome, arguments.chaos);
         }
-        bad += u64::from(outcome.violation.is_some());
-        if bad >= 10 {
+        if sum.violations() >= VIOLATIONS {
             break;
         }
     }
-    let wall = started.elapsed().as_secs_f64();
-    let simulated = nanos as f64 / 1e9;
-    println!(
-        "{runs} seeds, {:.2} h simulated in {wall:.1} s ({:.0} x), {bad} with a violation",
-        simulated / 3600.0,
-        simulated / wall
-    );
-    ExitCode::from(u8::from(bad > 0))
+    if arguments.report {
+        println!("{}", sum.tables());
+    }
+    println!("{}", sum.line(started.elapsed().as_secs_f64()));
+    ExitCode::from(u8::from(sum.violations() > 0))
 }
 
 fn show(outcome: &Outcome, chaos: Option<u64>) {
