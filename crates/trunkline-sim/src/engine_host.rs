@@ -61,6 +61,8 @@ pub struct EngineHost {
     pub running: Option<Running>,
     /// Epochs so far: the counter of its store.
     pub epoch: u64,
+    /// All variables had a value before anybody connected.
+    pub all_written: bool,
     /// When a killed process is started again.
     pub restart_at: Option<Tick>,
     /// It stands still until then.

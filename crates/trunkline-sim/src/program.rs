@@ -31,6 +31,9 @@ pub struct Follow {
     pub had: Vec<Had>,
     /// The session of the readings that are taken now.
     pub session: u64,
+    /// What its client had received when the session began; `None` where the subscription is
+    /// younger than that.
+    pub received_before: Option<u64>,
     changes: u64,
 }
 
@@ -130,6 +133,7 @@ impl Program {
                     variables: wanted.variables.clone(),
                     had: vec![Had::default(); wanted.variables.len()],
                     session: 0,
+                    received_before: None,
                     changes: 0,
                 }),
                 Err(error) => checker.fail(|| format!("a subscription is refused: {error}")),
@@ -153,8 +157,14 @@ impl Program {
     /// Takes what has ended: openings, writes, groups. The answer to a write is there before its
     /// update.
     pub fn take_answers(&mut self, checker: &mut Checker) {
-        if let Some(session) = self.core.session() {
+        if let Some(session) = self.core.session()
+            && session.session != self.session
+        {
+            // Nothing is subscribed before the client has had its next turn.
             self.session = session.session;
+            for follow in &mut self.follows {
+                follow.received_before = self.core.ledger(follow.id).map(|l| l.received);
+            }
         }
         if let Some(request) = self.opening
             && let Some(answer) = self.core.take(request)
@@ -232,6 +242,7 @@ impl Program {
             Ok(id) => {
                 follow.id = id;
                 follow.session = self.session;
+                follow.received_before = None;
                 follow.changes = 0;
                 follow.had.fill(Had::default());
             }

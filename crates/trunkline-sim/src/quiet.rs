@@ -1,5 +1,6 @@
 //! A run from beginning to end: faults, heal, and what has to hold once everything is quiet.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use trunkline_client::{Answer, RequestId};
@@ -200,6 +201,7 @@ impl World {
     }
 
     fn check_ledgers_of(&mut self, program: usize, request: Option<RequestId>) {
+        let all_written = self.engine.all_written;
         let Self {
             programs, checker, ..
         } = self;
@@ -213,6 +215,7 @@ impl World {
         let Some(Answer::Info(infos)) = answer else {
             return checker.fail(|| format!("program {program} is told no ledgers: {answer:?}"));
         };
+        let mut received: BTreeMap<u32, u64> = BTreeMap::new();
         for info in infos.into_iter().flatten() {
             checker.totals.ledgers += 1 + info.subscriptions.len() as u64;
             if !info.upstream.is_balanced() || info.upstream.written != info.sequence {
@@ -221,6 +224,7 @@ impl World {
             }
             for subscription in &info.subscriptions {
                 let ledger = subscription.ledger;
+                *received.entry(subscription.terms.subscription).or_default() += ledger.received;
                 let is_quiet = ledger.waiting == 0 && ledger.sent_unconfirmed == 0;
                 if !ledger.is_balanced() || !is_quiet {
                     let contract = subscription.terms.contract;
@@ -242,6 +246,30 @@ impl World {
                     follow.contract
                 );
                 checker.fail(|| text);
+            }
+        }
+        for follow in &started.follows {
+            // An `all` subscription that was reopened counts anew at the engine; a first reading of
+            // nothing is received and counts nowhere at the engine.
+            let is_one_life = !matches!(follow.contract, Contract::All { .. });
+            let wire = started.core.wire_number(follow.id);
+            let Some(ledger) = started.core.ledger(follow.id) else {
+                continue;
+            };
+            if let Some(before) = follow
+                .received_before
+                .filter(|_| is_one_life && all_written)
+                && let Some(at_engine) = wire.and_then(|wire| received.get(&wire))
+                && ledger.received - before != *at_engine
+            {
+                let here = ledger.received - before;
+                checker.fail(|| {
+                    format!(
+                        "B-02: client {program} has received {here} under {}, {at_engine} are \
+                         confirmed",
+                        follow.contract
+                    )
+                });
             }
         }
         let counts = started.core.write_counts();

@@ -293,7 +293,8 @@ impl World {
         self.after_engine();
         self.schedule(now, Event::House);
         // Its sources know their values at once, most of the time.
-        if self.chance.chance(0.8) {
+        self.engine.all_written = self.chance.chance(0.8);
+        if self.engine.all_written {
             for variable in 0..self.plan.variables.len() as u32 {
                 self.produce_one(variable);
             }
