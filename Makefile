@@ -13,6 +13,10 @@ export PATH := $(TOOLS)/bin:$(PATH)
 FUZZ_SECONDS ?= 600
 SOAK_SCHEDULES ?= 1000000
 SOAK_CASES ?= 20000
+# Simulated hours with faults, and cycles of the chaos run, of `make test` and of a long run.
+SIM_HOURS ?= 50
+SIM_CYCLES ?= 10000
+SOAK_HOURS ?= 1000
 
 # Tests of interleavings live in tests/loom*.rs and tests/shuttle*.rs of their crate.
 LOOM_TESTS := $(wildcard crates/*/tests/loom*.rs)
@@ -33,6 +37,8 @@ define run_under
 	done
 endef
 
+SIMULATE := cargo run --quiet --profile sim -p trunkline-sim --
+
 .PHONY: help
 help: ## Lists the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -52,6 +58,9 @@ test: toolchain ## Everything that must hold before a change goes in
 	$(call step,clippy,cargo clippy --workspace --all-targets -- -D warnings)
 	$(call step,tests,cargo test --workspace --no-fail-fast)
 	$(call step,instructions,bench/instructions)
+	$(call step,simulation,$(SIMULATE) --hours $(SIM_HOURS) && $(SIMULATE) --chaos $(SIM_CYCLES))
+	$(call step,planted,CARGO_TARGET_DIR='$(TARGET)/planted' cargo test --profile sim \
+		-p trunkline-sim --features planted --test planted)
 	$(call step,docs,cargo build --bin trunkline && cargo xtask docs --check --require-binary)
 	$(call step,loom,$(call run_under,loom,$(LOOM_TESTS)))
 	$(call step,shuttle,$(call run_under,shuttle,$(SHUTTLE_TESTS)))
@@ -61,6 +70,7 @@ soak: toolchain ## Long runs: many more schedules and cases than `make test`
 	$(call step,loom,$(call run_under,loom,$(LOOM_TESTS)))
 	$(call step,shuttle,export SHUTTLE_SCHEDULES=$(SOAK_SCHEDULES); \
 		$(call run_under,shuttle,$(SHUTTLE_TESTS)))
+	$(call step,simulation,$(SIMULATE) --hours $(SOAK_HOURS))
 	$(call step,properties,PROPTEST_CASES=$(SOAK_CASES) cargo test --workspace --no-fail-fast)
 	$(call step,boiler,cargo run --release -p trunkline-io --example boiler_year)
 

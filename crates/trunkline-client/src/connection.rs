@@ -153,6 +153,10 @@ impl Connection {
         } = welcome;
         let same_epoch = self.last_session.is_some_and(|last| last.epoch == epoch)
             && self.last_engine == engine_id;
+        #[cfg(feature = "planted")]
+        let same_epoch = same_epoch
+            || (trunkline_types::planted::is(trunkline_types::planted::Bug::EpochTakenForSame)
+                && self.last_session.is_some());
         self.last_session = Some(Resume { session, epoch });
         self.last_engine = engine_id;
         let session = Session {

@@ -103,12 +103,21 @@ impl ClientCore {
             let Some(wire) = self.wires.get_mut(head.subscription) else {
                 continue;
             };
+            let index = wire.of_handle(record.handle);
+            let is_asked = |item: &WireItem| item.asked && matches!(item.status, Status::Opening);
+            if head.reason == EndReason::Overrun
+                && index
+                    .and_then(|index| wire.item(index))
+                    .is_some_and(is_asked)
+            {
+                // The end of a life that ended at this end before: the answer to the request for
+                // the next one is still to come, and comes before anything of it.
+                continue;
+            }
             if head.reason == EndReason::Overrun {
                 wire.pause = Pause::Overrun;
             }
-            let item = wire
-                .of_handle(record.handle)
-                .and_then(|index| wire.item_mut(index));
+            let item = index.and_then(|index| wire.item_mut(index));
             let Some(item) = item else { continue };
             item.account.tell_end(record.lost);
             end_item(
@@ -343,6 +352,16 @@ fn update(
     let Some(missed) = item.account.update(position, remainder) else {
         return Ok(Fate::Repeated { room: credit != 0 });
     };
+    let replaces_update = item
+        .copy
+        .as_ref()
+        .is_some_and(|copy| copy.position.sequence > 0);
+    #[cfg(feature = "planted")]
+    let kept = item.copy.clone().filter(|_| {
+        trunkline_types::planted::is(trunkline_types::planted::Bug::OlderValueKept)
+            && has_cells
+            && record.sequence.is_multiple_of(7)
+    });
     let received = item.copy.insert(arrival.receive(record, value, is_first));
     received.own |= is_own;
     // No message is longer than 4 GiB.
@@ -354,23 +373,29 @@ fn update(
                 missed,
                 bytes,
                 credit,
+                replaces_update,
             };
             subscription.deliver(target.item, delivery);
         }
-        return Ok(Fate::Delivered);
+    } else {
+        for target in item.targets.iter() {
+            if let Some(subscription) = subscriptions.at_mut(target.subscription) {
+                let delivery = Delivery {
+                    received,
+                    missed: missed.clone(),
+                    bytes,
+                    credit,
+                    replaces_update,
+                };
+                subscription.deliver(target.item, delivery);
+                // However many items have the name, the engine sent one update.
+                credit = 0;
+            }
+        }
     }
-    for target in item.targets.iter() {
-        if let Some(subscription) = subscriptions.at_mut(target.subscription) {
-            let delivery = Delivery {
-                received,
-                missed: missed.clone(),
-                bytes,
-                credit,
-            };
-            subscription.deliver(target.item, delivery);
-            // However many items have the name, the engine sent one update.
-            credit = 0;
-        }
+    #[cfg(feature = "planted")]
+    if kept.is_some() {
+        item.copy = kept;
     }
     Ok(Fate::Delivered)
 }

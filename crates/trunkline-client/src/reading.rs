@@ -408,6 +408,12 @@ impl Account {
             Some(before) if before.epoch != position.epoch => (u64::MAX, true),
             Some(before) => (position.sequence - before.sequence - 1, false),
         };
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::LostNotSettled)
+            && remainder == Remainder::Disconnect
+        {
+            gap = gap.min(0);
+        }
         let mut lost = Lost {
             unknown,
             ..Lost::NONE

@@ -145,6 +145,7 @@ impl ClientCore {
                 missed: Missed::NOTHING,
                 bytes: 0,
                 credit: 0,
+                replaces_update: false,
             };
             subscription.deliver(target.item, delivery);
         }

@@ -82,6 +82,8 @@ pub(crate) struct Delivery<'a> {
     /// As in [`Queued`].
     pub(crate) bytes: u32,
     pub(crate) credit: u32,
+    /// The local copy that it replaces is of an update, not of a variable that nobody had written.
+    pub(crate) replaces_update: bool,
 }
 
 /// What is needed to make readings of what waits.
@@ -200,7 +202,8 @@ impl Subscription {
                     None => self.ledger.waiting += 1,
                     Some((serial, its_era)) => {
                         self.ledger.coalesced += 1;
-                        entry.missed.add(Missed::coalesced(1));
+                        let updates = u64::from(delivery.replaces_update);
+                        entry.missed.add(Missed::coalesced(updates));
                         if its_era == era {
                             return;
                         }
@@ -249,16 +252,20 @@ impl Subscription {
         {
             let oldest = serials.pop_front().and_then(|serial| {
                 self.queue.kill_reading(serial, |queued| {
-                    (queued.bytes, std::mem::take(&mut queued.missed))
+                    let missed = std::mem::take(&mut queued.missed);
+                    (queued.bytes, missed, queued.received.position.sequence)
                 })
             });
-            let Some((bytes, mut before)) = oldest else {
+            let Some((bytes, mut before, sequence)) = oldest else {
                 continue;
             };
             self.bytes -= bytes as usize;
             self.ledger.dropped += 1;
             self.ledger.waiting -= 1;
-            before.add(dropped_by_queue());
+            // That nothing was written yet is no update.
+            if sequence > 0 {
+                before.add(dropped_by_queue());
+            }
             let next = serials.front();
             match next.and_then(|next| self.queue.reading_mut(*next)) {
                 Some(next) => next.missed.add(before),
@@ -521,6 +528,9 @@ fn staleness(
     taking: Taking<'_>,
 ) -> Option<Duration> {
     let is_live = taking.connected && matches!(item.status, Status::Live);
+    #[cfg(feature = "planted")]
+    let is_live =
+        is_live || trunkline_types::planted::is(trunkline_types::planted::Bug::StaleNotSaid);
     let max_age = max_age.or(item.max_age);
     if is_live && max_age.is_none() && !received.is_said_to_be_stale() {
         return None;

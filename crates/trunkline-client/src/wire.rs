@@ -304,6 +304,10 @@ impl WireSubscription {
     /// The program took so many updates, or they never got that far. Whether a grant is due.
     #[inline]
     pub(crate) fn count_taken(&mut self, updates: u32) -> bool {
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::CreditNotReturned) {
+            return false;
+        }
         let Contract::All { elements, .. } = self.terms.contract else {
             return false;
         };

@@ -323,6 +323,12 @@ impl ClientCore {
             if write.variable == VariableRef::NOBODY {
                 continue;
             }
+            #[cfg(feature = "planted")]
+            if trunkline_types::planted::is(trunkline_types::planted::Bug::UnknownAsRefused) {
+                let refused = WriteOutcome::Refused(fault.clone());
+                self.writes.end(write.place, refused);
+                continue;
+            }
             self.writes
                 .end(write.place, WriteOutcome::Unknown(fault.clone()));
         }

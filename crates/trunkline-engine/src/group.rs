@@ -245,6 +245,13 @@ impl Engine {
         let commit = self.commits().fetch_add(1, Ordering::Relaxed) as u64 + 1;
         let mut outcomes = vec![WriteOutcome::Unchanged { sequence: 0 }; members.len()];
         for (at, state) in &mut locked {
+            #[cfg(feature = "planted")]
+            if trunkline_types::planted::is(trunkline_types::planted::Bug::GroupTorn)
+                && *at > 1
+                && *at + 1 == members.len()
+            {
+                continue;
+            }
             if let (Some(one), Some(outcome)) = (candidates.get_mut(*at), outcomes.get_mut(*at)) {
                 let noted = members.get(*at).and_then(|member| {
                     let is_noted = is_noted(one.variable, member.write.verb);

@@ -135,6 +135,12 @@ impl Wakes {
     }
 
     pub(crate) fn add(&mut self, outbox: &Arc<Outbox>) {
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::LostWake)
+            && !self.outboxes.is_empty()
+        {
+            return;
+        }
         if !self.outboxes.iter().any(|known| Arc::ptr_eq(known, outbox)) {
             self.outboxes.push(Arc::clone(outbox));
         }

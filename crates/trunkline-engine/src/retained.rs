@@ -151,6 +151,12 @@ impl Ring {
     pub(crate) fn pending(&self, cursor: u64, n: u32) -> RingRead {
         let oldest = self.start.max(self.end().saturating_sub(u64::from(n)));
         let first = cursor.max(oldest);
+        #[cfg(feature = "planted")]
+        let cursor =
+            match trunkline_types::planted::is(trunkline_types::planted::Bug::DropNotCounted) {
+                true => first,
+                false => cursor,
+            };
         RingRead {
             dropped: first - cursor,
             first,

@@ -340,6 +340,12 @@ pub(crate) fn check_expected(
     expected: Position,
 ) -> Result<(), Refusal> {
     let actual = variable.sequence();
+    #[cfg(feature = "planted")]
+    if trunkline_types::planted::is(trunkline_types::planted::Bug::EpochNotCompared)
+        && expected.sequence == actual
+    {
+        return Ok(());
+    }
     match (expected.epoch, expected.sequence) == (epoch, actual) {
         true => Ok(()),
         false => Err(Refusal::Conflict { epoch, actual }),

@@ -124,6 +124,10 @@ impl Liveness {
     }
 
     fn dead_at(&self) -> Tick {
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::DeadlineNotChecked) {
+            return Tick::MAX;
+        }
         self.grace_until
             .unwrap_or_else(|| self.last_received.saturating_add(self.deadline))
     }

@@ -260,6 +260,10 @@ impl Session {
     /// A provider may have answered a write while updates were taken: the answer goes before them,
     /// because they may hold what it made.
     fn put_answers_before(&mut self, start: usize, out: &mut Vec<u8>) {
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::AnswerAfterUpdate) {
+            return;
+        }
         self.answer_completions();
         if !self.answers.is_empty() {
             let mut frames = Vec::new();
@@ -356,6 +360,12 @@ impl Endpoint for Session {
             let more_orders = self.send_provider_orders();
             more = self.run_work(now, wall, budget, &mut wakes) || more_orders;
             more |= self.run_watches(budget);
+        }
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::AnswerAfterUpdate)
+            && self.is_open()
+        {
+            more |= self.send_updates(end, out, &mut wakes);
         }
         self.answers.send(out, budget, self.frame_max);
         if !self.answers.is_empty() {

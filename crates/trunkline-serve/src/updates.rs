@@ -70,6 +70,9 @@ impl Records {
         }
         let value = update.value.as_slice();
         let fits = value.len() <= self.value_max;
+        let own = update.writer == self.session;
+        #[cfg(feature = "planted")]
+        let own = own && !trunkline_types::planted::is(trunkline_types::planted::Bug::OwnNotMarked);
         let quality = match fits {
             true => update.quality,
             false => Quality::bad(Reason::BufferTooSmall)
@@ -81,7 +84,7 @@ impl Records {
             engine_timestamp: update.engine_timestamp,
             source_timestamp: update.source_timestamp,
             quality,
-            own: update.writer == self.session,
+            own,
             value: fits.then_some(value),
         }
     }
@@ -223,6 +226,12 @@ impl Sink for UpdateSink<'_> {
 
     fn deliver(&mut self, delivery: &Delivery<'_>) {
         let handle = delivery.variable.handle();
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::SilentDrop)
+            && (u64::from(handle) + delivery.update.sequence).is_multiple_of(31)
+        {
+            return;
+        }
         let lost = LostRecord {
             handle,
             filtered: delivery.filtered,

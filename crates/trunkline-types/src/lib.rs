@@ -37,6 +37,8 @@ pub mod json;
 pub mod ledger;
 pub mod name;
 pub mod pattern;
+#[cfg(feature = "planted")]
+pub mod planted;
 pub mod quality;
 pub mod sample;
 pub mod scaling;

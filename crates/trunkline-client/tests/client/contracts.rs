@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use trunkline_client::{Event, SubscribeError, SubscribeOptions, contract_of_buffer};
+use trunkline_proto::FrameKind;
 use trunkline_proto::message::ended::{EndReason, EndedBuilder, EndedHead, EndedItem};
-use trunkline_types::{Contract, Lost, Position};
+use trunkline_types::{Contract, DataType, Lost, Position};
 
 use super::rig::{Rig, Said, lost, value};
 
@@ -243,6 +244,54 @@ fn an_overrun_is_told_in_band_and_delivery_goes_on_from_there() {
         readings[0].lost.disconnect, 0,
         "the engine's count of the gap is the same gap"
     );
+}
+
+/// The engine has ended the subscription, too, before it heard that this end did: that end is of
+/// the life before, and the one that was asked for meanwhile begins with the newest value.
+///
+/// Behaviour: B-03, B-11.
+#[test]
+fn an_end_of_the_life_before_does_not_end_the_next_one() {
+    let mut rig = Rig::connected(&["a/b"]);
+    let id = rig.subscribe_with(&["a/b"], all(100, 16), SubscribeOptions::default());
+    let wire = rig.wire(id);
+    for n in 1..=10 {
+        rig.set("a/b", f64::from(n));
+    }
+    rig.engine.hold(FrameKind::Subscribe);
+    rig.said();
+    rig.events(id);
+    let said = rig.said();
+    let asked = said.iter().find(|said| said.kind() == FrameKind::Subscribe);
+    let asked = asked.expect("it asks for the next life");
+    overrun(&mut rig, wire, 100, 6, 1);
+    assert_eq!(rig.events(id), []);
+    rig.engine.answer(asked);
+    rig.exchange();
+    let readings = rig.readings(id);
+    assert_eq!(readings.len(), 1, "nothing else will ever tell it");
+    assert_eq!((value(&readings[0]), readings[0].lost.overrun), (10.0, 5));
+    rig.set("a/b", 11.0);
+    assert_eq!(rig.values(id), [11.0]);
+}
+
+/// Behaviour: B-03.
+#[test]
+fn that_nothing_was_written_is_no_update_that_could_be_missed() {
+    let mut rig = Rig::connected(&[]);
+    rig.engine.add_unwritten("a/b", DataType::F64);
+    let (latest, last) = (
+        rig.subscribe(&["a/b"], "latest"),
+        rig.subscribe(&["a/b"], "last:2"),
+    );
+    for n in 1..=3 {
+        rig.set("a/b", f64::from(n));
+    }
+    let readings = rig.readings(latest);
+    assert_eq!((readings.len(), readings[0].lost.coalesced), (1, 2));
+    let readings = rig.readings(last);
+    assert_eq!((readings.len(), readings[0].lost.queue), (2, 1));
+    assert!(rig.client.ledger(latest).unwrap().is_balanced());
 }
 
 #[test]

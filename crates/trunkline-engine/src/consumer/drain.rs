@@ -52,6 +52,12 @@ impl Consumer {
                     self.outbox.marks.mark(*index);
                 }
             }
+            #[cfg(feature = "planted")]
+            if trunkline_types::planted::is(trunkline_types::planted::Bug::MarkClearedLate) {
+                for index in &taken {
+                    self.outbox.marks.unmark(*index);
+                }
+            }
         };
         self.taken = taken;
         more

@@ -82,6 +82,14 @@ impl VariableItem {
             is_first: true,
         };
         let Some(had) = resume else { return item };
+        #[cfg(feature = "planted")]
+        let had = Position {
+            sequence: had.sequence
+                + u64::from(trunkline_types::planted::is(
+                    trunkline_types::planted::Bug::StaleResume,
+                )),
+            ..had
+        };
         if had.epoch != epoch || had.sequence > sequence {
             // Nobody knows what was written in between.
             item.rest().untold.unknown = true;

@@ -345,6 +345,12 @@ impl Log {
             self.start = end;
             self.runs.clear();
             move_behind(&mut self.entries, out);
+            #[cfg(feature = "planted")]
+            if trunkline_types::planted::is(trunkline_types::planted::Bug::FeedCursor)
+                && out.len() > 1
+            {
+                out.pop_back();
+            }
             return Taken::Entries;
         }
         let cursor = one.cursor;
@@ -399,6 +405,11 @@ impl Log {
             }
         }
         let copied = (out.len() - before) as u64;
+        #[cfg(feature = "planted")]
+        let copied = copied
+            + u64::from(trunkline_types::planted::is(
+                trunkline_types::planted::Bug::FeedCursor,
+            ));
         self.skip_to(member, cursor + copied);
     }
 

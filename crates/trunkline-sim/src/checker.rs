@@ -1,0 +1,514 @@
+//! The checker: what was accepted and what each program took, beside the product and not of it.
+//!
+//! Every value that is written is the number of its write, so that a reading names the write that
+//! made it. A witness in the engine's process tells every update at once; all else is compared
+//! with that and with itself.
+
+use std::collections::BTreeMap;
+
+use trunkline_client::WriteOutcome;
+use trunkline_types::{Contract, Position, Quality, Reading, Reason, Tick, Timestamp, Value};
+
+/// A program of one incarnation; 0 is the engine's own process.
+pub type Writer = u32;
+
+/// What is known of a write.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// The variable.
+    pub variable: u32,
+    /// Who wrote.
+    pub by: Writer,
+    /// Where the writer expected the variable.
+    pub expected: Option<Position>,
+    /// Its group, if it was written in one.
+    pub group: Option<u32>,
+    /// Its writer is told how it ended as soon as it is known: it is no part of a batch.
+    pub alone: bool,
+    /// How it ended.
+    pub fate: Fate,
+    /// The session it was answered in.
+    pub session: u64,
+    /// Where the witness has seen it.
+    pub seen: Option<Position>,
+}
+
+/// How a write ended, as its writer was told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// Not yet.
+    Open,
+    /// It is this update.
+    Applied(Position),
+    /// It changed nothing.
+    NotApplied,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// An update as the witness has seen it.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// The write that made it; 0: none did.
+    pub write: u64,
+    /// The engine's time.
+    pub engine_timestamp: Timestamp,
+    /// Its quality.
+    pub quality: Quality,
+    /// When it was committed.
+    pub at: Tick,
+    /// Its place among all updates of all variables.
+    pub serial: u64,
+}
+
+#[derive(Debug, Default)]
+struct Life {
+    first: u64,
+    updates: Vec<Seen>,
+}
+
+/// Totals for the report.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    /// Updates of the engine.
+    pub updates: u64,
+    /// Readings that programs took and that were checked.
+    pub readings: u64,
+    /// Updates that readings said were missed.
+    pub lost: u64,
+    /// Writes by all writers.
+    pub writes: u64,
+    /// Writes that ended as unknown.
+    pub unknown: u64,
+    /// Compare-and-set writes that were applied.
+    pub conditional: u64,
+    /// Groups that were applied.
+    pub groups: u64,
+    /// Snapshots of one instant.
+    pub snapshots: u64,
+    /// Views compared with the engine's at quiet moments.
+    pub compared: u64,
+    /// Ledgers that were balanced and compared.
+    pub ledgers: u64,
+}
+
+/// What was accepted and what was taken.
+#[derive(Debug, Default)]
+pub struct Checker {
+    /// The first thing that must not be.
+    pub violation: Option<String>,
+    /// Counts of what was checked.
+    pub totals: Totals,
+    /// The engine's epoch.
+    pub epoch: u64,
+    /// Losses on the way may be repaired instead of told.
+    pub tolerates_repair: bool,
+    writes: Vec<Written>,
+    lives: BTreeMap<(u32, u64), Life>,
+    groups: Vec<Vec<u64>>,
+    touched: Vec<u32>,
+}
+
+/// What one program has had of one item.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Had {
+    /// The last reading it took.
+    pub position: Option<Position>,
+    /// The subscription was ended, or the connection was, since then.
+    pub interrupted: bool,
+}
+
+/// A reading that a program took, and whose.
+#[derive(Debug)]
+pub struct Took<'a> {
+    /// Who took it.
+    pub by: Writer,
+    /// The session it came in.
+    pub session: u64,
+    /// The variable it is of.
+    pub variable: u32,
+    /// Under which contract.
+    pub contract: Contract,
+    /// It.
+    pub reading: &'a Reading,
+}
+
+impl Checker {
+    /// Notes what must not be, once.
+    pub fn fail(&mut self, what: impl FnOnce() -> String) {
+        if self.violation.is_none() {
+            self.violation = Some(what());
+        }
+    }
+
+    /// A write that is about to be made; its number is its content.
+    pub fn begin(&mut self, variable: u32, by: Writer, expected: Option<Position>) -> u64 {
+        self.totals.writes += 1;
+        self.writes.push(Written {
+            variable,
+            by,
+            expected,
+            group: None,
+            alone: true,
+            fate: Fate::Open,
+            session: 0,
+            seen: None,
+        });
+        self.writes.len() as u64
+    }
+
+    /// These writes are one group.
+    pub fn join(&mut self, writes: &[u64]) {
+        let group = self.groups.len() as u32;
+        self.groups.push(writes.to_vec());
+        for write in writes {
+            if let Some(written) = self.write_mut(*write) {
+                written.group = Some(group);
+            }
+        }
+    }
+
+    /// The writer is told how these ended once all of them have.
+    pub fn bundle(&mut self, writes: &[u64]) {
+        for write in writes {
+            if let Some(written) = self.write_mut(*write) {
+                written.alone = writes.len() == 1;
+            }
+        }
+    }
+
+    fn write_mut(&mut self, number: u64) -> Option<&mut Written> {
+        self.writes.get_mut((number as usize).checked_sub(1)?)
+    }
+
+    /// What is known of a write.
+    pub fn write(&self, number: u64) -> Option<&Written> {
+        self.writes.get((number as usize).checked_sub(1)?)
+    }
+
+    /// The update at a position.
+    pub fn seen(&self, variable: u32, position: Position) -> Option<&Seen> {
+        let life = self.lives.get(&(variable, position.epoch))?;
+        let index = position.sequence.checked_sub(life.first)?;
+        life.updates.get(index as usize)
+    }
+
+    /// The witness has seen an update. Sequences are contiguous, contents are writes of the
+    /// variable, and no write is applied twice (B-01, B-20).
+    pub fn witnessed(&mut self, variable: u32, position: Position, mut seen: Seen, retained: bool) {
+        self.totals.updates += 1;
+        seen.serial = self.totals.updates;
+        let life = self.lives.entry((variable, position.epoch)).or_default();
+        if life.updates.is_empty() {
+            life.first = position.sequence;
+        } else if position.sequence != life.first + life.updates.len() as u64 {
+            let expected = life.first + life.updates.len() as u64;
+            return self.fail(|| {
+                format!("B-01: variable {variable} went to {position:?}, not to {expected}")
+            });
+        }
+        life.updates.push(seen);
+        if seen.write == 0 {
+            return;
+        }
+        let Some(written) = self.write_mut(seen.write) else {
+            return self.fail(|| {
+                format!("an update that nobody wrote: variable {variable} at {position:?}")
+            });
+        };
+        if written.variable != variable {
+            let of = written.variable;
+            return self.fail(|| {
+                format!("variable {variable} at {position:?} has a value written to {of}")
+            });
+        }
+        if retained {
+            return;
+        }
+        let (before, fate, expected) = (written.seen, written.fate, written.expected);
+        if before.is_none() {
+            written.seen = Some(position);
+        }
+        let group = written.group;
+        self.touched.extend(group);
+        if let Some(before) = before {
+            self.fail(|| {
+                format!(
+                    "B-20: write {} was applied at {before:?} and {position:?}",
+                    seen.write
+                )
+            });
+        }
+        if fate == Fate::NotApplied {
+            self.fail(|| {
+                format!(
+                    "B-20: write {} had ended and is applied at {position:?}",
+                    seen.write
+                )
+            });
+        }
+        if let Some(expected) = expected
+            && (expected.epoch, expected.sequence + 1) != (position.epoch, position.sequence)
+        {
+            self.fail(|| format!("B-22: a write expecting {expected:?} became {position:?}"));
+        }
+    }
+
+    /// The witness has seen everything there is: groups are whole (B-23).
+    pub fn witnessed_all(&mut self) {
+        for group in std::mem::take(&mut self.touched) {
+            let members = self.groups.get(group as usize).cloned().unwrap_or_default();
+            let seen: Vec<_> = members
+                .iter()
+                .map(|write| self.write(*write).and_then(|w| Some((w.variable, w.seen?))))
+                .collect();
+            let stamps: Option<Vec<_>> = seen
+                .iter()
+                .map(|at| {
+                    at.and_then(|(v, p)| self.seen(v, p))
+                        .map(|s| s.engine_timestamp)
+                })
+                .collect();
+            match stamps {
+                Some(stamps) if stamps.windows(2).all(|pair| pair.first() == pair.last()) => {}
+                _ => self.fail(|| format!("B-23: group {group} was applied in part: {seen:?}")),
+            }
+        }
+    }
+
+    /// A write has ended, as its writer was told in `session`.
+    pub fn ended(&mut self, number: u64, outcome: &WriteOutcome, session: u64) {
+        let fate = match outcome {
+            WriteOutcome::Applied(position) => Fate::Applied(*position),
+            WriteOutcome::Unknown(_) => Fate::Unknown,
+            _ => Fate::NotApplied,
+        };
+        let is_conflict = matches!(outcome, WriteOutcome::Refused(fault)
+            if fault.code == trunkline_proto::FaultCode::Conflict);
+        self.finish(number, fate, session, is_conflict);
+    }
+
+    /// As [`ended`](Self::ended), told as a fate.
+    pub fn finish(&mut self, number: u64, fate: Fate, session: u64, is_conflict: bool) {
+        let Some(written) = self.write_mut(number) else {
+            return;
+        };
+        let (before, seen, variable) = (written.fate, written.seen, written.variable);
+        let expected = written.expected;
+        (written.fate, written.session) = (fate, session);
+        if before != Fate::Open {
+            return self.fail(|| format!("B-20: write {number} ended as {before:?} and {fate:?}"));
+        }
+        self.totals.unknown += u64::from(fate == Fate::Unknown);
+        match fate {
+            Fate::Applied(position) if seen != Some(position) => self.fail(|| {
+                format!("B-20: write {number} is told to be {position:?}, and is at {seen:?}")
+            }),
+            Fate::Applied(_) => self.totals.conditional += u64::from(expected.is_some()),
+            Fate::NotApplied if seen.is_some() => self.fail(|| {
+                format!("B-20: write {number} is told to have changed nothing, and is at {seen:?}")
+            }),
+            _ => {}
+        }
+        if is_conflict && let Some(expected) = expected {
+            let next = Position {
+                sequence: expected.sequence + 1,
+                ..expected
+            };
+            let has_moved = self.seen(variable, next).is_some() || self.epoch != expected.epoch;
+            if !has_moved {
+                self.fail(|| {
+                    format!("B-22: a conflict at {expected:?}, where the variable still is")
+                });
+            }
+        }
+    }
+
+    /// A group has ended.
+    pub fn group_ended(&mut self, applied: bool) {
+        self.totals.groups += u64::from(applied);
+    }
+
+    /// A program took a reading.
+    pub fn took(&mut self, took: &Took<'_>, had: &mut Had) {
+        self.totals.readings += 1;
+        let reading = took.reading;
+        let (position, lost) = (reading.position, reading.lost);
+        self.check_content(took);
+        let before = had.position.replace(position);
+        let interrupted = std::mem::take(&mut had.interrupted);
+        let told = lost.coalesced + lost.queue + lost.overrun + lost.disconnect;
+        self.totals.lost += told;
+        let who = || {
+            format!(
+                "program {} variable {} under {}: {before:?} then {position:?} with {lost:?}",
+                took.by, took.variable, took.contract
+            )
+        };
+        match before {
+            // What was coalesced or dropped before it was taken counts from the subscription on.
+            None if told >= position.sequence.max(1) && !lost.unknown => {
+                self.fail(|| format!("B-03: lost before the first; {}", who()));
+            }
+            None => {}
+            Some(before) if before.epoch != position.epoch => {
+                if !lost.unknown {
+                    self.fail(|| format!("B-03: across epochs the loss is unknown; {}", who()));
+                }
+                if before.epoch > position.epoch {
+                    self.fail(|| format!("B-01: back to an earlier epoch; {}", who()));
+                }
+            }
+            Some(before) if position.sequence <= before.sequence => {
+                self.fail(|| format!("B-01: repeated or back; {}", who()));
+            }
+            Some(before) => {
+                let gap = position.sequence - before.sequence - 1;
+                if (gap != told || lost.unknown) && !self.tolerates_repair {
+                    self.fail(|| format!("B-03: {gap} missing, {told} told; {}", who()));
+                }
+                if lost.disconnect > 0 && !interrupted {
+                    self.fail(|| format!("B-03: lost to a disconnect that was none; {}", who()));
+                }
+            }
+        }
+        let fits = match took.contract {
+            Contract::Latest | Contract::Sampled(_) => lost.queue == 0 && lost.overrun == 0,
+            Contract::Last(_) | Contract::First(_) => lost.coalesced == 0 && lost.overrun == 0,
+            Contract::All { .. } => lost.coalesced == 0 && lost.queue == 0,
+        };
+        if !fits {
+            self.fail(|| format!("B-05: a loss that the contract does not know; {}", who()));
+        }
+    }
+
+    /// What the reading holds was written, to this variable, as this update (no invented reading).
+    fn check_content(&mut self, took: &Took<'_>) {
+        let (variable, reading) = (took.variable, took.reading);
+        let position = reading.position;
+        if position.sequence == 0 {
+            return;
+        }
+        let Some(seen) = self.seen(variable, position).copied() else {
+            return self.fail(|| {
+                format!("an invented reading: variable {variable} was never at {position:?}")
+            });
+        };
+        let write = number_of(&reading.sample.value);
+        if write != Some(seen.write) {
+            return self.fail(|| {
+                format!(
+                    "a false reading: variable {variable} at {position:?} is write {}, not {write:?}",
+                    seen.write
+                )
+            });
+        }
+        if reading.sample.engine_timestamp != seen.engine_timestamp
+            || reading.sample.quality != seen.quality
+        {
+            return self.fail(|| {
+                format!(
+                    "variable {variable} at {position:?} has another time or quality: {reading:?}"
+                )
+            });
+        }
+        let Some(written) = self.write(seen.write) else {
+            return;
+        };
+        let is_own = written.by == took.by && took.by != 0 && written.seen == Some(position);
+        let (fate, session, alone) = (written.fate, written.session, written.alone);
+        let number = seen.write;
+        if reading.own && !is_own {
+            self.fail(|| format!("B-21: write {number} is no write of program {}", took.by));
+        }
+        if alone
+            && is_own
+            && !reading.own
+            && session == took.session
+            && matches!(fate, Fate::Applied(_))
+        {
+            self.fail(|| format!("B-21: write {number} is not marked as its writer's own"));
+        }
+        if alone && reading.own && fate == Fate::Open {
+            self.fail(|| format!("B-21: the update of write {number} came before its answer"));
+        }
+    }
+
+    /// A read or a snapshot of all variables was answered. What it holds was written; what is of
+    /// one instant all variables held at the same time (B-23).
+    pub fn answered<E: std::fmt::Debug>(
+        &mut self,
+        readings: &[Result<Reading, E>],
+        is_one_instant: bool,
+    ) {
+        let (mut newest, mut next) = (0, u64::MAX);
+        for (reading, variable) in readings.iter().zip(0..) {
+            let Ok(reading) = reading else {
+                continue;
+            };
+            self.totals.readings += 1;
+            let position = reading.position;
+            let behind = Position {
+                sequence: position.sequence + 1,
+                ..position
+            };
+            next = next.min(
+                self.seen(variable, behind)
+                    .map_or(u64::MAX, |seen| seen.serial),
+            );
+            if position.sequence == 0 {
+                continue;
+            }
+            let Some(seen) = self.seen(variable, position).copied() else {
+                return self.fail(|| {
+                    format!("an invented answer: variable {variable} was never at {position:?}")
+                });
+            };
+            newest = newest.max(seen.serial);
+            if number_of(&reading.sample.value) != Some(seen.write) {
+                self.fail(|| format!("a false answer: variable {variable} as {reading:?}"));
+            }
+        }
+        self.totals.snapshots += u64::from(is_one_instant);
+        if is_one_instant && newest >= next {
+            self.fail(|| format!("B-23: a snapshot of no one instant: {readings:?}"));
+        }
+    }
+
+    /// Every write has ended, once everything is quiet.
+    pub fn all_ended(&mut self) {
+        let open = self
+            .writes
+            .iter()
+            .position(|write| write.fate == Fate::Open);
+        if let Some(open) = open {
+            let by = self.writes.get(open).map(|write| write.by);
+            self.fail(|| format!("B-20: write {} of {by:?} never ended", open + 1));
+        }
+    }
+
+    /// The programs of this writer are gone: nobody is told any more how their writes end.
+    pub fn forget(&mut self, by: Writer) {
+        for written in &mut self.writes {
+            if written.by == by && written.fate == Fate::Open {
+                written.fate = Fate::Unknown;
+            }
+        }
+    }
+}
+
+/// The number of the write that made a value; 0 for a default.
+pub fn number_of(value: &Value) -> Option<u64> {
+    match value {
+        Value::F64(number) => Some(*number as u64),
+        Value::U64(number) => Some(*number),
+        Value::String(text) if text.is_empty() => Some(0),
+        Value::String(text) => text.split(':').next()?.parse().ok(),
+        _ => None,
+    }
+}
+
+/// Whether the engine itself made the update, from one that was written.
+pub fn is_engines(quality: Quality) -> bool {
+    matches!(quality.reason(), Reason::Stale | Reason::Retained)
+}

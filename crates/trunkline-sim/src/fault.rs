@@ -1,0 +1,294 @@
+//! The faults: what strikes, how hard, and how everything is healed.
+
+use std::time::Duration;
+
+use trunkline_types::Tick;
+
+use crate::link::End;
+use crate::world::{Event, World};
+
+/// A kind of fault.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Fault {
+    /// A connection is cut at any byte, in order or by reset.
+    Cut,
+    /// Nothing arrives in one direction or both, and neither end is told.
+    HalfOpen,
+    /// A machine's connections are slow.
+    Slow,
+    /// Everything is late.
+    Late,
+    /// The engine's machine refuses connections.
+    Refuse,
+    /// The engine's process stands still.
+    EnginePause,
+    /// The engine's process is killed and started again.
+    EngineKill,
+    /// A client's process stands still.
+    ClientPause,
+    /// A client's process is killed and a new one started.
+    ClientKill,
+    /// A program takes nothing.
+    SlowReader,
+    /// The clock of a machine is set.
+    ClockStep,
+}
+
+/// All of them.
+pub const FAULTS: &[Fault] = &[
+    Fault::Cut,
+    Fault::HalfOpen,
+    Fault::Slow,
+    Fault::Late,
+    Fault::Refuse,
+    Fault::EnginePause,
+    Fault::EngineKill,
+    Fault::ClientPause,
+    Fault::ClientKill,
+    Fault::SlowReader,
+    Fault::ClockStep,
+];
+
+impl Fault {
+    /// What happens, for people.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Fault::Cut => "a connection is cut at any byte, in order or by reset",
+            Fault::HalfOpen => "silence in one direction or both, and neither end is told",
+            Fault::Slow => "a machine's connections carry 2 kB/s to 500 kB/s",
+            Fault::Late => "everything from and to a machine is up to 400 ms late",
+            Fault::Refuse => "the engine's machine refuses connections",
+            Fault::EnginePause => "the engine's process stands still",
+            Fault::EngineKill => "the engine's process is killed and started again",
+            Fault::ClientPause => "a client's process stands still",
+            Fault::ClientKill => "a client's process is killed and a new one started",
+            Fault::SlowReader => "a program takes nothing",
+            Fault::ClockStep => "a machine's clock is set: an hour, ten years, a second back",
+        }
+    }
+}
+
+const SECOND: i64 = 1_000_000_000;
+/// Steps of a clock, in ns: an hour, ten years, a second back.
+const STEPS: [i64; 6] = [
+    3600 * SECOND,
+    -3600 * SECOND,
+    315_576_000 * SECOND,
+    -315_576_000 * SECOND,
+    -SECOND,
+    -SECOND,
+];
+
+impl World {
+    /// A fault strikes, as long and as hard as chance has it.
+    pub(crate) fn strike(&mut self, fault: Fault) {
+        let now = self.now;
+        let victim = self.chance.index(self.programs.len());
+        let pause = Duration::from_secs_f64(self.chance.magnitude(0.02, 8.0));
+        let until = now.saturating_add(pause);
+        self.faults
+            .entry(fault)
+            .and_modify(|count| *count += 1)
+            .or_insert(1);
+        self.trace.say(now, || {
+            format!("fault {fault:?} program {victim} for {pause:?}")
+        });
+        match fault {
+            Fault::Cut => self.cut(victim),
+            Fault::HalfOpen => {
+                let which = self.chance.below(3);
+                if let Some(ways) = self.ways.get_mut(victim) {
+                    if which != 0 {
+                        ways.to_client.silent_until = ways.to_client.silent_until.max(until);
+                    }
+                    if which != 1 {
+                        ways.to_engine.silent_until = ways.to_engine.silent_until.max(until);
+                    }
+                }
+                self.schedule(until, Event::Revive(victim));
+            }
+            Fault::Slow => {
+                let rate = self.chance.magnitude(2_000.0, 500_000.0) as u64;
+                if let Some(ways) = self.ways.get_mut(victim) {
+                    ways.to_client.rate = rate;
+                    ways.to_engine.rate = rate;
+                }
+                self.schedule(until, Event::Ease(victim));
+            }
+            Fault::Late => {
+                let delay = self.chance.millis(1, 400);
+                if let Some(ways) = self.ways.get_mut(victim) {
+                    ways.to_client.delay = delay;
+                    ways.to_engine.delay = delay;
+                }
+                self.schedule(until, Event::Ease(victim));
+            }
+            Fault::Refuse => self.engine.refuses_until = until,
+            Fault::EnginePause => self.engine.paused_until = self.engine.paused_until.max(until),
+            Fault::EngineKill => {
+                let again = now.saturating_add(pause / 3);
+                self.kill_engine();
+                self.engine.restart_at = Some(again);
+                self.schedule(again, Event::Restart);
+            }
+            Fault::ClientPause => {
+                if let Some(host) = self.programs.get_mut(victim) {
+                    host.paused_until = host.paused_until.max(until);
+                }
+            }
+            Fault::ClientKill => {
+                self.kill_client(victim);
+                let again = now.saturating_add(pause / 3);
+                self.schedule(again, Event::StartProgram(victim));
+            }
+            Fault::SlowReader => {
+                if let Some(host) = self.programs.get_mut(victim) {
+                    host.slow_until = host.slow_until.max(until);
+                    host.take_at = None;
+                }
+                self.schedule(until, Event::Take(victim));
+            }
+            Fault::ClockStep => {
+                let step = STEPS
+                    .get(self.chance.index(STEPS.len()))
+                    .copied()
+                    .unwrap_or(0);
+                let machine = self.chance.index(self.offsets.len());
+                if let Some(offset) = self.offsets.get_mut(machine) {
+                    *offset += step;
+                }
+                self.stepped = true;
+            }
+        }
+    }
+
+    /// The connection of a program breaks at any byte of what is on its way.
+    fn cut(&mut self, victim: usize) {
+        let now = self.now;
+        let end = match self.chance.chance(0.5) {
+            true => End::Fin,
+            false => End::Reset,
+        };
+        let Some(link) = self.programs.get(victim).and_then(|host| host.link) else {
+            return;
+        };
+        let Some(pipes) = self.links.get_mut(&link) else {
+            return;
+        };
+        let kept = self.chance.index(pipes.to_client.bytes() + 1);
+        pipes.to_client.cut(now, kept, end);
+        let kept = self.chance.index(pipes.to_engine.bytes() + 1);
+        pipes.to_engine.cut(now, kept, end);
+        self.expect_arrivals(link);
+    }
+
+    /// The engine's process is gone: its connections end behind any byte that was sent.
+    fn kill_engine(&mut self) {
+        let now = self.now;
+        if self.engine.running.take().is_none() {
+            return;
+        }
+        let links: Vec<u32> = self.links.keys().copied().collect();
+        for link in links {
+            let end = match self.chance.chance(0.5) {
+                true => End::Fin,
+                false => End::Reset,
+            };
+            if let Some(pipes) = self.links.get_mut(&link) {
+                pipes.engine_is_gone = true;
+                let kept = self.chance.index(pipes.to_client.bytes() + 1);
+                pipes.to_client.cut(now, kept, end);
+            }
+            self.expect_arrivals(link);
+        }
+    }
+
+    /// A client's process is gone.
+    fn kill_client(&mut self, victim: usize) {
+        let now = self.now;
+        let Some(host) = self.programs.get_mut(victim) else {
+            return;
+        };
+        host.dialling = None;
+        host.paused_until = now;
+        let (program, link) = (host.running.take(), host.link.take());
+        if let Some(program) = program {
+            self.checker.forget(program.writer);
+        }
+        let end = match self.chance.chance(0.5) {
+            true => End::Fin,
+            false => End::Reset,
+        };
+        if let Some(link) = link {
+            if let Some(pipes) = self.links.get_mut(&link) {
+                pipes.client_is_gone = true;
+                let kept = self.chance.index(pipes.to_engine.bytes() + 1);
+                pipes.to_engine.cut(now, kept, end);
+            }
+            self.expect_arrivals(link);
+        }
+    }
+
+    /// Ends every fault at once.
+    pub(crate) fn heal(&mut self) {
+        let now = self.now;
+        self.trace.say(now, || "heal".to_owned());
+        self.faulty = false;
+        for victim in 0..self.programs.len() {
+            self.ease(victim);
+            if let Some(ways) = self.ways.get_mut(victim) {
+                ways.to_client.silent_until = now;
+                ways.to_engine.silent_until = now;
+            }
+            if let Some(host) = self.programs.get_mut(victim) {
+                host.paused_until = now;
+                host.slow_until = now;
+                host.take_at = None;
+                host.takes_all = self.plan.cycles == 0;
+                if host.running.is_none() {
+                    self.schedule(now, Event::StartProgram(victim));
+                }
+            }
+            self.await_dial(victim);
+            self.schedule(now, Event::Take(victim));
+            self.wake_program(victim, now);
+        }
+        self.engine.paused_until = now;
+        self.engine.refuses_until = now;
+        if self.engine.running.is_none() {
+            self.engine.restart_at = Some(now);
+            self.schedule(now, Event::Restart);
+        }
+        let links: Vec<u32> = self.links.keys().copied().collect();
+        for link in links {
+            if let Some(pipes) = self.links.get_mut(&link) {
+                let latest = now.saturating_add(self.plan.way.delay);
+                pipes.to_client.hurry(latest);
+                pipes.to_engine.hurry(latest);
+            }
+            self.expect_arrivals(link);
+            self.wake_session(link, now);
+        }
+        self.schedule(now, Event::House);
+    }
+
+    /// A machine's connections are as fast as they were drawn.
+    pub(crate) fn ease(&mut self, victim: usize) {
+        let way = self.plan.way;
+        if let Some(ways) = self.ways.get_mut(victim) {
+            for direction in [&mut ways.to_client, &mut ways.to_engine] {
+                (direction.delay, direction.rate) = (way.delay, way.rate);
+            }
+        }
+    }
+
+    /// Whether the engine's process runs.
+    pub(crate) fn engine_runs(&self) -> bool {
+        self.engine.running.is_some() && self.engine.paused_until <= self.now
+    }
+
+    /// When a fault of the machine's process is over.
+    pub(crate) fn later(&self, until: Tick) -> Tick {
+        until.max(self.now)
+    }
+}

@@ -1,0 +1,33 @@
+//! The simulator: the production engine, sessions and clients under a seeded clock, network and
+//! scheduler, in one thread, and a checker that stands outside them.
+//!
+//! ```text
+//!              Plan: what a seed draws
+//!                |
+//!                v
+//!  faults --> World: the time, the order of everything -- Trace: a hash that proves a replay
+//!                |                       |
+//!    Session + Engine   <-- Link -->   ClientCore           the real ones, driven by `driver`
+//!                |                       |
+//!             witness                 program
+//!                +------> Checker <------+
+//! ```
+//!
+//! A run has two phases: faults on, then all of them healed, and what has to hold afterwards
+//! holds. A failing seed is replayed bit for bit by `trunkline-sim --seed N`.
+
+#![forbid(unsafe_code)]
+
+pub mod checker;
+mod driver;
+mod engine_host;
+pub mod fault;
+pub mod link;
+pub mod plan;
+mod program;
+mod quiet;
+pub mod report;
+pub mod rng;
+pub mod run;
+pub mod trace;
+pub mod world;

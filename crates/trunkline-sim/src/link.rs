@@ -1,0 +1,201 @@
+//! The virtual network: one connection as two queues of bytes that are late, cut, held or slow.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use trunkline_types::Tick;
+
+use crate::rng::Rng;
+
+/// Bytes that a connection holds in each direction, sent and not read.
+pub const CAPACITY: usize = 64 << 10;
+
+/// What comes out of one direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// The sender has closed: what was sent before is delivered.
+    Fin,
+    /// The connection was reset: what was not read is lost.
+    Reset,
+}
+
+/// How a direction carries bytes at the moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// From sending to arrival.
+    pub delay: Duration,
+    /// Added to it, at most.
+    pub jitter: Duration,
+    /// Bytes per second; 0: no limit.
+    pub rate: u64,
+    /// Longest piece in which bytes arrive.
+    pub piece_max: usize,
+    /// Nothing arrives before then.
+    pub silent_until: Tick,
+}
+
+impl Way {
+    /// As fast as one machine.
+    pub fn perfect() -> Self {
+        Self {
+            delay: Duration::from_micros(50),
+            jitter: Duration::ZERO,
+            rate: 0,
+            piece_max: CAPACITY,
+            silent_until: Tick::ZERO,
+        }
+    }
+}
+
+/// One direction of a connection.
+#[derive(Debug, Default)]
+pub struct Direction {
+    pieces: VecDeque<(Tick, Vec<u8>)>,
+    end: Option<(Tick, End)>,
+    /// Sent, and waiting for its turn on a line that several share.
+    held: VecDeque<u8>,
+    bytes: usize,
+    last_arrival: Tick,
+    /// Until when the rate limit keeps the line busy with what was sent.
+    busy_until: Tick,
+    /// The sender found no room.
+    pub was_full: bool,
+}
+
+impl Direction {
+    /// Bytes that can be sent now.
+    pub fn room(&self) -> usize {
+        CAPACITY.saturating_sub(self.bytes)
+    }
+
+    /// Bytes on their way or not read.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Sends bytes; what was closed takes none.
+    pub fn send(&mut self, now: Tick, mut bytes: &[u8], way: &Way, rng: &mut Rng) {
+        if self.end.is_some() {
+            return;
+        }
+        while !bytes.is_empty() {
+            let cut = rng.range(1, way.piece_max as u64) as usize;
+            let cut = match way.piece_max >= CAPACITY {
+                true => bytes.len(),
+                false => cut.min(bytes.len()),
+            };
+            let (piece, rest) = bytes.split_at(cut);
+            bytes = rest;
+            let mut left = now;
+            if let Some(nanos) = (piece.len() as u64 * 1_000_000_000).checked_div(way.rate) {
+                self.busy_until = self.busy_until.max(now);
+                self.busy_until = self.busy_until.saturating_add(Duration::from_nanos(nanos));
+                left = self.busy_until;
+            }
+            let jitter = rng.below(way.jitter.as_nanos() as u64 + 1);
+            let arrives = left.saturating_add(way.delay + Duration::from_nanos(jitter));
+            self.last_arrival = self.last_arrival.max(arrives);
+            self.bytes += piece.len();
+            self.pieces.push_back((self.last_arrival, piece.to_vec()));
+        }
+    }
+
+    /// Sends bytes over a line that several share: they wait for [`depart`](Self::depart).
+    pub fn hold(&mut self, bytes: &[u8]) {
+        self.held.extend(bytes);
+        self.bytes += bytes.len();
+    }
+
+    /// Up to `max` of the bytes that wait for the shared line leave. How many did.
+    pub fn depart(&mut self, now: Tick, max: usize, way: &Way, rng: &mut Rng) -> usize {
+        let count = self.held.len().min(max);
+        let bytes: Vec<u8> = self.held.drain(..count).collect();
+        self.bytes -= count;
+        self.send(now, &bytes, way, rng);
+        count
+    }
+
+    /// Whether bytes wait for the shared line.
+    pub fn holds(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Nothing more is sent; what was is delivered first.
+    pub fn finish(&mut self, now: Tick, end: End, way: &Way) {
+        if self.end.is_none() {
+            self.last_arrival = self.last_arrival.max(now.saturating_add(way.delay));
+            self.end = Some((self.last_arrival, end));
+        }
+    }
+
+    /// The connection breaks behind the first `kept` bytes that were not read.
+    pub fn cut(&mut self, now: Tick, mut kept: usize, end: End) {
+        for (_, piece) in &mut self.pieces {
+            piece.truncate(kept);
+            kept -= piece.len();
+        }
+        self.pieces.retain(|(_, piece)| !piece.is_empty());
+        self.bytes = self.pieces.iter().map(|(_, piece)| piece.len()).sum();
+        let last = self.pieces.back().map_or(now, |(arrives, _)| *arrives);
+        self.end = Some((last.max(now), end));
+    }
+
+    /// When the receiver next has something to do.
+    pub fn next_arrival(&self, way: &Way) -> Option<Tick> {
+        let first = self.pieces.front().map(|(arrives, _)| *arrives);
+        let reset = self.end.filter(|(_, end)| *end == End::Reset);
+        let end = match first {
+            Some(_) => reset.map(|(at, _)| at),
+            None => self.end.map(|(at, _)| at),
+        };
+        let due = [first, end].into_iter().flatten().min()?;
+        Some(due.max(way.silent_until))
+    }
+
+    /// Takes up to `max` bytes that have arrived.
+    pub fn read(&mut self, now: Tick, max: usize, way: &Way, out: &mut Vec<u8>) {
+        if now < way.silent_until {
+            return;
+        }
+        if let Some((at, End::Reset)) = self.end
+            && at <= now
+        {
+            self.pieces.clear();
+            self.bytes = 0;
+            return;
+        }
+        while out.len() < max {
+            let Some((arrives, piece)) = self.pieces.front_mut() else {
+                return;
+            };
+            if *arrives > now {
+                return;
+            }
+            let count = piece.len().min(max - out.len());
+            out.extend(piece.drain(..count));
+            self.bytes -= count;
+            if piece.is_empty() {
+                self.pieces.pop_front();
+            }
+        }
+    }
+
+    /// Everything that is on its way arrives by then: the line is fast again.
+    pub fn hurry(&mut self, latest: Tick) {
+        for (arrives, _) in &mut self.pieces {
+            *arrives = (*arrives).min(latest);
+        }
+        if let Some((at, _)) = &mut self.end {
+            *at = (*at).min(latest);
+        }
+        self.last_arrival = self.last_arrival.min(latest);
+        self.busy_until = self.busy_until.min(latest);
+    }
+
+    /// How it ended, once everything that was to be read is.
+    pub fn ended(&self, now: Tick, way: &Way) -> Option<End> {
+        let (at, end) = self.end?;
+        let is_drained = self.pieces.is_empty() || end == End::Reset;
+        (is_drained && at <= now && now >= way.silent_until).then_some(end)
+    }
+}

@@ -1,0 +1,150 @@
+//! `trunkline-sim`: runs seeds, replays one, writes the tables of the report.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "what it finds is its output")]
+
+use std::ops::Range;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Parser;
+use trunkline_sim::plan::Plan;
+use trunkline_sim::report::Sum;
+use trunkline_sim::run::{Outcome, run};
+
+/// Runs the production engine and clients in simulated time, seed by seed, and checks them.
+#[derive(Parser, Debug)]
+#[command(name = "trunkline-sim")]
+struct Arguments {
+    /// Runs this seed only.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Runs these seeds.
+    #[arg(long, value_parser = seeds, value_name = "A..B")]
+    seeds: Option<Range<u64>>,
+    /// Runs seeds until so many hours were simulated.
+    #[arg(long)]
+    hours: Option<f64>,
+    /// The chaos run: so many cycles of fault, heal and comparison, 50 to a seed.
+    #[arg(long)]
+    chaos: Option<u64>,
+    /// Updates may be missing on the way, as long as the views are repaired 2 s after the heal.
+    #[arg(long)]
+    tolerate_repair: bool,
+    /// Prints the tables of the report; with planted bugs, how many seeds each needs.
+    #[arg(long)]
+    report: bool,
+    /// Prints what happens.
+    #[arg(long)]
+    trace: bool,
+    /// Plants this bug, or `list`s those there are.
+    #[cfg(feature = "planted")]
+    #[arg(long, value_name = "BUG")]
+    planted: Option<String>,
+}
+
+fn seeds(text: &str) -> Result<Range<u64>, String> {
+    let parts = text
+        .split_once("..")
+        .and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
+    parts
+        .map(|(from, to)| from..to)
+        .ok_or_else(|| "give a range of seeds, as in 0..100".to_owned())
+}
+
+/// Plants a bug by its name. False when none has it.
+#[cfg(feature = "planted")]
+fn plant(name: Option<&str>) -> bool {
+    use trunkline_types::planted::{Bug, plant};
+    let Some(name) = name else {
+        return true;
+    };
+    let bug = Bug::ALL.iter().find(|bug| bug.name() == name);
+    plant(bug.copied());
+    if bug.is_none() {
+        for bug in Bug::ALL {
+            println!("{:<22} {}", bug.name(), bug.sentence());
+        }
+    }
+    bug.is_some()
+}
+
+/// Cycles of the chaos run in one seed.
+const CYCLES: u64 = 50;
+/// Runs with a violation after which no more are run.
+const VIOLATIONS: u64 = 10;
+/// Seeds within which a planted bug is looked for.
+#[cfg(feature = "planted")]
+const PLANTED_SEEDS: u64 = 1000;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let range = match (arguments.seed, &arguments.seeds) {
+        (Some(seed), _) => seed..seed + 1,
+        (None, Some(seeds)) => seeds.clone(),
+        (None, None) => 0..u64::MAX,
+    };
+    let default = (arguments.seed.is_none() && arguments.seeds.is_none()).then_some(1.0);
+    let hours = arguments
+        .hours
+        .or(default.filter(|_| arguments.chaos.is_none()));
+    #[cfg(feature = "planted")]
+    if !plant(arguments.planted.as_deref()) {
+        return ExitCode::from(2);
+    }
+    #[cfg(feature = "planted")]
+    if arguments.report && arguments.planted.is_none() {
+        println!("{}", trunkline_sim::report::planted(PLANTED_SEEDS));
+        return ExitCode::SUCCESS;
+    }
+    let started = Instant::now();
+    let mut sum = Sum::default();
+    for seed in range {
+        if hours.is_some_and(|hours| sum.hours() >= hours) {
+            break;
+        }
+        if arguments
+            .chaos
+            .is_some_and(|wanted| sum.cycles() >= wanted && arguments.seed.is_none())
+        {
+            break;
+        }
+        let mut plan = match arguments.chaos {
+            Some(_) => Plan::chaos(seed, CYCLES),
+            None => Plan::drawn(seed),
+        };
+        plan.tolerates_repair = arguments.tolerate_repair;
+        let cycles = plan.cycles;
+        let outcome = run(plan, arguments.trace);
+        sum.add(&outcome, cycles);
+        if outcome.violation.is_some() || arguments.seed.is_some() {
+            show(&outcome, arguments.chaos);
+        }
+        if sum.violations() >= VIOLATIONS {
+            break;
+        }
+    }
+    if arguments.report {
+        println!("{}", sum.tables());
+    }
+    println!("{}", sum.line(started.elapsed().as_secs_f64()));
+    ExitCode::from(u8::from(sum.violations() > 0))
+}
+
+fn show(outcome: &Outcome, chaos: Option<u64>) {
+    let seed = outcome.seed;
+    if let Some(violation) = &outcome.violation {
+        for line in &outcome.last_lines {
+            println!("{line}");
+        }
+        println!("seed {seed}: {violation}");
+        let chaos = chaos.map_or(String::new(), |_| " --chaos 1".to_owned());
+        println!(
+            "replay: cargo run --profile sim -p trunkline-sim -- --seed {seed}{chaos} --trace"
+        );
+    }
+    println!(
+        "seed {seed}: trace {:016x}, {} events, {} connections, {:?}",
+        outcome.hash, outcome.events, outcome.connections, outcome.totals
+    );
+}

@@ -1,0 +1,299 @@
+//! What a seed draws before anything runs: who there is, what they do, which faults strike.
+
+use std::time::Duration;
+
+use trunkline_types::Contract;
+
+use crate::fault::{FAULTS, Fault};
+use crate::link::{CAPACITY, Way};
+use crate::rng::Rng;
+
+/// The types of the simulated variables; each holds the number of the write that made its value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Content {
+    /// `f64`.
+    Float,
+    /// `u64`.
+    Whole,
+    /// Text of varied length.
+    Text,
+}
+
+/// One variable.
+#[derive(Clone, Debug)]
+pub struct VariablePlan {
+    /// What it holds.
+    pub content: Content,
+    /// How long its writers wait for a full `all` subscription.
+    pub stall: Duration,
+    /// Its value survives the engine's restart, where there is a store.
+    pub retain: bool,
+}
+
+/// One subscription of a program.
+#[derive(Clone, Debug)]
+pub struct SubscriptionPlan {
+    /// What it asks for.
+    pub contract: Contract,
+    /// Its variables.
+    pub variables: Vec<u32>,
+}
+
+/// One client program.
+#[derive(Clone, Debug)]
+pub struct ProgramPlan {
+    /// What it subscribes.
+    pub subscriptions: Vec<SubscriptionPlan>,
+    /// From news to the next time it takes any.
+    pub take_after: Duration,
+    /// Events it takes of one subscription at a time.
+    pub take_max: usize,
+    /// Mean time between two of its writes; `None`: it only reads.
+    pub write_every: Option<Duration>,
+    /// Writes at a time, at most.
+    pub burst_max: u64,
+    /// Longest wait between two dials.
+    pub backoff_max: Duration,
+    /// Records that the engine may send ahead.
+    pub window_records: u32,
+    /// It waits on the connection itself, and takes whatever one read has brought.
+    pub drives: bool,
+    /// Both ends gather before they send.
+    pub gathers: bool,
+}
+
+/// Everything that a seed decides in advance.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The seed.
+    pub seed: u64,
+    /// The variables of the engine's only library.
+    pub variables: Vec<VariablePlan>,
+    /// The client programs.
+    pub programs: Vec<ProgramPlan>,
+    /// How connections are without a fault.
+    pub way: Way,
+    /// From a reason for a turn to the turn, at most.
+    pub scheduling: Duration,
+    /// Bytes that are read at once, at most.
+    pub read_max: usize,
+    /// Which faults strike, and how far apart on average.
+    pub faults: Vec<(Fault, Duration)>,
+    /// For how long.
+    pub safety: Duration,
+    /// Mean time between two writes by the engine's own process; `None`: there are none.
+    pub produce_every: Option<Duration>,
+    /// Writes at a time, at most.
+    pub burst_max: u64,
+    /// The engine has a store.
+    pub has_store: bool,
+    /// Bytes per second of the line from the engine's machine, which all connections share in turns
+    /// of a packet; 0: no limit.
+    pub uplink: u64,
+    /// Updates may be missing on the way as long as the views are repaired 2 s after the heal:
+    /// what is lost is not compared with what is told, nor the two ends' ledgers.
+    pub tolerates_repair: bool,
+    /// The chaos run: so many cycles of one fault, its heal and the comparison 2 s later.
+    pub cycles: u64,
+}
+
+impl Plan {
+    /// The thin path: one engine, one client, `latest`, a perfect network.
+    pub fn thin(seed: u64) -> Self {
+        let variables = vec![VariablePlan {
+            content: Content::Float,
+            stall: Duration::ZERO,
+            retain: false,
+        }];
+        let subscriptions = vec![SubscriptionPlan {
+            contract: Contract::Latest,
+            variables: vec![0],
+        }];
+        Self {
+            seed,
+            variables,
+            programs: vec![ProgramPlan {
+                subscriptions,
+                take_after: Duration::from_millis(1),
+                take_max: usize::MAX,
+                write_every: Some(Duration::from_millis(500)),
+                burst_max: 1,
+                backoff_max: Duration::from_secs(1),
+                window_records: 1 << 16,
+                drives: false,
+                gathers: false,
+            }],
+            way: Way::perfect(),
+            scheduling: Duration::ZERO,
+            read_max: CAPACITY,
+            faults: Vec::new(),
+            safety: Duration::from_secs(10),
+            produce_every: Some(Duration::from_millis(100)),
+            burst_max: 1,
+            has_store: false,
+            uplink: 0,
+            tolerates_repair: false,
+            cycles: 0,
+        }
+    }
+
+    /// What `seed` draws: sizes, contracts, rates, and a swarm of faults.
+    pub fn drawn(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ 0x7472_756e_6b6c_696e);
+        let count = rng.magnitude(1.0, 200.0).round() as usize;
+        let has_store = rng.chance(0.5);
+        let stalls = rng.chance(0.4);
+        let long = if rng.chance(0.2) { 3000 } else { 60 };
+        let variables: Vec<_> = (0..count)
+            .map(|_| variable(&mut rng, stalls, long))
+            .collect();
+        let programs = rng.magnitude(1.0, 8.0).round() as usize;
+        let clients = (0..programs)
+            .map(|_| program(&mut rng, count as u32))
+            .collect::<Vec<_>>();
+        let pieces = *pick(&mut rng, &[CAPACITY, CAPACITY, 1500, 100, 7]);
+        let delay = Duration::from_secs_f64(rng.magnitude(0.000_05, 0.03));
+        let way = Way {
+            delay,
+            jitter: delay.mul_f64(*pick(&mut rng, &[0.0, 0.2, 0.5])),
+            rate: 0,
+            piece_max: pieces,
+            silent_until: trunkline_types::Tick::ZERO,
+        };
+        let scheduling = Duration::from_micros(*pick(&mut rng, &[0, 50, 1000, 20_000]));
+        // A window that is used up within a round trip is a rate: enough for every variable in a
+        // tenth of a second, so that 2 s are enough for everything.
+        let round_trip = (delay * 4 + scheduling * 4).as_secs_f64();
+        let window_min = 4 + ((count as f64 * 20.0 + 400.0) * round_trip) as u32;
+        let clients = clients
+            .into_iter()
+            .map(|mut plan: ProgramPlan| {
+                plan.window_records = plan.window_records.max(window_min);
+                for subscription in &mut plan.subscriptions {
+                    if let Contract::All { elements, .. } = &mut subscription.contract {
+                        *elements = (*elements).max(window_min);
+                    }
+                }
+                plan
+            })
+            .collect();
+        let mut faults = Vec::new();
+        for fault in FAULTS {
+            if rng.chance(0.4) {
+                let mean = Duration::from_secs_f64(rng.magnitude(1.5, 40.0));
+                faults.push((*fault, mean));
+            }
+        }
+        let produce = rng.chance(0.8);
+        Self {
+            seed,
+            variables,
+            programs: clients,
+            way,
+            scheduling,
+            read_max: *pick(&mut rng, &[CAPACITY, CAPACITY, 4096, 333]),
+            faults,
+            safety: rng.millis(20_000, 90_000),
+            produce_every: produce.then(|| Duration::from_secs_f64(rng.magnitude(0.03, 3.0))),
+            burst_max: rng.magnitude(1.0, 60.0) as u64,
+            has_store,
+            uplink: 0,
+            tolerates_repair: false,
+            cycles: 0,
+        }
+    }
+
+    /// A saturated line (B-07): programs that follow so many variables each, all of which change
+    /// all the time.
+    pub fn saturated(seed: u64, uplink: u64, follows: &[u32]) -> Self {
+        let mut plan = Self::thin(seed);
+        let count = follows.iter().copied().max().unwrap_or(1);
+        plan.variables = vec![plan.variables.remove(0); count as usize];
+        let program = plan.programs.remove(0);
+        plan.programs = follows
+            .iter()
+            .map(|follows| ProgramPlan {
+                subscriptions: vec![SubscriptionPlan {
+                    contract: Contract::Latest,
+                    variables: (0..*follows).collect(),
+                }],
+                write_every: None,
+                ..program.clone()
+            })
+            .collect();
+        plan.uplink = uplink;
+        plan.safety = Duration::from_secs(30);
+        plan.produce_every = Some(Duration::from_millis(5));
+        plan.burst_max = u64::from(count) / 4;
+        plan
+    }
+
+    /// The chaos run of B-11: cycles of one fault, heal, and the comparison 2 s later.
+    pub fn chaos(seed: u64, cycles: u64) -> Self {
+        let mut plan = Self::drawn(seed);
+        plan.cycles = cycles;
+        for program in &mut plan.programs {
+            program.backoff_max = Duration::from_millis(500);
+            program.take_after = program.take_after.min(Duration::from_millis(5));
+            program.take_max = program.take_max.max(500);
+        }
+        plan
+    }
+}
+
+fn pick<'a, T>(rng: &mut Rng, from: &'a [T]) -> &'a T {
+    &from[rng.index(from.len())]
+}
+
+fn variable(rng: &mut Rng, stalls: bool, _long: u64) -> VariablePlan {
+    let stall = match stalls && rng.chance(0.5) {
+        true => rng.millis(50, 2000),
+        false => Duration::ZERO,
+    };
+    VariablePlan {
+        content: *pick(rng, &[Content::Float, Content::Whole, Content::Text]),
+        stall,
+        retain: rng.chance(0.5),
+    }
+}
+
+fn program(rng: &mut Rng, variables: u32) -> ProgramPlan {
+    let mut subscriptions = Vec::new();
+    let contracts = [
+        Contract::Latest,
+        Contract::Last(rng.range(2, 40) as u32),
+        Contract::First(rng.range(2, 40) as u32),
+        Contract::All {
+            elements: rng.magnitude(2.0, 2000.0) as u32,
+            bytes: rng.magnitude(200.0, 200_000.0) as u32,
+        },
+        Contract::Sampled(rng.millis(10, 900)),
+    ];
+    for contract in contracts {
+        if !rng.chance(0.45) && !(contract == Contract::Latest && rng.chance(0.5)) {
+            continue;
+        }
+        let share = rng.chance(0.5);
+        let chosen: Vec<u32> = (0..variables)
+            .filter(|_| share || rng.chance(0.3))
+            .collect();
+        if !chosen.is_empty() {
+            subscriptions.push(SubscriptionPlan {
+                contract,
+                variables: chosen,
+            });
+        }
+    }
+    let writes = rng.chance(0.6);
+    ProgramPlan {
+        subscriptions,
+        take_after: Duration::from_secs_f64(rng.magnitude(0.000_1, 0.3)),
+        take_max: rng.magnitude(5.0, 5000.0) as usize,
+        write_every: writes.then(|| Duration::from_secs_f64(rng.magnitude(0.05, 5.0))),
+        burst_max: rng.magnitude(1.0, 60.0) as u64,
+        backoff_max: Duration::from_secs_f64(rng.magnitude(0.2, 10.0)),
+        window_records: rng.magnitude(4.0, 65_536.0) as u32,
+        drives: rng.chance(0.3),
+        gathers: rng.chance(0.1),
+    }
+}

@@ -1,0 +1,419 @@
+//! A client's process: the real client, and a program that subscribes, takes and writes.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use trunkline_client::{
+    Answer, ClientCore, ClientOptions, Event, OpenOptions, RequestId, SubscribeOptions,
+    SubscriptionId, VariableRef, Write, WriteBatchId, WriteMode,
+};
+use trunkline_proto::Throughput;
+use trunkline_types::{Contract, Position, Tick, Value};
+
+use crate::checker::{Checker, Fate, Had, Took, Writer};
+use crate::engine_host::name_of;
+use crate::plan::{Content, Plan, ProgramPlan};
+use crate::rng::Rng;
+
+/// Reads and snapshots that a program has under way at a time.
+const ASKED_MAX: usize = 4;
+
+/// A subscription, and what was taken of it.
+#[derive(Debug)]
+pub struct Follow {
+    /// The client's number of it.
+    pub id: SubscriptionId,
+    /// What was asked for.
+    pub contract: Contract,
+    /// Its variables.
+    pub variables: Vec<u32>,
+    /// What was taken, item by item.
+    pub had: Vec<Had>,
+    /// The session of the readings that are taken now.
+    pub session: u64,
+    /// What its client had received when the session began; `None` where the subscription is
+    /// younger than that.
+    pub received_before: Option<u64>,
+    changes: u64,
+}
+
+/// What dies with the client's process.
+#[derive(Debug)]
+pub struct Program {
+    /// Its number, of all incarnations of all programs.
+    pub writer: Writer,
+    /// The real client.
+    pub core: ClientCore,
+    /// Its subscriptions.
+    pub follows: Vec<Follow>,
+    /// Handles for writing, once they are open.
+    pub variables: Vec<VariableRef>,
+    opening: Option<RequestId>,
+    batches: VecDeque<(WriteBatchId, Vec<u64>)>,
+    groups: VecDeque<(RequestId, Vec<u64>)>,
+    /// Reads and snapshots that are not answered.
+    asked: VecDeque<RequestId>,
+    /// The session of the last answer.
+    session: u64,
+}
+
+/// The machine a client runs on.
+#[derive(Debug)]
+pub struct ProgramHost {
+    /// What it does.
+    pub plan: ProgramPlan,
+    /// The process, while there is one.
+    pub running: Option<Program>,
+    /// Its connection.
+    pub link: Option<u32>,
+    /// The dial that is under way.
+    pub dialling: Option<u32>,
+    /// It takes whatever waits: no slow reader any more.
+    pub takes_all: bool,
+    /// It stands still until then.
+    pub paused_until: Tick,
+    /// It takes nothing until then.
+    pub slow_until: Tick,
+    /// Its next turn, and the next time it takes.
+    pub turn_at: Option<Tick>,
+    /// When it takes what waits.
+    pub take_at: Option<Tick>,
+    /// The client's changes when it last had a turn.
+    pub changes: u64,
+    /// When bytes last came, or the process last began to run again.
+    pub heard: Tick,
+}
+
+impl ProgramHost {
+    /// From news to the next time it takes any.
+    pub fn take_after(&self) -> Duration {
+        match self.takes_all {
+            true => self.plan.take_after.min(Duration::from_millis(5)),
+            false => self.plan.take_after,
+        }
+    }
+
+    /// A machine without a process.
+    pub fn new(plan: ProgramPlan) -> Self {
+        Self {
+            plan,
+            running: None,
+            link: None,
+            dialling: None,
+            takes_all: false,
+            paused_until: Tick::ZERO,
+            slow_until: Tick::ZERO,
+            turn_at: None,
+            take_at: None,
+            changes: u64::MAX,
+            heard: Tick::ZERO,
+        }
+    }
+}
+
+impl Program {
+    /// Starts a program: it subscribes and opens before it is connected.
+    pub fn start(writer: Writer, plan: &ProgramPlan, world: &Plan, checker: &mut Checker) -> Self {
+        let throughput = plan.gathers.then(Throughput::default);
+        let mut core = ClientCore::new(ClientOptions {
+            seed: world.seed ^ u64::from(writer),
+            backoff_max: plan.backoff_max,
+            window_records: plan.window_records,
+            throughput,
+            ..ClientOptions::default()
+        });
+        let mut follows = Vec::new();
+        for wanted in &plan.subscriptions {
+            let names: Vec<_> = wanted.variables.iter().map(|v| name_of(*v)).collect();
+            let options = SubscribeOptions::default();
+            match core.subscribe(&names, wanted.contract, options) {
+                Ok(id) => follows.push(Follow {
+                    id,
+                    contract: wanted.contract,
+                    variables: wanted.variables.clone(),
+                    had: vec![Had::default(); wanted.variables.len()],
+                    session: 0,
+                    received_before: None,
+                    changes: 0,
+                }),
+                Err(error) => checker.fail(|| format!("a subscription is refused: {error}")),
+            }
+        }
+        let names: Vec<_> = (0..world.variables.len() as u32).map(name_of).collect();
+        let opening = core.open(&names, OpenOptions::default()).ok();
+        Self {
+            writer,
+            core,
+            follows,
+            variables: Vec::new(),
+            opening,
+            batches: VecDeque::new(),
+            groups: VecDeque::new(),
+            asked: VecDeque::new(),
+            session: 0,
+        }
+    }
+
+    /// Takes what has ended: openings, writes, groups. The answer to a write is there before its
+    /// update.
+    pub fn take_answers(&mut self, checker: &mut Checker) {
+        if let Some(session) = self.core.session()
+            && session.session != self.session
+        {
+            // Nothing is subscribed before the client has had its next turn.
+            self.session = session.session;
+            for follow in &mut self.follows {
+                follow.received_before = self.core.ledger(follow.id).map(|l| l.received);
+            }
+        }
+        if let Some(request) = self.opening
+            && let Some(answer) = self.core.take(request)
+        {
+            self.opening = None;
+            let opened = answer.into_opened().unwrap_or_default();
+            self.variables = opened.into_iter().flatten().map(|o| o.variable).collect();
+        }
+        let (core, session) = (&mut self.core, self.session);
+        self.batches.retain(|(batch, writes)| {
+            let Some(outcomes) = core.take_outcomes(*batch) else {
+                return true;
+            };
+            if outcomes.len() != writes.len() {
+                checker.fail(|| "B-20: a batch has another number of outcomes".to_owned());
+            }
+            for (write, outcome) in writes.iter().zip(&outcomes) {
+                checker.ended(*write, outcome, session);
+            }
+            false
+        });
+        self.groups.retain(|(request, writes)| {
+            let Some(answer) = core.take(*request) else {
+                return true;
+            };
+            match answer {
+                Answer::Group(group) => {
+                    for (write, outcome) in writes.iter().zip(&group.outcomes) {
+                        checker.ended(*write, outcome, session);
+                    }
+                    checker.group_ended(group.commit.is_some());
+                }
+                _ => writes
+                    .iter()
+                    .for_each(|write| checker.finish(*write, Fate::NotApplied, session, false)),
+            }
+            false
+        });
+        self.asked.retain(|request| {
+            let Some(answer) = core.take(*request) else {
+                return true;
+            };
+            let (readings, is_one_instant) = match answer {
+                Answer::Readings(readings) => (readings, false),
+                Answer::Snapshot(snapshot) => (snapshot.readings, snapshot.is_consistent),
+                _ => return false,
+            };
+            checker.answered(&readings, is_one_instant);
+            false
+        });
+    }
+
+    /// Asks for what all variables hold, each by itself or at one instant.
+    pub fn ask(&mut self, rng: &mut Rng) {
+        if self.variables.is_empty() || self.asked.len() >= ASKED_MAX {
+            return;
+        }
+        let request = match rng.chance(0.5) {
+            true => self.core.read(&self.variables),
+            false => self.core.snapshot(&self.variables),
+        };
+        self.asked.extend(request.ok());
+    }
+
+    /// Ends one of its subscriptions and makes it anew.
+    pub fn change(&mut self, rng: &mut Rng, checker: &mut Checker) {
+        let at = rng.index(self.follows.len());
+        let Some(follow) = self.follows.get_mut(at) else {
+            return;
+        };
+        self.core.unsubscribe(follow.id);
+        let names: Vec<_> = follow.variables.iter().map(|v| name_of(*v)).collect();
+        let options = SubscribeOptions::default();
+        match self.core.subscribe(&names, follow.contract, options) {
+            Ok(id) => {
+                follow.id = id;
+                follow.session = self.session;
+                follow.received_before = None;
+                follow.changes = 0;
+                follow.had.fill(Had::default());
+            }
+            Err(error) => checker.fail(|| format!("a subscription is refused: {error}")),
+        }
+    }
+
+    /// Takes up to `max` events of each subscription, and has every reading checked. Whether more
+    /// waits.
+    pub fn take(&mut self, now: Tick, max: usize, checker: &mut Checker) -> bool {
+        self.take_answers(checker);
+        let mut more = false;
+        let Self {
+            core,
+            follows,
+            writer,
+            ..
+        } = self;
+        for follow in follows {
+            let changes = core.subscription_changes(follow.id);
+            if changes == follow.changes && core.waiting(follow.id) == 0 {
+                continue;
+            }
+            follow.changes = changes;
+            let mut left = max;
+            while left > 0 {
+                let Some(event) = core.next_event(now, follow.id) else {
+                    break;
+                };
+                left -= 1;
+                follow.took(event, *writer, core, checker);
+            }
+            more |= left == 0;
+        }
+        more
+    }
+
+    /// Writes some values, one by one or all at once.
+    pub fn write(&mut self, count: u64, plan: &Plan, rng: &mut Rng, checker: &mut Checker) {
+        if self.variables.is_empty() {
+            return;
+        }
+        let kind = rng.below(10);
+        if kind == 0 && count > 1 {
+            return self.write_group(count, plan, rng, checker);
+        }
+        let is_newest = kind == 1;
+        let is_conditional = (2..5).contains(&kind);
+        let apart = rng.chance(0.7);
+        let (mut writes, mut numbers) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            let variable = rng.index(self.variables.len()) as u32;
+            let expected = is_conditional.then(|| self.known(variable, rng)).flatten();
+            let number = checker.begin(variable, self.writer, expected);
+            let Some(target) = self.variables.get(variable as usize) else {
+                continue;
+            };
+            let mut write = Write::new(*target, value_of(plan, variable, number, rng));
+            if is_newest {
+                write.mode = WriteMode::Newest;
+            }
+            if let Some(expected) = expected {
+                write = write.expecting(expected);
+            }
+            writes.push(write);
+            numbers.push(number);
+        }
+        if !apart {
+            return self.send(writes, numbers, checker);
+        }
+        for (write, number) in writes.into_iter().zip(numbers) {
+            self.send(vec![write], vec![number], checker);
+        }
+    }
+
+    fn send(&mut self, writes: Vec<Write>, numbers: Vec<u64>, checker: &mut Checker) {
+        checker.bundle(&numbers);
+        match self.core.write(writes) {
+            Ok(batch) => self.batches.push_back((batch, numbers)),
+            Err(_) => refuse(&numbers, checker),
+        }
+    }
+
+    fn write_group(&mut self, count: u64, plan: &Plan, rng: &mut Rng, checker: &mut Checker) {
+        let len = self.variables.len();
+        let first = rng.index(len);
+        let (mut writes, mut numbers) = (Vec::new(), Vec::new());
+        for (variable, target) in self
+            .variables
+            .iter()
+            .enumerate()
+            .skip(first)
+            .take(count as usize)
+        {
+            let variable = variable as u32;
+            let number = checker.begin(variable, self.writer, None);
+            writes.push(Write::new(*target, value_of(plan, variable, number, rng)));
+            numbers.push(number);
+        }
+        checker.join(&numbers);
+        match self.core.write_group(writes, rng.chance(0.3)) {
+            Ok(request) => self.groups.push_back((request, numbers)),
+            Err(_) => refuse(&numbers, checker),
+        }
+    }
+
+    /// Where the program believes a variable to be; now and then an earlier place.
+    fn known(&self, variable: u32, rng: &mut Rng) -> Option<Position> {
+        let mut follows = self.follows.iter();
+        let mut position = follows.find_map(|follow| {
+            let item = follow.variables.iter().position(|v| *v == variable)?;
+            follow.had.get(item)?.position
+        })?;
+        if rng.chance(0.1) {
+            position.sequence = position.sequence.saturating_sub(1);
+        }
+        (position.sequence > 0).then_some(position)
+    }
+}
+
+fn refuse(numbers: &[u64], checker: &mut Checker) {
+    for number in numbers {
+        checker.finish(*number, Fate::NotApplied, 0, false);
+    }
+}
+
+/// The value that tells which write made it.
+pub fn value_of(plan: &Plan, variable: u32, number: u64, rng: &mut Rng) -> Value {
+    let content = plan.variables.get(variable as usize).map(|v| v.content);
+    match content.unwrap_or(Content::Whole) {
+        Content::Float => Value::F64(number as f64),
+        Content::Whole => Value::U64(number),
+        Content::Text => {
+            let padding = rng.magnitude(1.0, 400.0) as usize;
+            Value::String(format!("{number}:{:padding$}", "").into())
+        }
+    }
+}
+
+impl Follow {
+    fn took(&mut self, event: Event, by: Writer, core: &ClientCore, checker: &mut Checker) {
+        match event {
+            Event::Connected { session, .. } => self.session = session,
+            Event::Disconnected { .. } => {
+                self.had.iter_mut().for_each(|had| had.interrupted = true);
+            }
+            Event::Reading { item, reading } => {
+                let variable = self.variables.get(item as usize).copied();
+                let (Some(had), Some(variable)) = (self.had.get_mut(item as usize), variable)
+                else {
+                    return checker.fail(|| format!("a reading of item {item}, which is none"));
+                };
+                if core.session().is_none() && reading.stale.is_none() {
+                    checker
+                        .fail(|| format!("B-12: taken while disconnected, not stale: {reading:?}"));
+                }
+                let took = Took {
+                    by,
+                    session: self.session,
+                    variable,
+                    contract: self.contract,
+                    reading: &reading,
+                };
+                checker.took(&took, had);
+            }
+            Event::Ended { item, .. } | Event::ItemError { item, .. } => {
+                if let Some(had) = self.had.get_mut(item as usize) {
+                    had.interrupted = true;
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! A run from beginning to end: faults, heal, and what has to hold once everything is quiet.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use trunkline_client::{Answer, RequestId};
+use trunkline_proto::Endpoint;
+use trunkline_types::{Contract, Position};
+
+use crate::checker::number_of;
+use crate::program::Follow;
+use crate::world::World;
+
+/// After the last fault everybody is connected within this time.
+const CONNECTED: Duration = Duration::from_secs(10);
+/// After the heal every view is the engine's within this time (B-11).
+const CONVERGED: Duration = Duration::from_secs(2);
+/// Within this time a single update reaches everybody, when nothing is wrong.
+const PROBE: Duration = Duration::from_millis(700);
+/// Silence within which an end notices that its peer is dead (B-13): the deadline, the interval
+/// that it grants after a stall of its own, and the time of a turn.
+const DEAD: Duration = Duration::from_millis(4_200);
+
+impl World {
+    /// Runs the plan: safety, then liveness.
+    pub fn run(&mut self) {
+        if self.plan.cycles > 0 {
+            self.run_chaos();
+        } else {
+            self.run_for(self.plan.safety);
+            self.heal();
+            self.converge();
+        }
+        self.busy = false;
+        self.run_for(CONVERGED);
+        self.check_views("2 s after the last write", true);
+        for _ in 0..3 {
+            self.probe();
+        }
+        self.check_ledgers();
+        self.checker.all_ended();
+    }
+
+    /// Everybody connects, and 2 s later sees what the engine sees.
+    fn converge(&mut self) {
+        let end = self.now.saturating_add(CONNECTED);
+        while self.now < end && self.checker.violation.is_none() && !self.all_connected() {
+            self.run_for(Duration::from_millis(20));
+        }
+        if !self.all_connected() {
+            self.checker
+                .fail(|| "not everybody is connected 10 s after the heal".to_owned());
+        }
+        self.run_for(Duration::from_millis(500));
+    }
+
+    fn run_chaos(&mut self) {
+        self.run_for(Duration::from_secs(3));
+        for cycle in 0..self.plan.cycles {
+            if self.checker.violation.is_some() {
+                return;
+            }
+            (self.faulty, self.busy) = (true, true);
+            for _ in 0..self.chance.range(1, 3) {
+                let fault = crate::fault::FAULTS[self.chance.index(crate::fault::FAULTS.len())];
+                self.strike(fault);
+                let time = self.chance.millis(0, 1500);
+                self.run_for(time);
+            }
+            self.heal();
+            self.busy = false;
+            self.run_for(CONVERGED);
+            self.check_views(&format!("2 s after the heal of cycle {cycle}"), true);
+        }
+    }
+
+    fn all_connected(&self) -> bool {
+        let is_up = |host: &crate::program::ProgramHost| {
+            let session = host.running.as_ref().and_then(|p| p.core.session());
+            session.is_some_and(|session| session.epoch == self.engine.epoch)
+        };
+        self.programs.iter().all(is_up)
+    }
+
+    /// Every subscriber's newest value, quality and position is the engine's (B-11). `first:n`
+    /// keeps what came first, and a single write may be too young for `sampled`.
+    fn check_views(&mut self, when: &str, sampled: bool) {
+        let now = self.now;
+        if self.checker.violation.is_some() {
+            return;
+        }
+        let Some(running) = &self.engine.running else {
+            return self.checker.fail(|| format!("{when}: the engine is gone"));
+        };
+        let mut compared = 0;
+        let mut found = None;
+        for (program, host) in self.programs.iter().enumerate() {
+            let Some(started) = &host.running else {
+                continue;
+            };
+            if started.core.session().is_none() {
+                found = Some(format!("program {program} is not connected {when}"));
+                break;
+            }
+            for follow in &started.follows {
+                for (item, variable) in follow.variables.iter().enumerate() {
+                    let is_sampled = matches!(follow.contract, Contract::Sampled(_));
+                    if matches!(follow.contract, Contract::First(_)) || (is_sampled && !sampled) {
+                        continue;
+                    }
+                    let handle = running.handles.get(*variable as usize);
+                    let Some(truth) = handle.and_then(|h| running.engine.variable(*h)) else {
+                        continue;
+                    };
+                    let update = truth.update();
+                    let position = Position {
+                        epoch: running.engine.epoch(),
+                        sequence: update.sequence,
+                    };
+                    compared += 1;
+                    let value = started.core.value(now, follow.id, item as u32);
+                    let who = || {
+                        format!(
+                            "program {program} variable {variable} under {}",
+                            follow.contract
+                        )
+                    };
+                    let Some(value) = value else {
+                        found = Some(format!("B-11: {} has no value {when}", who()));
+                        break;
+                    };
+                    let truly = truth.sample_of(&update).value;
+                    let same = value.position == position
+                        && (update.sequence == 0 || value.sample.quality == update.quality)
+                        && (update.sequence == 0
+                            || number_of(&value.sample.value) == number_of(&truly));
+                    if !same {
+                        found = Some(format!(
+                            "B-11: {} is at {:?}, the engine at {position:?}, {when}",
+                            who(),
+                            value.position
+                        ));
+                    } else if value.stale.is_some() {
+                        found = Some(format!("B-12: {} says it is stale {when}", who()));
+                    } else if had(follow, item) != Some(position) {
+                        found = Some(format!(
+                            "B-11: {} has taken {:?}, the engine is at {position:?}, {when}; {} \
+                             events wait",
+                            who(),
+                            had(follow, item),
+                            started.core.waiting(follow.id)
+                        ));
+                    }
+                }
+            }
+        }
+        self.checker.totals.compared += compared;
+        if let Some(found) = found {
+            self.checker.fail(|| found);
+        }
+    }
+
+    /// One write each, at no special moment: a missing wake-up shows as a late update.
+    fn probe(&mut self) {
+        let count = self.plan.variables.len() as u64;
+        for _ in 0..count.min(10) {
+            let variable = self.chance.below(count) as u32;
+            self.produce_one(variable);
+            self.after_engine();
+            let time = self.chance.millis(0, 30);
+            self.run_for(time);
+        }
+        let slack = self.plan.way.delay * 4 + self.plan.scheduling * 20;
+        self.run_for(PROBE + slack);
+        self.check_views("after a single write", false);
+    }
+
+    /// The identities of the ledger hold, and both ends' counts agree (B-02).
+    fn check_ledgers(&mut self) {
+        // Everything that was received is confirmed: a keep-alive has gone each way.
+        self.run_for(Duration::from_millis(2_600));
+        if self.checker.violation.is_some() || self.plan.tolerates_repair {
+            return;
+        }
+        let asked: Vec<Option<RequestId>> = self
+            .programs
+            .iter_mut()
+            .map(|host| {
+                let started = host.running.as_mut()?;
+                let variables = started.variables.clone();
+                started.core.info(&variables).ok()
+            })
+            .collect();
+        for program in 0..self.programs.len() {
+            self.wake_program(program, self.now);
+        }
+        self.run_for(Duration::from_millis(1_500) + self.plan.way.delay * 4);
+        for (program, request) in asked.into_iter().enumerate() {
+            self.check_ledgers_of(program, request);
+        }
+    }
+
+    fn check_ledgers_of(&mut self, program: usize, request: Option<RequestId>) {
+        let all_written = self.engine.all_written;
+        let Self {
+            programs, checker, ..
+        } = self;
+        let Some(started) = programs
+            .get_mut(program)
+            .and_then(|host| host.running.as_mut())
+        else {
+            return;
+        };
+        let answer = request.and_then(|request| started.core.take(request));
+        let Some(Answer::Info(infos)) = answer else {
+            return checker.fail(|| format!("program {program} is told no ledgers: {answer:?}"));
+        };
+        let mut received: BTreeMap<u32, u64> = BTreeMap::new();
+        for info in infos.into_iter().flatten() {
+            checker.totals.ledgers += 1 + info.subscriptions.len() as u64;
+            if !info.upstream.is_balanced() || info.upstream.written != info.sequence {
+                let text = format!("B-02: upstream of {}: {:?}", info.name, info.upstream);
+                checker.fail(|| text);
+            }
+            for subscription in &info.subscriptions {
+                let ledger = subscription.ledger;
+                *received.entry(subscription.terms.subscription).or_default() += ledger.received;
+                let is_quiet = ledger.waiting == 0 && ledger.sent_unconfirmed == 0;
+                if !ledger.is_balanced() || !is_quiet {
+                    let contract = subscription.terms.contract;
+                    let name = &info.name;
+                    let text =
+                        format!("B-02: {name} of program {program} under {contract}: {ledger:?}");
+                    checker.fail(|| text);
+                }
+            }
+        }
+        for follow in &started.follows {
+            let Some(ledger) = started.core.ledger(follow.id) else {
+                continue;
+            };
+            checker.totals.ledgers += 1;
+            if !ledger.is_balanced() || ledger.waiting > 0 {
+                let text = format!(
+                    "B-02: client {program} under {}: {ledger:?}",
+                    follow.contract
+                );
+                checker.fail(|| text);
+            }
+        }
+        for follow in &started.follows {
+            // An `all` subscription that was reopened counts anew at the engine; a first reading of
+            // nothing is received and counts nowhere at the engine.
+            let is_one_life = !matches!(follow.contract, Contract::All { .. });
+            let wire = started.core.wire_number(follow.id);
+            let Some(ledger) = started.core.ledger(follow.id) else {
+                continue;
+            };
+            if let Some(before) = follow
+                .received_before
+                .filter(|_| is_one_life && all_written)
+                && let Some(at_engine) = wire.and_then(|wire| received.get(&wire))
+                && ledger.received - before != *at_engine
+            {
+                let here = ledger.received - before;
+                checker.fail(|| {
+                    format!(
+                        "B-02: client {program} has received {here} under {}, {at_engine} are \
+                         confirmed",
+                        follow.contract
+                    )
+                });
+            }
+        }
+        let counts = started.core.write_counts();
+        let ends = counts.applied
+            + counts.unchanged
+            + counts.superseded
+            + counts.refused
+            + counts.would_block
+            + counts.unknown;
+        if counts.issued != ends + counts.waiting + counts.in_flight || counts.waiting > 0 {
+            checker.fail(|| format!("B-20: client {program} counts its writes as {counts:?}"));
+        }
+    }
+
+    /// Bounds and deadlines, twice a second.
+    pub(crate) fn inspect(&mut self) {
+        let now = self.now;
+        let mut found = None;
+        for (program, host) in self.programs.iter().enumerate() {
+            let Some(started) = &host.running else {
+                continue;
+            };
+            if host.paused_until > now {
+                continue;
+            }
+            let silent = now.since(host.heard);
+            if host.link.is_some() && started.core.session().is_some() && silent > DEAD {
+                found = Some(format!(
+                    "B-13: program {program} has heard nothing for {silent:?}"
+                ));
+            }
+            for follow in &started.follows {
+                let waiting = started.core.waiting(follow.id);
+                let bound = bound_of(follow);
+                if waiting > bound {
+                    found = Some(format!(
+                        "program {program} holds {waiting} under {}, {bound} is its bound",
+                        follow.contract
+                    ));
+                }
+                if started.core.session().is_none()
+                    && let Some(value) = started.core.value(now, follow.id, 0)
+                    && (value.stale.is_none() || value.sample.quality.is_good())
+                {
+                    found = Some(format!(
+                        "B-12: program {program} is not connected, and has {value:?}"
+                    ));
+                }
+            }
+        }
+        if let Some(running) = &self.engine.running
+            && self.engine.paused_until <= now
+        {
+            for (link, slot) in &running.sessions {
+                let silent = now.since(slot.heard);
+                if slot.session.is_open() && slot.session.wants_input() && silent > DEAD {
+                    let program = slot.program;
+                    found = Some(format!(
+                        "B-13: link {link} of program {program}: the engine has heard nothing for \
+                         {silent:?}"
+                    ));
+                }
+            }
+        }
+        if let Some(found) = found {
+            self.checker.fail(|| found);
+        }
+    }
+}
+
+fn had(follow: &Follow, item: usize) -> Option<Position> {
+    follow.had.get(item)?.position
+}
+
+/// What may wait under a subscription: its readings, one notice an item, and changes of the
+/// connection.
+fn bound_of(follow: &Follow) -> usize {
+    let items = follow.variables.len();
+    let readings = match follow.contract {
+        Contract::Latest | Contract::Sampled(_) => items,
+        Contract::Last(n) | Contract::First(n) => items * n as usize,
+        Contract::All { elements, .. } => 2 * elements as usize + items,
+    };
+    readings + items + 16
+}

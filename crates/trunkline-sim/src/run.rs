@@ -1,0 +1,60 @@
+//! Runs of seeds, and what they came to.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use trunkline_types::Tick;
+
+use crate::checker::Totals;
+use crate::fault::Fault;
+use crate::plan::Plan;
+use crate::world::World;
+
+/// What one run came to.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Its seed.
+    pub seed: u64,
+    /// What must not have been, if anything was.
+    pub violation: Option<String>,
+    /// Equal for equal runs.
+    pub hash: u64,
+    /// Simulated time, in ns.
+    pub nanos: u64,
+    /// Events that were simulated.
+    pub events: u64,
+    /// Connections that were made.
+    pub connections: u64,
+    /// Faults that struck.
+    pub faults: BTreeMap<Fault, u64>,
+    /// What was checked.
+    pub totals: Totals,
+    /// What happened last.
+    pub last_lines: Vec<String>,
+}
+
+/// Runs a plan. A panic of the product is a violation like any other.
+pub fn run(plan: Plan, prints: bool) -> Outcome {
+    let seed = plan.seed;
+    let mut world = World::new(plan);
+    world.trace.prints = prints;
+    let drawn = format!("{:?}", world.plan);
+    world.trace.detail(world.now, || drawn);
+    let ran = catch_unwind(AssertUnwindSafe(|| world.run()));
+    if let Err(panic) = ran {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        world.checker.violation = Some(format!("a panic: {}", text.unwrap_or_default()));
+    }
+    Outcome {
+        seed,
+        violation: world.checker.violation.take(),
+        hash: world.trace.hash(),
+        nanos: world.now.as_nanos() - Tick::from_nanos(1_000_000_000).as_nanos(),
+        events: world.trace.events,
+        connections: world.connections,
+        faults: world.faults.clone(),
+        totals: world.checker.totals,
+        last_lines: world.trace.last_lines(),
+    }
+}

@@ -1,0 +1,135 @@
+//! The simulator itself, and a few seeds of it; `make test` runs 50 simulated hours of them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+use std::time::Duration;
+
+use trunkline_sim::plan::Plan;
+use trunkline_sim::run::{Outcome, run};
+use trunkline_sim::world::World;
+
+fn passed(plan: Plan) -> Outcome {
+    let seed = plan.seed;
+    let outcome = run(plan, false);
+    assert_eq!(outcome.violation, None, "seed {seed}");
+    outcome
+}
+
+/// The thin path: what is written arrives, and the engine's and the client's ledger say so.
+///
+/// Behaviour: B-01, B-02, B-20.
+#[test]
+fn one_client_sees_what_is_written() {
+    let outcome = passed(Plan::thin(1));
+    assert!(outcome.totals.readings > 50 && outcome.totals.compared > 0);
+}
+
+#[test]
+fn a_seed_replays_bit_for_bit() {
+    for seed in [4, 7] {
+        let (first, again) = (run(Plan::drawn(seed), false), run(Plan::drawn(seed), false));
+        assert!(first.events > 1000);
+        assert_eq!(
+            (first.hash, first.events),
+            (again.hash, again.events),
+            "seed {seed}"
+        );
+    }
+    let (one, other) = (run(Plan::drawn(8), false), run(Plan::drawn(9), false));
+    assert_ne!(one.hash, other.hash);
+}
+
+/// Seeds with faults, each of which draws its own. What the checker looks at is in
+/// `docs/reference/simulation.md`.
+///
+/// Behaviour: B-01, B-02, B-03, B-05, B-12, B-13, B-20, B-21, B-22, B-23.
+#[test]
+fn what_must_hold_under_faults_holds() {
+    let outcomes: Vec<_> = (0..12).map(|seed| passed(Plan::drawn(seed))).collect();
+    let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
+    // A checker that checks nothing finds nothing.
+    assert!(sum(|o| o.totals.readings) > 10_000);
+    assert!(sum(|o| o.totals.conditional) > 50);
+    assert!(sum(|o| o.totals.groups) > 20);
+    assert!(sum(|o| o.totals.unknown) > 0);
+    assert!(sum(|o| o.totals.ledgers) > 1000);
+    assert!(sum(|o| o.faults.values().sum::<u64>()) > 50);
+}
+
+/// The view of every client is the engine's 2 s after each heal.
+///
+/// Behaviour: B-11.
+#[test]
+fn views_converge_after_any_fault() {
+    for seed in 0..4 {
+        let outcome = passed(Plan::chaos(seed, 8));
+        assert!(outcome.totals.compared > 0);
+    }
+}
+
+/// Wall clocks are set by hours and years while everything runs: nothing stalls, nothing is
+/// reordered.
+///
+/// Behaviour: B-42, B-01.
+#[test]
+fn steps_of_the_clock_change_nothing() {
+    for seed in 0..3 {
+        let mut plan = Plan::drawn(seed);
+        let step = trunkline_sim::fault::Fault::ClockStep;
+        plan.faults = vec![(step, Duration::from_millis(500))];
+        let outcome = passed(plan.clone());
+        assert!(outcome.faults.get(&step).is_some_and(|steps| *steps > 20));
+        // Nobody was disconnected.
+        assert_eq!(outcome.connections, plan.programs.len() as u64);
+    }
+}
+
+/// Eight clients with equal demands on a line that carries a third of them get equal shares; a
+/// small one beside large ones gets no smaller part of what it asks for than they do.
+///
+/// Behaviour: B-07.
+#[test]
+fn a_saturated_line_is_shared() {
+    let mut world = World::new(Plan::saturated(1, 60_000, &[60; 8]));
+    world.run_for(Duration::from_secs(20));
+    assert_eq!(world.checker.violation, None);
+    let shares = world.received();
+    let mean = shares.iter().sum::<u64>() / shares.len() as u64;
+    for share in &shares {
+        assert!(
+            share.abs_diff(mean) * 10 < mean,
+            "not in proportion: {shares:?}"
+        );
+    }
+
+    let mut free = World::new(Plan::saturated(1, 0, &[60; 8]));
+    free.run_for(Duration::from_secs(20));
+    assert!(
+        free.received().iter().all(|share| *share > 2 * mean),
+        "not saturated"
+    );
+
+    let mut world = World::new(Plan::saturated(2, 60_000, &[2, 60, 60, 60, 60, 60]));
+    world.run_for(Duration::from_secs(20));
+    assert_eq!(world.checker.violation, None);
+    let shares = world.received();
+    let of_its_demand = |at: usize, follows: u64| shares[at] / follows;
+    assert!((1..6).all(|at| shares[at] > 1000), "starved: {shares:?}");
+    assert!(
+        (1..6).all(|at| of_its_demand(0, 2) > of_its_demand(at, 60)),
+        "{shares:?}"
+    );
+    assert_eq!(world.connections, 6, "somebody was taken for dead");
+}
+
+/// Seeds that found faults of the product once.
+#[test]
+fn what_was_found_once_stays_found() {
+    for seed in [64, 75, 378, 2122] {
+        passed(Plan::drawn(seed));
+    }
+}

@@ -1,0 +1,86 @@
+//! Bugs that are planted on purpose: the simulator has to find every one of them.
+//!
+//! Compiled only with the feature `planted`, which no build of the product has. Which bug is
+//! active is chosen per thread, so that tests beside each other choose their own.
+
+use std::cell::Cell;
+
+macro_rules! bugs {
+    ($($(#[doc = $sentence:literal])+ $bug:ident = $name:literal,)*) => {
+        /// A planted bug.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Bug {
+            $($(#[doc = $sentence])+ $bug,)*
+        }
+
+        impl Bug {
+            /// All of them.
+            pub const ALL: &[Bug] = &[$(Bug::$bug,)*];
+
+            /// Its name, as on a command line.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Bug::$bug => $name,)*
+                }
+            }
+
+            /// What is wrong, in a sentence.
+            pub fn sentence(self) -> &'static str {
+                match self {
+                    $(Bug::$bug => concat!($($sentence),+).trim_ascii(),)*
+                }
+            }
+        }
+    };
+}
+
+bugs! {
+    /// The engine clears a mark after it has read the cell, and with it the mark made meanwhile.
+    MarkClearedLate = "mark-cleared-late",
+    /// Of several consumers that a write marks, only the first is woken.
+    LostWake = "lost-wake",
+    /// Compare-and-set compares the sequence and not the epoch.
+    EpochNotCompared = "epoch-not-compared",
+    /// The cursor of a feed moves one entry too far.
+    FeedCursor = "feed-cursor",
+    /// The update leaves before the answer to the write that made it.
+    AnswerAfterUpdate = "answer-after-update",
+    /// What was missed while disconnected is not counted at the reconnect.
+    LostNotSettled = "lost-not-settled",
+    /// A subscription resumes as if it had the update behind the one it has.
+    StaleResume = "stale-resume",
+    /// Nobody looks at the keep-alive deadline.
+    DeadlineNotChecked = "deadline-not-checked",
+    /// The client never grants room again for what its program has taken.
+    CreditNotReturned = "credit-not-returned",
+    /// Of two values that are coalesced, the older one stays.
+    OlderValueKept = "older-value-kept",
+    /// The last member of a group is not committed.
+    GroupTorn = "group-torn",
+    /// After a reconnect the client takes another epoch for the same one.
+    EpochTakenForSame = "epoch-taken-for-same",
+    /// A write without an answer when the connection broke ends as refused, not as unknown.
+    UnknownAsRefused = "unknown-as-refused",
+    /// What the buffer of `last:n` drops is not counted.
+    DropNotCounted = "drop-not-counted",
+    /// A reading that is taken while the connection is down does not say that it is stale.
+    StaleNotSaid = "stale-not-said",
+    /// A writer's own updates are not marked.
+    OwnNotMarked = "own-not-marked",
+    /// Some updates are silently dropped between the engine and the client.
+    SilentDrop = "silent-drop",
+}
+
+thread_local! {
+    static ACTIVE: Cell<Option<Bug>> = const { Cell::new(None) };
+}
+
+/// Makes a bug active on this thread, or none.
+pub fn plant(bug: Option<Bug>) {
+    ACTIVE.set(bug);
+}
+
+/// Whether this bug is active on this thread.
+pub fn is(bug: Bug) -> bool {
+    ACTIVE.get() == Some(bug)
+}
