@@ -359,7 +359,7 @@ fn update(
     #[cfg(feature = "planted")]
     let kept = item.copy.clone().filter(|_| {
         trunkline_types::planted::is(trunkline_types::planted::Bug::OlderValueKept)
-            && has_cells
+            && terms.has_cells
             && record.sequence.is_multiple_of(7)
     });
     let received = item.copy.insert(arrival.receive(record, value, is_first));
