@@ -41,7 +41,9 @@ const ALL: Contract = Contract::All {
 };
 
 fn main() {
-    let mut arguments = std::env::args().skip(1).filter_map(|text| text.parse().ok());
+    let mut arguments = std::env::args()
+        .skip(1)
+        .filter_map(|text| text.parse().ok());
     if let (Some(subscribers), Some(rounds)) = (arguments.next(), arguments.next()) {
         let mut scene = Scene::new(subscribers);
         (0..rounds).for_each(|_| scene.round());
@@ -173,10 +175,7 @@ impl Peer {
     /// Takes what there is, and confirms it.
     fn take(&mut self) {
         self.bytes.clear();
-        while self
-            .session
-            .poll_output(NOW, WALL, BUDGET, &mut self.bytes)
-        {}
+        while self.session.poll_output(NOW, WALL, BUDGET, &mut self.bytes) {}
         let (mut rest, mut count) = (self.bytes.as_slice(), 0);
         while let Ok(Some(frame)) = Frame::take_from(&mut rest) {
             if frame.header().kind == FrameKind::Updates.number() {

@@ -65,13 +65,13 @@ impl Membership {
     }
 
     /// Adds a variable to the feed, which is not shared; returns its place.
-    pub(super) fn add(&mut self, handle: u32, index: u32, generation: u32) -> u32 {
+    pub(super) fn add(&mut self, handle: u32, index: u32) -> u32 {
         let place = self.feed.add_place();
         let table = Arc::make_mut(&mut self.table);
         let needed = place as usize + 1;
-        table.resize(needed.max(table.len()), (u32::MAX, 0));
+        table.resize(needed.max(table.len()), u32::MAX);
         if let Some(entry) = table.get_mut(place as usize) {
-            *entry = (index, generation);
+            *entry = index;
         }
         self.by_handle.insert(handle, (index, place));
         place
@@ -85,7 +85,8 @@ impl Membership {
 
     /// Takes the feed out of a variable's interests. Where others share it the variable is gone:
     /// they have all it had, too.
-    pub(super) fn forget(&self, variable: &Variable) {
+    pub(super) fn forget(&mut self, variable: &Variable) {
+        self.by_handle.remove(&variable.handle());
         if let Some(interests) = variable.lock().interests_mut()
             && interests.remove_feed(&self.feed).is_some()
         {
@@ -109,8 +110,8 @@ impl Membership {
     }
 
     fn index_at(&self, place: u32) -> u32 {
-        let entry = self.table.get(place as usize);
-        entry.map_or(u32::MAX, |(index, _)| *index)
+        let index = self.table.get(place as usize);
+        index.copied().unwrap_or(u32::MAX)
     }
 
     /// Room of the entries that were taken, as the feed still counts it, of these places.
@@ -237,6 +238,7 @@ impl Consumer {
         let Some(membership) = &mut subscription.feed else {
             return (0, Stop::Taken);
         };
+        let engine = &self.engine;
         let mut passed = Room::default();
         let mut gone = None;
         let mut count = 0;
@@ -257,8 +259,11 @@ impl Consumer {
                     if let Some(credit) = &mut subscription.credit {
                         *credit -= 1;
                     }
-                    if let Some(item) = self.items.get_mut(index) {
-                        item.hand_over_buffered(index, update, 0, &mut self.in_flight, sink);
+                    let item = self.items.get(index);
+                    if let Some(variable) = item.and_then(|item| engine.variable(item.handle())) {
+                        let (at, in_flight) = ((index, variable), &mut self.in_flight);
+                        self.items
+                            .hand_over_buffered(at, update, 0, in_flight, sink);
                     }
                 }
             }
@@ -288,11 +293,14 @@ impl Consumer {
         let epoch = self.engine.epoch();
         let is_alone = !membership.feed.shut();
         let mut ended = Vec::with_capacity(subscription.items.len());
-        for index in &subscription.items {
-            let Some(item) = self.items.get(*index) else {
+        for index in subscription.items.iter() {
+            let Some(item) = self.items.get(index) else {
                 continue;
             };
-            let mut state = item.variable.lock();
+            let Some(variable) = self.engine.variable(item.handle()) else {
+                continue;
+            };
+            let mut state = variable.lock();
             let interest = match is_alone {
                 true => state
                     .interests_mut()
@@ -301,13 +309,13 @@ impl Consumer {
                 false => None,
             };
             let filtered = interest.map_or(0, |interest| interest.filtered);
-            let held_back = filtered.saturating_sub(item.filtered());
-            let behind = item.variable.sequence().saturating_sub(item.last);
+            let held_back = filtered.saturating_sub(self.items.filtered(index));
+            let behind = variable.sequence().saturating_sub(item.last());
             ended.push(EndedItem {
-                handle: item.variable.handle(),
+                handle: item.handle(),
                 last: Position {
                     epoch,
-                    sequence: item.last,
+                    sequence: item.last(),
                 },
                 lost: behind.saturating_sub(held_back),
             });
@@ -374,8 +382,8 @@ impl Consumer {
         let Some(subscription) = self.subscriptions.remove(&id) else {
             return 0;
         };
-        for index in &subscription.items {
-            self.free(*index);
+        for index in subscription.items.iter() {
+            self.free(index);
         }
         if let Some(membership) = subscription.feed {
             self.free(membership.mark);
@@ -414,7 +422,7 @@ impl Consumer {
         let handles: Vec<u32> = variables.keys().copied().collect();
         let feeds = self.engine.feeds();
         if let Some(found) = feeds.find_or_offer(&handles, &membership.feed) {
-            if join(membership, &found, &variables, &self.items, wakes) {
+            if join(membership, &found, &variables, wakes) {
                 return;
             }
             feeds.offer(&handles, &membership.feed);
@@ -434,12 +442,11 @@ impl Consumer {
         if !membership.feed.shut() {
             return;
         }
-        let items = &self.items;
-        let variable = |(index, _): &(u32, u32)| Some(Arc::clone(&items.get(*index)?.variable));
+        let variable = |handle: &u32| self.engine.variable(*handle).map(Arc::clone);
         let variables: BTreeMap<u32, Arc<Variable>> = membership
             .by_handle
-            .iter()
-            .filter_map(|(handle, item)| Some((*handle, variable(item)?)))
+            .keys()
+            .filter_map(|handle| Some((*handle, variable(handle)?)))
             .collect();
         let mut locked = lock_all(&variables);
         let mut wakes = Wakes::new();
@@ -469,7 +476,7 @@ fn encode(
 ) -> Option<Arc<SharedRun>> {
     let handle_of = |entry: &FeedEntry| {
         let item = items.get(membership.index_at(entry.place));
-        item.map_or(0, |item| item.variable.handle())
+        item.map_or(0, |item| item.handle())
     };
     let mut updates = membership
         .taken
@@ -490,7 +497,6 @@ fn join(
     membership: &mut Membership,
     found: &Arc<Feed>,
     variables: &BTreeMap<u32, Arc<Variable>>,
-    items: &super::Items,
     wakes: &mut Wakes,
 ) -> bool {
     let mut locked = lock_all(variables);
@@ -541,12 +547,12 @@ fn join(
     };
     drop(locked);
     let longest = places.values().max().map_or(0, |place| *place as usize + 1);
-    let mut table: Table = vec![(u32::MAX, 0); longest];
+    let mut table: Table = vec![u32::MAX; longest];
     for (index, place) in membership.by_handle.values_mut() {
         let there = places.get(place).copied().unwrap_or(u32::MAX);
         *place = there;
-        if let (Some(entry), Some(item)) = (table.get_mut(there as usize), items.get(*index)) {
-            *entry = (*index, item.generation());
+        if let Some(entry) = table.get_mut(there as usize) {
+            *entry = *index;
         }
     }
     membership.table = Arc::new(table);
