@@ -485,8 +485,13 @@ fn encode(
             Event::Next(update) => Some((handle_of(entry), update)),
             Event::First(_) | Event::Gone => None,
         });
-    let bytes = sink.encode(&mut updates)?;
-    let run = Arc::new(SharedRun::new(start, &membership.taken, bytes)?);
+    let mut run = membership.feed.spare_run().unwrap_or_default();
+    let empty = Arc::get_mut(&mut run)?;
+    if !empty.fill(start, &membership.taken, |out| {
+        sink.encode(&mut updates, out)
+    }) {
+        return None;
+    }
     membership.feed.put_run(&run);
     Some(run)
 }

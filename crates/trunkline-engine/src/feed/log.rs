@@ -18,6 +18,8 @@ pub(super) struct Log {
     start: u64,
     /// Pieces of them that somebody has encoded, in their order.
     runs: VecDeque<Arc<SharedRun>>,
+    /// Pieces that all have come past, kept for their memory.
+    spent: VecDeque<Arc<SharedRun>>,
     /// Updates within the bound that were ever put in. Wraps.
     written: Room,
     reserved: Room,
@@ -444,7 +446,17 @@ impl Log {
 
     fn drop_runs(&mut self) {
         let start = self.start;
-        while self.runs.pop_front_if(|run| run.end() <= start).is_some() {}
+        while let Some(run) = self.runs.pop_front_if(|run| run.end() <= start) {
+            if self.spent.len() < SPENT {
+                self.spent.push_back(run);
+            }
+        }
+    }
+
+    /// A piece to be written anew, if the peers have confirmed one.
+    pub(super) fn spare_run(&mut self) -> Option<Arc<SharedRun>> {
+        // The oldest is the first to be confirmed by all.
+        self.spent.pop_front_if(|run| Arc::strong_count(run) == 1)
     }
 
     pub(super) fn pass(&mut self, member: usize, room: Room, wakes: &mut Wakes) {
@@ -614,6 +626,9 @@ impl Member {
         self.passed = written.minus(waiting);
     }
 }
+
+/// Pieces that are kept for their memory: as many as are on their way to the peers as a rule.
+const SPENT: usize = 64;
 
 /// Moves all entries behind those of `out`; where that is empty, the buffers change places.
 fn move_behind(from: &mut VecDeque<FeedEntry>, out: &mut VecDeque<FeedEntry>) {

@@ -279,6 +279,11 @@ impl Feed {
         self.log.lock().take(member, accepts, out)
     }
 
+    /// A piece whose memory can be used again.
+    pub(crate) fn spare_run(&self) -> Option<Arc<SharedRun>> {
+        self.log.lock().spare_run()
+    }
+
     /// Keeps a piece that was encoded, for the other members.
     pub(crate) fn put_run(&self, run: &Arc<SharedRun>) {
         self.log.lock().put_run(run);
