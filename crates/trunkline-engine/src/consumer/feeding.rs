@@ -537,7 +537,7 @@ fn join(
             // Back where it was.
             let back = places.iter().map(|(here, there)| (*there, *here)).collect();
             membership.translate(&mut moved, &back);
-            let feed = membership.feed_of(moved);
+            let feed = membership.feed_of(*moved);
             for (handle, state) in &mut locked {
                 let place = membership.by_handle.get(handle).map(|(_, place)| *place);
                 if let (Some(interests), Some(place)) = (state.interests_mut(), place) {

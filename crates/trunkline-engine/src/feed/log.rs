@@ -579,10 +579,10 @@ impl Log {
 
     /// Takes a member in whose variables are these, as many as `places`. Nobody writes them
     /// meanwhile. The member comes back where that is not so any more.
-    pub(super) fn join(&mut self, moved: Moved, places: u32) -> Result<usize, Moved> {
+    pub(super) fn join(&mut self, moved: Moved, places: u32) -> Result<usize, Box<Moved>> {
         let outbox = &moved.member.terms.outbox;
         if !self.open || self.live == 0 || self.places != places || self.is_of(outbox) {
-            return Err(moved);
+            return Err(Box::new(moved));
         }
         let mut member = moved.member;
         member.place_at(self.end(), self.written);
