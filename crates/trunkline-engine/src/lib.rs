@@ -54,6 +54,7 @@ mod library;
 mod order;
 mod outbox;
 pub mod outcome;
+mod plain;
 pub mod provider;
 pub mod realtime;
 mod register;

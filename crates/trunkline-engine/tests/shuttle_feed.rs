@@ -1,4 +1,5 @@
-//! Interleavings of subscriptions that share a feed: joining, leaving and ending while others write.
+//! Interleavings of subscriptions that share a feed: joining, leaving and ending while others
+//! write.
 
 #![allow(
     clippy::unwrap_used,

@@ -87,7 +87,7 @@ struct Peer {
 impl Scene {
     fn new(subscribers: usize) -> Self {
         let engine = Engine::new(EngineOptions::new("speed", 1));
-        let define = |n| VariableDefinition::new(&format!("v{n}"), DataType::F64);
+        let define = |n| VariableDefinition::new(format!("v{n}"), DataType::F64);
         let library = LibraryDefinition {
             name: "speed".to_owned(),
             description: String::new(),

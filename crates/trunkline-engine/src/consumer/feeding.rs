@@ -1,23 +1,16 @@
-//! `all` subscriptions: taking what waits in their feeds, and sharing these with others.
-//!
-//! A subscription begins with a feed of its own. When it is first drained after its variables have
-//! changed, and somebody has a feed of the same variables, it moves there with all that waits for
-//! it, at one moment at which nobody writes any of them; before its variables change it moves out
-//! again in the same way. So at each moment an update is in exactly one feed for it, in order.
+//! `all` subscriptions: taking what waits in their feeds.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use trunkline_types::Position;
 
 use super::drain::TAKE;
-use super::item::Table;
+use super::in_flight::Table;
 use super::{Consumer, EndedItem, Sink};
-use crate::feed::{Event, Feed, FeedEntry, Moved, Room, SharedRun, Taken, Terms};
-use crate::group::GROUP_MAX;
-use crate::interest::FeedInterest;
+use crate::feed::{Event, Feed, FeedEntry, Room, SharedRun, Taken, Terms};
 use crate::outbox::{Outbox, Wakes};
-use crate::sync::{Arc, MutexGuard};
-use crate::variable::{State, Variable};
+use crate::sync::Arc;
+use crate::variable::Variable;
 
 /// A subscription's part in a feed.
 pub(super) struct Membership {
@@ -27,13 +20,13 @@ pub(super) struct Membership {
     /// The index in the outbox that stands for the subscription.
     pub(super) mark: u32,
     /// The item at each place of the feed.
-    table: Arc<Table>,
+    pub(super) table: Arc<Table>,
     /// The item of each variable, and its place.
     pub(super) by_handle: HashMap<u32, (u32, u32)>,
     /// Taken out of the feed and not delivered yet.
-    taken: VecDeque<FeedEntry>,
+    pub(super) taken: VecDeque<FeedEntry>,
     /// Its variables are as they were when it last looked for others with the same.
-    is_settled: bool,
+    pub(super) is_settled: bool,
 }
 
 /// What of an item waits in a feed.
@@ -75,12 +68,6 @@ impl Membership {
         }
         self.by_handle.insert(handle, (index, place));
         place
-    }
-
-    /// A feed of its own, in which the places are what they are now.
-    fn feed_of(&self, moved: Moved) -> Arc<Feed> {
-        let (places, next) = (self.by_handle.len(), self.table.len());
-        Arc::new(Feed::moved_in(moved, places as u32, next as u32))
     }
 
     /// Takes the feed out of a variable's interests. Where others share it the variable is gone:
@@ -126,13 +113,6 @@ impl Membership {
         });
         freed
     }
-
-    /// The places of another feed for those of this one.
-    fn translate(&mut self, moved: &mut Moved, places: &HashMap<u32, u32>) {
-        for entry in self.taken.iter_mut().chain(moved.entries_mut()) {
-            entry.place = places.get(&entry.place).copied().unwrap_or(u32::MAX);
-        }
-    }
 }
 
 impl Consumer {
@@ -173,7 +153,7 @@ impl Consumer {
         }
     }
 
-    fn membership(&self, id: u32) -> Option<&Membership> {
+    pub(super) fn membership(&self, id: u32) -> Option<&Membership> {
         self.subscriptions.get(&id)?.feed.as_ref()
     }
 
@@ -390,81 +370,6 @@ impl Consumer {
         }
         subscription.items.len()
     }
-
-    /// Looks for others that have a feed of the same variables, and joins them.
-    fn settle(&mut self, id: u32, wakes: &mut Wakes) {
-        if !self.shares_feeds || self.membership(id).is_none_or(|one| one.is_settled) {
-            return;
-        }
-        let Some(subscription) = self.subscriptions.get_mut(&id) else {
-            return;
-        };
-        let only_changes = subscription.options.only_changes;
-        let Some(membership) = &mut subscription.feed else {
-            return;
-        };
-        membership.is_settled = true;
-        let count = membership.by_handle.len();
-        if only_changes || count == 0 || count > GROUP_MAX {
-            return;
-        }
-        let variable = |handle: &u32| self.engine.variable(*handle).map(Arc::clone);
-        let variables: BTreeMap<u32, Arc<Variable>> = membership
-            .by_handle
-            .keys()
-            .filter_map(|handle| Some((*handle, variable(handle)?)))
-            .collect();
-        // An alias and a field change under the lock of another variable.
-        let is_plain = |one: &Arc<Variable>| !one.is_alias() && !one.name().contains('#');
-        if variables.len() != count || !variables.values().all(is_plain) {
-            return;
-        }
-        let handles: Vec<u32> = variables.keys().copied().collect();
-        let feeds = self.engine.feeds();
-        if let Some(found) = feeds.find_or_offer(&handles, &membership.feed) {
-            if join(membership, &found, &variables, wakes) {
-                return;
-            }
-            feeds.offer(&handles, &membership.feed);
-        }
-        membership.feed.set_open();
-    }
-
-    /// The subscription's variables are about to change: from here on its feed is its own.
-    pub(super) fn stop_sharing(&mut self, id: u32) {
-        let Some(subscription) = self.subscriptions.get_mut(&id) else {
-            return;
-        };
-        let Some(membership) = &mut subscription.feed else {
-            return;
-        };
-        membership.is_settled = false;
-        if !membership.feed.shut() {
-            return;
-        }
-        let variable = |handle: &u32| self.engine.variable(*handle).map(Arc::clone);
-        let variables: BTreeMap<u32, Arc<Variable>> = membership
-            .by_handle
-            .keys()
-            .filter_map(|handle| Some((*handle, variable(handle)?)))
-            .collect();
-        let mut locked = lock_all(&variables);
-        let mut wakes = Wakes::new();
-        let Some(moved) = membership.feed.move_out(membership.member, &mut wakes) else {
-            return;
-        };
-        // The places stay what they are.
-        let feed = membership.feed_of(moved);
-        for (handle, state) in &mut locked {
-            if let Some((_, place)) = membership.by_handle.get(handle) {
-                let interest = FeedInterest::new(Arc::clone(&feed), *place, false);
-                state.make_interests().add_feed(interest);
-            }
-        }
-        drop(locked);
-        membership.feed = feed;
-        membership.member = 0;
-    }
 }
 
 /// What was taken as one piece, for all who share the feed. `None` where the sink makes none.
@@ -494,82 +399,6 @@ fn encode(
     }
     membership.feed.put_run(&run);
     Some(run)
-}
-
-/// Moves a subscription into another feed, under the locks of all its variables. False when that
-/// one has other variables now.
-fn join(
-    membership: &mut Membership,
-    found: &Arc<Feed>,
-    variables: &BTreeMap<u32, Arc<Variable>>,
-    wakes: &mut Wakes,
-) -> bool {
-    let mut locked = lock_all(variables);
-    let mut places = HashMap::with_capacity(variables.len());
-    for (handle, state) in &locked {
-        let there = state.interests().and_then(|one| one.find_feed(found));
-        let (Some(there), Some((_, here))) = (there, membership.by_handle.get(handle)) else {
-            return false;
-        };
-        if there.only_changes {
-            return false;
-        }
-        places.insert(*here, there.place);
-    }
-    if membership.feed.has_ended(membership.member) {
-        return false;
-    }
-    let Some(mut moved) = membership.feed.move_out(membership.member, wakes) else {
-        return false;
-    };
-    membership.translate(&mut moved, &places);
-    let count = variables.len() as u32;
-    let (feed, member) = match found.join(moved, count) {
-        Ok(member) => {
-            for (_, state) in &mut locked {
-                if let Some(interests) = state.interests_mut() {
-                    interests.remove_feed(&membership.feed);
-                }
-            }
-            (Arc::clone(found), member)
-        }
-        Err(mut moved) => {
-            // Back where it was.
-            let back = places.iter().map(|(here, there)| (*there, *here)).collect();
-            membership.translate(&mut moved, &back);
-            let feed = membership.feed_of(*moved);
-            for (handle, state) in &mut locked {
-                let place = membership.by_handle.get(handle).map(|(_, place)| *place);
-                if let (Some(interests), Some(place)) = (state.interests_mut(), place) {
-                    interests.remove_feed(&membership.feed);
-                    interests.add_feed(FeedInterest::new(Arc::clone(&feed), place, false));
-                }
-            }
-            membership.feed = feed;
-            membership.member = 0;
-            return false;
-        }
-    };
-    drop(locked);
-    let longest = places.values().max().map_or(0, |place| *place as usize + 1);
-    let mut table: Table = vec![u32::MAX; longest];
-    for (index, place) in membership.by_handle.values_mut() {
-        let there = places.get(place).copied().unwrap_or(u32::MAX);
-        *place = there;
-        if let Some(entry) = table.get_mut(there as usize) {
-            *entry = *index;
-        }
-    }
-    membership.table = Arc::new(table);
-    membership.feed = feed;
-    membership.member = member;
-    true
-}
-
-/// The locks in ascending order of the slots.
-fn lock_all(variables: &BTreeMap<u32, Arc<Variable>>) -> Vec<(u32, MutexGuard<'_, State>)> {
-    let locked = variables.iter().map(|(handle, one)| (*handle, one.lock()));
-    locked.collect()
 }
 
 /// What taking came to.

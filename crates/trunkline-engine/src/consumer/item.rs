@@ -3,10 +3,11 @@
 //! There may be two million, so an item is 28 bytes: a handle in place of a reference, and what
 //! most do not need apart. What was delivered is not counted but follows from the numbers.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use trunkline_types::{Lost, Position};
 
+use super::in_flight::{InFlight, Table};
 use super::sink::{Delivery, Sink};
 use crate::feed::SharedRun;
 use crate::sync::Arc;
@@ -125,120 +126,6 @@ impl VariableItem {
         let high = (count >> 8) << UNCONFIRMED_SHIFT;
         self.head = self.head & !(UNCONFIRMED_LOW << UNCONFIRMED_SHIFT) | low;
         self.counts = self.counts & COALESCED | high;
-    }
-}
-
-/// The item at each place of a feed.
-pub(crate) type Table = Vec<u32>;
-
-/// Stands in the queue for a run, which is in a queue of its own.
-const RUN: u32 = u32::MAX;
-/// Stands in the queue for a delivery that counts nowhere.
-const UNCOUNTED: u32 = u32::MAX - 1;
-
-/// Deliveries that the peer has not confirmed, oldest first; nothing when it need not confirm.
-#[derive(Default)]
-pub(crate) struct InFlight {
-    /// Indices of the items.
-    queue: Option<VecDeque<u32>>,
-    runs: VecDeque<RunInFlight>,
-    /// Deliveries in runs.
-    in_runs: usize,
-}
-
-/// A run that was delivered as it is.
-struct RunInFlight {
-    table: Arc<Table>,
-    run: Arc<SharedRun>,
-    /// So many of its updates are confirmed.
-    confirmed: usize,
-}
-
-impl RunInFlight {
-    /// Confirms up to `most` further updates; returns how many, and whether those were the last.
-    fn confirm(&mut self, most: usize, items: &mut Items) -> (usize, bool) {
-        let updates = self.run.updates();
-        let left = updates.get(self.confirmed..).unwrap_or_default();
-        let confirmed = left.get(..most).unwrap_or(left);
-        for (place, _) in confirmed {
-            if let Some(index) = self.table.get(*place as usize) {
-                items.confirm(*index);
-            }
-        }
-        self.confirmed += confirmed.len();
-        (confirmed.len(), confirmed.len() == left.len())
-    }
-}
-
-impl InFlight {
-    pub(crate) fn confirmed_by_peer() -> Self {
-        Self {
-            queue: Some(VecDeque::new()),
-            ..Self::default()
-        }
-    }
-
-    pub(crate) fn is_kept(&self) -> bool {
-        self.queue.is_some()
-    }
-
-    fn push(&mut self, index: u32) -> bool {
-        if let Some(queue) = &mut self.queue {
-            queue.push_back(index);
-        }
-        self.queue.is_some()
-    }
-
-    /// A run was delivered as it is.
-    pub(crate) fn push_run(&mut self, table: &Arc<Table>, run: &Arc<SharedRun>) {
-        if let Some(queue) = &mut self.queue {
-            queue.push_back(RUN);
-            self.in_runs += run.updates().len();
-            self.runs.push_back(RunInFlight {
-                table: Arc::clone(table),
-                run: Arc::clone(run),
-                confirmed: 0,
-            });
-        }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        let singly = self.queue.as_ref().map_or(0, VecDeque::len);
-        singly - self.runs.len() + self.in_runs
-    }
-
-    /// Confirms the `records` oldest; false when there are fewer.
-    pub(crate) fn confirm(&mut self, records: u64, items: &mut Items) -> bool {
-        let Some(queue) = &mut self.queue else {
-            return records == 0;
-        };
-        let mut left = records;
-        while left > 0 {
-            match queue.front().copied() {
-                None => return false,
-                Some(RUN) => {
-                    let Some(run) = self.runs.front_mut() else {
-                        return false;
-                    };
-                    let most = usize::try_from(left).unwrap_or(usize::MAX);
-                    let (confirmed, is_over) = run.confirm(most, items);
-                    left -= confirmed as u64;
-                    self.in_runs -= confirmed;
-                    if is_over {
-                        self.runs.pop_front();
-                        queue.pop_front();
-                    }
-                }
-                Some(index) => {
-                    queue.pop_front();
-                    left -= 1;
-                    if index != UNCOUNTED {
-                        items.confirm(index);
-                    }
-                }
-            }
-        }
-        true
     }
 }
 
@@ -469,7 +356,7 @@ impl Items {
 
     /// The peer has received one delivery of this item, which may have gone since.
     #[inline]
-    fn confirm(&mut self, index: u32) {
+    pub(super) fn confirm(&mut self, index: u32) {
         let Some(item) = self.get_mut(index) else {
             return self.confirm_retired(index);
         };
@@ -562,7 +449,7 @@ impl Items {
         }
         // Nothing written yet is no update: it is sent, and counts nowhere.
         let counts = update.sequence > 0;
-        if in_flight.push(if counts { index } else { UNCOUNTED }) && counts {
+        if in_flight.push(counts.then_some(index)) && counts {
             self.sent(index);
         }
         sink.deliver(&Delivery {
@@ -572,66 +459,5 @@ impl Items {
             lost,
             filtered,
         });
-    }
-}
-
-/// The indices of a subscription's items: a few ranges, as a rule, because they come one after the
-/// other.
-#[derive(Debug, Default)]
-pub(crate) struct Indices {
-    /// The end of each range by its start.
-    ranges: std::collections::BTreeMap<u32, u32>,
-    len: usize,
-}
-
-impl Indices {
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
-        self.ranges.iter().flat_map(|(start, end)| *start..*end)
-    }
-
-    /// Those from `index` on, in ascending order.
-    pub(crate) fn from(&self, index: u32) -> impl Iterator<Item = u32> {
-        let within = self.ranges.range(..index).next_back();
-        let within = within.map_or(0..0, |(_, end)| index..*end);
-        let after = self.ranges.range(index..);
-        within.chain(after.flat_map(|(start, end)| *start..*end))
-    }
-
-    /// Adds an index that is not there.
-    pub(crate) fn insert(&mut self, index: u32) {
-        self.len += 1;
-        let mut end = index + 1;
-        if let Some(after) = self.ranges.remove(&end) {
-            end = after;
-        }
-        match self.ranges.range_mut(..index).next_back() {
-            Some((_, before)) if *before == index => *before = end,
-            _ => drop(self.ranges.insert(index, end)),
-        }
-    }
-
-    pub(crate) fn remove(&mut self, index: u32) {
-        let Some((start, end)) = self.ranges.range_mut(..=index).next_back() else {
-            return;
-        };
-        if *end <= index {
-            return;
-        }
-        self.len -= 1;
-        let (start, old_end) = (*start, std::mem::replace(end, index));
-        if start == index {
-            self.ranges.remove(&start);
-        }
-        if index + 1 < old_end {
-            self.ranges.insert(index + 1, old_end);
-        }
     }
 }

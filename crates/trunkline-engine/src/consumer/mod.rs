@@ -5,14 +5,19 @@
 //!
 //! # Layout
 //! - `item`: the items and their side of the ledger; `sink`: what a subscriber gets.
-//! - `subscribe`: items come and go; `drain`: from marks to deliveries, `feeding` for `all`;
-//!   `ledger`: what became of all; `provide`: a provider behind a consumer.
+//! - `subscribe`: items come and go; `indices`: which are a subscription's.
+//! - `drain`: from marks to deliveries, `feeding` for `all`; `sharing`: who has a feed in common;
+//!   `in_flight`: what the peer has not confirmed.
+//! - `ledger`: what became of all; `provide`: a provider behind a consumer.
 
 mod drain;
 mod feeding;
+mod in_flight;
+mod indices;
 mod item;
 mod ledger;
 mod provide;
+mod sharing;
 mod sink;
 mod subscribe;
 
@@ -23,7 +28,9 @@ use trunkline_ring::Cursor;
 use trunkline_types::{Contract, Tick};
 
 use self::feeding::Membership;
-use self::item::{InFlight, Indices, Items, VariableItem};
+use self::in_flight::InFlight;
+use self::indices::Indices;
+use self::item::{Items, VariableItem};
 pub use self::provide::ProviderOrder;
 pub use self::sink::{Delivery, EndedItem, Sink, SubscribeOptions};
 pub(crate) use self::subscribe::forget;
@@ -118,8 +125,8 @@ impl Consumer {
         self
     }
 
-    /// From now on its `all` subscriptions share their feeds with those that other consumers have of
-    /// the same variables: an update is put down once for all of them, and what the sink encodes is
+    /// From now on its `all` subscriptions share their feeds with those that other consumers have
+    /// of the same variables: an update is put down once for all of them, and what the sink encodes is
     /// encoded once. Bounds, credit, losses and ends stay each subscription's own. At most 4,096
     /// variables, none of them an alias or a field; without `only_changes`.
     #[must_use]

@@ -49,8 +49,8 @@ pub trait Sink {
     /// One delivery. Deliveries of one subscription come in runs.
     fn deliver(&mut self, delivery: &Delivery<'_>);
     /// Puts updates of an `all` feed down as one piece that stands by itself, for all who share the
-    /// feed, in `out`, which is empty; each comes with its variable's handle. False: this sink takes
-    /// them one by one.
+    /// feed, in `out`, which is empty; each comes with its variable's handle. False: this sink
+    /// takes them one by one.
     fn encode(
         &mut self,
         _updates: &mut dyn Iterator<Item = (u32, &Update)>,
