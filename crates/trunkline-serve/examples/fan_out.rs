@@ -108,14 +108,13 @@ impl Scene {
             peers,
             written: 0,
         };
-        // First readings, and what all of them say is as it should be.
-        scene.round();
-        for peer in &mut scene.peers {
-            peer.is_checked(VARIABLES * 2);
-        }
-        scene.round();
-        for peer in &mut scene.peers {
-            peer.is_checked(VARIABLES);
+        // First readings; then what all of them say is as it should be.
+        scene.peers.iter_mut().for_each(Peer::take);
+        for _ in 0..2 {
+            scene.round();
+            for peer in &scene.peers {
+                peer.is_checked(VARIABLES);
+            }
         }
         scene
     }

@@ -126,8 +126,8 @@ impl Consumer {
     }
 
     /// From now on its `all` subscriptions share their feeds with those that other consumers have
-    /// of the same variables: an update is put down once for all of them, and what the sink encodes is
-    /// encoded once. Bounds, credit, losses and ends stay each subscription's own. At most 4,096
+    /// of the same variables: an update is put down once for all of them, and what the sink encodes
+    /// is encoded once. Bounds, credit, losses and ends stay each subscription's own. At most 4,096
     /// variables, none of them an alias or a field; without `only_changes`.
     #[must_use]
     pub fn sharing_feeds(mut self) -> Self {
