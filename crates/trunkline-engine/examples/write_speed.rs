@@ -163,10 +163,11 @@ fn short(reading: bool) -> Round {
     let (_engine, variables) = scene(1, |_| {});
     let caller = Caller::local(1, 0);
     Box::new(move |count| {
+        let mut wakes = Wakes::new();
         for n in 0..count {
             let (variable, value) = (&variables[0], Value::F64(black_box(f64::from(n))));
             if !reading || n == 0 {
-                black_box(variable.write_plain(&caller, WALL, &value));
+                black_box(variable.write_plain(&caller, WALL, &value, &mut wakes));
             } else {
                 black_box(variable.read_plain(&caller));
             }

@@ -455,11 +455,9 @@ fn commit_member(
     }
     state.offered += 1;
     let sequence = one.variable.publish(state, update);
-    if let Some(interests) = state.interests_mut() {
-        interests.announce_of(update, changed, Some(rooms), wakes);
-        if !state.fields().is_empty() {
-            one.variable.refresh_fields(state, put.now, put.wall, wakes);
-        }
+    state.announce(update, changed, Some(rooms), wakes);
+    if !state.fields().is_empty() {
+        one.variable.refresh_fields(state, put.now, put.wall, wakes);
     }
     if !state.followers().is_empty() {
         let following = Following {

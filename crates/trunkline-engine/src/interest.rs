@@ -72,7 +72,7 @@ impl FeedInterest {
     }
 }
 
-/// All subscriptions of one variable.
+/// All other subscriptions of one variable.
 #[derive(Debug, Default)]
 pub(crate) struct Interests {
     list: Vec<Interest>,
@@ -328,14 +328,7 @@ impl Interests {
         }
     }
 
-    /// Step 4, last part: hands a numbered update to every subscription.
-    pub(crate) fn announce(&mut self, update: &Update, changed: bool, wakes: &mut Wakes) {
-        self.announce_of(update, changed, None, wakes);
-    }
-
-    /// As [`announce`](Self::announce); what belongs to `group` goes into the feeds when all of it
-    /// is there.
-    pub(crate) fn announce_of(
+    pub(crate) fn announce(
         &mut self,
         update: &Update,
         changed: bool,
@@ -390,7 +383,6 @@ impl Interests {
         }
     }
 
-    /// Tells every subscription that the variable was undeployed, behind its last update.
     pub(crate) fn announce_gone(&self, wakes: &mut Wakes) {
         for interest in &self.feeds {
             interest.feed.push_gone(interest.place, wakes);

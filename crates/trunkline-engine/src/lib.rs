@@ -20,7 +20,7 @@
 //! - `plain`: the short way of numbers that have no rule and no subscriber.
 //! - `lease`: who alone may write a variable, and for how long.
 //! - `group`: many variables written, or read, at one instant.
-//! - `interest`, `outbox`, `feed`, `retained`, `budget`: what a commit does for each contract.
+//! - `latest`, `interest`, `outbox`, `feed`, `retained`, `budget`: what a commit does for each contract.
 //! - [`Consumer`]: subscriptions, deliveries, their side of the ledger.
 //! - [`Order`]: what changes the engine itself.
 //! - [`provider`]: values that somebody else owns.
@@ -50,6 +50,7 @@ mod force;
 mod group;
 pub mod health;
 mod interest;
+mod latest;
 mod lease;
 mod library;
 mod order;

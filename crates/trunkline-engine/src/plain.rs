@@ -1,5 +1,5 @@
-//! Numbers that have no rule and nobody who wants to be told: most of what a program keeps in its
-//! own variables.
+//! Numbers that have no rule, and nobody who wants to be told but subscribers of the newest value:
+//! most of what a program keeps in its variables.
 //!
 //! Reading and writing them is what every read and write is, without what those look for and do not
 //! find. Whoever is refused here goes the common way, [`Engine::try_write`](crate::Engine) and
@@ -8,6 +8,7 @@
 use trunkline_types::{Access, Clock, ClockSync, DataType, Properties, Quality, Timestamp, Value};
 
 use crate::caller::Caller;
+use crate::outbox::Wakes;
 use crate::update::word_of;
 use crate::variable::Variable;
 
@@ -56,22 +57,35 @@ impl Variable {
         self.deployed().timestamps
     }
 
-    /// A client's write of `value`, stamped `wall`, if it concerns nothing but the variable itself:
-    /// no rule, no subscriber, no provider, no alias, nothing edited since. Returns its number;
-    /// `None` when it was not written and is to be tried the common way.
+    /// A client's write of `value`, stamped `wall`, if it concerns nothing but the variable itself
+    /// and subscribers under `latest`: no rule, no other subscriber, no provider, no alias, nothing
+    /// edited since. Returns its number; `None` when it was not written and is to be tried the
+    /// common way.
     #[inline]
-    pub fn write_plain(&self, caller: &Caller, wall: Timestamp, value: &Value) -> Option<u64> {
+    pub fn write_plain(
+        &self,
+        caller: &Caller,
+        wall: Timestamp,
+        value: &Value,
+        wakes: &mut Wakes,
+    ) -> Option<u64> {
         if !self.is_plain_now() || !value.has_type(self.data_type()) {
             return None;
         }
         let (word, _) = word_of(value)?;
-        self.write_word(caller, wall, word)
+        self.write_word(caller, wall, word, wakes)
     }
 
     /// [`write_plain`](Self::write_plain) of a value in wire form, not yet checked. Booleans, of
     /// which not every byte is one, go the common way.
     #[inline]
-    pub fn write_plain_wire(&self, caller: &Caller, wall: Timestamp, value: &[u8]) -> Option<u64> {
+    pub fn write_plain_wire(
+        &self,
+        caller: &Caller,
+        wall: Timestamp,
+        value: &[u8],
+        wakes: &mut Wakes,
+    ) -> Option<u64> {
         if !self.is_plain_now() {
             return None;
         }
@@ -80,12 +94,18 @@ impl Variable {
             DataType::F32 | DataType::I32 => u64::from(u32::from_le_bytes(value.try_into().ok()?)),
             _ => return None,
         };
-        self.write_word(caller, wall, word)
+        self.write_word(caller, wall, word, wakes)
     }
 
     /// Steps 1 to 4 of the write path, as far as a plain variable has them.
     #[inline]
-    fn write_word(&self, caller: &Caller, wall: Timestamp, word: u64) -> Option<u64> {
+    fn write_word(
+        &self,
+        caller: &Caller,
+        wall: Timestamp,
+        word: u64,
+        wakes: &mut Wakes,
+    ) -> Option<u64> {
         if !caller.rights.write || !self.is_visible_to(caller) {
             return None;
         }
@@ -103,7 +123,9 @@ impl Variable {
             return None;
         }
         state.offered += 1;
-        Some(self.publish_word(&state, stamp, quality, caller.session, word))
+        let sequence = self.publish_word(&state, stamp, quality, caller.session, word);
+        state.announce_plain(wakes);
+        Some(sequence)
     }
 
     /// The newest update if it can be read without a look at anything but its cell; `None`: read it

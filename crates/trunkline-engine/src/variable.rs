@@ -15,6 +15,7 @@ use crate::feed::Room;
 use crate::field::OpenField;
 use crate::force::Forced;
 use crate::interest::{Interests, Pressure};
+use crate::latest::Plains;
 use crate::lease::Hold;
 use crate::outbox::{Outbox, Wakes};
 use crate::outcome::{AccessError, Refusal};
@@ -44,9 +45,10 @@ pub struct Variable {
 pub(crate) struct State {
     /// Writes that have ended, whatever their outcome.
     pub(crate) offered: u64,
-    /// The value when it is longer than the cell keeps in place.
-    pub(crate) shared: Option<Arc<[u8]>>,
-    /// Allocated with the first subscriber or the first write that was not applied.
+    /// Subscriptions of `latest` without filters.
+    pub(crate) plains: Plains,
+    /// Allocated with the first subscriber of another kind, the first value that is longer than the
+    /// cell keeps in place, or the first write that was not applied.
     pub(crate) extra: Option<Box<Extra>>,
 }
 
@@ -54,6 +56,8 @@ pub(crate) struct State {
 #[derive(Debug, Default)]
 pub(crate) struct Extra {
     pub(crate) interests: Interests,
+    /// The value when it is longer than the cell keeps in place.
+    pub(crate) shared: Option<Arc<[u8]>>,
     /// What holds instead of the properties it was deployed with.
     edited: Option<Arc<Properties>>,
     forced: Option<Box<Forced>>,
@@ -426,10 +430,14 @@ impl Variable {
     /// held. Returns how many there are.
     pub(crate) fn of_outboxes(&self, visit: &mut dyn FnMut(&Arc<Outbox>)) -> usize {
         let state = self.lock();
-        let Some(interests) = state.interests() else {
-            return 0;
-        };
         let mut count = 0;
+        for outbox in state.plains.outboxes().filter(|one| !one.is_service) {
+            visit(outbox);
+            count += 1;
+        }
+        let Some(interests) = state.interests() else {
+            return count;
+        };
         for interest in interests.iter().filter(|one| !one.outbox.is_service) {
             visit(&interest.outbox);
             count += 1;
@@ -594,7 +602,7 @@ impl Variable {
 
     /// The newest update, while the caller holds the variable's lock.
     pub(crate) fn update_locked(&self, state: &State) -> Update {
-        if let Some(bytes) = &state.shared {
+        if let Some(bytes) = state.extra.as_ref().and_then(|extra| extra.shared.as_ref()) {
             return self.cell.read_with(Encoded::from_shared(Arc::clone(bytes)));
         }
         match self.cell.read(self.data_type()) {
@@ -607,7 +615,14 @@ impl Variable {
 
     /// Publishes `update` as the newest one, and returns its number. The caller holds the lock.
     pub(crate) fn publish(&self, state: &mut State, update: &mut Update) -> u64 {
-        self.publish_to(&mut state.shared, update);
+        if let Some(extra) = &mut state.extra {
+            self.publish_to(&mut extra.shared, update);
+        } else {
+            if let Some(bytes) = update.value.shared() {
+                state.extra.get_or_insert_default().shared = Some(Arc::clone(bytes));
+            }
+            update.sequence = self.cell.publish(self.data_type(), update);
+        }
         update.sequence
     }
 

@@ -197,9 +197,8 @@ impl Consumer {
     /// Whether something of this variable, or of its fields, may still be delivered to it.
     pub(crate) fn has_item_of(&self, variable: &Variable) -> bool {
         let state = variable.lock();
-        let mut interests = state.interests().into_iter().flat_map(|i| i.iter());
         let mut fields = state.fields().iter();
-        interests.any(|interest| interest.is_of(&self.outbox))
+        state.items_of(&self.outbox).next().is_some()
             || self.has_in_feed(variable.handle())
             || fields.any(|open| self.has_item_of(&open.variable))
     }

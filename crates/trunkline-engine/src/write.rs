@@ -19,7 +19,7 @@ use crate::outcome::{Attempt, Refusal, UnknownCause, WriteOutcome};
 use crate::provider::{Ask, SendFailure, Waiting};
 use crate::sync::Arc;
 use crate::update::{Encoded, Update};
-use crate::variable::{State, Variable};
+use crate::variable::{Extra, State, Variable};
 
 /// One value to be written.
 #[derive(Clone, Debug)]
@@ -506,11 +506,9 @@ fn commit(
         }
         None => publish(),
     };
-    if let Some(interests) = state.interests_mut() {
-        interests.announce(update, changed, wakes);
-        if !state.fields().is_empty() {
-            variable.refresh_fields(state, now, wall, wakes);
-        }
+    state.announce(update, changed, None, wakes);
+    if !state.fields().is_empty() {
+        variable.refresh_fields(state, now, wall, wakes);
     }
     Ok(Attempt::Done(WriteOutcome::Applied { sequence }))
 }
@@ -528,11 +526,13 @@ fn commit_to_one_feed(
 ) -> Option<Attempt> {
     let State {
         offered,
-        shared,
+        plains,
         extra,
     } = state;
-    let interests = &mut extra.as_mut()?.interests;
-    if !interests.has_one_feed() {
+    let Extra {
+        interests, shared, ..
+    } = extra.as_deref_mut()?;
+    if !interests.has_one_feed() || !plains.is_empty() {
         return None;
     }
     let publish = |update: &mut Update| {
@@ -646,11 +646,9 @@ pub(crate) fn publish_locked(
     }
     state.offered += 1;
     let sequence = variable.publish(state, &mut update);
-    if let Some(interests) = state.interests_mut() {
-        interests.announce(&update, true, wakes);
-        if !state.fields().is_empty() {
-            variable.refresh_fields(state, now, update.engine_timestamp, wakes);
-        }
+    state.announce(&update, true, None, wakes);
+    if !state.fields().is_empty() {
+        variable.refresh_fields(state, now, update.engine_timestamp, wakes);
     }
     if !state.followers().is_empty() {
         let following = Following {

@@ -169,7 +169,12 @@ fn sharing_step() -> impl Strategy<Value = Step> {
         30 => (variable.clone(), 0..3u8, 1..4u32).prop_map(|(variable, value, session)| {
             Step::Write { variable, value, session, doubtful: false }
         }),
-        8 => (consumer.clone(), id.clone(), variable.clone(), prop::option::weighted(0.1, (any::<bool>(), 0..30u64)))
+        8 => (
+            consumer.clone(),
+            id.clone(),
+            variable.clone(),
+            prop::option::weighted(0.1, (any::<bool>(), 0..30u64)),
+        )
             .prop_map(|(consumer, id, variable, resume)| {
                 Step::Subscribe { consumer, id, variable, resume }
             }),

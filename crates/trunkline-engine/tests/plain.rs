@@ -23,7 +23,12 @@ use trunkline_types::{
 const X: &str = "rig/x";
 
 fn short(rig: &Rig, x: &Variable, value: f64) -> Option<u64> {
-    x.write_plain(&rig.caller, rig.wall(), &Value::F64(value))
+    x.write_plain(
+        &rig.caller,
+        rig.wall(),
+        &Value::F64(value),
+        &mut Wakes::new(),
+    )
 }
 
 fn lease(rig: &Rig, x: &Variable, verb: LeaseVerb) -> Result<Granted, Refusal> {
@@ -75,7 +80,7 @@ fn the_short_read_is_the_newest_update() {
         assert_eq!(plain.quality, update.quality);
         assert_eq!(&plain.word.to_le_bytes(), update.value.as_slice());
     }
-    x.write_plain(&rig.caller, rig.wall(), &Value::F64(0.5));
+    short(&rig, &x, 0.5);
     assert_eq!(x.read_plain(&rig.caller).unwrap().sequence, 5);
 }
 
@@ -90,7 +95,8 @@ fn numbers_of_every_plain_type_come_back() {
     ];
     for (data_type, value) in cases {
         let (rig, x) = Rig::of(Properties::new(data_type));
-        assert_eq!(x.write_plain(&rig.caller, rig.wall(), &value), Some(1));
+        let sequence = x.write_plain(&rig.caller, rig.wall(), &value, &mut Wakes::new());
+        assert_eq!(sequence, Some(1));
         let held = x.sample().value;
         // NaN is not equal to itself.
         assert_eq!(format!("{held:?}"), format!("{value:?}"));
@@ -143,13 +149,17 @@ fn rules_and_roles_of_a_variable_are_for_the_common_way() {
     }
     let (rig, x) = Rig::plain();
     let value = Value::I32(1);
-    assert_eq!(x.write_plain(&rig.caller, rig.wall(), &value), None, "type");
+    let mut wakes = Wakes::new();
+    let sequence = x.write_plain(&rig.caller, rig.wall(), &value, &mut wakes);
+    assert_eq!(sequence, None, "type");
     for wrong in [&[0; 4][..], &[0; 9], &[]] {
-        assert_eq!(x.write_plain_wire(&rig.caller, rig.wall(), wrong), None);
+        let sequence = x.write_plain_wire(&rig.caller, rig.wall(), wrong, &mut wakes);
+        assert_eq!(sequence, None);
     }
     let mut reader = rig.caller.clone();
     reader.rights.write = false;
-    assert_eq!(x.write_plain(&reader, rig.wall(), &Value::F64(1.0)), None);
+    let sequence = x.write_plain(&reader, rig.wall(), &Value::F64(1.0), &mut wakes);
+    assert_eq!(sequence, None);
     reader.rights.read = false;
     assert_eq!(x.read_plain(&reader), None);
     assert_eq!(x.ledger().offered, 0, "nothing of that was a write");
@@ -167,10 +177,27 @@ fn connections_do_not_reach_a_single_process_variable_the_short_way_either() {
             ..rig.caller.clone()
         };
         let bytes = 1.5_f64.to_le_bytes();
-        assert_eq!(x.write_plain_wire(&remote, rig.wall(), &bytes), reached);
+        let mut wakes = Wakes::new();
+        let sequence = x.write_plain_wire(&remote, rig.wall(), &bytes, &mut wakes);
+        assert_eq!(sequence, reached);
         let read = x.read_plain(&remote).map(|update| update.word);
         assert_eq!(read, reached.map(|_| 1.5_f64.to_bits()));
     }
+}
+
+/// Behaviour: B-05.
+#[test]
+fn subscribers_of_the_newest_value_hear_of_it() {
+    let (rig, x) = Rig::plain();
+    let mut consumer = rig.consumer();
+    rig.subscribe(&mut consumer, 0, Contract::Latest, &x);
+    rig::drain(&mut consumer);
+    for value in [1.0, 2.0] {
+        assert!(short(&rig, &x, value).is_some());
+    }
+    let updates = rig::updates(&mut consumer);
+    assert_eq!(rig::sequences(&updates), [2]);
+    assert_eq!(updates[0].lost.coalesced, 1);
 }
 
 /// What comes to a plain variable later closes the short way, at once and for every writer.
@@ -178,7 +205,7 @@ fn connections_do_not_reach_a_single_process_variable_the_short_way_either() {
 fn whoever_attends_to_a_variable_is_attended_to() {
     let subscribe = |rig: &Rig, x: &Arc<Variable>| {
         let mut consumer: Consumer = rig.consumer();
-        rig.subscribe(&mut consumer, 0, Contract::Latest, x);
+        rig.subscribe(&mut consumer, 0, Contract::Last(2), x);
         Box::leak(Box::new(consumer));
     };
     let order = |rig: &Rig, x: &Arc<Variable>, verb| {

@@ -87,7 +87,7 @@ struct Peer {
 impl Scene {
     fn new(subscribers: usize) -> Self {
         let engine = Engine::new(EngineOptions::new("speed", 1));
-        let define = |n| VariableDefinition::new(&format!("v{n}"), DataType::F64);
+        let define = |n| VariableDefinition::new(format!("v{n}"), DataType::F64);
         let library = LibraryDefinition {
             name: "speed".to_owned(),
             description: String::new(),
@@ -108,14 +108,13 @@ impl Scene {
             peers,
             written: 0,
         };
-        // First readings, and what all of them say is as it should be.
-        scene.round();
-        for peer in &mut scene.peers {
-            peer.is_checked(VARIABLES * 2);
-        }
-        scene.round();
-        for peer in &mut scene.peers {
-            peer.is_checked(VARIABLES);
+        // First readings; then what all of them say is as it should be.
+        scene.peers.iter_mut().for_each(Peer::take);
+        for _ in 0..2 {
+            scene.round();
+            for peer in &scene.peers {
+                peer.is_checked(VARIABLES);
+            }
         }
         scene
     }

@@ -17,8 +17,6 @@ use crate::window::Window;
 
 /// A run is closed when it has this many bytes, so that a long one does not hold up what follows.
 const RUN_BYTES: usize = 32 << 10;
-/// What a run that is shared takes as a rule, at first.
-const SHARED_RUN_BYTES: usize = 4 << 10;
 /// Bytes of a message that go with the only value in it.
 const MESSAGE_HEAD_BYTES: usize = RECORD_HEAD_BYTES_MAX + 16;
 
@@ -251,8 +249,12 @@ impl Sink for UpdateSink<'_> {
         }
     }
 
-    fn encode(&mut self, updates: &mut dyn Iterator<Item = (u32, &Update)>) -> Option<Vec<u8>> {
-        let (mut bytes, mut state) = (Vec::with_capacity(SHARED_RUN_BYTES), RunState::START);
+    fn encode(
+        &mut self,
+        updates: &mut dyn Iterator<Item = (u32, &Update)>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let mut state = RunState::START;
         for (handle, update) in updates {
             let record = UpdateRecord {
                 handle,
@@ -264,9 +266,9 @@ impl Sink for UpdateSink<'_> {
                 own: false,
                 value: Some(update.value.as_slice()),
             };
-            state.put(&mut bytes, &record);
+            state.put(out, &record);
         }
-        Some(bytes)
+        true
     }
 
     fn takes(&self, run: &SharedRun) -> bool {

@@ -233,7 +233,8 @@ impl Session {
         };
         if !is_published
             && is_bare(&record.options)
-            && let Some(sequence) = variable.write_plain_wire(&self.caller, wall, record.value)
+            && let Some(sequence) =
+                variable.write_plain_wire(&self.caller, wall, record.value, wakes)
         {
             return Attempted::Ended(Packed::Applied(sequence));
         }

@@ -129,11 +129,9 @@ impl Following<'_> {
         }
         state.offered += 1;
         let sequence = alias.publish(state, update);
-        if let Some(interests) = state.interests_mut() {
-            interests.announce(update, changed, wakes);
-            if !state.fields().is_empty() {
-                alias.refresh_fields(state, self.now, self.wall, wakes);
-            }
+        state.announce(update, changed, None, wakes);
+        if !state.fields().is_empty() {
+            alias.refresh_fields(state, self.now, self.wall, wakes);
         }
         let next = Following {
             source: alias,

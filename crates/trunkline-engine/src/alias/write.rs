@@ -201,11 +201,9 @@ pub(crate) fn commit_followed(
     let mut sequence = 0;
     let mut publish = || {
         sequence = variable.publish(state, update);
-        if let Some(interests) = state.interests_mut() {
-            interests.announce(update, changed, wakes);
-            if !state.fields().is_empty() {
-                variable.refresh_fields(state, put.now, put.wall, wakes);
-            }
+        state.announce(update, changed, None, wakes);
+        if !state.fields().is_empty() {
+            variable.refresh_fields(state, put.now, put.wall, wakes);
         }
         let following = Following {
             source: variable,

@@ -8,7 +8,7 @@
 use trunkline_ring::Cursor;
 use trunkline_types::{Contract, Lost};
 
-use super::item::Item;
+use super::item::Slot;
 use super::{Consumer, Sink};
 use crate::interest::Kind;
 use crate::outbox::Wakes;
@@ -67,11 +67,13 @@ impl Consumer {
     fn deliver(&mut self, index: u32, sink: &mut dyn Sink, wakes: &mut Wakes) -> bool {
         let (id, gone) = match self.items.slot(index) {
             None => return false,
-            Some(Item::Feed { subscription }) => {
-                let subscription = *subscription;
+            Some(Slot::Feed { subscription }) => {
                 return self.deliver_feed(subscription, sink, wakes);
             }
-            Some(Item::Variable(item)) => (item.subscription, item.variable.is_gone()),
+            Some(Slot::Variable(item)) => {
+                let variable = self.engine.variable(item.handle());
+                (item.subscription, variable.is_none_or(|one| one.is_gone()))
+            }
         };
         let Some(subscription) = self.subscriptions.get(&id) else {
             return false;
@@ -96,43 +98,56 @@ impl Consumer {
 
     /// The newest update, unless this item has it already, and what `only_changes` held back.
     fn deliver_newest(&mut self, index: u32, only_changes: bool, sink: &mut dyn Sink) {
-        let Some(item) = self.items.get_mut(index) else {
+        let Some(item) = self.items.get(index).copied() else {
+            return;
+        };
+        let Some(variable) = self.engine.variable(item.handle()) else {
             return;
         };
         let (update, held_back) = if only_changes {
-            let state = item.variable.lock();
+            let state = variable.lock();
             let interest = state
                 .interests()
                 .and_then(|interests| interests.find(&self.outbox, index));
             let held_back = interest.map_or(0, |interest| interest.filtered);
             (
-                item.variable.update_locked(&state),
-                held_back.saturating_sub(item.filtered()),
+                variable.update_locked(&state),
+                held_back.saturating_sub(self.items.filtered(index)),
             )
         } else {
-            (item.variable.update(), 0)
+            (variable.update(), 0)
         };
-        let news = update.sequence.saturating_sub(item.last);
-        if !item.is_first && news <= held_back {
+        let news = update.sequence.saturating_sub(item.last());
+        if !item.is_first() && news <= held_back {
             return;
         }
         let coalesced = news.saturating_sub(1).saturating_sub(held_back);
-        item.coalesced += coalesced;
+        if coalesced > 0 {
+            self.items.add_coalesced(index, coalesced);
+        }
         let lost = Lost {
             coalesced,
             ..Lost::NONE
         };
-        item.hand_over(index, &update, lost, held_back, &mut self.in_flight, sink);
+        let (at, in_flight) = ((index, variable), &mut self.in_flight);
+        self.items
+            .hand_over(at, &update, lost, held_back, in_flight, sink);
     }
 
     /// The first reading of a buffered contract. False when the sink wants nothing after it.
     fn deliver_initial(&mut self, index: u32, sink: &mut dyn Sink) -> bool {
-        let Some(item) = self.items.get_mut(index) else {
+        let initial = self
+            .items
+            .rest_mut(index)
+            .and_then(|rest| rest.initial.take());
+        let Some(update) = initial else { return true };
+        let item = self.items.get(index);
+        let Some(variable) = item.and_then(|item| self.engine.variable(item.handle())) else {
             return false;
         };
-        let initial = item.rest_mut().and_then(|rest| rest.initial.take());
-        let Some(update) = initial else { return true };
-        item.hand_over(index, &update, Lost::NONE, 0, &mut self.in_flight, sink);
+        let (at, in_flight) = ((index, variable), &mut self.in_flight);
+        self.items
+            .hand_over(at, &update, Lost::NONE, 0, in_flight, sink);
         sink.wants()
     }
 
@@ -146,13 +161,14 @@ impl Consumer {
         if !self.deliver_initial(index, sink) {
             return true;
         }
-        let Some(item) = self.items.get_mut(index) else {
+        let item = self.items.get(index);
+        let Some(variable) = item.and_then(|item| self.engine.variable(item.handle())) else {
             return false;
         };
-        let cursor = item.rest().cursor;
+        let cursor = self.items.make_rest(index).cursor;
         let mut updates = std::mem::take(&mut self.updates);
         let read = {
-            let state = item.variable.lock();
+            let state = variable.lock();
             let ring = state
                 .interests()
                 .and_then(|interests| interests.ring(only_changes));
@@ -169,9 +185,11 @@ impl Consumer {
                     break;
                 }
                 let dropped = if handed_over == 0 { read.dropped } else { 0 };
-                item.hand_over_buffered(index, update, dropped, &mut self.in_flight, sink);
+                let (at, in_flight) = ((index, variable), &mut self.in_flight);
+                self.items
+                    .hand_over_buffered(at, update, dropped, in_flight, sink);
                 handed_over += 1;
-                item.rest().cursor = read.first + handed_over;
+                self.items.make_rest(index).cursor = read.first + handed_over;
             }
             left = handed_over < read.kept;
         }
@@ -192,17 +210,21 @@ impl Consumer {
                 return false;
             };
             self.engine.losses().add(dropped);
-            let Some(item) = self.items.get_mut(index) else {
+            let item = self.items.get(index);
+            let Some(variable) = item.and_then(|item| self.engine.variable(item.handle())) else {
                 return false;
             };
-            item.hand_over_buffered(index, &update, dropped, &mut self.in_flight, sink);
+            let (at, in_flight) = ((index, variable), &mut self.in_flight);
+            self.items
+                .hand_over_buffered(at, &update, dropped, in_flight, sink);
             self.outbox.budget.release(cost, wakes);
         }
         true
     }
 
     fn pop_first(&self, index: u32) -> Option<(u64, Update, usize)> {
-        let mut state = self.items.get(index)?.variable.lock();
+        let handle = self.items.get(index)?.handle();
+        let mut state = self.engine.variable(handle)?.lock();
         match &mut state.interests_mut()?.find_mut(&self.outbox, index)?.kind {
             Kind::First(queue) => queue.pop(),
             _ => None,
@@ -214,7 +236,7 @@ impl Consumer {
         let Some(item) = self.items.get(index) else {
             return;
         };
-        let (subscription, handle) = (item.subscription, item.variable.handle());
+        let (subscription, handle) = (item.subscription, item.handle());
         self.close(index, wakes);
         sink.gone(subscription, handle);
     }

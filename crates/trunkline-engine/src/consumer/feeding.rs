@@ -1,23 +1,16 @@
-//! `all` subscriptions: taking what waits in their feeds, and sharing these with others.
-//!
-//! A subscription begins with a feed of its own. When it is first drained after its variables have
-//! changed, and somebody has a feed of the same variables, it moves there with all that waits for
-//! it, at one moment at which nobody writes any of them; before its variables change it moves out
-//! again in the same way. So at each moment an update is in exactly one feed for it, in order.
+//! `all` subscriptions: taking what waits in their feeds.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use trunkline_types::Position;
 
 use super::drain::TAKE;
-use super::item::Table;
+use super::in_flight::Table;
 use super::{Consumer, EndedItem, Sink};
-use crate::feed::{Event, Feed, FeedEntry, Moved, Room, SharedRun, Taken, Terms};
-use crate::group::GROUP_MAX;
-use crate::interest::FeedInterest;
+use crate::feed::{Event, Feed, FeedEntry, Room, SharedRun, Taken, Terms};
 use crate::outbox::{Outbox, Wakes};
-use crate::sync::{Arc, MutexGuard};
-use crate::variable::{State, Variable};
+use crate::sync::Arc;
+use crate::variable::Variable;
 
 /// A subscription's part in a feed.
 pub(super) struct Membership {
@@ -27,13 +20,13 @@ pub(super) struct Membership {
     /// The index in the outbox that stands for the subscription.
     pub(super) mark: u32,
     /// The item at each place of the feed.
-    table: Arc<Table>,
+    pub(super) table: Arc<Table>,
     /// The item of each variable, and its place.
     pub(super) by_handle: HashMap<u32, (u32, u32)>,
     /// Taken out of the feed and not delivered yet.
-    taken: VecDeque<FeedEntry>,
+    pub(super) taken: VecDeque<FeedEntry>,
     /// Its variables are as they were when it last looked for others with the same.
-    is_settled: bool,
+    pub(super) is_settled: bool,
 }
 
 /// What of an item waits in a feed.
@@ -65,27 +58,22 @@ impl Membership {
     }
 
     /// Adds a variable to the feed, which is not shared; returns its place.
-    pub(super) fn add(&mut self, handle: u32, index: u32, generation: u32) -> u32 {
+    pub(super) fn add(&mut self, handle: u32, index: u32) -> u32 {
         let place = self.feed.add_place();
         let table = Arc::make_mut(&mut self.table);
         let needed = place as usize + 1;
-        table.resize(needed.max(table.len()), (u32::MAX, 0));
+        table.resize(needed.max(table.len()), u32::MAX);
         if let Some(entry) = table.get_mut(place as usize) {
-            *entry = (index, generation);
+            *entry = index;
         }
         self.by_handle.insert(handle, (index, place));
         place
     }
 
-    /// A feed of its own, in which the places are what they are now.
-    fn feed_of(&self, moved: Moved) -> Arc<Feed> {
-        let (places, next) = (self.by_handle.len(), self.table.len());
-        Arc::new(Feed::moved_in(moved, places as u32, next as u32))
-    }
-
     /// Takes the feed out of a variable's interests. Where others share it the variable is gone:
     /// they have all it had, too.
-    pub(super) fn forget(&self, variable: &Variable) {
+    pub(super) fn forget(&mut self, variable: &Variable) {
+        self.by_handle.remove(&variable.handle());
         if let Some(interests) = variable.lock().interests_mut()
             && interests.remove_feed(&self.feed).is_some()
         {
@@ -109,8 +97,8 @@ impl Membership {
     }
 
     fn index_at(&self, place: u32) -> u32 {
-        let entry = self.table.get(place as usize);
-        entry.map_or(u32::MAX, |(index, _)| *index)
+        let index = self.table.get(place as usize);
+        index.copied().unwrap_or(u32::MAX)
     }
 
     /// Room of the entries that were taken, as the feed still counts it, of these places.
@@ -124,13 +112,6 @@ impl Membership {
             stays
         });
         freed
-    }
-
-    /// The places of another feed for those of this one.
-    fn translate(&mut self, moved: &mut Moved, places: &HashMap<u32, u32>) {
-        for entry in self.taken.iter_mut().chain(moved.entries_mut()) {
-            entry.place = places.get(&entry.place).copied().unwrap_or(u32::MAX);
-        }
     }
 }
 
@@ -172,7 +153,7 @@ impl Consumer {
         }
     }
 
-    fn membership(&self, id: u32) -> Option<&Membership> {
+    pub(super) fn membership(&self, id: u32) -> Option<&Membership> {
         self.subscriptions.get(&id)?.feed.as_ref()
     }
 
@@ -237,6 +218,7 @@ impl Consumer {
         let Some(membership) = &mut subscription.feed else {
             return (0, Stop::Taken);
         };
+        let engine = &self.engine;
         let mut passed = Room::default();
         let mut gone = None;
         let mut count = 0;
@@ -257,8 +239,11 @@ impl Consumer {
                     if let Some(credit) = &mut subscription.credit {
                         *credit -= 1;
                     }
-                    if let Some(item) = self.items.get_mut(index) {
-                        item.hand_over_buffered(index, update, 0, &mut self.in_flight, sink);
+                    let item = self.items.get(index);
+                    if let Some(variable) = item.and_then(|item| engine.variable(item.handle())) {
+                        let (at, in_flight) = ((index, variable), &mut self.in_flight);
+                        self.items
+                            .hand_over_buffered(at, update, 0, in_flight, sink);
                     }
                 }
             }
@@ -288,11 +273,14 @@ impl Consumer {
         let epoch = self.engine.epoch();
         let is_alone = !membership.feed.shut();
         let mut ended = Vec::with_capacity(subscription.items.len());
-        for index in &subscription.items {
-            let Some(item) = self.items.get(*index) else {
+        for index in subscription.items.iter() {
+            let Some(item) = self.items.get(index) else {
                 continue;
             };
-            let mut state = item.variable.lock();
+            let Some(variable) = self.engine.variable(item.handle()) else {
+                continue;
+            };
+            let mut state = variable.lock();
             let interest = match is_alone {
                 true => state
                     .interests_mut()
@@ -301,13 +289,13 @@ impl Consumer {
                 false => None,
             };
             let filtered = interest.map_or(0, |interest| interest.filtered);
-            let held_back = filtered.saturating_sub(item.filtered());
-            let behind = item.variable.sequence().saturating_sub(item.last);
+            let held_back = filtered.saturating_sub(self.items.filtered(index));
+            let behind = variable.sequence().saturating_sub(item.last());
             ended.push(EndedItem {
-                handle: item.variable.handle(),
+                handle: item.handle(),
                 last: Position {
                     epoch,
-                    sequence: item.last,
+                    sequence: item.last(),
                 },
                 lost: behind.saturating_sub(held_back),
             });
@@ -374,89 +362,13 @@ impl Consumer {
         let Some(subscription) = self.subscriptions.remove(&id) else {
             return 0;
         };
-        for index in &subscription.items {
-            self.free(*index);
+        for index in subscription.items.iter() {
+            self.free(index);
         }
         if let Some(membership) = subscription.feed {
             self.free(membership.mark);
         }
         subscription.items.len()
-    }
-
-    /// Looks for others that have a feed of the same variables, and joins them.
-    fn settle(&mut self, id: u32, wakes: &mut Wakes) {
-        if !self.shares_feeds || self.membership(id).is_none_or(|one| one.is_settled) {
-            return;
-        }
-        let Some(subscription) = self.subscriptions.get_mut(&id) else {
-            return;
-        };
-        let only_changes = subscription.options.only_changes;
-        let Some(membership) = &mut subscription.feed else {
-            return;
-        };
-        membership.is_settled = true;
-        let count = membership.by_handle.len();
-        if only_changes || count == 0 || count > GROUP_MAX {
-            return;
-        }
-        let variable = |handle: &u32| self.engine.variable(*handle).map(Arc::clone);
-        let variables: BTreeMap<u32, Arc<Variable>> = membership
-            .by_handle
-            .keys()
-            .filter_map(|handle| Some((*handle, variable(handle)?)))
-            .collect();
-        // An alias and a field change under the lock of another variable.
-        let is_plain = |one: &Arc<Variable>| !one.is_alias() && !one.name().contains('#');
-        if variables.len() != count || !variables.values().all(is_plain) {
-            return;
-        }
-        let handles: Vec<u32> = variables.keys().copied().collect();
-        let feeds = self.engine.feeds();
-        if let Some(found) = feeds.find_or_offer(&handles, &membership.feed) {
-            if join(membership, &found, &variables, &self.items, wakes) {
-                return;
-            }
-            feeds.offer(&handles, &membership.feed);
-        }
-        membership.feed.set_open();
-    }
-
-    /// The subscription's variables are about to change: from here on its feed is its own.
-    pub(super) fn stop_sharing(&mut self, id: u32) {
-        let Some(subscription) = self.subscriptions.get_mut(&id) else {
-            return;
-        };
-        let Some(membership) = &mut subscription.feed else {
-            return;
-        };
-        membership.is_settled = false;
-        if !membership.feed.shut() {
-            return;
-        }
-        let items = &self.items;
-        let variable = |(index, _): &(u32, u32)| Some(Arc::clone(&items.get(*index)?.variable));
-        let variables: BTreeMap<u32, Arc<Variable>> = membership
-            .by_handle
-            .iter()
-            .filter_map(|(handle, item)| Some((*handle, variable(item)?)))
-            .collect();
-        let mut locked = lock_all(&variables);
-        let mut wakes = Wakes::new();
-        let Some(moved) = membership.feed.move_out(membership.member, &mut wakes) else {
-            return;
-        };
-        // The places stay what they are.
-        let feed = membership.feed_of(moved);
-        for (handle, state) in &mut locked {
-            if let Some((_, place)) = membership.by_handle.get(handle) {
-                let interest = FeedInterest::new(Arc::clone(&feed), *place, false);
-                state.make_interests().add_feed(interest);
-            }
-        }
-        drop(locked);
-        membership.feed = feed;
-        membership.member = 0;
     }
 }
 
@@ -469,7 +381,7 @@ fn encode(
 ) -> Option<Arc<SharedRun>> {
     let handle_of = |entry: &FeedEntry| {
         let item = items.get(membership.index_at(entry.place));
-        item.map_or(0, |item| item.variable.handle())
+        item.map_or(0, |item| item.handle())
     };
     let mut updates = membership
         .taken
@@ -478,87 +390,15 @@ fn encode(
             Event::Next(update) => Some((handle_of(entry), update)),
             Event::First(_) | Event::Gone => None,
         });
-    let bytes = sink.encode(&mut updates)?;
-    let run = Arc::new(SharedRun::new(start, &membership.taken, bytes)?);
+    let mut run = membership.feed.spare_run().unwrap_or_default();
+    let empty = Arc::get_mut(&mut run)?;
+    if !empty.fill(start, &membership.taken, |out| {
+        sink.encode(&mut updates, out)
+    }) {
+        return None;
+    }
     membership.feed.put_run(&run);
     Some(run)
-}
-
-/// Moves a subscription into another feed, under the locks of all its variables. False when that
-/// one has other variables now.
-fn join(
-    membership: &mut Membership,
-    found: &Arc<Feed>,
-    variables: &BTreeMap<u32, Arc<Variable>>,
-    items: &super::Items,
-    wakes: &mut Wakes,
-) -> bool {
-    let mut locked = lock_all(variables);
-    let mut places = HashMap::with_capacity(variables.len());
-    for (handle, state) in &locked {
-        let there = state.interests().and_then(|one| one.find_feed(found));
-        let (Some(there), Some((_, here))) = (there, membership.by_handle.get(handle)) else {
-            return false;
-        };
-        if there.only_changes {
-            return false;
-        }
-        places.insert(*here, there.place);
-    }
-    if membership.feed.has_ended(membership.member) {
-        return false;
-    }
-    let Some(mut moved) = membership.feed.move_out(membership.member, wakes) else {
-        return false;
-    };
-    membership.translate(&mut moved, &places);
-    let count = variables.len() as u32;
-    let (feed, member) = match found.join(moved, count) {
-        Ok(member) => {
-            for (_, state) in &mut locked {
-                if let Some(interests) = state.interests_mut() {
-                    interests.remove_feed(&membership.feed);
-                }
-            }
-            (Arc::clone(found), member)
-        }
-        Err(mut moved) => {
-            // Back where it was.
-            let back = places.iter().map(|(here, there)| (*there, *here)).collect();
-            membership.translate(&mut moved, &back);
-            let feed = membership.feed_of(moved);
-            for (handle, state) in &mut locked {
-                let place = membership.by_handle.get(handle).map(|(_, place)| *place);
-                if let (Some(interests), Some(place)) = (state.interests_mut(), place) {
-                    interests.remove_feed(&membership.feed);
-                    interests.add_feed(FeedInterest::new(Arc::clone(&feed), place, false));
-                }
-            }
-            membership.feed = feed;
-            membership.member = 0;
-            return false;
-        }
-    };
-    drop(locked);
-    let longest = places.values().max().map_or(0, |place| *place as usize + 1);
-    let mut table: Table = vec![(u32::MAX, 0); longest];
-    for (index, place) in membership.by_handle.values_mut() {
-        let there = places.get(place).copied().unwrap_or(u32::MAX);
-        *place = there;
-        if let (Some(entry), Some(item)) = (table.get_mut(there as usize), items.get(*index)) {
-            *entry = (*index, item.generation());
-        }
-    }
-    membership.table = Arc::new(table);
-    membership.feed = feed;
-    membership.member = member;
-    true
-}
-
-/// The locks in ascending order of the slots.
-fn lock_all(variables: &BTreeMap<u32, Arc<Variable>>) -> Vec<(u32, MutexGuard<'_, State>)> {
-    let locked = variables.iter().map(|(handle, one)| (*handle, one.lock()));
-    locked.collect()
 }
 
 /// What taking came to.

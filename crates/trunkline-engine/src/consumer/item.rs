@@ -1,47 +1,63 @@
 //! The items of a consumer: one variable under one subscription each, with its side of the ledger.
+//!
+//! There may be two million, so an item is 28 bytes: a handle in place of a reference, and what
+//! most do not need apart. What was delivered is not counted but follows from the numbers.
 
-use std::collections::VecDeque;
+use std::collections::HashMap;
 
 use trunkline_types::{Lost, Position};
 
+use super::in_flight::{InFlight, Table};
 use super::sink::{Delivery, Sink};
 use crate::feed::SharedRun;
 use crate::sync::Arc;
 use crate::update::Update;
 use crate::variable::Variable;
 
+/// Items of a chunk, which is allocated as a whole: to grow one list would take twice the memory.
+const CHUNK: usize = 1024;
+
 /// What an index of the outbox stands for.
-pub(crate) enum Item {
-    Variable(VariableItem),
+pub(crate) enum Slot<'a> {
+    Variable(&'a VariableItem),
     /// The feed of an `all` subscription.
     Feed {
         subscription: u32,
     },
 }
 
-/// One variable under one subscription. There may be two million, so what most do not need is
-/// apart.
+/// One variable under one subscription.
+#[derive(Clone, Copy, Default)]
 pub(crate) struct VariableItem {
-    pub(crate) variable: Arc<Variable>,
+    /// The variable's handle, flags above it, and above those 8 bits of `unconfirmed`.
+    head: u32,
     pub(crate) subscription: u32,
-    /// Where it stands in its subscription's list.
-    pub(crate) place: u32,
-    /// Tells it from earlier items of the same index; never 0.
-    generation: u32,
-    /// Deliveries that the peer has not confirmed; 0 where it need not.
-    unconfirmed: u32,
+    /// 24 bits of what was coalesced, and 8 more bits of `unconfirmed`.
+    counts: u32,
     /// Sequence before the first update that counts for this subscription.
-    pub(crate) opened_at: u64,
+    opened_at: [u32; 2],
     /// Sequence of the last delivery.
-    pub(crate) last: u64,
-    pub(crate) delivered: u64,
-    pub(crate) coalesced: u64,
-    rest: Option<Box<Rest>>,
-    /// The first reading is still to be delivered.
-    pub(crate) is_first: bool,
+    last: [u32; 2],
 }
 
-/// What only buffered contracts, filters and resumed subscriptions need.
+/// Handles are below [`VARIABLES_MAX`](crate::VARIABLES_MAX).
+const HANDLE: u32 = (1 << 21) - 1;
+/// The first reading is still to be delivered.
+const FIRST: u32 = 1 << 21;
+/// There is a [`Rest`] of it.
+const REST: u32 = 1 << 22;
+/// It is no variable but a feed.
+const FEED: u32 = 1 << 23;
+const COALESCED: u32 = (1 << 24) - 1;
+const UNCONFIRMED_SHIFT: u32 = 24;
+const UNCONFIRMED_LOW: u32 = 0xff;
+/// As many as are counted in the item.
+const UNCONFIRMED_MAX: u32 = 0xffff;
+
+const _: () = assert!(size_of::<VariableItem>() == 28);
+const _: () = assert!(crate::registry::VARIABLES_MAX <= HANDLE as usize + 1);
+
+/// What only buffered contracts, filters, resumed subscriptions and large counts need.
 #[derive(Default)]
 pub(crate) struct Rest {
     /// The ring's push number to read next (`last:n`).
@@ -55,33 +71,109 @@ pub(crate) struct Rest {
     pub(crate) disconnect: u64,
     /// Still to be told with the next delivery.
     untold: Lost,
+    /// Coalesced beyond what the item counts.
+    coalesced: u64,
+    /// Unconfirmed beyond what the item counts.
+    unconfirmed: u64,
+}
+
+fn split(value: u64) -> [u32; 2] {
+    [value as u32, (value >> 32) as u32]
+}
+
+fn join([low, high]: [u32; 2]) -> u64 {
+    u64::from(low) | u64::from(high) << 32
 }
 
 impl VariableItem {
+    pub(crate) fn handle(&self) -> u32 {
+        self.head & HANDLE
+    }
+
+    pub(crate) fn is_first(&self) -> bool {
+        self.head & FIRST != 0
+    }
+
+    pub(crate) fn opened_at(&self) -> u64 {
+        join(self.opened_at)
+    }
+
+    /// Sequence of the last delivery.
+    #[inline]
+    pub(crate) fn last(&self) -> u64 {
+        join(self.last)
+    }
+
+    /// The one place where the last delivery of an item changes.
+    #[inline]
+    fn set_last(&mut self, sequence: u64) {
+        self.last = split(sequence);
+        self.head &= !FIRST;
+    }
+
+    #[inline]
+    fn unconfirmed_here(&self) -> u32 {
+        let (low, high) = (
+            self.head >> UNCONFIRMED_SHIFT,
+            self.counts >> UNCONFIRMED_SHIFT,
+        );
+        low | high << 8
+    }
+
+    #[inline]
+    fn set_unconfirmed_here(&mut self, count: u32) {
+        let low = (count & UNCONFIRMED_LOW) << UNCONFIRMED_SHIFT;
+        let high = (count >> 8) << UNCONFIRMED_SHIFT;
+        self.head = self.head & !(UNCONFIRMED_LOW << UNCONFIRMED_SHIFT) | low;
+        self.counts = self.counts & COALESCED | high;
+    }
+}
+
+/// The items by index; an index is used again when its item has gone, and all that it was sent is
+/// confirmed.
+#[derive(Default)]
+pub(crate) struct Items {
+    chunks: Vec<Vec<VariableItem>>,
+    len: u32,
+    free: Vec<u32>,
+    /// Indices of items that have gone, with what of theirs is not confirmed.
+    retired: HashMap<u32, u64>,
+    rests: HashMap<u32, Rest>,
+    variables: usize,
+}
+
+impl Items {
+    /// Number of variables, under whatever subscriptions.
+    pub(crate) fn variable_count(&self) -> usize {
+        self.variables
+    }
+
+    /// The index that the next insertion will use.
+    pub(crate) fn next_index(&self) -> u32 {
+        // At most `ITEMS_MAX` items and as many feeds, which fits.
+        self.free.last().copied().unwrap_or(self.len)
+    }
+
     /// An item that counts from what the variable holds now, `sequence`, and from what the
-    /// subscriber has already.
-    pub(crate) fn new(
-        variable: &Arc<Variable>,
+    /// subscriber has already. Returns its index.
+    pub(crate) fn insert(
+        &mut self,
+        handle: u32,
         subscription: u32,
-        generation: u32,
         sequence: u64,
         resume: Option<Position>,
         epoch: u64,
-    ) -> Self {
-        let mut item = Self {
-            variable: Arc::clone(variable),
+    ) -> u32 {
+        let before = split(sequence.saturating_sub(1));
+        let index = self.put(VariableItem {
+            head: handle & HANDLE | FIRST,
             subscription,
-            place: 0,
-            generation,
-            unconfirmed: 0,
-            opened_at: sequence.saturating_sub(1),
-            last: sequence.saturating_sub(1),
-            delivered: 0,
-            coalesced: 0,
-            rest: None,
-            is_first: true,
-        };
-        let Some(had) = resume else { return item };
+            counts: 0,
+            opened_at: before,
+            last: before,
+        });
+        self.variables += 1;
+        let Some(had) = resume else { return index };
         #[cfg(feature = "planted")]
         let had = Position {
             sequence: had.sequence
@@ -92,295 +184,288 @@ impl VariableItem {
         };
         if had.epoch != epoch || had.sequence > sequence {
             // Nobody knows what was written in between.
-            item.rest().untold.unknown = true;
-        } else if had.sequence == sequence {
-            // What the subscriber has is what there is: nothing to deliver.
-            item.opened_at = sequence;
-            item.last = sequence;
-            item.is_first = false;
-        } else {
-            let missed = sequence - 1 - had.sequence;
-            item.opened_at = had.sequence;
-            if missed > 0 {
-                let rest = item.rest();
-                rest.disconnect = missed;
-                rest.untold.disconnect = missed;
+            self.make_rest(index).untold.unknown = true;
+            return index;
+        }
+        if let Some(item) = self.get_mut(index) {
+            item.opened_at = split(had.sequence);
+            if had.sequence == sequence {
+                // What the subscriber has is what there is: nothing to deliver.
+                item.set_last(sequence);
             }
         }
-        item
-    }
-
-    pub(crate) fn rest(&mut self) -> &mut Rest {
-        self.rest.get_or_insert_default()
-    }
-
-    pub(crate) fn rest_ref(&self) -> Option<&Rest> {
-        self.rest.as_deref()
-    }
-
-    pub(crate) fn rest_mut(&mut self) -> Option<&mut Rest> {
-        self.rest.as_deref_mut()
-    }
-
-    /// Held back by `only_changes` and told.
-    pub(crate) fn filtered(&self) -> u64 {
-        self.rest_ref().map_or(0, |rest| rest.filtered)
-    }
-
-    pub(crate) fn generation(&self) -> u32 {
-        self.generation
-    }
-
-    pub(crate) fn unconfirmed(&self) -> u64 {
-        u64::from(self.unconfirmed)
-    }
-
-    /// Hands over an update of a buffered contract: between two of those nothing is coalesced, so
-    /// what is neither delivered nor dropped was filtered.
-    pub(crate) fn hand_over_buffered(
-        &mut self,
-        index: u32,
-        update: &Update,
-        queue: u64,
-        in_flight: &mut InFlight,
-        sink: &mut dyn Sink,
-    ) {
-        let between = update.sequence.saturating_sub(self.last).saturating_sub(1);
-        let filtered = between.saturating_sub(queue);
-        if queue > 0 {
-            self.rest().queue += queue;
-        }
-        let lost = Lost {
-            queue,
-            ..Lost::NONE
-        };
-        self.hand_over(index, update, lost, filtered, in_flight, sink);
-    }
-
-    pub(crate) fn hand_over(
-        &mut self,
-        index: u32,
-        update: &Update,
-        lost: Lost,
-        filtered: u64,
-        in_flight: &mut InFlight,
-        sink: &mut dyn Sink,
-    ) {
-        if filtered > 0 {
-            self.rest().filtered += filtered;
-        }
-        let untold = self.rest_mut().map(|rest| std::mem::take(&mut rest.untold));
-        self.is_first = false;
-        self.last = update.sequence;
-        // Nothing written yet is no update: it is sent, and counts nowhere.
-        let counts = update.sequence > 0;
-        self.delivered += u64::from(counts);
-        if in_flight.push(index, if counts { self.generation } else { 0 }) && counts {
-            self.unconfirmed += 1;
-        }
-        sink.deliver(&Delivery {
-            subscription: self.subscription,
-            variable: &self.variable,
-            update,
-            lost: lost.plus(untold.unwrap_or_default()),
-            filtered,
-        });
-    }
-}
-
-/// Index and generation of the item at each place of a feed.
-pub(crate) type Table = Vec<(u32, u32)>;
-
-/// Stands in the queue for a run, which is in a queue of its own.
-const RUN: u32 = u32::MAX;
-
-/// Deliveries that the peer has not confirmed, oldest first; nothing when it need not confirm.
-#[derive(Default)]
-pub(crate) struct InFlight {
-    /// Index and generation of the item.
-    queue: Option<VecDeque<(u32, u32)>>,
-    runs: VecDeque<RunInFlight>,
-    /// Deliveries in runs.
-    in_runs: usize,
-}
-
-/// A run that was delivered as it is.
-struct RunInFlight {
-    table: Arc<Table>,
-    run: Arc<SharedRun>,
-    /// So many of its updates are confirmed.
-    confirmed: usize,
-}
-
-impl RunInFlight {
-    /// Confirms up to `most` further updates; returns how many, and whether those were the last.
-    fn confirm(&mut self, most: usize, items: &mut Items) -> (usize, bool) {
-        let updates = self.run.updates();
-        let left = updates.get(self.confirmed..).unwrap_or_default();
-        let confirmed = left.get(..most).unwrap_or(left);
-        for (place, _) in confirmed {
-            if let Some((index, generation)) = self.table.get(*place as usize)
-                && let Some(item) = items.get_mut(*index)
-                && item.generation == *generation
-            {
-                item.unconfirmed = item.unconfirmed.saturating_sub(1);
-            }
-        }
-        self.confirmed += confirmed.len();
-        (confirmed.len(), confirmed.len() == left.len())
-    }
-}
-
-impl InFlight {
-    pub(crate) fn confirmed_by_peer() -> Self {
-        Self {
-            queue: Some(VecDeque::new()),
-            ..Self::default()
-        }
-    }
-
-    /// A run was delivered as it is.
-    pub(crate) fn push_run(&mut self, table: &Arc<Table>, run: &Arc<SharedRun>) {
-        if let Some(queue) = &mut self.queue {
-            queue.push_back((RUN, 0));
-            self.in_runs += run.updates().len();
-            self.runs.push_back(RunInFlight {
-                table: Arc::clone(table),
-                run: Arc::clone(run),
-                confirmed: 0,
-            });
-        }
-    }
-
-    pub(crate) fn is_kept(&self) -> bool {
-        self.queue.is_some()
-    }
-
-    fn push(&mut self, index: u32, generation: u32) -> bool {
-        if let Some(queue) = &mut self.queue {
-            queue.push_back((index, generation));
-        }
-        self.queue.is_some()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        let singly = self.queue.as_ref().map_or(0, VecDeque::len);
-        singly - self.runs.len() + self.in_runs
-    }
-
-    /// Confirms the `records` oldest; false when there are fewer.
-    pub(crate) fn confirm(&mut self, records: u64, items: &mut Items) -> bool {
-        let Some(queue) = &mut self.queue else {
-            return records == 0;
-        };
-        let mut left = records;
-        while left > 0 {
-            let Some((index, generation)) = queue.front().copied() else {
-                return false;
-            };
-            if index != RUN {
-                queue.pop_front();
-                left -= 1;
-                if let Some(item) = items.get_mut(index)
-                    && item.generation == generation
-                {
-                    item.unconfirmed = item.unconfirmed.saturating_sub(1);
-                }
-                continue;
-            }
-            let Some(run) = self.runs.front_mut() else {
-                return false;
-            };
-            let most = usize::try_from(left).unwrap_or(usize::MAX);
-            let (confirmed, is_over) = run.confirm(most, items);
-            left -= confirmed as u64;
-            self.in_runs -= confirmed;
-            if is_over {
-                self.runs.pop_front();
-                queue.pop_front();
-            }
-        }
-        true
-    }
-}
-
-/// The items by index; an index is used again when its item has gone.
-#[derive(Default)]
-pub(crate) struct Items {
-    slots: Vec<Option<Item>>,
-    free: Vec<u32>,
-    variables: usize,
-    generation: u32,
-}
-
-impl Items {
-    /// Number of variables, under whatever subscriptions.
-    pub(crate) fn variable_count(&self) -> usize {
-        self.variables
-    }
-
-    /// A number for a new item that no other of the last four billion has.
-    pub(crate) fn next_generation(&mut self) -> u32 {
-        self.generation = self.generation.checked_add(1).unwrap_or(1);
-        self.generation
-    }
-
-    /// The index that [`Items::insert`] will use next.
-    pub(crate) fn next_index(&self) -> u32 {
-        // At most `ITEMS_MAX` items and as many feeds, which fits.
-        self.free.last().copied().unwrap_or(self.slots.len() as u32)
-    }
-
-    pub(crate) fn insert(&mut self, item: Item) -> u32 {
-        self.variables += usize::from(matches!(item, Item::Variable(_)));
-        let index = self.next_index();
-        match self.slots.get_mut(index as usize) {
-            Some(slot) => {
-                *slot = Some(item);
-                self.free.pop();
-            }
-            None => self.slots.push(Some(item)),
+        let missed = sequence.saturating_sub(1).saturating_sub(had.sequence);
+        if missed > 0 {
+            let rest = self.make_rest(index);
+            rest.disconnect = missed;
+            rest.untold.disconnect = missed;
         }
         index
     }
 
-    pub(crate) fn remove(&mut self, index: u32) -> Option<Item> {
-        let item = self.slots.get_mut(index as usize)?.take()?;
-        self.variables -= usize::from(matches!(item, Item::Variable(_)));
-        self.free.push(index);
-        Some(item)
+    /// A place for the feed of a subscription; returns its index.
+    pub(crate) fn insert_feed(&mut self, subscription: u32) -> u32 {
+        self.put(VariableItem {
+            head: FEED,
+            subscription,
+            ..VariableItem::default()
+        })
+    }
+
+    fn put(&mut self, item: VariableItem) -> u32 {
+        if let Some(index) = self.free.pop() {
+            if let Some(slot) = self.place_mut(index) {
+                *slot = item;
+            }
+            return index;
+        }
+        let index = self.len;
+        self.len += 1;
+        match self.chunks.last_mut().filter(|chunk| chunk.len() < CHUNK) {
+            Some(chunk) => chunk.push(item),
+            None => {
+                // A consumer of one item needs no chunk, one of many has whole ones.
+                let mut chunk = match self.chunks.is_empty() {
+                    true => Vec::new(),
+                    false => Vec::with_capacity(CHUNK),
+                };
+                chunk.push(item);
+                self.chunks.push(chunk);
+            }
+        }
+        index
+    }
+
+    pub(crate) fn remove(&mut self, index: u32) {
+        let unconfirmed = self.unconfirmed(index);
+        let Some(slot) = self.place_mut(index).filter(|slot| slot.head != 0) else {
+            return;
+        };
+        let head = std::mem::take(slot).head;
+        self.variables -= usize::from(head & FEED == 0);
+        if head & REST != 0 {
+            self.rests.remove(&index);
+        }
+        match unconfirmed {
+            0 => self.free.push(index),
+            left => drop(self.retired.insert(index, left)),
+        }
+        self.give_back();
+    }
+
+    /// The memory of all, when none is left.
+    fn give_back(&mut self) {
+        if self.free.len() == self.len as usize {
+            *self = Self::default();
+        }
+    }
+
+    fn place(&self, index: u32) -> Option<&VariableItem> {
+        let index = index as usize;
+        self.chunks.get(index / CHUNK)?.get(index % CHUNK)
+    }
+
+    #[inline]
+    fn place_mut(&mut self, index: u32) -> Option<&mut VariableItem> {
+        let index = index as usize;
+        self.chunks.get_mut(index / CHUNK)?.get_mut(index % CHUNK)
+    }
+
+    pub(crate) fn slot(&self, index: u32) -> Option<Slot<'_>> {
+        let item = self.place(index).filter(|item| item.head != 0)?;
+        Some(match item.head & FEED {
+            0 => Slot::Variable(item),
+            _ => Slot::Feed {
+                subscription: item.subscription,
+            },
+        })
+    }
+
+    pub(crate) fn get(&self, index: u32) -> Option<&VariableItem> {
+        self.place(index)
+            .filter(|item| item.head & HANDLE != 0 && item.head & FEED == 0)
+    }
+
+    #[inline]
+    fn get_mut(&mut self, index: u32) -> Option<&mut VariableItem> {
+        self.place_mut(index)
+            .filter(|item| item.head & HANDLE != 0 && item.head & FEED == 0)
+    }
+
+    pub(crate) fn rest(&self, index: u32) -> Option<&Rest> {
+        self.rests.get(&index)
+    }
+
+    pub(crate) fn rest_mut(&mut self, index: u32) -> Option<&mut Rest> {
+        self.rests.get_mut(&index)
+    }
+
+    /// What most items do not have.
+    pub(crate) fn make_rest(&mut self, index: u32) -> &mut Rest {
+        if let Some(item) = self.get_mut(index) {
+            item.head |= REST;
+        }
+        self.rests.entry(index).or_default()
+    }
+
+    /// Held back by `only_changes` and told.
+    pub(crate) fn filtered(&self, index: u32) -> u64 {
+        self.rest(index).map_or(0, |rest| rest.filtered)
+    }
+
+    /// Deliveries that the peer has not confirmed; 0 where it need not.
+    pub(crate) fn unconfirmed(&self, index: u32) -> u64 {
+        let here = self.get(index).map_or(0, VariableItem::unconfirmed_here);
+        u64::from(here) + self.rest(index).map_or(0, |rest| rest.unconfirmed)
+    }
+
+    pub(crate) fn coalesced(&self, index: u32) -> u64 {
+        let here = self.get(index).map_or(0, |item| item.counts & COALESCED);
+        u64::from(here) + self.rest(index).map_or(0, |rest| rest.coalesced)
+    }
+
+    pub(crate) fn add_coalesced(&mut self, index: u32, more: u64) {
+        let Some(item) = self.get_mut(index) else {
+            return;
+        };
+        let sum = u64::from(item.counts & COALESCED).saturating_add(more);
+        match u32::try_from(sum).ok().filter(|sum| *sum <= COALESCED) {
+            Some(sum) => item.counts = item.counts & !COALESCED | sum,
+            None => self.make_rest(index).coalesced += more,
+        }
+    }
+
+    /// What was delivered: all that the item has come past, but for what it did not get.
+    pub(crate) fn delivered(&self, index: u32) -> u64 {
+        let Some(item) = self.get(index) else {
+            return 0;
+        };
+        let missed = self
+            .rest(index)
+            .map_or(0, |rest| rest.filtered + rest.queue + rest.disconnect);
+        let passed = item.last().saturating_sub(item.opened_at());
+        passed
+            .saturating_sub(missed)
+            .saturating_sub(self.coalesced(index))
+    }
+
+    #[inline]
+    fn sent(&mut self, index: u32) {
+        let Some(item) = self.get_mut(index) else {
+            return;
+        };
+        let count = item.unconfirmed_here();
+        if count < UNCONFIRMED_MAX {
+            item.set_unconfirmed_here(count + 1);
+        } else {
+            self.make_rest(index).unconfirmed += 1;
+        }
+    }
+
+    /// The peer has received one delivery of this item, which may have gone since.
+    #[inline]
+    pub(super) fn confirm(&mut self, index: u32) {
+        let Some(item) = self.get_mut(index) else {
+            return self.confirm_retired(index);
+        };
+        let is_here = item.head & REST == 0;
+        if is_here {
+            let count = item.unconfirmed_here();
+            return item.set_unconfirmed_here(count.saturating_sub(1));
+        }
+        match self.rests.get_mut(&index) {
+            Some(rest) if rest.unconfirmed > 0 => rest.unconfirmed -= 1,
+            _ => {
+                if let Some(item) = self.get_mut(index) {
+                    let count = item.unconfirmed_here();
+                    item.set_unconfirmed_here(count.saturating_sub(1));
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn confirm_retired(&mut self, index: u32) {
+        if let Some(left) = self.retired.get_mut(&index) {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                self.retired.remove(&index);
+                self.free.push(index);
+                self.give_back();
+            }
+        }
     }
 
     /// A run was handed over as it is; its first reading every item had before. `confirmed`: by the
     /// peer, later.
     pub(crate) fn note_run(&mut self, table: &Table, run: &SharedRun, confirmed: bool) {
         for (place, sequence) in run.updates() {
-            if let Some((index, generation)) = table.get(*place as usize)
-                && let Some(item) = self.get_mut(*index)
-                && item.generation == *generation
-            {
-                item.last = *sequence;
-                item.delivered += 1;
-                item.unconfirmed += u32::from(confirmed);
+            let Some(index) = table.get(*place as usize) else {
+                continue;
+            };
+            if let Some(item) = self.get_mut(*index) {
+                item.set_last(*sequence);
+                if confirmed {
+                    self.sent(*index);
+                }
             }
         }
     }
 
-    pub(crate) fn slot(&self, index: u32) -> Option<&Item> {
-        self.slots.get(index as usize)?.as_ref()
+    /// Hands over an update of a buffered contract: between two of those nothing is coalesced, so
+    /// what is neither delivered nor dropped was filtered.
+    pub(crate) fn hand_over_buffered(
+        &mut self,
+        (index, variable): (u32, &Arc<Variable>),
+        update: &Update,
+        queue: u64,
+        in_flight: &mut InFlight,
+        sink: &mut dyn Sink,
+    ) {
+        let last = self.get(index).map_or(0, VariableItem::last);
+        let between = update.sequence.saturating_sub(last).saturating_sub(1);
+        let filtered = between.saturating_sub(queue);
+        if queue > 0 {
+            self.make_rest(index).queue += queue;
+        }
+        let lost = Lost {
+            queue,
+            ..Lost::NONE
+        };
+        self.hand_over((index, variable), update, lost, filtered, in_flight, sink);
     }
 
-    pub(crate) fn get(&self, index: u32) -> Option<&VariableItem> {
-        match self.slot(index)? {
-            Item::Variable(item) => Some(item),
-            Item::Feed { .. } => None,
+    pub(crate) fn hand_over(
+        &mut self,
+        (index, variable): (u32, &Arc<Variable>),
+        update: &Update,
+        mut lost: Lost,
+        filtered: u64,
+        in_flight: &mut InFlight,
+        sink: &mut dyn Sink,
+    ) {
+        if filtered > 0 {
+            self.make_rest(index).filtered += filtered;
         }
-    }
-
-    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut VariableItem> {
-        match self.slots.get_mut(index as usize)?.as_mut()? {
-            Item::Variable(item) => Some(item),
-            Item::Feed { .. } => None,
+        let Some(item) = self.get_mut(index) else {
+            return;
+        };
+        let (has_rest, subscription) = (item.head & REST != 0, item.subscription);
+        item.set_last(update.sequence);
+        if has_rest && let Some(rest) = self.rests.get_mut(&index) {
+            lost = lost.plus(std::mem::take(&mut rest.untold));
         }
+        // Nothing written yet is no update: it is sent, and counts nowhere.
+        let counts = update.sequence > 0;
+        if in_flight.push(counts.then_some(index)) && counts {
+            self.sent(index);
+        }
+        sink.deliver(&Delivery {
+            subscription,
+            variable,
+            update,
+            lost,
+            filtered,
+        });
     }
 }

@@ -4,7 +4,7 @@ use trunkline_types::Contract;
 use trunkline_types::ledger::SubscriptionLedger;
 
 use super::Consumer;
-use super::item::VariableItem;
+use super::item::{Rest, VariableItem};
 use crate::interest::{Interest, Interests, Kind};
 
 impl Consumer {
@@ -12,25 +12,30 @@ impl Consumer {
     pub fn ledger(&self, subscription: u32, handle: u32) -> Option<SubscriptionLedger> {
         let index = self.index_of(subscription, handle)?;
         let item = self.items.get(index)?;
-        let state = item.variable.lock();
+        let variable = self.engine.variable(handle)?;
+        let state = variable.lock();
         let interests = state.interests();
         let membership = self.subscriptions.get(&subscription)?.feed.as_ref();
         let fed = membership.and_then(|one| interests?.find_feed(&one.feed));
         let interest = match membership {
             Some(_) => None,
+            None if state.is_plain(&self.outbox, index) => None,
             None => Some(interests?.find(&self.outbox, index)?),
         };
         // Under the lock: nothing is numbered between the parts of the sum.
-        let sequence = item.variable.sequence();
+        let sequence = variable.sequence();
+        let items = &self.items;
         let mut ledger = SubscriptionLedger {
-            written: sequence.saturating_sub(item.opened_at),
+            written: sequence.saturating_sub(item.opened_at()),
             filtered: interest.map_or(0, |one| one.filtered) + fed.map_or(0, |one| one.filtered),
-            coalesced: item.coalesced,
-            sent_unconfirmed: item.unconfirmed(),
-            received: item.delivered.saturating_sub(item.unconfirmed()),
+            coalesced: items.coalesced(index),
+            sent_unconfirmed: items.unconfirmed(index),
+            received: items
+                .delivered(index)
+                .saturating_sub(items.unconfirmed(index)),
             ..SubscriptionLedger::default()
         };
-        if let Some(rest) = item.rest_ref() {
+        if let Some(rest) = items.rest(index) {
             ledger.dropped_queue = rest.queue;
             ledger.dropped_disconnect = rest.disconnect;
             let first = rest.initial.as_ref();
@@ -41,14 +46,17 @@ impl Consumer {
             ledger.waiting += waiting.count;
             if waiting.ended {
                 // Nothing was held back since: what came after its end is what it did not get.
-                let newest = waiting.newest.unwrap_or(item.last);
+                let newest = waiting.newest.unwrap_or(item.last());
                 ledger.dropped_overrun = match fed {
                     Some(fed) if fed.only_changes => fed.missed,
                     _ => sequence.saturating_sub(newest),
                 };
             }
         } else if let (Some(interest), Some(interests)) = (interest, interests) {
-            add_waiting(&mut ledger, item, interest, interests, sequence);
+            let rest = items.rest(index);
+            add_waiting(&mut ledger, (item, rest), interest, interests, sequence);
+        } else {
+            add_pending(&mut ledger, sequence.saturating_sub(item.last()));
         }
         Some(ledger)
     }
@@ -57,7 +65,7 @@ impl Consumer {
     /// that it had when it was subscribed.
     pub fn last_delivered(&self, subscription: u32, handle: u32) -> Option<u64> {
         let index = self.index_of(subscription, handle)?;
-        Some(self.items.get(index)?.last)
+        Some(self.items.get(index)?.last())
     }
 
     /// The subscriptions in which a variable takes part.
@@ -66,16 +74,14 @@ impl Consumer {
             return Vec::new();
         };
         let state = variable.lock();
-        let interests = state.interests().map(Interests::iter);
-        let own = interests.into_iter().flatten();
-        let own = own.filter(|interest| interest.is_of(&self.outbox));
+        let own = state.items_of(&self.outbox);
         let fed = self.subscriptions.iter().filter_map(|(id, one)| {
             one.feed.as_ref()?.by_handle.get(&handle)?;
             Some((*id, one.contract))
         });
         let mut subscriptions: Vec<(u32, Contract)> = own
-            .filter_map(|interest| {
-                let id = self.items.get(interest.item)?.subscription;
+            .filter_map(|index| {
+                let id = self.items.get(index)?.subscription;
                 Some((id, self.subscriptions.get(&id)?.contract))
             })
             .chain(fed)
@@ -85,23 +91,29 @@ impl Consumer {
     }
 }
 
+/// The newest of so many updates waits, the others it stands for.
+fn add_pending(ledger: &mut SubscriptionLedger, pending: u64) {
+    ledger.waiting += u64::from(pending > 0);
+    ledger.coalesced += pending.saturating_sub(1);
+}
+
 /// What the contract's own buffer holds and has dropped.
 fn add_waiting(
     ledger: &mut SubscriptionLedger,
-    item: &VariableItem,
+    (item, rest): (&VariableItem, Option<&Rest>),
     interest: &Interest,
     interests: &Interests,
     sequence: u64,
 ) {
     match &interest.kind {
         Kind::Mark | Kind::Sampled => {
-            let held_back = interest.filtered.saturating_sub(item.filtered());
-            let pending = sequence.saturating_sub(item.last).saturating_sub(held_back);
-            ledger.waiting += u64::from(pending > 0);
-            ledger.coalesced += pending.saturating_sub(1);
+            let told = rest.map_or(0, |rest| rest.filtered);
+            let held_back = interest.filtered.saturating_sub(told);
+            let behind = sequence.saturating_sub(item.last());
+            add_pending(ledger, behind.saturating_sub(held_back));
         }
         Kind::Last(n) => {
-            let cursor = item.rest_ref().map_or(0, |rest| rest.cursor);
+            let cursor = rest.map_or(0, |rest| rest.cursor);
             if let Some(ring) = interests.ring(interest.only_changes) {
                 let pending = ring.pending(cursor, *n);
                 ledger.waiting += pending.kept;

@@ -5,14 +5,19 @@
 //!
 //! # Layout
 //! - `item`: the items and their side of the ledger; `sink`: what a subscriber gets.
-//! - `subscribe`: items come and go; `drain`: from marks to deliveries, `feeding` for `all`;
-//!   `ledger`: what became of all; `provide`: a provider behind a consumer.
+//! - `subscribe`: items come and go; `indices`: which are a subscription's.
+//! - `drain`: from marks to deliveries, `feeding` for `all`; `sharing`: who has a feed in common;
+//!   `in_flight`: what the peer has not confirmed.
+//! - `ledger`: what became of all; `provide`: a provider behind a consumer.
 
 mod drain;
 mod feeding;
+mod in_flight;
+mod indices;
 mod item;
 mod ledger;
 mod provide;
+mod sharing;
 mod sink;
 mod subscribe;
 
@@ -23,7 +28,9 @@ use trunkline_ring::Cursor;
 use trunkline_types::{Contract, Tick};
 
 use self::feeding::Membership;
-use self::item::{InFlight, Items};
+use self::in_flight::InFlight;
+use self::indices::Indices;
+use self::item::{Items, VariableItem};
 pub use self::provide::ProviderOrder;
 pub use self::sink::{Delivery, EndedItem, Sink, SubscribeOptions};
 pub(crate) use self::subscribe::forget;
@@ -63,8 +70,7 @@ pub struct Consumer {
 struct Subscription {
     contract: Contract,
     options: SubscribeOptions,
-    /// Indices of its items.
-    items: Vec<u32>,
+    items: Indices,
     /// Of `all`.
     feed: Option<Membership>,
     /// Deliveries the subscriber has room for (`all` over a network); `None`: only the feed bounds
@@ -72,8 +78,8 @@ struct Subscription {
     credit: Option<u64>,
     /// When `sampled` looks again; `None` until time is first known.
     next_due: Option<Tick>,
-    /// Where the period's look at the items goes on, in slices.
-    sweep: usize,
+    /// The index at which the period's look at the items goes on, in slices.
+    sweep: u32,
 }
 
 impl Consumer {
@@ -120,9 +126,9 @@ impl Consumer {
         self
     }
 
-    /// From now on its `all` subscriptions share their feeds with those that other consumers have of
-    /// the same variables: an update is put down once for all of them, and what the sink encodes is
-    /// encoded once. Bounds, credit, losses and ends stay each subscription's own. At most 4,096
+    /// From now on its `all` subscriptions share their feeds with those that other consumers have
+    /// of the same variables: an update is put down once for all of them, and what the sink encodes
+    /// is encoded once. Bounds, credit, losses and ends stay each subscription's own. At most 4,096
     /// variables, none of them an alias or a field; without `only_changes`.
     #[must_use]
     pub fn sharing_feeds(mut self) -> Self {
@@ -228,7 +234,7 @@ impl Consumer {
                 continue;
             };
             let had_budget = budget > 0;
-            let due = subscription.look(now, &mut budget, &self.items, &self.outbox);
+            let due = subscription.look(now, &mut budget, &self.engine, &self.items, &self.outbox);
             if had_budget && budget == 0 {
                 // The others get their turn before this one goes on.
                 first_next_time = Some(place + 1);
@@ -247,7 +253,14 @@ impl Consumer {
 impl Subscription {
     /// Marks what has changed since the last look, as far as `budget` goes, when it is time to;
     /// returns when it is next.
-    fn look(&mut self, now: Tick, budget: &mut usize, items: &Items, outbox: &Outbox) -> Tick {
+    fn look(
+        &mut self,
+        now: Tick,
+        budget: &mut usize,
+        engine: &Engine,
+        items: &Items,
+        outbox: &Outbox,
+    ) -> Tick {
         let Contract::Sampled(period) = self.contract else {
             return Tick::MAX;
         };
@@ -255,22 +268,22 @@ impl Subscription {
         if due > now || *budget == 0 {
             return due;
         }
-        let slice = self.items.iter().skip(self.sweep).take(*budget);
-        let mut looked = 0;
-        for index in slice {
-            looked += 1;
-            if items
-                .get(*index)
-                .is_some_and(|item| item.variable.sequence() != item.last)
-            {
-                outbox.marks.mark(*index);
+        let mut slice = self.items.from(self.sweep);
+        for index in slice.by_ref().take(*budget) {
+            *budget -= 1;
+            let has_news = |item: &VariableItem| {
+                let variable = engine.variable(item.handle());
+                variable.is_some_and(|one| one.sequence() != item.last())
+            };
+            if items.get(index).is_some_and(has_news) {
+                outbox.marks.mark(index);
             }
         }
-        *budget -= looked;
-        self.sweep += looked;
-        if self.sweep < self.items.len() {
+        if let Some(next) = slice.next() {
+            self.sweep = next;
             return due;
         }
+        drop(slice);
         self.sweep = 0;
         // On its own grid; periods that passed meanwhile are not made up for.
         let next = due.saturating_add(period);

@@ -49,9 +49,14 @@ pub trait Sink {
     /// One delivery. Deliveries of one subscription come in runs.
     fn deliver(&mut self, delivery: &Delivery<'_>);
     /// Puts updates of an `all` feed down as one piece that stands by itself, for all who share the
-    /// feed; each comes with its variable's handle. `None`: this sink takes them one by one.
-    fn encode(&mut self, _updates: &mut dyn Iterator<Item = (u32, &Update)>) -> Option<Vec<u8>> {
-        None
+    /// feed, in `out`, which is empty; each comes with its variable's handle. False: this sink
+    /// takes them one by one.
+    fn encode(
+        &mut self,
+        _updates: &mut dyn Iterator<Item = (u32, &Update)>,
+        _out: &mut Vec<u8>,
+    ) -> bool {
+        false
     }
     /// Whether such a piece, which this sink or another one has encoded, is welcome as it is.
     fn takes(&self, _run: &SharedRun) -> bool {

@@ -4,15 +4,16 @@ use trunkline_types::contract::{BUFFER_ELEMENTS_MAX, SAMPLED_PERIOD_MIN};
 use trunkline_types::{Contract, Position};
 
 use super::feeding::Membership;
-use super::item::{Item, VariableItem};
+use super::indices::Indices;
+use super::item::VariableItem;
 use super::{Consumer, ITEMS_MAX, SubscribeOptions, Subscription};
 use crate::caller::Caller;
-use crate::interest::{FeedInterest, Interest, Interests, Kind};
+use crate::interest::{FeedInterest, Interest, Kind};
 use crate::outbox::{Outbox, Wakes};
 use crate::outcome::AccessError;
 use crate::retained::FirstQueue;
 use crate::sync::Arc;
-use crate::variable::Variable;
+use crate::variable::{State, Variable};
 
 impl Consumer {
     /// Adds a variable to a subscription, which is made with the first one. `resume` is the last
@@ -79,7 +80,7 @@ impl Consumer {
         }
         let feed = match contract {
             Contract::All { elements, bytes } => {
-                let mark = self.new_item(Item::Feed { subscription: id })?;
+                let mark = self.new_feed(id)?;
                 Some(Membership::new(&self.outbox, mark, elements, bytes))
             }
             _ => None,
@@ -90,7 +91,7 @@ impl Consumer {
         let subscription = Subscription {
             contract,
             options,
-            items: Vec::new(),
+            items: Indices::default(),
             feed,
             credit: None,
             next_due: None,
@@ -110,19 +111,15 @@ impl Consumer {
     ) -> Result<(), AccessError> {
         let epoch = self.engine.epoch();
         self.stop_sharing(id);
-        let generation = self.items.next_generation();
         let mut state = variable.lock();
         if variable.is_gone() {
             return Err(AccessError::Gone);
         }
-        let interests = state.interests();
-        if self.in_feed(id, variable.handle()).is_some()
-            || interests.is_some_and(|interests| self.index_in(interests, id).is_some())
-        {
+        let handle = variable.handle();
+        if self.in_feed(id, handle).is_some() || self.index_in(&state, id).is_some() {
             return Ok(());
         }
         let current = variable.update_locked(&state);
-        let mut item = VariableItem::new(variable, id, generation, current.sequence, resume, epoch);
         // The place in the marks comes first: the interest must never name one that is not there.
         let index = self.items.next_index();
         self.outbox.marks.ensure(index).map_err(|_| items_limit())?;
@@ -130,7 +127,11 @@ impl Consumer {
             return Err(AccessError::Gone);
         };
         let only_changes = subscription.options.only_changes;
-        let mut mark = item.is_first.then_some(index);
+        let index = self
+            .items
+            .insert(handle, id, current.sequence, resume, epoch);
+        let is_first = self.items.get(index).is_some_and(VariableItem::is_first);
+        let mut mark = is_first.then_some(index);
         let kind = match subscription.contract {
             Contract::Latest => Some(Kind::Mark),
             Contract::Sampled(_) => Some(Kind::Sampled),
@@ -138,15 +139,15 @@ impl Consumer {
                 let ring = state
                     .interests()
                     .and_then(|interests| interests.ring(only_changes));
-                item.rest().cursor = ring.map_or(0, |ring| ring.end());
+                self.items.make_rest(index).cursor = ring.map_or(0, |ring| ring.end());
                 Some(Kind::Last(n))
             }
             Contract::First(n) => Some(Kind::First(Box::new(FirstQueue::new(n)))),
             Contract::All { .. } => None,
         };
         if let Some(membership) = subscription.feed.as_mut().filter(|_| kind.is_none()) {
-            let place = membership.add(variable.handle(), index, generation);
-            if item.is_first {
+            let place = membership.add(handle, index);
+            if is_first {
                 membership.feed.push_first(place, current.clone());
                 mark = Some(membership.mark);
             }
@@ -154,14 +155,12 @@ impl Consumer {
             let interest = FeedInterest::new(feed, place, only_changes);
             state.make_interests().add_feed(interest);
         }
-        if item.is_first && matches!(kind, Some(Kind::Last(_) | Kind::First(_))) {
-            item.rest().initial = Some(Box::new(current));
+        if is_first && matches!(kind, Some(Kind::Last(_) | Kind::First(_))) {
+            self.items.make_rest(index).initial = Some(Box::new(current));
         }
-        item.place = subscription.items.len() as u32;
-        subscription.items.push(index);
-        self.items.insert(Item::Variable(item));
+        subscription.items.insert(index);
         if let Some(kind) = kind {
-            state.make_interests().add(Interest {
+            state.add_interest(Interest {
                 outbox: Arc::clone(&self.outbox),
                 item: index,
                 only_changes,
@@ -190,7 +189,7 @@ impl Consumer {
             return self.unsubscribe_feed(subscription, handles, wakes);
         }
         let closing: Vec<u32> = match handles {
-            None => entry.items.clone(),
+            None => entry.items.iter().collect(),
             Some(handles) => handles
                 .iter()
                 .filter_map(|handle| self.index_of(subscription, *handle))
@@ -206,34 +205,22 @@ impl Consumer {
 
     /// Takes one item out of its variable's interests, out of its subscription and away.
     pub(super) fn close(&mut self, index: u32, wakes: &mut Wakes) -> bool {
-        let Some(item) = self.items.get(index) else {
+        let Some(item) = self.items.get(index).copied() else {
             return false;
         };
-        let interest = match self.subscriptions.get(&item.subscription) {
-            Some(Subscription {
-                feed: Some(membership),
-                ..
-            }) => {
-                membership.forget(&item.variable);
-                None
-            }
-            _ => forget(&item.variable, &self.outbox, index),
-        };
-        if let Some(Kind::First(queue)) = interest.map(|interest| interest.kind) {
-            self.outbox.budget.release(queue.charged(), wakes);
-        }
-        let (id, place) = (item.subscription, item.place as usize);
-        let handle = item.variable.handle();
-        if let Some(subscription) = self.subscriptions.get_mut(&id) {
-            if let Some(membership) = &mut subscription.feed {
-                membership.by_handle.remove(&handle);
-            }
-            for moved in subscription.remove_item(place).into_iter().flatten() {
-                let (moved, place) = moved;
-                if let Some(item) = self.items.get_mut(moved) {
-                    item.place = place as u32;
+        if let Some(subscription) = self.subscriptions.get_mut(&item.subscription)
+            && let Some(variable) = self.engine.variable(item.handle())
+        {
+            match &mut subscription.feed {
+                Some(membership) => membership.forget(variable),
+                None => {
+                    let interest = forget(variable, &self.outbox, index);
+                    if let Some(Kind::First(queue)) = interest.map(|interest| interest.kind) {
+                        self.outbox.budget.release(queue.charged(), wakes);
+                    }
                 }
             }
+            subscription.items.remove(index);
         }
         self.free(index);
         true
@@ -262,28 +249,23 @@ impl Consumer {
             return self.in_feed(subscription, handle);
         }
         let state = self.engine.variable(handle)?.lock();
-        self.index_in(state.interests()?, subscription)
+        self.index_in(&state, subscription)
     }
 
-    fn index_in(&self, interests: &Interests, subscription: u32) -> Option<u32> {
-        let mut own = interests
-            .iter()
-            .filter(|interest| interest.is_of(&self.outbox));
-        let is_of = |index: u32| {
-            self.items
-                .get(index)
-                .is_some_and(|item| item.subscription == subscription)
+    fn index_in(&self, state: &State, subscription: u32) -> Option<u32> {
+        let is_of = |index: &u32| {
+            let item = self.items.get(*index);
+            item.is_some_and(|item| item.subscription == subscription)
         };
-        own.find(|interest| is_of(interest.item))
-            .map(|interest| interest.item)
+        state.items_of(&self.outbox).find(is_of)
     }
 
-    fn new_item(&mut self, item: Item) -> Result<u32, AccessError> {
+    fn new_feed(&mut self, subscription: u32) -> Result<u32, AccessError> {
         self.outbox
             .marks
             .ensure(self.items.next_index())
             .map_err(|_| items_limit())?;
-        Ok(self.items.insert(item))
+        Ok(self.items.insert_feed(subscription))
     }
 
     pub(super) fn free(&mut self, index: u32) {
@@ -292,29 +274,9 @@ impl Consumer {
     }
 }
 
-impl Subscription {
-    /// Takes the item at `place` out of the list. Returns the items that have changed places, with
-    /// their new ones; those that `sweep` has passed stay before it, the others behind.
-    fn remove_item(&mut self, mut place: usize) -> [Option<(u32, usize)>; 2] {
-        let mut moved = [None, None];
-        if place >= self.items.len() {
-            return moved;
-        }
-        if place < self.sweep {
-            self.sweep -= 1;
-            self.items.swap(place, self.sweep);
-            moved[0] = self.items.get(place).map(|index| (*index, place));
-            place = self.sweep;
-        }
-        self.items.swap_remove(place);
-        moved[1] = self.items.get(place).map(|index| (*index, place));
-        moved
-    }
-}
-
 /// Removes an interest, and the memory that nobody else needs.
 pub(crate) fn forget(variable: &Variable, outbox: &Arc<Outbox>, index: u32) -> Option<Interest> {
-    variable.lock().interests_mut()?.remove(outbox, index)
+    variable.lock().remove_interest(outbox, index)
 }
 
 fn items_limit() -> AccessError {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use trunkline_types::Tick;
 
 use super::member::{Member, Moved, Terms};
-use super::{Event, FeedEntry, RUN, RUN_BYTES, Reserve, Room, SharedRun, Taken};
+use super::{Event, FeedEntry, Reserve, Room, SharedRun};
 use crate::interest::Pressure;
 use crate::outbox::{Outbox, Wakes};
 use crate::sync::Arc;
@@ -14,20 +14,22 @@ use crate::update::Update;
 
 #[derive(Debug, Default)]
 pub(super) struct Log {
-    entries: VecDeque<FeedEntry>,
+    pub(super) entries: VecDeque<FeedEntry>,
     /// Number of the first of them: where the last of the members is that are still given any.
-    start: u64,
+    pub(super) start: u64,
     /// Pieces of them that somebody has encoded, in their order.
-    runs: VecDeque<Arc<SharedRun>>,
+    pub(super) runs: VecDeque<Arc<SharedRun>>,
+    /// Pieces that all have come past, kept for their memory.
+    pub(super) spent: VecDeque<Arc<SharedRun>>,
     /// Updates within the bound that were ever put in. Wraps.
     written: Room,
     reserved: Room,
     /// By number; a number is used again.
-    members: Vec<Option<Member>>,
+    pub(super) members: Vec<Option<Member>>,
     /// Members that have not ended.
     live: usize,
     /// Of them, those that are to be marked when there is something to take.
-    asleep: usize,
+    pub(super) asleep: usize,
     /// Variables, and the number of the next one.
     places: u32,
     next_place: u32,
@@ -81,7 +83,7 @@ impl Log {
         self.places = self.places.saturating_sub(1);
     }
 
-    fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.start + self.entries.len() as u64
     }
 
@@ -92,7 +94,7 @@ impl Log {
         total
     }
 
-    fn member(&self, member: usize) -> Option<&Member> {
+    pub(super) fn member(&self, member: usize) -> Option<&Member> {
         self.members.get(member)?.as_ref()
     }
 
@@ -313,127 +315,8 @@ impl Log {
         }
     }
 
-    pub(super) fn take(
-        &mut self,
-        member: usize,
-        accepts: Option<&dyn Fn(&SharedRun) -> bool>,
-        out: &mut VecDeque<FeedEntry>,
-    ) -> Taken {
-        let (is_shared, start, end) = (self.is_shared(), self.start, self.end());
-        let Some(one) = self.members.get_mut(member).and_then(Option::as_mut) else {
-            return Taken::Nothing { ended: false };
-        };
-        if !one.backlog.is_empty() {
-            move_behind(&mut one.backlog, out);
-            return Taken::Entries;
-        }
-        if one.ended {
-            return Taken::Nothing { ended: true };
-        }
-        if one.cursor >= end {
-            self.asleep += usize::from(!one.asleep);
-            one.asleep = true;
-            return Taken::Nothing { ended: false };
-        }
-        if one.asleep {
-            // It was marked for another reason.
-            one.asleep = false;
-            self.asleep -= 1;
-        }
-        if !is_shared && one.cursor == start {
-            one.cursor = end;
-            self.start = end;
-            self.runs.clear();
-            move_behind(&mut self.entries, out);
-            #[cfg(feature = "planted")]
-            if trunkline_types::planted::is(trunkline_types::planted::Bug::FeedCursor)
-                && out.len() > 1
-            {
-                out.pop_back();
-            }
-            return Taken::Entries;
-        }
-        let cursor = one.cursor;
-        let run = self.run_at(cursor).map(Arc::clone);
-        match (accepts, run) {
-            (Some(accepts), Some(run)) if accepts(&run) => {
-                self.skip_to(member, run.end());
-                Taken::Run(run)
-            }
-            (Some(_), None) => {
-                self.copy_out(member, out);
-                Taken::Fresh(cursor)
-            }
-            _ => {
-                self.copy_out(member, out);
-                Taken::Entries
-            }
-        }
-    }
-
-    /// Copies what comes next for a member: updates up to where an encoded piece begins or ends, or
-    /// one entry of another kind.
-    fn copy_out(&mut self, member: usize, out: &mut VecDeque<FeedEntry>) {
-        let Some(cursor) = self.member(member).map(|one| one.cursor) else {
-            return;
-        };
-        let until = match self.run_at(cursor) {
-            Some(run) => run.end(),
-            None => {
-                let next = self.runs.iter().find(|run| run.start() > cursor);
-                let next = next.map_or(u64::MAX, |run| run.start());
-                next.min(cursor + RUN as u64)
-            }
-        };
-        let from = cursor.saturating_sub(self.start) as usize;
-        let entries = self
-            .entries
-            .iter()
-            .skip(from)
-            .take((until - cursor) as usize);
-        let before = out.len();
-        let mut bytes = 0;
-        for entry in entries {
-            let is_update = matches!(entry.event, Event::Next(_));
-            if out.len() > before && (!is_update || bytes > RUN_BYTES) {
-                break;
-            }
-            out.push_back(entry.clone());
-            bytes += entry.room().bytes;
-            if !is_update {
-                break;
-            }
-        }
-        let copied = (out.len() - before) as u64;
-        #[cfg(feature = "planted")]
-        let copied = copied
-            + u64::from(trunkline_types::planted::is(
-                trunkline_types::planted::Bug::FeedCursor,
-            ));
-        self.skip_to(member, cursor + copied);
-    }
-
-    fn run_at(&self, cursor: u64) -> Option<&Arc<SharedRun>> {
-        let place = self.runs.binary_search_by_key(&cursor, |run| run.start());
-        self.runs.get(place.ok()?)
-    }
-
-    pub(super) fn put_run(&mut self, run: &Arc<SharedRun>) {
-        let after = self
-            .runs
-            .partition_point(|known| known.start() < run.start());
-        let is_free = |known: Option<&Arc<SharedRun>>| {
-            known.is_none_or(|known| known.end() <= run.start() || run.end() <= known.start())
-        };
-        let before = after.checked_sub(1).and_then(|place| self.runs.get(place));
-        // The others have gone past it, or another one has come first.
-        if run.start() >= self.start && is_free(before) && is_free(self.runs.get(after)) {
-            self.runs.insert(after, Arc::clone(run));
-        }
-    }
-
     /// A member's place in the log is now at least here.
-    fn skip_to(&mut self, member: usize, cursor: u64) {
+    pub(super) fn skip_to(&mut self, member: usize, cursor: u64) {
         if let Some(member) = self.member_mut(member).filter(|one| !one.ended) {
             member.cursor = member.cursor.max(cursor);
         }
@@ -452,11 +335,6 @@ impl Log {
             self.start = slowest;
             self.drop_runs();
         }
-    }
-
-    fn drop_runs(&mut self) {
-        let start = self.start;
-        while self.runs.pop_front_if(|run| run.end() <= start).is_some() {}
     }
 
     pub(super) fn pass(&mut self, member: usize, room: Room, wakes: &mut Wakes) {
@@ -579,10 +457,10 @@ impl Log {
 
     /// Takes a member in whose variables are these, as many as `places`. Nobody writes them
     /// meanwhile. The member comes back where that is not so any more.
-    pub(super) fn join(&mut self, moved: Moved, places: u32) -> Result<usize, Moved> {
+    pub(super) fn join(&mut self, moved: Moved, places: u32) -> Result<usize, Box<Moved>> {
         let outbox = &moved.member.terms.outbox;
         if !self.open || self.live == 0 || self.places != places || self.is_of(outbox) {
-            return Err(moved);
+            return Err(Box::new(moved));
         }
         let mut member = moved.member;
         member.place_at(self.end(), self.written);
@@ -637,14 +515,5 @@ impl Member {
         self.cursor = cursor;
         self.charged = written;
         self.passed = written.minus(waiting);
-    }
-}
-
-/// Moves all entries behind those of `out`; where that is empty, the buffers change places.
-fn move_behind(from: &mut VecDeque<FeedEntry>, out: &mut VecDeque<FeedEntry>) {
-    if out.is_empty() {
-        std::mem::swap(from, out);
-    } else {
-        out.append(from);
     }
 }

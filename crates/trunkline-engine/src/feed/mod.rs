@@ -8,11 +8,13 @@
 //! variable, then feed.
 //!
 //! # Layout
-//! - `log`: what is behind the lock; `member`: one subscription's place, bound and charge; `run`:
-//!   a piece of the log as it was encoded once for all; `share`: who joins whom.
+//! - `log`: what is behind the lock; `reading`: what members take out of it.
+//! - `member`: one subscription's place, bound and charge; `share`: who joins whom.
+//! - `run`: a piece of the log as it was encoded once for all.
 
 mod log;
 mod member;
+mod reading;
 mod run;
 mod share;
 
@@ -278,6 +280,11 @@ impl Feed {
         out: &mut VecDeque<FeedEntry>,
     ) -> Taken {
         self.log.lock().take(member, accepts, out)
+    }
+
+    /// A piece whose memory can be used again.
+    pub(crate) fn spare_run(&self) -> Option<Arc<SharedRun>> {
+        self.log.lock().spare_run()
     }
 
     /// Keeps a piece that was encoded, for the other members.

@@ -9,44 +9,60 @@ const WRITERS: usize = 4;
 
 /// Updates of an `all` feed in one piece, encoded by the first subscriber that came to it. What it
 /// says is the same for all who share the feed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SharedRun {
     /// Number of its first entry in the log.
     start: u64,
     room: Room,
     /// The place in the feed of each update, and its number.
-    updates: Box<[(u32, u64)]>,
-    /// The sessions that wrote them; `None`: too many to tell.
-    writers: Option<([u32; WRITERS], usize)>,
+    updates: Vec<(u32, u64)>,
+    /// The sessions that wrote them, as many as are named.
+    writers: [u32; WRITERS],
+    writer_count: usize,
     value_max: usize,
     bytes: Vec<u8>,
 }
 
 impl SharedRun {
-    /// The entries as `bytes`, which a sink has made of them. `None` when they are not updates
-    /// only.
-    pub(crate) fn new(start: u64, entries: &VecDeque<FeedEntry>, bytes: Vec<u8>) -> Option<Self> {
-        let mut room = Room::default();
-        let mut value_max = 0;
-        let mut writers = Some(([0; WRITERS], 0));
-        let mut updates = Vec::with_capacity(entries.len());
+    /// Becomes these entries, which begin at `start`, as `encode` puts them down. Keeps its memory.
+    /// False when they are not updates only, or are not encoded.
+    pub(crate) fn fill(
+        &mut self,
+        start: u64,
+        entries: &VecDeque<FeedEntry>,
+        encode: impl FnOnce(&mut Vec<u8>) -> bool,
+    ) -> bool {
+        let bytes = std::mem::take(&mut self.bytes);
+        let updates = std::mem::take(&mut self.updates);
+        *self = Self {
+            start,
+            updates,
+            bytes,
+            ..Self::default()
+        };
+        self.updates.clear();
+        self.bytes.clear();
         for entry in entries {
             let Event::Next(update) = &entry.event else {
-                return None;
+                return false;
             };
-            updates.push((entry.place, update.sequence));
-            room.add(entry.room());
-            value_max = value_max.max(update.value.as_slice().len());
-            writers = writers.and_then(|known| with_writer(known, update.writer));
+            self.updates.push((entry.place, update.sequence));
+            self.room.add(entry.room());
+            self.value_max = self.value_max.max(update.value.as_slice().len());
+            self.add_writer(update.writer);
         }
-        Some(Self {
-            start,
-            room,
-            updates: updates.into(),
-            writers,
-            value_max,
-            bytes,
-        })
+        encode(&mut self.bytes)
+    }
+
+    fn add_writer(&mut self, writer: u32) {
+        if self.may_be_of(writer) {
+            return;
+        }
+        if let Some(place) = self.writers.get_mut(self.writer_count) {
+            *place = writer;
+        }
+        // One more than are named: anybody may be among them.
+        self.writer_count += 1;
     }
 
     /// What the sink made of them.
@@ -62,8 +78,8 @@ impl SharedRun {
 
     /// Whether this session may have written one of them.
     pub fn may_be_of(&self, session: u32) -> bool {
-        self.writers
-            .is_none_or(|(known, count)| known.iter().take(count).any(|one| *one == session))
+        let known = self.writers.get(..self.writer_count);
+        known.is_none_or(|known| known.contains(&session))
     }
 
     /// Bytes of the longest value.
@@ -87,15 +103,4 @@ impl SharedRun {
     pub(crate) fn room(&self) -> Room {
         self.room
     }
-}
-
-fn with_writer(
-    (mut known, count): ([u32; WRITERS], usize),
-    writer: u32,
-) -> Option<([u32; WRITERS], usize)> {
-    if known.iter().take(count).any(|one| *one == writer) {
-        return Some((known, count));
-    }
-    *known.get_mut(count)? = writer;
-    Some((known, count + 1))
 }

@@ -70,7 +70,7 @@ impl Feed {
 
     /// Takes a member in, and returns its number here. The caller holds the locks of the variables,
     /// of which there are `places`, and has found each of them here.
-    pub(crate) fn join(&self, moved: Moved, places: u32) -> Result<usize, Moved> {
+    pub(crate) fn join(&self, moved: Moved, places: u32) -> Result<usize, Box<Moved>> {
         self.log.lock().join(moved, places)
     }
 }

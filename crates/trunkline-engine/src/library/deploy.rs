@@ -308,9 +308,7 @@ impl Engine {
         self.let_go_of_aliases(variable, now, wall, wakes);
         let state = variable.lock();
         variable.set_gone(&state);
-        if let Some(interests) = state.interests() {
-            interests.announce_gone(wakes);
-        }
+        state.announce_gone(wakes);
         let fields = state.fields().to_vec();
         drop(state);
         for open in fields {

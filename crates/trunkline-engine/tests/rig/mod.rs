@@ -105,7 +105,8 @@ impl Rig {
     pub fn attempt_as(&self, caller: &Caller, variable: &Variable, write: &Write<'_>) -> Attempt {
         if self.short.replace(!self.short.get())
             && let Some(value) = put_by_client(write)
-            && let Some(sequence) = variable.write_plain(caller, self.wall(), value)
+            && let Some(sequence) =
+                variable.write_plain(caller, self.wall(), value, &mut Wakes::new())
         {
             return Attempt::Done(WriteOutcome::Applied { sequence });
         }
@@ -351,17 +352,22 @@ impl Sink for Recorder {
     }
 
     /// Numbers only.
-    fn encode(&mut self, updates: &mut dyn Iterator<Item = (u32, &Update)>) -> Option<Vec<u8>> {
-        let mut bytes = Vec::new();
+    fn encode(
+        &mut self,
+        updates: &mut dyn Iterator<Item = (u32, &Update)>,
+        out: &mut Vec<u8>,
+    ) -> bool {
         for (handle, update) in updates {
-            let value: [u8; 8] = update.value.as_slice().try_into().ok()?;
-            bytes.extend_from_slice(&handle.to_le_bytes());
-            bytes.extend_from_slice(&update.quality.to_bits().to_le_bytes());
-            bytes.extend_from_slice(&update.sequence.to_le_bytes());
-            bytes.extend_from_slice(&u64::from(update.writer).to_le_bytes());
-            bytes.extend_from_slice(&value);
+            let Ok(value) = <[u8; 8]>::try_from(update.value.as_slice()) else {
+                return false;
+            };
+            out.extend_from_slice(&handle.to_le_bytes());
+            out.extend_from_slice(&update.quality.to_bits().to_le_bytes());
+            out.extend_from_slice(&update.sequence.to_le_bytes());
+            out.extend_from_slice(&u64::from(update.writer).to_le_bytes());
+            out.extend_from_slice(&value);
         }
-        Some(bytes)
+        true
     }
 
     fn takes(&self, run: &SharedRun) -> bool {

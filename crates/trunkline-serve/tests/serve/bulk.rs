@@ -1,10 +1,13 @@
 //! Lists: one request, one wait, results item by item, and answers in pages.
 
+use std::time::Duration;
+
 use trunkline_client::{Answer, Event, OpenOptions, SubscribeOptions, VariableRef, Write};
-use trunkline_proto::{FaultCode, FrameKind};
+use trunkline_proto::{Endpoint, FaultCode, FrameKind};
+use trunkline_serve::Session;
 use trunkline_types::{Access, Contract, DataType, Scope, Value};
 
-use crate::rig::{Pair, World, define, f64_variable, value};
+use crate::rig::{Pair, World, define, f64_variable, value, value as value_of};
 
 /// Behaviour: B-30, API-02.
 #[test]
@@ -358,4 +361,90 @@ fn items_beyond_the_limit_of_a_session_are_refused_one_by_one() {
             .count(),
         6
     );
+}
+
+/// Behaviour: B-30, B-31.
+#[test]
+fn two_hundred_thousand_variables_are_opened_and_subscribed_to_the_first_full_set() {
+    const COUNT: usize = 200_000;
+    let paths: Vec<String> = (0..COUNT).map(|n| format!("unit/value/{n:06}")).collect();
+    let world = World::with_library("rig", paths.iter().map(|n| f64_variable(n)).collect());
+    let full: Vec<String> = paths.iter().map(|path| format!("rig/{path}")).collect();
+    let names: Vec<&str> = full.iter().map(String::as_str).collect();
+    for name in names.iter().step_by(20_011) {
+        world.set(name, 1.0);
+    }
+    let mut sut = Pair::on(&world);
+    let opened = sut.open(&names);
+    assert_eq!(opened.iter().filter(|opened| opened.is_ok()).count(), COUNT);
+    let id = sut.subscribe(&names, "latest");
+    let mut seen = vec![false; COUNT];
+    let mut written = 0;
+    for event in sut.events(id) {
+        if let Event::Reading { item, reading, .. } = event {
+            assert!(!std::mem::replace(&mut seen[item as usize], true));
+            written += usize::from(reading.sample.value == Value::F64(1.0));
+        }
+    }
+    assert!(seen.iter().all(|seen| *seen));
+    assert_eq!(written, COUNT.div_ceil(20_011));
+    // From now on only what changes comes.
+    world.set(names[COUNT - 1], 2.0);
+    sut.exchange();
+    assert_eq!(sut.values(id), [2.0]);
+}
+
+/// A hundred clients lose their connections at once and come back at once, while everything they
+/// subscribe goes on changing: all of them live, and have what is newest.
+/// Behaviour: B-31, B-03.
+#[test]
+fn storm_of_a_hundred_reconnecting_clients_keeps_every_client_alive() {
+    const CLIENTS: usize = 100;
+    let paths: Vec<String> = (0..50).map(|n| format!("x{n}")).collect();
+    let full: Vec<String> = paths.iter().map(|path| format!("rig/{path}")).collect();
+    let names: Vec<&str> = full.iter().map(String::as_str).collect();
+    let world = World::with_library("rig", paths.iter().map(|n| f64_variable(n)).collect());
+    let mut value = 0.0;
+    let mut write_all = || {
+        value += 1.0;
+        names.iter().for_each(|name| world.set(name, value));
+        value
+    };
+    write_all();
+    let mut clients: Vec<Pair> = (0..CLIENTS).map(|_| Pair::on(&world)).collect();
+    let subscribe = |(n, client): (usize, &mut Pair)| {
+        let contract = if n % 2 == 0 { "all" } else { "latest" };
+        client.subscribe(&names, contract)
+    };
+    let subscriptions: Vec<_> = clients.iter_mut().enumerate().map(subscribe).collect();
+    for _ in 0..2 {
+        clients.iter_mut().for_each(Pair::cut);
+        write_all();
+        // Time and writers go on while they come back, each when it dials.
+        for _ in 0..60 {
+            write_all();
+            world.advance(Duration::from_millis(20));
+            let now = world.time().0;
+            for client in &mut clients {
+                if client.client.poll_dial().is_some_and(|due| due <= now) {
+                    client.dial();
+                }
+                client.pass(Duration::ZERO);
+            }
+        }
+    }
+    let newest = write_all();
+    for (client, id) in clients.iter_mut().zip(subscriptions) {
+        client.exchange();
+        assert!(client.session.as_ref().is_some_and(Session::is_open));
+        let mut last = vec![0.0; names.len()];
+        for event in client.events(id) {
+            match event {
+                Event::Reading { item, reading, .. } => last[item as usize] = value_of(&reading),
+                Event::Ended { .. } => panic!("{event:?}"),
+                _ => {}
+            }
+        }
+        assert_eq!(last, vec![newest; names.len()]);
+    }
 }

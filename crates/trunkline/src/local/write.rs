@@ -91,8 +91,11 @@ impl<T: IntoValue> Variable<T> {
     pub fn write(&self, value: T) -> Result<Written, WriteError> {
         let value = value.into_value();
         if self.variable.is_plain() {
-            let wall = self.wall();
-            if let Some(sequence) = self.variable.write_plain(&self.caller, wall, &value) {
+            let (wall, mut wakes) = (self.wall(), Wakes::new());
+            if let Some(sequence) =
+                self.variable
+                    .write_plain(&self.caller, wall, &value, &mut wakes)
+            {
                 return self.written(WriteOutcome::Applied { sequence });
             }
         }

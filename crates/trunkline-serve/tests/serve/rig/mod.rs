@@ -121,6 +121,12 @@ impl Pair {
 
     /// Lets time pass until the client dials, and lets both say hello.
     pub fn connect(&mut self) {
+        self.dial();
+        self.exchange();
+    }
+
+    /// Lets time pass until the client dials; nothing is said yet.
+    pub fn dial(&mut self) {
         let due = self.client.poll_dial().expect("the client wants to dial");
         self.world.advance_to(due);
         self.bell = Bell::default();
@@ -131,7 +137,6 @@ impl Pair {
         session.handle_connected(now, wall);
         self.client.handle_connected(now, wall);
         self.session = Some(session);
-        self.exchange();
     }
 
     /// The connection breaks; what was on its way is lost.

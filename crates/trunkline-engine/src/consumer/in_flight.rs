@@ -1,0 +1,122 @@
+//! What was delivered and is not confirmed.
+
+use std::collections::VecDeque;
+
+use super::item::Items;
+use crate::feed::SharedRun;
+use crate::sync::Arc;
+
+/// The item at each place of a feed.
+pub(crate) type Table = Vec<u32>;
+
+/// Stands in the queue for a run, which is in a queue of its own.
+const RUN: u32 = u32::MAX;
+/// Stands in the queue for a delivery that counts nowhere.
+const UNCOUNTED: u32 = u32::MAX - 1;
+
+/// Deliveries that the peer has not confirmed, oldest first; nothing when it need not confirm.
+#[derive(Default)]
+pub(crate) struct InFlight {
+    /// Indices of the items.
+    queue: Option<VecDeque<u32>>,
+    runs: VecDeque<RunInFlight>,
+    /// Deliveries in runs.
+    in_runs: usize,
+}
+
+/// A run that was delivered as it is.
+struct RunInFlight {
+    table: Arc<Table>,
+    run: Arc<SharedRun>,
+    /// So many of its updates are confirmed.
+    confirmed: usize,
+}
+
+impl RunInFlight {
+    /// Confirms up to `most` further updates; returns how many, and whether those were the last.
+    fn confirm(&mut self, most: usize, items: &mut Items) -> (usize, bool) {
+        let updates = self.run.updates();
+        let left = updates.get(self.confirmed..).unwrap_or_default();
+        let confirmed = left.get(..most).unwrap_or(left);
+        for (place, _) in confirmed {
+            if let Some(index) = self.table.get(*place as usize) {
+                items.confirm(*index);
+            }
+        }
+        self.confirmed += confirmed.len();
+        (confirmed.len(), confirmed.len() == left.len())
+    }
+}
+
+impl InFlight {
+    pub(crate) fn confirmed_by_peer() -> Self {
+        Self {
+            queue: Some(VecDeque::new()),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn is_kept(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    /// Adds a delivery of an item, or one that counts nowhere; false when nobody confirms.
+    pub(super) fn push(&mut self, index: Option<u32>) -> bool {
+        if let Some(queue) = &mut self.queue {
+            queue.push_back(index.unwrap_or(UNCOUNTED));
+        }
+        self.queue.is_some()
+    }
+
+    /// A run was delivered as it is.
+    pub(crate) fn push_run(&mut self, table: &Arc<Table>, run: &Arc<SharedRun>) {
+        if let Some(queue) = &mut self.queue {
+            queue.push_back(RUN);
+            self.in_runs += run.updates().len();
+            self.runs.push_back(RunInFlight {
+                table: Arc::clone(table),
+                run: Arc::clone(run),
+                confirmed: 0,
+            });
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        let singly = self.queue.as_ref().map_or(0, VecDeque::len);
+        singly - self.runs.len() + self.in_runs
+    }
+
+    /// Confirms the `records` oldest; false when there are fewer.
+    pub(crate) fn confirm(&mut self, records: u64, items: &mut Items) -> bool {
+        let Some(queue) = &mut self.queue else {
+            return records == 0;
+        };
+        let mut left = records;
+        while left > 0 {
+            match queue.front().copied() {
+                None => return false,
+                Some(RUN) => {
+                    let Some(run) = self.runs.front_mut() else {
+                        return false;
+                    };
+                    let most = usize::try_from(left).unwrap_or(usize::MAX);
+                    let (confirmed, is_over) = run.confirm(most, items);
+                    left -= confirmed as u64;
+                    self.in_runs -= confirmed;
+                    if is_over {
+                        self.runs.pop_front();
+                        queue.pop_front();
+                    }
+                }
+                Some(index) => {
+                    queue.pop_front();
+                    left -= 1;
+                    if index != UNCOUNTED {
+                        items.confirm(index);
+                    }
+                }
+            }
+        }
+        true
+    }
+}

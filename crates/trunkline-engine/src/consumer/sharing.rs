@@ -1,0 +1,186 @@
+//! Which `all` subscriptions have a feed in common.
+//!
+//! A subscription begins with a feed of its own. When it is first drained after its variables have
+//! changed, and somebody has a feed of the same variables, it moves there with all that waits for
+//! it, at one moment at which nobody writes any of them; before its variables change it moves out
+//! again in the same way. So at each moment an update is in exactly one feed for it, in order.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::Consumer;
+use super::feeding::Membership;
+use super::in_flight::Table;
+use crate::feed::{Feed, Moved};
+use crate::group::GROUP_MAX;
+use crate::interest::FeedInterest;
+use crate::outbox::Wakes;
+use crate::sync::{Arc, MutexGuard};
+use crate::variable::{State, Variable};
+
+impl Membership {
+    /// A feed of its own, in which the places are what they are now.
+    fn feed_of(&self, moved: Moved) -> Arc<Feed> {
+        let (places, next) = (self.by_handle.len(), self.table.len());
+        Arc::new(Feed::moved_in(moved, places as u32, next as u32))
+    }
+
+    /// The places of another feed for those of this one.
+    fn translate(&mut self, moved: &mut Moved, places: &HashMap<u32, u32>) {
+        for entry in self.taken.iter_mut().chain(moved.entries_mut()) {
+            entry.place = places.get(&entry.place).copied().unwrap_or(u32::MAX);
+        }
+    }
+}
+
+impl Consumer {
+    /// Looks for others that have a feed of the same variables, and joins them.
+    pub(super) fn settle(&mut self, id: u32, wakes: &mut Wakes) {
+        if !self.shares_feeds || self.membership(id).is_none_or(|one| one.is_settled) {
+            return;
+        }
+        let Some(subscription) = self.subscriptions.get_mut(&id) else {
+            return;
+        };
+        let only_changes = subscription.options.only_changes;
+        let Some(membership) = &mut subscription.feed else {
+            return;
+        };
+        membership.is_settled = true;
+        let count = membership.by_handle.len();
+        if only_changes || count == 0 || count > GROUP_MAX {
+            return;
+        }
+        let variable = |handle: &u32| self.engine.variable(*handle).map(Arc::clone);
+        let variables: BTreeMap<u32, Arc<Variable>> = membership
+            .by_handle
+            .keys()
+            .filter_map(|handle| Some((*handle, variable(handle)?)))
+            .collect();
+        // An alias and a field change under the lock of another variable.
+        let is_plain = |one: &Arc<Variable>| !one.is_alias() && !one.name().contains('#');
+        if variables.len() != count || !variables.values().all(is_plain) {
+            return;
+        }
+        let handles: Vec<u32> = variables.keys().copied().collect();
+        let feeds = self.engine.feeds();
+        if let Some(found) = feeds.find_or_offer(&handles, &membership.feed) {
+            if join(membership, &found, &variables, wakes) {
+                return;
+            }
+            feeds.offer(&handles, &membership.feed);
+        }
+        membership.feed.set_open();
+    }
+
+    /// The subscription's variables are about to change: from here on its feed is its own.
+    pub(super) fn stop_sharing(&mut self, id: u32) {
+        let Some(subscription) = self.subscriptions.get_mut(&id) else {
+            return;
+        };
+        let Some(membership) = &mut subscription.feed else {
+            return;
+        };
+        membership.is_settled = false;
+        if !membership.feed.shut() {
+            return;
+        }
+        let variable = |handle: &u32| self.engine.variable(*handle).map(Arc::clone);
+        let variables: BTreeMap<u32, Arc<Variable>> = membership
+            .by_handle
+            .keys()
+            .filter_map(|handle| Some((*handle, variable(handle)?)))
+            .collect();
+        let mut locked = lock_all(&variables);
+        let mut wakes = Wakes::new();
+        let Some(moved) = membership.feed.move_out(membership.member, &mut wakes) else {
+            return;
+        };
+        // The places stay what they are.
+        let feed = membership.feed_of(moved);
+        for (handle, state) in &mut locked {
+            if let Some((_, place)) = membership.by_handle.get(handle) {
+                let interest = FeedInterest::new(Arc::clone(&feed), *place, false);
+                state.make_interests().add_feed(interest);
+            }
+        }
+        drop(locked);
+        membership.feed = feed;
+        membership.member = 0;
+    }
+}
+
+/// Moves a subscription into another feed, under the locks of all its variables. False when that
+/// one has other variables now.
+fn join(
+    membership: &mut Membership,
+    found: &Arc<Feed>,
+    variables: &BTreeMap<u32, Arc<Variable>>,
+    wakes: &mut Wakes,
+) -> bool {
+    let mut locked = lock_all(variables);
+    let mut places = HashMap::with_capacity(variables.len());
+    for (handle, state) in &locked {
+        let there = state.interests().and_then(|one| one.find_feed(found));
+        let (Some(there), Some((_, here))) = (there, membership.by_handle.get(handle)) else {
+            return false;
+        };
+        if there.only_changes {
+            return false;
+        }
+        places.insert(*here, there.place);
+    }
+    if membership.feed.has_ended(membership.member) {
+        return false;
+    }
+    let Some(mut moved) = membership.feed.move_out(membership.member, wakes) else {
+        return false;
+    };
+    membership.translate(&mut moved, &places);
+    let count = variables.len() as u32;
+    let (feed, member) = match found.join(moved, count) {
+        Ok(member) => {
+            for (_, state) in &mut locked {
+                if let Some(interests) = state.interests_mut() {
+                    interests.remove_feed(&membership.feed);
+                }
+            }
+            (Arc::clone(found), member)
+        }
+        Err(mut moved) => {
+            // Back where it was.
+            let back = places.iter().map(|(here, there)| (*there, *here)).collect();
+            membership.translate(&mut moved, &back);
+            let feed = membership.feed_of(*moved);
+            for (handle, state) in &mut locked {
+                let place = membership.by_handle.get(handle).map(|(_, place)| *place);
+                if let (Some(interests), Some(place)) = (state.interests_mut(), place) {
+                    interests.remove_feed(&membership.feed);
+                    interests.add_feed(FeedInterest::new(Arc::clone(&feed), place, false));
+                }
+            }
+            membership.feed = feed;
+            membership.member = 0;
+            return false;
+        }
+    };
+    drop(locked);
+    let longest = places.values().max().map_or(0, |place| *place as usize + 1);
+    let mut table: Table = vec![u32::MAX; longest];
+    for (index, place) in membership.by_handle.values_mut() {
+        let there = places.get(place).copied().unwrap_or(u32::MAX);
+        *place = there;
+        if let Some(entry) = table.get_mut(there as usize) {
+            *entry = *index;
+        }
+    }
+    membership.table = Arc::new(table);
+    membership.feed = feed;
+    membership.member = member;
+    true
+}
+
+/// The locks in ascending order of the slots.
+fn lock_all(variables: &BTreeMap<u32, Arc<Variable>>) -> Vec<(u32, MutexGuard<'_, State>)> {
+    let locked = variables.iter().map(|(handle, one)| (*handle, one.lock()));
+    locked.collect()
+}

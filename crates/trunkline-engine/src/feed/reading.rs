@@ -1,0 +1,155 @@
+//! What members take out of a log, as entries or as pieces that were encoded for all.
+
+use std::collections::VecDeque;
+
+use super::log::Log;
+use super::{Event, FeedEntry, RUN, RUN_BYTES, SharedRun, Taken};
+use crate::sync::Arc;
+
+impl Log {
+    pub(super) fn take(
+        &mut self,
+        member: usize,
+        accepts: Option<&dyn Fn(&SharedRun) -> bool>,
+        out: &mut VecDeque<FeedEntry>,
+    ) -> Taken {
+        let (is_shared, start, end) = (self.is_shared(), self.start, self.end());
+        let Some(one) = self.members.get_mut(member).and_then(Option::as_mut) else {
+            return Taken::Nothing { ended: false };
+        };
+        if !one.backlog.is_empty() {
+            move_behind(&mut one.backlog, out);
+            return Taken::Entries;
+        }
+        if one.ended {
+            return Taken::Nothing { ended: true };
+        }
+        if one.cursor >= end {
+            self.asleep += usize::from(!one.asleep);
+            one.asleep = true;
+            return Taken::Nothing { ended: false };
+        }
+        if one.asleep {
+            // It was marked for another reason.
+            one.asleep = false;
+            self.asleep -= 1;
+        }
+        if !is_shared && one.cursor == start {
+            one.cursor = end;
+            self.start = end;
+            self.runs.clear();
+            move_behind(&mut self.entries, out);
+            #[cfg(feature = "planted")]
+            if trunkline_types::planted::is(trunkline_types::planted::Bug::FeedCursor)
+                && out.len() > 1
+            {
+                out.pop_back();
+            }
+            return Taken::Entries;
+        }
+        let cursor = one.cursor;
+        let run = self.run_at(cursor).map(Arc::clone);
+        match (accepts, run) {
+            (Some(accepts), Some(run)) if accepts(&run) => {
+                self.skip_to(member, run.end());
+                Taken::Run(run)
+            }
+            (Some(_), None) => {
+                self.copy_out(member, out);
+                Taken::Fresh(cursor)
+            }
+            _ => {
+                self.copy_out(member, out);
+                Taken::Entries
+            }
+        }
+    }
+
+    /// Copies what comes next for a member: updates up to where an encoded piece begins or ends, or
+    /// one entry of another kind.
+    fn copy_out(&mut self, member: usize, out: &mut VecDeque<FeedEntry>) {
+        let Some(cursor) = self.member(member).map(|one| one.cursor) else {
+            return;
+        };
+        let until = match self.run_at(cursor) {
+            Some(run) => run.end(),
+            None => {
+                let next = self.runs.iter().find(|run| run.start() > cursor);
+                let next = next.map_or(u64::MAX, |run| run.start());
+                next.min(cursor + RUN as u64)
+            }
+        };
+        let from = cursor.saturating_sub(self.start) as usize;
+        let entries = self
+            .entries
+            .iter()
+            .skip(from)
+            .take((until - cursor) as usize);
+        let before = out.len();
+        let mut bytes = 0;
+        for entry in entries {
+            let is_update = matches!(entry.event, Event::Next(_));
+            if out.len() > before && (!is_update || bytes > RUN_BYTES) {
+                break;
+            }
+            out.push_back(entry.clone());
+            bytes += entry.room().bytes;
+            if !is_update {
+                break;
+            }
+        }
+        let copied = (out.len() - before) as u64;
+        #[cfg(feature = "planted")]
+        let copied = copied
+            + u64::from(trunkline_types::planted::is(
+                trunkline_types::planted::Bug::FeedCursor,
+            ));
+        self.skip_to(member, cursor + copied);
+    }
+
+    fn run_at(&self, cursor: u64) -> Option<&Arc<SharedRun>> {
+        let place = self.runs.binary_search_by_key(&cursor, |run| run.start());
+        self.runs.get(place.ok()?)
+    }
+
+    pub(super) fn put_run(&mut self, run: &Arc<SharedRun>) {
+        let after = self
+            .runs
+            .partition_point(|known| known.start() < run.start());
+        let is_free = |known: Option<&Arc<SharedRun>>| {
+            known.is_none_or(|known| known.end() <= run.start() || run.end() <= known.start())
+        };
+        let before = after.checked_sub(1).and_then(|place| self.runs.get(place));
+        // The others have gone past it, or another one has come first.
+        if run.start() >= self.start && is_free(before) && is_free(self.runs.get(after)) {
+            self.runs.insert(after, Arc::clone(run));
+        }
+    }
+
+    pub(super) fn drop_runs(&mut self) {
+        let start = self.start;
+        while let Some(run) = self.runs.pop_front_if(|run| run.end() <= start) {
+            if self.spent.len() < SPENT {
+                self.spent.push_back(run);
+            }
+        }
+    }
+
+    /// A piece to be written anew, if the peers have confirmed one.
+    pub(super) fn spare_run(&mut self) -> Option<Arc<SharedRun>> {
+        // The oldest is the first to be confirmed by all.
+        self.spent.pop_front_if(|run| Arc::strong_count(run) == 1)
+    }
+}
+
+/// Pieces that are kept for their memory: as many as are on their way to the peers as a rule.
+const SPENT: usize = 64;
+
+/// Moves all entries behind those of `out`; where that is empty, the buffers change places.
+fn move_behind(from: &mut VecDeque<FeedEntry>, out: &mut VecDeque<FeedEntry>) {
+    if out.is_empty() {
+        std::mem::swap(from, out);
+    } else {
+        out.append(from);
+    }
+}

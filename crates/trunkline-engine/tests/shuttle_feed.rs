@@ -1,0 +1,174 @@
+//! Interleavings of subscriptions that share a feed: joining, leaving and ending while others
+//! write.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
+#![cfg(shuttle)]
+
+mod rig;
+mod schedules;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rig::{Got, Recorder, Told};
+use schedules::{Bell, engine, explore, has, of, subscribe, write};
+use shuttle::thread;
+use trunkline_engine::{Consumer, Engine, Variable, Wakes};
+use trunkline_types::Contract;
+
+const VALUES: u64 = 3;
+
+fn few(elements: u32) -> Contract {
+    Contract::All {
+        elements,
+        bytes: 1 << 20,
+    }
+}
+
+/// A consumer of the first two variables, and what wakes it.
+fn sharing(engine: &Engine, variables: &[Arc<Variable>], contract: Contract) -> (Consumer, Bell) {
+    let bell = Bell::default();
+    let mut consumer = Consumer::new(engine.clone(), Box::new(bell.clone()))
+        .confirmed_by_peer()
+        .queue_bytes_max(1 << 20)
+        .sharing_feeds();
+    for variable in variables.iter().take(2) {
+        subscribe(&mut consumer, 1, contract, variable);
+    }
+    (consumer, bell)
+}
+
+fn drain(consumer: &mut Consumer, told: &mut Vec<Told>) -> bool {
+    let mut sink = Recorder::default();
+    sink.takes_runs = true;
+    let more = consumer.drain(&mut sink, &mut Wakes::new());
+    told.append(&mut sink.told);
+    more
+}
+
+/// Drains, asleep between wake-ups, until both variables have come to their last value; after the
+/// first delivery `change` is done once.
+fn drain_all(
+    consumer: &mut Consumer,
+    bell: &Bell,
+    variables: &[Arc<Variable>],
+    mut change: Option<&dyn Fn(&mut Consumer)>,
+) -> Vec<Told> {
+    let mut told = Vec::new();
+    loop {
+        let more = drain(consumer, &mut told);
+        if let Some(change) = change.take_if(|_| !told.is_empty()) {
+            change(consumer);
+            continue;
+        }
+        if has(&told, &variables[0], VALUES) && has(&told, &variables[1], VALUES) {
+            return told;
+        }
+        if !more {
+            bell.wait();
+        }
+    }
+}
+
+fn write_both(engine: &Engine, variables: &[Arc<Variable>]) -> Vec<thread::JoinHandle<()>> {
+    let one = |writer: usize| {
+        let (engine, variable) = (engine.clone(), Arc::clone(&variables[writer]));
+        thread::spawn(move || {
+            for value in 0..VALUES {
+                write(&engine, writer as u32, &variable, value as f64);
+            }
+        })
+    };
+    (0..2).map(one).collect()
+}
+
+fn assert_all(consumer: &Consumer, told: &[Told], variables: &[Arc<Variable>]) {
+    for variable in variables.iter().take(2) {
+        let got: Vec<Got> = of(told, variable);
+        let numbers: Vec<u64> = got.iter().map(|got| got.sequence).collect();
+        let expected: Vec<u64> = (numbers[0]..=VALUES).collect();
+        assert_eq!(numbers, expected, "a gap or a double");
+        let ledger = consumer
+            .ledger(1, variable.handle())
+            .expect("it is subscribed");
+        assert!(ledger.is_balanced(), "{ledger:?}");
+        assert_eq!((ledger.waiting, ledger.dropped_overrun), (0, 0));
+    }
+}
+
+/// Two consumers that join each other while both variables are written; `change` happens to the
+/// first of them in the middle.
+fn two_consumers(change: Option<fn(&mut Consumer, &Arc<Variable>)>) {
+    let (engine, variables) = engine(Duration::ZERO);
+    let writers = write_both(&engine, &variables);
+    let readers: Vec<_> = (0..2)
+        .map(|reader| {
+            let (engine, variables) = (engine.clone(), variables.clone());
+            thread::spawn(move || {
+                let (mut consumer, bell) = sharing(&engine, &variables, Contract::ALL);
+                let third = Arc::clone(&variables[2]);
+                let change = change.filter(|_| reader == 0);
+                let change = change.map(|change| move |one: &mut Consumer| change(one, &third));
+                let change = change.as_ref().map(|one| one as &dyn Fn(&mut Consumer));
+                let told = drain_all(&mut consumer, &bell, &variables, change);
+                assert_all(&consumer, &told, &variables);
+            })
+        })
+        .collect();
+    for thread in writers.into_iter().chain(readers) {
+        thread.join().expect("no panic");
+    }
+}
+
+/// Behaviour: B-01, B-03.
+#[test]
+fn consumers_join_each_others_feed_while_it_is_written() {
+    explore(|| two_consumers(None));
+}
+
+/// Behaviour: B-01, B-03.
+#[test]
+fn consumer_whose_variables_change_leaves_the_feed_and_misses_nothing() {
+    explore(|| {
+        two_consumers(Some(|consumer, third| {
+            subscribe(consumer, 1, Contract::ALL, third);
+        }));
+    });
+}
+
+/// One that takes nothing ends at its bound; the other one misses nothing, and the count is exact.
+/// Behaviour: B-05, B-06.
+#[test]
+fn stopped_member_ends_alone() {
+    explore(|| {
+        let (engine, variables) = engine(Duration::ZERO);
+        let (mut live, bell) = sharing(&engine, &variables, Contract::ALL);
+        let (mut stopped, _) = sharing(&engine, &variables, few(1));
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        drain(&mut live, &mut first);
+        drain(&mut stopped, &mut second);
+        let writers = write_both(&engine, &variables);
+        let mut told = drain_all(&mut live, &bell, &variables, None);
+        first.append(&mut told);
+        assert_all(&live, &first, &variables);
+        for writer in writers {
+            writer.join().expect("no panic");
+        }
+        while drain(&mut stopped, &mut second) {}
+        let ends: Vec<_> = second
+            .iter()
+            .filter_map(|told| match told {
+                Told::Overrun { items, .. } => Some(items.clone()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(ends.len(), 1);
+        for item in &ends[0] {
+            assert_eq!(item.last.sequence + item.lost, VALUES);
+        }
+    });
+}
