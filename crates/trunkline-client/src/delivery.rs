@@ -331,7 +331,11 @@ fn update(
             let subscription = subscriptions.at(target.subscription);
             subscription.is_none_or(|subscription| subscription.has_room(bytes))
         };
-        if !item.targets.iter().all(has_room) {
+        let all_have_room = match &item.targets {
+            Few::One(target) => has_room(target),
+            targets => targets.iter().all(has_room),
+        };
+        if !all_have_room {
             return Ok(Fate::NoRoom);
         }
     }

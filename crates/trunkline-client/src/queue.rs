@@ -103,7 +103,7 @@ impl Queued {
 
 impl Queue {
     /// Appends a reading. Its serial.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push_reading(
         &mut self,
         item: u32,

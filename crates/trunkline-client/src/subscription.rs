@@ -175,6 +175,7 @@ impl Subscription {
     /// so that only values far larger than expected can exceed it, or readings left from before a
     /// reconnect: at most twice the bound waits here, and the first readings of the items beside
     /// it.
+    #[inline(always)]
     pub(crate) fn has_room(&self, update_bytes: usize) -> bool {
         let Contract::All { elements, bytes } = self.contract else {
             return true;
@@ -185,7 +186,7 @@ impl Subscription {
     }
 
     /// An update has arrived for an item.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn deliver(&mut self, item: u32, delivery: Delivery<'_>) {
         let Some(entry) = self.items.get_mut(item as usize) else {
             return;

@@ -5,7 +5,11 @@
     unsafe_code,
     reason = "counting what is allocated needs an allocator of one's own"
 )]
-#![allow(dead_code, unused_imports, reason = "the rig is for the tests of every verb")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "the rig is for the tests of every verb"
+)]
 
 #[path = "client/rig/mod.rs"]
 mod rig;
