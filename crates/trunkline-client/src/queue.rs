@@ -189,10 +189,15 @@ impl Queue {
             .map(|queued| queued.serial)
     }
 
-    /// Takes the readings that are next, up to `most` of them, and hands each to `take`. How many
-    /// there were; 0 when something else is next.
+    /// Takes the readings that are next, up to `most` of them: `look` sees all of them where they
+    /// lie, then `give` gets each. How many there were; 0 when something else is next.
     #[inline(always)]
-    pub(crate) fn take_readings(&mut self, most: usize, mut take: impl FnMut(Queued)) -> usize {
+    pub(crate) fn take_readings(
+        &mut self,
+        most: usize,
+        look: impl FnMut(&mut Queued),
+        mut give: impl FnMut(Queued),
+    ) -> usize {
         let Lane { slots, dead, peak } = &mut self.readings;
         let next = match self.marks.front_serial() {
             // Up to the next mark.
@@ -200,13 +205,16 @@ impl Queue {
             None => slots.len(),
         };
         *peak = (*peak).max(slots.len());
-        let (count, mut taken) = (next.min(most), 0);
+        let count = next.min(most);
+        let alive = slots.range_mut(..count).filter(|queued| !queued.is_dead());
+        alive.for_each(look);
+        let mut taken = count;
         for queued in slots.drain(..count) {
             if queued.is_dead() {
                 *dead -= 1;
+                taken -= 1;
             } else {
-                take(queued);
-                taken += 1;
+                give(queued);
             }
         }
         if count > 0 {
@@ -415,7 +423,7 @@ mod tests {
         assert_eq!(sut.kill_reading(gone, |queued| queued.item), Some(2));
         let mut order = Vec::new();
         loop {
-            let taken = sut.take_readings(9, |queued| order.push(("reading", queued.item)));
+            let taken = sut.take_readings(9, |_| {}, |queued| order.push(("reading", queued.item)));
             match sut.next_mark() {
                 Some(Next::Cell { item }) => order.push(("cell", item)),
                 Some(Next::Notice { item }) => order.push(("notice", item)),

@@ -364,7 +364,7 @@ impl Subscription {
         &mut self,
         taking: Taking<'_>,
         most: usize,
-        mut give: impl FnMut(Queued),
+        give: impl FnMut(Queued),
     ) -> (usize, u32) {
         let Self {
             items,
@@ -374,13 +374,13 @@ impl Subscription {
             ..
         } = self;
         let mut credits = 0;
-        let readings = queue.take_readings(most, |mut queued| {
+        let look = |queued: &mut Queued| {
             credits += u32::from(queued.credit == taking.wire.life);
             *bytes -= queued.bytes as usize;
             let entry = items.get_mut(queued.item as usize);
-            take_queued(&mut queued, entry, options.max_age, taking);
-            give(queued);
-        });
+            take_queued(queued, entry, options.max_age, taking);
+        };
+        let readings = queue.take_readings(most, look, give);
         self.ledger.taken += readings as u64;
         self.ledger.waiting -= readings as u64;
         (readings, credits)

@@ -180,6 +180,7 @@ impl Writes {
     }
 
     /// Queues a write; false when it took the place of one that waited.
+    #[inline]
     pub(crate) fn push(&mut self, order: u64, mut write: Write, place: Option<Place>) -> bool {
         let bytes = u32::try_from(encoded_len(&write.value)).unwrap_or(u32::MAX);
         self.counts.issued += 1;
@@ -286,6 +287,7 @@ impl Writes {
     }
 
     /// The engine has answered this write.
+    #[inline]
     pub(crate) fn answered(&mut self, number: u64) -> Option<InFlight> {
         let write = self.in_flight.remove(number)?;
         self.in_flight_bytes -= write.bytes as usize;
@@ -299,6 +301,7 @@ impl Writes {
     }
 
     /// A write has ended.
+    #[inline]
     pub(crate) fn end(&mut self, place: Option<Place>, outcome: WriteOutcome) {
         let count = match &outcome {
             WriteOutcome::Applied(_) => &mut self.counts.applied,
