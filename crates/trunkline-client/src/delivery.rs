@@ -12,10 +12,11 @@ use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::wire::decode_whole;
 use trunkline_types::{Contract, DataType, Position, Tick};
 
+use crate::account::Remainder;
 use crate::browse::answer_run;
 use crate::client::ClientCore;
 use crate::open::wrong_answer;
-use crate::reading::{Arrival, Remainder, not_valid};
+use crate::reading::{Arrival, not_valid};
 use crate::request::{Request, Verb};
 use crate::subscription::{Delivery, Notice, Subscription};
 use crate::table::{Few, Slab};

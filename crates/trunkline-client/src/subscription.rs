@@ -9,11 +9,12 @@ use trunkline_proto::message::ended::EndReason;
 use trunkline_types::ledger::ClientLedger;
 use trunkline_types::{Contract, Lost, Position, Reading, Tick};
 
+use crate::account::Missed;
 use crate::batch::Batch;
 use crate::event::Event;
 use crate::options::SubscribeOptions;
 use crate::queue::{Next, Queue, Queued};
-use crate::reading::{Missed, Received};
+use crate::reading::Received;
 use crate::table::Key;
 use crate::wire::{Status, WireItem, WireSubscription};
 
@@ -58,6 +59,10 @@ enum Waiting {
     /// The local copy is news: the entry that says so, and its era.
     Cell(Option<(u64, u32)>),
     /// Serials of its readings, oldest first.
+    #[allow(
+        clippy::box_collection,
+        reason = "most items have a cell, and stay small"
+    )]
     Buffer(Box<VecDeque<u64>>),
     /// How many of its readings wait.
     Count(u32),
@@ -420,7 +425,7 @@ impl Subscription {
         let max_age = self.options.max_age;
         let (reading, bytes, credit) = self.queue.kill_reading(serial, |queued| {
             take_queued(queued, Some(entry), max_age, taking);
-            (queued.to_reading(), queued.bytes, queued.credit)
+            (queued.take_reading(), queued.bytes, queued.credit)
         })?;
         self.bytes -= bytes as usize;
         self.ledger.taken += 1;

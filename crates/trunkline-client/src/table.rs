@@ -177,8 +177,8 @@ impl<T: Copy> Few<T> {
     }
 }
 
-/// Spreads numbers and names over 64 bits: one multiplication per number or 8 bytes, one more at the
-/// end.
+/// Spreads numbers and names over 64 bits: one multiplication per number or 8 bytes, one more at
+/// the end.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct MixHasher(u64);
 

@@ -40,7 +40,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (name.clone(), 2u8..12).prop_map(|(name, count)| Step::Burst(name, count)),
         6 => contract.clone().prop_map(Step::Take),
         2 => contract.clone().prop_map(Step::TakeAll),
-        2 => (contract.clone(), 1usize..5).prop_map(|(contract, most)| Step::TakeBatch(contract, most)),
+        2 => (contract.clone(), 1usize..5)
+            .prop_map(|(contract, most)| Step::TakeBatch(contract, most)),
         2 => (contract, 0u32..3).prop_map(|(contract, item)| Step::ReadNew(contract, item)),
         2 => name.prop_map(Step::Write),
         1 => Just(Step::Reconnect),
