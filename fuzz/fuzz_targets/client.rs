@@ -2,7 +2,7 @@
 //! A whole client, fed with whatever an engine may send after its welcome.
 
 use libfuzzer_sys::fuzz_target;
-use trunkline_client::{ClientCore, ClientOptions, OpenOptions, SubscribeOptions};
+use trunkline_client::{Batch, ClientCore, ClientOptions, OpenOptions, SubscribeOptions};
 use trunkline_proto::Endpoint;
 use trunkline_proto::message::hello::Welcome;
 use trunkline_types::{Contract, Tick, Timestamp};
@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
         contracts.map(|c| client.subscribe(&names, c, SubscribeOptions::default()));
     let opened = client.open(&names, OpenOptions { read: true, ..OpenOptions::default() });
     client.handle_connected(now, WALL);
-    let mut out = Vec::new();
+    let (mut out, mut batch) = (Vec::new(), Batch::new());
     client.poll_output(now, WALL, 65_536, &mut out);
     let mut welcome = Vec::new();
     Welcome { epoch: 1, ..Welcome::default() }.encode(&mut welcome);
@@ -32,8 +32,10 @@ fuzz_target!(|data: &[u8]| {
         if client.poll_timeout().is_some_and(|due| due <= now) {
             client.handle_timeout(now, WALL);
         }
-        for subscription in subscriptions.iter().flatten() {
-            while client.next_event(now, *subscription).is_some() {}
+        for (subscription, most) in subscriptions.iter().flatten().zip(1..) {
+            // One by one, and in batches of which some end before what waits does.
+            client.next_event(now, *subscription);
+            while client.take_batch(now, *subscription, most, &mut batch) {}
             let ledger = client.ledger(*subscription);
             assert!(ledger.is_none_or(|ledger| ledger.is_balanced()), "{ledger:?}");
         }

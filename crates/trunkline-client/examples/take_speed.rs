@@ -13,6 +13,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::print_stdout,
+    clippy::disallowed_methods,
     reason = "a program for measuring stops at the first surprise"
 )]
 #![allow(dead_code, unused_imports, reason = "the rig is for tests")]

@@ -12,10 +12,11 @@ use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::wire::decode_whole;
 use trunkline_types::{Contract, DataType, Position, Tick};
 
+use crate::account::Remainder;
 use crate::browse::answer_run;
 use crate::client::ClientCore;
 use crate::open::wrong_answer;
-use crate::reading::{Arrival, Remainder, not_valid};
+use crate::reading::{Arrival, not_valid};
 use crate::request::{Request, Verb};
 use crate::subscription::{Delivery, Notice, Subscription};
 use crate::table::{Few, Slab};
@@ -340,7 +341,11 @@ fn update(
             let subscription = subscriptions.at(target.subscription);
             subscription.is_none_or(|subscription| subscription.has_room(bytes))
         };
-        if !item.targets.iter().all(has_room) {
+        let all_have_room = match &item.targets {
+            Few::One(target) => has_room(target),
+            targets => targets.iter().all(has_room),
+        };
+        if !all_have_room {
             return Ok(Fate::NoRoom);
         }
     }

@@ -30,8 +30,9 @@
 //!   one answer.
 //! - `write`, `write_queue`, `outcome`: writes, credit, how they end; `group`: many at one instant,
 //!   and leases.
-//! - `subscribe`, `subscription`, `queue`, `event`, `batch`: subscriptions as the program sees them.
-//! - `wire`, `delivery`, `reading`: subscriptions as the engine sees them; what arrives, what was
+//! - `subscribe`, `taking`, `subscription`, `queue`, `lane`, `event`, `batch`: subscriptions as the
+//!   program sees them.
+//! - `wire`, `delivery`, `reading`, `account`: as the engine sees them; what arrives, what was
 //!   lost.
 //! - `watch`, `follow`: patterns that are followed, and subscriptions by pattern.
 //! - `restore`: what happens on a reconnect, and to items that fail.
@@ -39,6 +40,7 @@
 
 #![forbid(unsafe_code)]
 
+mod account;
 pub mod answer;
 mod audit;
 mod batch;
@@ -54,6 +56,7 @@ mod flush;
 mod follow;
 mod forcing;
 mod group;
+mod lane;
 mod library;
 mod open;
 pub mod options;
@@ -70,6 +73,7 @@ pub mod state;
 mod subscribe;
 mod subscription;
 mod table;
+mod taking;
 pub mod typed;
 mod variable;
 mod watch;

@@ -14,13 +14,13 @@ use std::collections::VecDeque;
 
 use trunkline_types::Reading;
 
+use crate::account::Missed;
 use crate::event::Event;
-use crate::reading::{Missed, Received};
+use crate::lane::{Lane, Slot};
+use crate::reading::Received;
 
 /// Changes of the connection that wait at most; beyond, the two oldest are forgotten together.
 pub(crate) const CONNECTION_EVENTS_MAX: usize = 16;
-/// A lane that has been emptied keeps this much room at least.
-const KEPT_ENTRIES: usize = 1024;
 /// The item of a reading that was taken out.
 const DEAD: u32 = u32::MAX;
 
@@ -83,7 +83,7 @@ impl Queued {
     }
 
     /// As [`into_reading`](Self::into_reading); the value is taken out.
-    pub(crate) fn to_reading(&mut self) -> Reading {
+    pub(crate) fn take_reading(&mut self) -> Reading {
         let (lost, stale) = (self.missed.lost(), self.received.stale_when_taken());
         self.received.take().into_reading(lost, stale)
     }
@@ -103,7 +103,7 @@ impl Queued {
 
 impl Queue {
     /// Appends a reading. Its serial.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push_reading(
         &mut self,
         item: u32,
@@ -189,10 +189,15 @@ impl Queue {
             .map(|queued| queued.serial)
     }
 
-    /// Takes the readings that are next, up to `most` of them, and hands each to `take`. How many
-    /// there were; 0 when something else is next.
+    /// Takes the readings that are next, up to `most` of them: `look` sees all of them where they
+    /// lie, then `give` gets each. How many there were; 0 when something else is next.
     #[inline(always)]
-    pub(crate) fn take_readings(&mut self, most: usize, mut take: impl FnMut(Queued)) -> usize {
+    pub(crate) fn take_readings(
+        &mut self,
+        most: usize,
+        look: impl FnMut(&mut Queued),
+        mut give: impl FnMut(Queued),
+    ) -> usize {
         let Lane { slots, dead, peak } = &mut self.readings;
         let next = match self.marks.front_serial() {
             // Up to the next mark.
@@ -200,13 +205,16 @@ impl Queue {
             None => slots.len(),
         };
         *peak = (*peak).max(slots.len());
-        let (count, mut taken) = (next.min(most), 0);
+        let count = next.min(most);
+        let alive = slots.range_mut(..count).filter(|queued| !queued.is_dead());
+        alive.for_each(look);
+        let mut taken = count;
         for queued in slots.drain(..count) {
             if queued.is_dead() {
                 *dead -= 1;
+                taken -= 1;
             } else {
-                take(queued);
-                taken += 1;
+                give(queued);
             }
         }
         if count > 0 {
@@ -261,21 +269,6 @@ impl Queue {
     }
 }
 
-/// Entries in the order of their serials. Some were taken out of the middle and leave with their
-/// neighbours; the first one never was.
-#[derive(Debug)]
-struct Lane<T> {
-    slots: VecDeque<T>,
-    dead: usize,
-    /// Most entries since it was empty.
-    peak: usize,
-}
-
-trait Slot {
-    fn serial(&self) -> u64;
-    fn is_dead(&self) -> bool;
-}
-
 impl Slot for Queued {
     fn serial(&self) -> u64 {
         self.serial
@@ -296,84 +289,10 @@ impl Slot for Mark {
     }
 }
 
-impl<T> Default for Lane<T> {
-    fn default() -> Self {
-        let slots = VecDeque::new();
-        let (dead, peak) = (0, 0);
-        Self { slots, dead, peak }
-    }
-}
-
-impl<T: Slot> Lane<T> {
-    #[inline]
-    fn push(&mut self, slot: T) {
-        self.slots.push_back(slot);
-    }
-
-    #[inline]
-    fn front_serial(&self) -> Option<u64> {
-        self.slots.front().map(Slot::serial)
-    }
-
-    fn find(&mut self, serial: u64) -> Option<&mut T> {
-        let index = self.slots.binary_search_by_key(&serial, Slot::serial);
-        self.slots.get_mut(index.ok()?)
-    }
-
-    /// One more was taken out of the middle.
-    fn bury(&mut self) {
-        self.dead += 1;
-        self.trim();
-        if self.dead > 32 && self.dead > self.slots.len() / 2 {
-            self.slots.retain(|slot| !slot.is_dead());
-            self.dead = 0;
-        }
-    }
-
-    #[inline]
-    fn pop(&mut self) -> Option<T> {
-        self.peak = self.peak.max(self.slots.len());
-        let slot = self.slots.pop_front()?;
-        self.left();
-        Some(slot)
-    }
-
-    /// Entries at the front have left.
-    #[inline]
-    fn left(&mut self) {
-        if self.dead > 0 {
-            self.trim();
-        }
-        if self.slots.is_empty() {
-            self.emptied();
-        }
-    }
-
-    /// Gives room back that has not been needed since it was empty before: what is filled and
-    /// emptied again and again keeps its room, and allocates nothing.
-    fn emptied(&mut self) {
-        let needed = std::mem::take(&mut self.peak).max(KEPT_ENTRIES);
-        if self.slots.capacity() / 4 > needed {
-            self.slots.shrink_to(needed);
-        }
-    }
-
-    fn len(&self) -> usize {
-        self.slots.len() - self.dead
-    }
-
-    /// The first entry is never a dead one.
-    fn trim(&mut self) {
-        while self.slots.front().is_some_and(Slot::is_dead) {
-            self.slots.pop_front();
-            self.dead -= 1;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lane::KEPT_ENTRIES;
 
     /// Everything that waits, in order: the items of cells.
     fn items(queue: &mut Queue) -> Vec<u32> {
@@ -415,7 +334,7 @@ mod tests {
         assert_eq!(sut.kill_reading(gone, |queued| queued.item), Some(2));
         let mut order = Vec::new();
         loop {
-            let taken = sut.take_readings(9, |queued| order.push(("reading", queued.item)));
+            let taken = sut.take_readings(9, |_| {}, |queued| order.push(("reading", queued.item)));
             match sut.next_mark() {
                 Some(Next::Cell { item }) => order.push(("cell", item)),
                 Some(Next::Notice { item }) => order.push(("notice", item)),

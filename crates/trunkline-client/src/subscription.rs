@@ -9,11 +9,12 @@ use trunkline_proto::message::ended::EndReason;
 use trunkline_types::ledger::ClientLedger;
 use trunkline_types::{Contract, Lost, Position, Reading, Tick};
 
+use crate::account::Missed;
 use crate::batch::Batch;
 use crate::event::Event;
 use crate::options::SubscribeOptions;
 use crate::queue::{Next, Queue, Queued};
-use crate::reading::{Missed, Received};
+use crate::reading::Received;
 use crate::table::Key;
 use crate::wire::{Status, WireItem, WireSubscription};
 
@@ -58,6 +59,10 @@ enum Waiting {
     /// The local copy is news: the entry that says so, and its era.
     Cell(Option<(u64, u32)>),
     /// Serials of its readings, oldest first.
+    #[allow(
+        clippy::box_collection,
+        reason = "most items have a cell, and stay small"
+    )]
     Buffer(Box<VecDeque<u64>>),
     /// How many of its readings wait.
     Count(u32),
@@ -177,6 +182,7 @@ impl Subscription {
     /// so that only values far larger than expected can exceed it, or readings left from before a
     /// reconnect: at most twice the bound waits here, and the first readings of the items beside
     /// it.
+    #[inline(always)]
     pub(crate) fn has_room(&self, update_bytes: usize) -> bool {
         let Contract::All { elements, bytes } = self.contract else {
             return true;
@@ -187,7 +193,7 @@ impl Subscription {
     }
 
     /// An update has arrived for an item.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn deliver(&mut self, item: u32, delivery: Delivery<'_>) {
         let Some(entry) = self.items.get_mut(item as usize) else {
             return;
@@ -370,7 +376,7 @@ impl Subscription {
         &mut self,
         taking: Taking<'_>,
         most: usize,
-        mut give: impl FnMut(Queued),
+        give: impl FnMut(Queued),
     ) -> (usize, u32) {
         let Self {
             items,
@@ -380,13 +386,13 @@ impl Subscription {
             ..
         } = self;
         let mut credits = 0;
-        let readings = queue.take_readings(most, |mut queued| {
+        let look = |queued: &mut Queued| {
             credits += u32::from(queued.credit == taking.wire.life);
             *bytes -= queued.bytes as usize;
             let entry = items.get_mut(queued.item as usize);
-            take_queued(&mut queued, entry, options.max_age, taking);
-            give(queued);
-        });
+            take_queued(queued, entry, options.max_age, taking);
+        };
+        let readings = queue.take_readings(most, look, give);
         self.ledger.taken += readings as u64;
         self.ledger.waiting -= readings as u64;
         (readings, credits)
@@ -426,7 +432,7 @@ impl Subscription {
         let max_age = self.options.max_age;
         let (reading, bytes, credit) = self.queue.kill_reading(serial, |queued| {
             take_queued(queued, Some(entry), max_age, taking);
-            (queued.to_reading(), queued.bytes, queued.credit)
+            (queued.take_reading(), queued.bytes, queued.credit)
         })?;
         self.bytes -= bytes as usize;
         self.ledger.taken += 1;

@@ -1,13 +1,13 @@
 //! Tables that behave the same in every run: the simulator replays this crate bit for bit.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, DefaultHasher, Hasher};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 /// Keyed by numbers that the engine or this crate chose.
 pub(crate) type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<MixHasher>>;
-/// Keyed by names; `DefaultHasher` starts from fixed keys.
-pub(crate) type NameMap<V> = HashMap<Arc<str>, V, BuildHasherDefault<DefaultHasher>>;
+/// Keyed by names that the program chose, or found.
+pub(crate) type NameMap<V> = HashMap<Arc<str>, V, BuildHasherDefault<MixHasher>>;
 
 /// A place in a [`Slab`]; one that was given back is never found again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -177,7 +177,8 @@ impl<T: Copy> Few<T> {
     }
 }
 
-/// Spreads numbers over 64 bits: one multiplication per number, one more at the end.
+/// Spreads numbers and names over 64 bits: one multiplication per number or 8 bytes, one more at
+/// the end.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct MixHasher(u64);
 
@@ -185,9 +186,19 @@ const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Hasher for MixHasher {
     fn write(&mut self, bytes: &[u8]) {
-        bytes
-            .iter()
-            .for_each(|byte| self.write_u64(u64::from(*byte)));
+        let (chunks, rest) = bytes.as_chunks::<8>();
+        for chunk in chunks {
+            self.write_u64(u64::from_le_bytes(*chunk));
+        }
+        let mut last = [0; 8];
+        if let Some(last) = last.get_mut(..rest.len()) {
+            last.copy_from_slice(rest);
+        }
+        self.write_u64(u64::from_le_bytes(last) ^ bytes.len() as u64);
+    }
+
+    fn write_u8(&mut self, number: u8) {
+        self.write_u64(u64::from(number));
     }
 
     fn write_u32(&mut self, number: u32) {

@@ -61,8 +61,8 @@ impl Variables {
     pub(crate) fn acquire(&mut self, name: &str) -> VariableRef {
         // In canonical form, so that two spellings of one variable are one here, as at the engine.
         // What is no name goes to the engine as it is, which says why.
-        let parsed = Name::parse(name);
-        let name = parsed.as_ref().map_or(name, Name::as_str);
+        let canonical = Name::canonical(name);
+        let name = canonical.as_deref().unwrap_or(name);
         if let Some(key) = self.by_name.get(name) {
             if let Some(variable) = self.slots.get_mut(*key) {
                 variable.users += 1;

@@ -13,7 +13,8 @@ use trunkline_proto::message::subscribe::SubscribeTerms;
 use trunkline_proto::{Fault, FaultCode};
 use trunkline_types::{Contract, DataType};
 
-use crate::reading::{Account, Received};
+use crate::account::Account;
+use crate::reading::Received;
 use crate::table::{Few, NumberMap};
 use crate::variable::VariableRef;
 
@@ -81,6 +82,10 @@ pub(crate) struct WireItem {
     pub(crate) copy: Option<Received>,
     /// What the next update is.
     pub(crate) next: Next,
+    #[allow(
+        clippy::box_collection,
+        reason = "most items have none, and stay small"
+    )]
     own: Option<Box<VecDeque<u64>>>,
     /// The fault that the program was told last.
     pub(crate) told: Option<FaultCode>,

@@ -252,6 +252,7 @@ impl ClientCore {
             variables.release(variable);
         }
         frame.finish();
+        writes.leave_passed();
     }
 
     fn knows_registers(&self) -> bool {
@@ -340,6 +341,7 @@ impl ClientCore {
             self.variables.release(unsent.write.variable);
             self.writes.refuse_next(fault.clone());
         }
+        self.writes.leave_passed();
     }
 }
 
@@ -358,10 +360,12 @@ pub(crate) fn check_write(
     bytes: usize,
     message_max: usize,
 ) -> Result<u32, Fault> {
-    let handle = variables.handle(write.variable)?;
-    let data_type = variables
-        .get(write.variable)
-        .and_then(|v| v.data_type.as_ref());
+    let known = variables.get(write.variable);
+    let handle = match known.and_then(|known| known.handle) {
+        Some(handle) => handle,
+        None => variables.handle(write.variable)?,
+    };
+    let data_type = known.and_then(|known| known.data_type.as_ref());
     if let Some(data_type) = data_type
         && !write.options.raw
         && write.options.verb.has_value()

@@ -19,6 +19,8 @@ const RECENT_MAX: usize = 16 << 10;
 pub(crate) struct Writes {
     unsent: VecDeque<Unsent>,
     unsent_bytes: usize,
+    /// Writes at its front that are sent, or refused, and leave it together.
+    passed: usize,
     /// Writes taken out of `unsent` so far: what a place in the whole sequence is counted from.
     taken: u64,
     /// Where in the sequence the write of a variable waits whose place a newer one takes.
@@ -142,7 +144,7 @@ impl Writes {
     /// The number of the next write to be sent, if the credit allows one. A value longer than the
     /// whole credit is sent alone.
     pub(crate) fn front(&self) -> Option<u64> {
-        let front = self.unsent.front()?;
+        let front = self.unsent.get(self.passed)?;
         let bytes = self.in_flight_bytes + front.bytes as usize;
         let fits = self.in_flight.count < self.credit_count
             && (self.in_flight.count == 0 || bytes <= self.credit_bytes);
@@ -178,6 +180,7 @@ impl Writes {
     }
 
     /// Queues a write; false when it took the place of one that waited.
+    #[inline]
     pub(crate) fn push(&mut self, order: u64, mut write: Write, place: Option<Place>) -> bool {
         let bytes = u32::try_from(encoded_len(&write.value)).unwrap_or(u32::MAX);
         self.counts.issued += 1;
@@ -206,9 +209,10 @@ impl Writes {
         true
     }
 
-    /// The next write to be sent, where it waits.
+    /// The next write to be sent, where it waits. Those that were sent or refused leave the queue
+    /// with [`leave_passed`](Self::leave_passed), which follows.
     pub(crate) fn next_unsent(&mut self) -> Option<&mut Unsent> {
-        self.unsent.front_mut()
+        self.unsent.get_mut(self.passed)
     }
 
     /// The number on the wire of the next write that is sent; they are never used again.
@@ -219,7 +223,7 @@ impl Writes {
     /// The next write has been sent, under the next number.
     #[inline]
     pub(crate) fn sent_next(&mut self) {
-        let Some(unsent) = self.unsent.front() else {
+        let Some(unsent) = self.unsent.get(self.passed) else {
             return;
         };
         let Unsent { bytes, place, .. } = *unsent;
@@ -230,13 +234,13 @@ impl Writes {
             place,
         });
         self.in_flight_bytes += bytes as usize;
-        self.leave_next();
+        self.pass_next();
     }
 
-    /// Takes the next write out of the queue.
+    /// The next write needs the queue no more.
     #[inline]
-    fn leave_next(&mut self) {
-        let Some(unsent) = self.unsent.front() else {
+    fn pass_next(&mut self) {
+        let Some(unsent) = self.unsent.get(self.passed) else {
             return;
         };
         if unsent.write.mode == WriteMode::Newest {
@@ -244,7 +248,12 @@ impl Writes {
         }
         self.taken += 1;
         self.unsent_bytes -= unsent.bytes as usize;
-        self.unsent.pop_front();
+        self.passed += 1;
+    }
+
+    /// Takes those that were sent or refused out of the queue.
+    pub(crate) fn leave_passed(&mut self) {
+        self.unsent.drain(..std::mem::take(&mut self.passed));
         if self.unsent.is_empty() && self.unsent.capacity() > KEPT_WRITES_MAX {
             self.unsent = VecDeque::new();
         }
@@ -252,11 +261,11 @@ impl Writes {
 
     /// The next write will not be sent, for this reason.
     pub(crate) fn refuse_next(&mut self, fault: Fault) {
-        let Some(unsent) = self.unsent.front() else {
+        let Some(unsent) = self.unsent.get(self.passed) else {
             return;
         };
         let place = unsent.place;
-        self.leave_next();
+        self.pass_next();
         self.end(place, WriteOutcome::Refused(fault));
     }
 
@@ -278,6 +287,7 @@ impl Writes {
     }
 
     /// The engine has answered this write.
+    #[inline]
     pub(crate) fn answered(&mut self, number: u64) -> Option<InFlight> {
         let write = self.in_flight.remove(number)?;
         self.in_flight_bytes -= write.bytes as usize;
@@ -291,6 +301,7 @@ impl Writes {
     }
 
     /// A write has ended.
+    #[inline]
     pub(crate) fn end(&mut self, place: Option<Place>, outcome: WriteOutcome) {
         let count = match &outcome {
             WriteOutcome::Applied(_) => &mut self.counts.applied,

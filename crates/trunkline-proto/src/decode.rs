@@ -127,6 +127,7 @@ impl<'a> Payload<'a> {
     }
 
     /// A status: `None` for success, else the code of the fault whose sentence follows.
+    #[inline]
     pub(crate) fn status(&mut self) -> Result<Option<FaultCode>, DecodeError> {
         let status = self.varint()?;
         let Ok(number) = u16::try_from(status) else {

@@ -128,6 +128,14 @@ impl Name {
     /// # Errors
     /// [`NameError`] names the first rule that is broken and where.
     pub fn parse(text: &str) -> Result<Self, NameError> {
+        Ok(Self(Self::canonical(text)?.into()))
+    }
+
+    /// The canonical form of a full name, without a name being made of it.
+    ///
+    /// # Errors
+    /// As [`Name::parse`].
+    pub fn canonical(text: &str) -> Result<Cow<'_, str>, NameError> {
         let canonical = scan(text, NAME_BYTES_MAX, Stars::Refused)?;
         let body = canonical.split('#').next().unwrap_or_default();
         if !body.contains('/') {
@@ -135,7 +143,7 @@ impl Name {
                 text: canonical.into_owned(),
             });
         }
-        Ok(Self(canonical.into()))
+        Ok(canonical)
     }
 
     /// The full name of the variable `path` of `library`; both escaped.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use trunkline_client::{OpenOptions, SubscribeOptions};
+use trunkline_client::{Event, OpenOptions, SubscribeOptions};
 use trunkline_proto::FrameKind;
-use trunkline_types::{Contract, Lost, Position, Quality, Reason};
+use trunkline_types::{Contract, Lost, Position, Quality, Reason, Value};
 
 use super::rig::{Rig, WALL, value};
 
@@ -184,4 +184,34 @@ fn a_read_answers_with_what_the_engine_holds_and_says_when_that_is_too_old() {
         rig.answer_readings(read)[0].as_ref().unwrap().stale,
         Some(age)
     );
+}
+
+/// Updates find their items however the handles were given out: in the order of the items, in the
+/// other order, with gaps, and in any order within a frame.
+#[test]
+fn updates_find_their_items_whatever_their_handles_are() {
+    let names = ["a/0", "a/1", "a/2", "a/3", "a/4", "a/5"];
+    let mut rig = Rig::connected(&names);
+    let orders = [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [5, 0, 3, 1, 4]];
+    for order in orders {
+        let chosen = order.map(|index: usize| names[index]);
+        let id = rig.subscribe(&chosen, "all");
+        rig.events(id);
+        for sets in [[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [2, 2, 5, 0, 4, 1]] {
+            for index in sets {
+                rig.set(names[index], index as f64);
+            }
+            let expected: Vec<(u32, Value)> = sets
+                .iter()
+                .filter_map(|set| Some((order.iter().position(|at| at == set)?, *set)))
+                .map(|(item, set)| (item as u32, Value::F64(set as f64)))
+                .collect();
+            let read = |event| match event {
+                Event::Reading { item, reading } => (item, reading.sample.value),
+                other => panic!("a reading was expected, not {other:?}"),
+            };
+            let found: Vec<_> = rig.events(id).into_iter().map(read).collect();
+            assert_eq!(found, expected, "{order:?} {sets:?}");
+        }
+    }
 }

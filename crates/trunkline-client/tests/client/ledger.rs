@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use trunkline_client::{ClientCore, ClientOptions, Event, SubscriptionId};
+use trunkline_client::{Batch, ClientCore, ClientOptions, Event, SubscriptionId};
 use trunkline_types::{Position, Reading, Value};
 
 use super::rig::{Rig, write};
@@ -26,6 +26,7 @@ enum Step {
     Burst(usize, u8),
     Take(usize),
     TakeAll(usize),
+    TakeBatch(usize, usize),
     ReadNew(usize, u32),
     Write(usize),
     Reconnect,
@@ -39,6 +40,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (name.clone(), 2u8..12).prop_map(|(name, count)| Step::Burst(name, count)),
         6 => contract.clone().prop_map(Step::Take),
         2 => contract.clone().prop_map(Step::TakeAll),
+        2 => (contract.clone(), 1usize..5)
+            .prop_map(|(contract, most)| Step::TakeBatch(contract, most)),
         2 => (contract, 0u32..3).prop_map(|(contract, item)| Step::ReadNew(contract, item)),
         2 => name.prop_map(Step::Write),
         1 => Just(Step::Reconnect),
@@ -123,6 +126,11 @@ impl World {
                     self.check(*index, Some(event))?;
                 }
             }
+            Step::TakeBatch(index, most) => {
+                for event in take_batch(rig, self.subscriptions[*index], *most) {
+                    self.check(*index, Some(event))?;
+                }
+            }
             Step::ReadNew(index, item) => {
                 let reading = rig
                     .client
@@ -177,8 +185,53 @@ impl World {
     }
 }
 
+/// What a batch of at most so many readings has, as events.
+fn take_batch(rig: &mut Rig, id: SubscriptionId, most: usize) -> Vec<Event> {
+    let mut batch = Batch::new();
+    rig.client.take_batch(rig.now, id, most, &mut batch);
+    rig.exchange();
+    assert!(batch.readings().len() <= most);
+    let readings = batch.readings().iter().map(|reading| Event::Reading {
+        item: reading.item(),
+        reading: reading.to_reading(),
+    });
+    readings.chain(batch.event().cloned()).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// One by one, in lists or in batches: the same events in the same order.
+    #[test]
+    fn however_they_are_taken_they_are_the_same_events(
+        steps in prop::collection::vec(step(), 1..60),
+        most in 1usize..6,
+    ) {
+        let [mut one_by_one, mut in_lists, mut in_batches] = [(); 3].map(|()| World::new(4000));
+        for step in &steps {
+            for world in [&mut one_by_one, &mut in_lists, &mut in_batches] {
+                world.apply(step)?;
+            }
+        }
+        for index in 0..CONTRACTS.len() {
+            let id = one_by_one.subscriptions[index];
+            let expected = one_by_one.rig.events(id);
+            let (mut listed, mut batched) = (Vec::new(), Vec::new());
+            let rig = &mut in_lists.rig;
+            while rig.client.take_events(rig.now, id, most, &mut listed) > 0 {
+                rig.exchange();
+            }
+            loop {
+                let events = take_batch(&mut in_batches.rig, id, most);
+                if events.is_empty() {
+                    break;
+                }
+                batched.extend(events);
+            }
+            prop_assert_eq!(&listed[..expected.len()], &expected);
+            prop_assert_eq!(&batched, &listed);
+        }
+    }
 
     /// received = taken + coalesced + dropped + waiting, at every moment; and gaps are explained
     /// exactly.

@@ -113,6 +113,7 @@ impl<'a> Readings<'a> {
 impl<'a> Iterator for Readings<'a> {
     type Item = Result<Result<UpdateRecord<'a>, FaultRef<'a>>, DecodeError>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let run = &mut self.run;
         self.items.next_with(|payload| match payload.status()? {

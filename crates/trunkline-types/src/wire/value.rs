@@ -71,7 +71,16 @@ fn scalar_attributes(waveform: &Waveform) -> impl Iterator<Item = (&str, u8, &Va
 }
 
 /// Bytes that [`encode_value`] appends.
+#[inline]
 pub fn encoded_len(value: &Value) -> usize {
+    match value {
+        Value::F64(_) => 8,
+        Value::I32(_) => 4,
+        value => encoded_len_of_any(value),
+    }
+}
+
+fn encoded_len_of_any(value: &Value) -> usize {
     let prefixed = |len: usize| len.saturating_add(varint_len(len as u64));
     match value {
         Value::Bool(_) | Value::I8(_) | Value::U8(_) => 1,

@@ -1,0 +1,337 @@
+//! What an item has received last, and what was missed since: by where it went.
+
+use trunkline_proto::message::lost::LostRecord;
+use trunkline_types::{Lost, Position};
+
+/// Updates that were missed before a reading, by where they went. Nothing, or updates that were
+/// coalesced, takes no memory beside it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Missed {
+    coalesced: u64,
+    /// All other causes.
+    others: Option<Box<Lost>>,
+}
+
+impl Missed {
+    pub(crate) const NOTHING: Missed = Missed {
+        coalesced: 0,
+        others: None,
+    };
+
+    pub(crate) fn of(lost: Lost) -> Self {
+        let coalesced = lost.coalesced;
+        let others = Lost {
+            coalesced: 0,
+            ..lost
+        };
+        Self {
+            coalesced,
+            others: (others != Lost::NONE).then(|| Box::new(others)),
+        }
+    }
+
+    pub(crate) const fn coalesced(updates: u64) -> Self {
+        Self {
+            coalesced: updates,
+            others: None,
+        }
+    }
+
+    /// These, too.
+    #[inline]
+    pub(crate) fn add(&mut self, more: Missed) {
+        self.coalesced = self.coalesced.saturating_add(more.coalesced);
+        if let Some(more) = more.others {
+            let before = self.others.get_or_insert_default();
+            **before = before.plus(*more);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn lost(&self) -> Lost {
+        let others = self.others.as_deref().copied();
+        Lost {
+            coalesced: self.coalesced,
+            ..others.unwrap_or(Lost::NONE)
+        }
+    }
+}
+
+/// What an item has received last, and what the engine said was missed since.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    position: Option<Position>,
+    told: Option<Box<Told>>,
+}
+
+/// Where updates went that nobody has told anything about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Remainder {
+    /// Into newer ones, as the contract says.
+    Coalesced,
+    /// They were written while the item was not subscribed.
+    Disconnect,
+    /// Nobody knows: under this contract every update is delivered or told.
+    Unknown,
+}
+
+/// Increments that belong to the item's next update.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    filtered: u64,
+    queue: u64,
+    overrun: u64,
+    disconnect: u64,
+    /// As an ENDED frame said; what LOST says about the same gap afterwards is part of it.
+    ended: u64,
+    /// Ended at this end: whatever is missing, an overrun is why.
+    ended_here: bool,
+    unknown: bool,
+}
+
+impl Account {
+    /// The last update received.
+    pub(crate) fn position(&self) -> Option<Position> {
+        self.position
+    }
+
+    /// A LOST record.
+    pub(crate) fn tell(&mut self, record: &LostRecord) {
+        let told = self.told.get_or_insert_default();
+        let add = |to: &mut u64, more: u64| *to = to.saturating_add(more);
+        add(&mut told.filtered, record.filtered);
+        add(&mut told.queue, record.queue);
+        add(&mut told.overrun, record.overrun);
+        add(&mut told.disconnect, record.disconnect);
+        told.unknown |= record.unknown;
+    }
+
+    /// The subscription ended with so many updates undelivered.
+    pub(crate) fn tell_end(&mut self, lost: u64) {
+        let told = self.told.get_or_insert_default();
+        told.ended = told.ended.saturating_add(lost);
+    }
+
+    /// The subscription ended because the program has too much waiting.
+    pub(crate) fn tell_end_here(&mut self) {
+        self.told.get_or_insert_default().ended_here = true;
+    }
+
+    /// The variable was replaced by another of its name: what lies between cannot be counted.
+    pub(crate) fn replaced(&mut self) {
+        if self.position.take().is_some() {
+            self.told.get_or_insert_default().unknown = true;
+        }
+    }
+
+    /// An update has arrived. What was missed since the one before; `None` when the item has it
+    /// already.
+    ///
+    /// Causes that were told are taken from the gap between the two sequences, and never exceed it;
+    /// for what then remains the caller knows the cause.
+    #[inline(always)]
+    pub(crate) fn update(&mut self, position: Position, remainder: Remainder) -> Option<Missed> {
+        // The usual case: the next one, and nothing was told.
+        if let (None, Some(before)) = (&self.told, &mut self.position)
+            && before.epoch == position.epoch
+            && before.sequence.checked_add(1) == Some(position.sequence)
+        {
+            before.sequence = position.sequence;
+            return Some(Missed::NOTHING);
+        }
+        self.update_after_gap(position, remainder)
+    }
+
+    fn update_after_gap(&mut self, position: Position, remainder: Remainder) -> Option<Missed> {
+        let before = self.position;
+        if before.is_some_and(|b| b.epoch == position.epoch && position.sequence <= b.sequence) {
+            return None;
+        }
+        self.position = Some(position);
+        let told = self.told.take().map(|told| *told);
+        let (mut gap, unknown) = match before {
+            None if told.is_none() => return Some(Missed::NOTHING),
+            None => (u64::MAX, false),
+            Some(before) if before.epoch != position.epoch => (u64::MAX, true),
+            Some(before) => (position.sequence - before.sequence - 1, false),
+        };
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::LostNotSettled)
+            && remainder == Remainder::Disconnect
+        {
+            gap = gap.min(0);
+        }
+        let mut lost = Lost {
+            unknown,
+            ..Lost::NONE
+        };
+        let bounded = gap != u64::MAX;
+        if let Some(told) = told {
+            let mut part = |count: u64| {
+                let count = count.min(gap);
+                gap -= count;
+                count
+            };
+            part(told.filtered);
+            let everything = told.ended_here && bounded;
+            lost.overrun = part(if everything { u64::MAX } else { told.ended });
+            lost.queue = part(told.queue);
+            lost.overrun += part(told.overrun);
+            lost.disconnect = part(told.disconnect);
+            // Ended here before its first reading: what it missed until now nobody has counted.
+            lost.unknown |= told.unknown || (told.ended_here && !bounded);
+        }
+        if bounded && gap > 0 {
+            match remainder {
+                Remainder::Coalesced => lost.coalesced = gap,
+                Remainder::Disconnect => lost.disconnect += gap,
+                Remainder::Unknown => lost.unknown = true,
+            }
+        }
+        Some(Missed::of(lost))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The account as the tests look at it.
+    impl Account {
+        fn lost_at(&mut self, position: Position, remainder: Remainder) -> Option<Lost> {
+            self.update(position, remainder).map(|missed| missed.lost())
+        }
+    }
+
+    fn at(sequence: u64) -> Position {
+        Position { epoch: 1, sequence }
+    }
+
+    fn told(queue: u64, disconnect: u64) -> LostRecord {
+        LostRecord {
+            queue,
+            disconnect,
+            ..LostRecord::default()
+        }
+    }
+
+    #[test]
+    fn the_first_update_has_nothing_before_it() {
+        assert_eq!(
+            Account::default().lost_at(at(17), Remainder::Coalesced),
+            Some(Lost::NONE)
+        );
+    }
+
+    #[test]
+    fn what_an_item_missed_that_ended_before_its_first_reading_is_unknown() {
+        let mut sut = Account::default();
+        sut.tell_end_here();
+        let lost = sut.lost_at(at(17), Remainder::Disconnect).unwrap();
+        assert_eq!(
+            lost,
+            Lost {
+                unknown: true,
+                ..Lost::NONE
+            }
+        );
+    }
+
+    #[test]
+    fn what_was_not_told_was_coalesced() {
+        let mut sut = Account::default();
+        sut.lost_at(at(1), Remainder::Coalesced);
+        sut.tell(&told(2, 3));
+        let lost = Lost {
+            coalesced: 4,
+            queue: 2,
+            disconnect: 3,
+            ..Lost::NONE
+        };
+        assert_eq!(sut.lost_at(at(11), Remainder::Coalesced), Some(lost));
+    }
+
+    #[test]
+    fn where_nothing_may_be_coalesced_an_unexplained_gap_is_unknown() {
+        let mut sut = Account::default();
+        sut.lost_at(at(1), Remainder::Unknown);
+        assert_eq!(
+            sut.lost_at(at(3), Remainder::Unknown)
+                .map(|lost| lost.unknown),
+            Some(true)
+        );
+        assert_eq!(sut.lost_at(at(4), Remainder::Unknown), Some(Lost::NONE));
+    }
+
+    #[test]
+    fn what_was_written_between_two_connections_is_told_as_that() {
+        let mut sut = Account::default();
+        sut.lost_at(at(0), Remainder::Unknown);
+        let lost = Lost {
+            disconnect: 3,
+            ..Lost::NONE
+        };
+        assert_eq!(sut.lost_at(at(4), Remainder::Disconnect), Some(lost));
+    }
+
+    #[test]
+    fn causes_never_exceed_the_gap() {
+        let mut sut = Account::default();
+        sut.lost_at(at(1), Remainder::Unknown);
+        sut.tell_end(5);
+        sut.tell(&told(0, 7));
+        let lost = Lost {
+            overrun: 5,
+            disconnect: 2,
+            ..Lost::NONE
+        };
+        assert_eq!(sut.lost_at(at(9), Remainder::Unknown), Some(lost));
+    }
+
+    #[test]
+    fn after_an_end_at_this_end_the_whole_gap_is_the_overrun() {
+        let mut sut = Account::default();
+        sut.lost_at(at(1), Remainder::Unknown);
+        sut.tell_end_here();
+        sut.tell(&told(0, 7));
+        assert_eq!(
+            sut.lost_at(at(9), Remainder::Unknown),
+            Some(Lost {
+                overrun: 7,
+                ..Lost::NONE
+            })
+        );
+    }
+
+    #[test]
+    fn an_update_is_taken_once() {
+        let mut sut = Account::default();
+        sut.lost_at(at(5), Remainder::Coalesced);
+        assert_eq!(
+            (
+                sut.lost_at(at(5), Remainder::Coalesced),
+                sut.lost_at(at(4), Remainder::Coalesced)
+            ),
+            (None, None)
+        );
+        assert_eq!(sut.lost_at(at(6), Remainder::Coalesced), Some(Lost::NONE));
+    }
+
+    #[test]
+    fn across_epochs_the_loss_is_unknown_never_zero() {
+        let mut sut = Account::default();
+        sut.lost_at(at(5), Remainder::Coalesced);
+        let position = Position {
+            epoch: 2,
+            sequence: 1,
+        };
+        let lost = sut.lost_at(position, Remainder::Coalesced);
+        assert_eq!(
+            lost,
+            Some(Lost {
+                unknown: true,
+                ..Lost::NONE
+            })
+        );
+    }
+}

@@ -1,0 +1,96 @@
+//! Entries in the order in which they came, out of which some are taken early.
+
+use std::collections::VecDeque;
+
+/// A lane that has been emptied keeps this much room at least.
+pub(crate) const KEPT_ENTRIES: usize = 1024;
+
+/// Entries in the order of their serials. Some were taken out of the middle and leave with their
+/// neighbours; the first one never was.
+#[derive(Debug)]
+pub(crate) struct Lane<T> {
+    pub(crate) slots: VecDeque<T>,
+    pub(crate) dead: usize,
+    /// Most entries since it was empty.
+    pub(crate) peak: usize,
+}
+
+pub(crate) trait Slot {
+    fn serial(&self) -> u64;
+    fn is_dead(&self) -> bool;
+}
+
+impl<T> Default for Lane<T> {
+    fn default() -> Self {
+        let slots = VecDeque::new();
+        let (dead, peak) = (0, 0);
+        Self { slots, dead, peak }
+    }
+}
+
+impl<T: Slot> Lane<T> {
+    #[inline]
+    pub(crate) fn push(&mut self, slot: T) {
+        self.slots.push_back(slot);
+    }
+
+    #[inline]
+    pub(crate) fn front_serial(&self) -> Option<u64> {
+        self.slots.front().map(Slot::serial)
+    }
+
+    pub(crate) fn find(&mut self, serial: u64) -> Option<&mut T> {
+        let index = self.slots.binary_search_by_key(&serial, Slot::serial);
+        self.slots.get_mut(index.ok()?)
+    }
+
+    /// One more was taken out of the middle.
+    pub(crate) fn bury(&mut self) {
+        self.dead += 1;
+        self.trim();
+        if self.dead > 32 && self.dead > self.slots.len() / 2 {
+            self.slots.retain(|slot| !slot.is_dead());
+            self.dead = 0;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        self.peak = self.peak.max(self.slots.len());
+        let slot = self.slots.pop_front()?;
+        self.left();
+        Some(slot)
+    }
+
+    /// Entries at the front have left.
+    #[inline]
+    pub(crate) fn left(&mut self) {
+        if self.dead > 0 {
+            self.trim();
+        }
+        if self.slots.is_empty() {
+            self.emptied();
+        }
+    }
+
+    /// Gives room back that has not been needed since it was empty before: what is filled and
+    /// emptied again and again keeps its room, and allocates nothing.
+    fn emptied(&mut self) {
+        let needed = std::mem::take(&mut self.peak).max(KEPT_ENTRIES);
+        if self.slots.capacity() / 4 > needed {
+            self.slots.shrink_to(needed);
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.dead
+    }
+
+    /// The first entry is never a dead one.
+    fn trim(&mut self) {
+        while self.slots.front().is_some_and(Slot::is_dead) {
+            self.slots.pop_front();
+            self.dead -= 1;
+        }
+    }
+}
