@@ -35,7 +35,7 @@ use std::sync::OnceLock;
 use trunkline_ring::{ByteConsumer, ByteProducer, Corrupt, Moved};
 
 use crate::halves::{StreamSocket, not_blocked};
-use crate::sync::{Arc, AtomicU8, Mutex, Ordering, lock};
+use crate::sync::{Arc, AtomicBool, AtomicU8, Mutex, Ordering, lock};
 use crate::transport::{ReceiveHalf, SendHalf, Source, Transport};
 use crate::unix::Credentials;
 
@@ -63,6 +63,8 @@ pub(crate) struct Local {
     side: Side,
     state: AtomicU8,
     mapping: OnceLock<Arc<Mapping>>,
+    /// The socket has ended: nobody makes room any more.
+    gone: AtomicBool,
     /// What this end has sent over the socket.
     over_socket: Mutex<OverSocket>,
     /// Why there is no shared memory.
@@ -166,6 +168,7 @@ pub(crate) fn local_transport(
         side,
         state: AtomicU8::new(UNDECIDED),
         mapping: OnceLock::new(),
+        gone: AtomicBool::new(false),
         over_socket: Mutex::new(OverSocket::default()),
         why_not: OnceLock::new(),
     });
@@ -232,6 +235,7 @@ impl ReceiveHalf for SharedReceive {
             && ended.is_none()
         {
             *ended = read_bells(&self.local.stream, hung_up);
+            self.local.gone.store(ended.is_some(), Ordering::Relaxed);
         }
     }
 
@@ -315,6 +319,7 @@ impl SharedReceive {
                 consumer: mapping.ring(local.incoming()).consumer(),
                 ended: (read == Some(0)).then_some(Ok(())),
             };
+            local.gone.store(read == Some(0), Ordering::Relaxed);
         }
         // Below the length of the buffer, which is a usize.
         Ok(match rest as usize {
@@ -406,7 +411,14 @@ impl SendHalf for SharedSend {
                 if moved.count > 0 && (moved.wake || std::mem::take(first)) {
                     self.local.ring_bell();
                 }
-                Ok((moved.count > 0).then_some(moved.count))
+                // A ring, other than a socket, takes what nobody will read; it must not wait for it.
+                match moved.count {
+                    0 if self.local.gone.load(Ordering::Relaxed) => {
+                        Err(ErrorKind::BrokenPipe.into())
+                    }
+                    0 => Ok(None),
+                    count => Ok(Some(count)),
+                }
             }
         }
     }
