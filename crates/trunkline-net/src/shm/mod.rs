@@ -314,12 +314,17 @@ impl SharedReceive {
         self.received = limit;
         // From here on this end may ring, and the other has to know that it is no byte of the stream.
         local.leave_socket(&mut lock(&local.over_socket));
+        // An event may have told of the end already, and is not told again.
+        let ended = match read {
+            Some(0) => Some(Ok(())),
+            _ => read_bells(&local.stream, true),
+        };
+        local.gone.store(ended.is_some(), Ordering::Relaxed);
         if let Some(mapping) = mapping {
             self.stage = ReceiveStage::Ring {
                 consumer: mapping.ring(local.incoming()).consumer(),
-                ended: (read == Some(0)).then_some(Ok(())),
+                ended,
             };
-            local.gone.store(read == Some(0), Ordering::Relaxed);
         }
         // Below the length of the buffer, which is a usize.
         Ok(match rest as usize {

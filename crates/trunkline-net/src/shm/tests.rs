@@ -95,6 +95,22 @@ fn who_waits_for_room_learns_that_the_other_end_has_gone() {
 }
 
 #[test]
+fn an_end_that_came_before_the_ring_was_entered_is_not_missed() {
+    let (mapping, file) = Mapping::create().unwrap();
+    let (mut acceptor, near) = offered(b"hello", &file);
+    assert!(read(&mut acceptor).unwrap().is_some());
+    mapping.leave_socket(Way::ToAcceptor, 5);
+    let mut producer = mapping.ring(Way::ToAcceptor).producer();
+    producer.push(b"last words").unwrap();
+    near.send(&[0]).unwrap();
+    drop(near);
+    // The event of the end comes once, with that of the doorbell.
+    acceptor.receive.acknowledge(true);
+    assert_eq!(read(&mut acceptor).unwrap(), Some(b"last words".to_vec()));
+    assert_eq!(read(&mut acceptor).unwrap(), Some(Vec::new()));
+}
+
+#[test]
 fn an_acceptor_that_knows_nothing_of_it_gets_the_bytes_alone() {
     let (near, far) = pair();
     let mut dialler = end(near, Side::Dialler { demanded: false });
