@@ -164,8 +164,9 @@ impl Worker {
         let looks = &mut self.looks;
         let (poll, mailbox) = (&mut self.poll, &self.mailbox);
         let (slots, turns, to_arm) = (&mut self.slots, &mut self.turns, &self.to_arm);
-        // Looking at memory costs much less than asking the system, which comes every so many looks,
-        // those of earlier spins included: sessions on sockets have their turn beside busy memory.
+        // Looking at memory costs much less than asking the system, which comes every so many
+        // looks, those of earlier spins included: sessions on sockets have their turn beside busy
+        // memory.
         let seldom = match to_arm.is_empty() {
             true => 1,
             false => GLANCES,

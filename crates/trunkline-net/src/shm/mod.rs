@@ -11,10 +11,10 @@
 //!
 //! The dialler makes a sealed file without a name and sends it with its first bytes; an acceptor
 //! that knows nothing of this reads the bytes, and the system closes the file. One that takes it
-//! says so in the memory. When the dialler sees that, it sends through its ring; the acceptor follows
-//! when it has read everything that came over the socket, so that the dialler never has to ring
-//! behind bytes that nobody wants yet. Each end writes into the memory how many bytes went over the
-//! socket before, so the other knows where to go on, and the stream has no seam.
+//! says so in the memory. When the dialler sees that, it sends through its ring; the acceptor
+//! follows when it has read everything that came over the socket, so that the dialler never has to
+//! ring behind bytes that nobody wants yet. Each end writes into the memory how many bytes went
+//! over the socket before, so the other knows where to go on, and the stream has no seam.
 //!
 //! The socket stays. A byte on it is a *doorbell*: it wakes an end that said in the ring that it
 //! sleeps, so two ends that are awake make no system call. That the other process has ended, at
@@ -312,7 +312,8 @@ impl SharedReceive {
         }
         // What came behind the last byte of the stream are doorbells.
         self.received = limit;
-        // From here on this end may ring, and the other has to know that it is no byte of the stream.
+        // From here on this end may ring, and the other has to know that a bell is no byte of the
+        // stream.
         local.leave_socket(&mut lock(&local.over_socket));
         // An event may have told of the end already, and is not told again.
         let ended = match read {
@@ -416,7 +417,8 @@ impl SendHalf for SharedSend {
                 if moved.count > 0 && (moved.wake || std::mem::take(first)) {
                     self.local.ring_bell();
                 }
-                // A ring, other than a socket, takes what nobody will read; it must not wait for it.
+                // A ring, other than a socket, takes what nobody will read; it must not wait for
+                // who would.
                 match moved.count {
                     0 if self.local.gone.load(Ordering::Relaxed) => {
                         Err(ErrorKind::BrokenPipe.into())
