@@ -1,4 +1,5 @@
-//! Drives and waits on any Trunkline protocol endpoint over TCP, Unix sockets, shared memory and in-memory pipes.
+//! Drives and waits on any Trunkline protocol endpoint over TCP, Unix sockets, shared memory and
+//! in-memory pipes.
 //!
 //! The endpoints (`trunkline_proto::Endpoint`) are state machines without a socket, a clock or a
 //! thread; this crate gives them all three, and knows nothing of what they say to each other.
@@ -16,7 +17,8 @@
 //!
 //! # Layout
 //! - [`clock`]: the only place that reads clocks.
-//! - [`transport`], [`tcp`], `unix`, `shm`, [`pipe`](mod@pipe): connected byte streams in two halves.
+//! - [`transport`], [`tcp`], `unix`, `shm`, [`pipe`](mod@pipe): connected byte streams in two
+//!   halves.
 //! - [`link`]: the client's side; [`dial`]: how it reaches its engine.
 //! - [`server`]: the engine's side.
 //! - [`spin`]: looking for a while before sleeping.

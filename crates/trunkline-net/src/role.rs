@@ -18,11 +18,12 @@
 //! thread waits. While the connection is *offline* there is nothing to wait on but the dial, which
 //! is the background thread's.
 //!
-//! Who takes over from the sleeping background thread *mutes* its sleep: whatever arrives now is the
-//! waiter's, and the thread sleeps on, unaware, until the last waiter gives the role back to it. So
-//! a program that waits now and then never wakes it. A program that makes one call after the other
-//! would mute and resume that sleep with every call: who takes over a second time within an interval
-//! wakes the thread instead, which then dozes until nobody has waited for a whole interval.
+//! Who takes over from the sleeping background thread *mutes* its sleep: whatever arrives now is
+//! the waiter's, and the thread sleeps on, unaware, until the last waiter gives the role back to
+//! it. So a program that waits now and then never wakes it. A program that makes one call after
+//! the other would mute and resume that sleep with every call: who takes over a second time within
+//! an interval wakes the thread instead, which then dozes until nobody has waited for a whole
+//! interval.
 
 use std::task::Waker;
 use std::time::Duration;

@@ -6,9 +6,10 @@ mod echo;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use echo::{CUT_OFF, Caller, CallerLink, Echo, LOOPBACK, Over, Rig, noise};
@@ -533,4 +534,36 @@ fn a_shut_down_server_has_sent_what_was_ready_and_takes_nobody() {
     assert!(TcpStream::connect(server.local_addrs()[0]).is_err());
     assert!(server.accept_pipe().is_err());
     assert_eq!(server.counters().sessions, 0);
+}
+
+#[test]
+fn busy_memory_does_not_keep_others_waiting() {
+    let rig = Rig::new(Over::Shared);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        // More than a thread looks at one by one, and all on the same connection thread.
+        let busy: Vec<_> = (0..12)
+            .map(|_| {
+                let (link, stop) = (rig.link(), &stop);
+                scope.spawn(move || {
+                    let mut calls = 0_u64;
+                    while !stop.load(Ordering::Relaxed) {
+                        link.call(b"busy");
+                        calls += 1;
+                    }
+                    calls
+                })
+            })
+            .collect();
+        let over_socket = Dialler::Unix(rig.socket().clone());
+        let options = LinkOptions::default();
+        let other = Link::start(over_socket, Caller::default(), options).unwrap();
+        for _ in 0..100 {
+            assert_eq!(other.call(b"quiet"), b"quiet");
+        }
+        stop.store(true, Ordering::Relaxed);
+        for one in busy {
+            assert!(one.join().unwrap() > 0, "everyone was served");
+        }
+    });
 }

@@ -19,7 +19,7 @@ macro_rules! over_every_transport {
         mod unix {
             $(#[test] fn $scenario() { super::$scenario(super::Over::Unix); })*
         }
-        mod shared {
+        mod shared_memory {
             $(#[test] fn $scenario() { super::$scenario(super::Over::Shared); })*
         }
         mod pipe {

@@ -34,7 +34,7 @@ fn sleeps_in(status: &str) -> u64 {
 fn a_round_trip_costs_one_wake_up_on_each_side() {
     const TRIPS: u64 = 2000;
     for over in [Over::Tcp, Over::Unix, Over::Shared, Over::Pipe(64 << 10)] {
-        let rig = Rig::new(over);
+        let rig = Rig::sleeping(over);
         let sut = rig.link();
         sut.call(b"warm up");
         let clock = Clock::new();

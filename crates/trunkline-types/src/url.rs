@@ -170,7 +170,7 @@ impl Url {
 
     /// Whether it names an engine, and not this machine or the selected context.
     pub fn has_engine(&self) -> bool {
-        self.host.is_some() || matches!(self.via, Via::Unix(_))
+        self.host.is_some() || matches!(self.via, Via::Unix(_) | Via::Shared(_))
     }
 
     /// The port to connect to.

@@ -108,20 +108,66 @@ fn a_port_of_this_machine_is_reached_by_its_socket() {
     let socket = plant.path(&format!("trunkline/{port}.sock"));
     assert_eq!(told["local_sockets"][0], socket.to_str().unwrap());
     let connected = "connected to plant over";
-    assert_eq!(
-        plant.connection_to(&url),
-        format!("{connected} Unix socket")
-    );
+    let shared = format!("{connected} shared memory");
+    assert_eq!(plant.connection_to(&url), shared);
     let by_name = format!("tl://localhost:{port}");
+    assert_eq!(plant.connection_to(&by_name), shared);
+    let by_socket = format!("tl+unix://{}", socket.display());
     assert_eq!(
-        plant.connection_to(&by_name),
+        plant.connection_to(&by_socket),
         format!("{connected} Unix socket")
     );
+    let by_memory = format!("tl+shm://{}", socket.display());
+    assert_eq!(plant.connection_to(&by_memory), shared);
+    let output = run(&["get", "-t", &format!("{by_memory}/rig/level")]);
+    assert_eq!((output.code, output.out.as_str()), (Some(0), "72.4\n"));
     let by_tcp = format!("tl+tcp://127.0.0.1:{port}");
     assert_eq!(plant.connection_to(&by_tcp), format!("{connected} TCP"));
     engine.signal("TERM");
     assert_eq!(engine.end().0, Some(0));
     assert!(is_empty(&plant.path("trunkline")));
+}
+
+#[test]
+fn shared_memory_can_be_switched_off_and_who_demands_it_is_told() {
+    let plant = Plant::new("[engine]\nname = \"plant\"\nshared_memory = false\n");
+    let (_engine, told) = plant.serve("127.0.0.1:0");
+    let url = told["listen"][0].as_str().unwrap();
+    assert_eq!(
+        plant.connection_to(url),
+        "connected to plant over Unix socket (no shared memory: the engine does not take it)"
+    );
+    let socket = told["local_sockets"][0].as_str().unwrap();
+    let output = run(&["get", &format!("tl+shm://{socket}/rig/level")]);
+    assert_eq!(output.code, Some(3), "{}", output.err);
+    assert!(
+        output.err.contains("the engine does not take it"),
+        "{}",
+        output.err
+    );
+}
+
+#[test]
+fn a_program_that_cannot_have_shared_memory_stays_on_the_socket_and_says_why() {
+    let plant = Plant::new("[engine]\nname = \"plant\"\n");
+    let (_engine, told) = plant.serve("127.0.0.1:0");
+    let url = told["listen"][0].as_str().unwrap();
+    // Output goes to a pipe, which is no file and as long as it likes.
+    let program = command(&[]).get_program().to_owned();
+    let mut limited = std::process::Command::new("sh");
+    limited
+        .args(["-c", "ulimit -f 1; exec \"$0\" why --json --url \"$1\""])
+        .arg(program)
+        .arg(url)
+        .env("XDG_RUNTIME_DIR", plant.folder.path());
+    let output = finish(&mut limited, "");
+    assert!(
+        output.out.contains("over Unix socket (no shared memory: ")
+            && output.out.contains("ulimit -f"),
+        "{} {}",
+        output.out,
+        output.err
+    );
 }
 
 #[test]

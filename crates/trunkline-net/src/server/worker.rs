@@ -75,6 +75,8 @@ pub(super) struct Worker {
     timers: BTreeSet<(Tick, SessionKey)>,
     buffer: Box<[u8]>,
     spin: Spin,
+    /// Looks while spinning, ever.
+    looks: usize,
     mail: Vec<Mail>,
     shutdown: Option<Tick>,
 }
@@ -104,6 +106,7 @@ impl Worker {
             timers: BTreeSet::new(),
             buffer: vec![0; READ_BYTES].into_boxed_slice(),
             spin: Spin::new(spin),
+            looks: 0,
             mail: Vec::new(),
             shutdown: None,
         }
@@ -146,16 +149,25 @@ impl Worker {
         if !self.spin.is_on() {
             return false;
         }
+        events.clear();
+        if self.to_arm.len() > GLANCED_MAX {
+            // Too many to look at one by one: they say so themselves.
+            self.arm();
+            if !self.turns.is_empty() {
+                return true;
+            }
+        }
         let longest = self.next_timer().map(|due| due.since(now));
+        let looks = &mut self.looks;
         let (poll, mailbox) = (&mut self.poll, &self.mailbox);
         let (slots, turns, to_arm) = (&mut self.slots, &mut self.turns, &self.to_arm);
-        events.clear();
-        // Looking at memory costs much less than asking the system, which therefore comes last.
+        // Looking at memory costs much less than asking the system, which comes every so many
+        // looks, those of earlier spins included: sessions on sockets have their turn beside busy
+        // memory.
         let seldom = match to_arm.is_empty() {
             true => 1,
             false => GLANCES,
         };
-        let mut looks = 0_usize;
         self.spin.run(longest, || {
             for key in to_arm.iter().take(GLANCED_MAX) {
                 if let Some(session) = session(slots, *key)
@@ -165,7 +177,7 @@ impl Worker {
                     queue(turns, session, *key);
                 }
             }
-            looks += 1;
+            *looks = looks.wrapping_add(1);
             if looks.is_multiple_of(seldom) {
                 let polled = poll.poll(events, Some(Duration::ZERO));
                 if polled.is_err() {

@@ -11,10 +11,10 @@
 //!
 //! The dialler makes a sealed file without a name and sends it with its first bytes; an acceptor
 //! that knows nothing of this reads the bytes, and the system closes the file. One that takes it
-//! says so in the memory. When the dialler sees that, it sends through its ring; the acceptor follows
-//! when it has read everything that came over the socket, so that the dialler never has to ring
-//! behind bytes that nobody wants yet. Each end writes into the memory how many bytes went over the
-//! socket before, so the other knows where to go on, and the stream has no seam.
+//! says so in the memory. When the dialler sees that, it sends through its ring; the acceptor
+//! follows when it has read everything that came over the socket, so that the dialler never has to
+//! ring behind bytes that nobody wants yet. Each end writes into the memory how many bytes went
+//! over the socket before, so the other knows where to go on, and the stream has no seam.
 //!
 //! The socket stays. A byte on it is a *doorbell*: it wakes an end that said in the ring that it
 //! sleeps, so two ends that are awake make no system call. That the other process has ended, at
@@ -35,7 +35,7 @@ use std::sync::OnceLock;
 use trunkline_ring::{ByteConsumer, ByteProducer, Corrupt, Moved};
 
 use crate::halves::{StreamSocket, not_blocked};
-use crate::sync::{Arc, AtomicU8, Mutex, Ordering, lock};
+use crate::sync::{Arc, AtomicBool, AtomicU8, Mutex, Ordering, lock};
 use crate::transport::{ReceiveHalf, SendHalf, Source, Transport};
 use crate::unix::Credentials;
 
@@ -63,6 +63,8 @@ pub(crate) struct Local {
     side: Side,
     state: AtomicU8,
     mapping: OnceLock<Arc<Mapping>>,
+    /// The socket has ended: nobody makes room any more.
+    gone: AtomicBool,
     /// What this end has sent over the socket.
     over_socket: Mutex<OverSocket>,
     /// Why there is no shared memory.
@@ -166,6 +168,7 @@ pub(crate) fn local_transport(
         side,
         state: AtomicU8::new(UNDECIDED),
         mapping: OnceLock::new(),
+        gone: AtomicBool::new(false),
         over_socket: Mutex::new(OverSocket::default()),
         why_not: OnceLock::new(),
     });
@@ -232,6 +235,7 @@ impl ReceiveHalf for SharedReceive {
             && ended.is_none()
         {
             *ended = read_bells(&self.local.stream, hung_up);
+            self.local.gone.store(ended.is_some(), Ordering::Relaxed);
         }
     }
 
@@ -308,12 +312,19 @@ impl SharedReceive {
         }
         // What came behind the last byte of the stream are doorbells.
         self.received = limit;
-        // From here on this end may ring, and the other has to know that it is no byte of the stream.
+        // From here on this end may ring, and the other has to know that a bell is no byte of the
+        // stream.
         local.leave_socket(&mut lock(&local.over_socket));
+        // An event may have told of the end already, and is not told again.
+        let ended = match read {
+            Some(0) => Some(Ok(())),
+            _ => read_bells(&local.stream, true),
+        };
+        local.gone.store(ended.is_some(), Ordering::Relaxed);
         if let Some(mapping) = mapping {
             self.stage = ReceiveStage::Ring {
                 consumer: mapping.ring(local.incoming()).consumer(),
-                ended: (read == Some(0)).then_some(Ok(())),
+                ended,
             };
         }
         // Below the length of the buffer, which is a usize.
@@ -406,7 +417,15 @@ impl SendHalf for SharedSend {
                 if moved.count > 0 && (moved.wake || std::mem::take(first)) {
                     self.local.ring_bell();
                 }
-                Ok((moved.count > 0).then_some(moved.count))
+                // A ring, other than a socket, takes what nobody will read; it must not wait for
+                // who would.
+                match moved.count {
+                    0 if self.local.gone.load(Ordering::Relaxed) => {
+                        Err(ErrorKind::BrokenPipe.into())
+                    }
+                    0 => Ok(None),
+                    count => Ok(Some(count)),
+                }
             }
         }
     }

@@ -78,6 +78,39 @@ fn a_full_ring_says_so_and_room_rings() {
 }
 
 #[test]
+fn who_waits_for_room_learns_that_the_other_end_has_gone() {
+    let (mapping, file) = Mapping::create().unwrap();
+    let (mut acceptor, near) = offered(b"hello", &file);
+    assert!(read(&mut acceptor).unwrap().is_some());
+    mapping.leave_socket(Way::ToAcceptor, 5);
+    near.send(&[0]).unwrap();
+    assert_eq!(read(&mut acceptor).unwrap(), None);
+    let bytes = vec![7; 2 * CAPACITY];
+    assert_eq!(acceptor.send.try_write(&bytes).unwrap(), Some(CAPACITY));
+    assert_eq!(acceptor.send.try_write(&bytes).unwrap(), None);
+    drop(near);
+    acceptor.receive.acknowledge(true);
+    let error = acceptor.send.try_write(&bytes).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+}
+
+#[test]
+fn an_end_that_came_before_the_ring_was_entered_is_not_missed() {
+    let (mapping, file) = Mapping::create().unwrap();
+    let (mut acceptor, near) = offered(b"hello", &file);
+    assert!(read(&mut acceptor).unwrap().is_some());
+    mapping.leave_socket(Way::ToAcceptor, 5);
+    let mut producer = mapping.ring(Way::ToAcceptor).producer();
+    producer.push(b"last words").unwrap();
+    near.send(&[0]).unwrap();
+    drop(near);
+    // The event of the end comes once, with that of the doorbell.
+    acceptor.receive.acknowledge(true);
+    assert_eq!(read(&mut acceptor).unwrap(), Some(b"last words".to_vec()));
+    assert_eq!(read(&mut acceptor).unwrap(), Some(Vec::new()));
+}
+
+#[test]
 fn an_acceptor_that_knows_nothing_of_it_gets_the_bytes_alone() {
     let (near, far) = pair();
     let mut dialler = end(near, Side::Dialler { demanded: false });

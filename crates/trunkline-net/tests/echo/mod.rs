@@ -240,6 +240,7 @@ pub enum Over {
 /// An echo server that can be replaced by another one at the same place.
 pub struct Rig {
     pub over: Over,
+    spin: Duration,
     server: Arc<Mutex<Option<Arc<Server>>>>,
     address: SocketAddr,
     socket: SocketPath,
@@ -260,6 +261,7 @@ impl Rig {
             socket: socket_in(&folder, "echo"),
             _folder: folder,
             over,
+            spin: trunkline_net::SPIN_DEFAULT,
             server,
             address: LOOPBACK,
             factory,
@@ -268,8 +270,20 @@ impl Rig {
         rig
     }
 
+    /// Neither end looks before it sleeps.
+    pub fn sleeping(over: Over) -> Self {
+        let mut rig = Self::new(over);
+        rig.stop();
+        rig.spin = Duration::ZERO;
+        rig.start();
+        rig
+    }
+
     pub fn start(&mut self) {
-        let mut options = ServerOptions::default();
+        let mut options = ServerOptions {
+            spin: self.spin,
+            ..ServerOptions::default()
+        };
         match self.over {
             Over::Tcp => options.listen = vec![self.address.into()],
             Over::Unix | Over::Shared => options.listen = vec![self.socket.clone().into()],
@@ -324,7 +338,11 @@ impl Rig {
     }
 
     pub fn link_of(&self, caller: Caller) -> Arc<Link<Caller>> {
-        Link::start(self.dialler(), caller, LinkOptions::default()).expect("a link")
+        let options = LinkOptions {
+            spin: self.spin,
+            ..LinkOptions::default()
+        };
+        Link::start(self.dialler(), caller, options).expect("a link")
     }
 }
 

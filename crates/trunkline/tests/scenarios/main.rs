@@ -1,5 +1,5 @@
-//! One table of scenarios, run by a client over TCP, a Unix socket, shared memory and a pipe in memory:
-//! what a program sees does not depend on how it is connected.
+//! One table of scenarios, run by a client over TCP, a Unix socket, shared memory and a pipe in
+//! memory: what a program sees does not depend on how it is connected.
 
 #![allow(
     clippy::unwrap_used,
