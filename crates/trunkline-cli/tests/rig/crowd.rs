@@ -1,4 +1,4 @@
-//! Any number of clients on one thread: the production client, driven over TCP by a loop of its own.
+//! Any number of clients on one thread: the production client, over TCP, in a loop of its own.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
