@@ -252,6 +252,23 @@ fn an_engine_that_drops_connections_at_once_is_dialled_more_and_more_seldom() {
     assert_eq!(attempt, 1, "a connection that lasted begins anew");
 }
 
+/// A network that breaks every connection after a while is no reason to stay away longer and longer.
+///
+/// Behaviour: B-11.
+#[test]
+fn connections_that_outlast_the_wait_before_them_leave_no_longer_waits_behind() {
+    let mut rig = Rig::connected(&[]);
+    for _ in 0..20 {
+        rig.pass(ms(500));
+        rig.cut();
+        let ConnectionState::Connecting { attempt, .. } = rig.client.state() else {
+            panic!("up")
+        };
+        assert_eq!(attempt, 1);
+        rig.connect();
+    }
+}
+
 #[test]
 fn both_ends_hear_of_each_other_every_second() {
     let mut rig = Rig::connected(&[]);
