@@ -273,7 +273,7 @@ impl Rig {
     }
 }
 
-/// Whether the client's own copies are the engine's values, and are said to be current. A connection
+/// Whether the client has the engine's values, and they are said to be current. A connection
 /// may still be found dead after the fault has ended: then they are not, until it is back.
 fn is_current(subscription: &Subscription, engine: &[Reading]) -> bool {
     engine.iter().enumerate().all(|(item, theirs)| {

@@ -252,7 +252,7 @@ fn an_engine_that_drops_connections_at_once_is_dialled_more_and_more_seldom() {
     assert_eq!(attempt, 1, "a connection that lasted begins anew");
 }
 
-/// A network that breaks every connection after a while is no reason to stay away longer and longer.
+/// A network that breaks each connection after a while is no reason to stay away longer and longer.
 ///
 /// Behaviour: B-11.
 #[test]
