@@ -232,9 +232,10 @@ impl Connection {
     ) -> (Arc<Disconnect>, Option<Arc<Session>>, bool) {
         let cause = self.closing.take().unwrap_or(cause);
         let session = self.session().cloned();
-        // An engine that takes connections and drops them at once is not dialled in a tight loop.
+        // An engine that takes connections and drops them at once is not dialled in a tight loop: a
+        // session has to last as long as one may have waited for it.
         if let Some(session) = &session
-            && now.since(session.since) >= session.deadline
+            && now.since(session.since) >= session.deadline.min(self.backoff.ceiling())
         {
             self.backoff.reset();
         }

@@ -199,25 +199,15 @@ impl Rig {
         let engine = handles.read(&self.writer);
         until(what, || {
             self.take();
-            let views = self
-                .subscriptions
-                .iter()
-                .all(|(_, _, view)| view.equals(&engine));
-            (views && self.monitor.equals(&engine)).then_some(())
+            let views = self.subscriptions.iter();
+            let mut views = views.map(|(_, subscription, view)| {
+                view.equals(&engine) && is_current(subscription, &engine)
+            });
+            (views.all(|equal| equal) && self.monitor.equals(&engine)).then_some(())
         });
         let took = clock.now().since(start);
-        // Nobody has written since, and nobody has changed their mind.
+        // Nobody has written since.
         assert_eq!(handles.read(&self.writer), engine);
-        for (contract, subscription, _) in &self.subscriptions {
-            for (item, theirs) in engine.iter().enumerate() {
-                let ours = subscription.value(item as u32).unwrap();
-                assert_eq!(ours.position, theirs.position, "{contract:?}");
-                assert_eq!(
-                    ours.stale, None,
-                    "{contract:?} is back and says that it may be old"
-                );
-            }
-        }
         took
     }
 
@@ -273,6 +263,8 @@ impl Rig {
             self.write();
             self.take();
         }
+        // A monitor that finds no engine when it is started says so and ends: it comes last.
+        faults.sort_by_key(|fault| (place(*fault) == MONITOR, *fault));
         for fault in faults.clone() {
             self.end(fault);
         }
@@ -281,15 +273,30 @@ impl Rig {
     }
 }
 
+/// Whether the client has the engine's values, and they are said to be current. A connection
+/// may still be found dead after the fault has ended: then they are not, until it is back.
+fn is_current(subscription: &Subscription, engine: &[Reading]) -> bool {
+    engine.iter().enumerate().all(|(item, theirs)| {
+        let ours = subscription.value(item as u32);
+        ours.is_some_and(|ours| ours.position == theirs.position && ours.stale.is_none())
+    })
+}
+
 /// Whether both are of the same process, of which only one can be.
 fn is_of_same(one: Fault, other: Fault) -> bool {
-    let place = |fault| match fault {
-        Fault::KillEngine | Fault::StopEngine => 0,
-        Fault::KillMonitor | Fault::StopMonitor => 1,
-        _ => 2,
-    };
     place(one) == place(other)
 }
+
+/// Where a fault is: the engine, the monitor, the network.
+fn place(fault: Fault) -> u32 {
+    match fault {
+        Fault::KillEngine | Fault::StopEngine => 0,
+        Fault::KillMonitor | Fault::StopMonitor => MONITOR,
+        _ => 2,
+    }
+}
+
+const MONITOR: u32 = 1;
 
 /// Behaviour: B-11.
 #[test]
@@ -303,8 +310,11 @@ fn after_every_fault_each_client_has_what_the_engine_has() {
     let mut rig = Rig::start(seed);
     let cycles = size(25, 500);
     let (mut times, mut slowest): (Vec<_>, HashMap<Fault, Duration>) = Default::default();
-    for _ in 0..cycles {
+    for cycle in 0..cycles {
         let (faults, took) = rig.cycle();
+        if took > Duration::from_secs(2) {
+            eprintln!("cycle {cycle}: {} after {faults:?}", seconds(took));
+        }
         times.push(took);
         for fault in faults {
             let slowest = slowest.entry(fault).or_default();

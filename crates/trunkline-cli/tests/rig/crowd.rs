@@ -1,4 +1,4 @@
-//! Any number of clients on one thread: the production client, driven over TCP by a loop of its own.
+//! Any number of clients on one thread: the production client, over TCP, in a loop of its own.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -25,6 +25,8 @@ pub struct Crowd {
     /// When connections were begun.
     pub attempts: Vec<Tick>,
     buffer: Vec<u8>,
+    /// When all of them are looked at next.
+    look_at: Tick,
 }
 
 /// One client with one subscription.
@@ -49,6 +51,7 @@ impl Crowd {
             members: Vec::new(),
             attempts: Vec::new(),
             buffer: vec![0; 64 << 10],
+            look_at: Tick::ZERO,
         }
     }
 
@@ -107,8 +110,16 @@ impl Crowd {
         for event in events.iter().filter(|_| polled.is_ok()) {
             if let Some(member) = self.members.get_mut(event.token().0) {
                 member.readable = true;
+                // Whoever has something to do does it now, however many there are.
+                if !member.stalled {
+                    member.turn(&mut self.buffer, self.clock);
+                }
             }
         }
+        if self.clock.now() < self.look_at {
+            return;
+        }
+        self.look_at = self.clock.now().saturating_add(LOOK);
         for index in 0..self.members.len() {
             let member = &mut self.members[index];
             if member.stalled {

@@ -95,7 +95,7 @@ fn two_hundred_clients_of_an_engine_with_64_descriptors_leave_the_sessions_there
     }
 }
 
-/// The limit is lowered to what the engine has open, so that not even the sessions it counts on fit.
+/// The limit is lowered to what the engine has open: not even the sessions it counts on fit.
 ///
 /// Behaviour: B-83.
 #[test]

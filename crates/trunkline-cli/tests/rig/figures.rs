@@ -36,10 +36,13 @@ pub fn record(check: &str, figure: &str, measured: &str, wanted: &str) {
     let _page = PAGE.lock();
     let old = std::fs::read_to_string(&page).unwrap_or_default();
     let key = format!("| {check} | {figure} |");
-    let row = format!(
-        "{key} {measured} | {wanted} | {} |",
-        output("date", &["-u", "+%F"])
-    );
+    let when = output("date", &["-u", "+%F"]);
+    let build = if cfg!(debug_assertions) {
+        "debug"
+    } else {
+        "release"
+    };
+    let row = format!("{key} {measured} | {wanted} | {when}, {build} |");
     let mut rows: Vec<&str> = old
         .lines()
         .filter(|line| line.starts_with("| ") && !line.starts_with("| Check"))

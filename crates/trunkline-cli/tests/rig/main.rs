@@ -1,7 +1,7 @@
 //! The real rig: engines and clients as processes with real sockets, and real faults between them.
 //!
 //! ```text
-//!   engine    `trunkline serve` in a process: stopped, continued, killed, started again; starved of
+//!   engine    `trunkline serve` in a process: stopped, killed, started again; starved of
 //!             descriptors, set into a network namespace, given another clock
 //!   crowd     thousands of production clients (`ClientCore`) on one thread, some of which stop
 //!             reading
