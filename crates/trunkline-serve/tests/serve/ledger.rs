@@ -152,6 +152,8 @@ struct Subscription {
     only_changes: bool,
     /// Of each item: the last position its program was told.
     items: Vec<Option<Position>>,
+    /// What each item had received when the subscription was made.
+    began: Vec<Option<Position>>,
     /// Updates received when the present session began.
     received_before: u64,
     /// It has ended under the present session, and the engine's account with it.
@@ -178,11 +180,17 @@ impl Program {
             },
             contract,
             only_changes,
+            began: Vec::new(),
             items: vec![None; NAMES.len()],
             received_before: 0,
             has_ended: false,
         };
-        let subscriptions = SUBSCRIPTIONS.into_iter().map(subscribe).collect();
+        let mut subscriptions: Vec<_> = SUBSCRIPTIONS.into_iter().map(subscribe).collect();
+        pair.pass(Duration::from_millis(100));
+        for subscription in &mut subscriptions {
+            let position = |item| pair.client.item(subscription.id, item).unwrap().position;
+            subscription.began = (0..NAMES.len() as u32).map(position).collect();
+        }
         Self {
             pair,
             variables,
@@ -256,6 +264,7 @@ impl Program {
             .collect();
         for subscription in &self.subscriptions {
             let wire = self.pair.client.wire_number(subscription.id).unwrap();
+            subscription.check_account(&self.pair);
             let client = self.pair.client.ledger(subscription.id).unwrap();
             assert!(client.is_balanced() && client.waiting == 0, "{client:?}");
             let mut received = 0;
@@ -298,6 +307,35 @@ impl Program {
 }
 
 impl Subscription {
+    /// What the client says came and did not come is what the engine has numbered since.
+    fn check_account(&self, pair: &Pair) {
+        let account = pair.client.account(self.id).unwrap();
+        let (mut numbered, epoch) = (0, pair.world.engine().epoch());
+        for (item, began) in self.began.iter().enumerate() {
+            let began = began.expect("it had its first reading");
+            let last = pair
+                .client
+                .item(self.id, item as u32)
+                .unwrap()
+                .position
+                .unwrap();
+            if (began.epoch, last.epoch) != (epoch, epoch) {
+                assert!(account.missed.unknown || last.epoch != epoch, "{account:?}");
+                return;
+            }
+            numbered += last.sequence - began.sequence;
+        }
+        let missed = account.missed;
+        assert!(!missed.unknown, "{account:?}");
+        let known = missed.coalesced + missed.queue + missed.overrun + missed.disconnect;
+        let told = account.ledger.received - NAMES.len() as u64 + known;
+        match self.only_changes {
+            // The rest was filtered.
+            true => assert!(told <= numbered, "{}: {account:?}", self.contract),
+            false => assert_eq!(told, numbered, "{}: {account:?}", self.contract),
+        }
+    }
+
     fn check(&mut self, event: Event) {
         self.has_ended |= matches!(event, Event::Ended { .. });
         let Event::Reading { item, reading } = event else {
