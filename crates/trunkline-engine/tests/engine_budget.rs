@@ -125,8 +125,8 @@ fn full_engine_refuses_new_buffers_with_a_reason_and_takes_them_again_when_there
 
 /// Behaviour: B-05, B-08.
 ///
-/// Under `stall` a write that finds the engine's bytes used up is told so before it is numbered, and
-/// woken when another consumer gives some back.
+/// Under `stall` a write that finds the engine's bytes used up is told so before it is numbered,
+/// and woken when another consumer gives some back.
 #[test]
 fn writer_that_lacks_the_engines_bytes_is_woken_when_another_consumer_takes() {
     let (rig, x, y) = bounded();
@@ -256,7 +256,10 @@ proptest! {
             // Beside the bound there are the floors, and one update of any length per buffer.
             let beside = 3 * (FLOOR + 45_000) + 4 * 45_000;
             prop_assert!(used(&rig) <= (max + beside) as u64, "{}", used(&rig));
-            for (consumer, x) in consumers.iter().flat_map(|c| variables.iter().map(move |x| (c, x))) {
+            let pairs = consumers
+                .iter()
+                .flat_map(|c| variables.iter().map(move |x| (c, x)));
+            for (consumer, x) in pairs {
                 for (id, _) in consumer.subscriptions_of(x.handle()) {
                     let ledger = consumer.ledger(id, x.handle()).unwrap();
                     prop_assert!(ledger.is_balanced(), "{ledger:?}");
