@@ -176,11 +176,17 @@ impl Entries {
         names.collect()
     }
 
-    /// Leaves out that a pattern matches nothing.
-    pub(crate) fn forget_no_match(&mut self) {
-        let is_no_match =
-            |entry: &Entry| matches!(entry, Entry::Problem(problem) if problem.code == NO_MATCH);
-        self.0.retain(|entry| !is_no_match(entry));
+    /// Takes out that patterns match nothing; returns those patterns.
+    pub(crate) fn take_no_match(&mut self) -> Vec<String> {
+        let mut patterns = Vec::new();
+        self.0.retain(|entry| match entry {
+            Entry::Problem(problem) if problem.code == NO_MATCH => {
+                patterns.extend(problem.name.clone());
+                false
+            }
+            _ => true,
+        });
+        patterns
     }
 
     /// Characters of the longest name, whether it stands for a variable or for a problem.

@@ -37,6 +37,11 @@ impl Missed {
         }
     }
 
+    #[inline]
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.coalesced == 0 && self.others.is_none()
+    }
+
     /// These, too.
     #[inline]
     pub(crate) fn add(&mut self, more: Missed) {

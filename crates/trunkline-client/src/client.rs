@@ -345,6 +345,10 @@ impl Endpoint for ClientCore {
         if !self.connection.is_open() {
             return;
         }
+        self.send_gathered |= self
+            .gather
+            .as_mut()
+            .is_some_and(|gather| gather.expire(now));
         if let Err(error) = self.connection.frames.handle_timeout(now) {
             self.connection.fail(error.into());
             self.changes += 1;

@@ -98,7 +98,7 @@ pub use provider::{ProviderEvent, ProviderReply, Publication};
 pub use request::RequestId;
 pub use state::{ConnectionCounters, ConnectionState, Session};
 pub use subscribe::Item;
-pub use subscription::SubscriptionId;
+pub use subscription::{SubscriptionAccount, SubscriptionId};
 pub use trunkline_proto::message::group::GROUP_MAX;
 pub use trunkline_proto::message::lease::LeaseVerb;
 pub use trunkline_proto::message::write::WriteOptions;

@@ -13,7 +13,9 @@ use crate::error::{SubscribeError, check_contract};
 use crate::event::Event;
 use crate::options::SubscribeOptions;
 use crate::request::Verb;
-use crate::subscription::{Delivery, NOBODY, Notice, Subscription, SubscriptionId};
+use crate::subscription::{
+    Delivery, NOBODY, Notice, Subscription, SubscriptionAccount, SubscriptionId,
+};
 use crate::variable::VariableRef;
 use crate::wire::{Pause, Status, Target};
 
@@ -366,6 +368,16 @@ impl ClientCore {
         self.subscriptions
             .get(subscription.0)
             .map(|entry| entry.ledger)
+    }
+
+    /// What became of every update of the subscription's variables, those that did not arrive
+    /// included.
+    pub fn account(&self, subscription: SubscriptionId) -> Option<SubscriptionAccount> {
+        let entry = self.subscriptions.get(subscription.0)?;
+        Some(SubscriptionAccount {
+            ledger: entry.ledger,
+            missed: entry.missed,
+        })
     }
 
     /// The number by which the engine knows the subscription, as in the answer to

@@ -28,6 +28,28 @@ pub(crate) const NOBODY: u32 = u32::MAX;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SubscriptionId(pub(crate) Key);
 
+/// What became of every update of the variables of one subscription, as its client knows: what came
+/// and what the program did with it, and what did not come, with its cause.
+///
+/// Between two updates that came, the sequence rises by one for each that came, each that was
+/// missed, and each that a filter of the subscription held back:
+///
+/// ```text
+/// written since the first reading = received - items + missed.coalesced + missed.queue
+///                                   + missed.overrun + missed.disconnect + filtered
+/// received                        = taken + coalesced + dropped + waiting
+/// ```
+///
+/// Across epochs nobody can count what was missed: `missed.unknown` says so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SubscriptionAccount {
+    /// What came, and what became of it here.
+    pub ledger: ClientLedger,
+    /// What did not come: merged or dropped by the engine, or written while there was no
+    /// connection.
+    pub missed: Lost,
+}
+
 #[derive(Debug)]
 pub(crate) struct Subscription {
     pub(crate) wire: u32,
@@ -36,6 +58,8 @@ pub(crate) struct Subscription {
     pub(crate) items: Vec<LocalItem>,
     queue: Queue,
     pub(crate) ledger: ClientLedger,
+    /// What did not come, of all items together.
+    pub(crate) missed: Lost,
     /// Bytes of the values that wait.
     bytes: usize,
     /// Rises with everything that begins to wait.
@@ -108,6 +132,7 @@ impl Subscription {
             items: Vec::new(),
             queue: Queue::default(),
             ledger: ClientLedger::default(),
+            missed: Lost::NONE,
             bytes: 0,
             changes: 0,
         }
@@ -199,6 +224,9 @@ impl Subscription {
             return;
         };
         self.ledger.received += 1;
+        if !delivery.missed.is_nothing() {
+            self.missed = self.missed.plus(delivery.missed.lost());
+        }
         self.changes += 1;
         match &mut entry.waiting {
             Waiting::Cell(cell) => {

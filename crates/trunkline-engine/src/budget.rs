@@ -1,5 +1,5 @@
-//! The bytes that may wait for one consumer, over all its subscriptions, and for all consumers of an
-//! engine.
+//! The bytes that may wait for one consumer, over all its subscriptions, and for all consumers of
+//! an engine.
 //!
 //! Every buffer has a bound of its own; a client may have many buffers. What waits in its feeds and
 //! `first:n` buffers is counted here as well. (`latest` waits as a mark, and the rings of `last:n`

@@ -299,7 +299,7 @@ impl Engine {
         Some(Step {
             subject: Subject::Filter,
             verdict: Verdict::Fault,
-            sentence: format!("it is forced by {} since {:?}", forced.by, forced.since),
+            sentence: format!("it is forced by {} since {}", forced.by, forced.since),
             next: format!("trunkline unforce {}", variable.name()),
         })
     }

@@ -125,8 +125,8 @@ fn full_engine_refuses_new_buffers_with_a_reason_and_takes_them_again_when_there
 
 /// Behaviour: B-05, B-08.
 ///
-/// Under `stall` a write that finds the engine's bytes used up is told so before it is numbered, and
-/// woken when another consumer gives some back.
+/// Under `stall` a write that finds the engine's bytes used up is told so before it is numbered,
+/// and woken when another consumer gives some back.
 #[test]
 fn writer_that_lacks_the_engines_bytes_is_woken_when_another_consumer_takes() {
     let (rig, x, y) = bounded();
@@ -216,7 +216,11 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig {
+        cases: 128,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     /// Behaviour: B-02, B-06.
     #[test]
@@ -256,7 +260,10 @@ proptest! {
             // Beside the bound there are the floors, and one update of any length per buffer.
             let beside = 3 * (FLOOR + 45_000) + 4 * 45_000;
             prop_assert!(used(&rig) <= (max + beside) as u64, "{}", used(&rig));
-            for (consumer, x) in consumers.iter().flat_map(|c| variables.iter().map(move |x| (c, x))) {
+            let pairs = consumers
+                .iter()
+                .flat_map(|c| variables.iter().map(move |x| (c, x)));
+            for (consumer, x) in pairs {
                 for (id, _) in consumer.subscriptions_of(x.handle()) {
                     let ledger = consumer.ledger(id, x.handle()).unwrap();
                     prop_assert!(ledger.is_balanced(), "{ledger:?}");
@@ -266,4 +273,65 @@ proptest! {
         drop(consumers);
         prop_assert_eq!(used(&rig), 0);
     }
+}
+
+/// Behaviour: B-02, B-06.
+///
+/// Writers on threads of their own borrow and give back while consumers take: nothing is lent twice
+/// or lost.
+#[test]
+fn bytes_lent_to_many_threads_all_come_back() {
+    const WRITES: usize = 20_000;
+    let variables = vec![text("x", Duration::ZERO), text("y", Duration::ZERO)];
+    let rig = Rig::bounded(MAX, variables);
+    let (engine, caller, now, wall) = (&rig.engine, &rig.caller, rig.now(), rig.wall());
+    let variables = [rig.variable("rig/x"), rig.variable("rig/y")];
+    let mut consumers: Vec<Consumer> = (0..3).map(|_| rig.consumer()).collect();
+    for consumer in &mut consumers {
+        for (id, variable) in (1..).zip(&variables) {
+            rig.subscribe(consumer, id, Contract::First(500), variable);
+            rig.subscribe(consumer, id + 10, Contract::Last(100), variable);
+            rig.subscribe(consumer, id + 20, ALL, variable);
+        }
+    }
+    std::thread::scope(|scope| {
+        for variable in &variables {
+            scope.spawn(move || {
+                for number in 0..WRITES {
+                    let value = Value::String("x".repeat(number % 3000).into());
+                    let (write, mut wakes) = (Write::value(&value), Wakes::new());
+                    engine.try_write(caller, now, wall, variable, &write, &mut wakes);
+                }
+            });
+        }
+        // The last one takes nothing.
+        let takers = consumers.split_last_mut().map(|(_, takers)| takers);
+        for consumer in takers.into_iter().flatten() {
+            scope.spawn(move || {
+                for _ in 0..2000 {
+                    drain_some(consumer, 50);
+                }
+            });
+        }
+    });
+    for variable in &variables {
+        assert_eq!(variable.sequence(), WRITES as u64);
+        for (consumer, id) in consumers
+            .iter()
+            .flat_map(|c| [1, 2, 11, 12].map(|id| (c, id)))
+        {
+            let ledger = consumer.ledger(id, variable.handle());
+            assert!(
+                ledger.is_none_or(|ledger| ledger.is_balanced()),
+                "{ledger:?}"
+            );
+        }
+    }
+    assert!(
+        used(&rig) <= (MAX + 3 * (FLOOR + 8192)) as u64,
+        "{}",
+        used(&rig)
+    );
+    drop(consumers);
+    assert_eq!(used(&rig), 0);
 }

@@ -165,6 +165,16 @@ impl Gather {
         more
     }
 
+    /// Whether what is gathered has waited long enough. It is to be released with the next output
+    /// then, and no longer asks for a call: a transport that is full may let that take a while.
+    pub fn expire(&mut self, now: Tick) -> bool {
+        let is_due = self.due.is_some_and(|due| due <= now);
+        if is_due {
+            self.due = None;
+        }
+        is_due
+    }
+
     /// Appends everything that is gathered: a flush, or the end.
     pub fn release(&mut self, out: &mut Vec<u8>) {
         self.due = None;

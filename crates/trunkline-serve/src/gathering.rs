@@ -82,6 +82,11 @@ impl Gathering {
         self.gather.poll_timeout()
     }
 
+    /// Whether what is gathered has waited long enough, and is to go with the next output.
+    pub(crate) fn expire(&mut self, now: Tick) -> bool {
+        self.gather.expire(now)
+    }
+
     /// Whether there was a flush since this was last asked.
     fn take_flush(&mut self) -> bool {
         let count = self.flushes.count();

@@ -28,7 +28,8 @@
 //! - `answers`, `updates`, `window`: what is sent; deliveries to UPDATES, LOST, ENDED and GONE
 //!   frames, within what the client lets be on its way.
 //! - `gathering`: throughput mode, and how a flush reaches every session.
-//! - `explain`: why a variable does not reach the client; `fault`: the engine's errors in the protocol's words.
+//! - `explain`: why a variable does not reach the client; `fault`: the engine's errors in the
+//!   protocol's words.
 //! - [`ServeOptions`]: what all sessions of an engine share.
 
 #![forbid(unsafe_code)]

@@ -429,6 +429,10 @@ impl Endpoint for Session {
             Phase::Open => {}
             _ => return,
         }
+        self.send_gathered |= self
+            .gathering
+            .as_mut()
+            .is_some_and(|gathering| gathering.expire(now));
         if self.work.bytes() >= WORK_BYTES_MAX {
             self.excuse_peer(now);
         }

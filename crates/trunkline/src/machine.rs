@@ -3,8 +3,8 @@
 /// Where neither the system nor a container says how much memory there is.
 const MEMORY_UNKNOWN: u64 = 4 << 30;
 
-/// A quarter of the memory that this process may use: what may wait for subscribers, unless somebody
-/// says otherwise.
+/// A quarter of the memory that this process may use: what may wait for subscribers, unless
+/// somebody says otherwise.
 pub(crate) fn queue_bytes_max() -> usize {
     usize::try_from(memory_bytes() / 4).unwrap_or(usize::MAX)
 }

@@ -1,10 +1,10 @@
 //! `force`: holds variables at values, lists those that are held, and switches them for all.
 
 use trunkline::proto::ForcedEntry;
-use trunkline::{CallError, ForcedList, Write};
+use trunkline::{CallError, ForcedList, OpenOptions, Write};
 
 use super::{Context, Verb, library, put};
-use crate::connection::Connection;
+use crate::connection::{Connection, facts};
 use crate::exit::Exit;
 use crate::output::json::Object;
 use crate::output::records::{Records, Row};
@@ -67,8 +67,16 @@ fn list(context: &Context) -> Result<Exit, Stop> {
     let columns = &["name", "forced", "source", "since", "by"];
     let mut records = Records::new(&context.settings, &context.terminal, columns)?;
     let mut times = context.settings.times.column(true, context.started);
-    for entry in &list.entries {
-        records.push(row(context, &list, entry, &mut times))?;
+    let names: Vec<&str> = list.entries.iter().map(|entry| &*entry.name).collect();
+    let options = OpenOptions {
+        describe: true,
+        ..OpenOptions::default()
+    };
+    // Values are shown as everywhere else. Of what cannot be opened, as they are.
+    let opened = connection.open(&names, options)?;
+    for (entry, opened) in list.entries.iter().zip(&opened) {
+        let precision = opened.as_ref().ok().and_then(|o| facts(o).precision);
+        records.push(row(context, &list, entry, precision, &mut times))?;
     }
     records.finish()?;
     if list.entries.is_empty() {
@@ -85,10 +93,11 @@ fn row(
     context: &Context,
     list: &ForcedList,
     entry: &ForcedEntry,
+    precision: Option<u8>,
     times: &mut Option<TimeColumn>,
 ) -> Row {
     let values = context.settings.values;
-    let text = |value| values.text(value, &entry.data_type, None);
+    let text = |value| values.text(value, &entry.data_type, precision);
     let behind = match &entry.behind {
         Some((value, quality)) if quality.is_good() => text(value),
         Some((value, quality)) => format!("{} ({quality})", text(value)),

@@ -9,6 +9,7 @@ use std::net::ToSocketAddrs;
 use trunkline::proto::{Disconnect, Throughput, WhyStage, WhyVerdict};
 use trunkline::{CallError, Client, Step};
 use trunkline_types::Url;
+use trunkline_types::text::parse_rfc3339;
 use trunkline_types::url::Via;
 
 use super::{Context, Verb};
@@ -18,6 +19,7 @@ use crate::exit::Exit;
 use crate::output::counted;
 use crate::output::json::Object;
 use crate::output::records::{Records, Row};
+use crate::output::times::TimeColumn;
 use crate::problem::{Problem, Stop};
 use crate::settings::Columns;
 use crate::targets::{self, Wanted, address};
@@ -294,6 +296,17 @@ fn fault(step: &'static str, sentence: String, next: String) -> Finding {
 /// Prints the steps, and the first cause in a sentence.
 fn report(name: Option<&str>, findings: &[Finding], context: &Context) -> Result<Exit, Stop> {
     let form = context.settings.form;
+    let times = context.settings.times.column(true, context.started);
+    let shown = |finding: &Finding| match (&times, form) {
+        // Programs get times as they get them everywhere.
+        (_, Form::Json | Form::Jsonl) | (None, _) => finding.clone(),
+        (Some(times), _) => Finding {
+            sentence: with_local_times(&finding.sentence, times),
+            ..finding.clone()
+        },
+    };
+    let findings: Vec<Finding> = findings.iter().map(shown).collect();
+    let findings = &findings;
     let mut records = Records::new(
         &context.settings,
         &context.terminal,
@@ -316,6 +329,25 @@ fn report(name: Option<&str>, findings: &[Finding], context: &Context) -> Result
     } else {
         Exit::Done
     })
+}
+
+/// A sentence of the engine's, with its times as all others are shown here.
+fn with_local_times(sentence: &str, times: &TimeColumn) -> String {
+    let local = |word: &str| {
+        let (time, rest) = match word.find(['.', ',', ';', ')']) {
+            Some(_) => {
+                let time = word.trim_end_matches(['.', ',', ';', ')']);
+                (time, word.get(time.len()..).unwrap_or_default())
+            }
+            None => (word, ""),
+        };
+        match parse_rfc3339(time) {
+            Ok(instant) => format!("{}{rest}", times.absolute(instant)),
+            Err(_) => word.to_owned(),
+        }
+    };
+    let words: Vec<String> = sentence.split(' ').map(local).collect();
+    words.join(" ")
 }
 
 fn row(name: Option<&str>, finding: &Finding, form: Form) -> Row {

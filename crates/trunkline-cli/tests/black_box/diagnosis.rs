@@ -165,3 +165,102 @@ fn a_value_that_is_too_old_says_so_everywhere() {
     assert_eq!(why.code, Some(8));
     assert!(why.out.contains("max_age"), "{}", why.out);
 }
+
+/// Behaviour: B-14, H-27.
+#[test]
+fn causes_in_a_real_engine_are_named_with_the_command_that_mends_them() {
+    let served = Served::start(
+        "[library]\nname = \"rig\"\n\n[[variable]]\nname = \"level\"\ntype = \"f64\"\n\
+         initial = 1.5\nprecision = 1\nrange = [0, 100]\n\n\
+         [[variable]]\nname = \"secret\"\ntype = \"f64\"\naccess = \"write-only\"\n\n\
+         [[variable]]\nname = \"view\"\ntype = \"f64\"\nalias = \"plant/level\"\n\n\
+         [[variable]]\nname = \"sensor\"\ntype = \"f64\"\nsource = \"proc:x\"\n\n\
+         [[io]]\nname = \"proc\"\ndriver = \"process\"\n",
+    );
+    assert_eq!(served.run(&["put", "rig/level", "500"]).code, Some(6));
+    let causes = [
+        (
+            "rig/level",
+            "outside the range 0 to 100",
+            "Next: write a value within it",
+        ),
+        (
+            "rig/LEVEL",
+            "upper and lower case differ",
+            "Next: try rig/level",
+        ),
+        (
+            "plant/level",
+            "library plant is not deployed",
+            "trunkline deploy plant.toml",
+        ),
+        ("rig/secret", "write-only", "Next: change its access"),
+        (
+            "rig/view",
+            "plant/level is not deployed",
+            "Next: deploy its target",
+        ),
+        (
+            "rig/sensor",
+            "I/O server proc is not running",
+            "trunkline io run DRIVER --name proc",
+        ),
+    ];
+    for (name, cause, next) in causes {
+        let output = served.run(&["why", name]);
+        assert_eq!(output.code, Some(8), "{name}: {}", output.out);
+        let conclusion = last_lines(&output, 2).join(" ");
+        assert!(
+            conclusion.contains(cause) && conclusion.contains(next),
+            "{name}: {conclusion}"
+        );
+    }
+    // Times are shown as everywhere: in this machine's zone, or in UTC, in microseconds.
+    assert_eq!(served.run(&["force", "rig/level", "72.44"]).code, Some(0));
+    let output = served.run(&["why", "--utc", "rig/level"]);
+    let conclusion = last_lines(&output, 2).join(" ");
+    assert!(
+        conclusion.contains("it is forced by local:"),
+        "{conclusion}"
+    );
+    let since = conclusion.split("since ").nth(1).unwrap();
+    let (date, time) = (&since[..10], since[11..].split('.').next().unwrap());
+    assert!(date.starts_with("20") && time.len() == 8, "{conclusion}");
+    assert!(
+        !conclusion.contains('T') && !conclusion.contains('Z'),
+        "{conclusion}"
+    );
+    // The list follows `precision` too.
+    let list = served.run(&["force", "--list"]);
+    assert!(
+        list.out.contains("72.4") && !list.out.contains("72.44"),
+        "{}",
+        list.out
+    );
+    let json = served.run(&["force", "--list", "--json"]);
+    assert!(
+        json.out.contains("72.44"),
+        "programs get all of it: {}",
+        json.out
+    );
+}
+
+/// Behaviour: B-14.
+#[test]
+fn monitor_says_once_that_nothing_matches_yet_and_waits() {
+    let served = Served::rig();
+    let people = served.spawn(&["monitor", "nope/**", "rig/level"]);
+    people.error_with("*** nothing matches nope/** yet");
+    let json = served.spawn(&["monitor", "--json", "nope/**"]);
+    let line: Json = serde_json::from_str(&json.error_with("no-match")).unwrap();
+    assert_eq!(
+        (&line["event"], &line["name"]),
+        (&"no-match".into(), &"nope/**".into())
+    );
+    let file = served.file(
+        "nope.toml",
+        "[library]\nname = \"nope\"\n\n[[variable]]\nname = \"x\"\ntype = \"f64\"\ninitial = 1\n",
+    );
+    assert_eq!(served.run(&["deploy", &file]).code, Some(0));
+    json.line_with("nope/x");
+}

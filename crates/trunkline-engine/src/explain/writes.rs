@@ -34,7 +34,7 @@ impl Walk<'_> {
         let (sentence, next) = match held.left {
             Some(left) => (
                 format!("it is leased by {who} for {left:?} more: what others write is refused"),
-                "wait until the lease is over, or have it given back: trunkline lease --release",
+                "wait until the lease is over, or end the program that holds it",
             ),
             None => (
                 format!("its single writer is {who}: what others write is refused"),

@@ -7,7 +7,7 @@ use trunkline_client::{
     Answer, ClientOptions, OpenOptions, RequestId, SubscriptionId, VariableRef, Write, WriteOptions,
 };
 use trunkline_proto::message::closing::Goodbye;
-use trunkline_proto::{FaultCode, Features, FrameKind, Negotiation, Throughput};
+use trunkline_proto::{Endpoint, FaultCode, Features, FrameKind, Negotiation, Throughput};
 use trunkline_serve::{Flushes, ServeOptions};
 use trunkline_types::{DataType, Value};
 
@@ -395,4 +395,43 @@ fn writes_that_were_only_gathered_when_the_connection_broke_are_unknown() {
     sut.connect();
     sut.pass(DELAY * 4);
     assert_eq!(plant.x(), 1, "it is not sent behind the program's back");
+}
+
+/// Behaviour: B-06.
+///
+/// What is gathered for a client that reads nothing waits without asking its thread for anything:
+/// a thread that was called again at once would turn for ever.
+#[test]
+fn what_is_due_and_finds_no_room_waits_for_room_alone() {
+    let world = World::with_library("rig", vec![f64_variable("x")]);
+    let options = ClientOptions {
+        throughput: Some(Throughput::DEFAULT),
+        ..client_options()
+    };
+    let mut sut = Pair::offline(&world, ServeOptions::default(), options);
+    sut.gathers = true;
+    sut.connect();
+    let id = sut.subscribe(&["rig/x"], "latest");
+    sut.pass(Duration::from_millis(100));
+    sut.events(id);
+    sut.world.set("rig/x", 1.0);
+    sut.turn_of_session();
+    (sut.capacity, sut.is_stopped) = (0, true);
+    sut.world.advance(Duration::from_millis(50));
+    let (now, wall) = sut.world.time();
+    let session = sut.session.as_mut().unwrap();
+    assert!(
+        session.poll_timeout().is_some_and(|due| due <= now),
+        "it is due"
+    );
+    session.handle_timeout(now, wall);
+    assert!(session.poll_timeout().is_none_or(|due| due > now));
+    (sut.capacity, sut.is_stopped) = (64 << 10, false);
+    sut.wake_session();
+    sut.exchange();
+    assert_eq!(
+        sut.values(id),
+        [1.0],
+        "it goes with the first room there is"
+    );
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use trunkline_client::{ClientCore, Event, Item, SubscriptionId};
+use trunkline_client::{ClientCore, Event, Item, SubscriptionAccount, SubscriptionId};
 use trunkline_types::ledger::ClientLedger;
 use trunkline_types::{Reading, Tick};
 
@@ -23,6 +23,10 @@ impl Followed {
 
     pub(super) fn item(&self, item: u32) -> Option<Item> {
         self.shared.link.with(|core, _, _| core.item(self.id, item))
+    }
+
+    pub(super) fn account(&self) -> Option<SubscriptionAccount> {
+        self.shared.link.with(|core, _, _| core.account(self.id))
     }
 
     pub(super) fn ledger(&self) -> Option<ClientLedger> {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use trunkline_client::SubscriptionAccount;
 use trunkline_client::{
     Batch, ClientCore, Condition, ConnectionState, Event, Found, Item, OpenOptions, Opened,
     Session, Step, SubscribeOptions, VariableRef, Write, WriteCounts, WriteOutcome,
@@ -381,6 +382,12 @@ impl Subscription {
     /// What is known of an item: its name, and its type once it is open.
     pub fn item(&self, item: u32) -> Option<Item> {
         self.0.item(item)
+    }
+
+    /// What became of every update of its variables: what came, what this program did with it, and
+    /// what did not come, with its cause. `None` when it was closed.
+    pub fn account(&self) -> Option<SubscriptionAccount> {
+        self.0.account()
     }
 
     /// What became of the updates that reached this client.

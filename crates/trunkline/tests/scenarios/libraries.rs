@@ -1,6 +1,6 @@
 //! Libraries as clients see them: they come, change, stop, start and go.
 
-use trunkline::proto::{FaultCode, LibraryAfter, LibraryReport};
+use trunkline::proto::{FaultCode, LibraryAfter, LibraryReport, WhyVerdict};
 use trunkline::types::{
     Contract, DataType, LibraryDefinition, Properties, Quality, Reason, Value, VariableDefinition,
 };
@@ -154,7 +154,10 @@ pub fn a_library_is_stopped_and_started(place: &Place) {
         .find(|library| library.name == "bench");
     assert_eq!(state.map(|library| library.state.as_str()), Some("stopped"));
     let steps = client.why("bench/volts", TIMEOUT).expect("an answer");
-    let cause = steps.last().expect("there is a cause");
+    let mut faults = steps
+        .iter()
+        .filter(|step| step.verdict == WhyVerdict::Fault);
+    let cause = faults.next().expect("there is a cause");
     assert!(cause.sentence.contains("stopped") && cause.next.contains("library start bench"));
 
     let again = client.stop_library("bench", TIMEOUT).expect("it is there");

@@ -175,9 +175,10 @@ pub fn a_large_library_appears_as_a_whole(place: &Place) {
     let undeployed = place.client.undeploy("big", true, TIMEOUT);
     undeployed.expect("it is there");
     for left in (0..COUNT).rev() {
+        let event = event(&followed);
         assert!(
-            matches!(event(&followed), FollowEvent::Gone { .. }),
-            "{left}"
+            matches!(event, FollowEvent::Gone { .. }),
+            "{left} left: {event:?}"
         );
     }
     assert_eq!(followed.try_next(), None);

@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let fixed = targets.names(&context.settings);
     let mut entries = connection.expand(targets, context)?;
     // It may match later.
-    entries.forget_no_match();
+    let unmatched = entries.take_no_match();
     let name_width = entries.width();
     let printer = match args.rate {
         true => Printer::Rates(RatePrinter::new(
@@ -127,6 +127,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     };
     for problem in &problems {
         monitor.complain(problem)?;
+    }
+    for pattern in &unmatched {
+        let mut object = Object::new();
+        object.put("event", "no-match");
+        object.put("name", pattern.as_str());
+        let sentence = format!("*** nothing matches {pattern} yet; waiting for what appears");
+        monitor.say(object, Mood::Uncertain, &sentence)?;
     }
     if patterns.is_empty() && monitor.items.iter().all(|item| item.facts.is_none()) {
         return Ok(monitor.tally.exit());

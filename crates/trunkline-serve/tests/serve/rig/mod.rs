@@ -41,6 +41,8 @@ pub struct Pair {
     pub is_stopped: bool,
     /// Bytes that the transport holds in each direction.
     pub capacity: usize,
+    /// The client asked for throughput mode: answers take some time.
+    pub gathers: bool,
     /// Frames and bytes that went each way since this was last cleared.
     pub traffic: Traffic,
     bell: Bell,
@@ -110,6 +112,7 @@ impl Pair {
             options: Arc::new(serve),
             is_stopped: false,
             capacity: TRANSPORT_BYTES,
+            gathers: false,
             traffic: Traffic::default(),
             bell: Bell::default(),
             is_due: false,
@@ -150,6 +153,26 @@ impl Pair {
         self.to_client.clear();
         self.traffic.to_engine.rest.clear();
         self.traffic.to_client.rest.clear();
+    }
+
+    /// The connection breaks when so many more bytes have come through each way: what was on its
+    /// way beyond them is lost.
+    pub fn cut_after(&mut self, to_engine: usize, to_client: usize) {
+        let ((now, wall), capacity) = (self.world.time(), self.capacity);
+        self.capacity = TRANSPORT_BYTES;
+        if self.session.is_some() {
+            self.client_sends();
+            self.is_due = true;
+            let arriving: Vec<u8> = self.to_engine.drain(..).take(to_engine).collect();
+            if let Some(session) = &mut self.session {
+                session.handle_input(now, wall, &arriving);
+            }
+            self.turn_of_session();
+            let arriving: Vec<u8> = self.to_client.drain(..).take(to_client).collect();
+            self.client.handle_input(now, wall, &arriving);
+        }
+        self.capacity = capacity;
+        self.cut();
     }
 
     /// Carries bytes both ways until nothing moves.
@@ -320,6 +343,9 @@ impl Pair {
 
     pub fn answer(&mut self, request: RequestId) -> Answer {
         self.exchange();
+        if self.gathers {
+            self.pass(Duration::from_millis(100));
+        }
         self.client.take(request).expect("an answer")
     }
 
