@@ -55,8 +55,8 @@ pub fn run_role(name: &str, settings: &Settings) -> Outcome<()> {
         "w8-engine" => w8::serve(settings),
         "w8-restart" => w8::restart::start(settings),
         "v9-unix" => same_host::echo(),
-        "blocks-raw" => blocks::take_raw(settings),
-        "blocks-trunkline" => blocks::take_trunkline(settings),
+        "blocks-raw" => blocks::taking::take_raw(settings),
+        "blocks-trunkline" => blocks::taking::take_trunkline(settings),
         "w5-raw" => w5::raw::take_all(Stream::read(settings)?),
         "w5-trunkline" => {
             let url: String = settings.value("url")?;

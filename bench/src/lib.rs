@@ -17,7 +17,8 @@
 //! - `peers`: other systems, which take part when they are installed.
 //! - `usage`, `statistics`, `record`, `machine`: what is measured, and how it is kept.
 //! - `stages`: the same path without a network, stage by stage.
-//! - `run`, `report`: the order of a run; tables and plots of its results.
+//! - `plan`, `run`, `report`: the order of a run; the run; tables and plots of its results.
+//! - `counted`: paths whose instructions are counted.
 //!
 //! It is a library so that `bench/peers`, which is built by itself, measures other systems with the
 //! same loops, clocks and checks.
@@ -34,6 +35,7 @@ pub mod hosting;
 pub mod machine;
 pub mod peers;
 pub mod placement;
+pub mod plan;
 pub mod raw;
 pub mod record;
 pub mod report;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use trunkline_bench::run::Extent;
+use trunkline_bench::plan::Extent;
 use trunkline_bench::settings::Settings;
 use trunkline_bench::{Outcome, cells, report, run, stages};
 

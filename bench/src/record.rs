@@ -16,10 +16,10 @@ const SLEEPING_SHARE_MIN: f64 = 0.9;
 /// What was measured of one system in one cell of a scenario, once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Scenario, as in the design: `w1`, `w2`, `w5`, `w7`, `w8`; `stages` for costs without a
-    /// network.
+    /// Scenario, as in the design: `w1` and so on; `v9` to `v12` for bars that have no scenario of
+    /// another name; `stages` for costs without a network.
     pub scenario: String,
-    /// Who did it: `trunkline`, or the limit `raw-tcp`; in `w7` a cell, a FIFO, a lock.
+    /// Who did it: `trunkline`, the limit `raw-tcp`, another system; in `w7` a cell, a FIFO, a lock.
     pub system: String,
     /// Which cell, as `key=value` words.
     pub case: String,
@@ -29,7 +29,7 @@ pub struct Row {
     pub placement: String,
     /// How they waited: `sleeping`, or `mixed` where an end often found its answer there before it
     /// could sleep. Every system blocks at once when it has to wait, except in `w7`: there are
-    /// `none` that wait, and FIFOs whose ends are `spinning`.
+    /// `none` that wait, and FIFOs whose ends are `spinning`; and except memory in `v9`.
     pub waiting: String,
     /// Names end in their unit.
     pub figures: BTreeMap<String, f64>,

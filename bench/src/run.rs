@@ -1,4 +1,4 @@
-//! The order of a run: every cell with every system in turn, several times over.
+//! A run: starts the processes of its plan one after the other, and keeps their rows.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -9,16 +9,14 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::Outcome;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::cells::{RAW, TRUNKLINE, TRUNKLINE_ALL, TRUNKLINE_BATCHED};
+use crate::Outcome;
 use crate::machine::{Machine, load_percent};
+use crate::peers;
+use crate::plan::{Extent, SCENARIOS, Step};
 use crate::record::{Row, Writer};
-use crate::settings::Settings;
 use crate::stages;
-use crate::w1::{self, Kind};
-use crate::{blocks, clients, peers, same_host, w2, w5, w7, w8};
 
 /// Longer than any process of a cell runs.
 const CELL_MAX: Duration = Duration::from_secs(900);
@@ -26,298 +24,8 @@ const CELL_MAX: Duration = Duration::from_secs(900);
 const PEER_MAX: Duration = Duration::from_secs(45);
 /// A cell of another system that takes longer is measured once.
 const PEER_LONG: Duration = Duration::from_secs(12);
-/// Numbers of variables of W1 with which other systems are measured.
-const PEER_VARIABLES: [usize; 3] = [1, 100, 500];
 /// A load above this, in hundredths, is somebody else's work.
 const QUIET_LOAD_PERCENT: u64 = 30;
-
-/// All scenarios, in the order in which they are measured and reported.
-pub const SCENARIOS: [&str; 13] = [
-    w1::SCENARIO,
-    w2::SCENARIO,
-    w5::SCENARIO,
-    w5::SEVERAL,
-    w7::SCENARIO,
-    w8::SCENARIO,
-    same_host::SCENARIO,
-    clients::IDLE,
-    clients::CHANGES,
-    clients::STALLED,
-    blocks::FIFO,
-    blocks::WAVEFORM,
-    stages::SCENARIO,
-];
-
-/// How much is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
-    /// Whether everything works: a few cells, a few seconds.
-    Quick,
-    /// Everything, as many ticks as fit into about twelve minutes.
-    Default,
-    /// Everything as published: 1002 ticks per cell of W1 in three repeats, a million synchronous
-    /// calls in W2. About three and a half hours.
-    Full,
-}
-
-/// A process to be started: one or several cells of one system.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Step {
-    scenario: &'static str,
-    system: &'static str,
-    settings: Settings,
-}
-
-/// Scenario, systems that take turns, settings.
-type Cell = (&'static str, &'static [&'static str], Settings);
-
-impl Extent {
-    fn name(self) -> &'static str {
-        match self {
-            Extent::Quick => "quick",
-            Extent::Default => "default",
-            Extent::Full => "full",
-        }
-    }
-
-    fn repeats(self) -> u32 {
-        if self == Extent::Quick { 1 } else { 3 }
-    }
-
-    /// Periods and how many ticks of each, as a W1 cell takes them.
-    fn periods(self) -> String {
-        let ticks = |period| match (self, period) {
-            (Extent::Quick, _) => 20,
-            (Extent::Full, _) => 334,
-            (Extent::Default, 10) => 100,
-            (Extent::Default, 50) => 20,
-            (Extent::Default, 100) => 10,
-            (Extent::Default, _) => 8,
-        };
-        let periods: &[u64] = if self == Extent::Quick {
-            &[10]
-        } else {
-            &w1::PERIODS_MS
-        };
-        let words = periods
-            .iter()
-            .map(|period| format!("{period}:{}", ticks(*period)));
-        words.collect::<Vec<_>>().join(",")
-    }
-
-    /// The steps of one repeat. The systems of a cell follow each other; which comes first changes
-    /// from repeat to repeat.
-    fn steps(self, repeat: u32, scenarios: &[String], with_peers: bool) -> Vec<Step> {
-        let wanted = |name: &str| scenarios.is_empty() || scenarios.iter().any(|one| one == name);
-        let mut cells: Vec<Cell> = Vec::new();
-        if wanted(w1::SCENARIO) {
-            let kinds: &[Kind] = if self == Extent::Quick {
-                &[Kind::I32]
-            } else {
-                &w1::TYPES
-            };
-            for kind in kinds {
-                for variables in w1::VARIABLES {
-                    let settings = Settings::default()
-                        .with("n", variables)
-                        .with("type", kind.name())
-                        .with("periods", self.periods());
-                    let systems: &[&str] = match kind {
-                        Kind::I32 => &[RAW, TRUNKLINE, TRUNKLINE_ALL],
-                        _ => &[RAW, TRUNKLINE],
-                    };
-                    cells.push((w1::SCENARIO, systems, settings));
-                }
-            }
-            let settings = Settings::default().with("n", 100).with("type", "i32");
-            let settings = settings.with("periods", format!("{}:100", w1::AT_ONCE));
-            cells.push((w1::SCENARIO, &[TRUNKLINE, TRUNKLINE_ALL], settings));
-        }
-        if wanted(w2::SCENARIO) {
-            let passes = if self == Extent::Quick { 2 } else { 9 };
-            let all = w2::OPERATIONS.map(w2::Operation::name).join(",");
-            let mut calls = vec![(w2::CALLS, passes, all.as_str())];
-            match self {
-                Extent::Quick => {}
-                Extent::Default => calls.push((w2::MANY_CALLS, 1, "async-put,async-get")),
-                Extent::Full => calls.push((w2::MANY_CALLS, 1, all.as_str())),
-            }
-            for (calls, passes, operations) in calls {
-                let settings = Settings::default()
-                    .with("calls", calls)
-                    .with("passes", passes)
-                    .with("operations", operations);
-                cells.push((w2::SCENARIO, &[RAW, TRUNKLINE], settings));
-            }
-        }
-        if wanted(w5::SCENARIO) {
-            for variables in w5::VARIABLES {
-                let settings = self.stream().with("vars", variables);
-                cells.push((w5::SCENARIO, &[RAW, TRUNKLINE, TRUNKLINE_BATCHED], settings));
-            }
-        }
-        if wanted(w5::SEVERAL) {
-            for subscribers in w5::SUBSCRIBERS {
-                let settings = self.stream().with("vars", w5::SEVERAL_VARIABLES);
-                let settings = settings.with("subs", subscribers);
-                let systems = &[RAW, TRUNKLINE, TRUNKLINE_BATCHED];
-                cells.push((w5::SEVERAL, systems, settings));
-            }
-        }
-        if wanted(w7::SCENARIO) {
-            let (rounds, round_us) = match self {
-                Extent::Quick => (3, 500),
-                Extent::Default => (15, 5000),
-                Extent::Full => (15, 20_000),
-            };
-            for part in w7::PARTS {
-                let settings = Settings::default()
-                    .with("part", part)
-                    .with("rounds", rounds)
-                    .with("round_us", round_us);
-                cells.push((w7::SCENARIO, &[w7::SYSTEMS], settings));
-            }
-        }
-        if wanted(w8::SCENARIO) {
-            cells.extend(self.w8_cells());
-        }
-        cells.extend(self.other_cells().into_iter().filter(|cell| wanted(cell.0)));
-        let mut steps = Vec::new();
-        for (scenario, systems, settings) in cells {
-            let mut systems = systems.to_vec();
-            if with_peers && self.has_peers(scenario, &settings) {
-                systems.extend(peers::of(scenario).map(|peer| peer.system));
-            }
-            if repeat.is_multiple_of(2) {
-                systems.reverse();
-            }
-            let step = |system| {
-                let mut settings = settings.clone();
-                if scenario == w1::SCENARIO && peers::named(system).is_some() {
-                    settings.set("periods", self.first_period());
-                }
-                Step {
-                    scenario,
-                    system,
-                    settings,
-                }
-            };
-            steps.extend(systems.into_iter().map(step));
-        }
-        steps
-    }
-
-    /// The times of a cell that writes as fast as possible.
-    fn stream(self) -> Settings {
-        let (warm_ms, ms) = match self {
-            Extent::Quick => (100, 300),
-            Extent::Default => (1000, 1000),
-            Extent::Full => (1000, 5000),
-        };
-        Settings::default().with("warm_ms", warm_ms).with("ms", ms)
-    }
-
-    /// The period of W1 with which other systems are measured, with its ticks.
-    fn first_period(self) -> String {
-        let periods = self.periods();
-        periods.split(',').next().unwrap_or_default().to_owned()
-    }
-
-    /// Whether other systems take part in a cell: those of a scenario that all have in common.
-    fn has_peers(self, scenario: &str, settings: &Settings) -> bool {
-        let is = |key: &str, wanted: &str| {
-            settings
-                .value::<String>(key)
-                .is_ok_and(|value| value == wanted)
-        };
-        let count = settings.value_or("n", 0).unwrap_or(0);
-        match scenario {
-            w1::SCENARIO => {
-                let counts = if self == Extent::Quick {
-                    &PEER_VARIABLES[1..2]
-                } else {
-                    &PEER_VARIABLES[..]
-                };
-                is("type", "i32") && !is("periods", "0:100") && counts.contains(&count)
-            }
-            w2::SCENARIO => is("calls", &w2::CALLS.to_string()),
-            w5::SCENARIO if self == Extent::Quick => is("vars", "100"),
-            w5::SCENARIO => w5::BESIDE_OTHERS.contains(&settings.value_or("vars", 0).unwrap_or(0)),
-            w5::SEVERAL if self == Extent::Quick => is("subs", "8"),
-            w8::SCENARIO => is("what", "connect"),
-            same_host::SCENARIO => is("batch", "100"),
-            _ => true,
-        }
-    }
-
-    /// The same host, many clients, blocks.
-    fn other_cells(self) -> Vec<Cell> {
-        let is_quick = self == Extent::Quick;
-        let ms = |long: u64| Settings::default().with("ms", if is_quick { 300 } else { long });
-        let raw: &[&str] = &[same_host::RAW_MEMORY];
-        let mut cells: Vec<Cell> = vec![
-            (same_host::SCENARIO, raw, ms(1000).with("batch", 100)),
-            (same_host::SCENARIO, &[same_host::RAW_UNIX], ms(1000)),
-        ];
-        for transport in same_host::TRANSPORTS {
-            let settings = ms(1000).with("transport", transport);
-            cells.push((same_host::SCENARIO, &[TRUNKLINE], settings));
-        }
-        let clients = if is_quick { 10 } else { clients::CLIENTS };
-        for (scenario, long) in [
-            (clients::IDLE, 5000),
-            (clients::CHANGES, 3000),
-            (clients::STALLED, 2000),
-        ] {
-            let settings = ms(long).with("clients", clients);
-            cells.push((scenario, &[TRUNKLINE], settings));
-        }
-        for length in blocks::LENGTHS {
-            let settings = self.stream().with("length", length).with("fifo", true);
-            cells.push((blocks::FIFO, &[RAW, TRUNKLINE], settings));
-        }
-        let settings = self.stream().with("length", blocks::SAMPLES);
-        let settings = settings.with("fifo", false);
-        cells.push((blocks::WAVEFORM, &[RAW, TRUNKLINE], settings));
-        cells
-    }
-
-    /// Memory, subscribed items, first full sets, restarts.
-    fn w8_cells(self) -> Vec<Cell> {
-        let is_quick = self == Extent::Quick;
-        let cell = |what: &str, variables: usize| {
-            Settings::default()
-                .with("what", what)
-                .with("vars", variables)
-        };
-        let mut cells: Vec<Cell> = Vec::new();
-        let points = if is_quick { 2 } else { w8::POINTS.len() };
-        for variables in &w8::POINTS[..points] {
-            let settings = cell("memory", *variables).with("type", w8::TYPES[0]);
-            cells.push((w8::SCENARIO, &[w8::memory::MAP, TRUNKLINE], settings));
-        }
-        let others = if is_quick { 1 } else { w8::TYPES.len() };
-        for kind in &w8::TYPES[1..others] {
-            for variables in &w8::POINTS[..2] {
-                let settings = cell("memory", *variables).with("type", kind);
-                cells.push((w8::SCENARIO, &[TRUNKLINE], settings));
-            }
-        }
-        let connected = if is_quick { 1 } else { w8::CONNECTED.len() };
-        for variables in &w8::CONNECTED[..connected] {
-            for what in ["items-in-process", "items"] {
-                cells.push((w8::SCENARIO, &[TRUNKLINE], cell(what, *variables)));
-            }
-            let passes = if is_quick { 1 } else { 5 };
-            let settings = cell("connect", *variables).with("passes", passes);
-            cells.push((w8::SCENARIO, &[RAW, TRUNKLINE], settings));
-        }
-        let restarts = if is_quick { 1 } else { 5 };
-        let settings = cell("restart", w8::RESTARTED).with("restarts", restarts);
-        cells.push((w8::SCENARIO, &[TRUNKLINE], settings));
-        cells
-    }
-}
 
 /// Measures, and writes the results into `folder`. Returns the file.
 ///
@@ -480,51 +188,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn systems_of_a_cell_follow_each_other_and_change_places() {
-        let first = Extent::Default.steps(1, &[], false);
-        let second = Extent::Default.steps(2, &[], false);
-        assert_eq!(first.len(), second.len());
-        assert_eq!((first[0].system, first[1].system), (RAW, TRUNKLINE));
-        assert_eq!((second[1].system, second[2].system), (TRUNKLINE, RAW));
-        assert_eq!(first[0].settings, first[1].settings);
-        // 15 connections of W1, five of them in two ways, and ticks at once; two numbers of calls,
-        // four numbers of variables and three of subscribers with three systems.
-        let published = 15 * 2 + 5 + 2 + 2 * 2 + (4 + 3) * 3;
-        // Two halves of W7; memory at four points beside a map and of five more types at two of
-        // them; of two numbers of variables items in two ways and first sets of two systems; a
-        // restart.
-        let memory = 4 * 2 + 5 * 2 + 2 * 4 + 1;
-        // Four ways on the same host, three scenarios of many clients, blocks of four lengths.
-        assert_eq!(first.len(), published + 2 + memory + 4 + 3 + 4 * 2);
-    }
-
-    #[test]
-    fn other_systems_take_part_where_they_can_be_compared() {
-        let steps = Extent::Default.steps(1, &[], true);
-        let of = |system: &str, scenario: &str| {
-            let is_it = |step: &&Step| step.system == system && step.scenario == scenario;
-            steps.iter().filter(is_it).count()
-        };
-        assert_eq!((of("redis", "w1"), of("redis", "w2")), (3, 1));
-        assert_eq!((of("nats", "w5"), of("nats", "w8")), (3, 0));
-        assert_eq!((of("iceoryx2", "v9"), of("zeromq", "w6")), (1, 3));
-        let settings = &steps
-            .iter()
-            .find(|step| step.system == "redis")
-            .unwrap()
-            .settings;
-        assert_eq!(settings.value::<String>("periods").unwrap(), "10:100");
-    }
-
-    #[test]
     fn a_run_can_be_limited_to_a_scenario() {
-        let steps = Extent::Full.steps(1, &["w2".to_owned()], false);
-        assert!(steps.iter().all(|step| step.scenario == "w2"));
         let names = ["w8".to_owned(), "w7".to_owned()];
         assert_eq!(selection(&names).unwrap(), "-w7-w8");
         assert_eq!(selection(&[]).unwrap(), "");
         let error = selection(&["w9".to_owned()]).unwrap_err().to_string();
         assert!(error.contains("w9") && error.contains("w8"), "{error}");
-        assert!(Extent::Full.periods().starts_with("10:334,50:334"));
     }
 }

@@ -78,7 +78,6 @@ static void flush(void) { dds_write_flush(out); }
 // ---------------------------------------------------------------- W1
 
 static void take_echo(int variable, double value) { put(variable, value); }
-static void on_echo(dds_entity_t r, void *a) { (void)a; drain(r, take_echo); flush(); }
 static void take_tick(int variable, double value) { w1_notice(variable, (long)value); }
 static void on_tick(dds_entity_t r, void *a) { (void)a; drain(r, take_tick); }
 static void send_tick(int count, const char *type, uint32_t tick) {
@@ -93,11 +92,19 @@ static void run_w1(void) {
     if (pid == 0) {
         start();
         out = writer("back");
-        dds_lset_data_available(listener, on_echo);
-        wait_writer(reader("there", listener));
+        // Not from a listener: its thread would wait for acknowledgements that it has to receive.
+        dds_entity_t r = reader("there", NULL), waiting = dds_create_waitset(participant);
+        dds_set_status_mask(r, DDS_DATA_AVAILABLE_STATUS);
+        dds_waitset_attach(waiting, r, r);
+        wait_writer(r);
         wait_readers(out, 1);
         far->ready = 1;
-        for (;;) pause();
+        for (;;) {
+            dds_attach_t which;
+            dds_waitset_wait(waiting, &which, 1, DDS_INFINITY);
+            drain(r, take_echo);
+            flush();
+        }
     }
     start();
     out = writer("there");

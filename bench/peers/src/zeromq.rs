@@ -80,6 +80,8 @@ pub fn open(side: &Side) -> Outcome<Ends> {
     nodrop(&mut publishing)?;
     publishing.set_sndhwm(QUEUE)?;
     subscribed.set_rcvhwm(QUEUE)?;
+    // Subscriptions are messages, too: beyond this bound they would be dropped.
+    subscribed.set_sndhwm(0)?;
     for variable in 0..side.take.count {
         subscribed.set_subscribe(&(variable as u32).to_be_bytes())?;
     }
@@ -216,6 +218,8 @@ pub fn first_set(
 ) -> Outcome<Box<dyn std::any::Any>> {
     let socket = Context::new().socket(SocketType::SUB)?;
     socket.set_rcvhwm(0)?;
+    // Subscriptions are messages, too: beyond this bound they would be dropped.
+    socket.set_sndhwm(0)?;
     socket.connect(&format!("tcp://127.0.0.1:{port}"))?;
     for name in names {
         socket.set_subscribe(name.as_bytes())?;

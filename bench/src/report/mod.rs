@@ -21,7 +21,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::Outcome;
-use crate::run::SCENARIOS;
+use crate::plan::SCENARIOS;
 
 use medians::Repeats;
 use results::Results;

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use crate::Outcome;
 use crate::machine::Machine;
+use crate::plan::SCENARIOS;
 use crate::record::Run;
-use crate::run::SCENARIOS;
 
 /// A run and the file it is in.
 #[derive(Debug)]
