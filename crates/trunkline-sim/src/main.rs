@@ -97,6 +97,10 @@ fn main() -> ExitCode {
         println!("{}", trunkline_sim::report::planted(PLANTED_SEEDS));
         return ExitCode::SUCCESS;
     }
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "how long the runs themselves took"
+    )]
     let started = Instant::now();
     let mut sum = Sum::default();
     for seed in range {

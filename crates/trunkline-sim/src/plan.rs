@@ -143,10 +143,7 @@ impl Plan {
         let count = rng.magnitude(1.0, 200.0).round() as usize;
         let has_store = rng.chance(0.5);
         let stalls = rng.chance(0.4);
-        let long = if rng.chance(0.2) { 3000 } else { 60 };
-        let variables: Vec<_> = (0..count)
-            .map(|_| variable(&mut rng, stalls, long))
-            .collect();
+        let variables: Vec<_> = (0..count).map(|_| variable(&mut rng, stalls)).collect();
         let programs = rng.magnitude(1.0, 8.0).round() as usize;
         let clients = (0..programs)
             .map(|_| program(&mut rng, count as u32))
@@ -245,7 +242,7 @@ fn pick<'a, T>(rng: &mut Rng, from: &'a [T]) -> &'a T {
     &from[rng.index(from.len())]
 }
 
-fn variable(rng: &mut Rng, stalls: bool, _long: u64) -> VariablePlan {
+fn variable(rng: &mut Rng, stalls: bool) -> VariablePlan {
     let stall = match stalls && rng.chance(0.5) {
         true => rng.millis(50, 2000),
         false => Duration::ZERO,
@@ -270,7 +267,11 @@ fn program(rng: &mut Rng, variables: u32) -> ProgramPlan {
         Contract::Sampled(rng.millis(10, 900)),
     ];
     for contract in contracts {
-        if !rng.chance(0.45) && !(contract == Contract::Latest && rng.chance(0.5)) {
+        let probability = match contract {
+            Contract::Latest => 0.72,
+            _ => 0.45,
+        };
+        if !rng.chance(probability) {
             continue;
         }
         let share = rng.chance(0.5);
