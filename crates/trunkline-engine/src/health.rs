@@ -70,6 +70,8 @@ impl Census {
 pub(crate) struct Losses {
     lost: AtomicUsize,
     overruns: AtomicUsize,
+    repaired: AtomicUsize,
+    marked: AtomicUsize,
 }
 
 impl Losses {
@@ -84,13 +86,34 @@ impl Losses {
         self.add(lost);
     }
 
+    pub(crate) fn add_repaired(&self) {
+        self.repaired.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_marked(&self, items: u64) {
+        if items > 0 {
+            self.marked.fetch_add(items as usize, Ordering::Relaxed);
+        }
+    }
+
     fn get(&self) -> (u64, u64) {
-        let get = |count: &AtomicUsize| count.load(Ordering::Relaxed) as u64;
-        (get(&self.lost), get(&self.overruns))
+        (count(&self.lost), count(&self.overruns))
     }
 }
 
+fn count(counter: &AtomicUsize) -> u64 {
+    counter.load(Ordering::Relaxed) as u64
+}
+
 impl Engine {
+    /// Items of subscriptions whose client had something else than it was sent and was sent it
+    /// again, and items that waited without a mark and were found (B-10), since the engine started.
+    /// Neither happens unless something is broken.
+    pub fn repaired_and_marked(&self) -> (u64, u64) {
+        let losses = self.losses();
+        (count(&losses.repaired), count(&losses.marked))
+    }
+
     /// Updates that subscriptions with a bound did not get, and `all` subscriptions that ended
     /// because of it, since the engine started.
     pub fn lost_and_overruns(&self) -> (u64, u64) {

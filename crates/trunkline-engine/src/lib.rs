@@ -71,7 +71,7 @@ pub use alias::{ALIAS_DEPTH_MAX, ALIASES_MAX, AliasFault};
 pub use audit::{AUDIT_NOTES_MAX, AuditKeeping};
 pub use caller::{Caller, Principal, Rights};
 pub use consumer::{
-    Consumer, Delivery, EndedItem, ITEMS_MAX, ProviderOrder, Sink, SubscribeOptions,
+    Consumer, Delivery, EndedItem, ITEMS_MAX, Looked, ProviderOrder, Sink, SubscribeOptions,
 };
 pub use engine::{Engine, EngineOptions};
 pub use force::{ForcedPage, ForcedVariable};

@@ -72,6 +72,12 @@ const VARIABLES: &[(&str, DataType, &str, &str)] = &[
         "`all` subscriptions that ended at their bound",
     ),
     (
+        "repaired",
+        DataType::U64,
+        "",
+        "Items that a client had got wrong and was sent again; not 0: something is broken",
+    ),
+    (
         "forcing/on",
         DataType::Bool,
         "",
@@ -229,6 +235,7 @@ impl Health {
         let totals = state.totals;
         let uptime = now.since(self.started);
         let (lost, overruns) = self.core.lost_and_overruns();
+        let (repaired, marked) = self.core.repaired_and_marked();
         let forced = self.core.forced_page(&Caller::engine(), 0, 0);
         let (store, trouble) = match self.keeper.upgrade().map(|keeper| keeper.store_health()) {
             None | Some(None) => ("none", String::new()),
@@ -249,6 +256,7 @@ impl Health {
             Some(Value::U64(totals.queued_bytes)),
             Some(Value::U64(lost)),
             Some(Value::U64(overruns)),
+            Some(Value::U64(repaired + marked)),
             Some(Value::Bool(forced.is_on)),
             Some(Value::U64(forced.total as u64)),
             Some(text(store)),

@@ -52,6 +52,8 @@ pub(crate) struct Rest {
     /// Dropped by the buffer and told.
     pub(crate) queue: u64,
     pub(crate) disconnect: u64,
+    /// Handed over once more because the peer had something else.
+    pub(crate) repaired: u64,
     /// Still to be told with the next delivery.
     untold: Lost,
 }
@@ -116,6 +118,11 @@ impl VariableItem {
     /// Held back by `only_changes` and told.
     pub(crate) fn filtered(&self) -> u64 {
         self.rest_ref().map_or(0, |rest| rest.filtered)
+    }
+
+    /// Whether the first reading of a buffered contract waits.
+    pub(crate) fn has_initial(&self) -> bool {
+        self.rest_ref().is_some_and(|rest| rest.initial.is_some())
     }
 
     pub(crate) fn unconfirmed(&self) -> u64 {
@@ -263,6 +270,11 @@ impl Items {
         self.variables -= usize::from(matches!(item, Item::Variable(_)));
         self.free.push(index);
         Some(item)
+    }
+
+    /// One more than the largest index.
+    pub(crate) fn end(&self) -> u32 {
+        self.slots.len() as u32
     }
 
     pub(crate) fn slot(&self, index: u32) -> Option<&Item> {

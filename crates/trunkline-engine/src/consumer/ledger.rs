@@ -28,6 +28,7 @@ impl Consumer {
         if let Some(rest) = item.rest_ref() {
             ledger.dropped_queue = rest.queue;
             ledger.dropped_disconnect = rest.disconnect;
+            ledger.repaired = rest.repaired;
             let first = rest.initial.as_ref();
             ledger.waiting = u64::from(first.is_some_and(|first| first.sequence > 0));
         }

@@ -6,7 +6,8 @@
 //! # Layout
 //! - `item`: the items and their side of the ledger; `sink`: what a subscriber gets.
 //! - `subscribe`: items come and go; `drain`: from marks to deliveries; `ledger`: what became of
-//!   all; `provide`: a provider behind a consumer.
+//!   all; `sweep`: whether what was delivered is what there is; `provide`: a provider behind a
+//!   consumer.
 
 mod drain;
 mod item;
@@ -14,6 +15,7 @@ mod ledger;
 mod provide;
 mod sink;
 mod subscribe;
+mod sweep;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,6 +27,7 @@ use self::item::{InFlight, Items};
 pub use self::provide::ProviderOrder;
 pub use self::sink::{Delivery, EndedItem, Sink, SubscribeOptions};
 pub(crate) use self::subscribe::forget;
+pub use self::sweep::Looked;
 use crate::engine::{Engine, SLICE};
 use crate::feed::{Feed, FeedEntry};
 use crate::interest::Kind;

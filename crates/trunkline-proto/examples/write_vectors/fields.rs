@@ -598,6 +598,7 @@ fn info(info: &VariableInfo) -> Json {
             "terms": subscribe_terms(subscription.terms), "written": ledger.written.to_string(),
             "filtered": ledger.filtered.to_string(), "coalesced": ledger.coalesced.to_string(),
             "dropped_queue": ledger.dropped_queue.to_string(),
+            "repaired": ledger.repaired.to_string(),
             "dropped_overrun": ledger.dropped_overrun.to_string(),
             "dropped_disconnect": ledger.dropped_disconnect.to_string(),
             "waiting": ledger.waiting.to_string(),

@@ -1,0 +1,128 @@
+//! Looking whether what was handed over last is what the variables hold (B-10).
+//!
+//! The sweep goes through the items by their index, a few at a time. An item whose variable holds
+//! what was handed over last is shown to the caller, who forms digests of it. One that is behind
+//! waits behind a mark; where the mark is missing it is set again, and counted: nothing but a fault
+//! of this program loses one.
+
+use std::ops::Range;
+
+use super::Consumer;
+use super::item::Item;
+use crate::interest::Kind;
+use crate::sync::Arc;
+use crate::update::Update;
+use crate::variable::Variable;
+
+/// What a look at some items has come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Looked {
+    /// Items that had something to be delivered and no mark; they are marked now.
+    pub marked: usize,
+    /// The consumer is to be drained, because something was marked.
+    pub drain: bool,
+}
+
+impl Consumer {
+    /// One more than the largest index of an item.
+    pub fn index_end(&self) -> u32 {
+        self.items.end()
+    }
+
+    /// Looks at the items of these indices, and shows those that are up to date: subscription,
+    /// variable, and the update that was handed over last.
+    ///
+    /// To be called between two drains, by whoever drains.
+    pub fn look(
+        &mut self,
+        indices: Range<u32>,
+        mut show: impl FnMut(u32, &Arc<Variable>, &Update),
+    ) -> Looked {
+        let mut looked = Looked::default();
+        for index in indices {
+            let item = match self.items.slot(index) {
+                None => continue,
+                Some(Item::Feed { .. }) => {
+                    // Whether it holds anything is known under its own lock only; a drain that
+                    // finds nothing costs no more than asking.
+                    self.outbox.marks.mark(index);
+                    looked.drain = true;
+                    continue;
+                }
+                Some(Item::Variable(item)) => item,
+            };
+            let update = item.variable.update();
+            if !item.is_first && update.sequence == item.last {
+                if !item.variable.is_gone() {
+                    show(item.subscription, &item.variable, &update);
+                }
+            } else if self.mark_is_missing(index) {
+                self.outbox.marks.mark(index);
+                looked.marked += 1;
+                looked.drain = true;
+            }
+        }
+        self.engine.losses().add_marked(looked.marked as u64);
+        looked
+    }
+
+    /// Whether an item has something to be delivered that nothing will deliver.
+    fn mark_is_missing(&self, index: u32) -> bool {
+        let Some(item) = self.items.get(index) else {
+            return false;
+        };
+        // Under the lock nobody is between publishing an update and marking it.
+        let state = item.variable.lock();
+        let interest = state
+            .interests()
+            .and_then(|interests| interests.find(&self.outbox, index));
+        let Some(interest) = interest else {
+            return false;
+        };
+        let behind = item.variable.sequence().saturating_sub(item.last);
+        let held_back = interest.filtered.saturating_sub(item.filtered());
+        let waits = match &interest.kind {
+            Kind::Mark => item.is_first || behind > held_back,
+            Kind::Last(n) => {
+                let cursor = item.rest_ref().map_or(0, |rest| rest.cursor);
+                let ring = state
+                    .interests()
+                    .and_then(|interests| interests.ring(interest.only_changes));
+                item.has_initial() || ring.is_some_and(|ring| ring.pending(cursor, *n).kept > 0)
+            }
+            Kind::First(queue) => item.has_initial() || queue.len() > 0,
+            // These have no marks of their own, or look by themselves.
+            Kind::Sampled => item.is_first,
+            Kind::Feed(_) | Kind::Fifo(_) => false,
+        };
+        if !waits {
+            return false;
+        }
+        let was_marked = self.outbox.marks.unmark(index);
+        if was_marked {
+            self.outbox.marks.mark(index);
+        }
+        !was_marked
+    }
+
+    /// The update that a peer must have, if it has what it confirmed and nothing is on its way or
+    /// waits.
+    pub fn settled(&self, subscription: u32, handle: u32) -> Option<Update> {
+        let item = self.items.get(self.index_of(subscription, handle)?)?;
+        let update = item.variable.update();
+        let is_settled = !item.is_first
+            && item.unconfirmed() == 0
+            && update.sequence == item.last
+            && !item.variable.is_gone();
+        is_settled.then_some(update)
+    }
+
+    /// The newest update of an item was handed over once more, because its peer had something else.
+    pub fn count_repaired(&mut self, subscription: u32, handle: u32) {
+        let index = self.index_of(subscription, handle);
+        if let Some(item) = index.and_then(|index| self.items.get_mut(index)) {
+            item.rest().repaired += 1;
+            self.engine.losses().add_repaired();
+        }
+    }
+}
