@@ -32,7 +32,8 @@ impl ClientCore {
         let mut result = Ok(());
         for record in updates {
             result = record.map_err(Disconnect::from).and_then(|record| {
-                self.connection.receipt.count_record();
+                let receipt = &mut self.connection.receipt;
+                receipt.count_record(record.handle, record.sequence);
                 self.connection.counters.records += 1;
                 match &mut wire {
                     Some(wire) => self.update(now, wire, &record),
@@ -59,7 +60,7 @@ impl ClientCore {
         wire: &mut WireSubscription,
         record: &UpdateRecord<'_>,
     ) -> Result<(), Disconnect> {
-        let (has_cells, life) = (wire.has_cells(), wire.life);
+        let (between, life) = (wire.remainder(), wire.life);
         let wire_contract = wire.terms.contract;
         let index = wire.of_handle(record.handle);
         let live = index
@@ -83,10 +84,10 @@ impl ClientCore {
             (Next::First, Contract::All { .. }) => 0,
             _ => record.value.map_or(0, <[u8]>::len),
         };
-        let remainder = match (is_first, has_cells) {
-            (true, _) => Remainder::Disconnect,
-            (false, true) => Remainder::Coalesced,
-            (false, false) => Remainder::Unknown,
+        let remainder = if is_first {
+            Remainder::Disconnect
+        } else {
+            between
         };
         let has_room = |subscription: &Subscription| subscription.has_room(bytes);
         let mut targets = item.targets.iter();

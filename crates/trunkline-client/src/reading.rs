@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use trunkline_proto::digest;
 use trunkline_proto::message::lost::LostRecord;
+use trunkline_proto::message::record::UpdateRecord;
+use trunkline_types::wire::encode_value;
 use trunkline_types::{
     ArrayType, DataType, Lost, Position, Quality, Reading, Reason, Sample, Tick, Timestamp, Value,
 };
@@ -39,6 +42,24 @@ impl Received {
     pub(crate) fn too_old(&self, age: Duration, max_age: Option<Duration>) -> Option<Duration> {
         let is_old = max_age.is_some_and(|max| age > max) || self.quality.reason() == Reason::Stale;
         is_old.then_some(age)
+    }
+
+    /// The digest of it, as of the record in which it came.
+    pub(crate) fn digest(&self, handle: u32) -> u64 {
+        let mut bytes = Vec::new();
+        let value = self.value.as_ref().map(|value| {
+            encode_value(value, &mut bytes);
+            bytes.as_slice()
+        });
+        digest::of_record(&UpdateRecord {
+            handle,
+            sequence: self.position.sequence,
+            engine_timestamp: self.engine_timestamp,
+            source_timestamp: self.source_timestamp,
+            quality: self.quality,
+            own: false,
+            value,
+        })
     }
 
     /// As the program gets it.
@@ -160,6 +181,15 @@ impl Account {
         if self.position.take().is_some() {
             self.told.get_or_insert_default().unknown = true;
         }
+    }
+
+    /// The item is put right: this is its last update, whatever it had. What was missed since the
+    /// one before.
+    pub(crate) fn repair(&mut self, position: Position, remainder: Remainder) -> Lost {
+        self.update(position, remainder).unwrap_or_else(|| {
+            self.position = Some(position);
+            Lost::NONE
+        })
     }
 
     /// An update has arrived. What was missed since the one before; `None` when the item has it

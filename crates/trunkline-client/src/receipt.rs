@@ -2,12 +2,16 @@
 
 use std::collections::VecDeque;
 
+use trunkline_proto::digest;
+
 use crate::options::ClientOptions;
 
 /// Of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Receipt {
     records: u64,
+    /// Running digest of the records.
+    digest: u64,
     acked: u64,
     unacked_bytes: usize,
     /// Wire subscriptions whose room is to be granted.
@@ -16,8 +20,23 @@ pub(crate) struct Receipt {
 
 impl Receipt {
     /// One update record, whether anybody wants it or not.
-    pub(crate) fn count_record(&mut self) {
+    pub(crate) fn count_record(&mut self, handle: u32, sequence: u64) {
         self.records += 1;
+        self.digest = self
+            .digest
+            .wrapping_add(digest::of_position(handle, sequence));
+    }
+
+    /// Whether these records were received, as far as their running digest shows.
+    pub(crate) fn agrees(&self, records: u64, digest: u64) -> bool {
+        (self.records, self.digest) == (records, digest)
+    }
+
+    /// Counts on from what the engine has sent, whatever arrived of it: a difference is found once,
+    /// and what did not arrive takes up no window for ever.
+    pub(crate) fn take_over(&mut self, records: u64, digest: u64) {
+        (self.records, self.digest) = (records, digest);
+        self.acked = self.acked.min(records);
     }
 
     pub(crate) fn count_bytes(&mut self, bytes: usize) {

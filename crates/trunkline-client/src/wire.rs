@@ -13,7 +13,7 @@ use trunkline_proto::message::subscribe::SubscribeTerms;
 use trunkline_proto::{Fault, FaultCode};
 use trunkline_types::{Contract, DataType};
 
-use crate::reading::{Account, Received};
+use crate::reading::{Account, Received, Remainder};
 use crate::table::NumberMap;
 use crate::variable::VariableRef;
 
@@ -177,6 +177,14 @@ impl WireSubscription {
     /// Whether newer updates take the place of older ones.
     pub(crate) fn has_cells(&self) -> bool {
         matches!(self.terms.contract, Contract::Latest | Contract::Sampled(_))
+    }
+
+    /// Where updates went that lie between two of one item, as far as nothing was told.
+    pub(crate) fn remainder(&self) -> Remainder {
+        match self.has_cells() {
+            true => Remainder::Coalesced,
+            false => Remainder::Unknown,
+        }
     }
 
     /// So many items may be added.

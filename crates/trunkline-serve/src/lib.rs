@@ -34,6 +34,7 @@
 
 mod answers;
 mod browse;
+mod convergence;
 mod fault;
 mod forcing;
 mod gathering;

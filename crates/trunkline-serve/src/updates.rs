@@ -10,7 +10,7 @@ use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::lost::{LostBuilder, LostRecord};
 use trunkline_proto::message::record::{RECORD_HEAD_BYTES_MAX, RunState, UpdateRecord};
 use trunkline_proto::message::updates::run_header;
-use trunkline_proto::{Fault, FaultCode};
+use trunkline_proto::{Fault, FaultCode, digest};
 use trunkline_types::{Quality, Reason};
 
 use crate::window::Window;
@@ -233,7 +233,9 @@ impl Sink for UpdateSink<'_> {
         let mut state = self.run_for(delivery.subscription, lost).state;
         let before = self.out.len();
         state.put(self.out, &record);
-        self.window.send(self.out.len() - before);
+        let bytes = self.out.len() - before;
+        let of_record = digest::of_position(handle, record.sequence);
+        self.window.send(bytes, of_record);
         if let Some(run) = &mut self.run {
             run.state = state;
             run.count += 1;
