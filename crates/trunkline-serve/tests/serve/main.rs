@@ -10,6 +10,8 @@
 mod audit;
 mod bulk;
 mod contracts;
+#[cfg(not(shuttle))]
+mod convergence;
 mod forcing;
 mod groups;
 mod hostile;
