@@ -10,6 +10,7 @@ use crate::age::Ages;
 use crate::alias::Aliases;
 use crate::audit::Audit;
 use crate::caller::Caller;
+use crate::clock::WallClock;
 use crate::force::Forcing;
 use crate::health::{Losses, is_reserved};
 use crate::lease::Leases;
@@ -75,6 +76,7 @@ struct Inner {
     audit: Audit,
     aliases: Aliases,
     losses: Losses,
+    wall_clock: WallClock,
     libraries: Mutex<Vec<Library>>,
 }
 
@@ -97,6 +99,7 @@ impl Engine {
                 audit: Audit::default(),
                 aliases: Aliases::default(),
                 losses: Losses::default(),
+                wall_clock: WallClock::default(),
                 libraries: Mutex::new(Vec::new()),
             }),
         }
@@ -216,6 +219,7 @@ impl Engine {
     /// Does what is due: provider time-outs, values that have become too old and the ends of
     /// leases, in slices. Returns when it wants to be called again.
     pub fn poll(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
+        self.watch_clock(now, wall);
         let aged = self.mark_stale(now, wall, SLICE, wakes);
         if self.expire_pending(now, wall, SLICE, wakes) == SLICE {
             return Some(now);
@@ -276,6 +280,11 @@ impl Engine {
 
     pub(crate) fn audit(&self) -> &Audit {
         &self.inner.audit
+    }
+
+    #[inline]
+    pub(crate) fn wall_clock(&self) -> &WallClock {
+        &self.inner.wall_clock
     }
 
     pub(crate) fn losses(&self) -> &Losses {
