@@ -126,3 +126,104 @@ impl Consumer {
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use trunkline_types::{
+        Contract, DataType, LibraryDefinition, Tick, Timestamp, Value, VariableDefinition,
+    };
+
+    use super::*;
+    use crate::caller::Caller;
+    use crate::consumer::{Delivery, EndedItem, Sink, SubscribeOptions};
+    use crate::engine::{Engine, EngineOptions};
+    use crate::outbox::{Wake, Wakes};
+    use crate::write::Write;
+
+    struct Nobody;
+
+    impl Wake for Nobody {
+        fn wake(&self) {}
+    }
+
+    #[derive(Default)]
+    struct Values(Vec<f64>);
+
+    impl Sink for Values {
+        fn wants(&self) -> bool {
+            true
+        }
+
+        fn deliver(&mut self, delivery: &Delivery<'_>) {
+            let sample = delivery.variable.sample_of(delivery.update);
+            self.0.extend(sample.value.as_f64());
+        }
+
+        fn overrun(&mut self, _: u32, _: &[EndedItem]) {}
+
+        fn gone(&mut self, _: u32, _: u32) {}
+    }
+
+    fn write(engine: &Engine, variable: &Arc<Variable>, value: f64) {
+        let (now, wall) = (Tick::from_nanos(1), Timestamp::from_nanos(1));
+        let value = Value::F64(value);
+        let (caller, write) = (Caller::engine(), Write::value(&value));
+        engine.try_write(&caller, now, wall, variable, &write, &mut Wakes::new());
+    }
+
+    fn drain(consumer: &mut Consumer) -> Vec<f64> {
+        let mut values = Values::default();
+        consumer.drain(&mut values, &mut Wakes::new());
+        values.0
+    }
+
+    /// Behaviour: B-10.
+    #[test]
+    fn a_mark_that_was_lost_is_set_again_and_counted() {
+        for contract in ["latest", "last:5", "first:5", "all:5"] {
+            let contract: Contract = contract.parse().unwrap();
+            let engine = Engine::new(EngineOptions::new("sut", 7));
+            let library = LibraryDefinition {
+                name: "rig".to_owned(),
+                description: String::new(),
+                variables: vec![VariableDefinition::new("x", DataType::F64)],
+            };
+            let (now, wall) = (Tick::from_nanos(1), Timestamp::from_nanos(1));
+            let handle = engine.deploy(&library, now, wall).unwrap()[0];
+            let x = Arc::clone(engine.variable(handle).unwrap());
+            write(&engine, &x, 1.0);
+            let mut consumer = Consumer::new(engine.clone(), Box::new(Nobody));
+            let options = SubscribeOptions::default();
+            let caller = Caller::engine();
+            consumer
+                .subscribe(&caller, 1, contract, options, &x, None)
+                .unwrap();
+            assert_eq!(drain(&mut consumer), [1.0]);
+            write(&engine, &x, 2.0);
+            // What waits is marked, and is not what was handed over.
+            let looked = consumer.look(0..consumer.index_end(), |_, _, update| {
+                panic!("{update:?} waits");
+            });
+            assert_eq!(looked.marked, 0, "{contract}");
+            for index in 0..consumer.index_end() {
+                consumer.outbox.marks.unmark(index);
+            }
+            assert!(
+                drain(&mut consumer).is_empty(),
+                "{contract}: nobody knows of it"
+            );
+            let looked = consumer.look(0..consumer.index_end(), |_, _, _| {});
+            assert!(looked.drain);
+            // Of a feed it is not known whose mark was missing.
+            let counted = usize::from(!matches!(contract, Contract::All { .. }));
+            assert_eq!(looked.marked, counted, "{contract}");
+            assert_eq!(engine.repaired_and_marked(), (0, counted as u64));
+            assert_eq!(drain(&mut consumer), [2.0], "{contract}");
+            let mut shown = 0;
+            consumer.look(0..consumer.index_end(), |_, _, _| shown += 1);
+            assert_eq!(shown, 1, "{contract}");
+        }
+    }
+}

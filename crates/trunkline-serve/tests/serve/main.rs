@@ -12,6 +12,7 @@ mod bulk;
 mod contracts;
 #[cfg(not(shuttle))]
 mod convergence;
+mod dead_peers;
 mod forcing;
 mod groups;
 mod hostile;
