@@ -123,19 +123,25 @@ impl ClientCore {
         frame: &Frame<'_>,
     ) -> Result<(), Disconnect> {
         let records = Updates::decode_repaired(frame)?;
-        let Some(mut wire) = self.wires.by_id.remove(&records.subscription()) else {
-            return Ok(());
-        };
+        self.connection.receipt.count_bytes(frame.payload().len());
+        let mut wire = self.wires.by_id.remove(&records.subscription());
         let mut result = Ok(());
         for record in records {
-            result = record
-                .map_err(Disconnect::from)
-                .and_then(|record| self.repair(now, &mut wire, &record));
+            result = record.map_err(Disconnect::from).and_then(|record| {
+                let receipt = &mut self.connection.receipt;
+                receipt.count_record(record.handle, record.sequence);
+                match &mut wire {
+                    Some(wire) => self.repair(now, wire, &record),
+                    None => Ok(()),
+                }
+            });
             if result.is_err() {
                 break;
             }
         }
-        self.wires.by_id.insert(wire.terms.subscription, wire);
+        if let Some(wire) = wire {
+            self.wires.by_id.insert(wire.terms.subscription, wire);
+        }
         result
     }
 

@@ -144,12 +144,18 @@ impl Session {
                 let record = self.records.record(item.handle, &update);
                 let of_item = digest::of_record(&record);
                 if (record.sequence, of_item) != (item.sequence, item.digest) {
+                    let before = frame.len_bytes();
                     frame.push(&record);
-                    self.consumer.count_repaired(subscription, item.handle);
+                    let of_position = digest::of_position(item.handle, record.sequence);
+                    self.window.send(frame.len_bytes() - before, of_position);
+                    self.consumer.repair(subscription, item.handle);
                 }
                 if frame.len_bytes() >= PAGE_BYTES {
                     break;
                 }
+            }
+            if frame.count() > 0 {
+                self.window.end_run();
             }
             frame.finish();
             if answers.len() - start >= PAGE_BYTES {

@@ -151,6 +151,16 @@ impl VariableItem {
         self.hand_over(index, update, lost, filtered, in_flight, sink);
     }
 
+    /// The last delivery is made once more: until the peer confirms this one it counts as not
+    /// confirmed.
+    pub(crate) fn repair(&mut self, index: u32, in_flight: &mut InFlight) {
+        self.rest().repaired += 1;
+        let counts = self.last > 0;
+        if in_flight.push(index, if counts { self.generation } else { 0 }) && counts {
+            self.unconfirmed += 1;
+        }
+    }
+
     pub(crate) fn hand_over(
         &mut self,
         index: u32,

@@ -117,11 +117,14 @@ impl Consumer {
         is_settled.then_some(update)
     }
 
-    /// The newest update of an item was handed over once more, because its peer had something else.
-    pub fn count_repaired(&mut self, subscription: u32, handle: u32) {
-        let index = self.index_of(subscription, handle);
-        if let Some(item) = index.and_then(|index| self.items.get_mut(index)) {
-            item.rest().repaired += 1;
+    /// The newest update of an item is handed over once more, because its peer had something else;
+    /// the peer confirms it as every delivery.
+    pub fn repair(&mut self, subscription: u32, handle: u32) {
+        let Some(index) = self.index_of(subscription, handle) else {
+            return;
+        };
+        if let Some(item) = self.items.get_mut(index) {
+            item.repair(index, &mut self.in_flight);
             self.engine.losses().add_repaired();
         }
     }

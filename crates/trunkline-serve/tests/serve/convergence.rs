@@ -185,6 +185,39 @@ fn an_item_whose_number_was_altered_takes_updates_again() {
     assert_eq!(repaired(&sut), (1, 1));
 }
 
+/// The client names all items of a chunk of which one is wrong; what is on its way to it by then is
+/// no fault.
+///
+/// Behaviour: B-10.
+#[test]
+fn what_is_on_its_way_is_not_repaired() {
+    for piece in 1..100 {
+        let mut sut = Pair::of(&["x", "y", "z"]);
+        let id = sut.subscribe(&["rig/x", "rig/y", "rig/z"], "latest");
+        sut.events(id);
+        sut.settle();
+        sut.piece = piece;
+        let world = sut.world.clone();
+        let (mut dropped, mut written) = (false, 0.0);
+        sut.between = Some(Box::new(move |frame, _| match frame.kind() {
+            Some(FrameKind::Updates) if !dropped => {
+                dropped = true;
+                Some(Vec::new())
+            }
+            Some(FrameKind::Check) => {
+                written += 1.0;
+                world.set("rig/x", written);
+                None
+            }
+            _ => None,
+        }));
+        sut.world.set("rig/y", 3.0);
+        sut.pass(PROMISED);
+        assert_eq!(seen(&sut, id, 1), Some((2, 3.0)), "{piece}");
+        assert_eq!(repaired(&sut), (1, 1), "in pieces of {piece}");
+    }
+}
+
 /// Behaviour: B-10.
 #[test]
 fn updates_that_come_twice_are_found_and_taken_once() {
@@ -327,6 +360,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Bytes that the client takes at a time.
+fn piece() -> impl Strategy<Value = usize> {
+    prop_oneof![Just(usize::MAX), 1..200usize]
+}
+
 /// A pair, its subscriptions with their items, and what is done to both.
 struct History {
     sut: Pair,
@@ -433,8 +471,10 @@ proptest! {
     #[test]
     fn where_nothing_goes_wrong_nothing_is_repaired(
         steps in prop::collection::vec(step(), 1..60),
+        piece in piece(),
     ) {
         let mut sut = History::new();
+        sut.sut.piece = piece;
         for step in &steps {
             sut.carry_out(step);
             let found = sut.sut.world.engine().repaired_and_marked();
@@ -458,8 +498,10 @@ proptest! {
             &["latest", "last:3", "first:50", "sampled:30ms", "all:50"][..]), 1..4),
         writes in prop::collection::vec((0..NAMES.len(), -9i32..9, 0u64..400), 1..40),
         value_faults in any::<bool>(),
+        piece in piece(),
     ) {
         let mut sut = History::new();
+        sut.sut.piece = piece;
         let items: Vec<usize> = (0..NAMES.len()).collect();
         for contract in &contracts {
             sut.carry_out(&Step::Subscribe(items.clone(), contract, false));

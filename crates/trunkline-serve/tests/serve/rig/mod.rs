@@ -41,6 +41,8 @@ pub struct Pair {
     pub is_stopped: bool,
     /// Bytes that the transport holds in each direction.
     pub capacity: usize,
+    /// Bytes that the client takes at a time.
+    pub piece: usize,
     /// Frames and bytes that went each way since this was last cleared.
     pub traffic: Traffic,
     /// What happens to the frames on their way to the client, one by one; `None`: nothing.
@@ -124,6 +126,7 @@ impl Pair {
             options: Arc::new(serve),
             is_stopped: false,
             capacity: TRANSPORT_BYTES,
+            piece: usize::MAX,
             traffic: Traffic::default(),
             between: None,
             uncut: Vec::new(),
@@ -181,7 +184,8 @@ impl Pair {
             return false;
         }
         let (now, wall) = self.world.time();
-        let bytes: Vec<u8> = self.to_client.drain(..).collect();
+        let taken = self.to_client.len().min(self.piece);
+        let bytes: Vec<u8> = self.to_client.drain(..taken).collect();
         if !bytes.is_empty() {
             self.client.handle_input(now, wall, &bytes);
         }
