@@ -1,12 +1,12 @@
 //! Finding and mending what differs between the engine and its client (B-10).
 //!
 //! ```text
-//! each keep-alive    the running digest of the update records sent, and CHECK frames about the next
-//!                    64th of the items: what was sent last, with every bit of the values
-//! COMPARE            the client names what differs there; what still does is sent once more, in
-//!                    REPAIRED, and counted
-//! COMPARE, empty     the running digests differ, or the client has come back: the look goes
-//!                    through all items at once
+//! each keep-alive   the running digest of the update records sent, and CHECK frames about the
+//!                   next 64th of the items: what was sent last, with every bit of the values
+//! COMPARE           the client names what differs there; what still does is sent once more, in
+//!                   REPAIRED, and counted
+//! COMPARE, empty    the running digests differ, or the client has come back: the look goes
+//!                   through all items at once
 //! ```
 //!
 //! Nothing is kept per item: what was sent last is what the variable holds, as long as no newer

@@ -259,7 +259,8 @@ proptest! {
     }
 
     #[test]
-    fn comparisons(received in number(), items in vec((number(), handle(), number(), number()), 0..9)) {
+    fn comparisons(received in number(),
+        items in vec((number(), handle(), number(), number()), 0..9)) {
         let items: Vec<CompareItem> = items.into_iter()
             .map(|(subscription, handle, sequence, digest)| CompareItem {
                 subscription: subscription as u32, handle, sequence, digest,
