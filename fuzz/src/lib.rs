@@ -40,7 +40,12 @@ pub const READ: &[FrameKind] = &[
 /// The kinds of the target `write`.
 pub const WRITE: &[FrameKind] = &[FrameKind::Write, FrameKind::WriteAnswers];
 /// The kinds of the target `updates`.
-pub const UPDATES: &[FrameKind] = &[FrameKind::Updates];
+pub const UPDATES: &[FrameKind] = &[
+    FrameKind::Updates,
+    FrameKind::Check,
+    FrameKind::Compare,
+    FrameKind::Repaired,
+];
 /// The kinds of the target `lost`.
 pub const LOST: &[FrameKind] = &[FrameKind::Lost, FrameKind::Ended];
 /// The kinds of the target `find`.

@@ -129,6 +129,15 @@ impl Account {
         }
     }
 
+    /// The item is put right: this is its last update, whatever it had. What was missed since the
+    /// one before.
+    pub(crate) fn repair(&mut self, position: Position, remainder: Remainder) -> Missed {
+        self.update(position, remainder).unwrap_or_else(|| {
+            self.position = Some(position);
+            Missed::NOTHING
+        })
+    }
+
     /// An update has arrived. What was missed since the one before; `None` when the item has it
     /// already.
     ///

@@ -11,6 +11,7 @@ use trunkline_proto::{
 use trunkline_types::{Tick, Timestamp};
 
 use crate::connection::Connection;
+use crate::convergence::Suspects;
 use crate::event::Event;
 use crate::follow::Follow;
 use crate::options::ClientOptions;
@@ -47,6 +48,8 @@ pub struct ClientCore {
     pub(crate) send_gathered: bool,
     pub(crate) watches: Watches,
     pub(crate) follows: Slab<Follow>,
+    /// Items that may not be what the engine has sent.
+    pub(crate) suspects: Suspects,
     /// When something last came in.
     pub(crate) last_input: Option<Tick>,
     /// Items of all subscriptions.
@@ -76,6 +79,7 @@ impl ClientCore {
             send_gathered: false,
             watches: Watches::default(),
             follows: Slab::default(),
+            suspects: Suspects::default(),
             last_input: None,
             items: 0,
             retry_at: None,
@@ -203,9 +207,12 @@ impl ClientCore {
             FrameKind::Keepalive => {
                 let keepalive = Keepalive::decode(frame)?;
                 self.connection.liveness.handle_keepalive(now, &keepalive);
+                self.compare_digest(&keepalive);
                 Ok(())
             }
             FrameKind::Updates => self.handle_updates(now, frame),
+            FrameKind::Check => self.handle_check(frame),
+            FrameKind::Repaired => self.handle_repaired(now, frame),
             FrameKind::Lost => self.handle_lost(frame),
             FrameKind::WriteAnswers => self.handle_write_answers(frame),
             FrameKind::Opened => self.handle_opened(now, frame),

@@ -8,7 +8,7 @@ use trunkline_proto::message::lost::LostRecords;
 use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::results::Results;
 use trunkline_proto::message::updates::Updates;
-use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
+use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, digest};
 use trunkline_types::wire::decode_whole;
 use trunkline_types::{Contract, DataType, Position, Tick};
 
@@ -40,11 +40,13 @@ impl ClientCore {
         connection.receipt.count_bytes(frame.payload().len());
         let mut wire = wires.get_mut(updates.subscription());
         let terms = wire.as_ref().map(|wire| RunTerms::of(wire));
-        let (mut records, mut made_room) = (0, 0);
+        let (mut records, mut made_room, mut of_records) = (0, 0, 0_u64);
         let counters = &mut connection.counters;
         let result = updates.into_iter().try_for_each(|record| {
             let record = record?;
             records += 1;
+            of_records =
+                of_records.wrapping_add(digest::of_position(record.handle, record.sequence));
             let (Some(wire), Some(terms)) = (&mut wire, &terms) else {
                 counters.skipped += 1;
                 return Ok(());
@@ -66,7 +68,7 @@ impl ClientCore {
             Ok(())
         });
         counters.records += records;
-        connection.receipt.count_records(records);
+        connection.receipt.count_records(records, of_records);
         // Updates that will never be taken by the program make room at once.
         if let Some(wire) = wire
             && wire.count_taken(made_room)

@@ -48,6 +48,7 @@ mod browse;
 mod client;
 mod condition;
 mod connection;
+mod convergence;
 mod delivery;
 pub mod error;
 mod event;

@@ -5,6 +5,7 @@
 //! have to wait for credit do not hold up requests.
 
 use trunkline_proto::limits::PAGE_BYTES;
+use trunkline_proto::message::convergence::CompareBuilder;
 use trunkline_proto::message::engine::encode_engine_request;
 use trunkline_proto::message::find::Find;
 use trunkline_proto::message::forcing::Forcing;
@@ -55,7 +56,10 @@ impl ClientCore {
                     more = true;
                     break;
                 }
-                if !self.send_next(page, out) && !self.send_provider(page, out) {
+                if !self.send_next(page, out)
+                    && !self.send_provider(page, out)
+                    && !self.send_compare(page, out)
+                {
                     break;
                 }
             }
@@ -123,13 +127,17 @@ impl ClientCore {
             request.wire = Some(self.requests.assign_wire(id));
         }
         let number = request.wire.unwrap_or(0);
+        if matches!(request.verb, Verb::CheckAll) {
+            let records = self.connection.receipt.acknowledge();
+            CompareBuilder::begin(out, records).finish();
+        }
         let (variables, wires) = (&self.variables, &self.wires);
         let epoch = self.connection.session().map_or(0, |session| session.epoch);
         encode(&mut request, number, epoch, variables, wires, page, out);
         if request.sent >= request.total {
             self.requests.sent_front();
         }
-        if matches!(request.verb, Verb::Unwatch { .. }) {
+        if matches!(request.verb, Verb::Unwatch { .. } | Verb::CheckAll) {
             return self.requests.end(id, &request);
         }
         self.requests.put_back(id, request);
@@ -177,6 +185,7 @@ impl ClientCore {
             | Verb::Audit(_)
             | Verb::Provide { .. }
             | Verb::Watch { .. }
+            | Verb::CheckAll
             | Verb::Unwatch { .. } => {
                 single = true;
                 0
@@ -353,6 +362,8 @@ fn encode(
             let watch = *watch;
             Watch { watch, pattern }.encode(number, out);
         }
+        // It says what arrived, which is known to the connection alone.
+        Verb::CheckAll => {}
         Verb::Unwatch { number } => encode_unwatch(*number, out),
         Verb::Provide { name } => send_provide(name, number, out),
         Verb::Audit(asked) => asked.send(number, out),

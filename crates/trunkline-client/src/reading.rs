@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_proto::Disconnect;
 use trunkline_proto::message::record::UpdateRecord;
-use trunkline_types::wire::{DecodeError, decode_whole};
+use trunkline_proto::{Disconnect, digest};
+use trunkline_types::wire::{DecodeError, decode_whole, encode_value};
 use trunkline_types::{
     ArrayType, DataType, Lost, Position, Quality, Reading, Reason, Sample, Tick, Timestamp, Value,
 };
@@ -170,6 +170,24 @@ impl Received {
     pub(crate) fn too_old(&self, age: Duration, max_age: Option<Duration>) -> Option<Duration> {
         let is_old = max_age.is_some_and(|max| age > max) || self.is_said_to_be_stale();
         is_old.then_some(age)
+    }
+
+    /// The digest of it, as of the record in which it came.
+    pub(crate) fn digest(&self, handle: u32) -> u64 {
+        let mut bytes = Vec::new();
+        let value = self.value.as_ref().map(|value| {
+            encode_value(value, &mut bytes);
+            bytes.as_slice()
+        });
+        digest::of_record(&UpdateRecord {
+            handle,
+            sequence: self.position.sequence,
+            engine_timestamp: self.engine_timestamp,
+            source_timestamp: self.source_timestamp,
+            quality: self.quality,
+            own: false,
+            value,
+        })
     }
 
     /// As the program gets it, when it was [`taken`](Self::taken).

@@ -8,6 +8,8 @@ use crate::options::ClientOptions;
 #[derive(Debug, Default)]
 pub(crate) struct Receipt {
     records: u64,
+    /// Running digest of the records.
+    digest: u64,
     acked: u64,
     unacked_bytes: usize,
     /// Wire subscriptions whose room is to be granted.
@@ -15,9 +17,22 @@ pub(crate) struct Receipt {
 }
 
 impl Receipt {
-    /// Update records, whether anybody wants them or not.
-    pub(crate) fn count_records(&mut self, records: u64) {
+    /// Update records, whether anybody wants them or not, and the sum of their digests.
+    pub(crate) fn count_records(&mut self, records: u64, digest: u64) {
         self.records += records;
+        self.digest = self.digest.wrapping_add(digest);
+    }
+
+    /// Whether these records were received, as far as their running digest shows.
+    pub(crate) fn agrees(&self, records: u64, digest: u64) -> bool {
+        (self.records, self.digest) == (records, digest)
+    }
+
+    /// Counts on from what the engine has sent, whatever arrived of it: a difference is found once,
+    /// and what did not arrive takes up no window for ever.
+    pub(crate) fn take_over(&mut self, records: u64, digest: u64) {
+        (self.records, self.digest) = (records, digest);
+        self.acked = self.acked.min(records);
     }
 
     pub(crate) fn count_bytes(&mut self, bytes: usize) {

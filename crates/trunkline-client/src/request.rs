@@ -124,6 +124,8 @@ pub(crate) enum Verb {
         number: u32,
         pattern: Arc<str>,
     },
+    /// The engine is to hold everything it sent against what is here; nobody answers.
+    CheckAll,
     /// Ends a watch; nobody answers.
     Unwatch {
         number: u32,

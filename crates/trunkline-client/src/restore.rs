@@ -44,6 +44,7 @@ impl ClientCore {
         self.retry_at = None;
         self.resume_when_restored = false;
         self.variables.forget_handles();
+        self.forget_suspects();
         let (others, unknown) = self.requests.disconnected();
         for (id, request, fault) in unknown {
             self.end_request(id, request, Some(fault));
@@ -129,6 +130,9 @@ impl ClientCore {
             self.open_items(id, items, true);
         }
         self.resume_when_restored = same_epoch;
+        if !same_epoch && self.connection.counters.connections > 1 {
+            self.check_everything();
+        }
     }
 
     /// What the program had open is open again, as far as it could be.
@@ -149,6 +153,7 @@ impl ClientCore {
                     self.resume(id);
                 }
             }
+            self.check_everything();
         }
     }
 

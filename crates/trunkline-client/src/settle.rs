@@ -133,7 +133,7 @@ impl ClientCore {
             }
             Verb::Provide { .. } => return self.provide_refused(&fault),
             Verb::Watch { key, .. } => return self.watch_refused(key, fault),
-            Verb::Unsubscribe { .. } | Verb::Unwatch { .. } => return,
+            Verb::Unsubscribe { .. } | Verb::Unwatch { .. } | Verb::CheckAll => return,
         };
         self.answer(id, wanted, answer);
     }

@@ -67,6 +67,10 @@ pub struct ConnectionCounters {
     pub skipped: u64,
     /// Records among them that an item had already.
     pub repeated: u64,
+    /// Keep-alives whose running digest was not that of the records received (B-10).
+    pub diverged: u64,
+    /// Items that were not what the engine had sent, and were put right (B-10).
+    pub repaired: u64,
     /// Frames of kinds that this version does not know.
     pub unknown_frames: u64,
 }

@@ -13,7 +13,7 @@ use trunkline_proto::message::subscribe::SubscribeTerms;
 use trunkline_proto::{Fault, FaultCode};
 use trunkline_types::{Contract, DataType};
 
-use crate::account::Account;
+use crate::account::{Account, Remainder};
 use crate::reading::Received;
 use crate::table::{Few, NumberMap};
 use crate::variable::VariableRef;
@@ -189,6 +189,14 @@ impl WireSubscription {
         matches!(self.terms.contract, Contract::Latest | Contract::Sampled(_))
     }
 
+    /// Where updates went that lie between two of one item, as far as nothing was told.
+    pub(crate) fn remainder(&self) -> Remainder {
+        match self.has_cells() {
+            true => Remainder::Coalesced,
+            false => Remainder::Unknown,
+        }
+    }
+
     /// So many items may be added.
     pub(crate) fn reserve(&mut self, items: usize) {
         self.items.reserve(items.saturating_sub(self.free.len()));
@@ -274,6 +282,11 @@ impl WireSubscription {
         let index = *self.by_handle.get(&handle)?;
         self.near = (handle, index);
         Some(index)
+    }
+
+    /// [`of_handle`](Self::of_handle) for who only looks.
+    pub(crate) fn item_by_handle(&self, handle: u32) -> Option<&WireItem> {
+        self.item(*self.by_handle.get(&handle)?)
     }
 
     /// The engine has opened the item.

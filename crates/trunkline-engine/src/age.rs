@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use trunkline_types::{Level, Quality, Reason, Tick, Timestamp};
 
+use crate::clock::WallClock;
 use crate::engine::Engine;
 use crate::outbox::Wakes;
 use crate::sync::Mutex;
@@ -94,7 +95,7 @@ impl Engine {
                 known.remove(&handle);
                 continue;
             };
-            let is_fresh = entry.look(variable, max_age, now, wall, wakes);
+            let is_fresh = entry.look(variable, max_age, (now, wall, self.wall_clock()), wakes);
             let from = if is_fresh { entry.fresh } else { now };
             // However small `max_age` is, others get their turn.
             entry.due = from
@@ -126,8 +127,7 @@ impl Known {
         &mut self,
         variable: &Variable,
         max_age: Duration,
-        now: Tick,
-        wall: Timestamp,
+        (now, wall, clock): (Tick, Timestamp, &WallClock),
         wakes: &mut Wakes,
     ) -> bool {
         let mut state = variable.lock();
@@ -136,9 +136,9 @@ impl Known {
         if confirmed != self.confirmed {
             self.fresh = now;
         } else if update.sequence != self.sequence {
-            let nanos = wall.nanos_since(update.engine_timestamp).max(0) as u64;
+            let stamp = update.engine_timestamp;
             let age = match variable.deployed().timestamps {
-                true => Duration::from_nanos(nanos).min(now.since(self.looked)),
+                true => clock.age(stamp, now, wall, self.looked),
                 false => Duration::ZERO,
             };
             self.fresh = Tick::from_nanos(now.as_nanos().saturating_sub(age.as_nanos() as u64));

@@ -11,6 +11,7 @@ use crate::alias::Aliases;
 use crate::audit::Audit;
 use crate::budget::EngineBudget;
 use crate::caller::Caller;
+use crate::clock::WallClock;
 use crate::feed::Feeds;
 use crate::force::Forcing;
 use crate::health::{Losses, is_reserved};
@@ -84,6 +85,7 @@ struct Inner {
     feeds: Feeds,
     /// What may wait for all subscribers together, where that is bounded.
     memory: Option<Arc<EngineBudget>>,
+    wall_clock: WallClock,
     libraries: Mutex<Vec<Library>>,
 }
 
@@ -110,6 +112,7 @@ impl Engine {
                 losses: Losses::default(),
                 feeds: Feeds::default(),
                 memory,
+                wall_clock: WallClock::default(),
                 libraries: Mutex::new(Vec::new()),
             }),
         }
@@ -229,6 +232,7 @@ impl Engine {
     /// Does what is due: provider time-outs, values that have become too old and the ends of
     /// leases, in slices. Returns when it wants to be called again.
     pub fn poll(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
+        self.watch_clock(now, wall);
         let aged = self.mark_stale(now, wall, SLICE, wakes);
         if self.expire_pending(now, wall, SLICE, wakes) == SLICE {
             return Some(now);
@@ -293,6 +297,11 @@ impl Engine {
 
     pub(crate) fn feeds(&self) -> &Feeds {
         &self.inner.feeds
+    }
+
+    #[inline]
+    pub(crate) fn wall_clock(&self) -> &WallClock {
+        &self.inner.wall_clock
     }
 
     pub(crate) fn losses(&self) -> &Losses {

@@ -188,6 +188,7 @@ impl Engine {
         }
         let mut accepted = Accepted::nothing();
         accept(&properties, write, put.wall, &mut accepted)?;
+        self.wall_clock().mark(&mut accepted.update.quality);
         if let Some(realtime) = &variable.realtime {
             realtime.check_length(accepted.update.value.as_slice())?;
         }

@@ -69,6 +69,8 @@ impl Census {
 pub(crate) struct Losses {
     lost: AtomicUsize,
     overruns: AtomicUsize,
+    repaired: AtomicUsize,
+    marked: AtomicUsize,
 }
 
 impl Losses {
@@ -83,10 +85,23 @@ impl Losses {
         self.add(lost);
     }
 
-    fn get(&self) -> (u64, u64) {
-        let get = |count: &AtomicUsize| count.load(Ordering::Relaxed) as u64;
-        (get(&self.lost), get(&self.overruns))
+    pub(crate) fn add_repaired(&self) {
+        self.repaired.fetch_add(1, Ordering::Relaxed);
     }
+
+    pub(crate) fn add_marked(&self, items: u64) {
+        if items > 0 {
+            self.marked.fetch_add(items as usize, Ordering::Relaxed);
+        }
+    }
+
+    fn get(&self) -> (u64, u64) {
+        (count(&self.lost), count(&self.overruns))
+    }
+}
+
+fn count(counter: &AtomicUsize) -> u64 {
+    counter.load(Ordering::Relaxed) as u64
 }
 
 /// The memory for updates that wait for subscribers, of the whole engine.
@@ -117,6 +132,14 @@ impl Engine {
             max: memory.max() as u64,
             refusals: memory.refusals() as u64,
         })
+    }
+
+    /// Items of subscriptions whose client had something else than it was sent and was sent it
+    /// again, and items that waited without a mark and were found (B-10), since the engine started.
+    /// Neither happens unless something is broken.
+    pub fn repaired_and_marked(&self) -> (u64, u64) {
+        let losses = self.losses();
+        (count(&losses.repaired), count(&losses.marked))
     }
 
     /// Updates that subscriptions with a bound did not get, and `all` subscriptions that ended

@@ -41,6 +41,7 @@ mod audit;
 mod budget;
 mod caller;
 mod cell;
+mod clock;
 mod consumer;
 pub mod engine;
 pub mod explain;
@@ -73,8 +74,9 @@ mod write;
 pub use alias::{ALIAS_DEPTH_MAX, ALIASES_MAX, AliasFault};
 pub use audit::{AUDIT_NOTES_MAX, AuditKeeping};
 pub use caller::{Caller, Principal, Rights};
+pub use clock::{CLOCK_SETTLING, CLOCK_STEP_MIN, ClockSteps};
 pub use consumer::{
-    Consumer, Delivery, EndedItem, ITEMS_MAX, ProviderOrder, Sink, SubscribeOptions,
+    Consumer, Delivery, EndedItem, ITEMS_MAX, Looked, ProviderOrder, Sink, SubscribeOptions,
 };
 pub use engine::{Engine, EngineOptions};
 pub use feed::SharedRun;

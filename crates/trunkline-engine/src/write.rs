@@ -178,6 +178,7 @@ impl Engine {
         check(put.caller, variable, &properties, write)?;
         let mut accepted = Accepted::nothing();
         accept(&properties, write, put.wall, &mut accepted)?;
+        self.wall_clock().mark(&mut accepted.update.quality);
         if let Some(realtime) = &variable.realtime {
             realtime.check_length(accepted.update.value.as_slice())?;
         }
@@ -687,7 +688,9 @@ fn is_late(current: &Update, source_timestamp: Timestamp, wall: Timestamp) -> bo
         && quality.level() != Level::Bad
         && !matches!(quality.reason(), Reason::Initial | Reason::Retained);
     let is_timed = quality.clock_sync() != ClockSync::Unset
-        && current.source_timestamp <= wall.saturating_add_nanos(CLOCK_AHEAD_NANOS_MAX);
+        && current.source_timestamp <= wall.saturating_add_nanos(CLOCK_AHEAD_NANOS_MAX)
+        // Else the clock was set back since, and times from before say nothing about those after.
+        && current.engine_timestamp <= wall;
     is_measured && is_timed && source_timestamp < current.source_timestamp
 }
 

@@ -88,6 +88,21 @@ impl Clock {
         }
     }
 
+    /// Both clocks at one moment: what lies between the two readings is short, however the system
+    /// schedules this thread. Who compares them would take a pause for a step of the system clock.
+    pub fn both(&self) -> (Tick, Timestamp) {
+        const TRIES: usize = 8;
+        const SHORT: Duration = Duration::from_millis(1);
+        let mut read = (self.now(), self.wall());
+        for _ in 0..TRIES {
+            if self.now().since(read.0) <= SHORT {
+                break;
+            }
+            read = (self.now(), self.wall());
+        }
+        read
+    }
+
     /// UTC. May step in either direction when somebody sets the system clock.
     pub fn wall(&self) -> Timestamp {
         #[allow(

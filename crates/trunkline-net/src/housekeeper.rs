@@ -43,7 +43,8 @@ impl Housekeeper {
         let in_thread = shared.clone();
         let body = move || {
             while !in_thread.is_stopped() {
-                let due = work(clock.now(), clock.wall());
+                let (now, wall) = clock.both();
+                let due = work(now, wall);
                 in_thread.sleep(clock, due);
             }
         };

@@ -149,6 +149,12 @@ frame_kinds! {
     Order = 51, "ORDER", Client;
     /// What DEPLOY or ORDER has done.
     Report = 52, "REPORT", Engine;
+    /// Digests of what was sent last for some items, to be held against what the client has.
+    Check = 53, "CHECK", Engine;
+    /// What the client has of items that may differ; without any, all are to be checked.
+    Compare = 54, "COMPARE", Client;
+    /// What was sent last for items, again, because the client has something else.
+    Repaired = 55, "REPAIRED", Engine;
     /// Writes many variables together: all of them, or none.
     GroupWrite = 60, "GROUP_WRITE", Client;
     /// What became of a group, and the number of its commit.

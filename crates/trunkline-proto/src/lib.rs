@@ -27,6 +27,7 @@
 //! - [`fault`]: why a request or one item of it was refused.
 //! - [`negotiation`]: versions, features and limits of a connection.
 //! - [`liveness`], [`backoff`]: keep-alive, dead peers, the time of the next dial.
+//! - [`digest`]: by which two ends find out whether they hold the same.
 //! - [`decode`], [`tlv`]: what every decoder is made of.
 
 #![forbid(unsafe_code)]
@@ -38,6 +39,7 @@
 
 pub mod backoff;
 pub mod decode;
+pub mod digest;
 pub mod disconnect;
 pub mod endpoint;
 pub mod fault;

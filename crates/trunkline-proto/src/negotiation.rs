@@ -108,10 +108,12 @@ impl Features {
     pub const THROUGHPUT: Features = Features(64);
     /// The list of forced variables: FORCING, FORCED.
     pub const FORCING: Features = Features(128);
+    /// Running digest and sweep: the digest of KEEPALIVE, CHECK, COMPARE, REPAIRED.
+    pub const CONVERGENCE: Features = Features(256);
     /// Who did what: AUDIT, AUDIT_PAGE.
     pub const AUDIT: Features = Features(512);
     /// Every feature of this release.
-    pub const OURS: Features = Features(1 | 2 | 4 | 8 | 16 | 32 | 64 | 128 | 512);
+    pub const OURS: Features = Features(1 | 2 | 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512);
 
     /// The bits on the wire; bits this release does not know are kept and mean nothing.
     pub const fn to_bits(self) -> u64 {

@@ -36,6 +36,7 @@
 
 mod answers;
 mod browse;
+mod convergence;
 mod explain;
 mod fault;
 mod forcing;

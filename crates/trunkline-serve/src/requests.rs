@@ -75,6 +75,7 @@ impl Session {
                 }
                 Ok(())
             }
+            FrameKind::Compare => self.handle_compare(frame),
             FrameKind::Goodbye => {
                 let goodbye = Goodbye::decode(frame)?;
                 self.finish_writes(now, wall, wakes);
@@ -112,7 +113,7 @@ impl Session {
     }
 
     /// The client has received this many records since the session began.
-    fn confirm(&mut self, records_received: u64) -> Result<(), Disconnect> {
+    pub(crate) fn confirm(&mut self, records_received: u64) -> Result<(), Disconnect> {
         let confirmed = self.window.confirm(records_received);
         if confirmed.is_some_and(|more| self.consumer.confirm(more)) {
             return Ok(());
@@ -184,6 +185,8 @@ impl Session {
                     self.run_why(*request, name, wall)
                 }
                 Work::Engine { request } => self.run_engine(*request, now, wall),
+                Work::CheckAll => self.check_all(),
+                Work::Compare { items, next } => self.run_compare(items, next),
                 Work::Flush { request } => {
                     slices = 1;
                     self.run_flush(*request)

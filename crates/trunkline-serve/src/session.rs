@@ -13,6 +13,7 @@ use trunkline_proto::{
 use trunkline_types::{Tick, Timestamp};
 
 use crate::answers::Answers;
+use crate::convergence::Sweep;
 use crate::gathering::{Gathering, SharedWake};
 use crate::options::ServeOptions;
 use crate::orders::Orders;
@@ -55,6 +56,7 @@ pub struct Session {
     /// When a parked write goes on at the latest.
     pub(crate) parked_until: Option<Tick>,
     pub(crate) window: Window,
+    pub(crate) sweep: Sweep,
     frame_max: u32,
     pub(crate) records: Records,
     /// When a `sampled` subscription is due.
@@ -117,6 +119,7 @@ impl Session {
             last_seen: (Tick::ZERO, Timestamp::UNIX_EPOCH),
             parked_until: None,
             window: Window::default(),
+            sweep: Sweep::default(),
             frame_max: FRAME_MAX_MIN,
             records: Records::new(caller.session, 0),
             sampled_due: None,
@@ -160,6 +163,7 @@ impl Session {
         self.frame_max = agreement.frame_max;
         self.records = Records::new(self.caller.session, agreement.message_max);
         self.window = Window::of(hello);
+        self.sweep = Sweep::of(agreement.features);
         self.liveness = Liveness::new(now, self.options.keepalive, self.options.deadline);
         self.frames.set_limits(agreement.frame_limits());
         self.phase = Phase::Open;
@@ -227,6 +231,7 @@ impl Session {
         self.engine.end_session(self.caller.session);
         self.work.clear();
         self.watches = Watches::default();
+        self.sweep = Sweep::default();
         self.parked_until = None;
         self.sampled_due = None;
         self.consumer = Consumer::new(self.engine.clone(), Box::new(Silent));
@@ -360,6 +365,7 @@ impl Endpoint for Session {
             let more_orders = self.send_provider_orders();
             more = self.run_work(now, wall, budget, &mut wakes) || more_orders;
             more |= self.run_watches(budget);
+            more |= self.run_sweep(budget);
         }
         #[cfg(feature = "planted")]
         if trunkline_types::planted::is(trunkline_types::planted::Bug::AnswerAfterUpdate)
@@ -445,8 +451,9 @@ impl Endpoint for Session {
             LivenessAction::Idle => {}
             LivenessAction::SendKeepalive => {
                 self.send_gathered = true;
+                let (records, digest) = self.begin_sweep();
                 self.liveness
-                    .keepalive(now, 0, 0)
+                    .keepalive(now, records, digest)
                     .encode(&mut self.answers.frames);
             }
             LivenessAction::Dead { silent_for } => {

@@ -10,7 +10,7 @@ use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::lost::{LostBuilder, LostRecord};
 use trunkline_proto::message::record::{RECORD_HEAD_BYTES_MAX, RunState, UpdateRecord};
 use trunkline_proto::message::updates::run_header;
-use trunkline_proto::{Fault, FaultCode};
+use trunkline_proto::{Fault, FaultCode, digest};
 use trunkline_types::{Quality, Reason};
 
 use crate::window::Window;
@@ -242,7 +242,9 @@ impl Sink for UpdateSink<'_> {
         let mut state = self.run_for(delivery.subscription, lost).state;
         let before = self.out.len();
         state.put(self.out, &record);
-        self.window.send(self.out.len() - before);
+        let bytes = self.out.len() - before;
+        let of_record = digest::of_position(handle, record.sequence);
+        self.window.send(bytes, of_record);
         if let Some(run) = &mut self.run {
             run.state = state;
             run.count += 1;
@@ -253,8 +255,8 @@ impl Sink for UpdateSink<'_> {
         &mut self,
         updates: &mut dyn Iterator<Item = (u32, &Update)>,
         out: &mut Vec<u8>,
-    ) -> bool {
-        let mut state = RunState::START;
+    ) -> Option<u64> {
+        let (mut state, mut digest) = (RunState::START, 0_u64);
         for (handle, update) in updates {
             let record = UpdateRecord {
                 handle,
@@ -267,8 +269,9 @@ impl Sink for UpdateSink<'_> {
                 value: Some(update.value.as_slice()),
             };
             state.put(out, &record);
+            digest = digest.wrapping_add(digest::of_position(handle, record.sequence));
         }
-        true
+        Some(digest)
     }
 
     fn takes(&self, run: &SharedRun) -> bool {
@@ -283,7 +286,8 @@ impl Sink for UpdateSink<'_> {
         let header = run_header(subscription, run.count(), run.bytes());
         self.out.extend_from_slice(&header);
         self.out.extend_from_slice(run.bytes());
-        self.window.send_run(run.count(), run.bytes().len());
+        self.window
+            .send_run(run.count(), run.bytes().len(), run.digest());
         self.window.end_run();
     }
 

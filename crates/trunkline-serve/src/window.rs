@@ -12,8 +12,9 @@ const RECORDS_MAX: u32 = 1 << 20;
 pub(crate) struct Window {
     records_max: u64,
     bytes_max: u64,
-    /// Records since the session began.
+    /// Records since the session began, and the running digest of them.
     sent: u64,
+    digest: u64,
     confirmed: u64,
     /// Bytes of the records that are not confirmed.
     bytes: u64,
@@ -44,16 +45,17 @@ impl Window {
             && self.bytes < self.bytes_max
     }
 
-    /// A record of so many bytes is sent.
+    /// A record of so many bytes is sent, which adds this to the digest.
     #[inline]
-    pub(crate) fn send(&mut self, bytes: usize) {
-        self.send_run(1, bytes);
+    pub(crate) fn send(&mut self, bytes: usize, digest: u64) {
+        self.send_run(1, bytes, digest);
     }
 
     /// Records of so many bytes together are sent.
     #[inline]
-    pub(crate) fn send_run(&mut self, records: u32, bytes: usize) {
+    pub(crate) fn send_run(&mut self, records: u32, bytes: usize, digest: u64) {
         self.sent += u64::from(records);
+        self.digest = self.digest.wrapping_add(digest);
         self.bytes += bytes as u64;
         self.run_bytes += bytes as u64;
     }
@@ -82,6 +84,11 @@ impl Window {
     pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
+
+    /// The running digest of the records sent.
+    pub(crate) fn digest(&self) -> u64 {
+        self.digest
+    }
 }
 
 #[cfg(test)]
@@ -99,9 +106,9 @@ mod tests {
     #[test]
     fn records_that_are_not_confirmed_use_the_window_up() {
         let mut sut = sut(2, 1000);
-        sut.send(1);
+        sut.send(1, 0);
         assert!(sut.has_room());
-        sut.send(1);
+        sut.send(1, 0);
         assert!(!sut.has_room());
         assert_eq!(sut.confirm(1), Some(1));
         assert!(sut.has_room());
@@ -110,9 +117,9 @@ mod tests {
     #[test]
     fn bytes_of_runs_that_are_not_confirmed_use_the_window_up() {
         let mut sut = sut(100, 1000);
-        sut.send(999);
+        sut.send(999, 0);
         assert!(sut.has_room());
-        sut.send(5000);
+        sut.send(5000, 0);
         sut.end_run();
         assert!(!sut.has_room());
         assert_eq!(sut.confirm(2), Some(2));
@@ -122,7 +129,7 @@ mod tests {
     #[test]
     fn a_client_that_claims_more_than_was_sent_is_found_out() {
         let mut sut = sut(10, 1000);
-        sut.send(1);
+        sut.send(1, 0);
         assert_eq!(
             (sut.confirm(1), sut.confirm(1), sut.confirm(0)),
             (Some(1), Some(0), Some(0))

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use trunkline_engine::Order;
 use trunkline_engine::search::Condition;
+use trunkline_proto::message::convergence::CompareItem;
 use trunkline_proto::message::forcing::Forcing;
 use trunkline_proto::message::open::OpenTerms;
 use trunkline_proto::message::subscribe::{SubscribeItem, SubscribeTerms};
@@ -64,6 +65,13 @@ pub(crate) enum Work {
     },
     Flush {
         request: u32,
+    },
+    /// Everything that was sent is to be held against what the client has.
+    CheckAll,
+    /// What the client has of items that may differ.
+    Compare {
+        items: Vec<CompareItem>,
+        next: usize,
     },
     /// About the forced variables.
     Forcing {
@@ -256,10 +264,12 @@ impl Work {
                 let conditions: usize = conditions.iter().map(text).sum();
                 pattern.len() + conditions
             }
+            Work::Compare { items, .. } => size_of::<CompareItem>() * items.len(),
             Work::Why { name, .. } => name.len(),
             // What an order holds is bounded with the orders.
             Work::Engine { .. }
             | Work::Flush { .. }
+            | Work::CheckAll
             | Work::Forcing { .. }
             | Work::Order { .. } => 0,
         };

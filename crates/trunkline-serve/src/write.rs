@@ -233,6 +233,7 @@ impl Session {
         };
         if !is_published
             && is_bare(&record.options)
+            && engine.is_clock_settled()
             && let Some(sequence) =
                 variable.write_plain_wire(&self.caller, wall, record.value, wakes)
         {

@@ -54,6 +54,8 @@ pub struct SubscriptionLedger {
     pub sent_unconfirmed: u64,
     /// Receipt confirmed.
     pub received: u64,
+    /// Sent once more, because the client was found to have something else (B-10); beside the sum.
+    pub repaired: u64,
 }
 
 /// What became of the updates that came to a client.
@@ -71,6 +73,9 @@ pub struct ClientLedger {
     pub dropped: u64,
     /// Not taken yet.
     pub waiting: u64,
+    /// Of the received ones, those that the engine sent once more because this client was found to
+    /// have something else (B-10).
+    pub repaired: u64,
 }
 
 impl UpstreamLedger {
@@ -174,6 +179,7 @@ mod tests {
             waiting: 6,
             sent_unconfirmed: 7,
             received: 8,
+            repaired: 9,
         };
         assert!(ledger.is_balanced());
         assert_eq!(ledger.lost(), 12);
@@ -194,6 +200,7 @@ mod tests {
             coalesced: 2,
             dropped: 3,
             waiting: 4,
+            repaired: 5,
         };
         assert!(ledger.is_balanced());
         assert!(!ClientLedger { taken: 0, ..ledger }.is_balanced());

@@ -84,6 +84,24 @@ const VARIABLES: &[(&str, DataType, &str, &str)] = &[
         "`all` subscriptions that ended at their bound",
     ),
     (
+        "repaired",
+        DataType::U64,
+        "",
+        "Items that a client had got wrong and was sent again; not 0: something is broken",
+    ),
+    (
+        "clock/steps",
+        DataType::U64,
+        "",
+        "How often the system clock was set, by 100 ms or more",
+    ),
+    (
+        "clock/last_step",
+        DataType::F64,
+        "s",
+        "By how much it was set last; below 0: back",
+    ),
+    (
         "forcing/on",
         DataType::Bool,
         "",
@@ -241,6 +259,8 @@ impl Health {
         let totals = state.totals;
         let uptime = now.since(self.started);
         let (lost, overruns) = self.core.lost_and_overruns();
+        let clock = self.core.clock_steps();
+        let (repaired, marked) = self.core.repaired_and_marked();
         let forced = self.core.forced_page(&Caller::engine(), 0, 0);
         let (store, trouble) = match self.keeper.upgrade().map(|keeper| keeper.store_health()) {
             None | Some(None) => ("none", String::new()),
@@ -266,6 +286,9 @@ impl Health {
             Some(Value::U64(memory.map_or(0, |memory| memory.refusals))),
             Some(Value::U64(lost)),
             Some(Value::U64(overruns)),
+            Some(Value::U64(repaired + marked)),
+            Some(Value::U64(clock.count)),
+            Some(Value::F64(clock.last_nanos as f64 / 1e9)),
             Some(Value::Bool(forced.is_on)),
             Some(Value::U64(forced.total as u64)),
             Some(text(store)),

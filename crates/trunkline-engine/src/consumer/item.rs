@@ -69,6 +69,8 @@ pub(crate) struct Rest {
     /// Dropped by the buffer and told.
     pub(crate) queue: u64,
     pub(crate) disconnect: u64,
+    /// Handed over once more because the peer had something else.
+    pub(crate) repaired: u64,
     /// Still to be told with the next delivery.
     untold: Lost,
     /// Coalesced beyond what the item counts.
@@ -279,6 +281,22 @@ impl Items {
                 subscription: item.subscription,
             },
         })
+    }
+
+    /// One more than the largest index.
+    pub(crate) fn end(&self) -> u32 {
+        self.len
+    }
+
+    /// The last delivery is made once more: until the peer confirms this one it counts as not
+    /// confirmed.
+    pub(crate) fn repair(&mut self, index: u32, in_flight: &mut InFlight) {
+        let Some(item) = self.get(index) else { return };
+        let counts = item.last() > 0;
+        self.make_rest(index).repaired += 1;
+        if in_flight.push(counts.then_some(index)) && counts {
+            self.sent(index);
+        }
     }
 
     pub(crate) fn get(&self, index: u32) -> Option<&VariableItem> {

@@ -38,6 +38,7 @@ impl Consumer {
         if let Some(rest) = items.rest(index) {
             ledger.dropped_queue = rest.queue;
             ledger.dropped_disconnect = rest.disconnect;
+            ledger.repaired = rest.repaired;
             let first = rest.initial.as_ref();
             ledger.waiting = u64::from(first.is_some_and(|first| first.sequence > 0));
         }

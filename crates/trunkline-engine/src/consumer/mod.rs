@@ -8,7 +8,8 @@
 //! - `subscribe`: items come and go; `indices`: which are a subscription's.
 //! - `drain`: from marks to deliveries, `feeding` for `all`; `sharing`: who has a feed in common;
 //!   `in_flight`: what the peer has not confirmed.
-//! - `ledger`: what became of all; `provide`: a provider behind a consumer.
+//! - `ledger`: what became of all; `sweep`: whether what was delivered is what there is; `provide`:
+//!   a provider behind a consumer.
 
 mod drain;
 mod feeding;
@@ -20,6 +21,7 @@ mod provide;
 mod sharing;
 mod sink;
 mod subscribe;
+mod sweep;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,6 +36,7 @@ use self::item::{Items, VariableItem};
 pub use self::provide::ProviderOrder;
 pub use self::sink::{Delivery, EndedItem, Sink, SubscribeOptions};
 pub(crate) use self::subscribe::forget;
+pub use self::sweep::Looked;
 use crate::engine::{Engine, SLICE};
 use crate::order::{OrderResult, Reply};
 use crate::outbox::{Outbox, Wake, Wakes};

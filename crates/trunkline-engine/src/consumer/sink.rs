@@ -49,14 +49,14 @@ pub trait Sink {
     /// One delivery. Deliveries of one subscription come in runs.
     fn deliver(&mut self, delivery: &Delivery<'_>);
     /// Puts updates of an `all` feed down as one piece that stands by itself, for all who share the
-    /// feed, in `out`, which is empty; each comes with its variable's handle. False: this sink
-    /// takes them one by one.
+    /// feed, in `out`, which is empty; each comes with its variable's handle. Returns a number that
+    /// the piece keeps for the sinks; `None`: this sink takes them one by one.
     fn encode(
         &mut self,
         _updates: &mut dyn Iterator<Item = (u32, &Update)>,
         _out: &mut Vec<u8>,
-    ) -> bool {
-        false
+    ) -> Option<u64> {
+        None
     }
     /// Whether such a piece, which this sink or another one has encoded, is welcome as it is.
     fn takes(&self, _run: &SharedRun) -> bool {

@@ -21,6 +21,8 @@ pub struct SharedRun {
     writer_count: usize,
     value_max: usize,
     bytes: Vec<u8>,
+    /// What the sink noted about them.
+    digest: u64,
 }
 
 impl SharedRun {
@@ -30,7 +32,7 @@ impl SharedRun {
         &mut self,
         start: u64,
         entries: &VecDeque<FeedEntry>,
-        encode: impl FnOnce(&mut Vec<u8>) -> bool,
+        encode: impl FnOnce(&mut Vec<u8>) -> Option<u64>,
     ) -> bool {
         let bytes = std::mem::take(&mut self.bytes);
         let updates = std::mem::take(&mut self.updates);
@@ -51,7 +53,9 @@ impl SharedRun {
             self.value_max = self.value_max.max(update.value.as_slice().len());
             self.add_writer(update.writer);
         }
-        encode(&mut self.bytes)
+        let digest = encode(&mut self.bytes);
+        self.digest = digest.unwrap_or_default();
+        digest.is_some()
     }
 
     fn add_writer(&mut self, writer: u32) {
@@ -68,6 +72,11 @@ impl SharedRun {
     /// What the sink made of them.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// The number that the sink noted about them.
+    pub fn digest(&self) -> u64 {
+        self.digest
     }
 
     /// Number of updates.

@@ -595,6 +595,7 @@ impl Model {
             waiting: 0,
             sent_unconfirmed: item.unconfirmed,
             received: item.delivered - item.unconfirmed,
+            repaired: 0,
         };
         match subscription.contract {
             Contract::Latest | Contract::Sampled(_) => {

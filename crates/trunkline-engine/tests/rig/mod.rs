@@ -104,6 +104,7 @@ impl Rig {
 
     pub fn attempt_as(&self, caller: &Caller, variable: &Variable, write: &Write<'_>) -> Attempt {
         if self.short.replace(!self.short.get())
+            && self.engine.is_clock_settled()
             && let Some(value) = put_by_client(write)
             && let Some(sequence) =
                 variable.write_plain(caller, self.wall(), value, &mut Wakes::new())
@@ -356,10 +357,10 @@ impl Sink for Recorder {
         &mut self,
         updates: &mut dyn Iterator<Item = (u32, &Update)>,
         out: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Option<u64> {
         for (handle, update) in updates {
             let Ok(value) = <[u8; 8]>::try_from(update.value.as_slice()) else {
-                return false;
+                return None;
             };
             out.extend_from_slice(&handle.to_le_bytes());
             out.extend_from_slice(&update.quality.to_bits().to_le_bytes());
@@ -367,7 +368,7 @@ impl Sink for Recorder {
             out.extend_from_slice(&u64::from(update.writer).to_le_bytes());
             out.extend_from_slice(&value);
         }
-        true
+        Some(0)
     }
 
     fn takes(&self, run: &SharedRun) -> bool {

@@ -9,6 +9,7 @@ use trunkline_proto::frame::Frame;
 use trunkline_proto::message::audit::{Audit, AuditPageFrame};
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::contract::SubscribeFlags;
+use trunkline_proto::message::convergence::{Check, Compare};
 use trunkline_proto::message::ended::Ended;
 use trunkline_proto::message::engine::{EngineInfo, decode_engine_request};
 use trunkline_proto::message::fault::FaultMessage;
@@ -218,6 +219,25 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
             })
         }
         FrameKind::Updates => json!({ "items": list(Updates::decode(frame)?, |at| record(&at))? }),
+        FrameKind::Repaired => {
+            json!({ "items": list(Updates::decode_repaired(frame)?, |at| record(&at))? })
+        }
+        FrameKind::Check => json!({
+            "items": list(Check::decode(frame)?, |chunk| json!({
+                "subscription": chunk.subscription, "handles": chunk.handles,
+                "digest": chunk.digest.to_string(),
+            }))?,
+        }),
+        FrameKind::Compare => {
+            let compare = Compare::decode(frame)?;
+            json!({
+                "records_received": compare.records_received().to_string(),
+                "items": list(compare, |item| json!({
+                    "subscription": item.subscription, "handle": item.handle,
+                    "sequence": item.sequence.to_string(), "digest": item.digest.to_string(),
+                }))?,
+            })
+        }
         FrameKind::Lost => json!({
             "items": list(LostRecords::decode(frame)?, |lost| json!({
                 "handle": lost.handle, "filtered": lost.filtered.to_string(),
@@ -578,6 +598,7 @@ fn info(info: &VariableInfo) -> Json {
             "terms": subscribe_terms(subscription.terms), "written": ledger.written.to_string(),
             "filtered": ledger.filtered.to_string(), "coalesced": ledger.coalesced.to_string(),
             "dropped_queue": ledger.dropped_queue.to_string(),
+            "repaired": ledger.repaired.to_string(),
             "dropped_overrun": ledger.dropped_overrun.to_string(),
             "dropped_disconnect": ledger.dropped_disconnect.to_string(),
             "waiting": ledger.waiting.to_string(),

@@ -10,6 +10,7 @@
 //!          9 subscription (repeats):
 //!            subscription u32 | contract | flags u8 | subscription ledger: 9 varints
 //!         30 held_by text     31 lease_left ms varint     32 writers_waiting varint
+//!         36 repaired (repeats, after 9): subscription u32 | count varint
 //!         50 audit text
 //!         35 forced: as an item of FORCED
 //! ```
@@ -19,7 +20,9 @@
 use std::time::Duration;
 
 use trunkline_types::ledger::{SubscriptionLedger, UpstreamLedger};
-use trunkline_types::wire::{decode_properties, encode_properties, put_bytes, put_u8, put_varint};
+use trunkline_types::wire::{
+    decode_properties, encode_properties, put_bytes, put_u8, put_u32, put_varint,
+};
 use trunkline_types::{DataType, Properties, Timestamp};
 
 use super::fault::put_fault;
@@ -211,6 +214,13 @@ fn put_info(out: &mut Vec<u8>, info: &VariableInfo) {
         put_counters(&mut entry, &subscription_counters(&subscription.ledger));
         put_field(out, 9, &entry);
     }
+    let repaired = info.subscriptions.iter().take(INFO_SUBSCRIPTIONS_MAX);
+    for subscription in repaired.filter(|subscription| subscription.ledger.repaired > 0) {
+        entry.clear();
+        put_u32(&mut entry, subscription.terms.subscription);
+        put_varint(&mut entry, subscription.ledger.repaired);
+        put_field(out, 36, &entry);
+    }
     if let Some(forced) = &info.forced {
         put_nested(out, 35, |out| {
             put_entry(out, &mut TypeRun::default(), forced)
@@ -244,6 +254,14 @@ fn read_info(fields: &mut Payload<'_>) -> Result<VariableInfo, DecodeError> {
             30 => info.held_by = field.whole_text()?.to_owned(),
             31 => info.lease_left = Duration::from_millis(field.varint()?),
             32 => info.writers_waiting = field.varint()?,
+            36 => {
+                let (number, repaired) = (field.u32()?, field.varint()?);
+                let mut known = info.subscriptions.iter_mut();
+                let found = known.find(|known| known.terms.subscription == number);
+                if let Some(subscription) = found {
+                    subscription.ledger.repaired = repaired;
+                }
+            }
             50 => info.audit = field.whole_text()?.to_owned(),
             35 => info.forced = Some(read_entry(field, &mut TypeRun::default())?),
             _ => return Ok(false),
@@ -320,5 +338,6 @@ fn read_ledger(field: &mut Payload<'_>) -> Result<SubscriptionLedger, DecodeErro
         waiting: field.varint()?,
         sent_unconfirmed: field.varint()?,
         received: field.varint()?,
+        repaired: 0,
     })
 }

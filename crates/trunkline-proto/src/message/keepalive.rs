@@ -19,9 +19,11 @@ pub struct Keepalive {
     pub echo: u64,
     /// Nanoseconds between the arrival of that keep-alive and this one's leaving.
     pub echo_held_ns: u64,
-    /// Update records received on this connection; 0 from an engine.
+    /// Update records on this connection so far: received by a client, sent by an engine (0 from
+    /// one that keeps no digest).
     pub records_received: u64,
-    /// Running digest over what was sent before this frame; 0 when none is kept.
+    /// Sum modulo 2^64 of [`digest::of_position`](crate::digest::of_position) over the update
+    /// records that went over this connection before this frame, from the engine; 0 from a client.
     pub digest: u64,
 }
 

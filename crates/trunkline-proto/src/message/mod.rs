@@ -18,6 +18,7 @@
 pub mod audit;
 pub mod closing;
 pub mod contract;
+pub mod convergence;
 pub mod ended;
 pub mod engine;
 pub mod fault;

@@ -1,4 +1,4 @@
-//! UPDATES: what a subscription delivers.
+//! UPDATES: what a subscription delivers. REPAIRED looks the same.
 //!
 //! ```text
 //! UPDATES  header.request = subscription
@@ -24,6 +24,15 @@ impl<'a> UpdatesBuilder<'a> {
     /// Begins a frame for this subscription at the end of `out`.
     pub fn begin(out: &'a mut Vec<u8>, subscription: u32) -> Self {
         let frame = FrameWriter::begin(out, FrameKind::Updates, subscription);
+        Self {
+            frame,
+            state: RunState::START,
+        }
+    }
+
+    /// Begins a REPAIRED frame: the same, for items whose client has something else.
+    pub fn begin_repaired(out: &'a mut Vec<u8>, subscription: u32) -> Self {
+        let frame = FrameWriter::begin(out, FrameKind::Repaired, subscription);
         Self {
             frame,
             state: RunState::START,
@@ -87,7 +96,19 @@ impl<'a> Updates<'a> {
     /// # Errors
     /// [`DecodeError`] when the frame cannot hold `count` records; the rest shows in the iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
-        let payload = Payload::of(frame, FrameKind::Updates)?;
+        Self::of(frame, FrameKind::Updates)
+    }
+
+    /// Reads a REPAIRED frame.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn decode_repaired(frame: &Frame<'a>) -> Result<Self, DecodeError> {
+        Self::of(frame, FrameKind::Repaired)
+    }
+
+    fn of(frame: &Frame<'a>, kind: FrameKind) -> Result<Self, DecodeError> {
+        let payload = Payload::of(frame, kind)?;
         let items = Items::new(payload, frame.count(), 1)?;
         Ok(Self {
             subscription: frame.request(),

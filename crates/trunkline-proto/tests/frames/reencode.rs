@@ -4,6 +4,7 @@
 use trunkline_proto::frame::Frame;
 use trunkline_proto::message::audit::{Audit, AuditPageBuilder, AuditPageFrame};
 use trunkline_proto::message::closing::{Goodbye, Refused};
+use trunkline_proto::message::convergence::{Check, CheckBuilder, Compare, CompareBuilder};
 use trunkline_proto::message::ended::{Ended, EndedBuilder};
 use trunkline_proto::message::engine::{EngineInfo, decode_engine_request, encode_engine_request};
 use trunkline_proto::message::fault::FaultMessage;
@@ -108,6 +109,9 @@ pub fn reencode(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), Decod
         FrameKind::Order => LibraryOrder::decode(frame).map(|m| m.encode(frame.request(), out)),
         FrameKind::Forcing => Forcing::decode(frame).map(|m| m.encode(frame.request(), out)),
         FrameKind::Forced => forced(frame, out),
+        FrameKind::Check => check(frame, out),
+        FrameKind::Compare => compare(frame, out),
+        FrameKind::Repaired => repaired(frame, out),
         FrameKind::Report => LibraryReport::decode(frame).map(|m| m.encode(frame.request(), out)),
         FrameKind::GroupWrite => group_write(frame, out),
         FrameKind::GroupAnswer => group_answer(frame, out),
@@ -372,6 +376,35 @@ fn write_answers(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
 fn updates(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
     let items = Updates::decode(frame)?;
     let mut builder = UpdatesBuilder::begin(out, items.subscription());
+    for item in items {
+        builder.push(&item?);
+    }
+    builder.finish();
+    Ok(())
+}
+
+fn repaired(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let items = Updates::decode_repaired(frame)?;
+    let mut builder = UpdatesBuilder::begin_repaired(out, items.subscription());
+    for item in items {
+        builder.push(&item?);
+    }
+    builder.finish();
+    Ok(())
+}
+
+fn check(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let mut builder = CheckBuilder::begin(out);
+    for chunk in Check::decode(frame)? {
+        builder.push(&chunk?);
+    }
+    builder.finish();
+    Ok(())
+}
+
+fn compare(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
+    let items = Compare::decode(frame)?;
+    let mut builder = CompareBuilder::begin(out, items.records_received());
     for item in items {
         builder.push(&item?);
     }

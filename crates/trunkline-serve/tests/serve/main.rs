@@ -10,6 +10,9 @@
 mod audit;
 mod bulk;
 mod contracts;
+#[cfg(not(shuttle))]
+mod convergence;
+mod dead_peers;
 mod forcing;
 mod groups;
 mod hostile;

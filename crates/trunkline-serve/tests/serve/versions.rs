@@ -300,6 +300,24 @@ fn without_throughput_mode_nothing_is_gathered_and_a_flush_is_answered() {
     }
 }
 
+/// Behaviour: B-50, B-51.
+#[test]
+fn without_digests_nothing_is_compared() {
+    for mut sut in either_without(Features::CONVERGENCE) {
+        let id = sut.subscribe(&["rig/x"], "latest");
+        sut.world.set("rig/x", 3.0);
+        sut.pass(Duration::from_secs(5));
+        sut.cut();
+        sut.connect();
+        sut.pass(Duration::from_secs(5));
+        assert_eq!(sut.values(id).last(), Some(&3.0));
+        assert_eq!(sut.traffic.to_client.count(FrameKind::Check), 0);
+        assert_eq!(sut.traffic.to_engine.count(FrameKind::Compare), 0);
+        assert_eq!(sut.client.counters().diverged, 0);
+        assert_the_rest_works(&mut sut);
+    }
+}
+
 /// A new feature comes with a test here. Behaviour: B-51.
 #[test]
 fn every_feature_is_left_out_once() {
@@ -312,6 +330,7 @@ fn every_feature_is_left_out_once() {
         Features::CONDITIONS,
         Features::THROUGHPUT,
         Features::FORCING,
+        Features::CONVERGENCE,
         Features::AUDIT,
     ];
     let all = left_out

@@ -90,7 +90,7 @@ impl<T: IntoValue> Variable<T> {
     #[inline]
     pub fn write(&self, value: T) -> Result<Written, WriteError> {
         let value = value.into_value();
-        if self.variable.is_plain() {
+        if self.variable.is_plain() && self.core.is_clock_settled() {
             let (wall, mut wakes) = (self.wall(), Wakes::new());
             if let Some(sequence) =
                 self.variable

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use trunkline_proto::message::convergence::{CheckBuilder, Chunk, CompareBuilder, CompareItem};
 use trunkline_proto::message::ended::{EndReason, EndedBuilder, EndedHead, EndedItem};
 use trunkline_proto::message::lost::{LostBuilder, LostRecord};
 use trunkline_proto::message::open::OpenOptions;
@@ -22,6 +23,67 @@ pub(super) fn add_all(samples: &mut Vec<Sample>) {
     losses(samples);
     ends(samples);
     provider(samples);
+    convergence(samples);
+}
+
+fn convergence(samples: &mut Vec<Sample>) {
+    add(
+        samples,
+        "check",
+        "Two chunks: neighbours and a single one; one alone under another subscription",
+        |out| {
+            let mut frame = CheckBuilder::begin(out);
+            frame.push(&Chunk {
+                subscription: 7,
+                handles: vec![5, 6, 7, 300],
+                digest: 0x0123_4567_89ab_cdef,
+            });
+            frame.push(&Chunk {
+                subscription: 8,
+                handles: vec![5],
+                digest: 17,
+            });
+            frame.finish();
+        },
+    );
+    add(
+        samples,
+        "compare",
+        "One item that the client holds, and one of which it has nothing",
+        |out| {
+            let mut frame = CompareBuilder::begin(out, 1024);
+            frame.push(&CompareItem {
+                subscription: 7,
+                handle: 6,
+                sequence: 812,
+                digest: 0xfedc_ba98_7654_3210,
+            });
+            frame.push(&CompareItem {
+                subscription: 7,
+                handle: 300,
+                ..CompareItem::default()
+            });
+            frame.finish();
+        },
+    );
+    add(
+        samples,
+        "compare-everything",
+        "Everything is to be checked",
+        |out| {
+            CompareBuilder::begin(out, 1024).finish();
+        },
+    );
+    add(
+        samples,
+        "repaired",
+        "An update that the client has not got right",
+        |out| {
+            let mut frame = UpdatesBuilder::begin_repaired(out, 7);
+            frame.push(&reading(6, 812, &1.5_f64.to_le_bytes()));
+            frame.finish();
+        },
+    );
 }
 
 fn updates(samples: &mut Vec<Sample>) {

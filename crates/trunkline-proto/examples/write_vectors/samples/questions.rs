@@ -128,6 +128,7 @@ fn info(samples: &mut Vec<Sample>) {
                 filtered: 100,
                 coalesced: 200,
                 dropped_queue: 10,
+                repaired: 3,
                 dropped_overrun: 20,
                 dropped_disconnect: 30,
                 waiting: 2,

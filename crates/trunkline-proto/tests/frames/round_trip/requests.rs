@@ -237,7 +237,7 @@ proptest! {
                 ledger: SubscriptionLedger {
                     written: n[0], filtered: n[1], coalesced: n[2], dropped_queue: n[3],
                     dropped_overrun: n[4], dropped_disconnect: n[5], waiting: n[6],
-                    sent_unconfirmed: n[7], received: n[8],
+                    sent_unconfirmed: n[7], received: n[8], repaired: n[8] % 3,
                 },
             }).collect(),
         };

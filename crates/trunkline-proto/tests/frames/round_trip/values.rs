@@ -4,6 +4,9 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use std::time::Duration;
+use trunkline_proto::message::convergence::{
+    Check, CheckBuilder, Chunk, Compare, CompareBuilder, CompareItem,
+};
 use trunkline_proto::message::ended::{EndReason, Ended, EndedBuilder, EndedHead, EndedItem};
 use trunkline_proto::message::group::{
     GroupAnswer, GroupAnswerBuilder, GroupHead, GroupWrite, GroupWriteBuilder,
@@ -241,6 +244,35 @@ proptest! {
         let lost = LostRecords::decode(&frame(&out)).unwrap();
         prop_assert_eq!(lost.subscription(), subscription);
         prop_assert_eq!(all(lost), records);
+    }
+
+    #[test]
+    fn checks(chunks in vec((number(), vec(handle(), 1..65), number()), 1..6)) {
+        let chunks: Vec<Chunk> = chunks.into_iter().map(|(subscription, handles, digest)| Chunk {
+            subscription: subscription as u32, handles, digest,
+        }).collect();
+        let mut out = Vec::new();
+        let mut builder = CheckBuilder::begin(&mut out);
+        chunks.iter().for_each(|chunk| builder.push(chunk));
+        builder.finish();
+        prop_assert_eq!(all(Check::decode(&frame(&out)).unwrap()), chunks);
+    }
+
+    #[test]
+    fn comparisons(received in number(),
+        items in vec((number(), handle(), number(), number()), 0..9)) {
+        let items: Vec<CompareItem> = items.into_iter()
+            .map(|(subscription, handle, sequence, digest)| CompareItem {
+                subscription: subscription as u32, handle, sequence, digest,
+            }).collect();
+        let mut out = Vec::new();
+        let mut builder = CompareBuilder::begin(&mut out, received);
+        items.iter().for_each(|item| builder.push(item));
+        builder.finish();
+        let compare = Compare::decode(&frame(&out)).unwrap();
+        prop_assert_eq!(compare.records_received(), received);
+        prop_assert_eq!(compare.is_everything(), items.is_empty());
+        prop_assert_eq!(all(compare), items);
     }
 
     #[test]

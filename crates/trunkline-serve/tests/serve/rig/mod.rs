@@ -20,7 +20,7 @@ use trunkline_client::{
     SubscriptionId, VariableRef, Write, WriteOutcome,
 };
 use trunkline_proto::message::info::VariableInfo;
-use trunkline_proto::{Disconnect, Endpoint, Fault};
+use trunkline_proto::{Disconnect, Endpoint, Fault, Frame};
 use trunkline_serve::{ServeOptions, Session};
 use trunkline_types::ledger::SubscriptionLedger;
 use trunkline_types::{Contract, Reading, Value};
@@ -43,8 +43,14 @@ pub struct Pair {
     pub capacity: usize,
     /// The client asked for throughput mode: answers take some time.
     pub gathers: bool,
+    /// Bytes that the client takes at a time.
+    pub piece: usize,
     /// Frames and bytes that went each way since this was last cleared.
     pub traffic: Traffic,
+    /// What happens to the frames on their way to the client, one by one; `None`: nothing.
+    pub between: Option<Tamper>,
+    /// The beginning of a frame, while something may happen to it.
+    uncut: Vec<u8>,
     bell: Bell,
     /// The session is to have a turn.
     is_due: bool,
@@ -53,6 +59,16 @@ pub struct Pair {
     to_engine: VecDeque<u8>,
     to_client: VecDeque<u8>,
 }
+
+/// How a turn of the session ended.
+enum Turn {
+    /// Whether anything moved.
+    Moved(bool),
+    Closed(Disconnect),
+}
+
+/// What takes the place of a frame, given with its bytes; `None`: it stays as it is.
+pub type Tamper = Box<dyn FnMut(&Frame<'_>, &[u8]) -> Option<Vec<u8>>>;
 
 /// What went over a connection.
 #[derive(Default, Debug)]
@@ -113,7 +129,10 @@ impl Pair {
             is_stopped: false,
             capacity: TRANSPORT_BYTES,
             gathers: false,
+            piece: usize::MAX,
             traffic: Traffic::default(),
+            between: None,
+            uncut: Vec::new(),
             bell: Bell::default(),
             is_due: false,
             was_full: false,
@@ -151,6 +170,7 @@ impl Pair {
         }
         self.to_engine.clear();
         self.to_client.clear();
+        self.uncut.clear();
         self.traffic.to_engine.rest.clear();
         self.traffic.to_client.rest.clear();
     }
@@ -192,7 +212,8 @@ impl Pair {
             return false;
         }
         let (now, wall) = self.world.time();
-        let bytes: Vec<u8> = self.to_client.drain(..).collect();
+        let taken = self.to_client.len().min(self.piece);
+        let bytes: Vec<u8> = self.to_client.drain(..taken).collect();
         if !bytes.is_empty() {
             self.client.handle_input(now, wall, &bytes);
         }
@@ -223,9 +244,25 @@ impl Pair {
 
     /// One turn of the connection thread, if there is reason for one.
     pub fn turn_of_session(&mut self) -> bool {
-        let Some(session) = &mut self.session else {
+        let Some(mut session) = self.session.take() else {
             return false;
         };
+        let moved = self.turn_of(&mut session);
+        match moved {
+            Turn::Closed(cause) => {
+                self.session = Some(session);
+                self.deliver_last_words();
+                self.close(Disconnect::PeerClosed, cause);
+                true
+            }
+            Turn::Moved(moved) => {
+                self.session = Some(session);
+                moved
+            }
+        }
+    }
+
+    fn turn_of(&mut self, session: &mut Session) -> Turn {
         let (now, wall) = self.world.time();
         let mut took_input = false;
         if !self.to_engine.is_empty() && session.wants_input() {
@@ -244,7 +281,7 @@ impl Pair {
             || (self.was_full && has_room);
         self.was_full |= is_due && !has_room;
         if !is_due || !has_room {
-            return took_input;
+            return Turn::Moved(took_input);
         }
         let room = self.capacity - self.to_client.len();
         let mut out = Vec::new();
@@ -253,15 +290,38 @@ impl Pair {
         self.is_due = more;
         let is_moving = took_input || more || !out.is_empty();
         self.traffic.to_client.note(&out);
+        let out = self.carried(out);
         self.to_client.extend(&out);
         if let Some(cause) = session.wants_close()
             && !more
         {
-            self.deliver_last_words();
-            self.close(Disconnect::PeerClosed, cause);
-            return true;
+            return Turn::Closed(cause);
         }
-        is_moving
+        Turn::Moved(is_moving)
+    }
+
+    /// What the transport makes of bytes on their way to the client.
+    fn carried(&mut self, out: Vec<u8>) -> Vec<u8> {
+        let Some(between) = &mut self.between else {
+            let mut whole = std::mem::take(&mut self.uncut);
+            whole.extend(out);
+            return whole;
+        };
+        self.uncut.extend(out);
+        let (mut carried, mut rest) = (Vec::new(), self.uncut.as_slice());
+        loop {
+            let before = rest;
+            let Some(frame) = Frame::take_from(&mut rest).expect("frames") else {
+                break;
+            };
+            let bytes = &before[..before.len() - rest.len()];
+            match between(&frame, bytes) {
+                None => carried.extend(bytes),
+                Some(altered) => carried.extend(altered),
+            }
+        }
+        self.uncut = rest.to_vec();
+        carried
     }
 
     /// The connection thread has a reason for a turn that the test has brought about itself.
@@ -286,6 +346,7 @@ impl Pair {
         }
         self.to_engine.clear();
         self.to_client.clear();
+        self.uncut.clear();
     }
 
     /// Lets time pass, calling both ends and the engine whenever they want to be.

@@ -1,0 +1,232 @@
+//! Holding what arrived against what the engine says it sent (B-10).
+//!
+//! The running digest of a keep-alive shows that a record was lost or altered on the way, the
+//! digests of CHECK that an item's last update is not what it should be. What may differ is named
+//! to the engine in COMPARE; what does is sent once more in REPAIRED, takes the place of what is
+//! here, and is counted.
+
+use std::collections::VecDeque;
+
+use trunkline_proto::limits::PAGE_BYTES;
+use trunkline_proto::message::convergence::{Check, CompareBuilder, CompareItem};
+use trunkline_proto::message::keepalive::Keepalive;
+use trunkline_proto::message::record::UpdateRecord;
+use trunkline_proto::message::updates::Updates;
+use trunkline_proto::{Disconnect, Features, Frame, digest};
+use trunkline_types::wire::decode_whole;
+use trunkline_types::{DataType, Tick};
+
+use crate::client::ClientCore;
+use crate::reading::{Arrival, not_valid};
+use crate::request::Verb;
+use crate::subscription::Delivery;
+use crate::wire::{Next, Status, Target, WireItem, WireSubscription};
+
+/// Items that may differ, until they are named to the engine: wire subscription and handle.
+#[derive(Debug, Default)]
+pub(crate) struct Suspects(VecDeque<(u32, u32)>);
+
+impl ClientCore {
+    fn converges(&self) -> bool {
+        let session = self.connection.session();
+        session.is_some_and(|session| session.features.contains(Features::CONVERGENCE))
+    }
+
+    /// The engine is asked to go through everything, behind the requests made so far.
+    pub(crate) fn check_everything(&mut self) {
+        if self.converges() && !self.wires.by_id.is_empty() {
+            self.requests.push(Verb::CheckAll);
+        }
+    }
+
+    /// What the engine has sent so far is held against what has arrived.
+    pub(crate) fn compare_digest(&mut self, keepalive: &Keepalive) {
+        let (records, digest) = (keepalive.records_received, keepalive.digest);
+        if self.converges() && !self.connection.receipt.agrees(records, digest) {
+            self.connection.receipt.take_over(records, digest);
+            self.connection.counters.diverged += 1;
+            self.check_everything();
+        }
+    }
+
+    pub(crate) fn handle_check(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        for chunk in Check::decode(frame)? {
+            let chunk = chunk?;
+            let Some(wire) = self.wires.get(chunk.subscription) else {
+                continue;
+            };
+            let epoch = self.connection.session().map(|session| session.epoch);
+            let handles = chunk.handles.iter();
+            let held = handles.map(|handle| held(wire, *handle, epoch));
+            let sum = held.reduce(|sum, held| Some(sum?.plus(held?)));
+            if sum.flatten().is_some_and(|sum| sum.digest == chunk.digest) {
+                continue;
+            }
+            let known = chunk.handles.iter();
+            let known = known.filter(|handle| live(wire, **handle).is_some());
+            for handle in known {
+                // More than there are items are the same ones again.
+                if self.suspects.0.len() <= self.items {
+                    self.suspects.0.push_back((chunk.subscription, *handle));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends what is here of items that may differ; false when there are none.
+    pub(crate) fn send_compare(&mut self, page: usize, out: &mut Vec<u8>) -> bool {
+        if self.suspects.0.is_empty() {
+            return false;
+        }
+        let records = self.connection.receipt.acknowledge();
+        let epoch = self.connection.session().map(|session| session.epoch);
+        let mut items = Vec::new();
+        while let Some((subscription, handle)) = self.suspects.0.pop_front() {
+            let wire = self.wires.get(subscription);
+            if let Some(held) = wire.and_then(|wire| held(wire, handle, epoch)) {
+                items.push(CompareItem {
+                    subscription,
+                    handle,
+                    sequence: held.sequence,
+                    digest: held.digest,
+                });
+            }
+            if items.len() * ITEM_BYTES >= page.min(PAGE_BYTES) {
+                break;
+            }
+        }
+        if items.is_empty() {
+            return false;
+        }
+        let mut frame = CompareBuilder::begin(out, records);
+        items.iter().for_each(|item| frame.push(item));
+        frame.finish();
+        true
+    }
+
+    /// The engine asks nobody any more.
+    pub(crate) fn forget_suspects(&mut self) {
+        self.suspects = Suspects::default();
+    }
+
+    pub(crate) fn handle_repaired(
+        &mut self,
+        now: Tick,
+        frame: &Frame<'_>,
+    ) -> Result<(), Disconnect> {
+        let records = Updates::decode_repaired(frame)?;
+        let arrival = self.connection.arrival(now)?;
+        let receipt = &mut self.connection.receipt;
+        receipt.count_bytes(frame.payload().len());
+        let subscription = records.subscription();
+        for record in records {
+            let record = record?;
+            let of_record = digest::of_position(record.handle, record.sequence);
+            self.connection.receipt.count_records(1, of_record);
+            self.repair(&arrival, subscription, &record)?;
+        }
+        Ok(())
+    }
+
+    /// Puts an item right, where it is not.
+    fn repair(
+        &mut self,
+        arrival: &Arrival,
+        subscription: u32,
+        record: &UpdateRecord<'_>,
+    ) -> Result<(), Disconnect> {
+        let Self {
+            wires,
+            subscriptions,
+            ..
+        } = self;
+        let Some(wire) = wires.get_mut(subscription) else {
+            return Ok(());
+        };
+        let Some(held) = held(wire, record.handle, Some(arrival.epoch)) else {
+            return Ok(());
+        };
+        let remainder = wire.remainder();
+        let index = wire.of_handle(record.handle);
+        let Some(item) = index.and_then(|index| wire.item_mut(index)) else {
+            return Ok(());
+        };
+        let data_type = item.data_type.as_ref().unwrap_or(&DataType::Bool);
+        let value = record.value.map(|bytes| decode_whole(data_type, bytes));
+        let value = value.transpose().map_err(|error| not_valid(&error))?;
+        let received = arrival.receive(record, value, true);
+        let is_right = held.sequence == record.sequence
+            && held.digest == received.digest(record.handle)
+            && item.copy.is_some();
+        let bytes = record.value.map_or(0, <[u8]>::len);
+        let has_room = |target: &Target| {
+            let target = subscriptions.at(target.subscription);
+            target.is_none_or(|subscription| subscription.has_room(bytes))
+        };
+        if is_right || !item.targets.iter().all(has_room) {
+            return Ok(());
+        }
+        item.next = Next::Update;
+        let missed = item.account.repair(received.position, remainder);
+        let replaces_update = item
+            .copy
+            .as_ref()
+            .is_some_and(|copy| copy.position.sequence > 0);
+        // No message is longer than 4 GiB.
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let received = item.copy.insert(received);
+        for target in item.targets.iter() {
+            if let Some(subscription) = subscriptions.at_mut(target.subscription) {
+                let delivery = Delivery {
+                    received,
+                    missed: missed.clone(),
+                    bytes,
+                    credit: 0,
+                    replaces_update,
+                };
+                subscription.deliver(target.item, delivery);
+                subscription.ledger.repaired += 1;
+            }
+        }
+        self.connection.counters.repaired += 1;
+        self.changes += 1;
+        Ok(())
+    }
+}
+
+/// Bytes of an item in COMPARE, about.
+const ITEM_BYTES: usize = 16;
+
+/// The last update that is here of an item, and its digest, or sums of them; 0 for none.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    sequence: u64,
+    digest: u64,
+}
+
+impl Held {
+    fn plus(self, other: Held) -> Held {
+        Held {
+            sequence: 0,
+            digest: self.digest.wrapping_add(other.digest),
+        }
+    }
+}
+
+/// What is here of an item, of this epoch; `None` where no updates are taken.
+fn held(wire: &WireSubscription, handle: u32, epoch: Option<u64>) -> Option<Held> {
+    let item = live(wire, handle)?;
+    let copy = item.copy.as_ref();
+    let copy = copy.filter(|copy| Some(copy.position.epoch) == epoch);
+    Some(copy.map_or(Held::default(), |copy| Held {
+        sequence: copy.position.sequence,
+        digest: copy.digest(handle),
+    }))
+}
+
+/// The item that gets the updates of this handle.
+fn live(wire: &WireSubscription, handle: u32) -> Option<&WireItem> {
+    let item = wire.item_by_handle(handle)?;
+    matches!(item.status, Status::Live).then_some(item)
+}

@@ -1,0 +1,245 @@
+//! Looking whether what was handed over last is what the variables hold (B-10).
+//!
+//! The sweep goes through the items by their index, a few at a time. An item whose variable holds
+//! what was handed over last is shown to the caller, who forms digests of it. One that is behind
+//! waits behind a mark; where the mark is missing it is set again, and counted: nothing but a fault
+//! of this program loses one.
+
+use std::ops::Range;
+
+use super::Consumer;
+use super::item::Slot;
+use crate::interest::Kind;
+use crate::sync::Arc;
+use crate::update::Update;
+use crate::variable::Variable;
+
+/// What a look at some items has come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Looked {
+    /// Items that had something to be delivered and no mark; they are marked now.
+    pub marked: usize,
+    /// The consumer is to be drained, because something was marked.
+    pub drain: bool,
+}
+
+impl Consumer {
+    /// One more than the largest index of an item.
+    pub fn index_end(&self) -> u32 {
+        self.items.end()
+    }
+
+    /// Looks at the items of these indices, and shows those that are up to date: subscription,
+    /// variable, and the update that was handed over last.
+    ///
+    /// To be called between two drains, by whoever drains.
+    pub fn look(
+        &mut self,
+        indices: Range<u32>,
+        mut show: impl FnMut(u32, &Arc<Variable>, &Update),
+    ) -> Looked {
+        let mut looked = Looked::default();
+        for index in indices {
+            let item = match self.items.slot(index) {
+                None => continue,
+                Some(Slot::Feed { .. }) => {
+                    // Whether it holds anything is known under its own lock only; a drain that
+                    // finds nothing costs no more than asking.
+                    self.outbox.marks.mark(index);
+                    looked.drain = true;
+                    continue;
+                }
+                Some(Slot::Variable(item)) => item,
+            };
+            let Some(variable) = self.engine.variable(item.handle()) else {
+                continue;
+            };
+            let update = variable.update();
+            if !item.is_first() && update.sequence == item.last() {
+                if !variable.is_gone() {
+                    show(item.subscription, variable, &update);
+                }
+            } else if self.mark_is_missing(index) {
+                self.outbox.marks.mark(index);
+                looked.marked += 1;
+                looked.drain = true;
+            }
+        }
+        self.engine.losses().add_marked(looked.marked as u64);
+        looked
+    }
+
+    /// Whether an item has something to be delivered that nothing will deliver.
+    fn mark_is_missing(&self, index: u32) -> bool {
+        let Some(item) = self.items.get(index) else {
+            return false;
+        };
+        let Some(variable) = self.engine.variable(item.handle()) else {
+            return false;
+        };
+        // Under the lock nobody is between publishing an update and marking it.
+        let state = variable.lock();
+        let behind = variable.sequence().saturating_sub(item.last());
+        let has_initial = self
+            .items
+            .rest(index)
+            .is_some_and(|rest| rest.initial.is_some());
+        let waits = if state.is_plain(&self.outbox, index) {
+            item.is_first() || behind > 0
+        } else {
+            let interests = state.interests();
+            let Some(interest) =
+                interests.and_then(|interests| interests.find(&self.outbox, index))
+            else {
+                return false;
+            };
+            let held_back = interest.filtered.saturating_sub(self.items.filtered(index));
+            match &interest.kind {
+                Kind::Mark => item.is_first() || behind > held_back,
+                Kind::Last(n) => {
+                    let cursor = self.items.rest(index).map_or(0, |rest| rest.cursor);
+                    let ring =
+                        interests.and_then(|interests| interests.ring(interest.only_changes));
+                    has_initial || ring.is_some_and(|ring| ring.pending(cursor, *n).kept > 0)
+                }
+                Kind::First(queue) => has_initial || queue.len() > 0,
+                // These have no marks of their own, or look by themselves.
+                Kind::Sampled => item.is_first(),
+                Kind::Fifo(_) => false,
+            }
+        };
+        if !waits {
+            return false;
+        }
+        let was_marked = self.outbox.marks.unmark(index);
+        if was_marked {
+            self.outbox.marks.mark(index);
+        }
+        !was_marked
+    }
+
+    /// The update that a peer must have, if it has what it confirmed and nothing is on its way or
+    /// waits.
+    pub fn settled(&self, subscription: u32, handle: u32) -> Option<Update> {
+        let index = self.index_of(subscription, handle)?;
+        let item = self.items.get(index)?;
+        let variable = self.engine.variable(handle)?;
+        let update = variable.update();
+        let is_settled = !item.is_first()
+            && self.items.unconfirmed(index) == 0
+            && update.sequence == item.last()
+            && !variable.is_gone();
+        is_settled.then_some(update)
+    }
+
+    /// The newest update of an item is handed over once more, because its peer had something else;
+    /// the peer confirms it as every delivery.
+    pub fn repair(&mut self, subscription: u32, handle: u32) {
+        let Some(index) = self.index_of(subscription, handle) else {
+            return;
+        };
+        self.items.repair(index, &mut self.in_flight);
+        self.engine.losses().add_repaired();
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use trunkline_types::{
+        Contract, DataType, LibraryDefinition, Tick, Timestamp, Value, VariableDefinition,
+    };
+
+    use super::*;
+    use crate::caller::Caller;
+    use crate::consumer::{Delivery, EndedItem, Sink, SubscribeOptions};
+    use crate::engine::{Engine, EngineOptions};
+    use crate::outbox::{Wake, Wakes};
+    use crate::write::Write;
+
+    struct Nobody;
+
+    impl Wake for Nobody {
+        fn wake(&self) {}
+    }
+
+    #[derive(Default)]
+    struct Values(Vec<f64>);
+
+    impl Sink for Values {
+        fn wants(&self) -> bool {
+            true
+        }
+
+        fn deliver(&mut self, delivery: &Delivery<'_>) {
+            let sample = delivery.variable.sample_of(delivery.update);
+            self.0.extend(sample.value.as_f64());
+        }
+
+        fn overrun(&mut self, _: u32, _: &[EndedItem]) {}
+
+        fn gone(&mut self, _: u32, _: u32) {}
+    }
+
+    fn write(engine: &Engine, variable: &Arc<Variable>, value: f64) {
+        let (now, wall) = (Tick::from_nanos(1), Timestamp::from_nanos(1));
+        let value = Value::F64(value);
+        let (caller, write) = (Caller::engine(), Write::value(&value));
+        engine.try_write(&caller, now, wall, variable, &write, &mut Wakes::new());
+    }
+
+    fn drain(consumer: &mut Consumer) -> Vec<f64> {
+        let mut values = Values::default();
+        consumer.drain(&mut values, &mut Wakes::new());
+        values.0
+    }
+
+    /// Behaviour: B-10.
+    #[test]
+    fn a_mark_that_was_lost_is_set_again_and_counted() {
+        for contract in ["latest", "last:5", "first:5", "all:5"] {
+            let contract: Contract = contract.parse().unwrap();
+            let engine = Engine::new(EngineOptions::new("sut", 7));
+            let library = LibraryDefinition {
+                name: "rig".to_owned(),
+                description: String::new(),
+                variables: vec![VariableDefinition::new("x", DataType::F64)],
+            };
+            let (now, wall) = (Tick::from_nanos(1), Timestamp::from_nanos(1));
+            let handle = engine.deploy(&library, now, wall).unwrap()[0];
+            let x = Arc::clone(engine.variable(handle).unwrap());
+            write(&engine, &x, 1.0);
+            let mut consumer = Consumer::new(engine.clone(), Box::new(Nobody));
+            let options = SubscribeOptions::default();
+            let caller = Caller::engine();
+            consumer
+                .subscribe(&caller, 1, contract, options, &x, None)
+                .unwrap();
+            assert_eq!(drain(&mut consumer), [1.0]);
+            write(&engine, &x, 2.0);
+            // What waits is marked, and is not what was handed over.
+            let looked = consumer.look(0..consumer.index_end(), |_, _, update| {
+                panic!("{update:?} waits");
+            });
+            assert_eq!(looked.marked, 0, "{contract}");
+            for index in 0..consumer.index_end() {
+                consumer.outbox.marks.unmark(index);
+            }
+            assert!(
+                drain(&mut consumer).is_empty(),
+                "{contract}: nobody knows of it"
+            );
+            let looked = consumer.look(0..consumer.index_end(), |_, _, _| {});
+            assert!(looked.drain);
+            // Of a feed it is not known whose mark was missing.
+            let counted = usize::from(!matches!(contract, Contract::All { .. }));
+            assert_eq!(looked.marked, counted, "{contract}");
+            assert_eq!(engine.repaired_and_marked(), (0, counted as u64));
+            assert_eq!(drain(&mut consumer), [2.0], "{contract}");
+            let mut shown = 0;
+            consumer.look(0..consumer.index_end(), |_, _, _| shown += 1);
+            assert_eq!(shown, 1, "{contract}");
+        }
+    }
+}

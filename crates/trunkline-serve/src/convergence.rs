@@ -1,0 +1,197 @@
+//! Finding and mending what differs between the engine and its client (B-10).
+//!
+//! ```text
+//! each keep-alive   the running digest of the update records sent, and CHECK frames about the
+//!                   next 64th of the items: what was sent last, with every bit of the values
+//! COMPARE           the client names what differs there; what still does is sent once more, in
+//!                   REPAIRED, and counted
+//! COMPARE, empty    the running digests differ, or the client has come back: the look goes
+//!                   through all items at once
+//! ```
+//!
+//! Nothing is kept per item: what was sent last is what the variable holds, as long as no newer
+//! update waits; an item with one is left out, because that update mends whatever is wrong.
+
+use trunkline_proto::limits::PAGE_BYTES;
+use trunkline_proto::message::convergence::{
+    CHUNK_ITEMS_MAX, CheckBuilder, Chunk, Compare, CompareItem,
+};
+use trunkline_proto::message::updates::UpdatesBuilder;
+use trunkline_proto::{Disconnect, Features, Frame, digest};
+
+use crate::session::Session;
+use crate::work::{Progress, SLICE, Work};
+
+/// Keep-alives in which the look goes through all items.
+const PARTS: u32 = 64;
+
+/// How far the look through the items is.
+#[derive(Debug, Default)]
+pub(crate) struct Sweep {
+    agreed: bool,
+    /// The index of the next item.
+    next: u32,
+    /// Indices that are still to be looked at, in slices.
+    left: u32,
+}
+
+impl Sweep {
+    /// For a client with these features.
+    pub(crate) fn of(features: Features) -> Self {
+        Self {
+            agreed: features.contains(Features::CONVERGENCE),
+            ..Self::default()
+        }
+    }
+
+    /// The next slice of the indices up to `end`; `None` when there is nothing to look at now.
+    fn slice(&mut self, end: u32) -> Option<std::ops::Range<u32>> {
+        self.left = self.left.min(end);
+        if self.left == 0 {
+            return None;
+        }
+        if self.next >= end {
+            self.next = 0;
+        }
+        let from = self.next;
+        let until = from.saturating_add(self.left.min(SLICE as u32)).min(end);
+        self.left -= until - from;
+        self.next = until;
+        Some(from..until)
+    }
+}
+
+impl Session {
+    /// What a keep-alive says of the update records sent so far; the look at the next part begins.
+    pub(crate) fn begin_sweep(&mut self) -> (u64, u64) {
+        if !self.sweep.agreed {
+            return (0, 0);
+        }
+        let part = self.consumer.index_end().div_ceil(PARTS);
+        // What a slow client has left of the part before is not skipped.
+        self.sweep.left = self.sweep.left.max(part);
+        (self.window.sent(), self.window.digest())
+    }
+
+    /// Looks at the next slice of items, as far as answers find room. Returns whether there is more
+    /// to do at once.
+    pub(crate) fn run_sweep(&mut self, room: usize) -> bool {
+        if self.sweep.left == 0 || self.answers.len() >= room {
+            return self.sweep.left > 0;
+        }
+        let Some(indices) = self.sweep.slice(self.consumer.index_end()) else {
+            return false;
+        };
+        let records = self.records;
+        let mut answers = std::mem::take(&mut self.answers.frames);
+        let mut frame = CheckBuilder::begin(&mut answers);
+        let mut chunk = Chunk::default();
+        let looked = self
+            .consumer
+            .look(indices, |subscription, variable, update| {
+                let handle = variable.handle();
+                let is_full = chunk.handles.len() == CHUNK_ITEMS_MAX;
+                if is_full || chunk.subscription != subscription {
+                    frame.push(&chunk);
+                    chunk.subscription = subscription;
+                    chunk.handles.clear();
+                    chunk.digest = 0;
+                }
+                let of_item = digest::of_record(&records.record(handle, update));
+                chunk.handles.push(handle);
+                chunk.digest = chunk.digest.wrapping_add(of_item);
+            });
+        frame.push(&chunk);
+        frame.finish();
+        self.answers.frames = answers;
+        looked.drain || self.sweep.left > 0
+    }
+
+    pub(crate) fn handle_compare(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        let compare = Compare::decode(frame)?;
+        self.confirm(compare.records_received())?;
+        let work = match compare.is_everything() {
+            true => Work::CheckAll,
+            false => Work::Compare {
+                items: compare.collect::<Result<_, _>>()?,
+                next: 0,
+            },
+        };
+        self.work.push(work);
+        Ok(())
+    }
+
+    /// Everything is looked at, from here on.
+    pub(crate) fn check_all(&mut self) -> Progress {
+        self.sweep.left = self.consumer.index_end();
+        Progress::Done
+    }
+
+    /// Sends once more what the client has not got right, item by item.
+    pub(crate) fn run_compare(&mut self, items: &[CompareItem], next: &mut usize) -> Progress {
+        let mut answers = std::mem::take(&mut self.answers.frames);
+        let start = answers.len();
+        let slice = items.get(*next..).unwrap_or_default();
+        let slice = slice.get(..SLICE).unwrap_or(slice);
+        for run in slice.chunk_by(|a, b| a.subscription == b.subscription) {
+            let subscription = run.first().map_or(0, |item| item.subscription);
+            let mut frame = UpdatesBuilder::begin_repaired(&mut answers, subscription);
+            for item in run {
+                *next += 1;
+                let Some(update) = self.consumer.settled(subscription, item.handle) else {
+                    continue;
+                };
+                let record = self.records.record(item.handle, &update);
+                let of_item = digest::of_record(&record);
+                if (record.sequence, of_item) != (item.sequence, item.digest) {
+                    let before = frame.len_bytes();
+                    frame.push(&record);
+                    let of_position = digest::of_position(item.handle, record.sequence);
+                    self.window.send(frame.len_bytes() - before, of_position);
+                    self.consumer.repair(subscription, item.handle);
+                }
+                if frame.len_bytes() >= PAGE_BYTES {
+                    break;
+                }
+            }
+            if frame.count() > 0 {
+                self.window.end_run();
+            }
+            frame.finish();
+            if answers.len() - start >= PAGE_BYTES {
+                break;
+            }
+        }
+        self.answers.frames = answers;
+        match *next < items.len() {
+            true => Progress::More,
+            false => Progress::Done,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_looked_at_in_slices_and_goes_round() {
+        let mut sut = Sweep::of(Features::OURS);
+        assert_eq!(sut.slice(5000), None);
+        sut.left = 1500;
+        sut.next = 4200;
+        assert_eq!(sut.slice(5000), Some(4200..5000));
+        assert_eq!(sut.slice(5000), Some(0..700));
+        assert_eq!(sut.slice(5000), None);
+    }
+
+    #[test]
+    fn items_that_are_gone_meanwhile_are_not_looked_for() {
+        let mut sut = Sweep::of(Features::OURS);
+        (sut.left, sut.next) = (1500, 900);
+        assert_eq!(sut.slice(10), Some(0..10));
+        assert_eq!(sut.slice(10), None);
+        sut.left = 3;
+        assert_eq!(sut.slice(0), None);
+    }
+}

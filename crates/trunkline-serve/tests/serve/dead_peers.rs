@@ -1,0 +1,168 @@
+//! Peers that are no longer there, or there in one direction only: both ends notice within the
+//! deadline, and what the connection held is given back.
+
+use std::time::Duration;
+
+use trunkline_engine::Caller;
+use trunkline_proto::{Disconnect, Endpoint};
+use trunkline_serve::{ServeOptions, Session};
+use trunkline_types::{Contract, Tick};
+
+use super::rig::{Pair, client_options};
+
+const STEP: Duration = Duration::from_millis(50);
+
+/// Which way bytes still go.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    to_engine: bool,
+    to_client: bool,
+}
+
+/// When each end gave the other up, from when the line broke; `None`: not within 20 s. Neither is
+/// told that the other closes: a broken line tells nobody.
+fn given_up(pair: &mut Pair, line: Line) -> (Option<Duration>, Option<Duration>, Session) {
+    let mut session = pair.session.take().unwrap();
+    let broken = pair.world.time().0;
+    let (mut at_client, mut at_engine) = (None, None);
+    while pair.world.time().0.since(broken) < Duration::from_secs(20) {
+        pair.world.advance(STEP);
+        let (now, wall) = pair.world.time();
+        let since = now.since(broken);
+        if at_client.is_none() {
+            pair.client.handle_timeout(now, wall);
+        }
+        if at_engine.is_none() {
+            session.handle_timeout(now, wall);
+        }
+        for _ in 0..3 {
+            let (mut from_client, mut from_engine) = (Vec::new(), Vec::new());
+            if at_client.is_none() {
+                pair.client
+                    .poll_output(now, wall, 1 << 20, &mut from_client);
+            }
+            if at_engine.is_none() {
+                session.poll_output(now, wall, 1 << 20, &mut from_engine);
+            }
+            if line.to_engine && at_engine.is_none() && !from_client.is_empty() {
+                session.handle_input(now, wall, &from_client);
+            }
+            if line.to_client && at_client.is_none() && !from_engine.is_empty() {
+                pair.client.handle_input(now, wall, &from_engine);
+            }
+        }
+        if let Some(cause) = pair.client.wants_close().filter(|_| at_client.is_none()) {
+            pair.client.handle_disconnected(now, cause);
+            at_client = Some(since);
+        }
+        if let Some(cause) = session.wants_close().filter(|_| at_engine.is_none()) {
+            session.handle_disconnected(now, cause);
+            at_engine = Some(since);
+        }
+    }
+    (at_client, at_engine, session)
+}
+
+fn subscribers(pair: &Pair) -> usize {
+    let engine = pair.world.engine();
+    let variable = engine.resolve(&Caller::engine(), "rig/x").unwrap();
+    variable.subscribers()
+}
+
+/// Behaviour: B-13.
+#[test]
+fn a_line_that_breaks_in_any_direction_is_noticed_by_both_within_the_deadline() {
+    for (to_engine, to_client) in [(false, false), (false, true), (true, false)] {
+        for contract in ["latest", "all", "last:10"] {
+            let mut sut = Pair::of(&["x"]);
+            let id = sut.subscribe(&["rig/x"], contract);
+            sut.events(id);
+            sut.pass(Duration::from_millis(1300));
+            assert_eq!(subscribers(&sut), 1);
+            let line = Line {
+                to_engine,
+                to_client,
+            };
+            let (at_client, at_engine, _session) = given_up(&mut sut, line);
+            let latest = Duration::from_millis(3500);
+            assert!(
+                at_client.is_some_and(|after| after <= latest),
+                "{line:?} {at_client:?}"
+            );
+            assert!(
+                at_engine.is_some_and(|after| after <= latest),
+                "{line:?} {at_engine:?}"
+            );
+            assert_eq!(subscribers(&sut), 0, "{line:?}");
+            // The client comes back by itself, and everything goes on.
+            sut.world.set("rig/x", 5.0);
+            sut.connect();
+            assert_eq!(sut.values(id).last(), Some(&5.0), "{line:?}");
+        }
+    }
+}
+
+/// Behaviour: B-13.
+#[test]
+fn the_deadline_is_configured_at_the_engine_and_holds_at_both_ends() {
+    for (keepalive, deadline) in [(200, 600), (1000, 10_000)] {
+        let (keepalive, deadline) = (
+            Duration::from_millis(keepalive),
+            Duration::from_millis(deadline),
+        );
+        let world = Pair::of(&["x"]).world;
+        let serve = ServeOptions {
+            keepalive,
+            deadline,
+            ..ServeOptions::default()
+        };
+        let mut sut = Pair::offline(&world, serve, client_options());
+        sut.connect();
+        sut.pass(keepalive * 3);
+        let line = Line {
+            to_engine: false,
+            to_client: false,
+        };
+        let (at_client, at_engine, _session) = given_up(&mut sut, line);
+        let expected = deadline.saturating_sub(keepalive)..=deadline + 2 * STEP;
+        assert!(expected.contains(&at_client.unwrap()), "{at_client:?}");
+        assert!(expected.contains(&at_engine.unwrap()), "{at_engine:?}");
+    }
+}
+
+/// Behaviour: B-12, B-13.
+#[test]
+fn behind_a_connection_that_is_down_nothing_is_shown_as_live() {
+    let mut sut = Pair::of(&["x"]);
+    let contract: Contract = "latest".parse().unwrap();
+    let id = sut.subscribe_with(&["rig/x"], contract, Default::default());
+    sut.events(id);
+    sut.pass(Duration::from_secs(2));
+    let live = sut.client.value(sut.world.time().0, id, 0).unwrap();
+    assert_eq!(live.stale, None);
+    sut.cut();
+    let mut before = Duration::ZERO;
+    for second in 1..10 {
+        let at: Tick = sut
+            .world
+            .time()
+            .0
+            .saturating_add(Duration::from_secs(second));
+        let reading = sut.client.value(at, id, 0).unwrap();
+        let age = reading.stale.expect("it says that it is stale");
+        assert!(
+            age >= before + Duration::from_secs(1) || second == 1,
+            "{age:?}"
+        );
+        assert!(!reading.sample.quality.is_good());
+        before = age;
+    }
+    assert!(
+        before >= Duration::from_secs(11),
+        "its age before the cut counts: {before:?}"
+    );
+    assert!(matches!(
+        sut.client.state().cause(),
+        Some(cause) if matches!(**cause, Disconnect::PeerClosed)
+    ));
+}
