@@ -430,7 +430,7 @@ fn placeholders_reach_every_value_of_a_variable() {
 fn engine_section_is_read() {
     let plan = parse(
         "[engine]\nname = \"plant\"\nlisten = [\"0.0.0.0:6000\", \"[::1]\", \"127.0.0.2\", \
-         \"unix:/run/plant.sock\"]\nlocal_socket = false\n\
+         \"unix:/run/plant.sock\"]\nlocal_socket = false\nshared_memory = false\nspin = \"0s\"\n\
          insecure = true\nkeep_alive = 0.5\ndeadline = \"1m\"\n[engine.limits]\nsessions_max = 5\n\
          queue_bytes_per_session_max = \"1 GiB\"\nqueue_bytes_max = \"4 GiB\"\nwrite_bytes_per_session_max = 2048\n",
     );
@@ -447,7 +447,8 @@ fn engine_section_is_read() {
         "unix:/run/plant.sock",
     ];
     assert_eq!(listen, expected);
-    assert!(!engine.local_socket);
+    assert!(!engine.local_socket && !engine.shared_memory);
+    assert_eq!(engine.spin, Duration::ZERO);
     assert_eq!(engine.name.as_deref(), Some("plant"));
     assert_eq!(engine.keep_alive, Duration::from_millis(500));
     assert_eq!(engine.deadline, Duration::from_secs(60));
