@@ -45,7 +45,7 @@ fn more_items_than_a_session_may_have_are_refused_one_by_one_and_cost_the_others
     let (readings, faults) = outcome(&client, &names(2 * limit));
     assert_eq!((readings, faults.len()), (limit, limit));
     for (item, code, sentence) in &faults {
-        assert_eq!(*code, FaultCode::LimitReached);
+        assert_eq!(*code, FaultCode::LimitReached, "item {item}: {sentence}");
         assert!(*item as usize >= limit, "the first ones have their place");
         assert!(sentence.contains("items of one session"), "{sentence}");
     }
