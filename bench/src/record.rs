@@ -19,7 +19,8 @@ pub struct Row {
     /// Scenario, as in the design: `w1` and so on; `v9` to `v12` for bars that have no scenario of
     /// another name; `stages` for costs without a network.
     pub scenario: String,
-    /// Who did it: `trunkline`, the limit `raw-tcp`, another system; in `w7` a cell, a FIFO, a lock.
+    /// Who did it: `trunkline`, the limit `raw-tcp`, another system; in `w7` a cell, a FIFO, a
+    /// lock.
     pub system: String,
     /// Which cell, as `key=value` words.
     pub case: String,
