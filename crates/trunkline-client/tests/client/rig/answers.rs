@@ -215,7 +215,7 @@ impl FakeEngine {
             let sequence = self.variable(handle).sequence;
             let known = last > 0 && *resume == Some(self.welcome.epoch);
             if !known || sequence != last {
-                if known && sequence > last + 1 {
+                if known && sequence > last.saturating_add(1) {
                     super::lost(&mut self.out, terms.subscription, handle, |lost| {
                         lost.disconnect = sequence - last - 1;
                     });
