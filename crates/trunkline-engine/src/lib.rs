@@ -13,14 +13,15 @@
 //!
 //! # Layout
 //! - [`Engine`](engine), [`Library`], `registry`: libraries, names, handles.
-//! - [`Variable`], `cell`, `update`: one variable and its newest update.
+//! - [`Variable`], `flags`, `cell`, `update`: one variable and its newest update.
 //! - `alias`: variables that show and write others.
 //! - `register`, `force`: send and request; variables that a person holds at a value.
 //! - `write`, `accept`, [`outcome`]: the write path and the five ends of a write.
 //! - `plain`: the short way of numbers that have no rule and no subscriber.
 //! - `lease`: who alone may write a variable, and for how long.
 //! - `group`: many variables written, or read, at one instant.
-//! - `latest`, `interest`, `outbox`, `feed`, `retained`, `budget`: what a commit does for each contract.
+//! - `latest`, `interest`, `outbox`, `feed`, `retained`, `budget`: what a commit does for each
+//!   contract.
 //! - [`Consumer`]: subscriptions, deliveries, their side of the ledger.
 //! - [`Order`]: what changes the engine itself.
 //! - [`provider`]: values that somebody else owns.
@@ -47,6 +48,7 @@ pub mod engine;
 pub mod explain;
 mod feed;
 pub mod field;
+mod flags;
 mod force;
 mod group;
 pub mod health;
