@@ -30,7 +30,7 @@ use crate::update::{Encoded, Update};
 pub struct Variable {
     slot: u32,
     /// Index of its provider plus one (0: held, nobody else owns the value), and above
-    /// [`PROVIDER`] what few variables are.
+    /// that what few variables are; see [`flags`](crate::flags).
     pub(crate) flags: AtomicU32,
     name: Box<str>,
     /// As it was deployed. What [`State::edited`] says instead leaves the type, the scope, the FIFO
