@@ -206,7 +206,8 @@ impl Budget {
         self.engine.as_ref()
     }
 
-    fn counts(&self) -> bool {
+    /// Whether anybody counts its bytes.
+    pub(crate) fn counts(&self) -> bool {
         self.engine.is_some() || self.max() != usize::MAX
     }
 

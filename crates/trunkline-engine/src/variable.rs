@@ -75,6 +75,19 @@ pub(crate) struct Extra {
     pub(crate) bonds: Option<Box<Bonds>>,
 }
 
+impl Extra {
+    /// Whether a plain variable has nothing here that a write has to look at but one `all` feed.
+    #[inline]
+    pub(crate) fn is_feed_at_most(&self) -> bool {
+        self.edited.is_none()
+            && self.forced.is_none()
+            && self.fields.is_none()
+            && self.hold.is_none()
+            && self.bonds.is_none()
+            && self.interests.is_feed_at_most()
+    }
+}
+
 /// Writes that ended in another way than by being applied.
 #[derive(Debug, Default)]
 pub(crate) struct Unapplied {
@@ -531,7 +544,6 @@ impl Variable {
     #[inline]
     pub(crate) fn publish_word(
         &self,
-        _state: &State,
         stamp: Timestamp,
         quality: Quality,
         writer: u32,
@@ -697,7 +709,7 @@ const AUDITED: u32 = 1 << 24;
 const PLAIN: u32 = 1 << 26;
 /// It shows and writes another variable.
 const ALIAS: u32 = 1 << 27;
-/// A plain one that has, or had, subscribers.
+/// A plain one that has, or had, more than the short way looks at.
 const ATTENDED: u32 = 1 << 23;
 /// The bits that name its provider.
 const PROVIDER: u32 = (1 << 23) - 1;
