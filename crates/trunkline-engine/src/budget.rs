@@ -196,9 +196,10 @@ impl Budget {
         self.max.load(Ordering::Relaxed)
     }
 
-    /// Whether bytes are counted, and so many may wait.
-    pub(crate) fn is_limited_to_at_least(&self, bytes: usize) -> bool {
-        (bytes..usize::MAX).contains(&self.max())
+    /// Whether bytes are counted, at least so many may wait, and most of them are free.
+    pub(crate) fn is_ample(&self, bytes: usize) -> bool {
+        let max = self.max();
+        (bytes..usize::MAX).contains(&max) && self.used() < max / 4
     }
 
     /// Where it borrows.

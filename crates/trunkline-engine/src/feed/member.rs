@@ -16,7 +16,8 @@ use crate::sync::Arc;
 const CLAIM: usize = 64 << 10;
 /// The same of the only member of a feed: what the consumer borrows at a time.
 const CLAIM_ALONE: usize = 4 << 10;
-/// Budgets from which on that is done.
+/// Budgets from which on that is done, as long as most of it is free: subscriptions that have
+/// little waiting each do not use it up for others.
 const LARGE: usize = 16 * CLAIM;
 
 /// Who subscribes, and how much may wait.
@@ -118,7 +119,7 @@ impl Member {
             self.ahead -= cost;
         } else {
             let claim = if is_shared { CLAIM } else { CLAIM_ALONE }.max(cost);
-            if self.budget().is_limited_to_at_least(LARGE) && self.budget().claim(claim) {
+            if self.budget().is_ample(LARGE) && self.budget().claim(claim) {
                 self.ahead += claim - cost;
             } else if !self.budget().claim(cost) {
                 return false;
