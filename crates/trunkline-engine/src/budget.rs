@@ -196,10 +196,13 @@ impl Budget {
         self.max.load(Ordering::Relaxed)
     }
 
-    /// Whether bytes are counted, at least so many may wait, and most of them are free.
+    /// Whether bytes are counted, at least so many may wait, and most of them are free, here and
+    /// where it borrows.
     pub(crate) fn is_ample(&self, bytes: usize) -> bool {
-        let max = self.max();
-        (bytes..usize::MAX).contains(&max) && self.used() < max / 4
+        let (max, engine) = (self.max(), self.engine.as_ref());
+        (bytes..usize::MAX).contains(&max)
+            && self.used() < max / 4
+            && engine.is_none_or(|engine| engine.used() < engine.max() / 4)
     }
 
     /// Where it borrows.
