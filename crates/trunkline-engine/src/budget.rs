@@ -196,9 +196,13 @@ impl Budget {
         self.max.load(Ordering::Relaxed)
     }
 
-    /// Whether bytes are counted, and so many may wait.
-    pub(crate) fn is_limited_to_at_least(&self, bytes: usize) -> bool {
-        (bytes..usize::MAX).contains(&self.max())
+    /// Whether bytes are counted, at least so many may wait, and most of them are free, here and
+    /// where it borrows.
+    pub(crate) fn is_ample(&self, bytes: usize) -> bool {
+        let (max, engine) = (self.max(), self.engine.as_ref());
+        (bytes..usize::MAX).contains(&max)
+            && self.used() < max / 4
+            && engine.is_none_or(|engine| engine.used() < engine.max() / 4)
     }
 
     /// Where it borrows.
@@ -206,7 +210,8 @@ impl Budget {
         self.engine.as_ref()
     }
 
-    fn counts(&self) -> bool {
+    /// Whether anybody counts its bytes.
+    pub(crate) fn counts(&self) -> bool {
         self.engine.is_some() || self.max() != usize::MAX
     }
 

@@ -24,7 +24,7 @@ pub(crate) const AUDITED: u32 = 1 << 24;
 const PLAIN: u32 = 1 << 26;
 /// It shows and writes another variable.
 const ALIAS: u32 = 1 << 27;
-/// A plain one that has, or had, subscribers.
+/// A plain one that has, or had, more than the short way looks at.
 const ATTENDED: u32 = 1 << 23;
 /// The bits that name its provider.
 const PROVIDER: u32 = (1 << 23) - 1;

@@ -280,6 +280,30 @@ impl Interests {
         self.feeds.len() == 1
     }
 
+    /// Whether there is nothing but one feed without a filter, or not even that.
+    #[inline]
+    pub(crate) fn is_feed_at_most(&self) -> bool {
+        self.feeds.len() <= 1 && self.filters == 0 && self.list.is_empty() && self.rings.is_none()
+    }
+
+    /// Steps 3 (its last part) and 4 where there is [that at most](Self::is_feed_at_most):
+    /// `publish` gives the update its number. `None`: the feed has not enough room at hand, and
+    /// nothing was published.
+    #[inline]
+    pub(crate) fn commit_short(
+        &mut self,
+        update: Update,
+        wakes: &mut Wakes,
+        publish: impl FnOnce() -> u64,
+    ) -> Option<u64> {
+        match self.feeds.first() {
+            Some(interest) => interest
+                .feed
+                .commit_short(interest.place, update, wakes, publish),
+            None => Some(publish()),
+        }
+    }
+
     /// Steps 3 (its last part) and 4 where there is [one feed](Self::has_one_feed), under one lock
     /// of it: `publish` gives the update its number.
     #[inline]

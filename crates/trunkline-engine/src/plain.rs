@@ -1,5 +1,5 @@
-//! Numbers that have no rule, and nobody who wants to be told but subscribers of the newest value:
-//! most of what a program keeps in its variables.
+//! Numbers that have no rule, and nobody who wants to be told but subscribers of the newest value
+//! and those who share one `all` feed: most of what a program keeps in its variables.
 //!
 //! Reading and writing them is what every read and write is, without what those look for and do not
 //! find. Whoever is refused here goes the common way, [`Engine::try_write`](crate::Engine) and
@@ -9,7 +9,7 @@ use trunkline_types::{Access, Clock, ClockSync, DataType, Properties, Quality, T
 
 use crate::caller::Caller;
 use crate::outbox::Wakes;
-use crate::update::word_of;
+use crate::update::{Encoded, Update, word_of};
 use crate::variable::Variable;
 
 /// The newest update of a plain variable.
@@ -25,6 +25,11 @@ pub struct PlainUpdate {
     pub quality: Quality,
     /// The wire form of the value, little-endian, filled up with zeros.
     pub word: u64,
+}
+
+/// Bytes of a plain value in wire form.
+fn word_bytes(data_type: &DataType) -> usize {
+    data_type.fixed_size().unwrap_or(size_of::<u64>())
 }
 
 /// Whether such a variable is plain from the beginning: what may come later is in its flags and in
@@ -58,9 +63,9 @@ impl Variable {
     }
 
     /// A client's write of `value`, stamped `wall`, if it concerns nothing but the variable itself
-    /// and subscribers under `latest`: no rule, no other subscriber, no provider, no alias, nothing
-    /// edited since. Returns its number; `None` when it was not written and is to be tried the
-    /// common way.
+    /// and subscribers under `latest` and of one `all` feed that has room: no rule, no other
+    /// subscriber, no provider, no alias, nothing edited since. Returns its number; `None` when it
+    /// was not written and is to be tried the common way.
     #[inline]
     pub fn write_plain(
         &self,
@@ -114,16 +119,32 @@ impl Variable {
             true => (wall, STAMPED),
             false => (Timestamp::UNIX_EPOCH, UNSTAMPED),
         };
-        let mut state = self.lock();
-        if state.extra.is_some() {
-            // There is more to look at from now on, and no need to find that out again.
-            self.set_attended(&state);
-        }
+        let mut guard = self.lock();
         if !self.is_plain_now() {
             return None;
         }
+        let state = &mut *guard;
+        let sequence = match &mut state.extra {
+            None => self.publish_word(stamp, quality, caller.session, word),
+            Some(extra) if extra.is_feed_at_most() => {
+                let publish = || self.publish_word(stamp, quality, caller.session, word);
+                let update = Update {
+                    sequence: 0,
+                    source_timestamp: stamp,
+                    engine_timestamp: stamp,
+                    quality,
+                    writer: caller.session,
+                    value: Encoded::from_words(&[word, 0, 0], word_bytes(self.data_type())),
+                };
+                extra.interests.commit_short(update, wakes, publish)?
+            }
+            Some(_) => {
+                // There is more to look at from now on, and no need to find that out again.
+                self.set_attended(state);
+                return None;
+            }
+        };
         state.offered += 1;
-        let sequence = self.publish_word(&state, stamp, quality, caller.session, word);
         state.announce_plain(wakes);
         Some(sequence)
     }

@@ -76,6 +76,19 @@ pub(crate) struct Extra {
     pub(crate) bonds: Option<Box<Bonds>>,
 }
 
+impl Extra {
+    /// Whether a plain variable has nothing here that a write has to look at but one `all` feed.
+    #[inline]
+    pub(crate) fn is_feed_at_most(&self) -> bool {
+        self.edited.is_none()
+            && self.forced.is_none()
+            && self.fields.is_none()
+            && self.hold.is_none()
+            && self.bonds.is_none()
+            && self.interests.is_feed_at_most()
+    }
+}
+
 /// Writes that ended in another way than by being applied.
 #[derive(Debug, Default)]
 pub(crate) struct Unapplied {
@@ -450,7 +463,6 @@ impl Variable {
     #[inline]
     pub(crate) fn publish_word(
         &self,
-        _state: &State,
         stamp: Timestamp,
         quality: Quality,
         writer: u32,

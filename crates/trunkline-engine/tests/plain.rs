@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rig::{Rig, define, library_of};
 use trunkline_engine::{
-    Caller, Consumer, Granted, LeaseVerb, Refusal, Variable, Verb, Wakes, Write,
+    Caller, Consumer, Granted, LeaseVerb, Refusal, Variable, Verb, Wakes, Write, WriteOutcome,
 };
 use trunkline_types::{
     Access, Contract, DataType, Deadband, Fifo, Properties, Quality, Reason, Scope, Value,
@@ -29,6 +29,20 @@ fn short(rig: &Rig, x: &Variable, value: f64) -> Option<u64> {
         &Value::F64(value),
         &mut Wakes::new(),
     )
+}
+
+/// The number of what the common way writes.
+fn common(rig: &Rig, x: &Variable, value: f64) -> u64 {
+    let value = Value::F64(value);
+    let (now, wall, mut wakes) = (rig.now(), rig.wall(), Wakes::new());
+    let write = Write::value(&value);
+    let attempt = rig
+        .engine
+        .try_write(&rig.caller, now, wall, x, &write, &mut wakes);
+    match rig::done(attempt) {
+        WriteOutcome::Applied { sequence } => sequence,
+        other => panic!("{other:?}"),
+    }
 }
 
 fn lease(rig: &Rig, x: &Variable, verb: LeaseVerb) -> Result<Granted, Refusal> {
@@ -198,6 +212,34 @@ fn subscribers_of_the_newest_value_hear_of_it() {
     let updates = rig::updates(&mut consumer);
     assert_eq!(rig::sequences(&updates), [2]);
     assert_eq!(updates[0].lost.coalesced, 1);
+}
+
+/// Behaviour: B-05.
+#[test]
+fn subscribers_of_all_get_what_is_written_the_short_way_up_to_their_bound() {
+    let (rig, x) = Rig::plain();
+    let mut consumer = rig.consumer();
+    rig.subscribe(&mut consumer, 0, "all:5".parse().unwrap(), &x);
+    rig::drain(&mut consumer);
+    let mut shortly = 0;
+    for round in 0..3 {
+        let mut written = Vec::new();
+        for step in 0..5 {
+            let value = f64::from(step);
+            shortly += usize::from(
+                short(&rig, &x, value)
+                    .inspect(|s| written.push(*s))
+                    .is_some(),
+            );
+            if written.len() <= step as usize {
+                written.push(common(&rig, &x, value));
+            }
+        }
+        assert_eq!(short(&rig, &x, 9.0), None, "round {round}: it is full");
+        assert_eq!(rig::sequences(&rig::updates(&mut consumer)), written);
+    }
+    assert_eq!(shortly, 12, "the first of a round looks at the bound");
+    assert_eq!(x.ledger().offered, 15);
 }
 
 /// What comes to a plain variable later closes the short way, at once and for every writer.

@@ -251,6 +251,55 @@ impl Sink for UpdateSink<'_> {
         }
     }
 
+    fn deliver_all(
+        &mut self,
+        subscription: u32,
+        updates: &mut dyn Iterator<Item = (u32, &Update)>,
+    ) {
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::SilentDrop) {
+            return;
+        }
+        let mut next = updates.next();
+        while let Some((handle, _)) = next {
+            let nothing_lost = LostRecord {
+                handle,
+                ..LostRecord::default()
+            };
+            let run = self.run_for(subscription, nothing_lost);
+            let mut state = run.state;
+            // Where the run has told of losses, it notes each item.
+            let is_alone = !run.lost.is_empty();
+            let run_end = run.start + RUN_BYTES;
+            let (records_left, bytes_left) = self.window.room();
+            let end = self.end.saturating_sub(size_of::<u32>() * self.gone.len());
+            let before = self.out.len();
+            let (mut count, mut digest, mut bytes) = (0_u32, 0_u64, 0);
+            while let Some((handle, update)) = next.take() {
+                let record = self.records.record(handle, update);
+                state.put(self.out, &record);
+                count += 1;
+                digest = digest.wrapping_add(digest::of_position(handle, record.sequence));
+                bytes = self.out.len() - before;
+                let is_full = self.out.len() >= end
+                    || u64::from(count) >= records_left
+                    || bytes as u64 >= bytes_left;
+                if is_full {
+                    break;
+                }
+                next = updates.next();
+                if is_alone || self.out.len() > run_end {
+                    break;
+                }
+            }
+            self.window.send_run(count, bytes, digest);
+            if let Some(run) = &mut self.run {
+                run.state = state;
+                run.count += count;
+            }
+        }
+    }
+
     fn encode(
         &mut self,
         updates: &mut dyn Iterator<Item = (u32, &Update)>,

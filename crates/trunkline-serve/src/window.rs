@@ -39,6 +39,15 @@ impl Window {
         self.sent - self.confirmed < self.records_max && self.bytes < self.bytes_max
     }
 
+    /// Records and bytes that may be sent; the last record may go over the bytes.
+    pub(crate) fn room(&self) -> (u64, u64) {
+        let records = self.sent - self.confirmed;
+        (
+            self.records_max.saturating_sub(records),
+            self.bytes_max.saturating_sub(self.bytes),
+        )
+    }
+
     /// Whether so many more records may be sent together.
     pub(crate) fn has_room_for(&self, records: u32) -> bool {
         self.sent - self.confirmed + u64::from(records) <= self.records_max

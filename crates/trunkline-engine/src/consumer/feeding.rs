@@ -5,11 +5,12 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use trunkline_types::Position;
 
 use super::drain::TAKE;
-use super::in_flight::Table;
+use super::in_flight::{InFlight, Table};
 use super::{Consumer, EndedItem, Sink};
 use crate::feed::{Event, Feed, FeedEntry, Room, SharedRun, Taken, Terms};
 use crate::outbox::{Outbox, Wakes};
 use crate::sync::Arc;
+use crate::update::Update;
 use crate::variable::Variable;
 
 /// A subscription's part in a feed.
@@ -229,6 +230,31 @@ impl Consumer {
             if count > 0 && !sink.wants() {
                 break Stop::Sink;
             }
+            if let (Event::Next(_), Some(most)) =
+                (&entry.event, most_of(subscription.credit, count))
+            {
+                let mut next = NextUpdates {
+                    entries: Some(membership.taken.iter().take(most)),
+                    table: &membership.table,
+                    items: &mut self.items,
+                    in_flight: &mut self.in_flight,
+                    room: Room::default(),
+                };
+                sink.deliver_all(id, &mut next);
+                let room = next.room;
+                if !room.is_none() {
+                    if let Some(credit) = &mut subscription.credit {
+                        *credit -= room.updates as u64;
+                    }
+                    membership.taken.drain(..room.updates);
+                    passed.add(room);
+                    count += room.updates;
+                    match count == TAKE {
+                        true => break Stop::Taken,
+                        false => continue,
+                    }
+                }
+            }
             let index = membership.index_at(entry.place);
             match &entry.event {
                 Event::Gone => gone = Some(index),
@@ -369,6 +395,49 @@ impl Consumer {
             self.free(membership.mark);
         }
         subscription.items.len()
+    }
+}
+
+/// How many further updates may go at once, `count` having gone already; `None`: none.
+fn most_of(credit: Option<u64>, count: usize) -> Option<usize> {
+    let credit = credit.map_or(usize::MAX, |credit| {
+        usize::try_from(credit).unwrap_or(usize::MAX)
+    });
+    Some(credit.min(TAKE - count)).filter(|most| *most > 0)
+}
+
+/// Updates of a feed that are just the next ones of their items, up to one that is not. Whoever
+/// asks for one takes it.
+struct NextUpdates<'a, I> {
+    entries: Option<I>,
+    table: &'a Table,
+    items: &'a mut super::Items,
+    in_flight: &'a mut InFlight,
+    /// Of those that were taken.
+    room: Room,
+}
+
+impl<'a, I: Iterator<Item = &'a FeedEntry>> Iterator for NextUpdates<'a, I> {
+    type Item = (u32, &'a Update);
+
+    #[inline]
+    fn next(&mut self) -> Option<(u32, &'a Update)> {
+        let entry = self.entries.as_mut()?.next();
+        let noted = entry.and_then(|entry| {
+            let Event::Next(update) = &entry.event else {
+                return None;
+            };
+            let index = *self.table.get(entry.place as usize)?;
+            let (items, sequence) = (&mut *self.items, update.sequence);
+            let handle = items.note_next(index, sequence, self.in_flight)?;
+            self.room.add(Room::one(update.value.as_slice().len()));
+            Some((handle, update))
+        });
+        if noted.is_none() {
+            // What comes next is not for here, whoever asks again.
+            self.entries = None;
+        }
+        noted
     }
 }
 

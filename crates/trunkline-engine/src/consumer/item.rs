@@ -114,6 +114,21 @@ impl VariableItem {
     }
 
     #[inline]
+    fn is_variable(&self) -> bool {
+        self.head & HANDLE != 0 && self.head & FEED == 0
+    }
+
+    /// One delivery more is not confirmed; false when the item counts no further.
+    #[inline]
+    fn count_unconfirmed(&mut self) -> bool {
+        let count = self.unconfirmed_here();
+        if count < UNCONFIRMED_MAX {
+            self.set_unconfirmed_here(count + 1);
+        }
+        count < UNCONFIRMED_MAX
+    }
+
+    #[inline]
     fn unconfirmed_here(&self) -> u32 {
         let (low, high) = (
             self.head >> UNCONFIRMED_SHIFT,
@@ -300,14 +315,12 @@ impl Items {
     }
 
     pub(crate) fn get(&self, index: u32) -> Option<&VariableItem> {
-        self.place(index)
-            .filter(|item| item.head & HANDLE != 0 && item.head & FEED == 0)
+        self.place(index).filter(|item| item.is_variable())
     }
 
     #[inline]
     fn get_mut(&mut self, index: u32) -> Option<&mut VariableItem> {
-        self.place_mut(index)
-            .filter(|item| item.head & HANDLE != 0 && item.head & FEED == 0)
+        self.place_mut(index).filter(|item| item.is_variable())
     }
 
     pub(crate) fn rest(&self, index: u32) -> Option<&Rest> {
@@ -372,10 +385,7 @@ impl Items {
         let Some(item) = self.get_mut(index) else {
             return;
         };
-        let count = item.unconfirmed_here();
-        if count < UNCONFIRMED_MAX {
-            item.set_unconfirmed_here(count + 1);
-        } else {
+        if !item.count_unconfirmed() {
             self.make_rest(index).unconfirmed += 1;
         }
     }
@@ -421,13 +431,38 @@ impl Items {
             let Some(index) = table.get(*place as usize) else {
                 continue;
             };
-            if let Some(item) = self.get_mut(*index) {
-                item.set_last(*sequence);
-                if confirmed {
-                    self.sent(*index);
-                }
+            let Some(item) = self.place_mut(*index).filter(|item| item.is_variable()) else {
+                continue;
+            };
+            item.set_last(*sequence);
+            if confirmed && !item.count_unconfirmed() {
+                self.make_rest(*index).unconfirmed += 1;
             }
         }
+    }
+
+    /// Notes that the item's next update is handed over, if it is just that: the one after the
+    /// last, with nothing to be told before it, and easily counted. Returns the item's handle.
+    #[inline]
+    pub(crate) fn note_next(
+        &mut self,
+        index: u32,
+        sequence: u64,
+        in_flight: &mut InFlight,
+    ) -> Option<u32> {
+        let item = self.place_mut(index)?;
+        let is_next = item.is_variable() && sequence == item.last() + 1;
+        if !is_next || item.head & REST != 0 {
+            return None;
+        }
+        if in_flight.is_kept() {
+            if !item.count_unconfirmed() {
+                return None;
+            }
+            in_flight.push(Some(index));
+        }
+        item.set_last(sequence);
+        Some(item.handle())
     }
 
     /// Hands over an update of a buffered contract: between two of those nothing is coalesced, so

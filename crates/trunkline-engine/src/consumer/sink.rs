@@ -48,6 +48,15 @@ pub trait Sink {
     fn wants(&self) -> bool;
     /// One delivery. Deliveries of one subscription come in runs.
     fn deliver(&mut self, delivery: &Delivery<'_>);
+    /// Deliveries of one subscription with nothing missed before any of them, each an update with
+    /// its variable's handle: takes them for as long as it wants any, one without asking. Takes
+    /// none where it wants them one by one.
+    fn deliver_all(
+        &mut self,
+        _subscription: u32,
+        _updates: &mut dyn Iterator<Item = (u32, &Update)>,
+    ) {
+    }
     /// Puts updates of an `all` feed down as one piece that stands by itself, for all who share the
     /// feed, in `out`, which is empty; each comes with its variable's handle. Returns a number that
     /// the piece keeps for the sinks; `None`: this sink takes them one by one.

@@ -24,6 +24,10 @@ pub(super) struct Log {
     /// Updates within the bound that were ever put in. Wraps.
     written: Room,
     reserved: Room,
+    /// What every member has room for, whatever the others do: spent before anybody is asked.
+    at_hand: AtHand,
+    /// What was spent of it and the members have not noted.
+    unsettled: Room,
     /// By number; a number is used again.
     pub(super) members: Vec<Option<Member>>,
     /// Members that have not ended.
@@ -41,7 +45,72 @@ pub(super) struct Log {
     parked: Vec<Arc<Outbox>>,
 }
 
+/// Room that needs no look at the members.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct AtHand {
+    pub(super) room: Room,
+    /// Bytes that are claimed in advance.
+    pub(super) claimed: usize,
+}
+
 impl Log {
+    /// Whether there is this room without a look at the members.
+    #[inline]
+    pub(super) fn has_at_hand(&self, room: Room) -> bool {
+        room.updates <= self.at_hand.room.updates
+            && room.bytes <= self.at_hand.room.bytes
+            && room.cost() <= self.at_hand.claimed
+    }
+
+    /// Puts an update where [there is room at hand](Self::has_at_hand).
+    #[inline]
+    pub(super) fn put(&mut self, place: u32, update: Update, room: Room, wakes: &mut Wakes) {
+        self.at_hand.room = self.at_hand.room.minus(room);
+        self.at_hand.claimed = self.at_hand.claimed.wrapping_sub(room.cost());
+        self.unsettled.add(room);
+        self.written.add(room);
+        let event = Event::Next(update);
+        self.entries.push_back(FeedEntry { place, event });
+        if self.asleep > 0 {
+            self.wake_members(wakes);
+        }
+    }
+
+    /// Lets the members note what was put in without them. To be called before anything that goes
+    /// by what they have charged.
+    fn settle(&mut self) {
+        let room = std::mem::take(&mut self.unsettled);
+        if !room.is_none() {
+            self.live_mut().for_each(|one| one.spend(room));
+        }
+    }
+
+    /// The same before the members or what they have room for change in another way than that more
+    /// room is there.
+    fn settle_all(&mut self) {
+        self.settle();
+        self.at_hand = AtHand::default();
+    }
+
+    /// Sees how much there is at hand from now on.
+    fn look(&mut self) {
+        let total = self.total();
+        let live = self.members.iter().flatten().filter(|one| !one.ended);
+        let least = |least: AtHand, one: AtHand| AtHand {
+            room: Room {
+                updates: least.room.updates.min(one.room.updates),
+                bytes: least.room.bytes.min(one.room.bytes),
+            },
+            claimed: least.claimed.min(one.claimed),
+        };
+        let at_hand = live.map(|one| one.at_hand(total)).reduce(least);
+        self.at_hand = at_hand.unwrap_or_default();
+    }
+
+    pub(super) fn turn(&self) -> u32 {
+        self.turn
+    }
+
     pub(super) fn new(terms: Terms) -> Self {
         Self {
             members: vec![Some(Member::new(terms))],
@@ -110,7 +179,8 @@ impl Log {
         self.members.len() > 1 && self.members.iter().flatten().nth(1).is_some()
     }
 
-    pub(super) fn has_room(&self, room: Room) -> bool {
+    pub(super) fn has_room(&mut self, room: Room) -> bool {
+        self.settle();
         let total = self.total();
         let mut live = self.members.iter().flatten().filter(|one| !one.ended);
         self.live > 0 && live.all(|one| one.has_room(total, room))
@@ -123,6 +193,7 @@ impl Log {
         stall: Duration,
         wakes: &mut Wakes,
     ) -> Reserve {
+        self.settle_all();
         // Those that have none first: a write that one of them refuses takes no room from others.
         let several = self.live > 1;
         let mut blocked = self.reserve_where(several, room, (now, stall), wakes);
@@ -137,6 +208,7 @@ impl Log {
         }
         self.reserved.add(room);
         self.live_mut().for_each(Member::forget_full);
+        self.look();
         Reserve::Reserved(self.turn)
     }
 
@@ -234,6 +306,7 @@ impl Log {
     }
 
     pub(super) fn release(&mut self, room: Room, turn: u32, wakes: &mut Wakes) {
+        self.settle_all();
         self.reserved = self.reserved.minus(room);
         let members = self.members.iter_mut().flatten();
         for member in members.filter(|one| one.has_reserved(turn)) {
@@ -338,11 +411,17 @@ impl Log {
     }
 
     pub(super) fn pass(&mut self, member: usize, room: Room, wakes: &mut Wakes) {
+        self.settle();
         let total = self.total();
-        if let Some(member) = self.member_mut(member) {
+        if let Some(member) = self.members.get_mut(member).and_then(Option::as_mut) {
             let mut passed = member.passed;
             passed.add(room);
-            member.pass(room, total.minus(passed).is_none(), wakes);
+            let is_last = total.minus(passed).is_none();
+            member.pass(room, is_last, wakes);
+            if is_last {
+                // What it had claimed in advance is given back.
+                self.at_hand = AtHand::default();
+            }
             self.wake_parked(wakes);
         }
     }
@@ -353,6 +432,7 @@ impl Log {
         mut freed: Room,
         wakes: &mut Wakes,
     ) {
+        self.settle_all();
         let mut keep = |entry: &FeedEntry| {
             let stays = !places.contains(&entry.place);
             if !stays {
@@ -421,6 +501,7 @@ impl Log {
     }
 
     fn remove(&mut self, member: usize) -> Option<Member> {
+        self.settle_all();
         let gone = self.members.get_mut(member)?.take()?;
         if !gone.ended {
             self.live -= 1;
@@ -462,6 +543,7 @@ impl Log {
         if !self.open || self.live == 0 || self.places != places || self.is_of(outbox) {
             return Err(Box::new(moved));
         }
+        self.settle_all();
         let mut member = moved.member;
         member.place_at(self.end(), self.written);
         self.live += 1;
@@ -490,7 +572,8 @@ impl Log {
     }
 
     /// How each stands before an update of this room.
-    pub(super) fn pressures(&self, room: Room, visit: &mut dyn FnMut(Pressure)) {
+    pub(super) fn pressures(&mut self, room: Room, visit: &mut dyn FnMut(Pressure)) {
+        self.settle();
         let total = self.total();
         let members = self.members.iter().flatten();
         for member in members.filter(|one| !one.terms.outbox.is_service) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use trunkline_types::Tick;
 
+use super::log::AtHand;
 use super::{FeedEntry, Room};
 use crate::budget::Budget;
 use crate::outbox::{Outbox, Wakes};
@@ -13,7 +14,10 @@ use crate::sync::Arc;
 /// Bytes of the consumer's budget that a member of a shared feed claims at a time, where the budget
 /// is large: an update then costs no atomic operation per member.
 const CLAIM: usize = 64 << 10;
-/// Budgets from which on that is done.
+/// The same of the only member of a feed: what the consumer borrows at a time.
+const CLAIM_ALONE: usize = 4 << 10;
+/// Budgets from which on that is done, as long as most of it is free: subscriptions that have
+/// little waiting each do not use it up for others.
 const LARGE: usize = 16 * CLAIM;
 
 /// Who subscribes, and how much may wait.
@@ -114,15 +118,38 @@ impl Member {
         if self.ahead >= cost {
             self.ahead -= cost;
         } else {
-            let in_advance = is_shared && self.budget().is_limited_to_at_least(LARGE);
-            if in_advance && self.budget().claim(CLAIM.max(cost)) {
-                self.ahead += CLAIM.max(cost) - cost;
+            let claim = if is_shared { CLAIM } else { CLAIM_ALONE }.max(cost);
+            if self.budget().is_ample(LARGE) && self.budget().claim(claim) {
+                self.ahead += claim - cost;
             } else if !self.budget().claim(cost) {
                 return false;
             }
         }
         self.charged.add(room);
         true
+    }
+
+    /// What it has room for without a look at its budget.
+    pub(super) fn at_hand(&self, total: Room) -> AtHand {
+        let waiting = total.minus(self.passed);
+        AtHand {
+            room: Room {
+                updates: self.terms.elements_max.saturating_sub(waiting.updates),
+                bytes: self.terms.bytes_max.saturating_sub(waiting.bytes),
+            },
+            claimed: match self.budget().counts() {
+                true => self.ahead,
+                false => usize::MAX,
+            },
+        }
+    }
+
+    /// [`claim`](Self::claim) of what was [at hand](Self::at_hand).
+    pub(super) fn spend(&mut self, room: Room) {
+        if self.budget().counts() {
+            self.ahead = self.ahead.saturating_sub(room.cost());
+        }
+        self.charged.add(room);
     }
 
     /// Gives back what [`claim`](Self::claim) took: nothing came of it.

@@ -206,6 +206,11 @@ impl Feed {
     ) -> Reserve {
         let room = Room::one(update.value.as_slice().len());
         let mut log = self.log.lock();
+        if log.has_at_hand(room) {
+            publish(update);
+            log.put(place, update.clone(), room, wakes);
+            return Reserve::Reserved(log.turn());
+        }
         let reserve = log.reserve(room, now, stall, wakes);
         match reserve {
             Reserve::Reserved(turn) => {
@@ -219,6 +224,27 @@ impl Feed {
             Reserve::WouldBlock { .. } => log.note_needs(room, None),
         }
         reserve
+    }
+
+    /// [`Feed::commit_one`] of an update of a value that is kept in place, where all members have
+    /// room at hand; else nothing is done. Returns its number.
+    #[inline]
+    pub(crate) fn commit_short(
+        &self,
+        place: u32,
+        mut update: Update,
+        wakes: &mut Wakes,
+        publish: impl FnOnce() -> u64,
+    ) -> Option<u64> {
+        let room = Room::one(update.value.as_slice().len());
+        let mut log = self.log.lock();
+        if !log.has_at_hand(room) {
+            return None;
+        }
+        update.sequence = publish();
+        let sequence = update.sequence;
+        log.put(place, update, room, wakes);
+        Some(sequence)
     }
 
     /// Notes what a write that was told to wait here needs of the budgets of those who have no

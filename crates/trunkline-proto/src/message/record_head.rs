@@ -4,28 +4,32 @@
 //! Update and write records are the hot path of both ends: with room for the longest head made
 //! once, a record costs a third of what byte-wise appending does.
 
-/// The head of a record that is being written: a byte that is known last, then fields.
+/// The head of a record that is being written: a byte that is known last, then fields. It is put
+/// together apart, where no byte has to be looked for room.
 #[derive(Debug)]
 pub(super) struct RecordHead<'a, const MAX: usize> {
     out: &'a mut Vec<u8>,
+    head: [u8; HEAD_BYTES],
     /// Where the next byte goes.
     at: usize,
     flags_at: usize,
 }
+
+/// Bytes of the longest head, rounded up to a power of two.
+const HEAD_BYTES: usize = 64;
 
 impl<'a, const MAX: usize> RecordHead<'a, MAX> {
     /// Makes room for a head of at most `MAX` bytes, its flags included, and a value of this
     /// length.
     #[inline]
     pub(super) fn begin(out: &'a mut Vec<u8>, value_bytes: usize) -> Self {
-        let at = out.len();
-        out.reserve(MAX.saturating_add(value_bytes));
-        // What of it is not used is cut off at the end.
-        out.extend_from_slice(&[0; MAX]);
+        const { assert!(MAX <= HEAD_BYTES) };
+        out.reserve(HEAD_BYTES.saturating_add(value_bytes));
         Self {
             out,
-            at,
-            flags_at: at,
+            head: [0; HEAD_BYTES],
+            at: 0,
+            flags_at: 0,
         }
     }
 
@@ -57,25 +61,37 @@ impl<'a, const MAX: usize> RecordHead<'a, MAX> {
 
     /// Fills in the flags and appends the value.
     #[inline]
-    pub(super) fn finish(self, flags: u8, value: &[u8]) {
-        self.finish_head(flags).extend_from_slice(value);
+    pub(super) fn finish(mut self, flags: u8, value: &[u8]) {
+        // The most common values are words, which go where they are known to fit.
+        let rest = self.head.get_mut(self.at..).unwrap_or_default();
+        if let (Some(place), Ok(word)) = (rest.first_chunk_mut(), <[u8; 8]>::try_from(value)) {
+            *place = word;
+            self.at = self.at.wrapping_add(word.len());
+            self.finish_head(flags);
+        } else {
+            self.finish_head(flags).extend_from_slice(value);
+        }
     }
 
     /// Fills in the flags and gives the buffer back, for the value to be appended.
     #[inline]
-    pub(super) fn finish_head(self, flags: u8) -> &'a mut Vec<u8> {
-        if let Some(slot) = self.out.get_mut(self.flags_at) {
+    pub(super) fn finish_head(mut self, flags: u8) -> &'a mut Vec<u8> {
+        if let Some(slot) = self.head.get_mut(self.flags_at % HEAD_BYTES) {
             *slot = flags;
         }
-        self.out.truncate(self.at);
+        let end = self.out.len().wrapping_add(self.at);
+        // As many bytes as the compiler knows; what of it is not used is cut off.
+        self.out.extend_from_slice(&self.head);
+        self.out.truncate(end);
         self.out
     }
 
     #[inline]
     fn push(&mut self, byte: u8) {
-        if let Some(slot) = self.out.get_mut(self.at) {
+        // A head has at most as many as there are: the remainder only tells the compiler so.
+        if let Some(slot) = self.head.get_mut(self.at % HEAD_BYTES) {
             *slot = byte;
-            self.at = self.at.wrapping_add(1);
         }
+        self.at = self.at.wrapping_add(1);
     }
 }

@@ -51,6 +51,9 @@ impl Engine {
         let mut wakes = Wakes::new();
         let write = |(variable, value): (&Variable<T>, T)| {
             let value = value.into_value();
+            if let Some(sequence) = variable.write_short(moment.wall, &value, &mut wakes) {
+                return variable.written(WriteOutcome::Applied { sequence });
+            }
             if !variable.variable.is_provided() {
                 let write = Write::value(&value);
                 if let Attempt::Done(outcome) = variable.attempt(&write, moment, &mut wakes) {
@@ -90,16 +93,22 @@ impl<T: IntoValue> Variable<T> {
     #[inline]
     pub fn write(&self, value: T) -> Result<Written, WriteError> {
         let value = value.into_value();
-        if self.variable.is_plain() && self.core.is_clock_settled() {
+        if self.variable.is_plain() {
             let (wall, mut wakes) = (self.wall(), Wakes::new());
-            if let Some(sequence) =
-                self.variable
-                    .write_plain(&self.caller, wall, &value, &mut wakes)
-            {
+            if let Some(sequence) = self.write_short(wall, &value, &mut wakes) {
                 return self.written(WriteOutcome::Applied { sequence });
             }
         }
         self.write_common(&value)
+    }
+
+    /// Writes it the short way, where that is enough.
+    #[inline]
+    fn write_short(&self, wall: Timestamp, value: &Value, wakes: &mut Wakes) -> Option<u64> {
+        if !self.variable.is_plain() || !self.core.is_clock_settled() {
+            return None;
+        }
+        self.variable.write_plain(&self.caller, wall, value, wakes)
     }
 
     /// [`write`](Self::write) of whatever there is.
