@@ -201,7 +201,8 @@ impl Engine {
 
     /// Visits the visible, deployed variables whose names match, from handle `cursor` on, until
     /// `limit` matched or `effort` is spent, and looks at one at least. Returns the cursor to go on
-    /// from, `None` at the end. The engine's own libraries are for patterns that begin with their `_`.
+    /// from, `None` at the end. The engine's own libraries are for patterns that begin with their
+    /// `_`.
     pub fn find(
         &self,
         caller: &Caller,
