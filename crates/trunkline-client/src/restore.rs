@@ -246,7 +246,7 @@ impl ClientCore {
             return;
         };
         wire.outstanding = wire.outstanding.saturating_sub(1);
-        let (mut handles, mut failed) = (Vec::new(), false);
+        let (mut handles, mut failed, mut may_retry) = (Vec::new(), false, false);
         for index in items {
             let Some(item) = wire.item_mut(*index) else {
                 continue;
@@ -266,7 +266,8 @@ impl ClientCore {
                     }
                     variables.release(variable);
                 }
-                _ => {}
+                // Its time to be asked for again may have come while the request went on.
+                _ => may_retry |= item.may_retry(),
             }
         }
         let is_over = wire.closing && wire.outstanding == 0;
@@ -284,6 +285,8 @@ impl ClientCore {
         }
         if failed {
             self.changes += 1;
+        }
+        if failed || may_retry {
             self.retry_failed_later();
         }
     }

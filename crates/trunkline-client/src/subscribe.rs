@@ -226,7 +226,7 @@ impl ClientCore {
         let wire = self.wires.get_mut(entry.wire)?;
         let can_be_asked = !wire.closing && wire.pause == Pause::No;
         let wire_item = wire.item_mut(index)?;
-        if !can_be_asked || wire_item.asked || !wire_item.may_retry() {
+        if !can_be_asked || !wire_item.may_retry() {
             return None;
         }
         wire_item.status = Status::Opening;

@@ -387,9 +387,12 @@ impl WireItem {
         self.own = None;
     }
 
-    /// Whether trying again later can help without anybody noticing the program.
+    /// Whether trying again later can help without anybody noticing the program. Not while the
+    /// request that it failed in goes on: the end of that one would be taken for the answer to the
+    /// next.
     pub(crate) fn may_retry(&self) -> bool {
         match &self.status {
+            _ if self.asked => false,
             Status::Failed(fault) => is_temporary(fault.code),
             Status::Ended(reason) => *reason == EndReason::Gone,
             _ => false,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use trunkline_types::name::{NameError, register_number};
-use trunkline_types::{Name, Pattern, Tick, Timestamp};
+use trunkline_types::{Effort, Name, Pattern, Tick, Timestamp};
 
 use crate::age::Ages;
 use crate::alias::Aliases;
@@ -22,6 +22,7 @@ use crate::outcome::AccessError;
 use crate::provider::{PROVIDER_TIMEOUT_DEFAULT, Providers};
 use crate::realtime::Pump;
 use crate::registry::Registry;
+use crate::search::LOOK_STEPS;
 use crate::sync::{Arc, AtomicU32, AtomicUsize, Mutex, Ordering};
 use crate::variable::Variable;
 use crate::watch::Watchers;
@@ -199,26 +200,28 @@ impl Engine {
     }
 
     /// Visits the visible, deployed variables whose names match, from handle `cursor` on, until
-    /// `limit` matched or `budget` names were looked at. Returns the cursor to go on from, `None`
-    /// at the end. The engine's own libraries are for patterns that begin with their `_`.
+    /// `limit` matched or `effort` is spent, and looks at one at least. Returns the cursor to go on
+    /// from, `None` at the end. The engine's own libraries are for patterns that begin with their
+    /// `_`.
     pub fn find(
         &self,
         caller: &Caller,
         pattern: &Pattern,
         cursor: u32,
         limit: usize,
-        budget: usize,
+        effort: &mut Effort,
         mut visit: impl FnMut(&Arc<Variable>),
     ) -> Option<u32> {
         let end = self.end();
         let shows = |name: &str| !is_reserved(name) || is_reserved(pattern.as_str());
         let mut found = 0;
         for (looked, handle) in (cursor.max(1)..end).enumerate() {
-            if found >= limit || looked >= budget {
+            if found >= limit || (looked > 0 && effort.is_spent()) {
                 return Some(handle);
             }
+            effort.spend(LOOK_STEPS);
             if let Some(variable) = self.visible(caller, handle)
-                && pattern.matches(variable.name())
+                && pattern.matches_within(effort, variable.name())
                 && shows(variable.name())
                 && !variable.is_gone()
             {

@@ -3,13 +3,19 @@
 //! A condition compares a [field](crate::field) of each variable with a text. All conditions of a
 //! search have to hold. No field is opened for it.
 
-use trunkline_types::{DataType, Pattern, Value};
+use trunkline_types::{DataType, Effort, Pattern, Value};
 
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::field::{FIELDS, Field};
 use crate::sync::Arc;
 use crate::variable::Variable;
+
+/// What it takes to come to the next variable, in steps of an [`Effort`].
+pub(crate) const LOOK_STEPS: usize = 32;
+
+/// What it takes to have the value of a field, in steps; its text comes on top.
+const FIELD_STEPS: usize = 64;
 
 /// How a field is compared.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -128,20 +134,22 @@ impl Condition {
         }
     }
 
-    /// Whether it holds for a variable now.
-    pub fn holds(&self, variable: &Variable) -> bool {
+    /// Whether it holds for a variable now. What it takes to know is counted.
+    pub fn holds(&self, variable: &Variable, effort: &mut Effort) -> bool {
         match self.field {
-            Some(field) => self.holds_for(field, variable),
+            Some(field) => self.holds_for(field, variable, effort),
             None => {
                 let mut texts = FIELDS
                     .iter()
                     .filter(|field| field.data_type() == DataType::String);
-                let any = |field| self.with(Comparison::Contains).holds_for(field, variable);
+                let mut any = |condition: &Self| {
+                    texts.any(|field| condition.holds_for(field, variable, effort))
+                };
                 match self.comparison {
                     // Of no field it may be said that the text is in it.
-                    Comparison::Differs => !texts.any(any),
-                    Comparison::Equal => texts.any(|field| self.holds_for(field, variable)),
-                    _ => texts.any(any),
+                    Comparison::Differs => !any(&self.with(Comparison::Contains)),
+                    Comparison::Equal => any(self),
+                    _ => any(&self.with(Comparison::Contains)),
                 }
             }
         }
@@ -154,8 +162,13 @@ impl Condition {
         }
     }
 
-    fn holds_for(&self, field: &Field, variable: &Variable) -> bool {
+    fn holds_for(&self, field: &Field, variable: &Variable, effort: &mut Effort) -> bool {
         let value = field.value_of(variable);
+        let text = match &value {
+            Some(Value::String(text)) => text.len(),
+            _ => 0,
+        };
+        effort.spend(FIELD_STEPS + text + self.text_bytes());
         let is_equal = match (&value, &self.wanted) {
             (None, Wanted::Nothing) => true,
             (Some(Value::String(text)), Wanted::Text { exact, lower }) => {
@@ -200,25 +213,27 @@ impl Engine {
         conditions: &[Condition],
         cursor: u32,
         limit: usize,
-        budget: usize,
+        effort: &mut Effort,
         mut visit: impl FnMut(&Arc<Variable>),
     ) -> Option<u32> {
         let mut found = 0;
         let mut from = cursor;
-        let mut left = budget;
         loop {
-            if found >= limit || left == 0 {
+            if found >= limit || (from > cursor && effort.is_spent()) {
                 return Some(from);
             }
             // One match at a time, so that those that do not hold do not count.
-            let next = self.find(caller, pattern, from, 1, left, |variable| {
-                if conditions.iter().all(|condition| condition.holds(variable)) {
-                    found += 1;
-                    visit(variable);
-                }
-            })?;
-            left = left.saturating_sub((next - from.max(1)).max(1) as usize);
-            from = next;
+            let mut candidate = None;
+            let next = self.find(caller, pattern, from, 1, effort, |variable| {
+                candidate = Some(Arc::clone(variable));
+            });
+            if let Some(variable) = candidate
+                && conditions.iter().all(|one| one.holds(&variable, effort))
+            {
+                found += 1;
+                visit(&variable);
+            }
+            from = next?;
         }
     }
 }

@@ -13,13 +13,14 @@
 //! what appeared, so that of a name that was replaced the old variable goes before the new one
 //! comes.
 
-use trunkline_types::Pattern;
+use trunkline_types::{Effort, Pattern};
 
 use crate::caller::Caller;
 use crate::consumer::Consumer;
 use crate::engine::Engine;
 use crate::outbox::{Outbox, Wakes};
 use crate::registry::Mark;
+use crate::search::LOOK_STEPS;
 use crate::sync::{Arc, Mutex, Weak};
 use crate::variable::Variable;
 
@@ -91,8 +92,8 @@ impl Watch {
         &self.pattern
     }
 
-    /// The next slice of what came and went: at most `limit` names, out of at most `budget` that
-    /// are looked at.
+    /// The next slice of what came and went: at most `limit` names, until `effort` is spent. One
+    /// name at least is looked at.
     ///
     /// A variable that is gone is told once `consumer` has nothing more of it to deliver.
     pub fn next(
@@ -100,7 +101,7 @@ impl Watch {
         consumer: &Consumer,
         caller: &Caller,
         limit: usize,
-        budget: usize,
+        effort: &mut Effort,
     ) -> WatchSlice {
         let engine = consumer.engine();
         if self.is_told() {
@@ -115,14 +116,14 @@ impl Watch {
             ..WatchSlice::default()
         };
         if self.gone < self.mark.gone {
-            let waits = self.take_gone(consumer, &mut slice.gone);
+            let waits = self.take_gone(consumer, effort, &mut slice.gone);
             slice.progress = match waits {
                 true => WatchProgress::Waits,
                 false => WatchProgress::More,
             };
             return slice;
         }
-        self.take_appeared(engine, caller, limit, budget, &mut slice.appeared);
+        self.take_appeared(engine, caller, limit, effort, &mut slice.appeared);
         if !self.is_told() {
             slice.progress = WatchProgress::More;
         } else if !self.is_listed {
@@ -138,13 +139,14 @@ impl Watch {
     }
 
     /// Returns whether the consumer has to deliver something first.
-    fn take_gone(&mut self, consumer: &Consumer, out: &mut Vec<u32>) -> bool {
+    fn take_gone(&mut self, consumer: &Consumer, effort: &mut Effort, out: &mut Vec<u32>) -> bool {
         let engine = consumer.engine();
         let most = self.mark.gone.saturating_sub(self.gone).min(GONE_SLICE);
         for handle in engine.registry().gone_from(self.gone, most) {
+            effort.spend(LOOK_STEPS);
             if let Some(variable) = engine.variable(handle)
                 && handle < self.cursor
-                && self.pattern.matches(variable.name())
+                && self.pattern.matches_within(effort, variable.name())
             {
                 if consumer.has_item_of(variable) {
                     return true;
@@ -152,6 +154,9 @@ impl Watch {
                 out.push(handle);
             }
             self.gone += 1;
+            if effort.is_spent() {
+                break;
+            }
         }
         false
     }
@@ -161,18 +166,21 @@ impl Watch {
         engine: &Engine,
         caller: &Caller,
         limit: usize,
-        budget: usize,
+        effort: &mut Effort,
         out: &mut Vec<Arc<Variable>>,
     ) {
-        let end = self.mark.end.min(self.cursor.saturating_add(budget as u32));
-        while self.cursor < end && out.len() < limit {
+        while self.cursor < self.mark.end && out.len() < limit {
+            effort.spend(LOOK_STEPS);
             if let Some(variable) = engine.visible(caller, self.cursor)
-                && self.pattern.matches(variable.name())
+                && self.pattern.matches_within(effort, variable.name())
                 && !variable.is_gone()
             {
                 out.push(Arc::clone(variable));
             }
             self.cursor += 1;
+            if effort.is_spent() {
+                break;
+            }
         }
     }
 }

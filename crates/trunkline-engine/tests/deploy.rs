@@ -17,8 +17,8 @@ use trunkline_engine::{
     VARIABLES_MAX, Wakes, Write, WriteOutcome,
 };
 use trunkline_types::{
-    ArrayType, Contract, DataType, Deadband, ElementType, EnumType, Fifo, Pattern, Properties,
-    Quality, Reason, Scaling, Scope, StructType, Value, VariableDefinition,
+    ArrayType, Contract, DataType, Deadband, Effort, ElementType, EnumType, Fifo, Pattern,
+    Properties, Quality, Reason, Scaling, Scope, StructType, Value, VariableDefinition,
 };
 
 fn f64s(paths: &[&str]) -> Vec<VariableDefinition> {
@@ -38,9 +38,10 @@ fn refused(rig: &Rig, library: &str, variables: Vec<VariableDefinition>) -> Depl
 fn found(rig: &Rig, caller: &Caller, pattern: &str) -> Vec<String> {
     let pattern = Pattern::parse(pattern).expect("it is one");
     let mut names = Vec::new();
+    let mut effort = Effort::new(usize::MAX);
     let end = rig
         .engine
-        .find(caller, &pattern, 0, usize::MAX, usize::MAX, |variable| {
+        .find(caller, &pattern, 0, usize::MAX, &mut effort, |variable| {
             names.push(variable.name().to_owned());
         });
     assert_eq!(end, None);
@@ -429,29 +430,84 @@ fn find_comes_in_pages_that_miss_nothing() {
         .undeploy("gone", rig.now(), rig.wall(), &mut Wakes::new())
         .expect("it is deployed");
     let pattern = Pattern::parse("*/pump*/speed").expect("it is one");
-    for (limit, budget) in [(1, 7), (10, 1000), (1000, 3), (1000, 1000), (7, usize::MAX)] {
+    for (limit, steps) in [
+        (1, 500),
+        (10, 90_000),
+        (1000, 0),
+        (1000, 9000),
+        (7, usize::MAX),
+    ] {
         let mut names = Vec::new();
         let mut cursor = Some(0);
         let mut pages = 0;
         while let Some(from) = cursor {
             let before = names.len();
-            cursor = rig
-                .engine
-                .find(&rig.caller, &pattern, from, limit, budget, |variable| {
+            let mut effort = Effort::new(steps);
+            cursor = rig.engine.find(
+                &rig.caller,
+                &pattern,
+                from,
+                limit,
+                &mut effort,
+                |variable| {
                     names.push(variable.name().to_owned());
-                });
+                },
+            );
             pages += 1;
             assert!(names.len() - before <= limit, "a page keeps to its limit");
             assert!(pages <= 1002, "every page gets on");
         }
         let expected: Vec<String> = paths.iter().map(|path| format!("rig/{path}")).collect();
-        assert_eq!(names, expected, "limit {limit}, budget {budget}");
+        assert_eq!(names, expected, "limit {limit}, {steps} steps");
     }
-    assert_eq!(
-        rig.engine
-            .find(&rig.caller, &pattern, u32::MAX, 10, 10, |_| panic!()),
-        None
+    let mut effort = Effort::new(1000);
+    let behind = rig.engine.find(
+        &rig.caller,
+        &pattern,
+        u32::MAX,
+        10,
+        &mut effort,
+        |_| panic!(),
     );
+    assert_eq!(behind, None);
+}
+
+/// The names of one slice are as many as their own lengths and the pattern allow.
+///
+/// Behaviour: B-83.
+#[test]
+fn a_slice_of_a_search_is_bounded_by_what_it_takes() {
+    const STEPS: usize = 50_000;
+    let paths: Vec<String> = (0..40)
+        .map(|n| "ab/".repeat(300) + &n.to_string())
+        .collect();
+    let mut paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    paths.push("ab/c");
+    let rig = Rig::with(f64s(&paths));
+    let pattern = Pattern::parse("**/ab/**/a*b*/**/*a*b*/**/*b/*c").expect("it is one");
+    let name = format!("rig/{}", paths[0]);
+    let mut effort = Effort::new(usize::MAX);
+    pattern.matches_within(&mut effort, &name);
+    let of_one = usize::MAX - effort.left();
+    assert!(of_one > 5_000, "a slow pattern: {of_one} steps");
+    let (mut cursor, mut slices) = (0, Vec::new());
+    loop {
+        let mut effort = Effort::new(STEPS);
+        let next = rig
+            .engine
+            .find(&rig.caller, &pattern, cursor, 1000, &mut effort, |_| {});
+        let Some(next) = next else { break };
+        slices.push((next - cursor.max(1)) as usize);
+        cursor = next;
+    }
+    let most = STEPS / of_one + 1;
+    assert!(
+        slices.iter().all(|names| *names <= most),
+        "{slices:?} of {most}"
+    );
+    assert!(slices.len() >= 40 / most - 1, "{slices:?}");
+    let found = found(&rig, &rig.caller, "**/ab/**/a*b*/**");
+    assert_eq!(found.len(), 40, "those that match are found");
 }
 
 #[test]

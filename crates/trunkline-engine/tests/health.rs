@@ -93,8 +93,9 @@ fn the_engines_own_libraries_are_listed_where_they_are_asked_for() {
     let found = |pattern: &str| {
         let pattern = Pattern::parse(pattern).unwrap();
         let mut names = Vec::new();
+        let mut effort = trunkline_types::Effort::new(100_000);
         rig.engine
-            .find(&rig.caller, &pattern, 0, 100, 100, |found| {
+            .find(&rig.caller, &pattern, 0, 100, &mut effort, |found| {
                 names.push(found.name().to_owned());
             });
         names

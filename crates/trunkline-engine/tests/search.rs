@@ -12,7 +12,7 @@ mod rig;
 use rig::{Rig, define};
 use trunkline_engine::search::{Comparison, Condition};
 use trunkline_engine::{Verb, Write};
-use trunkline_types::{DataType, Pattern, Properties, Value};
+use trunkline_types::{DataType, Effort, Pattern, Properties, Value};
 
 fn plant() -> Rig {
     let of = |units: &str, description: &str, range| Properties {
@@ -37,13 +37,20 @@ fn found(rig: &Rig, conditions: &[(&str, Comparison, &str)]) -> Vec<String> {
     let (mut names, mut cursor) = (Vec::new(), Some(0));
     let pattern = Pattern::parse("rig/*").unwrap();
     while let Some(from) = cursor {
-        // As small as slices get: one match, two names looked at.
+        // As small as slices get: one match, one name looked at.
+        let mut effort = Effort::new(0);
         let visit = |variable: &std::sync::Arc<trunkline_engine::Variable>| {
             names.push(variable.name().trim_start_matches("rig/").to_owned());
         };
-        cursor = rig
-            .engine
-            .search(&rig.caller, &pattern, &conditions, from, 1, 2, visit);
+        cursor = rig.engine.search(
+            &rig.caller,
+            &pattern,
+            &conditions,
+            from,
+            1,
+            &mut effort,
+            visit,
+        );
     }
     names
 }

@@ -291,7 +291,8 @@ fn libraries_come_and_go_beside_writers_readers_and_finders() {
                     consumer.drain(&mut sink, &mut Wakes::new());
                     let pattern = trunkline_types::Pattern::parse("**").expect("it is one");
                     let mut found = 0;
-                    engine.find(&caller, &pattern, 0, 10, 10_000, |_| found += 1);
+                    let mut effort = trunkline_types::Effort::new(1_000_000);
+                    engine.find(&caller, &pattern, 0, 10, &mut effort, |_| found += 1);
                     assert!((1..=2).contains(&found));
                 }
             })

@@ -12,7 +12,7 @@ mod rig;
 
 use rig::{Bell, Rig, drain, library_of};
 use trunkline_engine::{Consumer, Wakes, Watch, WatchProgress};
-use trunkline_types::{Contract, DataType, Pattern, VariableDefinition};
+use trunkline_types::{Contract, DataType, Effort, Pattern, VariableDefinition};
 
 fn definitions(paths: &[&str], ty: &DataType) -> Vec<VariableDefinition> {
     let definition = |path: &&str| VariableDefinition::new(*path, ty.clone());
@@ -36,7 +36,7 @@ fn watch(pattern: &str) -> Watch {
 fn told(watch: &mut Watch, consumer: &Consumer, rig: &Rig) -> (Vec<String>, WatchProgress) {
     let mut all = Vec::new();
     loop {
-        let slice = watch.next(consumer, &rig.caller, 2, 3);
+        let slice = watch.next(consumer, &rig.caller, 2, &mut Effort::new(100));
         assert!(slice.appeared.len() <= 2, "a slice has its limit");
         all.extend(slice.gone.iter().map(|handle| format!("-{handle}")));
         let appeared = slice.appeared.iter();
@@ -88,7 +88,9 @@ fn nothing_is_lost_however_seldom_it_is_looked() {
     let (news, _) = told(&mut watch, &consumer, &rig);
     // What came and went unseen is not mentioned; the revision counts it.
     assert_eq!(news, [format!("-{first}"), "+plant/a".to_owned()]);
-    let revision = watch.next(&consumer, &rig.caller, 1, 1).revision;
+    let revision = watch
+        .next(&consumer, &rig.caller, 1, &mut Effort::new(0))
+        .revision;
     assert_eq!(revision, 1 + 2 * 4000);
 }
 

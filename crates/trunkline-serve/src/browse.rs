@@ -16,18 +16,15 @@ use trunkline_proto::message::info::{InfoAnswerBuilder, SubscriptionInfo, Variab
 use trunkline_proto::message::subscribe::SubscribeTerms;
 use trunkline_proto::message::why::Why;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
-use trunkline_types::{Access, DataType, Pattern, Tick, Timestamp};
+use trunkline_types::{Access, DataType, Effort, Pattern, Tick, Timestamp};
 
 use crate::fault::unknown_handle;
 use crate::forcing::entry;
 use crate::session::Session;
 use crate::work::{Page, Progress, SLICE, Work};
 
-/// Variables whose fields are compared before others get their turn.
-const SEARCH_BUDGET: usize = 5_000;
-
-/// Names looked at before others get their turn, found or not.
-pub(crate) const FIND_BUDGET: usize = 50_000;
+/// Steps of a search before others get their turn, whatever it looks at and finds: about 1 ms.
+pub(crate) const SEARCH_STEPS: usize = 400_000;
 
 impl Session {
     pub(crate) fn handle_browse(
@@ -114,17 +111,13 @@ impl Session {
         let mut answers = std::mem::take(&mut self.answers.frames);
         let before = answers.len();
         let mut names = NamesBuilder::begin(&mut answers, request);
-        let budget = match conditions {
-            [] => FIND_BUDGET,
-            _ => SEARCH_BUDGET,
-        };
         let next = self.engine.search(
             &self.caller,
             &pattern,
             conditions,
             *cursor,
             limit,
-            budget,
+            &mut Effort::new(SEARCH_STEPS),
             |variable| {
                 for (name, data_type, access) in names_of(variable, fields.as_deref()) {
                     names.push(&name, &data_type, access);

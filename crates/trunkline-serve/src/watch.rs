@@ -10,9 +10,9 @@ use trunkline_proto::message::watch::{
     AppearedBuilder, Watch as WatchFrame, begin_vanished, decode_unwatch,
 };
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
-use trunkline_types::Pattern;
+use trunkline_types::{Effort, Pattern};
 
-use crate::browse::{FIND_BUDGET, names_of};
+use crate::browse::{SEARCH_STEPS, names_of};
 use crate::session::Session;
 use crate::work::SLICE;
 
@@ -20,6 +20,8 @@ use crate::work::SLICE;
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     by_number: BTreeMap<u32, Entry>,
+    /// The number from which on the next turn begins.
+    turn: u32,
 }
 
 #[derive(Debug)]
@@ -85,23 +87,28 @@ impl Session {
     pub(crate) fn run_watches(&mut self, room: usize) -> bool {
         let news = self.consumer.take_names_changed();
         let mut more = false;
-        // However many look, together they hold up others no longer than one search does.
-        let entries = self.watches.by_number.values();
-        let looking = entries.filter(|entry| news || entry.progress != WatchProgress::Idle);
-        let budget = (FIND_BUDGET / looking.count().max(1)).max(1);
-        for (number, entry) in &mut self.watches.by_number {
-            if entry.progress == WatchProgress::Idle && !news {
+        // However many look, together they hold up others no longer than one search does, and each
+        // gets its turn.
+        let mut effort = Effort::new(SEARCH_STEPS);
+        let Watches { by_number, turn } = &mut self.watches;
+        let looks = |entry: &Entry| news || entry.progress != WatchProgress::Idle;
+        let around = by_number.range(*turn..).chain(by_number.range(..*turn));
+        let looking = around.filter(|(_, entry)| looks(entry));
+        let looking: Vec<u32> = looking.map(|(number, _)| *number).collect();
+        for number in &looking {
+            let Some(entry) = by_number.get_mut(number) else {
                 continue;
-            }
+            };
             // It looks, now or later.
             entry.progress = WatchProgress::More;
-            if self.answers.len() >= room {
+            if self.answers.len() >= room || effort.is_spent() {
                 more = true;
                 continue;
             }
+            *turn = number.wrapping_add(1);
             let slice = entry
                 .watch
-                .next(&self.consumer, &self.caller, SLICE, budget);
+                .next(&self.consumer, &self.caller, SLICE, &mut effort);
             entry.progress = slice.progress;
             more |= slice.progress == WatchProgress::More;
             let out = &mut self.answers.frames;

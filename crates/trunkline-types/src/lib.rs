@@ -33,6 +33,7 @@ pub mod audit;
 pub mod contract;
 pub mod data_type;
 pub mod definition;
+pub mod effort;
 pub mod json;
 pub mod ledger;
 pub mod name;
@@ -57,6 +58,7 @@ pub use data_type::{ArrayType, DataType, ElementType, EnumType, StructType};
 pub use definition::{
     Access, Deadband, Fifo, LibraryDefinition, Properties, Scope, VariableDefinition,
 };
+pub use effort::Effort;
 pub use name::Name;
 pub use pattern::Pattern;
 pub use quality::{Clock, ClockSync, Level, Quality, Reason};

@@ -16,6 +16,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::effort::Effort;
 use crate::name::{NameError, Stars, scan};
 
 /// Longest pattern in bytes.
@@ -82,7 +83,19 @@ impl Pattern {
 
     /// Whether the whole of `name`, in canonical form, is matched.
     pub fn matches(&self, name: &str) -> bool {
-        name.starts_with(self.literal_prefix()) && matches_counting(&self.text, name, &mut || ())
+        name.starts_with(self.literal_prefix()) && matches_counting(&self.text, name, &mut |_| ())
+    }
+
+    /// [`matches`](Self::matches) for searches: what it takes is counted.
+    pub fn matches_within(&self, effort: &mut Effort, name: &str) -> bool {
+        if !name.starts_with(self.literal_prefix()) {
+            return false;
+        }
+        // The name is gone through once for its field and its segments, many characters at a time.
+        let mut steps = name.len() / 8;
+        let matches = matches_counting(&self.text, name, &mut |cost| steps += cost);
+        effort.spend(steps);
+        matches
     }
 
     /// Whether it has no wildcard and so matches at most one name: itself.
@@ -137,8 +150,8 @@ impl fmt::Debug for Pattern {
     }
 }
 
-/// The matcher; `step` is called once per comparison, so that tests can count them.
-fn matches_counting(pattern: &str, name: &str, step: &mut impl FnMut()) -> bool {
+/// The matcher; `step` is called once per comparison, with what that costs.
+fn matches_counting(pattern: &str, name: &str, step: &mut impl FnMut(usize)) -> bool {
     let (body, field) = split_field(name);
     let (body_pattern, field_pattern) = split_field(pattern);
     let field_matches = match (field_pattern, field) {
@@ -156,11 +169,12 @@ fn split_field(text: &str) -> (&str, Option<&str>) {
 
 /// Segments against segments. Once a later `**` is reached, what came before it never has to be
 /// tried again: the leftmost place where it fits leaves the most room.
-fn body_matches(pattern: &str, name: &str, step: &mut impl FnMut()) -> bool {
+fn body_matches(pattern: &str, name: &str, step: &mut impl FnMut(usize)) -> bool {
     let mut wanted = pattern.split('/');
     let mut found = name.split('/');
     let mut restart = None;
     loop {
+        step(SEGMENT_STEPS);
         let (mut next_wanted, mut next_found) = (wanted.clone(), found.clone());
         match (next_wanted.next(), next_found.next()) {
             (None, None) => return true,
@@ -189,12 +203,12 @@ fn body_matches(pattern: &str, name: &str, step: &mut impl FnMut()) -> bool {
 }
 
 /// Characters against characters, the same way: only the last `*` is ever given more.
-fn segment_matches(pattern: &str, segment: &str, step: &mut impl FnMut()) -> bool {
+fn segment_matches(pattern: &str, segment: &str, step: &mut impl FnMut(usize)) -> bool {
     let (pattern, segment) = (pattern.as_bytes(), segment.as_bytes());
     let (mut wanted, mut found) = (0, 0);
     let mut restart = None;
     loop {
-        step();
+        step(1);
         match (pattern.get(wanted), segment.get(found)) {
             (None, None) => return true,
             (Some(b'*'), _) => {
@@ -222,6 +236,9 @@ fn segment_matches(pattern: &str, segment: &str, step: &mut impl FnMut()) -> boo
 }
 
 const DEEP: &str = "**";
+
+/// Going on by a segment takes as long as comparing so many characters does (measured).
+const SEGMENT_STEPS: usize = 12;
 
 #[cfg(test)]
 mod tests;

@@ -138,7 +138,7 @@ fn timing() -> &'static str {
 
 /// Behaviour: B-13.
 #[test]
-fn a_link_that_is_silent_is_noticed_by_both_ends_and_resumed_without_loss() {
+fn a_link_that_is_silent_is_noticed_by_both_ends_and_resumed_with_what_is_missing_told() {
     let _alone = alone();
     let engine = Engine::start(&config(VARIABLES, "f64", timing()));
     let proxy = Proxy::start(engine.address);
@@ -167,7 +167,7 @@ fn a_link_that_is_silent_is_noticed_by_both_ends_and_resumed_without_loss() {
 
 /// Behaviour: B-13.
 #[test]
-fn a_link_that_is_cut_between_two_machines_is_noticed_and_resumed_without_loss() {
+fn a_link_that_is_cut_between_two_machines_is_noticed_and_resumed_with_what_is_missing_told() {
     let _alone = alone();
     let Some(network) = Network::create("F4: the link between two machines") else {
         return;

@@ -6,7 +6,8 @@ use trunkline_client::{Event, SubscribeOptions, WriteOutcome};
 use trunkline_proto::message::ended::EndReason;
 use trunkline_proto::message::hello::Resume;
 use trunkline_proto::message::keepalive::Keepalive;
-use trunkline_proto::{FaultCode, FrameKind};
+use trunkline_proto::message::open::{OpenOptions as WireOptions, OpenedBuilder};
+use trunkline_proto::{Fault, FaultCode, FrameKind};
 use trunkline_types::{Contract, DataType, Lost, Value};
 
 use super::rig::{Rig, Said, value, write};
@@ -450,4 +451,57 @@ fn own_writes_of_an_earlier_epoch_mark_nothing() {
     rig.set("a/b", 2.0);
     let own: Vec<bool> = rig.readings(id).iter().map(|reading| reading.own).collect();
     assert_eq!(own, [false; 3]);
+}
+
+/// The time to try again may come while the request that an item failed in is still being answered.
+///
+/// Behaviour: B-83.
+#[test]
+fn an_item_that_failed_is_asked_for_again_only_behind_the_whole_answer() {
+    let mut rig = Rig::connected(&[]);
+    rig.engine.hold(FrameKind::Open);
+    let id = rig.subscribe(&["a/v0", "a/v1"], "latest");
+    let fault = Fault::from(FaultCode::LimitReached);
+    let asked = |rig: &mut Rig| -> Vec<(u32, Vec<String>)> {
+        let said = rig.said().into_iter();
+        said.filter_map(|said| match said {
+            Said::Open { request, names, .. } => Some((request, names)),
+            _ => None,
+        })
+        .collect()
+    };
+    let pass = |rig: &mut Rig| {
+        for _ in 0..10 {
+            rig.pass(Duration::from_millis(500));
+            rig.tell(|out| Keepalive::default().encode(out));
+        }
+    };
+    let answer = |rig: &mut Rig, request, first, more| {
+        rig.tell(|out| {
+            let mut page = OpenedBuilder::begin(out, request, WireOptions::default(), first);
+            page.push_fault(fault.as_ref());
+            page.finish(more);
+        });
+    };
+    let (request, _) = asked(&mut rig)[0].clone();
+    answer(&mut rig, request, 0, true);
+    pass(&mut rig);
+    assert_eq!(asked(&mut rig), [], "before the answer is complete");
+    answer(&mut rig, request, 1, false);
+    let faults: Vec<(u32, FaultCode)> = rig
+        .events(id)
+        .iter()
+        .filter_map(|event| match event {
+            Event::ItemError { item, fault } => Some((*item, fault.code)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        faults,
+        [(0, FaultCode::LimitReached), (1, FaultCode::LimitReached)]
+    );
+    pass(&mut rig);
+    let again = asked(&mut rig);
+    assert_eq!(again.len(), 1, "the second request is not answered yet");
+    assert_eq!(again[0].1, ["a/v0", "a/v1"]);
 }

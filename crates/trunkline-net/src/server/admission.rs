@@ -16,12 +16,14 @@ use super::mailbox::Mailbox;
 use super::notifier::Notifier;
 use super::worker::Mail;
 
-/// Time between two peers that were turned away and come again: more than it takes to serve one.
-const RETURN_INTERVAL: Duration = Duration::from_millis(1);
-/// When the first of them comes again: handshakes are over in no time, sessions and descriptors are
-/// not free so soon.
-const RETURN_SOON: Duration = Duration::from_millis(100);
-const RETURN_LATER: Duration = Duration::from_secs(2);
+/// When the first peer that was turned away for want of a handshake comes again, and the time until
+/// the next one does: handshakes are over in no time, and 1 ms is more than one takes.
+const SOON: Duration = Duration::from_millis(100);
+const SOON_INTERVAL: Duration = Duration::from_millis(1);
+/// For want of a session or a descriptor, which are not free so soon: most come in vain, and as
+/// often as is needed to take a free place within a second.
+const LATER: Duration = Duration::from_secs(2);
+pub(super) const LATER_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Makes the endpoint of each session. Called on the connection thread that the session will live
 /// on.
@@ -123,7 +125,8 @@ pub(super) struct Admission {
     pipe_capacity: usize,
     clock: Clock,
     /// When those who are turned away are asked to come again.
-    turns: Mutex<Turns>,
+    soon: Mutex<Turns>,
+    later: Mutex<Turns>,
 }
 
 /// What may be open at a time.
@@ -157,7 +160,6 @@ impl Admission {
         pipe_capacity: usize,
     ) -> Self {
         let (next, closed) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let turns = Mutex::new(Turns::new(RETURN_INTERVAL));
         Self {
             factory,
             census,
@@ -166,7 +168,8 @@ impl Admission {
             closed,
             pipe_capacity,
             clock: Clock::new(),
-            turns,
+            soon: Mutex::new(Turns::new(SOON_INTERVAL)),
+            later: Mutex::new(Turns::new(LATER_INTERVAL)),
         }
     }
 
@@ -197,12 +200,12 @@ impl Admission {
     /// When a peer that is turned away for want of room is to come again: each at a time of its
     /// own.
     pub(super) fn retry_after(&self, refusal: Refusal) -> Option<Duration> {
-        let earliest = match refusal {
-            Refusal::HandshakesMax { .. } => RETURN_SOON,
-            Refusal::SessionsMax { .. } | Refusal::Descriptors => RETURN_LATER,
+        let (turns, earliest) = match refusal {
+            Refusal::HandshakesMax { .. } => (&self.soon, SOON),
+            Refusal::SessionsMax { .. } | Refusal::Descriptors => (&self.later, LATER),
             Refusal::TooOften { .. } | Refusal::OtherUser { .. } => return None,
         };
-        Some(lock(&self.turns).take(self.now(), earliest))
+        Some(lock(turns).take(self.now(), earliest))
     }
 
     pub(super) fn now(&self) -> Tick {

@@ -112,7 +112,11 @@ fn network(ip: IpAddr) -> IpAddr {
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod tests {
+    use std::cmp::Reverse;
+    use std::collections::BinaryHeap;
+
     use super::*;
+    use crate::server::admission::LATER_INTERVAL;
 
     const MILLI: Duration = Duration::from_millis(1);
 
@@ -132,6 +136,35 @@ mod tests {
         let longest = (0..100_000).map(|_| sut.take(at(0), 100 * MILLI)).max();
         assert_eq!(longest, Some(SPREAD_MAX));
         assert_eq!(sut.take(at(60_000), 100 * MILLI), 100 * MILLI);
+    }
+
+    /// A crowd that waits for places costs the same however large it is, until its turns take
+    /// longer than the longest wait.
+    #[test]
+    fn those_who_come_in_vain_come_at_one_pace() {
+        let per_second = |crowd: u64| {
+            let mut sut = Turns::new(LATER_INTERVAL);
+            let mut due: BinaryHeap<_> = (0..crowd).map(|n| Reverse((at(0), n))).collect();
+            let mut came = 0;
+            while let Some(Reverse((now, n))) = due.pop()
+                && now <= at(200_000)
+            {
+                came += u64::from(now > at(100_000));
+                due.push(Reverse((
+                    now.saturating_add(sut.take(now, 2000 * MILLI)),
+                    n,
+                )));
+            }
+            came / 100
+        };
+        assert_eq!(per_second(10), 5, "each of them after 2 s");
+        assert_eq!(per_second(100), 20);
+        assert_eq!(per_second(300), 20);
+        let most = per_second(10_000);
+        assert!(
+            (850..950).contains(&most),
+            "each after 11 s on average: {most}"
+        );
     }
 
     #[test]

@@ -282,6 +282,8 @@ impl Rig {
     pub fn start(&mut self) {
         let mut options = ServerOptions {
             spin: self.spin,
+            // Hundreds of clients come at once, and none of them dials again.
+            handshakes_max: 1000,
             ..ServerOptions::default()
         };
         match self.over {

@@ -1,11 +1,11 @@
 //! Patterns that are followed through a real session: order, bounds, and what a reconnect tells.
 
-use trunkline_client::{Condition, FollowEvent, SubscribeOptions, WatchEvent, WatchId};
+use trunkline_client::{Answer, Condition, FollowEvent, SubscribeOptions, WatchEvent, WatchId};
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::find::{Find, FindCondition};
 use trunkline_proto::message::watch::{Watch, encode_unwatch};
 use trunkline_proto::{FaultCode, FrameKind};
-use trunkline_types::{Pattern, VariableDefinition};
+use trunkline_types::{Effort, Pattern, VariableDefinition};
 
 use crate::rig::{Heard, Pair, Peer, World, f64_variable};
 
@@ -195,4 +195,94 @@ fn searches_by_field_are_answered_in_pages_and_bounded() {
         });
         assert!(matches!(peer.last(), Heard::Other(FrameKind::Fault)));
     }
+}
+
+/// Steps of a search before the others on the same thread get their turn.
+const SEARCH_STEPS: usize = 400_000;
+
+/// Turns of the session until `is_over`.
+fn turns(pair: &mut Pair, mut is_over: impl FnMut(&mut Pair) -> bool) -> usize {
+    for turn in 1..100_000 {
+        pair.turn_of_client();
+        pair.turn_of_session();
+        if is_over(pair) {
+            return turn;
+        }
+    }
+    panic!("it never ends");
+}
+
+/// A world of long names, and what it takes to compare the slowest pattern with one of them.
+fn slow_world(names: usize) -> (World, &'static str, usize) {
+    let pattern = "**/ab/**/a*b*/**/*a*b*/**/*b/*c";
+    let long = |n: usize| f64_variable(&format!("{}{n}", "ab/".repeat(300)));
+    let mut variables: Vec<VariableDefinition> = (0..names).map(long).collect();
+    variables.push(f64_variable("ab/ab/ab/ab/xc"));
+    let mut effort = Effort::new(usize::MAX);
+    let name = format!("rig/{}7", "ab/".repeat(300));
+    let parsed = Pattern::parse(pattern).unwrap();
+    parsed.matches_within(&mut effort, &name);
+    let steps = usize::MAX - effort.left();
+    (World::with_library("rig", variables), pattern, steps)
+}
+
+/// Behaviour: B-83.
+#[test]
+fn the_slowest_pattern_gives_others_their_turn_all_the_time() {
+    let (world, pattern, steps) = slow_world(400);
+    let mut pair = Pair::on(&world);
+    let request = pair.client.find(pattern, None).unwrap();
+    let took = turns(&mut pair, |pair| pair.client.is_answered(request));
+    let least = 400 * steps / (SEARCH_STEPS + steps);
+    assert!(least > 5 && took >= least, "{took} turns of {least}");
+    let Answer::Names(found) = pair.answer(request) else {
+        panic!("no names")
+    };
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].name.as_str(), "rig/ab/ab/ab/ab/xc");
+}
+
+/// Behaviour: B-83, B-32.
+#[test]
+fn slow_patterns_that_are_followed_share_one_turn_and_each_is_listed() {
+    let (world, pattern, steps) = slow_world(20);
+    let mut pair = Pair::on(&world);
+    let watches: Vec<WatchId> = (0..16)
+        .map(|_| pair.client.watch(pattern).unwrap())
+        .collect();
+    let mut listed = vec![0; watches.len()];
+    let took = turns(&mut pair, |pair| {
+        for (watch, listed) in watches.iter().zip(&mut listed) {
+            while let Some(event) = pair.client.next_watch_event(*watch) {
+                *listed += match event {
+                    WatchEvent::Appeared { .. } => 1,
+                    WatchEvent::Listed => 100,
+                    other => panic!("{other:?}"),
+                };
+            }
+        }
+        listed.iter().all(|listed| *listed >= 100)
+    });
+    assert_eq!(listed, [101; 16]);
+    let least = 16 * 20 * steps / (SEARCH_STEPS + steps);
+    assert!(least > 5 && took >= least, "{took} turns of {least}");
+}
+
+/// Behaviour: B-83, VS-02.
+#[test]
+fn long_texts_that_are_searched_give_others_their_turn() {
+    let described = |n: usize| {
+        let mut variable = f64_variable(&format!("v{n}"));
+        let properties = std::sync::Arc::make_mut(&mut variable.properties);
+        properties.description = "feed water ".repeat(300);
+        variable
+    };
+    let world = World::with_library("rig", (0..2_000).map(described).collect());
+    let mut pair = Pair::on(&world);
+    let conditions: [Condition; 1] = ["description~pump".parse().unwrap()];
+    let request = pair.client.search("rig/*", &conditions, None).unwrap();
+    let took = turns(&mut pair, |pair| pair.client.is_answered(request));
+    let least = 2_000 * 3_300 / SEARCH_STEPS;
+    assert!(took >= least, "{took} turns of {least}");
+    assert!(matches!(pair.answer(request), Answer::Names(found) if found.is_empty()));
 }

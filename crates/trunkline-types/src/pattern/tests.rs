@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::{PATTERN_BYTES_MAX, Pattern, PatternError, WILDCARDS_MAX, matches_counting};
+use crate::effort::Effort;
 use crate::name::NameError;
 
 fn parse(text: &str) -> Pattern {
@@ -186,7 +187,7 @@ fn slow(pattern: &str, name: &str) -> bool {
 
 fn steps(pattern: &Pattern, name: &str) -> usize {
     let mut count = 0;
-    matches_counting(pattern.as_str(), name, &mut || count += 1);
+    matches_counting(pattern.as_str(), name, &mut |_| count += 1);
     count
 }
 
@@ -247,6 +248,11 @@ proptest! {
             let matched = parsed.matches(&name);
             prop_assert_eq!(matched, slow(&pattern, &name), "{} on {}", pattern, name);
             prop_assert!(!matched || name.starts_with(parsed.literal_prefix()));
+            let mut effort = Effort::new(usize::MAX);
+            prop_assert_eq!(parsed.matches_within(&mut effort, &name), matched);
+            let spent = usize::MAX - effort.left();
+            let begun = name.starts_with(parsed.literal_prefix());
+            prop_assert!(!begun || spent >= steps(&parsed, &name));
             prop_assert!(steps(&parsed, &name) <= steps_max(&pattern, &name));
         }
     }
