@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use trunkline_client::WriteOutcome;
 use trunkline_types::{Contract, Position, Quality, Reading, Reason, Tick, Timestamp, Value};
 
+use crate::plan::Repairs;
+
 /// A program of one incarnation; 0 is the engine's own process.
 pub type Writer = u32;
 
@@ -90,6 +92,12 @@ pub struct Totals {
     pub compared: u64,
     /// Ledgers that were balanced and compared.
     pub ledgers: u64,
+    /// Keep-alives with another digest than that of what arrived.
+    pub diverged: u64,
+    /// Items that clients put right.
+    pub repaired: u64,
+    /// Marks that the engine set again.
+    pub marked: u64,
 }
 
 /// What was accepted and what was taken.
@@ -101,8 +109,8 @@ pub struct Checker {
     pub totals: Totals,
     /// The engine's epoch.
     pub epoch: u64,
-    /// Losses on the way may be repaired instead of told.
-    pub tolerates_repair: bool,
+    /// What may have to be repaired.
+    pub repairs: Repairs,
     writes: Vec<Written>,
     lives: BTreeMap<(u32, u64), Life>,
     groups: Vec<Vec<u64>>,
@@ -364,7 +372,7 @@ impl Checker {
             }
             Some(before) => {
                 let gap = position.sequence - before.sequence - 1;
-                if (gap != told || lost.unknown) && !self.tolerates_repair {
+                if (gap != told || lost.unknown) && self.repairs != Repairs::Records {
                     self.fail(|| format!("B-03: {gap} missing, {told} told; {}", who()));
                 }
                 if lost.disconnect > 0 && !interrupted {
@@ -472,6 +480,27 @@ impl Checker {
         self.totals.snapshots += u64::from(is_one_instant);
         if is_one_instant && newest >= next {
             self.fail(|| format!("B-23: a snapshot of no one instant: {readings:?}"));
+        }
+    }
+
+    /// What had to be put right, as the counters of the product say. Without a bug nothing has: a
+    /// repair would be a false alarm (B-10).
+    pub fn repaired(&mut self, diverged: u64, repaired: u64, marked: u64) {
+        self.totals.diverged += diverged;
+        self.totals.repaired += repaired;
+        self.totals.marked += marked;
+        let is_fine = match self.repairs {
+            Repairs::Never => diverged + repaired + marked == 0,
+            Repairs::Marks => diverged + repaired == 0,
+            Repairs::Records => marked == 0,
+        };
+        if !is_fine {
+            self.fail(|| {
+                format!(
+                    "B-10: {diverged} digests differed, {repaired} items were repaired and \
+                     {marked} marks set again"
+                )
+            });
         }
     }
 

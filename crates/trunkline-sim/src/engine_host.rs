@@ -153,7 +153,7 @@ impl EngineHost {
             Ok(deployed) => deployed.handles,
             Err(error) => return checker.fail(|| format!("the library is refused: {error}")),
         };
-        let mut witness = Consumer::new(engine.clone(), Box::new(Unheard));
+        let mut witness = Consumer::service(engine.clone(), Box::new(Unheard));
         let mut retention = Consumer::service(engine.clone(), Box::new(Unheard));
         let everything = Contract::All {
             elements: 1_000_000,

@@ -185,6 +185,7 @@ impl World {
     /// The engine's process is gone: its connections end behind any byte that was sent.
     fn kill_engine(&mut self) {
         let now = self.now;
+        self.count_marks();
         if self.engine.running.take().is_none() {
             return;
         }
@@ -206,6 +207,7 @@ impl World {
     /// A client's process is gone.
     fn kill_client(&mut self, victim: usize) {
         let now = self.now;
+        self.count_repairs_of(victim);
         let Some(host) = self.programs.get_mut(victim) else {
             return;
         };

@@ -62,6 +62,19 @@ pub struct ProgramPlan {
     pub gathers: bool,
 }
 
+/// What may have to be repaired (B-10).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Repairs {
+    /// Nothing: without a bug of the product a repair is a false alarm.
+    #[default]
+    Never,
+    /// Marks: an update may be late by the time of a whole sweep.
+    Marks,
+    /// Update records that are lost on the way: their loss need not be told, and the two ends'
+    /// ledgers are not compared; the views are right again 2 s after the heal.
+    Records,
+}
+
 /// Everything that a seed decides in advance.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -90,9 +103,8 @@ pub struct Plan {
     /// Bytes per second of the line from the engine's machine, which all connections share in turns
     /// of a packet; 0: no limit.
     pub uplink: u64,
-    /// Updates may be missing on the way as long as the views are repaired 2 s after the heal:
-    /// what is lost is not compared with what is told, nor the two ends' ledgers.
-    pub tolerates_repair: bool,
+    /// What may have to be repaired.
+    pub repairs: Repairs,
     /// The chaos run: so many cycles of one fault, its heal and the comparison 2 s later.
     pub cycles: u64,
 }
@@ -132,7 +144,7 @@ impl Plan {
             burst_max: 1,
             has_store: false,
             uplink: 0,
-            tolerates_repair: false,
+            repairs: Repairs::Never,
             cycles: 0,
         }
     }
@@ -195,7 +207,7 @@ impl Plan {
             burst_max: rng.magnitude(1.0, 60.0) as u64,
             has_store,
             uplink: 0,
-            tolerates_repair: false,
+            repairs: Repairs::Never,
             cycles: 0,
         }
     }

@@ -8,6 +8,7 @@ use trunkline_proto::Endpoint;
 use trunkline_types::{Contract, Position};
 
 use crate::checker::number_of;
+use crate::plan::Repairs;
 use crate::program::Follow;
 use crate::world::World;
 
@@ -15,6 +16,9 @@ use crate::world::World;
 const CONNECTED: Duration = Duration::from_secs(10);
 /// After the heal every view is the engine's within this time (B-11).
 const CONVERGED: Duration = Duration::from_secs(2);
+/// With a mark that was lost, within the keep-alives of a whole sweep and some more, which the ends
+/// of a connection that was lost take.
+const SWEPT: Duration = Duration::from_secs(70);
 /// Within this time a single update reaches everybody, when nothing is wrong.
 const PROBE: Duration = Duration::from_millis(700);
 /// Silence within which an end notices that its peer is dead (B-13): the deadline, the interval
@@ -32,13 +36,19 @@ impl World {
             self.converge();
         }
         self.busy = false;
-        self.run_for(CONVERGED);
-        self.check_views("2 s after the last write", true);
-        for _ in 0..3 {
-            self.probe();
+        if self.plan.repairs == Repairs::Marks {
+            self.run_for(SWEPT);
+            self.check_views("a whole sweep after the last write", true);
+        } else {
+            self.run_for(CONVERGED);
+            self.check_views("2 s after the last write", true);
+            for _ in 0..3 {
+                self.probe();
+            }
         }
         self.check_ledgers();
         self.checker.all_ended();
+        self.count_repairs();
     }
 
     /// Everybody connects, and 2 s later sees what the engine sees.
@@ -94,6 +104,7 @@ impl World {
         };
         let mut compared = 0;
         let mut found = None;
+        let seen = |variable, position| self.checker.seen(variable, position);
         for (program, host) in self.programs.iter().enumerate() {
             let Some(started) = &host.running else {
                 continue;
@@ -136,9 +147,10 @@ impl World {
                             || number_of(&value.sample.value) == number_of(&truly));
                     if !same {
                         found = Some(format!(
-                            "B-11: {} is at {:?}, the engine at {position:?}, {when}",
+                            "B-11: {} is at {:?}, the engine at {position:?} since {:?}, {when}",
                             who(),
-                            value.position
+                            value.position,
+                            seen(*variable, position).map(|seen| now.since(seen.at))
                         ));
                     } else if value.stale.is_some() {
                         found = Some(format!("B-12: {} says it is stale {when}", who()));
@@ -171,7 +183,11 @@ impl World {
             self.run_for(time);
         }
         let slack = self.plan.way.delay * 4 + self.plan.scheduling * 20;
-        self.run_for(PROBE + slack);
+        let time = match self.plan.repairs {
+            Repairs::Records => CONVERGED,
+            _ => PROBE + slack,
+        };
+        self.run_for(time);
         self.check_views("after a single write", false);
     }
 
@@ -179,7 +195,7 @@ impl World {
     fn check_ledgers(&mut self) {
         // Everything that was received is confirmed: a keep-alive has gone each way.
         self.run_for(Duration::from_millis(2_600));
-        if self.checker.violation.is_some() || self.plan.tolerates_repair {
+        if self.checker.violation.is_some() || self.plan.repairs == Repairs::Records {
             return;
         }
         let asked: Vec<Option<RequestId>> = self
@@ -281,6 +297,37 @@ impl World {
             + counts.unknown;
         if counts.issued != ends + counts.waiting + counts.in_flight || counts.waiting > 0 {
             checker.fail(|| format!("B-20: client {program} counts its writes as {counts:?}"));
+        }
+    }
+
+    /// What every process that runs has had to put right.
+    fn count_repairs(&mut self) {
+        for program in 0..self.programs.len() {
+            self.count_repairs_of(program);
+        }
+        self.count_marks();
+    }
+
+    /// What a client has had to put right: at the end of its process, or of the run.
+    pub(crate) fn count_repairs_of(&mut self, program: usize) {
+        let host = self.programs.get(program);
+        if let Some(started) = host.and_then(|host| host.running.as_ref()) {
+            let counters = started.core.counters();
+            self.checker
+                .repaired(counters.diverged, counters.repaired, 0);
+        }
+    }
+
+    /// What an engine has had to put right: at the end of its process, or of the run. An item that
+    /// it sent once more has a client that counts it, or is gone.
+    pub(crate) fn count_marks(&mut self) {
+        if let Some(running) = &self.engine.running {
+            let (repaired, marked) = running.engine.repaired_and_marked();
+            if self.plan.repairs != Repairs::Records && repaired > 0 {
+                self.checker
+                    .fail(|| format!("B-10: the engine sent {repaired} items once more"));
+            }
+            self.checker.repaired(0, 0, marked);
         }
     }
 

@@ -41,6 +41,9 @@ impl Sum {
             ("snapshots of one instant", totals.snapshots),
             ("views compared with the engine's", totals.compared),
             ("ledgers balanced", totals.ledgers),
+            ("digests that differed", totals.diverged),
+            ("items repaired", totals.repaired),
+            ("marks set again", totals.marked),
         ];
         for (what, count) in counts {
             *self.counts.entry(what).or_default() += count;
@@ -119,8 +122,8 @@ pub fn planted(seeds: u64) -> String {
     for bug in Bug::ALL {
         plant(Some(*bug));
         let found = (0..seeds).find_map(|seed| {
-            let violation = crate::run::run(crate::plan::Plan::drawn(seed), false).violation?;
-            Some((seed + 1, violation))
+            let plan = crate::plan::Plan::drawn(seed);
+            Some((seed + 1, crate::run::run(plan, false).violation?))
         });
         let (needed, found) = match found {
             Some((needed, violation)) => (needed.to_string(), kind(&violation)),
