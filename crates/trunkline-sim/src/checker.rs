@@ -112,6 +112,8 @@ pub struct Checker {
     /// What may have to be repaired.
     pub repairs: Repairs,
     writes: Vec<Written>,
+    /// All writes up to there have ended.
+    ended_to: usize,
     lives: BTreeMap<(u32, u64), Life>,
     groups: Vec<Vec<u64>>,
     touched: Vec<u32>,
@@ -502,6 +504,18 @@ impl Checker {
                 )
             });
         }
+    }
+
+    /// Whether a write has not ended.
+    pub fn has_open(&mut self) -> bool {
+        while self.ended_to < self.writes.len() {
+            let next = self.writes.get(self.ended_to);
+            if next.is_some_and(|write| write.fate == Fate::Open) {
+                return true;
+            }
+            self.ended_to += 1;
+        }
+        false
     }
 
     /// Every write has ended, once everything is quiet.

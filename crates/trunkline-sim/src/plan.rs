@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use trunkline_proto::Backoff;
 use trunkline_types::Contract;
 
 use crate::fault::{FAULTS, Fault};
@@ -242,7 +243,7 @@ impl Plan {
         let mut plan = Self::drawn(seed);
         plan.cycles = cycles;
         for program in &mut plan.programs {
-            program.backoff_max = Duration::from_millis(500);
+            program.backoff_max = Backoff::CAP;
             program.take_after = program.take_after.min(Duration::from_millis(5));
             program.take_max = program.take_max.max(500);
         }
