@@ -44,6 +44,12 @@ impl ClientCore {
         let counters = &mut connection.counters;
         let result = updates.into_iter().try_for_each(|record| {
             let record = record?;
+            #[cfg(feature = "planted")]
+            if trunkline_types::planted::is(trunkline_types::planted::Bug::SilentDrop)
+                && (u64::from(record.handle) + record.sequence).is_multiple_of(31)
+            {
+                return Ok(());
+            }
             records += 1;
             of_records =
                 of_records.wrapping_add(digest::of_position(record.handle, record.sequence));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trunkline_proto::Backoff;
+use trunkline_proto::{Backoff, Throughput};
 use trunkline_types::Contract;
 
 use crate::fault::{FAULTS, Fault};
@@ -162,7 +162,7 @@ impl Plan {
             .map(|_| program(&mut rng, count as u32))
             .collect::<Vec<_>>();
         let pieces = *pick(&mut rng, &[CAPACITY, CAPACITY, 1500, 100, 7]);
-        let delay = Duration::from_secs_f64(rng.magnitude(0.000_05, 0.03));
+        let delay = Duration::from_secs_f64(rng.magnitude(0.000_05, 0.08));
         let way = Way {
             delay,
             jitter: delay.mul_f64(*pick(&mut rng, &[0.0, 0.2, 0.5])),
@@ -174,10 +174,16 @@ impl Plan {
         // A window that is used up within a round trip is a rate: enough for every variable in a
         // tenth of a second, so that 2 s are enough for everything.
         let round_trip = (delay * 4 + scheduling * 4).as_secs_f64();
-        let window_min = 4 + ((count as f64 * 20.0 + 400.0) * round_trip) as u32;
+        let records = count as f64 * 20.0 + 400.0;
+        let window_min = |gathered| 4 + (records * (round_trip + gathered)) as u32;
         let clients = clients
             .into_iter()
             .map(|mut plan: ProgramPlan| {
+                let gathered = match plan.gathers {
+                    true => Throughput::DEFAULT.delay.as_secs_f64() * 2.0,
+                    false => 0.0,
+                };
+                let window_min = window_min(gathered);
                 plan.window_records = plan.window_records.max(window_min);
                 for subscription in &mut plan.subscriptions {
                     if let Contract::All { elements, .. } = &mut subscription.contract {
