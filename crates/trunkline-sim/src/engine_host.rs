@@ -159,13 +159,16 @@ impl EngineHost {
             elements: 1_000_000,
             bytes: u32::MAX,
         };
+        let wanted = match plan.is_plain {
+            true => Contract::Latest,
+            false => everything,
+        };
         let (caller, options) = (Caller::engine(), SubscribeOptions::default());
         for handle in &handles {
             let Some(variable) = engine.variable(*handle) else {
                 continue;
             };
-            let followed =
-                witness.subscribe(&caller, FOLLOWER, everything, options, variable, None);
+            let followed = witness.subscribe(&caller, FOLLOWER, wanted, options, variable, None);
             if let Err(error) = followed {
                 checker.fail(|| format!("the witness is refused: {error}"));
             }

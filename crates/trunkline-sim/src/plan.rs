@@ -106,6 +106,9 @@ pub struct Plan {
     pub uplink: u64,
     /// What may have to be repaired.
     pub repairs: Repairs,
+    /// Everybody, the witness among them, subscribes under `latest`: writes of numbers take the
+    /// short path.
+    pub is_plain: bool,
     /// The chaos run: so many cycles of one fault, its heal and the comparison 2 s later.
     pub cycles: u64,
 }
@@ -146,6 +149,7 @@ impl Plan {
             has_store: false,
             uplink: 0,
             repairs: Repairs::Never,
+            is_plain: false,
             cycles: 0,
         }
     }
@@ -176,7 +180,7 @@ impl Plan {
         let round_trip = (delay * 4 + scheduling * 4).as_secs_f64();
         let records = count as f64 * 20.0 + 400.0;
         let window_min = |gathered| 4 + (records * (round_trip + gathered)) as u32;
-        let clients = clients
+        let mut clients: Vec<ProgramPlan> = clients
             .into_iter()
             .map(|mut plan: ProgramPlan| {
                 let gathered = match plan.gathers {
@@ -201,6 +205,11 @@ impl Plan {
             }
         }
         let produce = rng.chance(0.8);
+        let is_plain = rng.chance(0.2);
+        for plan in clients.iter_mut().filter(|_| is_plain) {
+            let subscriptions = &mut plan.subscriptions;
+            subscriptions.retain(|one| one.contract == Contract::Latest);
+        }
         Self {
             seed,
             variables,
@@ -215,6 +224,7 @@ impl Plan {
             has_store,
             uplink: 0,
             repairs: Repairs::Never,
+            is_plain,
             cycles: 0,
         }
     }

@@ -92,7 +92,11 @@ impl World {
             self.heal();
             self.busy = false;
             self.run_for(CONVERGED);
-            self.check_views(&format!("2 s after the heal of cycle {cycle}"), true, CONVERGED);
+            self.check_views(
+                &format!("2 s after the heal of cycle {cycle}"),
+                true,
+                CONVERGED,
+            );
         }
     }
 

@@ -32,6 +32,7 @@ impl Sum {
             ("events of the simulation", outcome.events),
             ("connections", outcome.connections),
             ("updates", totals.updates),
+            ("updates known from answers only", totals.hidden),
             ("readings checked", totals.readings),
             ("updates told as missed", totals.lost),
             ("writes", totals.writes),
