@@ -279,15 +279,11 @@ impl ClientCore {
 /// What becomes of an update record.
 enum Fate {
     /// So many before it were sent and are lost: the room they took is free again.
-    Delivered {
-        lost: u32,
-    },
+    Delivered { lost: u32 },
     /// Nobody has its item.
     Unwanted,
     /// The item has it; whether it took room of those that are to come.
-    Repeated {
-        room: bool,
-    },
+    Repeated { room: bool },
     /// The program has too much waiting.
     NoRoom,
 }

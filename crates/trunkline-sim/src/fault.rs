@@ -5,6 +5,8 @@ use std::time::Duration;
 use trunkline_types::Tick;
 
 use crate::link::End;
+#[cfg(feature = "planted")]
+use crate::plan::Repairs;
 use crate::world::{Event, World};
 
 /// A kind of fault.
@@ -236,6 +238,11 @@ impl World {
         let now = self.now;
         self.trace.say(now, || "heal".to_owned());
         self.faulty = false;
+        // A loss that is to be repaired is a fault like any other.
+        #[cfg(feature = "planted")]
+        if self.plan.repairs == Repairs::Records {
+            trunkline_types::planted::plant(None);
+        }
         for victim in 0..self.programs.len() {
             self.ease(victim);
             if let Some(ways) = self.ways.get_mut(victim) {

@@ -120,6 +120,9 @@ fn main() -> ExitCode {
         {
             break;
         }
+        // A loss that is to be repaired ends with the heal of the run before.
+        #[cfg(feature = "planted")]
+        plant(arguments.planted.as_deref());
         let mut plan = match arguments.chaos {
             Some(_) => Plan::chaos(seed, CYCLES),
             None => Plan::drawn(seed),

@@ -215,11 +215,7 @@ impl World {
             self.run_for(time);
         }
         let slack = self.plan.way.delay * 4 + self.plan.scheduling * 20;
-        let time = match self.plan.repairs {
-            Repairs::Records => CONVERGED,
-            _ => PROBE + slack,
-        };
-        self.run_for(time);
+        self.run_for(PROBE + slack);
         self.check_views("after a single write", false, Duration::ZERO);
     }
 

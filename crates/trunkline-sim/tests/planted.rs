@@ -45,9 +45,9 @@ fn nothing_is_found_where_nothing_is_planted() {
 
 /// The sums of what was put right, where nothing else than that may differ.
 fn mended(bug: Bug, repairs: Repairs) -> Totals {
-    plant(Some(bug));
     let mut sum = Totals::default();
     for seed in 0..MENDED {
+        plant(Some(bug));
         let mut plan = Plan::drawn(seed);
         plan.repairs = repairs;
         let outcome = run(plan, false);
