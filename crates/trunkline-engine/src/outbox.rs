@@ -36,7 +36,7 @@ pub(crate) struct Outbox {
     pub(crate) is_service: bool,
     /// Marks that were made, to lose some of them.
     #[cfg(feature = "planted")]
-    made: std::sync::atomic::AtomicU32,
+    made: AtomicU32,
     wake: Box<dyn Wake>,
 }
 
@@ -57,7 +57,7 @@ impl Outbox {
         Self {
             is_service,
             #[cfg(feature = "planted")]
-            made: std::sync::atomic::AtomicU32::new(0),
+            made: AtomicU32::new(0),
             marks: MarkSet::new(),
             completions: Mutex::new(VecDeque::new()),
             reports: Mutex::new(VecDeque::new()),
