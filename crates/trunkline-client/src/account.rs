@@ -129,6 +129,25 @@ impl Account {
         }
     }
 
+    /// Updates between the last one and this that nobody has told anything about. Under a contract
+    /// that delivers or tells every update they were sent and are lost.
+    #[inline]
+    pub(crate) fn untold(&self, position: Position) -> u64 {
+        let Some(before) = self.position.filter(|at| at.epoch == position.epoch) else {
+            return 0;
+        };
+        let gap = position.sequence.saturating_sub(before.sequence + 1);
+        match &self.told {
+            _ if gap == 0 => 0,
+            None => gap,
+            Some(told) if told.ended_here => 0,
+            Some(told) => [told.filtered, told.ended, told.queue, told.overrun]
+                .iter()
+                .fold(gap, |gap, told| gap.saturating_sub(*told))
+                .saturating_sub(told.disconnect),
+        }
+    }
+
     /// The item is put right: this is its last update, whatever it had. What was missed since the
     /// one before.
     pub(crate) fn repair(&mut self, position: Position, remainder: Remainder) -> Missed {
@@ -249,6 +268,24 @@ mod tests {
                 ..Lost::NONE
             }
         );
+    }
+
+    #[test]
+    fn what_nobody_has_told_is_counted_within_an_epoch() {
+        let mut sut = Account::default();
+        assert_eq!(sut.untold(at(17)), 0, "nothing is known before it");
+        sut.lost_at(at(17), Remainder::Unknown);
+        assert_eq!(sut.untold(at(18)), 0);
+        assert_eq!(sut.untold(at(17)), 0, "again");
+        assert_eq!(sut.untold(at(24)), 6);
+        sut.tell(&told(2, 3));
+        assert_eq!(sut.untold(at(24)), 1);
+        assert_eq!(sut.untold(at(20)), 0);
+        let other = Position {
+            epoch: 2,
+            sequence: 30,
+        };
+        assert_eq!(sut.untold(other), 0);
     }
 
     #[test]

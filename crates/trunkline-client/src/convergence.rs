@@ -167,6 +167,12 @@ impl ClientCore {
         if is_right || !item.targets.iter().all(has_room) {
             return Ok(());
         }
+        // Under `all` what was sent and is lost, the update itself among it, took room there.
+        let is_newer = received.position.sequence > held.sequence;
+        let lost = match is_newer && item.next == Next::Update {
+            true => item.account.untold(received.position).saturating_add(1),
+            false => 0,
+        };
         item.next = Next::Update;
         let missed = item.account.repair(received.position, remainder);
         let replaces_update = item
@@ -188,6 +194,9 @@ impl ClientCore {
                 subscription.deliver(target.item, delivery);
                 subscription.ledger.repaired += 1;
             }
+        }
+        if wire.count_taken(u32::try_from(lost).unwrap_or(u32::MAX)) {
+            self.connection.receipt.grant_due(subscription);
         }
         self.connection.counters.repaired += 1;
         self.changes += 1;

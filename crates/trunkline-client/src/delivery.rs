@@ -40,10 +40,16 @@ impl ClientCore {
         connection.receipt.count_bytes(frame.payload().len());
         let mut wire = wires.get_mut(updates.subscription());
         let terms = wire.as_ref().map(|wire| RunTerms::of(wire));
-        let (mut records, mut made_room, mut of_records) = (0, 0, 0_u64);
+        let (mut records, mut made_room, mut of_records) = (0, 0_u32, 0_u64);
         let counters = &mut connection.counters;
         let result = updates.into_iter().try_for_each(|record| {
             let record = record?;
+            #[cfg(feature = "planted")]
+            if trunkline_types::planted::is(trunkline_types::planted::Bug::SilentDrop)
+                && (u64::from(record.handle) + record.sequence).is_multiple_of(31)
+            {
+                return Ok(());
+            }
             records += 1;
             of_records =
                 of_records.wrapping_add(digest::of_position(record.handle, record.sequence));
@@ -52,7 +58,10 @@ impl ClientCore {
                 return Ok(());
             };
             match update(wire, subscriptions, terms, &arrival, &record)? {
-                Fate::Delivered => self.changes += 1,
+                Fate::Delivered { lost } => {
+                    self.changes += 1;
+                    made_room = made_room.saturating_add(lost);
+                }
                 Fate::Unwanted => {
                     counters.skipped += 1;
                     made_room += 1;
@@ -269,13 +278,12 @@ impl ClientCore {
 
 /// What becomes of an update record.
 enum Fate {
-    Delivered,
+    /// So many before it were sent and are lost: the room they took is free again.
+    Delivered { lost: u32 },
     /// Nobody has its item.
     Unwanted,
     /// The item has it; whether it took room of those that are to come.
-    Repeated {
-        room: bool,
-    },
+    Repeated { room: bool },
     /// The program has too much waiting.
     NoRoom,
 }
@@ -355,6 +363,10 @@ fn update(
         epoch: arrival.epoch,
         sequence: record.sequence,
     };
+    let lost = match terms.is_all && !is_first {
+        true => u32::try_from(item.account.untold(position)).unwrap_or(u32::MAX),
+        false => 0,
+    };
     // Here, and nowhere else, the sequence of a record replaces the item's last one.
     let Some(missed) = item.account.update(position, remainder) else {
         return Ok(Fate::Repeated { room: credit != 0 });
@@ -404,7 +416,7 @@ fn update(
     if kept.is_some() {
         item.copy = kept;
     }
-    Ok(Fate::Delivered)
+    Ok(Fate::Delivered { lost })
 }
 
 /// The program has too much waiting under `all`: the subscription ends here as it would have at the

@@ -457,6 +457,10 @@ impl Outbox {
     /// Marks an item, and notes that the consumer is to be woken if nothing waited before.
     pub(crate) fn mark(self: &Arc<Self>, index: u32, wakes: &mut Wakes) {
         crossing();
+        #[cfg(feature = "planted")]
+        if self.loses_mark() {
+            return wakes.add(self);
+        }
         if self.marks.mark(index) {
             wakes.add(self);
         }

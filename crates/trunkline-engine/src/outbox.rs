@@ -34,6 +34,9 @@ pub(crate) struct Outbox {
     pub(crate) budget: Arc<Budget>,
     /// Of a service of the engine: nobody is told that it subscribes.
     pub(crate) is_service: bool,
+    /// Marks that were made, to lose some of them.
+    #[cfg(feature = "planted")]
+    made: AtomicU32,
     wake: Box<dyn Wake>,
 }
 
@@ -53,6 +56,8 @@ impl Outbox {
     ) -> Self {
         Self {
             is_service,
+            #[cfg(feature = "planted")]
+            made: AtomicU32::new(0),
             marks: MarkSet::new(),
             completions: Mutex::new(VecDeque::new()),
             reports: Mutex::new(VecDeque::new()),
@@ -61,6 +66,14 @@ impl Outbox {
             budget: Arc::new(Budget::within(engine)),
             wake,
         }
+    }
+
+    /// Whether the planted bug loses the mark that is to be made.
+    #[cfg(feature = "planted")]
+    pub(crate) fn loses_mark(&self) -> bool {
+        trunkline_types::planted::is(trunkline_types::planted::Bug::LostMark)
+            && !self.is_service
+            && self.made.fetch_add(1, Ordering::Relaxed) % 32 == 31
     }
 
     /// Notes the outcome of write `id`; the caller wakes the outbox once no lock is held. Lock

@@ -224,12 +224,6 @@ impl Sink for UpdateSink<'_> {
 
     fn deliver(&mut self, delivery: &Delivery<'_>) {
         let handle = delivery.variable.handle();
-        #[cfg(feature = "planted")]
-        if trunkline_types::planted::is(trunkline_types::planted::Bug::SilentDrop)
-            && (u64::from(handle) + delivery.update.sequence).is_multiple_of(31)
-        {
-            return;
-        }
         let lost = LostRecord {
             handle,
             filtered: delivery.filtered,

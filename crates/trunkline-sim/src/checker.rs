@@ -9,6 +9,11 @@ use std::collections::BTreeMap;
 use trunkline_client::WriteOutcome;
 use trunkline_types::{Contract, Position, Quality, Reading, Reason, Tick, Timestamp, Value};
 
+use crate::plan::Repairs;
+
+/// The write of an update that the witness has not seen.
+const HIDDEN: u64 = u64::MAX - 1;
+
 /// A program of one incarnation; 0 is the engine's own process.
 pub type Writer = u32;
 
@@ -72,6 +77,8 @@ struct Life {
 pub struct Totals {
     /// Updates of the engine.
     pub updates: u64,
+    /// Updates among them that the witness knows from the answers to their writers only.
+    pub hidden: u64,
     /// Readings that programs took and that were checked.
     pub readings: u64,
     /// Updates that readings said were missed.
@@ -90,6 +97,12 @@ pub struct Totals {
     pub compared: u64,
     /// Ledgers that were balanced and compared.
     pub ledgers: u64,
+    /// Keep-alives with another digest than that of what arrived.
+    pub diverged: u64,
+    /// Items that clients put right.
+    pub repaired: u64,
+    /// Marks that the engine set again.
+    pub marked: u64,
 }
 
 /// What was accepted and what was taken.
@@ -101,9 +114,14 @@ pub struct Checker {
     pub totals: Totals,
     /// The engine's epoch.
     pub epoch: u64,
-    /// Losses on the way may be repaired instead of told.
-    pub tolerates_repair: bool,
+    /// What may have to be repaired.
+    pub repairs: Repairs,
+    /// The witness has seen only the last update of each turn; what was before it is known from
+    /// the answers to its writers.
+    pub is_plain: bool,
     writes: Vec<Written>,
+    /// All writes up to there have ended.
+    ended_to: usize,
     lives: BTreeMap<(u32, u64), Life>,
     groups: Vec<Vec<u64>>,
     touched: Vec<u32>,
@@ -196,18 +214,35 @@ impl Checker {
     /// The witness has seen an update. Sequences are contiguous, contents are writes of the
     /// variable, and no write is applied twice (B-01, B-20).
     pub fn witnessed(&mut self, variable: u32, position: Position, mut seen: Seen, retained: bool) {
-        self.totals.updates += 1;
-        seen.serial = self.totals.updates;
         let life = self.lives.entry((variable, position.epoch)).or_default();
         if life.updates.is_empty() {
-            life.first = position.sequence;
-        } else if position.sequence != life.first + life.updates.len() as u64 {
+            life.first = if self.is_plain { 1 } else { position.sequence };
+        }
+        while self.is_plain && life.first + (life.updates.len() as u64) < position.sequence {
+            self.totals.updates += 1;
+            self.totals.hidden += 1;
+            let (write, serial) = (HIDDEN, self.totals.updates);
+            life.updates.push(Seen {
+                write,
+                serial,
+                ..seen
+            });
+        }
+        self.totals.updates += 1;
+        seen.serial = self.totals.updates;
+        if position.sequence != life.first + life.updates.len() as u64 {
             let expected = life.first + life.updates.len() as u64;
             return self.fail(|| {
                 format!("B-01: variable {variable} went to {position:?}, not to {expected}")
             });
         }
         life.updates.push(seen);
+        self.made(variable, position, seen, retained);
+    }
+
+    /// An update was made by a write: by one of this variable, and by none that had ended (B-20),
+    /// nor by one that expected the variable elsewhere (B-22).
+    fn made(&mut self, variable: u32, position: Position, seen: Seen, retained: bool) {
         if seen.write == 0 {
             return;
         }
@@ -271,6 +306,7 @@ impl Checker {
                 .collect();
             match stamps {
                 Some(stamps) if stamps.windows(2).all(|pair| pair.first() == pair.last()) => {}
+                None if self.is_plain => {}
                 _ => self.fail(|| format!("B-23: group {group} was applied in part: {seen:?}")),
             }
         }
@@ -290,6 +326,10 @@ impl Checker {
 
     /// As [`ended`](Self::ended), told as a fate.
     pub fn finish(&mut self, number: u64, fate: Fate, session: u64, is_conflict: bool) {
+        if let (Fate::Applied(position), Some(written)) = (fate, self.write(number)) {
+            let variable = written.variable;
+            self.reveal(variable, position, number, None);
+        }
         let Some(written) = self.write_mut(number) else {
             return;
         };
@@ -347,7 +387,10 @@ impl Checker {
         };
         match before {
             // What was coalesced or dropped before it was taken counts from the subscription on.
-            None if told >= position.sequence.max(1) && !lost.unknown => {
+            None if told >= position.sequence.max(1)
+                && !lost.unknown
+                && self.repairs != Repairs::Records =>
+            {
                 self.fail(|| format!("B-03: lost before the first; {}", who()));
             }
             None => {}
@@ -364,7 +407,7 @@ impl Checker {
             }
             Some(before) => {
                 let gap = position.sequence - before.sequence - 1;
-                if (gap != told || lost.unknown) && !self.tolerates_repair {
+                if (gap != told || lost.unknown) && self.repairs != Repairs::Records {
                     self.fail(|| format!("B-03: {gap} missing, {told} told; {}", who()));
                 }
                 if lost.disconnect > 0 && !interrupted {
@@ -382,6 +425,39 @@ impl Checker {
         }
     }
 
+    /// What update it was that the witness has not seen.
+    fn reveal(
+        &mut self,
+        variable: u32,
+        position: Position,
+        write: u64,
+        reading: Option<(Timestamp, Quality)>,
+    ) {
+        let Some(life) = self.lives.get_mut(&(variable, position.epoch)) else {
+            return;
+        };
+        let index = position.sequence.checked_sub(life.first);
+        let seen = index.and_then(|index| life.updates.get_mut(index as usize));
+        let Some(seen) = seen.filter(|seen| seen.write == HIDDEN) else {
+            return;
+        };
+        seen.write = write;
+        if let Some((engine_timestamp, quality)) = reading {
+            (seen.engine_timestamp, seen.quality) = (engine_timestamp, quality);
+        }
+        let seen = *seen;
+        let is_engines = reading.is_some_and(|(_, quality)| is_engines(quality));
+        self.made(variable, position, seen, is_engines);
+    }
+
+    fn reveal_reading(&mut self, variable: u32, reading: &Reading) {
+        let sample = &reading.sample;
+        if let Some(write) = number_of(&sample.value) {
+            let stamp = (sample.engine_timestamp, sample.quality);
+            self.reveal(variable, reading.position, write, Some(stamp));
+        }
+    }
+
     /// What the reading holds was written, to this variable, as this update (no invented reading).
     fn check_content(&mut self, took: &Took<'_>) {
         let (variable, reading) = (took.variable, took.reading);
@@ -389,6 +465,7 @@ impl Checker {
         if position.sequence == 0 {
             return;
         }
+        self.reveal_reading(variable, reading);
         let Some(seen) = self.seen(variable, position).copied() else {
             return self.fail(|| {
                 format!("an invented reading: variable {variable} was never at {position:?}")
@@ -448,6 +525,7 @@ impl Checker {
             };
             self.totals.readings += 1;
             let position = reading.position;
+            self.reveal_reading(variable, reading);
             let behind = Position {
                 sequence: position.sequence + 1,
                 ..position
@@ -470,9 +548,43 @@ impl Checker {
             }
         }
         self.totals.snapshots += u64::from(is_one_instant);
-        if is_one_instant && newest >= next {
+        // What the witness has not seen has no place among the updates of other variables.
+        if is_one_instant && newest >= next && !self.is_plain {
             self.fail(|| format!("B-23: a snapshot of no one instant: {readings:?}"));
         }
+    }
+
+    /// What had to be put right, as the counters of the product say. Without a bug nothing has: a
+    /// repair would be a false alarm (B-10).
+    pub fn repaired(&mut self, diverged: u64, repaired: u64, marked: u64) {
+        self.totals.diverged += diverged;
+        self.totals.repaired += repaired;
+        self.totals.marked += marked;
+        let is_fine = match self.repairs {
+            Repairs::Never => diverged + repaired + marked == 0,
+            Repairs::Marks => diverged + repaired == 0,
+            Repairs::Records => marked == 0,
+        };
+        if !is_fine {
+            self.fail(|| {
+                format!(
+                    "B-10: {diverged} digests differed, {repaired} items were repaired and \
+                     {marked} marks set again"
+                )
+            });
+        }
+    }
+
+    /// Whether a write has not ended.
+    pub fn has_open(&mut self) -> bool {
+        while self.ended_to < self.writes.len() {
+            let next = self.writes.get(self.ended_to);
+            if next.is_some_and(|write| write.fate == Fate::Open) {
+                return true;
+            }
+            self.ended_to += 1;
+        }
+        false
     }
 
     /// Every write has ended, once everything is quiet.

@@ -153,19 +153,22 @@ impl EngineHost {
             Ok(deployed) => deployed.handles,
             Err(error) => return checker.fail(|| format!("the library is refused: {error}")),
         };
-        let mut witness = Consumer::new(engine.clone(), Box::new(Unheard));
+        let mut witness = Consumer::service(engine.clone(), Box::new(Unheard));
         let mut retention = Consumer::service(engine.clone(), Box::new(Unheard));
         let everything = Contract::All {
             elements: 1_000_000,
             bytes: u32::MAX,
+        };
+        let wanted = match plan.is_plain {
+            true => Contract::Latest,
+            false => everything,
         };
         let (caller, options) = (Caller::engine(), SubscribeOptions::default());
         for handle in &handles {
             let Some(variable) = engine.variable(*handle) else {
                 continue;
             };
-            let followed =
-                witness.subscribe(&caller, FOLLOWER, everything, options, variable, None);
+            let followed = witness.subscribe(&caller, FOLLOWER, wanted, options, variable, None);
             if let Err(error) = followed {
                 checker.fail(|| format!("the witness is refused: {error}"));
             }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use trunkline_types::Tick;
 
 use crate::link::End;
+#[cfg(feature = "planted")]
+use crate::plan::Repairs;
 use crate::world::{Event, World};
 
 /// A kind of fault.
@@ -185,6 +187,7 @@ impl World {
     /// The engine's process is gone: its connections end behind any byte that was sent.
     fn kill_engine(&mut self) {
         let now = self.now;
+        self.count_marks();
         if self.engine.running.take().is_none() {
             return;
         }
@@ -206,6 +209,7 @@ impl World {
     /// A client's process is gone.
     fn kill_client(&mut self, victim: usize) {
         let now = self.now;
+        self.count_repairs_of(victim);
         let Some(host) = self.programs.get_mut(victim) else {
             return;
         };
@@ -234,6 +238,11 @@ impl World {
         let now = self.now;
         self.trace.say(now, || "heal".to_owned());
         self.faulty = false;
+        // A loss that is to be repaired is a fault like any other.
+        #[cfg(feature = "planted")]
+        if self.plan.repairs == Repairs::Records {
+            trunkline_types::planted::plant(None);
+        }
         for victim in 0..self.programs.len() {
             self.ease(victim);
             if let Some(ways) = self.ways.get_mut(victim) {

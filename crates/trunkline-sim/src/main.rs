@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use trunkline_sim::plan::Plan;
+use trunkline_sim::plan::{Plan, Repairs};
 use trunkline_sim::report::Sum;
 use trunkline_sim::run::{Outcome, run};
 
@@ -28,9 +28,10 @@ struct Arguments {
     /// The chaos run: so many cycles of fault, heal and comparison, 50 to a seed.
     #[arg(long)]
     chaos: Option<u64>,
-    /// Updates may be missing on the way, as long as the views are repaired 2 s after the heal.
-    #[arg(long)]
-    tolerate_repair: bool,
+    /// Repairs are no violation: of `records` that are lost on the way, 2 s after the heal, or of
+    /// `marks`, after a whole sweep.
+    #[arg(long, value_enum, value_name = "WHAT")]
+    tolerate: Option<Tolerate>,
     /// Prints the tables of the report; with planted bugs, how many seeds each needs.
     #[arg(long)]
     report: bool,
@@ -41,6 +42,12 @@ struct Arguments {
     #[cfg(feature = "planted")]
     #[arg(long, value_name = "BUG")]
     planted: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Tolerate {
+    Records,
+    Marks,
 }
 
 fn seeds(text: &str) -> Result<Range<u64>, String> {
@@ -113,11 +120,18 @@ fn main() -> ExitCode {
         {
             break;
         }
+        // A loss that is to be repaired ends with the heal of the run before.
+        #[cfg(feature = "planted")]
+        plant(arguments.planted.as_deref());
         let mut plan = match arguments.chaos {
             Some(_) => Plan::chaos(seed, CYCLES),
             None => Plan::drawn(seed),
         };
-        plan.tolerates_repair = arguments.tolerate_repair;
+        plan.repairs = match arguments.tolerate {
+            None => Repairs::Never,
+            Some(Tolerate::Records) => Repairs::Records,
+            Some(Tolerate::Marks) => Repairs::Marks,
+        };
         let cycles = plan.cycles;
         let outcome = run(plan, arguments.trace);
         sum.add(&outcome, cycles);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use trunkline_proto::{Backoff, Throughput};
 use trunkline_types::Contract;
 
 use crate::fault::{FAULTS, Fault};
@@ -62,6 +63,19 @@ pub struct ProgramPlan {
     pub gathers: bool,
 }
 
+/// What may have to be repaired (B-10).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Repairs {
+    /// Nothing: without a bug of the product a repair is a false alarm.
+    #[default]
+    Never,
+    /// Marks: an update may be late by the time of a whole sweep.
+    Marks,
+    /// Update records that are lost on the way: their loss need not be told, and the two ends'
+    /// ledgers are not compared; the views are right again 2 s after the heal.
+    Records,
+}
+
 /// Everything that a seed decides in advance.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -90,9 +104,11 @@ pub struct Plan {
     /// Bytes per second of the line from the engine's machine, which all connections share in turns
     /// of a packet; 0: no limit.
     pub uplink: u64,
-    /// Updates may be missing on the way as long as the views are repaired 2 s after the heal:
-    /// what is lost is not compared with what is told, nor the two ends' ledgers.
-    pub tolerates_repair: bool,
+    /// What may have to be repaired.
+    pub repairs: Repairs,
+    /// Everybody, the witness among them, subscribes under `latest`: writes of numbers take the
+    /// short path.
+    pub is_plain: bool,
     /// The chaos run: so many cycles of one fault, its heal and the comparison 2 s later.
     pub cycles: u64,
 }
@@ -132,7 +148,8 @@ impl Plan {
             burst_max: 1,
             has_store: false,
             uplink: 0,
-            tolerates_repair: false,
+            repairs: Repairs::Never,
+            is_plain: false,
             cycles: 0,
         }
     }
@@ -149,7 +166,7 @@ impl Plan {
             .map(|_| program(&mut rng, count as u32))
             .collect::<Vec<_>>();
         let pieces = *pick(&mut rng, &[CAPACITY, CAPACITY, 1500, 100, 7]);
-        let delay = Duration::from_secs_f64(rng.magnitude(0.000_05, 0.03));
+        let delay = Duration::from_secs_f64(rng.magnitude(0.000_05, 0.08));
         let way = Way {
             delay,
             jitter: delay.mul_f64(*pick(&mut rng, &[0.0, 0.2, 0.5])),
@@ -161,10 +178,16 @@ impl Plan {
         // A window that is used up within a round trip is a rate: enough for every variable in a
         // tenth of a second, so that 2 s are enough for everything.
         let round_trip = (delay * 4 + scheduling * 4).as_secs_f64();
-        let window_min = 4 + ((count as f64 * 20.0 + 400.0) * round_trip) as u32;
-        let clients = clients
+        let records = count as f64 * 20.0 + 400.0;
+        let window_min = |gathered| 4 + (records * (round_trip + gathered)) as u32;
+        let mut clients: Vec<ProgramPlan> = clients
             .into_iter()
             .map(|mut plan: ProgramPlan| {
+                let gathered = match plan.gathers {
+                    true => Throughput::DEFAULT.delay.as_secs_f64() * 2.0,
+                    false => 0.0,
+                };
+                let window_min = window_min(gathered);
                 plan.window_records = plan.window_records.max(window_min);
                 for subscription in &mut plan.subscriptions {
                     if let Contract::All { elements, .. } = &mut subscription.contract {
@@ -182,6 +205,11 @@ impl Plan {
             }
         }
         let produce = rng.chance(0.8);
+        let is_plain = rng.chance(0.2);
+        for plan in clients.iter_mut().filter(|_| is_plain) {
+            let subscriptions = &mut plan.subscriptions;
+            subscriptions.retain(|one| one.contract == Contract::Latest);
+        }
         Self {
             seed,
             variables,
@@ -195,7 +223,8 @@ impl Plan {
             burst_max: rng.magnitude(1.0, 60.0) as u64,
             has_store,
             uplink: 0,
-            tolerates_repair: false,
+            repairs: Repairs::Never,
+            is_plain,
             cycles: 0,
         }
     }
@@ -230,7 +259,7 @@ impl Plan {
         let mut plan = Self::drawn(seed);
         plan.cycles = cycles;
         for program in &mut plan.programs {
-            program.backoff_max = Duration::from_millis(500);
+            program.backoff_max = Backoff::CAP;
             program.take_after = program.take_after.min(Duration::from_millis(5));
             program.take_max = program.take_max.max(500);
         }

@@ -8,6 +8,7 @@ use trunkline_proto::Endpoint;
 use trunkline_types::{Contract, Position};
 
 use crate::checker::number_of;
+use crate::plan::Repairs;
 use crate::program::Follow;
 use crate::world::World;
 
@@ -15,6 +16,11 @@ use crate::world::World;
 const CONNECTED: Duration = Duration::from_secs(10);
 /// After the heal every view is the engine's within this time (B-11).
 const CONVERGED: Duration = Duration::from_secs(2);
+/// With a mark that was lost, within the keep-alives of a whole sweep and some more, which the ends
+/// of a connection that was lost take.
+const SWEPT: Duration = Duration::from_secs(70);
+/// Within this time every write ends that waits for room.
+const ENDED: Duration = Duration::from_secs(60);
 /// Within this time a single update reaches everybody, when nothing is wrong.
 const PROBE: Duration = Duration::from_millis(700);
 /// Silence within which an end notices that its peer is dead (B-13): the deadline, the interval
@@ -32,13 +38,20 @@ impl World {
             self.converge();
         }
         self.busy = false;
-        self.run_for(CONVERGED);
-        self.check_views("2 s after the last write", true);
-        for _ in 0..3 {
-            self.probe();
+        self.end_writes();
+        if self.plan.repairs == Repairs::Marks {
+            self.run_for(SWEPT);
+            self.check_views("a whole sweep after the last write", true, SWEPT);
+        } else {
+            self.run_for(CONVERGED);
+            self.check_views("2 s after the last write", true, CONVERGED);
+            for _ in 0..3 {
+                self.probe();
+            }
         }
         self.check_ledgers();
         self.checker.all_ended();
+        self.count_repairs();
     }
 
     /// Everybody connects, and 2 s later sees what the engine sees.
@@ -52,6 +65,15 @@ impl World {
                 .fail(|| "not everybody is connected 10 s after the heal".to_owned());
         }
         self.run_for(Duration::from_millis(500));
+    }
+
+    /// What was written waits for room, for as long as `stall` has it, one write behind the other:
+    /// the last of them is the last write.
+    fn end_writes(&mut self) {
+        let end = self.now.saturating_add(ENDED);
+        while self.now < end && self.checker.violation.is_none() && self.checker.has_open() {
+            self.run_for(Duration::from_millis(20));
+        }
     }
 
     fn run_chaos(&mut self) {
@@ -70,7 +92,11 @@ impl World {
             self.heal();
             self.busy = false;
             self.run_for(CONVERGED);
-            self.check_views(&format!("2 s after the heal of cycle {cycle}"), true);
+            self.check_views(
+                &format!("2 s after the heal of cycle {cycle}"),
+                true,
+                CONVERGED,
+            );
         }
     }
 
@@ -83,8 +109,9 @@ impl World {
     }
 
     /// Every subscriber's newest value, quality and position is the engine's (B-11). `first:n`
-    /// keeps what came first, and a single write may be too young for `sampled`.
-    fn check_views(&mut self, when: &str, sampled: bool) {
+    /// keeps what came first, and a single write may be too young for `sampled`. An update younger
+    /// than `settled` is on its way.
+    fn check_views(&mut self, when: &str, sampled: bool, settled: Duration) {
         let now = self.now;
         if self.checker.violation.is_some() {
             return;
@@ -94,6 +121,7 @@ impl World {
         };
         let mut compared = 0;
         let mut found = None;
+        let epoch = running.engine.epoch();
         for (program, host) in self.programs.iter().enumerate() {
             let Some(started) = &host.running else {
                 continue;
@@ -103,7 +131,23 @@ impl World {
                 break;
             }
             for follow in &started.follows {
+                // A write that had to wait for room is younger than the heal; where it overruns an
+                // `all` subscription, that begins anew.
+                let is_young = |variable: &u32| {
+                    let truth = running.handles.get(*variable as usize);
+                    let truth = truth.and_then(|handle| running.engine.variable(*handle));
+                    let sequence = truth.map_or(0, |truth| truth.update().sequence);
+                    let seen = self.checker.seen(*variable, Position { epoch, sequence });
+                    seen.is_some_and(|seen| now.since(seen.at) < settled)
+                };
+                let is_all = matches!(follow.contract, Contract::All { .. });
+                if is_all && follow.variables.iter().any(is_young) {
+                    continue;
+                }
                 for (item, variable) in follow.variables.iter().enumerate() {
+                    if is_young(variable) {
+                        continue;
+                    }
                     let is_sampled = matches!(follow.contract, Contract::Sampled(_));
                     if matches!(follow.contract, Contract::First(_)) || (is_sampled && !sampled) {
                         continue;
@@ -114,7 +158,7 @@ impl World {
                     };
                     let update = truth.update();
                     let position = Position {
-                        epoch: running.engine.epoch(),
+                        epoch,
                         sequence: update.sequence,
                     };
                     compared += 1;
@@ -172,14 +216,14 @@ impl World {
         }
         let slack = self.plan.way.delay * 4 + self.plan.scheduling * 20;
         self.run_for(PROBE + slack);
-        self.check_views("after a single write", false);
+        self.check_views("after a single write", false, Duration::ZERO);
     }
 
     /// The identities of the ledger hold, and both ends' counts agree (B-02).
     fn check_ledgers(&mut self) {
         // Everything that was received is confirmed: a keep-alive has gone each way.
         self.run_for(Duration::from_millis(2_600));
-        if self.checker.violation.is_some() || self.plan.tolerates_repair {
+        if self.checker.violation.is_some() || self.plan.repairs == Repairs::Records {
             return;
         }
         let asked: Vec<Option<RequestId>> = self
@@ -281,6 +325,37 @@ impl World {
             + counts.unknown;
         if counts.issued != ends + counts.waiting + counts.in_flight || counts.waiting > 0 {
             checker.fail(|| format!("B-20: client {program} counts its writes as {counts:?}"));
+        }
+    }
+
+    /// What every process that runs has had to put right.
+    fn count_repairs(&mut self) {
+        for program in 0..self.programs.len() {
+            self.count_repairs_of(program);
+        }
+        self.count_marks();
+    }
+
+    /// What a client has had to put right: at the end of its process, or of the run.
+    pub(crate) fn count_repairs_of(&mut self, program: usize) {
+        let host = self.programs.get(program);
+        if let Some(started) = host.and_then(|host| host.running.as_ref()) {
+            let counters = started.core.counters();
+            self.checker
+                .repaired(counters.diverged, counters.repaired, 0);
+        }
+    }
+
+    /// What an engine has had to put right: at the end of its process, or of the run. An item that
+    /// it sent once more has a client that counts it, or is gone.
+    pub(crate) fn count_marks(&mut self) {
+        if let Some(running) = &self.engine.running {
+            let (repaired, marked) = running.engine.repaired_and_marked();
+            if self.plan.repairs != Repairs::Records && repaired > 0 {
+                self.checker
+                    .fail(|| format!("B-10: the engine sent {repaired} items once more"));
+            }
+            self.checker.repaired(0, 0, marked);
         }
     }
 

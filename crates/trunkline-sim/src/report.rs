@@ -32,6 +32,7 @@ impl Sum {
             ("events of the simulation", outcome.events),
             ("connections", outcome.connections),
             ("updates", totals.updates),
+            ("updates known from answers only", totals.hidden),
             ("readings checked", totals.readings),
             ("updates told as missed", totals.lost),
             ("writes", totals.writes),
@@ -41,6 +42,9 @@ impl Sum {
             ("snapshots of one instant", totals.snapshots),
             ("views compared with the engine's", totals.compared),
             ("ledgers balanced", totals.ledgers),
+            ("digests that differed", totals.diverged),
+            ("items repaired", totals.repaired),
+            ("marks set again", totals.marked),
         ];
         for (what, count) in counts {
             *self.counts.entry(what).or_default() += count;
@@ -119,8 +123,8 @@ pub fn planted(seeds: u64) -> String {
     for bug in Bug::ALL {
         plant(Some(*bug));
         let found = (0..seeds).find_map(|seed| {
-            let violation = crate::run::run(crate::plan::Plan::drawn(seed), false).violation?;
-            Some((seed + 1, violation))
+            let plan = crate::plan::Plan::drawn(seed);
+            Some((seed + 1, crate::run::run(plan, false).violation?))
         });
         let (needed, found) = match found {
             Some((needed, violation)) => (needed.to_string(), kind(&violation)),

@@ -157,7 +157,8 @@ impl World {
     }
 
     fn begin(&mut self) {
-        self.checker.tolerates_repair = self.plan.tolerates_repair;
+        self.checker.repairs = self.plan.repairs;
+        self.checker.is_plain = self.plan.is_plain;
         let now = self.now;
         self.restart();
         for program in 0..self.programs.len() {

@@ -4,12 +4,15 @@
 
 #![cfg(feature = "planted")]
 
-use trunkline_sim::plan::Plan;
+use trunkline_sim::checker::Totals;
+use trunkline_sim::plan::{Plan, Repairs};
 use trunkline_sim::run::run;
 use trunkline_types::planted::{Bug, plant};
 
 /// Seeds within which every bug has to be found.
 const SEEDS: u64 = 1000;
+/// Seeds in which a fault that the product mends has to be mended.
+const MENDED: u64 = 100;
 
 fn seeds_until_found() -> Option<u64> {
     (0..SEEDS).find(|seed| run(Plan::drawn(*seed), false).violation.is_some())
@@ -38,4 +41,40 @@ fn nothing_is_found_where_nothing_is_planted() {
         let outcome = run(Plan::drawn(seed), false);
         assert_eq!(outcome.violation, None, "seed {seed}");
     }
+}
+
+/// The sums of what was put right, where nothing else than that may differ.
+fn mended(bug: Bug, repairs: Repairs) -> Totals {
+    let mut sum = Totals::default();
+    for seed in 0..MENDED {
+        plant(Some(bug));
+        let mut plan = Plan::drawn(seed);
+        plan.repairs = repairs;
+        let outcome = run(plan, false);
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        sum.diverged += outcome.totals.diverged;
+        sum.repaired += outcome.totals.repaired;
+        sum.marked += outcome.totals.marked;
+    }
+    plant(None);
+    sum
+}
+
+/// Updates that are dropped without a word are noticed by the running digest, and every view is the
+/// engine's 2 s after the heal.
+///
+/// Behaviour: B-10.
+#[test]
+fn what_is_dropped_silently_is_noticed_and_repaired() {
+    let sum = mended(Bug::SilentDrop, Repairs::Records);
+    assert!(sum.diverged > 0 && sum.repaired > 0, "{sum:?}");
+}
+
+/// A mark that is lost is set again by the sweep, within 64 keep-alives, and counted.
+///
+/// Behaviour: B-10.
+#[test]
+fn a_lost_mark_is_noticed_and_set_again() {
+    let sum = mended(Bug::LostMark, Repairs::Marks);
+    assert!(sum.marked > 0, "{sum:?}");
 }

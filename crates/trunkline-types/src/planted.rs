@@ -69,6 +69,8 @@ bugs! {
     OwnNotMarked = "own-not-marked",
     /// Some updates are silently dropped between the engine and the client.
     SilentDrop = "silent-drop",
+    /// Some marks are lost, and nothing else.
+    LostMark = "lost-mark",
 }
 
 thread_local! {
