@@ -283,7 +283,13 @@ impl Interests {
     /// Whether there is nothing but one feed without a filter, or not even that.
     #[inline]
     pub(crate) fn is_feed_at_most(&self) -> bool {
-        self.feeds.len() <= 1 && self.filters == 0 && self.list.is_empty() && self.rings.is_none()
+        self.feeds.len() <= 1 && self.has_only_feeds()
+    }
+
+    /// Whether there are no others than of `all`, without filters.
+    #[inline]
+    pub(crate) fn has_only_feeds(&self) -> bool {
+        self.filters == 0 && self.list.is_empty() && self.rings.is_none()
     }
 
     /// Steps 3 (its last part) and 4 where there is [that at most](Self::is_feed_at_most):

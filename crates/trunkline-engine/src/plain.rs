@@ -138,6 +138,8 @@ impl Variable {
                 };
                 extra.interests.commit_short(update, wakes, publish)?
             }
+            // Two feeds are about to become one: its subscribers have not joined yet.
+            Some(extra) if extra.has_only_feeds() => return None,
             Some(_) => {
                 // There is more to look at from now on, and no need to find that out again.
                 self.set_attended(state);

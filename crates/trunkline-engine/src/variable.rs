@@ -80,12 +80,21 @@ impl Extra {
     /// Whether a plain variable has nothing here that a write has to look at but one `all` feed.
     #[inline]
     pub(crate) fn is_feed_at_most(&self) -> bool {
+        self.has_only_interests() && self.interests.is_feed_at_most()
+    }
+
+    /// The same with any number of feeds.
+    pub(crate) fn has_only_feeds(&self) -> bool {
+        self.has_only_interests() && self.interests.has_only_feeds()
+    }
+
+    #[inline]
+    fn has_only_interests(&self) -> bool {
         self.edited.is_none()
             && self.forced.is_none()
             && self.fields.is_none()
             && self.hold.is_none()
             && self.bonds.is_none()
-            && self.interests.is_feed_at_most()
     }
 }
 

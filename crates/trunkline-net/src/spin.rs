@@ -9,6 +9,7 @@
 //! system takes the processor away from a spinning thread, because somebody else needs it.
 
 use std::cell::Cell;
+use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
@@ -103,20 +104,25 @@ fn spin_until(end: Tick, clock: Clock, mut look: impl FnMut() -> bool) -> bool {
     }
 }
 
+/// How many threads of this process may spin at a time: half the processors, so that those who are
+/// waited for have some to run on.
+///
+/// To ask the system takes file descriptors for a moment. Who is short of them asks before.
+pub(crate) fn most_at_once() -> usize {
+    static MOST: OnceLock<usize> = OnceLock::new();
+    *MOST
+        .get_or_init(|| thread::available_parallelism().map_or(1, |count| (count.get() / 2).max(1)))
+}
+
 /// The right of one thread to spin.
 struct Turn;
 
 impl Turn {
     fn take() -> Option<Self> {
-        // Half the processors, so that those who are waited for have some to run on.
-        thread_local! {
-            static MAX: usize =
-                thread::available_parallelism().map_or(1, |count| (count.get() / 2).max(1));
-        }
         // Relaxed: the number is all there is.
         let before = SPINNING.fetch_add(1, Ordering::Relaxed);
         let turn = Self;
-        (before < MAX.with(|max| *max)).then_some(turn)
+        (before < most_at_once()).then_some(turn)
     }
 }
 
@@ -250,7 +256,7 @@ mod tests {
 
     #[test]
     fn few_threads_spin_at_once() {
-        let max = thread::available_parallelism().map_or(1, |count| (count.get() / 2).max(1));
+        let max = most_at_once();
         let turns: Vec<_> = (0..=max).map(|_| Turn::take()).collect();
         assert!(turns.last().is_some_and(Option::is_none));
         drop(turns);

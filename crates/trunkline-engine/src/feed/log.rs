@@ -441,6 +441,8 @@ impl Log {
             stays
         };
         self.entries.retain(&mut keep);
+        // They are numbered by entries that may be gone; who comes next encodes anew.
+        self.runs.clear();
         for member in self.members.iter_mut().flatten() {
             member.backlog.retain(&mut keep);
         }

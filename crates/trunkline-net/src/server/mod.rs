@@ -32,7 +32,7 @@ use trunkline_types::{ListenAddress, SocketPath};
 
 use crate::Clock;
 use crate::pipe::PIPE_CAPACITY;
-use crate::spin::SPIN_DEFAULT;
+use crate::spin::{SPIN_DEFAULT, most_at_once};
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
 use crate::tcp::USER_TIMEOUT;
 use crate::transport::Transport;
@@ -164,6 +164,8 @@ impl Server {
             acceptor,
             threads: Mutex::default(),
         };
+        // Here, where a failure for want of descriptors would be told.
+        let _processors = most_at_once();
         for (poll, mailbox) in polls.into_iter().zip(mailboxes) {
             let worker = Worker::new(poll, mailbox, admission.clone(), options.spin);
             let thread = spawn("trunkline-conn", move || worker.run())?;
