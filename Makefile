@@ -70,7 +70,7 @@ soak: toolchain ## Long runs: many more schedules and cases than `make test`
 	$(call step,loom,$(call run_under,loom,$(LOOM_TESTS)))
 	$(call step,shuttle,export SHUTTLE_SCHEDULES=$(SOAK_SCHEDULES); \
 		$(call run_under,shuttle,$(SHUTTLE_TESTS)))
-	$(call step,simulation,$(SIMULATE) --hours $(SOAK_HOURS))
+	$(call step,simulation,$(SIMULATE) --hours $(SOAK_HOURS) && $(SIMULATE) --chaos $(SIM_CYCLES))
 	$(call step,properties,PROPTEST_CASES=$(SOAK_CASES) cargo test --workspace --no-fail-fast)
 	$(call step,boiler,cargo run --release -p trunkline-io --example boiler_year)
 

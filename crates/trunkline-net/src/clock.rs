@@ -74,10 +74,13 @@ impl Clock {
             let (before, wall, after) = (self.now(), self.wall(), self.now());
             if after.since(before).as_nanos() as u64 <= LOOK_NANOS_MAX {
                 let nanos = before.as_nanos();
-                OFFSET.store(
-                    wall.as_nanos().saturating_sub(nanos as i64),
-                    Ordering::Relaxed,
-                );
+                let offset = wall.as_nanos().saturating_sub(nanos as i64);
+                let known = OFFSET.load(Ordering::Relaxed);
+                // Within what a look is exact to, UTC does not go back.
+                let is_known = (0..=LOOK_NANOS_MAX as i64).contains(&known.saturating_sub(offset));
+                let offset = if is_known { known } else { offset };
+                let wall = Timestamp::from_nanos((nanos as i64).saturating_add(offset));
+                OFFSET.store(offset, Ordering::Relaxed);
                 OFFSET_UNTIL.store(nanos.saturating_add(OFFSET_NANOS_MAX), Ordering::Relaxed);
                 return (before, wall);
             }

@@ -156,7 +156,7 @@ pub(crate) const TABLE: &[Row] = &[
     row("trunkline-c", 6, Only(&[FACADE]), Allowed,
         "unsafe: C"),
     development(SIMULATOR, Any,
-        "boundary: seeded clock, network, disk and devices"),
+        "boundary: seeded clock, network and scheduler"),
     development("trunkline-bench", Any,
         "dependencies: drives whole programs and measures them"),
     development("xtask", Only(&[]),
