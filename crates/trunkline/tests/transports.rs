@@ -141,6 +141,9 @@ fn only_bounded_buffers_lose_and_they_say_so() {
         let mut options = ConnectOptions::new(&url(&engine)).unwrap();
         options.throughput = throughput;
         let client = Client::connect_with(&options).unwrap();
+        // Written once before there is a subscription, so that each begins with this update.
+        let count = engine.variable::<u64>("rig/count").unwrap();
+        count.write(0).unwrap();
         let all = follow(&client, "rig/count");
         let bounded = Contract::Last(8);
         let options = SubscribeOptions::default();
@@ -152,8 +155,6 @@ fn only_bounded_buffers_lose_and_they_say_so() {
                 None => panic!("no reading"),
             }
         };
-        let count = engine.variable::<u64>("rig/count").unwrap();
-        count.write(0).unwrap();
         // Both subscriptions are there before the writes that are counted.
         let first = next(&bounded).position.sequence;
         assert_eq!((first, next(&all).position.sequence), (1, 1));
