@@ -27,6 +27,10 @@ mod marks;
 mod seqlock;
 
 #[cfg(not(loom))]
+#[path = "ring_speed/streams.rs"]
+mod streams;
+
+#[cfg(not(loom))]
 use std::time::Instant;
 
 #[cfg(not(loom))]
@@ -113,6 +117,9 @@ fn main() {
     }
     if "marks".starts_with(&wanted) {
         marks::run();
+    }
+    if "streams".starts_with(&wanted) {
+        streams::run();
     }
 }
 

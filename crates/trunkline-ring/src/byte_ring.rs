@@ -5,7 +5,8 @@ use std::any::Any;
 use std::ptr::NonNull;
 
 use crate::padded::Padded;
-use crate::sync::{Arc, AtomicU64, Ordering, fence};
+use crate::sync::{Arc, AtomicU64, Ordering};
+use crate::waits::Waits;
 
 /// What the two ends of a byte ring share beside its bytes. All zero is an empty ring.
 ///
@@ -372,31 +373,6 @@ impl ByteConsumer {
         }
         self.tail_seen = tail;
         Ok(waiting)
-    }
-}
-
-/// How often an end has waited, and how often it knows that the other has.
-#[derive(Default)]
-struct Waits {
-    own: u64,
-    other_seen: u64,
-}
-
-impl Waits {
-    /// Says that this end waits, before it looks once more.
-    fn say(&mut self, own: &AtomicU64) {
-        self.own = self.own.wrapping_add(1);
-        own.store(self.own, Ordering::Relaxed);
-        // Pairs with the fence in `is_other_waiting`: either the look that follows this one finds
-        // what the other end did before its own, or the other end finds this.
-        fence(Ordering::SeqCst);
-    }
-
-    /// Whether the other end waits, after something was done for it. Says so once for each time.
-    fn is_other_waiting(&mut self, other: &AtomicU64) -> bool {
-        fence(Ordering::SeqCst);
-        let waits = other.load(Ordering::Relaxed);
-        std::mem::replace(&mut self.other_seen, waits) != waits
     }
 }
 

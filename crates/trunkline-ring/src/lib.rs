@@ -12,6 +12,8 @@
 //! reader |
 //! | [`SpscRing`] | one | one | the elements in order |
 //! | [`byte_ring`], [`RingMemory`] | one | one, perhaps another program | the bytes in order |
+//! | [`element_ring`], [`ElementMemory`] | one | one, perhaps another program | the elements in
+//! order, where they lie |
 //! | [`MarkSet`] | several | one | which indices were marked, each once |
 //!
 //! [`RtCell`] and [`TypedCell`] are the single-element, [`Fifo`] and [`TypedFifo`] the
@@ -38,6 +40,7 @@
 //! - [`Fifo`] in `fifo` and [`TypedFifo`] in `typed_fifo` over the protocol in `slot_ring`, which
 //!   counts in `position`; [`SpscRing`] in `spsc_ring`. Their elements lie in a `slab`.
 //! - [`byte_ring`] in `byte_ring`: the only one whose other end need not be trusted.
+//! - [`element_ring`] in `element_ring`: the buffer of a stream, whose elements are used in place.
 //! - [`MarkSet`] in `mark_set`.
 //! - `sync` is where atomics come from, so that loom can explore every interleaving of them.
 #![deny(unsafe_code)]
@@ -45,6 +48,9 @@
 // One end of it may be another program's.
 #[allow(unsafe_code)]
 mod byte_ring;
+// Its elements are used where they lie, and its other end may be another program's.
+#[allow(unsafe_code)]
+mod element_ring;
 mod fifo;
 mod four_slots;
 mod last_value;
@@ -66,10 +72,15 @@ mod spsc_ring;
 mod sync;
 #[allow(unsafe_code)]
 mod typed_fifo;
+mod waits;
 mod words;
 
 pub use self::byte_ring::{
     ByteConsumer, ByteProducer, Corrupt, Moved, RingHeader, RingMemory, byte_ring,
+};
+pub use self::element_ring::{
+    ElementConsumer, ElementHeader, ElementMemory, ElementProducer, RingShape, RingStart,
+    SharedFills, element_ring,
 };
 pub use self::fifo::{Fifo, FifoReader, FifoReading};
 pub use self::four_slots::CellBusy;

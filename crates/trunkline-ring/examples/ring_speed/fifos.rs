@@ -145,7 +145,7 @@ fn checked(number: u64, element: &[f64]) -> usize {
 
 /// Nanoseconds per element from the first push to the last pop. Both closures are given the number
 /// of the next element and return how many they have moved.
-fn transfer(
+pub(crate) fn transfer(
     elements: u64,
     mut push: impl FnMut(u64) -> usize + Send + 'static,
     mut pop: impl FnMut(u64) -> usize,

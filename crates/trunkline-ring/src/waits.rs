@@ -1,0 +1,28 @@
+//! How the two ends of a ring tell each other that one of them sleeps.
+
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// How often an end has waited, and how often it knows that the other has.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    own: u64,
+    other_seen: u64,
+}
+
+impl Waits {
+    /// Says that this end waits, before it looks once more.
+    pub(crate) fn say(&mut self, own: &AtomicU64) {
+        self.own = self.own.wrapping_add(1);
+        own.store(self.own, Ordering::Relaxed);
+        // Pairs with the fence in `is_other_waiting`: either the look that follows this one finds
+        // what the other end did before its own, or the other end finds this.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether the other end waits, after something was done for it. Says so once for each time.
+    pub(crate) fn is_other_waiting(&mut self, other: &AtomicU64) -> bool {
+        fence(Ordering::SeqCst);
+        let waits = other.load(Ordering::Relaxed);
+        std::mem::replace(&mut self.other_seen, waits) != waits
+    }
+}
