@@ -159,6 +159,32 @@ fault_codes! {
     MemoryFull = 61, "memory-full";
     /// The variable is an alias whose target is not deployed, or does not fit; see `trunkline why`.
     AliasUnbound = 80, "alias-unbound";
+    /// No stream endpoint has this name now; the other program has to create it.
+    UnknownEndpoint = 100, "unknown-endpoint";
+    /// A stream endpoint of this name exists already; give this one another name.
+    EndpointTaken = 101, "endpoint-taken";
+    /// The endpoint's name is a part of another's path, or the other way round; choose another.
+    EndpointNested = 102, "endpoint-nested";
+    /// The two endpoints have different element types; create both with the same one.
+    StreamType = 103, "stream-type";
+    /// Both endpoints write, or both read; one has to be the writer and the other the reader.
+    StreamDirection = 104, "stream-direction";
+    /// The endpoint is to be connected with another one; correct the URL that names the peer.
+    StreamPeer = 105, "stream-peer";
+    /// The endpoint is connected already; it takes no second peer.
+    StreamConnected = 106, "stream-connected";
+    /// The endpoint is not the one that was connected: it was created anew; create this one anew.
+    StreamRestarted = 107, "stream-restarted";
+    /// The two endpoints do not fit together any more: elements between them are lost.
+    StreamDataLost = 108, "stream-data-lost";
+    /// A newer connection of this endpoint was accepted already; this one is out of date.
+    StreamOutdated = 109, "stream-outdated";
+    /// The ticket is unknown, used, or of another endpoint; ask the directory for a new one.
+    BadTicket = 110, "bad-ticket";
+    /// Another program uses streams with this context on that machine; name a context of its own.
+    ContextBusy = 111, "context-busy";
+    /// The endpoint was destroyed by its program.
+    StreamDestroyed = 112, "stream-destroyed";
 }
 
 /// A fault with the sentence about its very case.

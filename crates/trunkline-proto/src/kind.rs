@@ -187,6 +187,26 @@ frame_kinds! {
     Audit = 88, "AUDIT", Client;
     /// A page of the audit.
     AuditPage = 89, "AUDIT_PAGE", Engine;
+    /// A stream's endpoint is not to be reached, or does not take the other; and why.
+    StreamRefused = 102, "S_REFUSED", Both;
+    /// First frame between two endpoints of a stream: who dials, and how far it is.
+    StreamHello = 106, "S_HELLO", Client;
+    /// The endpoint takes the other: who it is, and how far.
+    StreamWelcome = 107, "S_WELCOME", Both;
+    /// Bytes of the stream from a position on.
+    StreamData = 108, "S_DATA", Both;
+    /// How far the reader is, and how far the writer may go.
+    StreamAck = 109, "S_ACK", Both;
+    /// Asks for an acknowledgement as soon as a position is reached.
+    StreamAsk = 110, "S_ASK", Both;
+    /// The writer is closed: the stream ends at a position.
+    StreamEnd = 111, "S_END", Both;
+    /// An endpoint is destroyed before everything was transferred.
+    StreamAbort = 112, "S_ABORT", Both;
+    /// The sender is alive.
+    StreamKeepalive = 113, "S_KEEPALIVE", Both;
+    /// The sender closes the connection, but not the stream, and says why.
+    StreamGoodbye = 114, "S_GOODBYE", Both;
 }
 
 impl FrameKind {

@@ -52,6 +52,7 @@ pub mod liveness;
 pub mod message;
 pub mod negotiation;
 pub mod part;
+pub mod stream;
 pub mod tlv;
 
 pub use backoff::Backoff;

@@ -44,7 +44,12 @@ pub struct Goodbye {
 impl Refused {
     /// Appends the frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut frame = FrameWriter::begin(out, FrameKind::Refused, 0);
+        self.encode_as(FrameKind::Refused, out);
+    }
+
+    /// Appends a frame of another kind that has this form.
+    pub(crate) fn encode_as(&self, kind: FrameKind, out: &mut Vec<u8>) {
+        let mut frame = FrameWriter::begin(out, kind, 0);
         let out = frame.payload();
         put_u16(out, self.code.number());
         put_u8(out, self.versions.min);
@@ -59,7 +64,11 @@ impl Refused {
     /// # Errors
     /// [`DecodeError`] when the payload is not as drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
-        let mut payload = Payload::of(frame, FrameKind::Refused)?;
+        Self::decode_as(frame, FrameKind::Refused)
+    }
+
+    pub(crate) fn decode_as(frame: &Frame<'_>, kind: FrameKind) -> Result<Self, DecodeError> {
+        let mut payload = Payload::of(frame, kind)?;
         let refused = Self {
             code: FaultCode::from_number(payload.u16()?),
             versions: VersionRange {
@@ -88,7 +97,12 @@ impl From<VersionMismatch> for Refused {
 impl Goodbye {
     /// Appends the frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut frame = FrameWriter::begin(out, FrameKind::Goodbye, 0);
+        self.encode_as(FrameKind::Goodbye, out);
+    }
+
+    /// Appends a frame of another kind that has this form.
+    pub(crate) fn encode_as(&self, kind: FrameKind, out: &mut Vec<u8>) {
+        let mut frame = FrameWriter::begin(out, kind, 0);
         let out = frame.payload();
         put_u16(out, self.code.number());
         put_u32(out, retry_millis(self.retry_after));
@@ -101,7 +115,11 @@ impl Goodbye {
     /// # Errors
     /// [`DecodeError`] when the payload is not as drawn in the [module](self).
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
-        let mut payload = Payload::of(frame, FrameKind::Goodbye)?;
+        Self::decode_as(frame, FrameKind::Goodbye)
+    }
+
+    pub(crate) fn decode_as(frame: &Frame<'_>, kind: FrameKind) -> Result<Self, DecodeError> {
+        let mut payload = Payload::of(frame, kind)?;
         let goodbye = Self {
             code: FaultCode::from_number(payload.u16()?),
             retry_after: retry_after(&mut payload)?,

@@ -298,7 +298,7 @@ impl Welcome {
     }
 }
 
-fn read_magic(payload: &mut Payload<'_>) -> Result<(), DecodeError> {
+pub(super) fn read_magic(payload: &mut Payload<'_>) -> Result<(), DecodeError> {
     let found = payload.u32()?;
     if found.to_le_bytes() == MAGIC {
         return Ok(());
@@ -322,7 +322,7 @@ fn throughput(field: &mut Payload<'_>) -> Result<Throughput, DecodeError> {
     })
 }
 
-fn text(field: &mut Payload<'_>) -> Result<String, DecodeError> {
+pub(super) fn text(field: &mut Payload<'_>) -> Result<String, DecodeError> {
     Ok(cut(field.whole_text()?).to_owned())
 }
 
@@ -338,6 +338,6 @@ pub(crate) fn to_millis(duration: Duration) -> u32 {
 }
 
 /// The longest beginning of `text` that fits and does not split a character.
-fn cut(text: &str) -> &str {
+pub(super) fn cut(text: &str) -> &str {
     crate::message::fault::cut_text(text, HELLO_TEXT_BYTES_MAX)
 }

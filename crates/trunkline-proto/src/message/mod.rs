@@ -41,6 +41,7 @@ pub mod record;
 mod record_head;
 pub mod results;
 pub mod snapshot;
+pub mod stream;
 pub mod subscribe;
 pub mod typed;
 pub mod updates;

@@ -1,0 +1,262 @@
+//! What the endpoints of a stream tell each other beside its bytes.
+//!
+//! ```text
+//! S_ACK        arrived u64 | read u64 | durable u64 | credit_bytes u64 | credit_elements u64
+//! S_ASK        until u8: 1 available, 2 read, 3 durable | position u64
+//! S_END        position u64
+//! S_ABORT      position u64 | transferred u64 | code u16 | sentence text
+//! S_KEEPALIVE  sent u64 | echo u64 | echo_held_ns u64
+//! S_REFUSED    as REFUSED
+//! S_GOODBYE    as GOODBYE
+//! ```
+
+use trunkline_types::wire::{put_u8, put_u16, put_u64};
+
+use super::POSITION_MAX;
+use crate::decode::Payload;
+use crate::limits::SENTENCE_BYTES_MAX;
+use crate::message::closing::{Goodbye, Refused};
+use crate::message::fault::put_sentence;
+use crate::message::keepalive::Keepalive;
+use crate::{DecodeError, FaultCode, Frame, FrameKind, FrameWriter};
+
+/// Flag of S_ACK: the reader knows where the stream ends, and everything up to there has arrived.
+pub const END_ARRIVED: u8 = 4;
+
+/// How far the reader is. Everything is cumulative and never goes back on a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ack {
+    /// Up to here everything has arrived: the writer need not keep it.
+    pub arrived: u64,
+    /// Up to here the reader's program has read.
+    pub read: u64,
+    /// Up to here it is on the reader's disk.
+    pub durable: u64,
+    /// Up to here the writer may send.
+    pub credit_bytes: u64,
+    /// And no element from this number on.
+    pub credit_elements: u64,
+    /// The reader knows where the stream ends, and has everything up to there.
+    pub has_end: bool,
+}
+
+/// What a flush waits for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Until {
+    /// It was given to the transport.
+    Sent,
+    /// It is in the reader's buffer, available for reading.
+    Available,
+    /// The reader's program has read it.
+    Read,
+    /// It is on the reader's disk.
+    Durable,
+}
+
+/// Asks for an acknowledgement as soon as `position` is reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ask {
+    /// What is to reach it; not [`Until::Sent`].
+    pub until: Until,
+    /// The position.
+    pub position: u64,
+}
+
+/// The sender is destroyed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Abort {
+    /// Up to here the program has written, or read.
+    pub position: u64,
+    /// Up to here the writer has sent, or it has arrived at the reader. Nothing more comes.
+    pub transferred: u64,
+    /// Why.
+    pub code: FaultCode,
+    /// Why, for people.
+    pub sentence: String,
+}
+
+impl Ack {
+    /// Appends the frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        let mut frame = FrameWriter::begin(out, FrameKind::StreamAck, 0);
+        for number in [
+            self.arrived,
+            self.read,
+            self.durable,
+            self.credit_bytes,
+            self.credit_elements,
+        ] {
+            put_u64(frame.payload(), number);
+        }
+        frame.finish(false);
+        let flags = out.get_mut(start.saturating_add(5));
+        if let (true, Some(flags)) = (self.has_end, flags) {
+            *flags |= END_ARRIVED;
+        }
+    }
+
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
+        let mut payload = Payload::of(frame, FrameKind::StreamAck)?;
+        let ack = Self {
+            arrived: position(&mut payload)?,
+            read: position(&mut payload)?,
+            durable: position(&mut payload)?,
+            credit_bytes: position(&mut payload)?,
+            credit_elements: payload.u64()?,
+            has_end: frame.header().flags & END_ARRIVED != 0,
+        };
+        payload.finish()?;
+        Ok(ack)
+    }
+}
+
+impl Until {
+    /// What can be asked for.
+    pub const ASKED: [Until; 3] = [Until::Available, Until::Read, Until::Durable];
+
+    /// The number on the wire.
+    pub const fn number(self) -> u8 {
+        match self {
+            Until::Sent => 0,
+            Until::Available => 1,
+            Until::Read => 2,
+            Until::Durable => 3,
+        }
+    }
+}
+
+impl Ask {
+    /// Appends the frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut frame = FrameWriter::begin(out, FrameKind::StreamAsk, 0);
+        put_u8(frame.payload(), self.until.number());
+        put_u64(frame.payload(), self.position);
+        frame.finish(false);
+    }
+
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
+        let mut payload = Payload::of(frame, FrameKind::StreamAsk)?;
+        let number = payload.u8()?;
+        let until = Until::ASKED.into_iter().find(|u| u.number() == number);
+        let Some(until) = until else {
+            return Err(payload.unexpected("1, 2 or 3", u64::from(number)));
+        };
+        let position = position(&mut payload)?;
+        payload.finish()?;
+        Ok(Self { until, position })
+    }
+}
+
+/// Appends S_END: the stream ends at this position.
+pub fn encode_end(position: u64, out: &mut Vec<u8>) {
+    let mut frame = FrameWriter::begin(out, FrameKind::StreamEnd, 0);
+    put_u64(frame.payload(), position);
+    frame.finish(false);
+}
+
+/// Reads S_END.
+///
+/// # Errors
+/// [`DecodeError`] when the payload is not as drawn in the [module](self).
+pub fn decode_end(frame: &Frame<'_>) -> Result<u64, DecodeError> {
+    let mut payload = Payload::of(frame, FrameKind::StreamEnd)?;
+    let position = position(&mut payload)?;
+    payload.finish()?;
+    Ok(position)
+}
+
+impl Abort {
+    /// Appends the frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut frame = FrameWriter::begin(out, FrameKind::StreamAbort, 0);
+        let out = frame.payload();
+        put_u64(out, self.position);
+        put_u64(out, self.transferred);
+        put_u16(out, self.code.number());
+        put_sentence(out, &self.sentence);
+        frame.finish(false);
+    }
+
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
+        let mut payload = Payload::of(frame, FrameKind::StreamAbort)?;
+        let abort = Self {
+            position: position(&mut payload)?,
+            transferred: position(&mut payload)?,
+            code: FaultCode::from_number(payload.u16()?),
+            sentence: payload.text(SENTENCE_BYTES_MAX)?.to_owned(),
+        };
+        payload.finish()?;
+        Ok(abort)
+    }
+}
+
+/// Appends S_KEEPALIVE. Count and digest are no part of it.
+pub fn encode_keepalive(keepalive: &Keepalive, out: &mut Vec<u8>) {
+    let mut frame = FrameWriter::begin(out, FrameKind::StreamKeepalive, 0);
+    for number in [keepalive.sent, keepalive.echo, keepalive.echo_held_ns] {
+        put_u64(frame.payload(), number);
+    }
+    frame.finish(false);
+}
+
+/// Reads S_KEEPALIVE.
+///
+/// # Errors
+/// [`DecodeError`] when the payload is not as drawn in the [module](self).
+pub fn decode_keepalive(frame: &Frame<'_>) -> Result<Keepalive, DecodeError> {
+    let mut payload = Payload::of(frame, FrameKind::StreamKeepalive)?;
+    let keepalive = Keepalive {
+        sent: payload.u64()?,
+        echo: payload.u64()?,
+        echo_held_ns: payload.u64()?,
+        ..Keepalive::default()
+    };
+    payload.finish()?;
+    Ok(keepalive)
+}
+
+/// Appends S_REFUSED.
+pub fn encode_refused(refused: &Refused, out: &mut Vec<u8>) {
+    refused.encode_as(FrameKind::StreamRefused, out);
+}
+
+/// Reads S_REFUSED.
+///
+/// # Errors
+/// [`DecodeError`] when the payload is not as that of REFUSED.
+pub fn decode_refused(frame: &Frame<'_>) -> Result<Refused, DecodeError> {
+    Refused::decode_as(frame, FrameKind::StreamRefused)
+}
+
+/// Appends S_GOODBYE.
+pub fn encode_goodbye(goodbye: &Goodbye, out: &mut Vec<u8>) {
+    goodbye.encode_as(FrameKind::StreamGoodbye, out);
+}
+
+/// Reads S_GOODBYE.
+///
+/// # Errors
+/// [`DecodeError`] when the payload is not as that of GOODBYE.
+pub fn decode_goodbye(frame: &Frame<'_>) -> Result<Goodbye, DecodeError> {
+    Goodbye::decode_as(frame, FrameKind::StreamGoodbye)
+}
+
+fn position(payload: &mut Payload<'_>) -> Result<u64, DecodeError> {
+    match payload.u64()? {
+        position if position <= POSITION_MAX => Ok(position),
+        nonsense => Err(payload.unexpected("a position of at most 2^62", nonsense)),
+    }
+}

@@ -1,0 +1,312 @@
+//! S_HELLO and S_WELCOME: who the two endpoints of a stream are, and how far they are.
+//!
+//! ```text
+//! S_HELLO    "TRNK" | version_min u8 | version_max u8 | fields: as below, and
+//!             20 peer incarnation 16 bytes    21 attempt varint    22 ticket 16 bytes
+//! S_WELCOME  "TRNK" | version u8 | fields:
+//!              1 features varint   2 incarnation 16 bytes  3 endpoint text   4 peer text
+//!              5 type              6 capacity varint       7 bytes_max varint
+//!              8 journal (empty)   9 program text
+//!             10 writer: kept varint, kept_elements varint, written varint
+//!             11 reader: arrived varint, arrived_elements varint, read varint, durable varint,
+//!                credit_bytes varint, credit_elements varint
+//! ```
+//!
+//! Exactly one of the fields 10 and 11 is there.
+
+use trunkline_types::DataType;
+use trunkline_types::wire::{decode_type, encode_type, put_u8, put_varint};
+
+use super::POSITION_MAX;
+use crate::decode::Payload;
+use crate::message::hello::{MAGIC, cut, read_magic, text};
+use crate::tlv::{put_field, put_nested, put_number, put_text, read_fields};
+use crate::{DecodeError, Features, Frame, FrameKind, FrameWriter, PROTOCOL_VERSION, VersionRange};
+
+/// One life of an endpoint: 128 random bits, other ones each time it is created.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Incarnation(pub [u8; 16]);
+
+/// What an endpoint says of itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StreamEnd {
+    /// The features it has; in S_WELCOME those that both have.
+    pub features: Features,
+    /// Its life.
+    pub incarnation: Incarnation,
+    /// Its URL in canonical form. At most 1024 bytes.
+    pub url: String,
+    /// The URL it names as its peer's; empty when it names none.
+    pub peer_url: String,
+    /// The type of its elements.
+    pub data_type: DataType,
+    /// Elements that its buffer holds.
+    pub capacity: u64,
+    /// Bytes that its buffer holds.
+    pub bytes_max: u64,
+    /// It keeps what it has on disk: another life of it goes on where this one ends.
+    pub has_journal: bool,
+    /// Its program and release; shown to people.
+    pub program: String,
+    /// How far it is, and with that whether it writes or reads.
+    pub state: EndState,
+}
+
+/// How far an endpoint is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EndState {
+    /// It writes.
+    Writer(WriterState),
+    /// It reads.
+    Reader(ReaderState),
+}
+
+/// How far a writer is. Positions in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WriterState {
+    /// From here on it has everything. The beginning of an element.
+    pub kept: u64,
+    /// Elements before `kept`.
+    pub kept_elements: u64,
+    /// Up to here its program has written.
+    pub written: u64,
+}
+
+/// How far a reader is. Positions in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReaderState {
+    /// Up to here everything has arrived.
+    pub arrived: u64,
+    /// Whole elements of that.
+    pub arrived_elements: u64,
+    /// Up to here its program has read.
+    pub read: u64,
+    /// Up to here it is on disk.
+    pub durable: u64,
+    /// Up to here the writer may send.
+    pub credit_bytes: u64,
+    /// And no element from this number on.
+    pub credit_elements: u64,
+}
+
+/// What the endpoint that dials says first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StreamHello {
+    /// The versions it speaks.
+    pub versions: VersionRange,
+    /// Who it is.
+    pub end: StreamEnd,
+    /// The life of the other endpoint that it was connected with; `None` at first.
+    pub peer: Option<Incarnation>,
+    /// Counts its dials, so that one that was held up does not replace a later one.
+    pub attempt: u64,
+    /// What the directory gave it; `None` where it dialled the endpoint itself.
+    pub ticket: Option<[u8; 16]>,
+}
+
+/// The other endpoint's consent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StreamWelcome {
+    /// The version both speak from here on.
+    pub version: u8,
+    /// Who it is.
+    pub end: StreamEnd,
+}
+
+/// Longest URL of an endpoint in these frames, in bytes.
+pub const URL_BYTES_MAX: usize = 1024;
+
+impl StreamHello {
+    /// Appends the frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut frame = FrameWriter::begin(out, FrameKind::StreamHello, 0);
+        let out = frame.payload();
+        out.extend_from_slice(&MAGIC);
+        put_u8(out, self.versions.min);
+        put_u8(out, self.versions.max);
+        self.end.put(out);
+        if let Some(peer) = self.peer {
+            put_field(out, 20, &peer.0);
+        }
+        put_number(out, 21, self.attempt);
+        if let Some(ticket) = &self.ticket {
+            put_field(out, 22, ticket);
+        }
+        frame.finish(false);
+    }
+
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
+        let mut payload = Payload::of(frame, FrameKind::StreamHello)?;
+        read_magic(&mut payload)?;
+        let versions = VersionRange {
+            min: payload.u8()?,
+            max: payload.u8()?,
+        };
+        let (mut peer, mut attempt, mut ticket) = (None, 0, None);
+        let end = StreamEnd::read(&mut payload, |id, field| {
+            match id {
+                20 => peer = Some(Incarnation(field.read(|reader| reader.array())?)),
+                21 => attempt = field.varint()?,
+                22 => ticket = Some(field.read(|reader| reader.array())?),
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        Ok(Self {
+            versions,
+            end,
+            peer,
+            attempt,
+            ticket,
+        })
+    }
+}
+
+impl StreamWelcome {
+    /// The consent of this endpoint.
+    pub fn new(end: StreamEnd) -> Self {
+        Self {
+            version: PROTOCOL_VERSION,
+            end,
+        }
+    }
+
+    /// Appends the frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut frame = FrameWriter::begin(out, FrameKind::StreamWelcome, 0);
+        let out = frame.payload();
+        out.extend_from_slice(&MAGIC);
+        put_u8(out, self.version);
+        self.end.put(out);
+        frame.finish(false);
+    }
+
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
+        let mut payload = Payload::of(frame, FrameKind::StreamWelcome)?;
+        read_magic(&mut payload)?;
+        let version = payload.u8()?;
+        let end = StreamEnd::read(&mut payload, |_, _| Ok(false))?;
+        Ok(Self { version, end })
+    }
+}
+
+impl StreamEnd {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_number(out, 1, self.features.to_bits());
+        put_field(out, 2, &self.incarnation.0);
+        put_text(out, 3, &self.url);
+        put_text(out, 4, &self.peer_url);
+        put_nested(out, 5, |out| encode_type(&self.data_type, out));
+        put_number(out, 6, self.capacity);
+        put_number(out, 7, self.bytes_max);
+        if self.has_journal {
+            put_field(out, 8, &[]);
+        }
+        put_text(out, 9, cut(&self.program));
+        let (id, numbers) = match self.state {
+            EndState::Writer(at) => (10, vec![at.kept, at.kept_elements, at.written]),
+            EndState::Reader(at) => (
+                11,
+                vec![
+                    at.arrived,
+                    at.arrived_elements,
+                    at.read,
+                    at.durable,
+                    at.credit_bytes,
+                    at.credit_elements,
+                ],
+            ),
+        };
+        put_nested(out, id, |out| {
+            numbers.iter().for_each(|number| put_varint(out, *number));
+        });
+    }
+
+    /// Reads the fields; `other` those that are not of this list.
+    fn read<'a>(
+        payload: &mut Payload<'a>,
+        mut other: impl FnMut(u64, &mut Payload<'a>) -> Result<bool, DecodeError>,
+    ) -> Result<Self, DecodeError> {
+        let mut end = StreamEnd {
+            features: Features::NONE,
+            incarnation: Incarnation::default(),
+            url: String::new(),
+            peer_url: String::new(),
+            data_type: DataType::F64,
+            capacity: 0,
+            bytes_max: 0,
+            has_journal: false,
+            program: String::new(),
+            state: EndState::Writer(WriterState::default()),
+        };
+        let (mut has_type, mut states) = (false, 0_u64);
+        read_fields(payload, |id, field| {
+            match id {
+                1 => end.features = Features::from_bits(field.varint()?),
+                2 => end.incarnation = Incarnation(field.read(|reader| reader.array())?),
+                3 => end.url = url(field)?,
+                4 => end.peer_url = url(field)?,
+                5 => {
+                    end.data_type = field.read(decode_type)?;
+                    has_type = true;
+                }
+                6 => end.capacity = field.varint()?,
+                7 => end.bytes_max = position(field)?,
+                8 => end.has_journal = true,
+                9 => end.program = text(field)?,
+                10 => {
+                    states = states.saturating_add(1);
+                    end.state = EndState::Writer(WriterState {
+                        kept: position(field)?,
+                        kept_elements: position(field)?,
+                        written: position(field)?,
+                    });
+                }
+                11 => {
+                    states = states.saturating_add(1);
+                    end.state = EndState::Reader(ReaderState {
+                        arrived: position(field)?,
+                        arrived_elements: position(field)?,
+                        read: position(field)?,
+                        durable: position(field)?,
+                        credit_bytes: position(field)?,
+                        credit_elements: field.varint()?,
+                    });
+                }
+                _ => return other(id, field),
+            }
+            Ok(true)
+        })?;
+        if !has_type {
+            return Err(payload.unexpected("the type of the elements", 0));
+        }
+        if states != 1 {
+            return Err(payload.unexpected("the state of one writer or one reader", states));
+        }
+        Ok(end)
+    }
+}
+
+fn url(field: &mut Payload<'_>) -> Result<String, DecodeError> {
+    let url = field.whole_text()?;
+    if url.len() > URL_BYTES_MAX {
+        return Err(field.unexpected("a URL of at most 1024 bytes", url.len() as u64));
+    }
+    Ok(url.to_owned())
+}
+
+/// A position, or what is added to one.
+pub(super) fn position(field: &mut Payload<'_>) -> Result<u64, DecodeError> {
+    match field.varint()? {
+        position if position <= POSITION_MAX => Ok(position),
+        nonsense => Err(field.unexpected("a position of at most 2^62", nonsense)),
+    }
+}

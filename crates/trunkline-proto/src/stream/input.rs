@@ -1,0 +1,108 @@
+//! Bytes to frames, where the bytes of the stream are left to the driver.
+
+use crate::frame::{EXT, FrameHeader, HEADER_BYTES};
+use crate::message::stream::DataHead;
+use crate::{Disconnect, Frame, FrameKind};
+
+/// Longest payload of a frame other than S_DATA: types may be long, nothing else is.
+const CONTROL_BYTES_MAX: u32 = 64 << 10;
+
+/// Collects the bytes of a frame that is incomplete.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Input {
+    partial: Vec<u8>,
+    /// `partial` is what was handed out last.
+    is_spent: bool,
+}
+
+/// What the next bytes were.
+#[derive(Debug)]
+pub(super) enum Step<'a> {
+    /// A frame.
+    Frame(Frame<'a>),
+    /// The head of S_DATA: its bytes follow, and are not taken here.
+    Data(DataHead),
+    /// Nothing whole.
+    Nothing,
+}
+
+impl Input {
+    /// Takes the next frame, or head, off `bytes`.
+    pub(super) fn next<'a, 'i: 'a>(
+        &'a mut self,
+        bytes: &mut &'i [u8],
+    ) -> Result<Step<'a>, Disconnect> {
+        if std::mem::take(&mut self.is_spent) {
+            self.partial.clear();
+        }
+        if self.partial.is_empty()
+            && let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>()
+        {
+            let header = FrameHeader::from_bytes(header);
+            if let Some((head, rest)) = rest.split_at_checked(head_bytes(&header)?) {
+                *bytes = rest;
+                return step(&header, head);
+            }
+        }
+        if !self.take(bytes, HEADER_BYTES) {
+            return Ok(Step::Nothing);
+        }
+        let header = match self.partial.first_chunk::<HEADER_BYTES>() {
+            Some(header) => FrameHeader::from_bytes(header),
+            None => return Ok(Step::Nothing),
+        };
+        let whole = HEADER_BYTES.saturating_add(head_bytes(&header)?);
+        if !self.take(bytes, whole) {
+            return Ok(Step::Nothing);
+        }
+        self.is_spent = true;
+        step(
+            &header,
+            self.partial.get(HEADER_BYTES..).unwrap_or_default(),
+        )
+    }
+
+    /// Moves bytes until `partial` has `whole`, and says whether it does.
+    fn take(&mut self, bytes: &mut &[u8], whole: usize) -> bool {
+        let missing = whole.saturating_sub(self.partial.len()).min(bytes.len());
+        let (taken, rest) = bytes.split_at(missing);
+        self.partial.extend_from_slice(taken);
+        *bytes = rest;
+        self.partial.len() >= whole
+    }
+}
+
+/// Bytes after the header that are taken here, checked before any of them is kept.
+fn head_bytes(header: &FrameHeader) -> Result<usize, Disconnect> {
+    let max = if header.kind == FrameKind::StreamData.number() {
+        let head = DataHead::len_bytes(header);
+        if header.flags & EXT == 0 && header.length as usize >= head {
+            return Ok(head);
+        }
+        0
+    } else {
+        CONTROL_BYTES_MAX
+    };
+    if header.length <= max {
+        return Ok(header.length as usize);
+    }
+    Err(malformed(format!(
+        "a frame of kind {} with {} bytes and flags {}",
+        header.kind, header.length, header.flags
+    )))
+}
+
+fn step<'a>(header: &FrameHeader, head: &'a [u8]) -> Result<Step<'a>, Disconnect> {
+    if header.kind == FrameKind::StreamData.number() {
+        return Ok(Step::Data(DataHead::decode(header, head)?));
+    }
+    Ok(Step::Frame(Frame::new(*header, head)?))
+}
+
+/// The other end does not keep to the protocol.
+#[cold]
+pub(super) fn malformed(sentence: impl Into<String>) -> Disconnect {
+    Disconnect::Malformed {
+        sentence: sentence.into(),
+    }
+}

@@ -1,0 +1,406 @@
+//! One end of a stream, whichever.
+
+use trunkline_types::Tick;
+
+use super::fault::StreamFault;
+use super::half::{Half, Outcome};
+use super::input::{Input, Step, malformed};
+use super::meeting::{Meeting, Mismatch, check, means_this_life, meet};
+use super::options::LinkOptions;
+use super::output::{Place, RingBytes};
+use super::reader::Reader;
+use super::session::Session;
+use super::writer::Writer;
+use crate::message::closing::Refused;
+use crate::message::stream::control::{decode_goodbye, decode_keepalive, decode_refused};
+use crate::message::stream::{StreamEnd, StreamHello, StreamWelcome};
+use crate::{Disconnect, Fault, FaultCode, Frame, FrameKind, PROTOCOL_VERSION, VersionRange};
+
+/// The writing end of a stream.
+pub type WriterLink = Link<Writer>;
+/// The reading end of a stream.
+pub type ReaderLink = Link<Reader>;
+
+/// One end of a stream, without its I/O; see the [module](super) for the order of calls.
+#[derive(Clone, Debug)]
+pub struct Link<H> {
+    pub(super) session: Session,
+    pub(super) half: H,
+}
+
+/// A hello was accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Accepted {
+    /// The connection that it takes the place of: to be closed, and not to be heard any more.
+    pub replaced: Option<u64>,
+}
+
+impl<H: Half> Link<H> {
+    pub(super) fn with(options: LinkOptions, half: H, now: Tick) -> Self {
+        Self {
+            session: Session::new(options, now),
+            half,
+        }
+    }
+
+    /// The active end: when to dial; a tick that has passed means now.
+    pub fn poll_dial(&self) -> Option<Tick> {
+        self.session.poll_dial()
+    }
+
+    /// The active end has a transport, which it gives a number of its own. `ticket` is what the
+    /// directory gave for it.
+    pub fn handle_dialled(&mut self, now: Tick, id: u64, ticket: Option<[u8; 16]>) {
+        self.session.attempt = self.session.attempt.saturating_add(1);
+        let hello = StreamHello {
+            versions: VersionRange::OURS,
+            end: self.session.end(self.half.state()),
+            peer: self.session.peer.as_ref().map(|peer| peer.incarnation),
+            attempt: self.session.attempt,
+            ticket,
+        };
+        hello.encode(&mut self.session.open(now, id).out);
+    }
+
+    /// Nobody could be dialled, or the directory knows of nobody.
+    pub fn handle_dial_failed(&mut self, now: Tick, cause: Disconnect) {
+        self.session.handle_dial_failed(now, cause);
+    }
+
+    /// The passive end is dialled: the first frame of a transport was this hello. What came behind
+    /// it goes to [`handle_control`](Self::handle_control).
+    ///
+    /// # Errors
+    /// What to answer before the transport is closed. The connection that there was stays.
+    pub fn handle_hello(
+        &mut self,
+        now: Tick,
+        id: u64,
+        hello: &StreamHello,
+    ) -> Result<Accepted, Refused> {
+        self.admit(hello)
+            .and_then(|meeting| self.accept(now, id, hello, meeting))
+            .map_err(|(fault, retry_after)| Refused {
+                code: fault.code,
+                versions: VersionRange::OURS,
+                retry_after,
+                sentence: fault.sentence,
+            })
+    }
+
+    fn admit(&mut self, hello: &StreamHello) -> Result<Meeting, Verdict> {
+        if self.session.is_over() {
+            let sentence = FaultCode::StreamDestroyed.meaning();
+            return Err((Fault::new(FaultCode::StreamDestroyed, sentence), None));
+        }
+        let VersionRange { min, max } = hello.versions;
+        if !(min..=max).contains(&PROTOCOL_VERSION) {
+            let sentence = format!(
+                "one end speaks versions {min} to {max} of the protocol, the other {}; update the \
+                 older one",
+                PROTOCOL_VERSION
+            );
+            return Err((Fault::new(FaultCode::VersionMismatch, sentence), None));
+        }
+        let options = &self.session.options;
+        check(options, H::WRITES, &hello.end).map_err(|fault| (fault, None))?;
+        let refused = |code: FaultCode| Err((Fault::new(code, code.meaning()), None));
+        if let Some(known) = &self.session.peer {
+            if known.url != hello.end.url {
+                return refused(FaultCode::StreamConnected);
+            }
+            let is_same = known.incarnation == hello.end.incarnation;
+            if is_same && hello.attempt <= self.session.peer_attempt {
+                return refused(FaultCode::StreamOutdated);
+            }
+            if !is_same && self.is_connected() {
+                // It may be another life of the peer, whose death shows only later.
+                let code = FaultCode::StreamConnected;
+                let retry = self.session.options.deadline;
+                return Err((Fault::new(code, code.meaning()), Some(retry)));
+            }
+        }
+        if !means_this_life(&self.session.options, hello.peer) {
+            return refused(FaultCode::StreamRestarted);
+        }
+        let known = self.session.peer.as_ref();
+        match meet(&self.session.options, known, &hello.end) {
+            Some(meeting) => Ok(meeting),
+            None => {
+                self.session.fault = Some(StreamFault::PeerRestarted);
+                refused(FaultCode::StreamRestarted)
+            }
+        }
+    }
+
+    fn accept(
+        &mut self,
+        now: Tick,
+        id: u64,
+        hello: &StreamHello,
+        meeting: Meeting,
+    ) -> Result<Accepted, Verdict> {
+        match self.half.resume(&hello.end, meeting) {
+            Ok(()) => {}
+            Err(Mismatch::Nonsense(sentence)) => {
+                return Err((Fault::new(FaultCode::Malformed, sentence), None));
+            }
+            Err(Mismatch::Lost(bytes)) => {
+                let fault = StreamFault::DataLost { bytes };
+                let sentence = fault.to_string();
+                self.session.fault = Some(fault);
+                return Err((Fault::new(FaultCode::StreamDataLost, sentence), None));
+            }
+        }
+        let replaced = self.session.connection.as_ref().map(|c| c.id);
+        if let Some(old) = replaced {
+            self.session
+                .handle_disconnected(now, old, Disconnect::PeerClosed);
+        }
+        self.session.peer_attempt = hello.attempt;
+        let welcome = StreamWelcome::new(self.session.end(self.half.state()));
+        welcome.encode(&mut self.session.open(now, id).out);
+        self.session.go_up(now, hello.end.clone());
+        Ok(Accepted { replaced })
+    }
+
+    /// Bytes came over this connection; returns how many were taken. The rest belongs where
+    /// [`wants_payload`](Self::wants_payload) says. Bytes of a connection that does not count any
+    /// more are dropped.
+    pub fn handle_control(&mut self, now: Tick, id: u64, bytes: &[u8]) -> usize {
+        let Some(connection) = self.session.current(id) else {
+            return bytes.len();
+        };
+        connection.liveness.handle_received(now);
+        let mut input = std::mem::take(&mut connection.input);
+        let mut rest = bytes;
+        let result = self.take_frames(now, &mut input, &mut rest);
+        if let Some(connection) = self.session.current(id) {
+            connection.input = input;
+        }
+        if let Err(cause) = result {
+            self.session.close(cause);
+            self.half.handle_down();
+        }
+        if self.wants_close().is_some() {
+            return bytes.len();
+        }
+        bytes.len().saturating_sub(rest.len())
+    }
+
+    fn take_frames(
+        &mut self,
+        now: Tick,
+        input: &mut Input,
+        rest: &mut &[u8],
+    ) -> Result<(), Disconnect> {
+        while self.half.wants_payload().is_none() && self.wants_close().is_none() {
+            match input.next(rest)? {
+                Step::Nothing => break,
+                Step::Data(head) if self.session.up().is_some() => self.half.handle_data(&head)?,
+                Step::Data(_) => return Err(malformed("S_DATA before S_WELCOME")),
+                Step::Frame(frame) => self.handle_frame(now, &frame)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn handle_frame(&mut self, now: Tick, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        let Some(kind) = frame.kind() else {
+            return Ok(());
+        };
+        match kind {
+            FrameKind::StreamGoodbye => {
+                let goodbye = decode_goodbye(frame)?;
+                if self.half.is_ending() {
+                    self.session.is_finished = true;
+                } else if goodbye.code == FaultCode::StreamDataLost {
+                    self.session.fault = Some(StreamFault::Refused {
+                        code: goodbye.code,
+                        sentence: goodbye.sentence.clone(),
+                    });
+                }
+                self.session.close(goodbye.into());
+                self.half.handle_down();
+            }
+            _ if self.session.up().is_none() => self.handle_answer(now, kind, frame)?,
+            FrameKind::StreamKeepalive => {
+                let keepalive = decode_keepalive(frame)?;
+                if let Some(connection) = self.session.up() {
+                    connection.liveness.handle_keepalive(now, &keepalive);
+                }
+            }
+            _ => match self.half.handle_frame(frame)? {
+                Outcome::Continued => {}
+                Outcome::Finished => {
+                    let code = FaultCode::StreamDestroyed;
+                    self.session.finish(None, code, "the stream is at its end");
+                }
+                Outcome::PeerDestroyed(sentence) => {
+                    let fault = StreamFault::PeerDestroyed { sentence };
+                    let code = FaultCode::StreamDestroyed;
+                    self.session.finish(Some(fault), code, "it is known");
+                }
+            },
+        }
+        Ok(())
+    }
+
+    /// The answer to the hello.
+    fn handle_answer(
+        &mut self,
+        now: Tick,
+        kind: FrameKind,
+        frame: &Frame<'_>,
+    ) -> Result<(), Disconnect> {
+        match kind {
+            FrameKind::StreamWelcome => {
+                let welcome = StreamWelcome::decode(frame)?;
+                self.handle_welcome(now, welcome.end)
+            }
+            FrameKind::StreamRefused => {
+                let refused = decode_refused(frame)?;
+                let is_first = self.session.peer.is_none();
+                let retry = refused.retry_after.is_some();
+                let fault =
+                    StreamFault::of_refusal(refused.code, &refused.sentence, retry, is_first);
+                if self.session.fault.is_none() {
+                    self.session.fault = fault;
+                }
+                self.session
+                    .close(Disconnect::from_refused(&refused, VersionRange::OURS));
+                Ok(())
+            }
+            kind => Err(malformed(format!("{kind} before S_WELCOME"))),
+        }
+    }
+
+    fn handle_welcome(&mut self, now: Tick, peer: StreamEnd) -> Result<(), Disconnect> {
+        if let Err(fault) = check(&self.session.options, H::WRITES, &peer) {
+            let Fault { code, sentence } = fault;
+            let said = sentence.clone();
+            let fault = StreamFault::Refused { code, sentence };
+            self.session.finish(Some(fault), code, &said);
+            return Ok(());
+        }
+        let known = self.session.peer.as_ref();
+        let Some(meeting) = meet(&self.session.options, known, &peer) else {
+            let fault = StreamFault::PeerRestarted;
+            let code = FaultCode::StreamRestarted;
+            self.session.finish(Some(fault), code, code.meaning());
+            return Ok(());
+        };
+        match self.half.resume(&peer, meeting) {
+            Ok(()) => self.session.go_up(now, peer),
+            Err(Mismatch::Nonsense(sentence)) => return Err(malformed(sentence)),
+            Err(Mismatch::Lost(bytes)) => {
+                let fault = StreamFault::DataLost { bytes };
+                let sentence = fault.to_string();
+                let code = FaultCode::StreamDataLost;
+                self.session.finish(Some(fault), code, &sentence);
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends frames that are to be sent now, and says which bytes of the ring follow them. Send
+    /// all of that before asking again; `None` with nothing appended: there is nothing to send.
+    pub fn poll_output(
+        &mut self,
+        now: Tick,
+        ring: &dyn RingBytes,
+        out: &mut Vec<u8>,
+    ) -> Option<Place> {
+        let connection = self.session.connection.as_mut()?;
+        out.append(&mut connection.out);
+        if !connection.is_up {
+            return None;
+        }
+        self.half.poll_output(now, ring, out)
+    }
+
+    /// All output so far is with the transport.
+    pub fn handle_sent(&mut self, id: u64) {
+        if self.session.current(id).is_some_and(|c| c.is_up) {
+            self.half.handle_sent();
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) and then
+    /// [`poll_output`](Self::poll_output) are to be called; `None` for never.
+    pub fn poll_timeout(&self) -> Option<Tick> {
+        let is_up = self.is_connected();
+        let half = self.half.poll_timeout().filter(|_| is_up);
+        self.session.poll_timeout().into_iter().chain(half).min()
+    }
+
+    /// The time that [`poll_timeout`](Self::poll_timeout) named has passed. Read what has arrived
+    /// first, or a stall of one's own looks like the peer's.
+    pub fn handle_timeout(&mut self, now: Tick) {
+        let was_up = self.is_connected();
+        self.session.handle_timeout(now, self.half.left_bytes());
+        if was_up && !self.is_connected() {
+            self.half.handle_down();
+        }
+    }
+
+    /// The transport is gone.
+    pub fn handle_disconnected(&mut self, now: Tick, id: u64, cause: Disconnect) {
+        if self.session.handle_disconnected(now, id, cause) {
+            self.half.handle_down();
+        }
+    }
+
+    /// Why the transport is to be closed once all output is sent; `None` while it is to stay.
+    pub fn wants_close(&self) -> Option<&Disconnect> {
+        self.session.connection.as_ref()?.closing.as_ref()
+    }
+
+    /// The connection that counts.
+    pub fn connection(&self) -> Option<u64> {
+        self.session.connection.as_ref().map(|c| c.id)
+    }
+
+    /// Whether the two ends are connected.
+    pub fn is_connected(&self) -> bool {
+        self.session.connection.as_ref().is_some_and(|c| c.is_up)
+    }
+
+    /// Since when they are not, though they were.
+    pub fn away_since(&self) -> Option<Tick> {
+        self.session.away_since
+    }
+
+    /// How often a connection that was up was lost.
+    pub fn disconnections(&self) -> u64 {
+        self.session.disconnections
+    }
+
+    /// Why the last connection ended or did not come to be.
+    pub fn last_disconnect(&self) -> Option<&Disconnect> {
+        self.session.last.as_ref()
+    }
+
+    /// Why the stream is over, when it did not come to its end.
+    pub fn fault(&self) -> Option<&StreamFault> {
+        self.session.fault.as_ref()
+    }
+
+    /// Whether nothing more is to be said: at its end, or by a fault.
+    pub fn is_over(&self) -> bool {
+        self.session.is_over()
+    }
+
+    /// What the peer said of itself when the last connection came up.
+    pub fn peer(&self) -> Option<&StreamEnd> {
+        self.session.peer.as_ref()
+    }
+
+    /// What the endpoint was made with.
+    pub fn options(&self) -> &LinkOptions {
+        &self.session.options
+    }
+}
+
+/// Why a hello is refused, and when to come again.
+type Verdict = (Fault, Option<std::time::Duration>);

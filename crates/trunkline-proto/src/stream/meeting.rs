@@ -1,0 +1,88 @@
+//! Whether two endpoints fit, and what they are to each other.
+
+use super::options::LinkOptions;
+use crate::message::stream::{EndState, Incarnation, StreamEnd};
+use crate::{Fault, FaultCode};
+
+/// What the peer of a new connection is to an endpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Meeting {
+    /// The first it ever had.
+    First,
+    /// The one it had before.
+    Again,
+    /// Another life of the one it had before, which goes on from its journal.
+    NextLife,
+    /// One that takes the place of the one before.
+    Successor,
+}
+
+/// Why two endpoints cannot go on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Mismatch {
+    /// What the peer says of itself cannot be true.
+    Nonsense(String),
+    /// So many bytes are neither here nor there.
+    Lost(u64),
+}
+
+/// Checks what has to be the same, or opposite, at both ends.
+pub(super) fn check(options: &LinkOptions, is_writer: bool, peer: &StreamEnd) -> Result<(), Fault> {
+    let peer_writes = matches!(peer.state, EndState::Writer(_));
+    if peer_writes == is_writer {
+        let verb = if is_writer { "write" } else { "read" };
+        let sentence = format!(
+            "{} and {} both {verb}; create one as the writer and the other as the reader",
+            options.url, peer.url
+        );
+        return Err(Fault::new(FaultCode::StreamDirection, sentence));
+    }
+    let is_named = options.peer_url.is_empty() || options.peer_url == peer.url;
+    let names = peer.peer_url.is_empty() || peer.peer_url == options.url;
+    if !is_named || !names {
+        let (named, found) = if is_named {
+            (&peer.peer_url, &options.url)
+        } else {
+            (&options.peer_url, &peer.url)
+        };
+        let sentence = format!(
+            "{named} was to be the peer, not {found}; correct the peer's URL of one of the two"
+        );
+        return Err(Fault::new(FaultCode::StreamPeer, sentence));
+    }
+    if peer.data_type != options.data_type {
+        let sentence = format!(
+            "the elements of {} are of type {}, those of {} of type {}; create both with the same",
+            options.url, options.data_type, peer.url, peer.data_type
+        );
+        return Err(Fault::new(FaultCode::StreamType, sentence));
+    }
+    if peer.capacity == 0 || peer.bytes_max == 0 {
+        let sentence = format!("the buffer of {} holds nothing", peer.url);
+        return Err(Fault::new(FaultCode::Malformed, sentence));
+    }
+    Ok(())
+}
+
+/// What a peer is, by what is known of the one before; `None` when it cannot take its place.
+pub(super) fn meet(
+    options: &LinkOptions,
+    known: Option<&StreamEnd>,
+    peer: &StreamEnd,
+) -> Option<Meeting> {
+    let Some(known) = known else {
+        return Some(Meeting::First);
+    };
+    if known.incarnation == peer.incarnation {
+        Some(Meeting::Again)
+    } else if peer.has_journal && known.has_journal {
+        Some(Meeting::NextLife)
+    } else {
+        options.takes_successor.then_some(Meeting::Successor)
+    }
+}
+
+/// Whether who dials means this life of the endpoint.
+pub(super) fn means_this_life(options: &LinkOptions, meant: Option<Incarnation>) -> bool {
+    meant.is_none_or(|life| life == options.incarnation || options.has_journal)
+}

@@ -1,0 +1,505 @@
+//! The reading end.
+
+use std::time::Duration;
+
+use trunkline_types::Tick;
+
+use super::Until;
+use super::half::{Half, Outcome};
+use super::input::malformed;
+use super::link::Link;
+use super::meeting::{Meeting, Mismatch};
+use super::options::{ElementForm, LinkOptions};
+use super::output::{Place, RingBytes};
+use super::walk::ElementWalk;
+use crate::message::stream::{
+    Abort, Ack, Ask, DataHead, EndState, ReaderState, StreamEnd, decode_end,
+};
+use crate::{Disconnect, FaultCode, Frame, FrameKind};
+
+/// What the reading end knows. Positions in bytes.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    form: ElementForm,
+    capacity: u64,
+    bytes_max: u64,
+    ack_delay: Duration,
+    /// Goes along with what has arrived.
+    arrived: ElementWalk,
+    read: u64,
+    read_elements: u64,
+    durable: u64,
+    /// Bytes of the writer's buffer.
+    peer_bytes: u64,
+    /// Credit that was given, on any connection.
+    granted: (u64, u64),
+    incoming: Option<Incoming>,
+    /// What the writer was told on this connection.
+    told: Ack,
+    asks: [u64; 3],
+    is_writer_short: bool,
+    ack_at: Option<Tick>,
+    close: Option<StreamClose>,
+    is_aborted: bool,
+    is_abort_said: bool,
+}
+
+/// Bytes of a frame that are coming.
+#[derive(Clone, Debug)]
+struct Incoming {
+    position: u64,
+    left: u64,
+    check: Option<Check>,
+}
+
+/// Bytes that count only when their checksum is right.
+#[derive(Clone, Debug)]
+struct Check {
+    expected: u32,
+    crc32c: u32,
+    walk: ElementWalk,
+}
+
+/// Where a stream ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StreamClose {
+    /// Nothing comes from here on.
+    pub position: u64,
+    /// Up to here the writer's program had written: more than `position` when it gave up the rest.
+    pub written: u64,
+}
+
+impl Link<Reader> {
+    /// A reader without a peer.
+    pub fn reader(options: LinkOptions, now: Tick) -> Self {
+        let half = Reader::new(&options);
+        Link::with(options, half, now)
+    }
+
+    /// A reader that goes on from its journal: what has arrived there, and how much of it was read.
+    /// Credit is computed, not taken.
+    pub fn restored_reader(options: LinkOptions, at: ReaderState, now: Tick) -> Self {
+        let mut half = Reader::new(&options);
+        let (from, elements) = (at.arrived, at.arrived_elements);
+        half.arrived = ElementWalk::new(options.form, options.bytes_max, from, elements);
+        half.read = at.read.min(from);
+        half.read_elements = elements;
+        half.durable = at.durable.min(from);
+        Link::with(options, half, now)
+    }
+
+    /// Where the next received bytes belong, and how many of them. `None`: they go to
+    /// [`handle_control`](Link::handle_control).
+    pub fn wants_payload(&self) -> Option<Place> {
+        self.half.wants_payload()
+    }
+
+    /// These bytes came over this connection and are where
+    /// [`wants_payload`](Self::wants_payload) said, from its beginning on, and no more of them.
+    pub fn handle_payload(&mut self, now: Tick, id: u64, bytes: &[u8]) {
+        let Some(connection) = self.session.current(id).filter(|c| c.is_up) else {
+            return;
+        };
+        connection.liveness.handle_received(now);
+        if let Err(cause) = self.half.handle_payload(bytes) {
+            self.session.close(cause);
+            self.half.handle_down();
+        }
+    }
+
+    /// Up to here the ring may be given to the program: whole elements, and how many in all.
+    pub fn ready(&self) -> (u64, u64) {
+        (self.half.arrived.boundary(), self.half.arrived.elements())
+    }
+
+    /// Up to here everything has arrived, in bytes; the last element may be incomplete.
+    pub fn arrived(&self) -> u64 {
+        self.half.arrived.position()
+    }
+
+    /// Up to here the program has read, so many elements in all.
+    pub fn handle_read(&mut self, position: u64, elements: u64) {
+        let (ready, ready_elements) = self.ready();
+        self.half.read = self.half.read.max(position.min(ready));
+        self.half.read_elements = self.half.read_elements.max(elements.min(ready_elements));
+    }
+
+    /// Up to here everything is on disk.
+    pub fn handle_durable(&mut self, position: u64) {
+        let position = position.min(self.arrived());
+        self.half.durable = self.half.durable.max(position);
+    }
+
+    /// When the program has read up to here, the writer waits for credit: call
+    /// [`handle_read`](Self::handle_read) then, and not only from time to time.
+    pub fn wants_read_at(&self) -> u64 {
+        let step = self.half.credit_step();
+        let told = self.half.told.credit_bytes;
+        told.saturating_sub(self.half.bytes_max)
+            .saturating_add(step)
+            .min(self.half.arrived.boundary())
+    }
+
+    /// Where the stream ends, once that is known.
+    pub fn end(&self) -> Option<StreamClose> {
+        self.half.close
+    }
+
+    /// The program does not read any more: the writer is told, with how far it came. Where the two
+    /// ends are connected, send what there is before the transport is closed.
+    pub fn abort(&mut self) {
+        self.half.is_aborted = true;
+        if !self.is_connected() {
+            self.session.is_finished = true;
+        }
+    }
+}
+
+impl Reader {
+    fn new(options: &LinkOptions) -> Self {
+        Self {
+            form: options.form,
+            capacity: options.capacity,
+            bytes_max: options.bytes_max,
+            ack_delay: options.ack_delay,
+            arrived: ElementWalk::new(options.form, options.bytes_max, 0, 0),
+            read: 0,
+            read_elements: 0,
+            durable: 0,
+            peer_bytes: options.bytes_max,
+            granted: (0, 0),
+            incoming: None,
+            told: Ack::default(),
+            asks: [0; 3],
+            is_writer_short: false,
+            ack_at: None,
+            close: None,
+            is_aborted: false,
+            is_abort_said: false,
+        }
+    }
+
+    /// What the writer may be told now.
+    fn now(&self) -> Ack {
+        let arrived = self.arrived.position();
+        Ack {
+            arrived,
+            read: self.read,
+            durable: self.durable,
+            credit_bytes: self.read.saturating_add(self.bytes_max),
+            credit_elements: self.read_elements.saturating_add(self.capacity),
+            has_end: self.close.is_some_and(|close| close.position == arrived),
+        }
+    }
+
+    /// Credit worth a frame of its own, in bytes: a quarter of the buffer.
+    fn credit_step(&self) -> u64 {
+        match self.form {
+            ElementForm::Fixed(size) => (self.capacity >> 2).max(1).saturating_mul(u64::from(size)),
+            ElementForm::Variable => (self.bytes_max >> 2).max(1),
+        }
+    }
+
+    /// Whether the writer is to be told at once.
+    fn is_urgent(&self, now: &Ack) -> bool {
+        let told = &self.told;
+        let arrived_step = (self.bytes_max.min(self.peer_bytes) >> 2).max(1);
+        let more = |now: u64, told: u64, step: u64| now.saturating_sub(told) >= step;
+        let is_asked = |ask: u64, now: u64, told: u64| ask > told && now >= ask;
+        let [available, read, durable] = self.asks;
+        // It has nothing to send, and the program here nothing to read.
+        let is_starved = now.read == now.arrived
+            && (told.credit_bytes == now.arrived
+                || told.credit_elements == self.arrived.elements())
+            && now.credit_bytes > told.credit_bytes;
+        more(now.arrived, told.arrived, arrived_step)
+            || more(now.credit_bytes, told.credit_bytes, self.credit_step())
+            || more(
+                now.credit_elements,
+                told.credit_elements,
+                (self.capacity >> 2).max(1),
+            )
+            || is_asked(available, now.arrived, told.arrived)
+            || is_asked(read, now.read, told.read)
+            || is_asked(durable, now.durable, told.durable)
+            || (self.is_writer_short && now.arrived > told.arrived)
+            || now.has_end != told.has_end
+            || is_starved
+    }
+
+    /// Bytes have arrived and count.
+    fn end_of_frame(&mut self) -> Result<(), Disconnect> {
+        let Some(incoming) = self.incoming.take() else {
+            return Ok(());
+        };
+        if let Some(check) = incoming.check {
+            if check.crc32c != check.expected {
+                let sentence = format!(
+                    "the bytes before position {} were altered on the way",
+                    incoming.position
+                );
+                return Err(malformed(sentence));
+            }
+            self.arrived = check.walk;
+        }
+        Ok(())
+    }
+
+    fn handle_end(&mut self, close: StreamClose) -> Result<(), Disconnect> {
+        let is_other = self.close.is_some_and(|known| known != close);
+        if is_other || close.position < self.arrived.position() || close.written < close.position {
+            return Err(malformed(format!(
+                "the stream is to end at {} where {} bytes have arrived",
+                close.position,
+                self.arrived.position()
+            )));
+        }
+        self.close = Some(close);
+        Ok(())
+    }
+}
+
+impl Half for Reader {
+    const WRITES: bool = false;
+
+    fn state(&mut self) -> EndState {
+        let now = self.now();
+        let (bytes, elements) = self.granted;
+        self.granted = (
+            bytes.max(now.credit_bytes),
+            elements.max(now.credit_elements),
+        );
+        self.told = Ack {
+            has_end: false,
+            ..now
+        };
+        EndState::Reader(ReaderState {
+            arrived: now.arrived,
+            arrived_elements: self.arrived.elements(),
+            read: now.read,
+            durable: now.durable,
+            credit_bytes: now.credit_bytes,
+            credit_elements: now.credit_elements,
+        })
+    }
+
+    fn resume(&mut self, peer: &StreamEnd, meeting: Meeting) -> Result<(), Mismatch> {
+        let EndState::Writer(writer) = peer.state else {
+            return Err(Mismatch::Nonsense("it is no writer".to_owned()));
+        };
+        if writer.written < writer.kept {
+            return Err(Mismatch::Nonsense(format!(
+                "it keeps bytes from {} on and has written {}",
+                writer.kept, writer.written
+            )));
+        }
+        let arrived = self.arrived.position();
+        let is_fresh = arrived == 0 && meeting == Meeting::First;
+        if is_fresh && writer.kept > 0 {
+            // It takes the place of a reader that is gone: what that one had is not sent again.
+            let (from, elements) = (writer.kept, writer.kept_elements);
+            self.arrived = ElementWalk::new(self.form, self.bytes_max, from, elements);
+            (self.read, self.read_elements, self.durable) = (from, elements, from);
+            let now = self.now();
+            self.granted = (now.credit_bytes, now.credit_elements);
+            self.told = now;
+        } else if meeting == Meeting::Successor && writer.written == 0 {
+            // The writer takes the place of one that is gone, and begins behind its last whole
+            // element.
+            let (from, elements) = self.ready_place();
+            self.arrived = ElementWalk::new(self.form, self.bytes_max, from, elements);
+            self.durable = self.durable.min(from);
+            self.close = None;
+        } else if writer.kept > arrived {
+            return Err(Mismatch::Lost(writer.kept.saturating_sub(arrived)));
+        } else if writer.written < arrived && !(meeting == Meeting::First && writer.written == 0) {
+            let lost = arrived.saturating_sub(writer.written);
+            return match meeting {
+                Meeting::Again => Err(Mismatch::Nonsense(format!(
+                    "it has written {} bytes where {arrived} have arrived",
+                    writer.written
+                ))),
+                _ => Err(Mismatch::Lost(lost)),
+            };
+        }
+        self.peer_bytes = peer.bytes_max;
+        self.handle_down();
+        Ok(())
+    }
+
+    fn handle_frame(&mut self, frame: &Frame<'_>) -> Result<Outcome, Disconnect> {
+        match frame.kind() {
+            Some(FrameKind::StreamAsk) => {
+                let Ask { until, position } = Ask::decode(frame)?;
+                let [available, read, durable] = &mut self.asks;
+                let ask = match until {
+                    Until::Read => read,
+                    Until::Durable => durable,
+                    _ => available,
+                };
+                *ask = position.max(*ask);
+            }
+            Some(FrameKind::StreamEnd) => {
+                let position = decode_end(frame)?;
+                self.handle_end(StreamClose {
+                    position,
+                    written: position,
+                })?;
+            }
+            Some(FrameKind::StreamAbort) => {
+                let abort = Abort::decode(frame)?;
+                // What was announced before is not all coming.
+                self.close = None;
+                self.handle_end(StreamClose {
+                    position: abort.transferred,
+                    written: abort.position,
+                })?;
+            }
+            _ => {
+                return Err(malformed(format!(
+                    "a reader is sent a frame of kind {}",
+                    frame.header().kind
+                )));
+            }
+        }
+        Ok(Outcome::Continued)
+    }
+
+    fn handle_data(&mut self, head: &DataHead) -> Result<(), Disconnect> {
+        let arrived = self.arrived.position();
+        let end = head.position.saturating_add(u64::from(head.len));
+        if head.position != arrived {
+            return Err(malformed(format!(
+                "bytes of position {} come where {arrived} is next",
+                head.position
+            )));
+        }
+        let (credit, _) = self.granted;
+        if end > credit {
+            return Err(malformed(format!(
+                "bytes up to {end} come where the credit goes to {credit}"
+            )));
+        }
+        if let Some(close) = self.close.filter(|close| end > close.position) {
+            return Err(malformed(format!(
+                "bytes up to {end} come where the stream ends at {}",
+                close.position
+            )));
+        }
+        self.is_writer_short |= head.is_short_of_room;
+        self.incoming = Some(Incoming {
+            position: head.position,
+            left: u64::from(head.len),
+            check: head.crc32c.map(|expected| Check {
+                expected,
+                crc32c: 0,
+                walk: self.arrived.clone(),
+            }),
+        });
+        if head.len == 0 {
+            return self.end_of_frame();
+        }
+        Ok(())
+    }
+
+    fn wants_payload(&self) -> Option<Place> {
+        self.incoming.as_ref().map(|incoming| Place {
+            position: incoming.position,
+            len: incoming.left,
+        })
+    }
+
+    fn handle_payload(&mut self, bytes: &[u8]) -> Result<(), Disconnect> {
+        let (_, elements_max) = self.granted;
+        let Some(incoming) = &mut self.incoming else {
+            return Ok(());
+        };
+        let len = incoming.left.min(bytes.len() as u64);
+        // At most the slice's length, which is a usize.
+        let bytes = bytes.get(..len as usize).unwrap_or_default();
+        let walk = match &mut incoming.check {
+            Some(check) => {
+                check.crc32c = crc32c::crc32c_append(check.crc32c, bytes);
+                &mut check.walk
+            }
+            None => &mut self.arrived,
+        };
+        let went = walk.advance(bytes, elements_max).map_err(|long| {
+            malformed(format!(
+                "an element of {} bytes comes for a buffer of {}",
+                long.bytes, self.bytes_max
+            ))
+        })?;
+        if went < len {
+            return Err(malformed(format!(
+                "element {elements_max} comes where the credit ends before it"
+            )));
+        }
+        incoming.position = incoming.position.saturating_add(len);
+        incoming.left = incoming.left.saturating_sub(len);
+        if incoming.left == 0 {
+            return self.end_of_frame();
+        }
+        Ok(())
+    }
+
+    fn poll_output(&mut self, now: Tick, _: &dyn RingBytes, out: &mut Vec<u8>) -> Option<Place> {
+        if self.is_aborted {
+            if !self.is_abort_said {
+                let abort = Abort {
+                    position: self.read,
+                    transferred: self.arrived.position(),
+                    code: FaultCode::StreamDestroyed,
+                    sentence: FaultCode::StreamDestroyed.meaning().to_owned(),
+                };
+                abort.encode(out);
+                self.is_abort_said = true;
+            }
+            return None;
+        }
+        let ack = self.now();
+        if ack == self.told {
+            self.ack_at = None;
+            return None;
+        }
+        let is_due = self.ack_at.is_some_and(|at| now >= at);
+        if is_due || self.is_urgent(&ack) {
+            ack.encode(out);
+            self.granted = (ack.credit_bytes, ack.credit_elements);
+            self.told = ack;
+            self.ack_at = None;
+            self.is_writer_short = false;
+        } else if self.ack_at.is_none() {
+            self.ack_at = Some(now.saturating_add(self.ack_delay));
+        }
+        None
+    }
+
+    fn handle_sent(&mut self) {}
+
+    fn handle_down(&mut self) {
+        self.incoming = None;
+        self.asks = [0; 3];
+        self.is_writer_short = false;
+        self.ack_at = None;
+        self.is_abort_said = false;
+    }
+
+    fn poll_timeout(&self) -> Option<Tick> {
+        self.ack_at
+    }
+
+    fn left_bytes(&self) -> u64 {
+        self.arrived.boundary().saturating_sub(self.read)
+    }
+
+    fn is_ending(&self) -> bool {
+        self.is_aborted || self.told.has_end
+    }
+}
+
+impl Reader {
+    fn ready_place(&self) -> (u64, u64) {
+        (self.arrived.boundary(), self.arrived.elements())
+    }
+}

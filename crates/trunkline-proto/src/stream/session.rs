@@ -1,0 +1,254 @@
+//! The connection of an endpoint, and when it is to have another.
+
+use std::time::Duration;
+
+use trunkline_types::Tick;
+
+use super::fault::StreamFault;
+use super::input::Input;
+use super::options::{LinkOptions, Role};
+use crate::limits::HELLO_DEADLINE;
+use crate::message::closing::Goodbye;
+use crate::message::stream::control::{encode_goodbye, encode_keepalive};
+use crate::message::stream::{EndState, StreamEnd};
+use crate::{Backoff, Disconnect, FaultCode, Features, Liveness, LivenessAction};
+
+/// A transport, from the dial or the hello to its end.
+#[derive(Clone, Debug)]
+pub(super) struct Connection {
+    pub(super) id: u64,
+    pub(super) input: Input,
+    /// Frames that are to be sent before anything else.
+    pub(super) out: Vec<u8>,
+    /// Both ends know each other.
+    pub(super) is_up: bool,
+    /// It was up, though it may be closing now.
+    was_up: bool,
+    /// It is to be closed once `out` is sent.
+    pub(super) closing: Option<Disconnect>,
+    since: Tick,
+    pub(super) liveness: Liveness,
+}
+
+/// What an endpoint knows beside its positions.
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    pub(super) options: LinkOptions,
+    pub(super) peer: Option<StreamEnd>,
+    pub(super) connection: Option<Connection>,
+    /// The last attempt of the peer that was accepted.
+    pub(super) peer_attempt: u64,
+    pub(super) fault: Option<StreamFault>,
+    /// Everything was said: no further connection is needed.
+    pub(super) is_finished: bool,
+    pub(super) attempt: u64,
+    dial_at: Option<Tick>,
+    backoff: Backoff,
+    random: u64,
+    pub(super) disconnections: u64,
+    pub(super) away_since: Option<Tick>,
+    pub(super) last: Option<Disconnect>,
+}
+
+impl Session {
+    pub(super) fn new(options: LinkOptions, now: Tick) -> Self {
+        Self {
+            peer: None,
+            connection: None,
+            peer_attempt: 0,
+            fault: None,
+            is_finished: false,
+            attempt: 0,
+            dial_at: (options.role == Role::Active).then_some(now),
+            backoff: Backoff::default(),
+            random: options.seed,
+            disconnections: 0,
+            away_since: None,
+            last: None,
+            options,
+        }
+    }
+
+    /// What this endpoint says of itself.
+    pub(super) fn end(&self, state: EndState) -> StreamEnd {
+        let options = &self.options;
+        StreamEnd {
+            features: Features::NONE,
+            incarnation: options.incarnation,
+            url: options.url.clone(),
+            peer_url: options.peer_url.clone(),
+            data_type: options.data_type.clone(),
+            capacity: options.capacity,
+            bytes_max: options.bytes_max,
+            has_journal: options.has_journal,
+            program: options.program.clone(),
+            state,
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.fault.is_some() || self.is_finished
+    }
+
+    pub(super) fn poll_dial(&self) -> Option<Tick> {
+        if self.is_over() || self.connection.is_some() {
+            return None;
+        }
+        self.dial_at
+    }
+
+    /// The connection with this number, if it is the one that counts.
+    pub(super) fn current(&mut self, id: u64) -> Option<&mut Connection> {
+        self.connection.as_mut().filter(|c| c.id == id)
+    }
+
+    /// The connection, when both ends know each other.
+    pub(super) fn up(&mut self) -> Option<&mut Connection> {
+        self.connection.as_mut().filter(|c| c.is_up)
+    }
+
+    pub(super) fn open(&mut self, now: Tick, id: u64) -> &mut Connection {
+        let liveness = Liveness::new(now, self.options.keepalive, self.options.deadline);
+        self.connection.insert(Connection {
+            id,
+            input: Input::default(),
+            out: Vec::new(),
+            is_up: false,
+            was_up: false,
+            closing: None,
+            since: now,
+            liveness,
+        })
+    }
+
+    /// Both ends know each other.
+    pub(super) fn go_up(&mut self, now: Tick, peer: StreamEnd) {
+        self.peer = Some(peer);
+        self.away_since = None;
+        self.backoff.reset();
+        if let Some(connection) = &mut self.connection {
+            connection.is_up = true;
+            connection.was_up = true;
+            connection.liveness = Liveness::new(now, self.options.keepalive, self.options.deadline);
+        }
+    }
+
+    /// The connection is to be closed, and the peer told why.
+    pub(super) fn close(&mut self, cause: Disconnect) {
+        if let Some(connection) = &mut self.connection {
+            if let Some(goodbye) = cause.goodbye() {
+                encode_goodbye(&goodbye, &mut connection.out);
+            }
+            connection.is_up = false;
+            connection.closing.get_or_insert(cause);
+        }
+    }
+
+    /// The stream is over; the peer is told in these words.
+    pub(super) fn finish(&mut self, fault: Option<StreamFault>, code: FaultCode, sentence: &str) {
+        if let Some(connection) = &mut self.connection {
+            let goodbye = Goodbye {
+                code,
+                retry_after: None,
+                sentence: sentence.to_owned(),
+            };
+            encode_goodbye(&goodbye, &mut connection.out);
+        }
+        self.is_finished = true;
+        if self.fault.is_none() {
+            self.fault = fault;
+        }
+        self.close(Disconnect::Local);
+    }
+
+    /// The transport is gone. False when it was not the one that counts.
+    pub(super) fn handle_disconnected(&mut self, now: Tick, id: u64, cause: Disconnect) -> bool {
+        if self.current(id).is_none() {
+            return false;
+        }
+        let Some(connection) = self.connection.take() else {
+            return false;
+        };
+        let cause = connection.closing.unwrap_or(cause);
+        if connection.was_up {
+            self.disconnections = self.disconnections.saturating_add(1);
+            self.away_since = Some(now);
+        }
+        self.plan_dial(now, cause.retry_after());
+        self.last = Some(cause);
+        true
+    }
+
+    /// Nobody could be dialled.
+    pub(super) fn handle_dial_failed(&mut self, now: Tick, cause: Disconnect) {
+        self.plan_dial(now, cause.retry_after());
+        self.last = Some(cause);
+    }
+
+    fn plan_dial(&mut self, now: Tick, retry_after: Option<Duration>) {
+        // SplitMix64: any spread will do.
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut random = self.random;
+        random = (random ^ (random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        random = (random ^ (random >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        if self.options.role == Role::Active {
+            let wait = self.backoff.next(random ^ (random >> 31), retry_after);
+            self.dial_at = Some(now.saturating_add(wait));
+        }
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Tick> {
+        let gone = match (self.away_since, self.options.gone_after) {
+            (Some(since), Some(after)) if !self.is_over() => Some(since.saturating_add(after)),
+            _ => None,
+        };
+        let connection = self.connection.as_ref().and_then(|connection| {
+            if connection.is_up {
+                Some(connection.liveness.poll_timeout())
+            } else if connection.closing.is_none() {
+                Some(connection.since.saturating_add(HELLO_DEADLINE))
+            } else {
+                None
+            }
+        });
+        [gone, connection].into_iter().flatten().min()
+    }
+
+    /// What is due; `left_bytes` is said when it is time to give up.
+    pub(super) fn handle_timeout(&mut self, now: Tick, left_bytes: u64) {
+        if let Some(connection) = &mut self.connection {
+            let mut cause = None;
+            if connection.is_up {
+                match connection.liveness.poll(now) {
+                    LivenessAction::Idle => {}
+                    LivenessAction::SendKeepalive => {
+                        let keepalive = connection.liveness.keepalive(now, 0, 0);
+                        encode_keepalive(&keepalive, &mut connection.out);
+                    }
+                    LivenessAction::Dead { silent_for } => {
+                        cause = Some(Disconnect::Dead { silent_for });
+                    }
+                }
+            } else if connection.closing.is_none()
+                && now >= connection.since.saturating_add(HELLO_DEADLINE)
+            {
+                cause = Some(Disconnect::Slow {
+                    what: "hello",
+                    deadline: HELLO_DEADLINE,
+                });
+            }
+            if let Some(cause) = cause {
+                self.close(cause);
+            }
+        }
+        if let (Some(since), Some(after)) = (self.away_since, self.options.gone_after)
+            && now >= since.saturating_add(after)
+            && !self.is_over()
+        {
+            self.fault = Some(StreamFault::PeerGone {
+                away_for: now.since(since),
+                bytes: left_bytes,
+            });
+        }
+    }
+}

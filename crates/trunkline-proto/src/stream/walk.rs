@@ -1,0 +1,200 @@
+//! Where elements begin and end.
+
+use super::options::ElementForm;
+
+/// Bytes of the length before an element that varies.
+const LENGTH_BYTES: usize = 4;
+
+/// Goes over the bytes of a stream and counts its elements. Bytes come in any pieces; those of
+/// elements of one size are not looked at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ElementWalk {
+    form: ElementForm,
+    /// Longest element with its length, in bytes.
+    element_max: u64,
+    position: u64,
+    /// Whole elements before `position`.
+    elements: u64,
+    /// Where the element that `position` is in begins.
+    boundary: u64,
+    /// What there is of its length.
+    length: [u8; LENGTH_BYTES],
+    /// Bytes to its end, once its length is known.
+    left: Option<u64>,
+}
+
+/// An element is longer than the buffer it is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ElementTooLong {
+    /// Its bytes, with its length.
+    pub bytes: u64,
+}
+
+impl ElementWalk {
+    /// Begins at `position`, between two elements, behind `elements` of them. No element may be
+    /// longer than `element_max` bytes.
+    pub fn new(form: ElementForm, element_max: u64, position: u64, elements: u64) -> Self {
+        Self {
+            form,
+            element_max,
+            position,
+            elements,
+            boundary: position,
+            length: [0; LENGTH_BYTES],
+            left: None,
+        }
+    }
+
+    /// How far it is.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Whole elements up to there.
+    pub fn elements(&self) -> u64 {
+        self.elements
+    }
+
+    /// Where the last of them ends.
+    pub fn boundary(&self) -> u64 {
+        self.boundary
+    }
+
+    /// Goes over `bytes`, but not into element number `elements_max`, and says how far.
+    ///
+    /// # Errors
+    /// [`ElementTooLong`]; it has stopped before that element's bytes.
+    pub fn advance(&mut self, bytes: &[u8], elements_max: u64) -> Result<u64, ElementTooLong> {
+        if let ElementForm::Fixed(size) = self.form {
+            return Ok(self.advance_fixed(size, bytes.len() as u64, elements_max));
+        }
+        let mut rest = bytes;
+        while self.elements < elements_max && !rest.is_empty() {
+            let left = match self.left {
+                Some(left) => left,
+                None => match self.take_length(&mut rest)? {
+                    Some(left) => left,
+                    None => break,
+                },
+            };
+            let step = left.min(rest.len() as u64);
+            // At most the slice's length, which is a usize.
+            rest = rest.get(step as usize..).unwrap_or_default();
+            self.position = self.position.saturating_add(step);
+            self.left = left.checked_sub(step).filter(|left| *left > 0);
+            if self.left.is_none() {
+                self.elements = self.elements.saturating_add(1);
+                self.boundary = self.position;
+            }
+        }
+        Ok((bytes.len() as u64).saturating_sub(rest.len() as u64))
+    }
+
+    /// As [`advance`](Self::advance) over bytes that need not be looked at, as those of elements of
+    /// one size.
+    pub(super) fn advance_fixed(&mut self, size: u32, bytes: u64, elements_max: u64) -> u64 {
+        let size = u64::from(size.max(1));
+        let into = self.position.saturating_sub(self.boundary);
+        let more = elements_max.saturating_sub(self.elements);
+        let reach = more.saturating_mul(size).saturating_sub(into);
+        let step = bytes.min(reach);
+        let into = into.saturating_add(step);
+        let ended = into.checked_div(size).unwrap_or(0);
+        self.position = self.position.saturating_add(step);
+        self.elements = self.elements.saturating_add(ended);
+        self.boundary = self.boundary.saturating_add(ended.saturating_mul(size));
+        step
+    }
+
+    /// Takes the length of the next element, as far as it is there; the bytes to the element's end
+    /// when it is whole. An element of no bytes ends with its length.
+    fn take_length(&mut self, rest: &mut &[u8]) -> Result<Option<u64>, ElementTooLong> {
+        loop {
+            let have = self.position.saturating_sub(self.boundary);
+            if have >= LENGTH_BYTES as u64 {
+                let len = u64::from(u32::from_le_bytes(self.length));
+                let bytes = len.saturating_add(LENGTH_BYTES as u64);
+                if bytes > self.element_max {
+                    return Err(ElementTooLong { bytes });
+                }
+                return Ok(Some(len));
+            }
+            let Some((byte, after)) = rest.split_first() else {
+                return Ok(None);
+            };
+            // Below the length's four bytes.
+            if let Some(slot) = self.length.get_mut(have as usize) {
+                *slot = *byte;
+            }
+            *rest = after;
+            self.position = self.position.saturating_add(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn stream(lengths: &[usize]) -> Vec<u8> {
+        let element = |len: &usize| {
+            let mut bytes = (*len as u32).to_le_bytes().to_vec();
+            bytes.extend(std::iter::repeat_n(0xff, *len));
+            bytes
+        };
+        lengths.iter().flat_map(element).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn elements_are_found_however_the_bytes_are_cut(
+            lengths in prop::collection::vec(0..20_usize, 1..20),
+            cuts in prop::collection::vec(1..9_usize, 1..100),
+            max in 0..22_u64,
+        ) {
+            let bytes = stream(&lengths);
+            let mut sut = ElementWalk::new(ElementForm::Variable, 24, 0, 0);
+            let mut rest = bytes.as_slice();
+            for cut in cuts {
+                let piece = &rest[..cut.min(rest.len())];
+                let step = sut.advance(piece, max).unwrap();
+                rest = &rest[step as usize..];
+            }
+            let mut ends = lengths.iter().scan(0, |end, len| { *end += 4 + *len as u64; Some(*end) });
+            let ended = ends.clone().take_while(|end| *end <= sut.position()).count();
+            prop_assert_eq!(sut.elements(), (ended as u64).min(max));
+            let last = ends.nth((sut.elements() as usize).wrapping_sub(1)).unwrap_or(0);
+            prop_assert_eq!(sut.boundary(), last);
+            prop_assert_eq!(sut.position(), (bytes.len() - rest.len()) as u64);
+            if sut.elements() == max {
+                prop_assert_eq!(sut.position(), sut.boundary(), "not into the one after");
+            }
+        }
+
+        #[test]
+        fn elements_of_one_size_are_counted_without_a_look(
+            size in 1..9_u32,
+            steps in prop::collection::vec(0..50_usize, 0..20),
+        ) {
+            let mut sut = ElementWalk::new(ElementForm::Fixed(size), 9, 0, 0);
+            let mut position = 0;
+            for step in steps {
+                position += sut.advance(&[0; 50][..step], 30).unwrap();
+                prop_assert!(position <= 30 * u64::from(size));
+                prop_assert_eq!(sut.position(), position);
+                prop_assert_eq!(sut.elements(), position / u64::from(size));
+                prop_assert_eq!(sut.boundary(), sut.elements() * u64::from(size));
+            }
+        }
+    }
+
+    #[test]
+    fn an_element_longer_than_the_buffer_is_found_at_its_length() {
+        let mut sut = ElementWalk::new(ElementForm::Variable, 10, 0, 0);
+        let bytes = stream(&[6, 7]);
+        assert_eq!(sut.advance(&bytes, 9), Err(ElementTooLong { bytes: 11 }));
+        assert_eq!((sut.elements(), sut.boundary()), (1, 10));
+    }
+}

@@ -1,0 +1,598 @@
+//! The writing end.
+
+use trunkline_types::Tick;
+
+use super::half::{Half, Outcome};
+use super::input::malformed;
+use super::link::Link;
+use super::meeting::{Meeting, Mismatch};
+use super::options::{ElementForm, LinkOptions};
+use super::output::{Place, RingBytes};
+use super::walk::ElementWalk;
+use super::{DATA_BYTES_MAX, Until};
+use crate::message::stream::{
+    Abort, Ack, Ask, DataHead, EndState, POSITION_MAX, StreamEnd, WriterState, encode_end,
+};
+use crate::{Disconnect, FaultCode, Frame, FrameKind};
+
+/// What the writing end knows. Positions in bytes.
+///
+/// `freed <= acknowledged <= handed <= written`; on a connection that is up `handed` is also at
+/// most the credit.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    form: ElementForm,
+    freed_at: Until,
+    is_checked: bool,
+    written: u64,
+    written_elements: u64,
+    /// Given to the driver on this connection, or acknowledged.
+    handed: u64,
+    /// The most that ever was: what the reader can have at most.
+    reached: u64,
+    /// Of `handed`, what is with the transport.
+    sent: u64,
+    /// What the reader has said, over all connections.
+    arrived: u64,
+    read: u64,
+    durable: u64,
+    credit_bytes: u64,
+    credit_elements: u64,
+    peer_bytes: u64,
+    peer_capacity: u64,
+    /// Goes behind what is free; its boundary is where the ring begins.
+    kept: ElementWalk,
+    /// Goes along with `handed`, where elements vary.
+    ahead: Option<ElementWalk>,
+    /// What is to be asked for, by [`Until`], and what was on this connection.
+    asks: [u64; 3],
+    asked: [u64; 3],
+    is_short_of_room: bool,
+    end: Option<u64>,
+    is_end_said: bool,
+    is_aborted: bool,
+    is_abort_said: bool,
+    has_end: bool,
+}
+
+/// What stays behind when a writer goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Left {
+    /// Elements that were written and that the reader is not known to have.
+    pub elements: u64,
+    /// Of those the ones that were on their way when the connection was lost: the reader may have
+    /// them. 0 when the two ends have settled it.
+    pub in_doubt: u64,
+}
+
+impl Link<Writer> {
+    /// A writer without a peer.
+    pub fn writer(options: LinkOptions, now: Tick) -> Self {
+        let half = Writer::new(&options);
+        Link::with(options, half, now)
+    }
+
+    /// A writer that goes on from its journal.
+    pub fn restored_writer(options: LinkOptions, at: WriterState, now: Tick) -> Self {
+        let mut half = Writer::new(&options);
+        half.kept = ElementWalk::new(options.form, u64::MAX, at.kept, at.kept_elements);
+        half.arrived = at.kept;
+        half.read = at.kept;
+        half.durable = at.kept;
+        half.handed = at.kept;
+        half.sent = at.kept;
+        half.written = at.written;
+        // The life before may have sent all of it.
+        half.reached = at.written;
+        Link::with(options, half, now)
+    }
+
+    /// Up to here the program has written, so many elements in all.
+    pub fn handle_written(&mut self, position: u64, elements: u64) {
+        if self.half.end.is_none() && !self.half.is_aborted {
+            self.half.written = self.half.written.max(position.min(POSITION_MAX));
+            self.half.written_elements = self.half.written_elements.max(elements);
+        }
+    }
+
+    /// Whether the program waits for room in its buffer: then acknowledgements are not to wait.
+    pub fn set_short_of_room(&mut self, is_short: bool) {
+        let half = &mut self.half;
+        if is_short && !half.is_short_of_room && half.handed > half.arrived {
+            half.asks = raised(half.asks, Until::Available, half.handed);
+        }
+        half.is_short_of_room = is_short;
+    }
+
+    /// Asks to be told as soon as everything written so far has come so far; returns the position
+    /// for [`is_reached`](Self::is_reached).
+    pub fn flush(&mut self, until: Until) -> u64 {
+        let position = self.half.written;
+        self.half.asks = raised(self.half.asks, until, position);
+        position
+    }
+
+    /// Whether everything before `position` has come so far.
+    pub fn is_reached(&self, until: Until, position: u64) -> bool {
+        self.half.place(until) >= position
+    }
+
+    /// How far everything has come.
+    pub fn position(&self, until: Until) -> u64 {
+        self.half.place(until)
+    }
+
+    /// From here on the ring keeps bytes: what lies before may be written over. Between two
+    /// elements.
+    pub fn freed(&self) -> u64 {
+        self.half.kept.boundary()
+    }
+
+    /// Elements before [`freed`](Self::freed).
+    pub fn freed_elements(&self) -> u64 {
+        self.half.kept.elements()
+    }
+
+    /// Bytes that were handed out to be sent.
+    pub fn handed(&self) -> u64 {
+        self.half.handed
+    }
+
+    /// Up to where the reader's credit goes, in bytes.
+    pub fn credit(&self) -> u64 {
+        self.half.credit()
+    }
+
+    /// The longest element, with its length, that both buffers hold, in bytes.
+    pub fn element_bytes_max(&self) -> u64 {
+        self.session.options.bytes_max.min(self.half.peer_bytes)
+    }
+
+    /// Nothing more is written; what is there is still sent.
+    pub fn close(&mut self) {
+        let written = self.half.written;
+        self.half.end.get_or_insert(written);
+    }
+
+    /// Nothing more is sent. Where the two ends are connected, wait until [`is_closed`] or the
+    /// connection is gone, so that [`left`](Self::left) is exact.
+    ///
+    /// [`is_closed`]: Self::is_closed
+    pub fn abort(&mut self) {
+        self.half.is_aborted = true;
+        if !self.is_connected() {
+            self.session.is_finished = true;
+        }
+    }
+
+    /// Whether the reader has everything up to the end, or up to where the writer was aborted.
+    pub fn is_closed(&self) -> bool {
+        self.half.has_end || self.is_over()
+    }
+
+    /// What the reader lacks.
+    pub fn left(&self, ring: &dyn RingBytes) -> Left {
+        self.half.left(ring)
+    }
+}
+
+impl Writer {
+    fn new(options: &LinkOptions) -> Self {
+        Self {
+            form: options.form,
+            freed_at: options.freed_at,
+            is_checked: options.is_checked,
+            written: 0,
+            written_elements: 0,
+            handed: 0,
+            reached: 0,
+            sent: 0,
+            arrived: 0,
+            read: 0,
+            durable: 0,
+            credit_bytes: 0,
+            credit_elements: 0,
+            peer_bytes: u64::MAX,
+            peer_capacity: 0,
+            kept: ElementWalk::new(options.form, u64::MAX, 0, 0),
+            ahead: None,
+            asks: [0; 3],
+            asked: [0; 3],
+            is_short_of_room: false,
+            end: None,
+            is_end_said: false,
+            is_aborted: false,
+            is_abort_said: false,
+            has_end: false,
+        }
+    }
+
+    fn place(&self, until: Until) -> u64 {
+        match until {
+            Until::Sent => self.sent,
+            Until::Available => self.arrived,
+            Until::Read => self.read,
+            Until::Durable => self.durable,
+        }
+    }
+
+    /// The credit as a position; what elements of varying length allow shows only on the way.
+    fn credit(&self) -> u64 {
+        match self.form {
+            ElementForm::Fixed(size) => self
+                .credit_bytes
+                .min(self.credit_elements.saturating_mul(u64::from(size))),
+            ElementForm::Variable => self.credit_bytes,
+        }
+    }
+
+    /// Frees what has come far enough.
+    fn free(&mut self, ring: &dyn RingBytes) {
+        let until = match self.freed_at {
+            Until::Sent => Until::Available,
+            until => until,
+        };
+        let len = self.place(until).saturating_sub(self.kept.position());
+        if len > 0 {
+            walk(&mut self.kept, self.form, ring, len, u64::MAX);
+        }
+    }
+
+    /// How far the next frame may go.
+    fn next_len(&mut self, ring: &dyn RingBytes) -> u64 {
+        let reach = self.written.min(self.credit());
+        let len = reach.saturating_sub(self.handed).min(DATA_BYTES_MAX);
+        if len == 0 || matches!(self.form, ElementForm::Fixed(_)) {
+            return len;
+        }
+        let ahead = self.ahead.get_or_insert_with(|| {
+            let kept = &self.kept;
+            let (from, elements) = (kept.boundary(), kept.elements());
+            let mut ahead = ElementWalk::new(self.form, u64::MAX, from, elements);
+            let behind = self.handed.saturating_sub(from);
+            walk(&mut ahead, self.form, ring, behind, u64::MAX);
+            ahead
+        });
+        walk(ahead, self.form, ring, len, self.credit_elements)
+    }
+
+    fn handle_ack(&mut self, ack: &Ack) -> Result<(), Disconnect> {
+        self.check(ack).map_err(malformed)?;
+        self.arrived = ack.arrived;
+        self.read = ack.read;
+        self.durable = ack.durable;
+        self.credit_bytes = ack.credit_bytes;
+        self.credit_elements = ack.credit_elements;
+        if let ElementForm::Fixed(_) = self.form {
+            self.free(&());
+        }
+        Ok(())
+    }
+
+    /// What cannot be true of an acknowledgement.
+    fn check(&self, ack: &Ack) -> Result<(), String> {
+        let went_back = ack.arrived < self.arrived
+            || ack.read < self.read
+            || ack.durable < self.durable
+            || ack.credit_bytes < self.credit_bytes
+            || ack.credit_elements < self.credit_elements;
+        if went_back {
+            return Err(format!(
+                "the acknowledgement of {} bytes goes back behind an earlier one",
+                ack.arrived
+            ));
+        }
+        self.check_order(ack, self.handed)
+    }
+
+    fn check_order(&self, ack: &Ack, handed: u64) -> Result<(), String> {
+        let Ack {
+            arrived,
+            read,
+            durable,
+            credit_bytes,
+            ..
+        } = *ack;
+        if arrived > handed {
+            return Err(format!(
+                "it acknowledges {arrived} bytes where {handed} were sent"
+            ));
+        }
+        if read > arrived || durable > arrived {
+            return Err(format!(
+                "it has read {read} and stored {durable} bytes where {arrived} have arrived"
+            ));
+        }
+        if credit_bytes > read.saturating_add(self.peer_bytes) {
+            return Err(format!(
+                "its credit goes to {credit_bytes}, beyond its buffer of {} bytes",
+                self.peer_bytes
+            ));
+        }
+        if let ElementForm::Fixed(size) = self.form {
+            let element = u64::from(size.max(1));
+            let read = read.checked_div(element).unwrap_or(0);
+            if ack.credit_elements > read.saturating_add(self.peer_capacity) {
+                return Err(format!(
+                    "its credit goes to element {}, beyond its buffer of {} elements",
+                    ack.credit_elements, self.peer_capacity
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn left(&self, ring: &dyn RingBytes) -> Left {
+        let elements_at = |position: u64| {
+            let mut at = self.kept.clone();
+            let len = position.saturating_sub(at.position());
+            walk(&mut at, self.form, ring, len, u64::MAX);
+            at.elements()
+        };
+        let arrived = elements_at(self.arrived);
+        let written = match self.form {
+            ElementForm::Fixed(_) => elements_at(self.written),
+            ElementForm::Variable => self.written_elements,
+        };
+        let elements = written.saturating_sub(arrived);
+        Left {
+            elements,
+            in_doubt: elements_at(self.reached).saturating_sub(arrived),
+        }
+    }
+}
+
+impl Half for Writer {
+    const WRITES: bool = true;
+
+    fn state(&mut self) -> EndState {
+        EndState::Writer(WriterState {
+            kept: self.kept.boundary(),
+            kept_elements: self.kept.elements(),
+            written: self.written,
+        })
+    }
+
+    fn resume(&mut self, peer: &StreamEnd, meeting: Meeting) -> Result<(), Mismatch> {
+        let EndState::Reader(reader) = peer.state else {
+            return Err(Mismatch::Nonsense("it is no reader".to_owned()));
+        };
+        let (peer_bytes, peer_capacity) = (self.peer_bytes, self.peer_capacity);
+        self.peer_bytes = peer.bytes_max;
+        self.peer_capacity = peer.capacity;
+        let mut at = Ack {
+            arrived: reader.arrived,
+            read: reader.read,
+            durable: reader.durable,
+            credit_bytes: reader.credit_bytes,
+            credit_elements: reader.credit_elements,
+            has_end: false,
+        };
+        let checked = match meeting {
+            // Nothing was written yet: the stream begins where the reader is.
+            Meeting::First if self.written == 0 => {
+                let (from, elements) = (reader.arrived, reader.arrived_elements);
+                self.kept = ElementWalk::new(self.form, u64::MAX, from, elements);
+                self.written = from;
+                self.written_elements = elements;
+                self.reached = from;
+                self.check_order(&at, from)
+            }
+            // The reader begins at what is kept.
+            Meeting::Successor if reader.arrived == 0 => {
+                let from = self.kept.boundary();
+                at.arrived = from;
+                at.read = from;
+                at.durable = from;
+                at.credit_bytes = at.credit_bytes.saturating_add(from);
+                at.credit_elements = at.credit_elements.saturating_add(self.kept.elements());
+                self.check_order(&at, from)
+            }
+            Meeting::Again => self
+                .check_order(&at, self.reached)
+                .and_then(|()| self.check_again(&at)),
+            _ => self.check_order(&at, self.reached),
+        };
+        if let Err(sentence) = checked {
+            (self.peer_bytes, self.peer_capacity) = (peer_bytes, peer_capacity);
+            return Err(Mismatch::Nonsense(sentence));
+        }
+        if at.arrived < self.kept.boundary() {
+            let lost = self.kept.boundary().saturating_sub(at.arrived);
+            return Err(Mismatch::Lost(lost));
+        }
+        self.arrived = at.arrived;
+        self.read = at.read;
+        self.durable = at.durable;
+        self.credit_bytes = at.credit_bytes;
+        self.credit_elements = at.credit_elements;
+        if self.kept.position() > at.arrived {
+            let (from, elements) = (self.kept.boundary(), self.kept.elements());
+            self.kept = ElementWalk::new(self.form, u64::MAX, from, elements);
+        }
+        self.handed = at.arrived;
+        self.sent = at.arrived;
+        self.reached = at.arrived;
+        self.handle_down();
+        Ok(())
+    }
+
+    fn handle_frame(&mut self, frame: &Frame<'_>) -> Result<Outcome, Disconnect> {
+        match frame.kind() {
+            Some(FrameKind::StreamAck) => {
+                let ack = Ack::decode(frame)?;
+                self.handle_ack(&ack)?;
+                if !ack.has_end {
+                    return Ok(Outcome::Continued);
+                }
+                let end = match self.end {
+                    _ if self.is_abort_said => self.handed,
+                    Some(end) if self.is_end_said => end,
+                    _ => return Err(malformed("it knows an end that was not said")),
+                };
+                if ack.arrived != end {
+                    return Err(malformed("it has the end and not what is before it"));
+                }
+                self.has_end = true;
+                Ok(Outcome::Finished)
+            }
+            Some(FrameKind::StreamAbort) => {
+                let abort = Abort::decode(frame)?;
+                let ack = Ack {
+                    arrived: abort.transferred,
+                    read: abort.position,
+                    durable: self.durable,
+                    credit_bytes: self
+                        .credit_bytes
+                        .min(abort.position.saturating_add(self.peer_bytes)),
+                    credit_elements: self.credit_elements,
+                    has_end: false,
+                };
+                self.handle_ack(&ack)?;
+                self.reached = self.arrived;
+                Ok(Outcome::PeerDestroyed(abort.sentence))
+            }
+            _ => Err(malformed(format!(
+                "a writer is sent a frame of kind {}",
+                frame.header().kind
+            ))),
+        }
+    }
+
+    fn handle_data(&mut self, _: &DataHead) -> Result<(), Disconnect> {
+        Err(malformed("a writer is sent S_DATA"))
+    }
+
+    fn wants_payload(&self) -> Option<Place> {
+        None
+    }
+
+    fn handle_payload(&mut self, _: &[u8]) -> Result<(), Disconnect> {
+        Ok(())
+    }
+
+    fn poll_output(&mut self, _: Tick, ring: &dyn RingBytes, out: &mut Vec<u8>) -> Option<Place> {
+        self.free(ring);
+        for (until, (ask, asked)) in Until::ASKED
+            .into_iter()
+            .zip(self.asks.into_iter().zip(&mut self.asked))
+        {
+            let reached = match until {
+                Until::Read => self.read,
+                Until::Durable => self.durable,
+                _ => self.arrived,
+            };
+            if ask > reached && ask > *asked {
+                let position = ask;
+                Ask { until, position }.encode(out);
+                *asked = ask;
+            }
+        }
+        if self.is_aborted {
+            if !self.is_abort_said {
+                let abort = Abort {
+                    position: self.written,
+                    transferred: self.handed,
+                    code: FaultCode::StreamDestroyed,
+                    sentence: FaultCode::StreamDestroyed.meaning().to_owned(),
+                };
+                abort.encode(out);
+                self.is_abort_said = true;
+            }
+            return None;
+        }
+        if let (Some(end), false) = (self.end, self.is_end_said) {
+            encode_end(end, out);
+            self.is_end_said = true;
+        }
+        let len = self.next_len(ring);
+        if len == 0 {
+            return None;
+        }
+        let position = self.handed;
+        self.handed = position.saturating_add(len);
+        self.reached = self.reached.max(self.handed);
+        let crc32c = self.is_checked.then(|| {
+            let [first, rest] = ring.bytes(position, len);
+            crc32c::crc32c_append(crc32c::crc32c(first), rest)
+        });
+        let head = DataHead {
+            position,
+            // At most the longest frame.
+            len: u32::try_from(len).unwrap_or(u32::MAX),
+            crc32c,
+            is_short_of_room: self.is_short_of_room && self.handed == self.written,
+        };
+        head.encode(out);
+        Some(Place { position, len })
+    }
+
+    fn handle_sent(&mut self) {
+        self.sent = self.handed;
+    }
+
+    fn handle_down(&mut self) {
+        self.ahead = None;
+        self.asked = [0; 3];
+        self.is_end_said = false;
+        self.is_abort_said = false;
+    }
+
+    fn poll_timeout(&self) -> Option<Tick> {
+        None
+    }
+
+    fn left_bytes(&self) -> u64 {
+        self.written.saturating_sub(self.arrived)
+    }
+
+    fn is_ending(&self) -> bool {
+        self.has_end
+    }
+}
+
+impl Writer {
+    /// What cannot be true of a reader that was there before.
+    fn check_again(&self, at: &Ack) -> Result<(), String> {
+        if at.arrived < self.arrived || at.read < self.read || at.durable < self.durable {
+            return Err(format!(
+                "it has {} bytes where it had {} before",
+                at.arrived, self.arrived
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Goes over `len` bytes of the ring, but not into element number `elements_max`.
+fn walk(
+    walk: &mut ElementWalk,
+    form: ElementForm,
+    ring: &dyn RingBytes,
+    len: u64,
+    elements_max: u64,
+) -> u64 {
+    if let ElementForm::Fixed(size) = form {
+        return walk.advance_fixed(size, len, elements_max);
+    }
+    let mut went = 0_u64;
+    for piece in ring.bytes(walk.position(), len) {
+        // A writer's own elements have no bound but their program's.
+        let step = walk.advance(piece, elements_max).unwrap_or(0);
+        went = went.saturating_add(step);
+        if step < piece.len() as u64 {
+            break;
+        }
+    }
+    went
+}
+
+fn raised(asks: [u64; 3], until: Until, position: u64) -> [u64; 3] {
+    let [available, read, durable] = asks;
+    match until {
+        Until::Sent => asks,
+        Until::Available => [available.max(position), read, durable],
+        Until::Read => [available, read.max(position), durable],
+        Until::Durable => [available, read, durable.max(position)],
+    }
+}

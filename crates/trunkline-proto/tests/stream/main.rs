@@ -1,0 +1,12 @@
+//! Both ends of a stream over a network in memory that loses, delays and reorders, in simulated
+//! time.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod closing;
+mod hostile;
+mod meeting;
+mod properties;
+mod rig;
+mod steps;
+mod timing;
