@@ -13,9 +13,9 @@ use crate::fifos::transfer;
 const CAPACITY: usize = 4096;
 
 pub(crate) fn run() {
-    one_by_one(20_000_000);
-    in_calls::<100>(50_000_000);
-    in_calls::<1000>(200_000_000);
+    one_by_one(3_000_000);
+    in_calls::<100>(20_000_000);
+    in_calls::<1000>(50_000_000);
 }
 
 fn ring() -> (ElementProducer, ElementConsumer) {

@@ -107,9 +107,13 @@ impl WriterEnd {
         self.base = freed;
     }
 
-    /// Elements of one size in the buffer.
+    /// Elements in the buffer.
     pub fn fill(&self) -> u64 {
-        (self.written - self.link.freed()) / SIZE
+        let written = match self.link.options().form {
+            ElementForm::Fixed(_) => self.written / SIZE,
+            ElementForm::Variable => self.ends.len() as u64,
+        };
+        written - self.link.freed_elements()
     }
 
     pub fn left(&mut self) -> trunkline_proto::stream::Left {

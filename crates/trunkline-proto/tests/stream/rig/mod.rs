@@ -9,8 +9,8 @@ use trunkline_proto::Disconnect;
 use trunkline_proto::stream::{LinkOptions, Role};
 use trunkline_types::{DataType, Tick};
 
-pub use ends::{End, ReaderEnd, WriterEnd};
-pub use net::{Connection, Net};
+pub use ends::{End, ReaderEnd, WriterEnd, varying};
+pub use net::Net;
 
 /// Bytes of an element of one size.
 pub const SIZE: u64 = 8;
@@ -126,7 +126,7 @@ impl World {
     /// Lets this much time pass.
     pub fn run(&mut self, time: Duration) {
         let end = self.now.saturating_add(time);
-        for _ in 0..2_000_000 {
+        for _ in 0..50_000 {
             self.pump();
             self.deliver();
             self.pump();
@@ -139,15 +139,18 @@ impl World {
                 dial,
                 net.next_at(),
             ];
-            let next = due.into_iter().flatten().min().unwrap_or(end);
-            if next > end {
+            let next = due.into_iter().flatten().min();
+            let Some(next) = next.filter(|next| *next <= end) else {
                 self.now = end;
                 return;
-            }
-            // A dial that has been planned for the past is done at once, and with it progress.
+            };
             self.now = next.max(now);
         }
-        panic!("the two ends do not come to rest");
+        let now = self.now;
+        let (active, passive, net) = self.ends();
+        let due = [active.poll_timeout(), passive.poll_timeout()];
+        let (dial, next) = (active.poll_dial(), net.next_at());
+        panic!("no rest at {:?}: timeouts {due:?}, dial {dial:?}, arrival {next:?}", now);
     }
 
     /// Both ends learn at once that the connection is gone, and nobody can dial until
