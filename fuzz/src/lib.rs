@@ -98,6 +98,20 @@ pub const PROVIDER: &[FrameKind] = &[
     FrameKind::ProviderAnswer,
 ];
 
+/// The kinds of the target `stream`.
+pub const STREAM: &[FrameKind] = &[
+    FrameKind::StreamRefused,
+    FrameKind::StreamHello,
+    FrameKind::StreamWelcome,
+    FrameKind::StreamData,
+    FrameKind::StreamAck,
+    FrameKind::StreamAsk,
+    FrameKind::StreamEnd,
+    FrameKind::StreamAbort,
+    FrameKind::StreamKeepalive,
+    FrameKind::StreamGoodbye,
+];
+
 /// Every target whose input is a frame, and its kinds.
 pub const GROUPS: &[(&str, &[FrameKind])] = &[
     ("hello", HELLO),
@@ -114,6 +128,7 @@ pub const GROUPS: &[(&str, &[FrameKind])] = &[
     ("info", INFO),
     ("why", WHY),
     ("provider", PROVIDER),
+    ("stream", STREAM),
 ];
 
 /// `data` is a frame: header, then payload. Its kind is forced into `kinds` and its length is what

@@ -4,6 +4,9 @@
 //! JavaScript has no integers of that size. Values are their wire form in hexadecimal. Items keep
 //! their order.
 
+#[path = "stream_fields.rs"]
+mod stream_fields;
+
 use serde_json::{Map, Value as Json, json};
 use trunkline_proto::frame::Frame;
 use trunkline_proto::message::audit::{Audit, AuditPageFrame};
@@ -443,7 +446,10 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
                 item
             })?,
         }),
-        _ => json!({ "payload": hex(frame.payload()) }),
+        _ => match stream_fields::stream(frame) {
+            Some(fields) => fields?,
+            None => json!({ "payload": hex(frame.payload()) }),
+        },
     })
 }
 

@@ -38,7 +38,10 @@ fn golden() -> impl Iterator<Item = (String, FrameHeader, Vec<u8>)> {
 
 /// Kinds whose payload goes on with fields or exceptions to its end, where shorter may be legal.
 fn is_open_ended(kind: u8) -> bool {
-    use FrameKind::{Audit, Closed, EngineAnswer, Hello, Report, Requested, Subscribed, Welcome};
+    use FrameKind::{
+        Audit, Closed, EngineAnswer, Hello, Report, Requested, StreamData, StreamHello,
+        StreamWelcome, Subscribed, Welcome,
+    };
     [
         Hello,
         Welcome,
@@ -48,6 +51,9 @@ fn is_open_ended(kind: u8) -> bool {
         Requested,
         Report,
         Audit,
+        StreamHello,
+        StreamWelcome,
+        StreamData,
     ]
     .iter()
     .any(|open| open.number() == kind)

@@ -1,6 +1,9 @@
 //! Decodes a frame of any kind to its last item and encodes what was read again: the one function
 //! behind the round-trip, hostile-input and fuzz tests.
 
+#[path = "reencode_stream.rs"]
+mod reencode_stream;
+
 use trunkline_proto::frame::Frame;
 use trunkline_proto::message::audit::{Audit, AuditPageBuilder, AuditPageFrame};
 use trunkline_proto::message::closing::{Goodbye, Refused};
@@ -137,7 +140,7 @@ pub fn reencode(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), Decod
         FrameKind::ProviderAnswer => provider_answers(frame, out),
         FrameKind::Flush => decode_flush(frame).map(|()| encode_flush(frame.request(), out)),
         FrameKind::Flushed => decode_flushed(frame).map(|()| encode_flushed(frame.request(), out)),
-        _ => return None,
+        _ => return reencode_stream::stream(frame, out),
     };
     Some(result)
 }

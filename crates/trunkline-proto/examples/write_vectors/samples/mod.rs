@@ -4,6 +4,7 @@ mod connection;
 mod delivery;
 mod groups;
 mod questions;
+mod streams;
 mod variables;
 
 use serde_json::{Value as Json, json};
@@ -29,6 +30,7 @@ pub fn all() -> Vec<Sample> {
     delivery::add_all(&mut samples);
     questions::add_all(&mut samples);
     groups::add_all(&mut samples);
+    streams::add_all(&mut samples);
     samples
 }
 

@@ -3,6 +3,7 @@
 mod connection;
 mod orders;
 mod requests;
+mod streams;
 mod values;
 
 use proptest::collection::vec;

@@ -150,7 +150,10 @@ impl World {
         let (active, passive, net) = self.ends();
         let due = [active.poll_timeout(), passive.poll_timeout()];
         let (dial, next) = (active.poll_dial(), net.next_at());
-        panic!("no rest at {:?}: timeouts {due:?}, dial {dial:?}, arrival {next:?}", now);
+        panic!(
+            "no rest at {:?}: timeouts {due:?}, dial {dial:?}, arrival {next:?}",
+            now
+        );
     }
 
     /// Both ends learn at once that the connection is gone, and nobody can dial until

@@ -1,0 +1,203 @@
+//! Between the two endpoints of a stream.
+
+use std::time::Duration;
+
+use trunkline_proto::message::closing::{Goodbye, Refused};
+use trunkline_proto::message::keepalive::Keepalive;
+use trunkline_proto::message::stream::control::{encode_goodbye, encode_keepalive, encode_refused};
+use trunkline_proto::message::stream::{
+    Abort, Ack, Ask, Data, DataHead, EndState, Incarnation, ReaderState, StreamEnd, StreamHello,
+    StreamWelcome, Until, WriterState, encode_end,
+};
+use trunkline_proto::{FaultCode, Features, VersionRange};
+use trunkline_types::DataType;
+
+use super::{Sample, add};
+
+const WRITER: Incarnation = Incarnation(*b"writer's 1st run");
+const READER: Incarnation = Incarnation(*b"reader's 1st run");
+
+pub(super) fn add_all(samples: &mut Vec<Sample>) {
+    hello(samples);
+    transfer(samples);
+    closing(samples);
+}
+
+fn end(state: EndState) -> StreamEnd {
+    let is_writer = matches!(state, EndState::Writer(_));
+    let urls = ["tl://rig2/daq/wave", "tl://plant7/archive/wave"].map(str::to_owned);
+    let [url, peer_url] = urls;
+    let (url, peer_url) = if is_writer {
+        (url, peer_url)
+    } else {
+        (peer_url, String::new())
+    };
+    StreamEnd {
+        features: Features::NONE,
+        incarnation: if is_writer { WRITER } else { READER },
+        url,
+        peer_url,
+        data_type: DataType::F64,
+        capacity: 4096,
+        bytes_max: 32_768,
+        has_journal: !is_writer,
+        program: "trunkline 0.1.0".to_owned(),
+        state,
+    }
+}
+
+fn hello(samples: &mut Vec<Sample>) {
+    let writer = EndState::Writer(WriterState {
+        kept: 8000,
+        kept_elements: 1000,
+        written: 24_000,
+    });
+    let reader = EndState::Reader(ReaderState {
+        arrived: 8000,
+        arrived_elements: 1000,
+        read: 4000,
+        durable: 800,
+        credit_bytes: 36_768,
+        credit_elements: 4596,
+    });
+    add(
+        samples,
+        "s-hello",
+        "A writer that was never connected",
+        |out| {
+            let hello = StreamHello {
+                versions: VersionRange { min: 1, max: 1 },
+                end: end(EndState::Writer(WriterState::default())),
+                peer: None,
+                attempt: 1,
+                ticket: Some(*b"a one-time token"),
+            };
+            hello.encode(out);
+        },
+    );
+    add(
+        samples,
+        "s-hello-again",
+        "A writer that was connected before",
+        |out| {
+            let hello = StreamHello {
+                versions: VersionRange { min: 1, max: 1 },
+                end: end(writer),
+                peer: Some(READER),
+                attempt: 2,
+                ticket: None,
+            };
+            hello.encode(out);
+        },
+    );
+    add(samples, "s-welcome", "A reader with a journal", |out| {
+        StreamWelcome::new(end(reader)).encode(out);
+    });
+    add(samples, "s-refused", "Another type of elements", |out| {
+        let refused = Refused {
+            code: FaultCode::StreamType,
+            versions: VersionRange { min: 1, max: 1 },
+            retry_after: None,
+            sentence: "the elements are of type f64, not string".to_owned(),
+        };
+        encode_refused(&refused, out);
+    });
+}
+
+fn transfer(samples: &mut Vec<Sample>) {
+    add(samples, "s-data", "Two elements", |out| {
+        let bytes = [1.5_f64, 2.5].map(f64::to_le_bytes).concat();
+        let head = DataHead {
+            position: 8000,
+            len: 16,
+            crc32c: None,
+            is_short_of_room: false,
+        };
+        let bytes = &bytes;
+        Data { head, bytes }.encode(out);
+    });
+    add(
+        samples,
+        "s-data-checked",
+        "The well-known test of CRC-32C, from a writer that waits for room",
+        |out| {
+            let head = DataHead {
+                position: 8016,
+                len: 9,
+                crc32c: Some(0xe306_9283),
+                is_short_of_room: true,
+            };
+            let bytes = b"123456789";
+            Data { head, bytes }.encode(out);
+        },
+    );
+    let ack = Ack {
+        arrived: 8016,
+        read: 4000,
+        durable: 800,
+        credit_bytes: 36_768,
+        credit_elements: 4596,
+        has_end: false,
+    };
+    add(samples, "s-ack", "Two more elements have arrived", |out| {
+        ack.encode(out)
+    });
+    add(samples, "s-ack-end", "And the end is known", |out| {
+        Ack {
+            has_end: true,
+            ..ack
+        }
+        .encode(out);
+    });
+    for (name, description, until) in [
+        (
+            "s-ask",
+            "Flush until available for reading",
+            Until::Available,
+        ),
+        ("s-ask-read", "Flush until read", Until::Read),
+        ("s-ask-durable", "Flush until durable", Until::Durable),
+    ] {
+        let position = 8016;
+        add(samples, name, description, |out| {
+            Ask { until, position }.encode(out)
+        });
+    }
+    add(samples, "s-keepalive", "The sender is alive", |out| {
+        let keepalive = Keepalive {
+            sent: 3_000_000_000,
+            echo: 2_000_000_000,
+            echo_held_ns: 40_000,
+            ..Keepalive::default()
+        };
+        encode_keepalive(&keepalive, out);
+    });
+}
+
+fn closing(samples: &mut Vec<Sample>) {
+    add(samples, "s-end", "The writer is closed", |out| {
+        encode_end(8016, out)
+    });
+    add(
+        samples,
+        "s-abort",
+        "The writer is destroyed, 2 elements unsent",
+        |out| {
+            let abort = Abort {
+                position: 8032,
+                transferred: 8016,
+                code: FaultCode::StreamDestroyed,
+                sentence: FaultCode::StreamDestroyed.meaning().to_owned(),
+            };
+            abort.encode(out);
+        },
+    );
+    add(samples, "s-goodbye", "Nothing came for too long", |out| {
+        let goodbye = Goodbye {
+            code: FaultCode::PeerSilent,
+            retry_after: Some(Duration::from_millis(500)),
+            sentence: FaultCode::PeerSilent.meaning().to_owned(),
+        };
+        encode_goodbye(&goodbye, out);
+    });
+}

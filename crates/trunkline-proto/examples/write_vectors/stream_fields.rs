@@ -1,0 +1,108 @@
+//! What the frames of a stream say, as JSON.
+
+use serde_json::{Value as Json, json};
+use trunkline_proto::frame::Frame;
+use trunkline_proto::message::stream::control::{decode_goodbye, decode_keepalive, decode_refused};
+use trunkline_proto::message::stream::{
+    Abort, Ack, Ask, Data, EndState, StreamEnd, StreamHello, StreamWelcome, decode_end,
+};
+use trunkline_proto::{DecodeError, FrameKind};
+
+use super::hex;
+
+/// The payload of a frame of a stream; `None` for other kinds.
+pub(super) fn stream(frame: &Frame<'_>) -> Option<Result<Json, DecodeError>> {
+    let fields = match frame.kind()? {
+        FrameKind::StreamHello => StreamHello::decode(frame).map(|hello| {
+            let mut fields = end(&hello.end);
+            fields["version_min"] = json!(hello.versions.min);
+            fields["version_max"] = json!(hello.versions.max);
+            fields["peer_incarnation"] = json!(hello.peer.map(|peer| hex(&peer.0)));
+            fields["attempt"] = json!(hello.attempt.to_string());
+            fields["ticket"] = json!(hello.ticket.map(|ticket| hex(&ticket)));
+            fields
+        }),
+        FrameKind::StreamWelcome => StreamWelcome::decode(frame).map(|welcome| {
+            let mut fields = end(&welcome.end);
+            fields["version"] = json!(welcome.version);
+            fields
+        }),
+        FrameKind::StreamRefused => decode_refused(frame).map(|refused| {
+            json!({
+                "code": refused.code.name(), "sentence": refused.sentence,
+                "version_min": refused.versions.min, "version_max": refused.versions.max,
+                "retry_after_ms": refused.retry_after.map_or(0, |after| after.as_millis() as u64),
+            })
+        }),
+        FrameKind::StreamGoodbye => decode_goodbye(frame).map(|goodbye| {
+            json!({
+                "code": goodbye.code.name(), "sentence": goodbye.sentence,
+                "retry_after_ms": goodbye.retry_after.map_or(0, |after| after.as_millis() as u64),
+            })
+        }),
+        FrameKind::StreamData => Data::decode(frame).map(|data| {
+            json!({
+                "position": data.head.position.to_string(),
+                "crc32c": data.head.crc32c,
+                "is_short_of_room": data.head.is_short_of_room,
+                "bytes": hex(data.bytes),
+            })
+        }),
+        FrameKind::StreamAck => Ack::decode(frame).map(|ack| {
+            json!({
+                "arrived": ack.arrived.to_string(), "read": ack.read.to_string(),
+                "durable": ack.durable.to_string(),
+                "credit_bytes": ack.credit_bytes.to_string(),
+                "credit_elements": ack.credit_elements.to_string(),
+                "has_end": ack.has_end,
+            })
+        }),
+        FrameKind::StreamAsk => Ask::decode(frame).map(
+            |ask| json!({ "until": ask.until.number(), "position": ask.position.to_string() }),
+        ),
+        FrameKind::StreamEnd => {
+            decode_end(frame).map(|position| json!({ "position": position.to_string() }))
+        }
+        FrameKind::StreamAbort => Abort::decode(frame).map(|abort| {
+            json!({
+                "position": abort.position.to_string(),
+                "transferred": abort.transferred.to_string(),
+                "code": abort.code.name(), "sentence": abort.sentence,
+            })
+        }),
+        FrameKind::StreamKeepalive => decode_keepalive(frame).map(|keepalive| {
+            json!({
+                "sent": keepalive.sent.to_string(), "echo": keepalive.echo.to_string(),
+                "echo_held_ns": keepalive.echo_held_ns.to_string(),
+            })
+        }),
+        _ => return None,
+    };
+    Some(fields)
+}
+
+fn end(end: &StreamEnd) -> Json {
+    let state = match end.state {
+        EndState::Writer(at) => json!({
+            "writer": {
+                "kept": at.kept.to_string(), "kept_elements": at.kept_elements.to_string(),
+                "written": at.written.to_string(),
+            }
+        }),
+        EndState::Reader(at) => json!({
+            "reader": {
+                "arrived": at.arrived.to_string(),
+                "arrived_elements": at.arrived_elements.to_string(),
+                "read": at.read.to_string(), "durable": at.durable.to_string(),
+                "credit_bytes": at.credit_bytes.to_string(),
+                "credit_elements": at.credit_elements.to_string(),
+            }
+        }),
+    };
+    json!({
+        "features": end.features.to_bits().to_string(), "incarnation": hex(&end.incarnation.0),
+        "endpoint": end.url, "peer": end.peer_url, "type": end.data_type.to_string(),
+        "capacity": end.capacity.to_string(), "bytes_max": end.bytes_max.to_string(),
+        "journal": end.has_journal, "program": end.program, "state": state,
+    })
+}

@@ -1,0 +1,28 @@
+//! The frames of a stream, decoded and encoded again.
+
+use trunkline_proto::frame::Frame;
+use trunkline_proto::message::stream::control::{
+    decode_goodbye, decode_keepalive, decode_refused, encode_goodbye, encode_keepalive,
+    encode_refused,
+};
+use trunkline_proto::message::stream::{
+    Abort, Ack, Ask, Data, StreamHello, StreamWelcome, decode_end, encode_end,
+};
+use trunkline_proto::{DecodeError, FrameKind};
+
+/// As `reencode`; `None` for kinds that are no stream's.
+pub(super) fn stream(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), DecodeError>> {
+    Some(match frame.kind()? {
+        FrameKind::StreamRefused => decode_refused(frame).map(|m| encode_refused(&m, out)),
+        FrameKind::StreamHello => StreamHello::decode(frame).map(|m| m.encode(out)),
+        FrameKind::StreamWelcome => StreamWelcome::decode(frame).map(|m| m.encode(out)),
+        FrameKind::StreamData => Data::decode(frame).map(|m| m.encode(out)),
+        FrameKind::StreamAck => Ack::decode(frame).map(|m| m.encode(out)),
+        FrameKind::StreamAsk => Ask::decode(frame).map(|m| m.encode(out)),
+        FrameKind::StreamEnd => decode_end(frame).map(|position| encode_end(position, out)),
+        FrameKind::StreamAbort => Abort::decode(frame).map(|m| m.encode(out)),
+        FrameKind::StreamKeepalive => decode_keepalive(frame).map(|m| encode_keepalive(&m, out)),
+        FrameKind::StreamGoodbye => decode_goodbye(frame).map(|m| encode_goodbye(&m, out)),
+        _ => return None,
+    })
+}

@@ -1,0 +1,134 @@
+//! Between the endpoints of a stream.
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use std::time::Duration;
+use trunkline_proto::message::closing::{Goodbye, Refused};
+use trunkline_proto::message::keepalive::Keepalive;
+use trunkline_proto::message::stream::control::{
+    decode_goodbye, decode_keepalive, decode_refused, encode_goodbye, encode_keepalive,
+    encode_refused,
+};
+use trunkline_proto::message::stream::{
+    Abort, Ack, Ask, Data, DataHead, EndState, Incarnation, POSITION_MAX, ReaderState, StreamEnd,
+    StreamHello, StreamWelcome, Until, WriterState, decode_end, encode_end,
+};
+use trunkline_proto::{Features, PROTOCOL_VERSION, VersionRange};
+
+use super::{data_type, fault, frame, number};
+
+fn position() -> impl Strategy<Value = u64> {
+    prop_oneof![0..5000_u64, 0..=POSITION_MAX, Just(POSITION_MAX)]
+}
+
+fn state() -> impl Strategy<Value = EndState> {
+    prop_oneof![
+        [position(), position(), position()].prop_map(|[kept, kept_elements, written]| {
+            EndState::Writer(WriterState {
+                kept,
+                kept_elements,
+                written,
+            })
+        }),
+        (
+            [position(), position(), position(), position(), position()],
+            number()
+        )
+            .prop_map(
+                |([arrived, arrived_elements, read, durable, credit_bytes], credit_elements)| {
+                    EndState::Reader(ReaderState {
+                        arrived,
+                        arrived_elements,
+                        read,
+                        durable,
+                        credit_bytes,
+                        credit_elements,
+                    })
+                }
+            ),
+    ]
+}
+
+prop_compose! {
+    fn end()(
+        features: u64, incarnation: [u8; 16], urls in ("[ -~]{0,200}", "[a-z/:]{0,40}"),
+        data_type in data_type(), capacity in number(), bytes_max in position(),
+        has_journal: bool, program in "[ -~]{0,60}", state in state(),
+    ) -> StreamEnd {
+        StreamEnd {
+            features: Features::from_bits(features), incarnation: Incarnation(incarnation),
+            url: urls.0, peer_url: urls.1, data_type, capacity, bytes_max, has_journal, program,
+            state,
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn hello(versions: (u8, u8), end in end(), peer in option::of(any::<[u8; 16]>()),
+        attempt in number(), ticket in option::of(any::<[u8; 16]>())) {
+        let hello = StreamHello {
+            versions: VersionRange { min: versions.0, max: versions.1 },
+            end, peer: peer.map(Incarnation), attempt, ticket,
+        };
+        let mut out = Vec::new();
+        hello.encode(&mut out);
+        prop_assert_eq!(&StreamHello::decode(&frame(&out)).unwrap(), &hello);
+        out.clear();
+        let welcome = StreamWelcome { version: PROTOCOL_VERSION, end: hello.end };
+        welcome.encode(&mut out);
+        prop_assert_eq!(StreamWelcome::decode(&frame(&out)).unwrap(), welcome);
+    }
+
+    #[test]
+    fn data(position in 0..POSITION_MAX - 100, crc32c: Option<u32>, is_short_of_room: bool,
+        bytes in vec(any::<u8>(), 0..80)) {
+        let len = bytes.len() as u32;
+        let head = DataHead { position, len, crc32c, is_short_of_room };
+        let data = Data { head, bytes: &bytes };
+        let mut out = Vec::new();
+        data.encode(&mut out);
+        prop_assert_eq!(Data::decode(&frame(&out)).unwrap(), data);
+    }
+
+    #[test]
+    fn control(positions in [position(), position(), position(), position()],
+        credit_elements in number(), has_end: bool, until in 0..3_usize, fault in fault(),
+        retry in option::of(1..u32::MAX), times: [u64; 3]) {
+        let [arrived, read, durable, credit_bytes] = positions;
+        let ack = Ack { arrived, read, durable, credit_bytes, credit_elements, has_end };
+        let mut out = Vec::new();
+        ack.encode(&mut out);
+        prop_assert_eq!(Ack::decode(&frame(&out)).unwrap(), ack);
+        let ask = Ask { until: Until::ASKED[until], position: read };
+        out.clear();
+        ask.encode(&mut out);
+        prop_assert_eq!(Ask::decode(&frame(&out)).unwrap(), ask);
+        out.clear();
+        encode_end(read, &mut out);
+        prop_assert_eq!(decode_end(&frame(&out)).unwrap(), read);
+        let (code, sentence) = fault;
+        let abort = Abort { position: read, transferred: arrived, code, sentence };
+        out.clear();
+        abort.encode(&mut out);
+        prop_assert_eq!(&Abort::decode(&frame(&out)).unwrap(), &abort);
+        let retry_after = retry.map(|ms| Duration::from_millis(u64::from(ms)));
+        let sentence = abort.sentence;
+        let refused = Refused {
+            code, versions: VersionRange::OURS, retry_after, sentence: sentence.clone(),
+        };
+        out.clear();
+        encode_refused(&refused, &mut out);
+        prop_assert_eq!(decode_refused(&frame(&out)).unwrap(), refused);
+        let goodbye = Goodbye { code, retry_after, sentence };
+        out.clear();
+        encode_goodbye(&goodbye, &mut out);
+        prop_assert_eq!(decode_goodbye(&frame(&out)).unwrap(), goodbye);
+        let [sent, echo, echo_held_ns] = times;
+        let keepalive = Keepalive { sent, echo, echo_held_ns, ..Keepalive::default() };
+        out.clear();
+        encode_keepalive(&keepalive, &mut out);
+        prop_assert_eq!(decode_keepalive(&frame(&out)).unwrap(), keepalive);
+    }
+}
