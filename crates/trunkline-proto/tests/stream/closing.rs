@@ -1,1 +1,156 @@
-//! x
+//! How a stream ends.
+
+use trunkline_proto::stream::{StreamClose, StreamFault, Until};
+
+use crate::rig::{SIZE, World, ms};
+
+/// Behaviour: NS-47.
+#[test]
+fn after_the_writer_was_closed_the_reader_reads_to_the_last_element() {
+    for writer_dials in [true, false] {
+        let mut sut = World::connected(10, 5, writer_dials);
+        assert!(sut.write(8));
+        sut.writer.link.close();
+        sut.run(ms(20));
+        assert!(!sut.writer.link.is_closed(), "3 have no room yet");
+        assert_eq!(sut.fills(), (3, 5));
+        assert!(sut.read(5));
+        sut.run(ms(20));
+        assert!(sut.writer.link.is_closed() && sut.writer.link.is_over());
+        assert_eq!(sut.writer.left().elements, 0);
+        assert_eq!(sut.reader.fill(), 3);
+        let end = StreamClose {
+            position: 8 * SIZE,
+            written: 8 * SIZE,
+        };
+        assert_eq!(sut.reader.link.end(), Some(end));
+        assert!(sut.read(3));
+        assert_eq!(sut.reader.link.fault(), None);
+        sut.run(ms(60_000));
+        assert_eq!(sut.reader.link.connection(), None, "nobody dials any more");
+    }
+}
+
+#[test]
+fn nothing_is_written_after_the_close() {
+    let mut sut = World::connected(10, 5, true);
+    sut.write(1);
+    sut.writer.link.close();
+    sut.writer.link.handle_written(5 * SIZE, 5);
+    sut.run(ms(20));
+    assert!(sut.writer.link.is_closed());
+    assert_eq!(sut.reader.link.end().map(|end| end.position), Some(SIZE));
+}
+
+/// Behaviour: NS-40, NS-46.
+#[test]
+fn the_writer_learns_that_the_reader_was_destroyed_and_how_far_it_was() {
+    for writer_dials in [true, false] {
+        let mut sut = World::connected(10, 5, writer_dials);
+        assert!(sut.write(8));
+        sut.run(ms(20));
+        assert!(sut.read(2));
+        sut.reader.link.abort();
+        sut.run(ms(20));
+        let fault = sut.writer.link.fault();
+        assert!(
+            matches!(fault, Some(StreamFault::PeerDestroyed { .. })),
+            "{fault:?}"
+        );
+        assert_eq!(sut.writer.link.position(Until::Read), 2 * SIZE);
+        let left = sut.writer.left();
+        let lacking = sut.writer.written - sut.reader.link.arrived();
+        assert_eq!((left.elements, left.in_doubt), (lacking / SIZE, 0));
+        assert!(sut.reader.link.is_over(), "it is known");
+        sut.run(ms(10_000));
+        assert_eq!(sut.writer.link.connection(), None);
+    }
+}
+
+/// Behaviour: NS-40, NS-45.
+#[test]
+fn an_aborted_writer_says_what_stays_behind_and_the_reader_keeps_what_it_has() {
+    for writer_dials in [true, false] {
+        let mut sut = World::connected(10, 5, writer_dials);
+        assert!(sut.write(8));
+        sut.run(ms(20));
+        sut.writer.link.abort();
+        sut.run(ms(20));
+        assert!(sut.writer.link.is_closed());
+        let left = sut.writer.left();
+        assert_eq!((left.elements, left.in_doubt), (3, 0));
+        let end = StreamClose {
+            position: 5 * SIZE,
+            written: 8 * SIZE,
+        };
+        assert_eq!(sut.reader.link.end(), Some(end));
+        assert!(sut.read(5));
+    }
+}
+
+#[test]
+fn a_writer_that_is_aborted_while_cut_says_what_is_in_doubt() {
+    let mut sut = World::connected(10, 5, true);
+    assert!(sut.write(2));
+    sut.run(ms(20));
+    assert!(sut.write(4));
+    sut.pump();
+    sut.cut();
+    sut.writer.link.abort();
+    assert!(sut.writer.link.is_over());
+    let left = sut.writer.left();
+    assert_eq!(
+        (left.elements, left.in_doubt),
+        (4, 3),
+        "credit was for 3 more"
+    );
+}
+
+#[test]
+fn a_close_during_a_cut_is_carried_out_after_it() {
+    for writer_dials in [true, false] {
+        let mut sut = World::connected(10, 5, writer_dials);
+        assert!(sut.write(4));
+        sut.pump();
+        sut.cut();
+        sut.writer.link.close();
+        sut.run(ms(5000));
+        assert!(!sut.writer.link.is_closed());
+        sut.heal();
+        sut.run(ms(5000));
+        assert!(sut.writer.link.is_closed());
+        assert!(sut.read(4));
+    }
+}
+
+/// Behaviour: NS-42, NS-43, NS-44.
+#[test]
+fn a_flush_is_answered_when_its_condition_holds_and_not_before() {
+    let mut sut = World::connected(10, 5, true);
+    assert!(sut.write(3));
+    let sent = sut.writer.link.flush(Until::Sent);
+    let available = sut.writer.link.flush(Until::Available);
+    let read = sut.writer.link.flush(Until::Read);
+    assert!(!sut.writer.link.is_reached(Until::Sent, sent));
+    sut.pump();
+    assert!(sut.writer.link.is_reached(Until::Sent, sent));
+    assert!(!sut.writer.link.is_reached(Until::Available, available));
+    sut.run(ms(1));
+    assert!(sut.writer.link.is_reached(Until::Available, available));
+    assert!(!sut.writer.link.is_reached(Until::Read, read));
+    assert!(sut.read(2));
+    sut.run(ms(20));
+    assert!(
+        !sut.writer.link.is_reached(Until::Read, read),
+        "one is not read"
+    );
+    assert!(sut.read(1));
+    sut.run(ms(1));
+    assert!(sut.writer.link.is_reached(Until::Read, read));
+    let durable = sut.writer.link.flush(Until::Durable);
+    sut.run(ms(20));
+    assert!(!sut.writer.link.is_reached(Until::Durable, durable));
+    sut.reader.link.handle_durable(durable);
+    sut.run(ms(1));
+    assert!(sut.writer.link.is_reached(Until::Durable, durable));
+}
