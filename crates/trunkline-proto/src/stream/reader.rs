@@ -76,14 +76,19 @@ impl Link<Reader> {
         Link::with(options, half, now)
     }
 
-    /// A reader that goes on from its journal: what has arrived there, and how much of it was read.
-    /// Credit is computed, not taken.
-    pub fn restored_reader(options: LinkOptions, at: ReaderState, now: Tick) -> Self {
+    /// A reader that goes on from its journal: what has arrived there, and how much of it was read,
+    /// with the number of elements of that. Credit is computed, not taken.
+    pub fn restored_reader(
+        options: LinkOptions,
+        at: ReaderState,
+        read_elements: u64,
+        now: Tick,
+    ) -> Self {
         let mut half = Reader::new(&options);
         let (from, elements) = (at.arrived, at.arrived_elements);
         half.arrived = ElementWalk::new(options.form, options.bytes_max, from, elements);
         half.read = at.read.min(from);
-        half.read_elements = elements;
+        half.read_elements = read_elements.min(elements);
         half.durable = at.durable.min(from);
         Link::with(options, half, now)
     }

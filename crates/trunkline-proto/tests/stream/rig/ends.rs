@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use trunkline_proto::Disconnect;
 use trunkline_proto::frame::Frame;
-use trunkline_proto::message::stream::StreamHello;
 use trunkline_proto::message::stream::control::encode_refused;
+use trunkline_proto::message::stream::{StreamHello, WriterState};
 use trunkline_proto::stream::{ElementForm, LinkOptions, Place, ReaderLink, RingBytes, WriterLink};
 use trunkline_types::Tick;
 
@@ -85,6 +85,26 @@ impl WriterEnd {
         }
     }
 
+    /// A writer that goes on from its journal, which holds elements of one size.
+    pub fn restored(link: WriterLink, at: WriterState) -> Self {
+        let numbers = at.kept / SIZE..at.written / SIZE;
+        Self {
+            link,
+            ring: numbers.flat_map(u64::to_le_bytes).collect(),
+            base: at.kept,
+            written: at.written,
+            ends: Vec::new(),
+        }
+    }
+
+    /// It takes the place of one of which so many elements that vary have come.
+    pub fn goes_on_from(&mut self, elements: u64) {
+        let from = self.link.freed();
+        assert_eq!(self.link.freed_elements(), elements);
+        self.window();
+        self.ends = vec![from; elements as usize];
+    }
+
     fn window(&mut self) -> (&mut WriterLink, Window<'_>) {
         let freed = self.link.freed();
         if self.written == 0 && freed > self.base {
@@ -113,7 +133,7 @@ impl WriterEnd {
             ElementForm::Fixed(_) => self.written / SIZE,
             ElementForm::Variable => self.ends.len() as u64,
         };
-        written - self.link.freed_elements()
+        written.saturating_sub(self.link.freed_elements())
     }
 
     pub fn left(&mut self) -> trunkline_proto::stream::Left {
@@ -164,6 +184,19 @@ impl ReaderEnd {
             read: 0,
             read_elements: 0,
             next: 0,
+        }
+    }
+
+    /// A reader that goes on from its journal, in which everything was read.
+    pub fn restored(link: ReaderLink) -> Self {
+        let (read, read_elements) = link.ready();
+        Self {
+            link,
+            ring: VecDeque::new(),
+            base: read,
+            read,
+            read_elements,
+            next: read_elements,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use trunkline_proto::frame::{Frame, HEADER_BYTES};
+use trunkline_proto::frame::Frame;
 use trunkline_proto::message::stream::StreamHello;
 use trunkline_types::Tick;
 
@@ -37,8 +37,8 @@ pub struct Net {
     pub is_leaky: bool,
     /// What is no hello closes the connection; otherwise it is a mistake of a test.
     pub is_forgiving: bool,
-    /// Every byte that was sent, for tests that count frames.
-    pub sent_bytes: u64,
+    /// Pieces sent to the end that dialled, and to the other.
+    sent: [u64; 2],
 }
 
 impl Default for Net {
@@ -51,7 +51,7 @@ impl Default for Net {
             piece: usize::MAX,
             is_leaky: false,
             is_forgiving: false,
-            sent_bytes: 0,
+            sent: [0; 2],
         }
     }
 }
@@ -75,8 +75,8 @@ impl Net {
 
     /// The end that dialled, or the other, sends.
     pub fn send(&mut self, id: u64, from_active: bool, bytes: Vec<u8>, now: Tick) {
-        self.sent_bytes += bytes.len() as u64;
         let piece = self.piece;
+        self.sent[index(!from_active)] += 1;
         if let Some(connection) = self.connections.get_mut(&id) {
             let at = now.saturating_add(connection.delay);
             if connection.is_deaf[index(!from_active)] {
@@ -116,6 +116,11 @@ impl Net {
             }
         }
         None
+    }
+
+    /// How often something was sent to the end that dialled, or to the other.
+    pub fn frames_to(&self, active: bool) -> u64 {
+        self.sent[index(active)]
     }
 
     pub fn next_at(&self) -> Option<Tick> {
@@ -192,11 +197,10 @@ impl Net {
         }
     }
 
-    /// A frame put on its way to an end by somebody who is not the other end.
-    pub fn inject(&mut self, to_active: bool, bytes: Vec<u8>, now: Tick) {
-        assert!(bytes.len() >= HEADER_BYTES);
-        if let Some(id) = self.connections.keys().next_back().copied() {
-            self.send(id, !to_active, bytes, now);
+    /// Of what is on its way to the end that was dialled only the first piece comes.
+    pub fn lose_all_but_first(&mut self) {
+        for connection in self.connections.values_mut() {
+            connection.to[index(false)].truncate(1);
         }
     }
 }
