@@ -14,7 +14,7 @@
 //!
 //! # Layout
 //! - [`name`], [`pattern`], [`url`]: addressing (`library/path#field`, `*` and `**`,
-//!   `tl://host/...`).
+//!   `tl://host/...`); [`stream_url`] the same for endpoints of streams.
 //! - [`data_type`], [`value`], [`mod@array`], [`waveform`]: the types and their values.
 //! - [`time`]: [`Timestamp`] (UTC nanoseconds) and [`Tick`] (monotonic nanoseconds).
 //! - [`quality`], [`sample`]: quality with its reason and clock; samples and readings.
@@ -43,6 +43,7 @@ pub mod planted;
 pub mod quality;
 pub mod sample;
 pub mod scaling;
+pub mod stream_url;
 pub mod text;
 pub mod time;
 pub mod url;
@@ -64,6 +65,7 @@ pub use pattern::Pattern;
 pub use quality::{Clock, ClockSync, Level, Quality, Reason};
 pub use sample::{Lost, Position, Reading, Sample};
 pub use scaling::Scaling;
+pub use stream_url::StreamUrl;
 pub use time::{Tick, Timestamp};
 pub use url::Url;
 pub use value::Value;

@@ -423,7 +423,7 @@ fn read_escape(text: &str) -> Option<(char, &'static str)> {
 
 /// Control characters, line separators, and marks that reorder or hide text: two names that look
 /// equal must be equal as far as a machine can tell.
-fn is_unprintable(character: char) -> bool {
+pub(crate) fn is_unprintable(character: char) -> bool {
     character.is_control()
         || matches!(character,
             '\u{200B}' | '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'

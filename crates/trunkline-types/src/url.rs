@@ -277,27 +277,29 @@ fn parse_name(text: &str) -> Result<String, NameError> {
 }
 
 fn parse_authority(text: &str) -> Result<(Option<String>, Option<u16>), UrlError> {
-    if text.contains('@') {
-        return Err(UrlError::UserInfo);
-    }
-    let (host, rest) = if let Some(rest) = text.strip_prefix('[') {
-        let (address, rest) = rest.split_once(']').ok_or_else(|| bad_host(text))?;
-        (Some(parse_ipv6(address)?), rest)
-    } else {
-        let (host, rest) = text.split_at(text.find(':').unwrap_or(text.len()));
-        let host = if host.is_empty() {
-            None
-        } else {
-            Some(parse_host(host)?)
-        };
-        (host, rest)
-    };
+    let (host, rest) = parse_authority_host(text)?;
     match rest.strip_prefix(':') {
         // More than one colon is an IPv6 address without its brackets.
         Some(port) if port.contains(':') => Err(bad_host(text)),
         Some(port) => Ok((host, Some(parse_port(port)?))),
         None if rest.is_empty() => Ok((host, None)),
         None => Err(bad_host(text)),
+    }
+}
+
+/// The host, and what follows it: nothing, or a colon and more.
+pub(crate) fn parse_authority_host(text: &str) -> Result<(Option<String>, &str), UrlError> {
+    if text.contains('@') {
+        return Err(UrlError::UserInfo);
+    }
+    if let Some(rest) = text.strip_prefix('[') {
+        let (address, rest) = rest.split_once(']').ok_or_else(|| bad_host(text))?;
+        return Ok((Some(parse_ipv6(address)?), rest));
+    }
+    let (host, rest) = text.split_at(text.find(':').unwrap_or(text.len()));
+    match host.is_empty() {
+        true => Ok((None, rest)),
+        false => Ok((Some(parse_host(host)?), rest)),
     }
 }
 
@@ -334,7 +336,7 @@ fn is_host_char(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '-' | '.' | '_')
 }
 
-fn parse_port(text: &str) -> Result<u16, UrlError> {
+pub(crate) fn parse_port(text: &str) -> Result<u16, UrlError> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     match text.parse::<u16>() {
         Ok(port) if digits && port > 0 => Ok(port),

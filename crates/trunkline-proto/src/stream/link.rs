@@ -5,12 +5,13 @@ use trunkline_types::Tick;
 use super::fault::StreamFault;
 use super::half::{Half, Outcome};
 use super::input::{Input, Step, malformed};
-use super::meeting::{Meeting, Mismatch, check, means_this_life, meet};
+use super::meeting::{Meeting, Mismatch, check, means_this_life, meet, opens};
 use super::options::LinkOptions;
 use super::output::{Place, RingBytes};
 use super::reader::Reader;
 use super::session::Session;
 use super::writer::Writer;
+use crate::limits::HELLO_DEADLINE;
 use crate::message::closing::Refused;
 use crate::message::stream::control::{decode_goodbye, decode_keepalive, decode_refused};
 use crate::message::stream::{StreamEnd, StreamHello, StreamWelcome};
@@ -105,6 +106,12 @@ impl<H: Half> Link<H> {
         let options = &self.session.options;
         check(options, H::WRITES, &hello.end).map_err(|fault| (fault, None))?;
         let refused = |code: FaultCode| Err((Fault::new(code, code.meaning()), None));
+        let is_mutual = !options.peer_url.is_empty() && !hello.end.peer_url.is_empty();
+        if is_mutual && opens(&options.url, &hello.end.url) {
+            let code = FaultCode::StreamOutdated;
+            let sentence = format!("{} opens the connection itself", options.url);
+            return Err((Fault::new(code, sentence), Some(HELLO_DEADLINE)));
+        }
         if let Some(known) = &self.session.peer {
             if known.url != hello.end.url {
                 return refused(FaultCode::StreamConnected);
@@ -158,6 +165,8 @@ impl<H: Half> Link<H> {
                 .handle_disconnected(now, old, Disconnect::PeerClosed);
         }
         self.session.peer_attempt = hello.attempt;
+        // Of two that name each other, this is the one that is dialled from now on.
+        self.session.stop_dialling();
         let welcome = StreamWelcome::new(self.session.end(self.half.state()));
         welcome.encode(&mut self.session.open(now, id).out);
         self.session.go_up(now, hello.end.clone());

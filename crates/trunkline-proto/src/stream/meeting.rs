@@ -1,5 +1,7 @@
 //! Whether two endpoints fit, and what they are to each other.
 
+use trunkline_types::StreamUrl;
+
 use super::options::LinkOptions;
 use crate::message::stream::{EndState, Incarnation, StreamEnd};
 use crate::{Fault, FaultCode};
@@ -62,6 +64,15 @@ pub(super) fn check(options: &LinkOptions, is_writer: bool, peer: &StreamEnd) ->
         return Err(Fault::new(FaultCode::Malformed, sentence));
     }
     Ok(())
+}
+
+/// Of two endpoints that name each other one opens the connections: the lesser by host, context and
+/// name.
+pub(super) fn opens(own: &str, peer: &str) -> bool {
+    match (StreamUrl::parse(own), StreamUrl::parse(peer)) {
+        (Ok(own), Ok(peer)) => own < peer,
+        _ => own < peer,
+    }
 }
 
 /// What a peer is, by what is known of the one before; `None` when it cannot take its place.

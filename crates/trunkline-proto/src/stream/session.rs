@@ -185,6 +185,12 @@ impl Session {
         self.last = Some(cause);
     }
 
+    /// From now on it is dialled.
+    pub(super) fn stop_dialling(&mut self) {
+        self.options.role = Role::Passive;
+        self.dial_at = None;
+    }
+
     fn plan_dial(&mut self, now: Tick, retry_after: Option<Duration>) {
         // SplitMix64: any spread will do.
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -38,7 +38,10 @@ fn answer(change: impl FnOnce(&mut LinkOptions, &mut LinkOptions)) -> Result<(),
 #[test]
 fn endpoints_are_linked_when_they_fit() {
     assert_eq!(answer(|_, _| {}), Ok(()));
-    assert_eq!(answer(|w, r| r.peer_url = w.url.clone()), Ok(()));
+    // Of two that name each other the lesser dials, and that is the reader here.
+    let refused = answer(|w, r| r.peer_url = w.url.clone()).unwrap_err();
+    assert_eq!(refused.code, FaultCode::StreamOutdated);
+    assert!(refused.retry_after.is_some());
     let other = "tl://localhost/other".to_owned();
     for (refused, code, words) in [
         (

@@ -1,0 +1,295 @@
+//! URLs of the endpoints of streams: on which machine, in which context, under which name.
+//!
+//! ```text
+//! tl://plant7:5900:test bench/Subsystem A/stream 1
+//!      ------                                      host: alias, DNS name, IPv4, or [IPv6];
+//!                                                  empty: localhost
+//!             ----                                 port, when it is digits: the endpoint listens
+//!                                                  there itself
+//!                  ----------                      context, when it is not: tells programs on one
+//!                                                  machine apart; empty when left out
+//!                             -------------------- name of the endpoint, one segment or more
+//! //plant7/stream 1                                the scheme may be left out
+//! stream 1                                         and the host, which is localhost then
+//! ```
+//!
+//! Case does not count: the canonical form is in lower case. In a context and in a name `%` and two
+//! hexadecimal digits stand for a byte in UTF-8; the canonical form escapes `/`, `%`, and in a
+//! context also `:` and the first digit of one that is digits alone.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::name::is_unprintable;
+use crate::text::clip;
+use crate::url::{UrlError, parse_authority_host, parse_port};
+
+/// Longest URL of an endpoint in bytes, in canonical form.
+pub const STREAM_URL_BYTES_MAX: usize = 1024;
+
+/// The URL of an endpoint, in canonical form. Its order says which of two endpoints that name each
+/// other opens the connections: the lesser one.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct StreamUrl {
+    host: String,
+    context: String,
+    /// Segments, unescaped; at least one, none empty.
+    segments: Vec<String>,
+    port: Option<u16>,
+}
+
+/// The text is not the URL of an endpoint.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StreamUrlError {
+    /// Scheme, host or port.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// Nothing behind the host.
+    #[error("{text:?} names no endpoint: write tl://host/endpoint")]
+    NoEndpoint {
+        /// The URL, shortened.
+        text: String,
+    },
+    /// Two slashes in a row, or one at the end.
+    #[error("a part of the endpoint's name is empty: write single slashes between its parts")]
+    EmptySegment,
+    /// More behind the host than a port and a context.
+    #[error(
+        "{authority:?} has more parts than host, port and context, in this order: write %3A for a \
+         colon in the context"
+    )]
+    Authority {
+        /// What stands before the name, shortened.
+        authority: String,
+    },
+    /// `%` without two hexadecimal digits, or bytes that are no text.
+    #[error("{text:?} has an escape that is none: write %25 for a percent sign")]
+    Escape {
+        /// The part, shortened.
+        text: String,
+    },
+    /// A character that cannot be seen or that reorders what is seen.
+    #[error("the character U+{:04X} is not printable", u32::from(*character))]
+    Unprintable {
+        /// The character.
+        character: char,
+    },
+    /// Longer than its limit.
+    #[error("the URL has {bytes} bytes; {STREAM_URL_BYTES_MAX} is the limit")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+}
+
+impl StreamUrl {
+    /// Parses a URL, or the name of an endpoint on this machine.
+    ///
+    /// # Errors
+    /// [`StreamUrlError`] says which part is wrong.
+    pub fn parse(text: &str) -> Result<Self, StreamUrlError> {
+        if text.len() > STREAM_URL_BYTES_MAX * 3 {
+            return Err(StreamUrlError::TooLong { bytes: text.len() });
+        }
+        let rest = strip_scheme(text)?;
+        let (authority, path) = match rest {
+            Some(rest) => rest.split_once('/').unwrap_or((rest, "")),
+            None => ("", text),
+        };
+        if path.is_empty() {
+            return Err(StreamUrlError::NoEndpoint { text: clip(text) });
+        }
+        let (host, rest) = parse_authority_host(authority)?;
+        let (port, context) = parse_port_and_context(authority, rest)?;
+        let segments: Result<Vec<String>, _> = path.split('/').map(unescape).collect();
+        let segments = segments?;
+        if segments.iter().any(String::is_empty) {
+            return Err(StreamUrlError::EmptySegment);
+        }
+        let url = Self {
+            host: host.unwrap_or_else(|| LOCALHOST.to_owned()),
+            context,
+            segments,
+            port,
+        };
+        let bytes = url.to_string().len();
+        if bytes > STREAM_URL_BYTES_MAX {
+            return Err(StreamUrlError::TooLong { bytes });
+        }
+        Ok(url)
+    }
+
+    /// The host in lower case, IPv6 without its brackets; `localhost` where none was given.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The port at which the endpoint listens itself; `None`: the directory knows where it is.
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+
+    /// The context, unescaped; empty by default.
+    pub fn context(&self) -> &str {
+        &self.context
+    }
+
+    /// The parts of the endpoint's name, unescaped; at least one.
+    pub fn segments(&self) -> impl Iterator<Item = &str> {
+        self.segments.iter().map(String::as_str)
+    }
+
+    /// The same endpoint at another host: where `localhost` is to be told to another machine.
+    ///
+    /// # Errors
+    /// [`UrlError::Host`] when it is not a host.
+    pub fn at_host(&self, host: &str) -> Result<Self, StreamUrlError> {
+        let host = match host.contains(':') && !host.starts_with('[') {
+            true => format!("[{host}]"),
+            false => host.to_owned(),
+        };
+        let (host, rest) = parse_authority_host(&host)?;
+        match (host, rest) {
+            (Some(host), "") => Ok(Self {
+                host,
+                ..self.clone()
+            }),
+            _ => Err(UrlError::Host {
+                host: String::new(),
+            }
+            .into()),
+        }
+    }
+
+    /// Whether the one name is the beginning of the other, part by part, where both are in the same
+    /// context of the same host: then only one of them may be taken.
+    pub fn is_nested_with(&self, other: &Self) -> bool {
+        let (shorter, longer) = match self.segments.len() < other.segments.len() {
+            true => (self, other),
+            false => (other, self),
+        };
+        shorter.segments.len() < longer.segments.len()
+            && self.host == other.host
+            && self.port == other.port
+            && self.context == other.context
+            && longer.segments.starts_with(&shorter.segments)
+    }
+}
+
+const LOCALHOST: &str = "localhost";
+
+impl FromStr for StreamUrl {
+    type Err = StreamUrlError;
+
+    fn from_str(text: &str) -> Result<Self, StreamUrlError> {
+        Self::parse(text)
+    }
+}
+
+/// The canonical form.
+impl fmt::Display for StreamUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "tl://[{}]", self.host)?,
+            false => write!(f, "tl://{}", self.host)?,
+        }
+        if let Some(port) = self.port {
+            write!(f, ":{port}")?;
+        }
+        if !self.context.is_empty() {
+            f.write_str(":")?;
+            let digits = self.context.bytes().all(|byte| byte.is_ascii_digit());
+            for (at, character) in self.context.char_indices() {
+                escape(f, character, character == ':' || (digits && at == 0))?;
+            }
+        }
+        for segment in &self.segments {
+            f.write_str("/")?;
+            for character in segment.chars() {
+                escape(f, character, false)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn escape(f: &mut fmt::Formatter<'_>, character: char, always: bool) -> fmt::Result {
+    match always || matches!(character, '/' | '%') {
+        // Each is a single byte.
+        true => write!(f, "%{:02X}", u32::from(character)),
+        false => write!(f, "{character}"),
+    }
+}
+
+/// What follows `tl://` or `//`; `None` when the text is a bare name.
+fn strip_scheme(text: &str) -> Result<Option<&str>, StreamUrlError> {
+    if let Some(rest) = text.strip_prefix("//") {
+        return Ok(Some(rest));
+    }
+    match text.split_once("://") {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("tl") => Ok(Some(rest)),
+        Some((scheme, _)) if !scheme.contains('/') => Err(UrlError::Scheme {
+            scheme: clip(scheme),
+        }
+        .into()),
+        _ => Ok(None),
+    }
+}
+
+/// What stands behind the host: nothing, a port, a context, or both in this order.
+fn parse_port_and_context(
+    authority: &str,
+    rest: &str,
+) -> Result<(Option<u16>, String), StreamUrlError> {
+    let Some(rest) = rest.strip_prefix(':') else {
+        return match rest.is_empty() {
+            true => Ok((None, String::new())),
+            false => Err(UrlError::Host {
+                host: clip(authority),
+            }
+            .into()),
+        };
+    };
+    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let parts: Vec<&str> = rest.splitn(3, ':').collect();
+    match *parts.as_slice() {
+        [port] if is_digits(port) => Ok((Some(parse_port(port)?), String::new())),
+        [context] => Ok((None, unescape(context)?)),
+        [port, context] if is_digits(port) && !is_digits(context) => {
+            Ok((Some(parse_port(port)?), unescape(context)?))
+        }
+        _ => Err(StreamUrlError::Authority {
+            authority: clip(authority),
+        }),
+    }
+}
+
+/// The text with its escapes undone, in lower case.
+fn unescape(text: &str) -> Result<String, StreamUrlError> {
+    let bad = || StreamUrlError::Escape { text: clip(text) };
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || char::from(rest.next()?).to_digit(16);
+        match (digit(), digit()) {
+            // Two digits make a byte.
+            (Some(high), Some(low)) => bytes.push((high * 16 + low) as u8),
+            _ => return Err(bad()),
+        }
+    }
+    let text = String::from_utf8(bytes).map_err(|_| bad())?;
+    // Once may not be enough: the lower case of a few characters has one of its own.
+    let lower = text.to_lowercase().to_lowercase();
+    match lower.chars().find(|character| is_unprintable(*character)) {
+        Some(character) => Err(StreamUrlError::Unprintable { character }),
+        None => Ok(lower),
+    }
+}
+
+#[cfg(test)]
+mod tests;
