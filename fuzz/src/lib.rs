@@ -100,7 +100,12 @@ pub const PROVIDER: &[FrameKind] = &[
 
 /// The kinds of the target `stream`.
 pub const STREAM: &[FrameKind] = &[
+    FrameKind::StreamLookup,
+    FrameKind::StreamTicket,
     FrameKind::StreamRefused,
+    FrameKind::StreamRegister,
+    FrameKind::StreamRegistered,
+    FrameKind::StreamArrived,
     FrameKind::StreamHello,
     FrameKind::StreamWelcome,
     FrameKind::StreamData,

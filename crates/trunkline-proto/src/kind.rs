@@ -187,8 +187,18 @@ frame_kinds! {
     Audit = 88, "AUDIT", Client;
     /// A page of the audit.
     AuditPage = 89, "AUDIT_PAGE", Engine;
+    /// First frame: asks the directory where an endpoint is; waits until there is one.
+    StreamLookup = 100, "S_LOOKUP", Client;
+    /// A ticket for one connection to an endpoint.
+    StreamTicket = 101, "S_TICKET", Engine;
     /// A stream's endpoint is not to be reached, or does not take the other; and why.
     StreamRefused = 102, "S_REFUSED", Both;
+    /// First frame: gives the directory the name of an endpoint, for as long as the connection is.
+    StreamRegister = 103, "S_REGISTER", Client;
+    /// The name is taken for this endpoint.
+    StreamRegistered = 104, "S_REGISTERED", Engine;
+    /// Somebody has come with a ticket: with this frame goes the connection itself.
+    StreamArrived = 105, "S_ARRIVED", Engine;
     /// First frame between two endpoints of a stream: who dials, and how far it is.
     StreamHello = 106, "S_HELLO", Client;
     /// The endpoint takes the other: who it is, and how far.

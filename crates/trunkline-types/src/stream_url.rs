@@ -162,6 +162,14 @@ impl StreamUrl {
         }
     }
 
+    /// The endpoints whose names this one's goes on from, shortest first.
+    pub fn ancestors(&self) -> impl Iterator<Item = Self> {
+        (1..self.segments.len()).map(|count| Self {
+            segments: self.segments[..count].to_vec(),
+            ..self.clone()
+        })
+    }
+
     /// Whether the one name is the beginning of the other, part by part, where both are in the same
     /// context of the same host: then only one of them may be taken.
     pub fn is_nested_with(&self, other: &Self) -> bool {

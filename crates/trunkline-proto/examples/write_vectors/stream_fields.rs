@@ -3,6 +3,9 @@
 use serde_json::{Value as Json, json};
 use trunkline_proto::frame::Frame;
 use trunkline_proto::message::stream::control::{decode_goodbye, decode_keepalive, decode_refused};
+use trunkline_proto::message::stream::directory::{
+    Arrived, Lookup, Register, Registered, TicketGrant,
+};
 use trunkline_proto::message::stream::{
     Abort, Ack, Ask, Data, EndState, StreamEnd, StreamHello, StreamWelcome, decode_end,
 };
@@ -13,6 +16,33 @@ use super::hex;
 /// The payload of a frame of a stream; `None` for other kinds.
 pub(super) fn stream(frame: &Frame<'_>) -> Option<Result<Json, DecodeError>> {
     let fields = match frame.kind()? {
+        FrameKind::StreamLookup => Lookup::decode(frame).map(|lookup| {
+            json!({
+                "version_min": lookup.versions.min, "version_max": lookup.versions.max,
+                "endpoint": lookup.url, "incarnation": hex(&lookup.incarnation.0),
+                "program": lookup.program,
+            })
+        }),
+        FrameKind::StreamTicket => TicketGrant::decode(frame).map(|grant| {
+            json!({
+                "ticket": hex(&grant.ticket), "incarnation": hex(&grant.incarnation.0),
+                "valid_ms": grant.valid_for.as_millis() as u64,
+            })
+        }),
+        FrameKind::StreamRegister => Register::decode(frame).map(|register| {
+            json!({
+                "version_min": register.versions.min, "version_max": register.versions.max,
+                "endpoint": register.url, "incarnation": hex(&register.incarnation.0),
+                "program": register.program, "pid": register.pid,
+            })
+        }),
+        FrameKind::StreamRegistered => Registered::decode(frame).map(|registered| {
+            json!({
+                "lease_ms": registered.lease.as_millis() as u64, "endpoint": registered.url,
+            })
+        }),
+        FrameKind::StreamArrived => Arrived::decode(frame)
+            .map(|arrived| json!({ "ticket": hex(&arrived.ticket), "bytes": hex(arrived.bytes) })),
         FrameKind::StreamHello => StreamHello::decode(frame).map(|hello| {
             let mut fields = end(&hello.end);
             fields["version_min"] = json!(hello.versions.min);

@@ -35,6 +35,7 @@
 //! - `input`: bytes to frames, where the bytes of the stream are left to the driver.
 //! - [`walk`](ElementWalk): where elements of varying length begin.
 
+mod directory;
 mod fault;
 mod half;
 mod input;
@@ -47,6 +48,7 @@ mod session;
 mod walk;
 mod writer;
 
+pub use self::directory::{Answer, Directory, DirectoryLimits};
 pub use self::fault::StreamFault;
 pub use self::link::{Accepted, Link, ReaderLink, WriterLink};
 pub use self::options::{ElementForm, LinkOptions, Role};

@@ -39,8 +39,8 @@ fn golden() -> impl Iterator<Item = (String, FrameHeader, Vec<u8>)> {
 /// Kinds whose payload goes on with fields or exceptions to its end, where shorter may be legal.
 fn is_open_ended(kind: u8) -> bool {
     use FrameKind::{
-        Audit, Closed, EngineAnswer, Hello, Report, Requested, StreamData, StreamHello,
-        StreamWelcome, Subscribed, Welcome,
+        Audit, Closed, EngineAnswer, Hello, Report, Requested, StreamArrived, StreamData,
+        StreamHello, StreamLookup, StreamRegister, StreamWelcome, Subscribed, Welcome,
     };
     [
         Hello,
@@ -51,6 +51,9 @@ fn is_open_ended(kind: u8) -> bool {
         Requested,
         Report,
         Audit,
+        StreamLookup,
+        StreamRegister,
+        StreamArrived,
         StreamHello,
         StreamWelcome,
         StreamData,

@@ -5,6 +5,9 @@ use trunkline_proto::message::stream::control::{
     decode_goodbye, decode_keepalive, decode_refused, encode_goodbye, encode_keepalive,
     encode_refused,
 };
+use trunkline_proto::message::stream::directory::{
+    Arrived, Lookup, Register, Registered, TicketGrant,
+};
 use trunkline_proto::message::stream::{
     Abort, Ack, Ask, Data, StreamHello, StreamWelcome, decode_end, encode_end,
 };
@@ -13,6 +16,13 @@ use trunkline_proto::{DecodeError, FrameKind};
 /// As `reencode`; `None` for kinds that are no stream's.
 pub(super) fn stream(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), DecodeError>> {
     Some(match frame.kind()? {
+        FrameKind::StreamLookup => Lookup::decode(frame).map(|m| m.encode(frame.request(), out)),
+        FrameKind::StreamTicket => {
+            TicketGrant::decode(frame).map(|m| m.encode(frame.request(), out))
+        }
+        FrameKind::StreamRegister => Register::decode(frame).map(|m| m.encode(out)),
+        FrameKind::StreamRegistered => Registered::decode(frame).map(|m| m.encode(out)),
+        FrameKind::StreamArrived => Arrived::decode(frame).map(|m| m.encode(out)),
         FrameKind::StreamRefused => decode_refused(frame).map(|m| encode_refused(&m, out)),
         FrameKind::StreamHello => StreamHello::decode(frame).map(|m| m.encode(out)),
         FrameKind::StreamWelcome => StreamWelcome::decode(frame).map(|m| m.encode(out)),

@@ -5,6 +5,9 @@ use std::time::Duration;
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::keepalive::Keepalive;
 use trunkline_proto::message::stream::control::{encode_goodbye, encode_keepalive, encode_refused};
+use trunkline_proto::message::stream::directory::{
+    Arrived, Lookup, Register, Registered, TicketGrant,
+};
 use trunkline_proto::message::stream::{
     Abort, Ack, Ask, Data, DataHead, EndState, Incarnation, ReaderState, StreamEnd, StreamHello,
     StreamWelcome, Until, WriterState, encode_end,
@@ -18,6 +21,7 @@ const WRITER: Incarnation = Incarnation(*b"writer's 1st run");
 const READER: Incarnation = Incarnation(*b"reader's 1st run");
 
 pub(super) fn add_all(samples: &mut Vec<Sample>) {
+    directory(samples);
     hello(samples);
     transfer(samples);
     closing(samples);
@@ -44,6 +48,56 @@ fn end(state: EndState) -> StreamEnd {
         program: "trunkline 0.1.0".to_owned(),
         state,
     }
+}
+
+fn directory(samples: &mut Vec<Sample>) {
+    let versions = VersionRange { min: 1, max: 1 };
+    let url = "tl://plant7/archive/wave".to_owned();
+    let program = "trunkline 0.1.0".to_owned();
+    let ticket = *b"a one-time token";
+    add(samples, "s-lookup", "A writer asks for its peer", |out| {
+        let lookup = Lookup {
+            versions,
+            url: url.clone(),
+            incarnation: WRITER,
+            program: program.clone(),
+        };
+        lookup.encode(1, out);
+    });
+    add(samples, "s-ticket", "The peer is there", |out| {
+        let grant = TicketGrant {
+            ticket,
+            incarnation: READER,
+            valid_for: Duration::from_secs(10),
+        };
+        grant.encode(1, out);
+    });
+    add(samples, "s-register", "A reader gives its name", |out| {
+        let register = Register {
+            versions,
+            url: url.clone(),
+            incarnation: READER,
+            program: program.clone(),
+            pid: 4711,
+        };
+        register.encode(out);
+    });
+    add(samples, "s-registered", "The name is taken", |out| {
+        let registered = Registered {
+            lease: Duration::from_secs(3),
+            url: url.clone(),
+        };
+        registered.encode(out);
+    });
+    add(
+        samples,
+        "s-arrived",
+        "Somebody has come, three bytes ahead",
+        |out| {
+            let bytes = &[1, 2, 3];
+            Arrived { ticket, bytes }.encode(out);
+        },
+    );
 }
 
 fn hello(samples: &mut Vec<Sample>) {

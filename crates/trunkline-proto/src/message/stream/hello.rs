@@ -295,7 +295,7 @@ impl StreamEnd {
     }
 }
 
-fn url(field: &mut Payload<'_>) -> Result<String, DecodeError> {
+pub(super) fn url(field: &mut Payload<'_>) -> Result<String, DecodeError> {
     let url = field.whole_text()?;
     if url.len() > URL_BYTES_MAX {
         return Err(field.unexpected("a URL of at most 1024 bytes", url.len() as u64));

@@ -1,4 +1,4 @@
-//! The frames between the two endpoints of a stream.
+//! The frames between the two endpoints of a stream, and between an endpoint and the directory.
 //!
 //! Positions are bytes since the beginning of the stream. The bytes of a stream are its elements
 //! one behind the other: those of one size as they are in memory, those that vary as a `u32` with
@@ -6,6 +6,7 @@
 
 pub mod control;
 pub mod data;
+pub mod directory;
 pub mod hello;
 
 pub use control::{Abort, Ack, Ask, Until, decode_end, encode_end};

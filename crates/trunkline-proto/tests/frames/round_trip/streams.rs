@@ -10,6 +10,9 @@ use trunkline_proto::message::stream::control::{
     decode_goodbye, decode_keepalive, decode_refused, encode_goodbye, encode_keepalive,
     encode_refused,
 };
+use trunkline_proto::message::stream::directory::{
+    Arrived, Lookup, Register, Registered, TicketGrant,
+};
 use trunkline_proto::message::stream::{
     Abort, Ack, Ask, Data, DataHead, EndState, Incarnation, POSITION_MAX, ReaderState, StreamEnd,
     StreamHello, StreamWelcome, Until, WriterState, decode_end, encode_end,
@@ -79,6 +82,34 @@ proptest! {
         let welcome = StreamWelcome { version: PROTOCOL_VERSION, end: hello.end };
         welcome.encode(&mut out);
         prop_assert_eq!(StreamWelcome::decode(&frame(&out)).unwrap(), welcome);
+    }
+
+    #[test]
+    fn directory(versions: (u8, u8), url in "[ -~]{0,200}", life: [u8; 16], ticket: [u8; 16],
+        program in "[ -~]{0,60}", pid: u32, ms: u32, bytes in vec(any::<u8>(), 0..80)) {
+        let versions = VersionRange { min: versions.0, max: versions.1 };
+        let incarnation = Incarnation(life);
+        let mut out = Vec::new();
+        let lookup = Lookup { versions, url: url.clone(), incarnation, program: program.clone() };
+        lookup.encode(7, &mut out);
+        prop_assert_eq!(Lookup::decode(&frame(&out)).unwrap(), lookup);
+        out.clear();
+        let register = Register { versions, url: url.clone(), incarnation, program, pid };
+        register.encode(&mut out);
+        prop_assert_eq!(Register::decode(&frame(&out)).unwrap(), register);
+        out.clear();
+        let valid_for = Duration::from_millis(u64::from(ms));
+        let grant = TicketGrant { ticket, incarnation, valid_for };
+        grant.encode(7, &mut out);
+        prop_assert_eq!(TicketGrant::decode(&frame(&out)).unwrap(), grant);
+        out.clear();
+        let registered = Registered { lease: valid_for, url };
+        registered.encode(&mut out);
+        prop_assert_eq!(Registered::decode(&frame(&out)).unwrap(), registered);
+        out.clear();
+        let arrived = Arrived { ticket, bytes: &bytes };
+        arrived.encode(&mut out);
+        prop_assert_eq!(Arrived::decode(&frame(&out)).unwrap(), arrived);
     }
 
     #[test]

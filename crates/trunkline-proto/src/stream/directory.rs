@@ -1,0 +1,280 @@
+//! Where the endpoints of a machine are, and who may be connected with them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use trunkline_types::{StreamUrl, Tick};
+
+use crate::message::stream::Incarnation;
+use crate::message::stream::directory::{Ticket, TicketGrant};
+use crate::{Fault, FaultCode};
+
+/// Bounds of a directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DirectoryLimits {
+    /// Names at a time.
+    pub names_max: usize,
+    /// Questions that wait for a name.
+    pub waiting_max: usize,
+    /// Tickets that were given and not shown yet.
+    pub tickets_max: usize,
+    /// How long a ticket is good for.
+    pub ticket_valid_for: Duration,
+    /// How long the owner of a name may be silent.
+    pub lease: Duration,
+}
+
+impl Default for DirectoryLimits {
+    /// 16,384 of each; tickets for 10 s, leases of 3 s.
+    fn default() -> Self {
+        Self {
+            names_max: 16_384,
+            waiting_max: 16_384,
+            tickets_max: 16_384,
+            ticket_valid_for: Duration::from_secs(10),
+            lease: Duration::from_secs(3),
+        }
+    }
+}
+
+/// The names of the endpoints of a machine, without its I/O. Owners of names and who asks for them
+/// are connections, by a number of the caller's.
+#[derive(Clone, Debug, Default)]
+pub struct Directory {
+    limits: DirectoryLimits,
+    names: BTreeMap<StreamUrl, Entry>,
+    owners: HashMap<u64, StreamUrl>,
+    /// In the order in which they came.
+    waiting: Vec<Waiting>,
+    tickets: HashMap<Ticket, Given>,
+    /// Nothing is over before that.
+    due: Option<Tick>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    owner: u64,
+    incarnation: Incarnation,
+    free_at: Tick,
+}
+
+#[derive(Clone, Debug)]
+struct Waiting {
+    asker: u64,
+    url: StreamUrl,
+    incarnation: Incarnation,
+}
+
+#[derive(Clone, Debug)]
+struct Given {
+    owner: u64,
+    to: Incarnation,
+    until: Tick,
+}
+
+/// What a question led to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// There is such an endpoint.
+    Found(TicketGrant),
+    /// There is none yet; [`Directory::register`] answers when there is.
+    Waits,
+}
+
+impl Directory {
+    /// An empty directory.
+    pub fn new(limits: DirectoryLimits) -> Self {
+        Self {
+            limits,
+            ..Self::default()
+        }
+    }
+
+    /// Takes the name for an endpoint. Returns who waited for it, with the tickets for them; `random`
+    /// gives each 128 bits that nobody can guess.
+    ///
+    /// # Errors
+    /// [`FaultCode::EndpointTaken`], [`FaultCode::EndpointNested`], [`FaultCode::LimitReached`].
+    pub fn register(
+        &mut self,
+        now: Tick,
+        owner: u64,
+        url: &StreamUrl,
+        incarnation: Incarnation,
+        mut random: impl FnMut() -> Ticket,
+    ) -> Result<Vec<(u64, TicketGrant)>, Fault> {
+        self.handle_timeout(now);
+        if self.names.contains_key(url) {
+            let sentence = format!("an endpoint {url} exists already; choose another name");
+            return Err(Fault::new(FaultCode::EndpointTaken, sentence));
+        }
+        if let Some(other) = self.nested_with(url) {
+            let sentence = format!(
+                "the name of the endpoint {url} and that of {other} begin with each other; choose \
+                 another name"
+            );
+            return Err(Fault::new(FaultCode::EndpointNested, sentence));
+        }
+        if self.names.len() >= self.limits.names_max || self.owners.contains_key(&owner) {
+            let sentence = format!(
+                "this machine's directory holds {} endpoints, or this connection one already",
+                self.limits.names_max
+            );
+            return Err(Fault::new(FaultCode::LimitReached, sentence));
+        }
+        let entry = Entry {
+            owner,
+            incarnation,
+            free_at: now.saturating_add(self.limits.lease),
+        };
+        self.expect(entry.free_at);
+        self.names.insert(url.clone(), entry);
+        self.owners.insert(owner, url.clone());
+        let (asked, still): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|waiting| waiting.url == *url);
+        self.waiting = still;
+        let mut answers = Vec::new();
+        for waiting in asked {
+            if let Answer::Found(grant) =
+                self.lookup(now, waiting.asker, url, waiting.incarnation, &mut random)?
+            {
+                answers.push((waiting.asker, grant));
+            }
+        }
+        Ok(answers)
+    }
+
+    /// The owner of a name has given a sign of life. False when its name is not its own any more: it
+    /// has to be registered again.
+    pub fn renew(&mut self, now: Tick, owner: u64) -> bool {
+        self.handle_timeout(now);
+        let lease = self.limits.lease;
+        let entry = self
+            .owners
+            .get(&owner)
+            .and_then(|url| self.names.get_mut(url));
+        match entry {
+            Some(entry) => {
+                entry.free_at = now.saturating_add(lease);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// A connection is gone: its name is free, and its question forgotten.
+    pub fn forget(&mut self, connection: u64) {
+        if let Some(url) = self.owners.remove(&connection) {
+            self.names.remove(&url);
+        }
+        self.waiting.retain(|waiting| waiting.asker != connection);
+        self.tickets.retain(|_, given| given.owner != connection);
+    }
+
+    /// Asks for an endpoint.
+    ///
+    /// # Errors
+    /// [`FaultCode::LimitReached`] when too many wait or have tickets.
+    pub fn lookup(
+        &mut self,
+        now: Tick,
+        asker: u64,
+        url: &StreamUrl,
+        incarnation: Incarnation,
+        random: impl FnOnce() -> Ticket,
+    ) -> Result<Answer, Fault> {
+        self.handle_timeout(now);
+        let Some(entry) = self.names.get(url) else {
+            if self.waiting.len() >= self.limits.waiting_max {
+                let sentence = "too many endpoints wait for their peers here; try again later";
+                return Err(Fault::new(FaultCode::LimitReached, sentence));
+            }
+            self.waiting.push(Waiting {
+                asker,
+                url: url.clone(),
+                incarnation,
+            });
+            return Ok(Answer::Waits);
+        };
+        if self.tickets.len() >= self.limits.tickets_max {
+            let sentence = "too many tickets were asked for and not used; try again in 10 s";
+            return Err(Fault::new(FaultCode::LimitReached, sentence));
+        }
+        let valid_for = self.limits.ticket_valid_for;
+        let grant = TicketGrant {
+            ticket: random(),
+            incarnation: entry.incarnation,
+            valid_for,
+        };
+        let given = Given {
+            owner: entry.owner,
+            to: incarnation,
+            until: now.saturating_add(valid_for),
+        };
+        self.expect(given.until);
+        self.tickets.insert(grant.ticket, given);
+        Ok(Answer::Found(grant))
+    }
+
+    /// Somebody shows a ticket; returns whose endpoint it is for. It is used up with that, whatever
+    /// becomes of it.
+    ///
+    /// # Errors
+    /// [`FaultCode::BadTicket`]: unknown, used, too old, or given to somebody else.
+    pub fn redeem(&mut self, now: Tick, ticket: &Ticket, by: Incarnation) -> Result<u64, Fault> {
+        self.handle_timeout(now);
+        match self.tickets.remove(ticket) {
+            Some(given) if given.to == by => Ok(given.owner),
+            _ => {
+                let code = FaultCode::BadTicket;
+                Err(Fault::new(code, code.meaning()))
+            }
+        }
+    }
+
+    /// The endpoints there are.
+    pub fn names(&self) -> impl Iterator<Item = (&StreamUrl, Incarnation)> {
+        self.names
+            .iter()
+            .map(|(url, entry)| (url, entry.incarnation))
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) may have something to do.
+    pub fn poll_timeout(&self) -> Option<Tick> {
+        self.due
+    }
+
+    /// Names of silent owners are free from now on, and tickets that are too old gone.
+    pub fn handle_timeout(&mut self, now: Tick) {
+        if self.due.is_none_or(|due| now < due) {
+            return;
+        }
+        self.names.retain(|_, entry| now < entry.free_at);
+        let names = &self.names;
+        self.owners.retain(|_, url| names.contains_key(url));
+        let owners = &self.owners;
+        self.tickets
+            .retain(|_, given| now < given.until && owners.contains_key(&given.owner));
+        let leases = self.names.values().map(|entry| entry.free_at);
+        let tickets = self.tickets.values().map(|given| given.until);
+        self.due = leases.chain(tickets).min();
+    }
+
+    fn expect(&mut self, at: Tick) {
+        self.due = Some(self.due.map_or(at, |due| due.min(at)));
+    }
+
+    /// A name that is the beginning of this one, or the other way round.
+    fn nested_with(&self, url: &StreamUrl) -> Option<&StreamUrl> {
+        let above = url
+            .ancestors()
+            .find_map(|above| self.names.get_key_value(&above).map(|(name, _)| name));
+        // What goes on from a name follows it in their order.
+        let below = || {
+            let (next, _) = self.names.range(url..).next()?;
+            next.is_nested_with(url).then_some(next)
+        };
+        above.or_else(below)
+    }
+}
