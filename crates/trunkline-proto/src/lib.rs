@@ -28,6 +28,7 @@
 //! - [`negotiation`]: versions, features and limits of a connection.
 //! - [`liveness`], [`backoff`]: keep-alive, dead peers, the time of the next dial.
 //! - [`digest`]: by which two ends find out whether they hold the same.
+//! - [`stream`]: the two ends of a stream, and the directory of a machine's endpoints.
 //! - [`decode`], [`tlv`]: what every decoder is made of.
 
 #![forbid(unsafe_code)]

@@ -271,7 +271,12 @@ proptest! {
                 && model.len() < shape.capacity() as usize;
             match what {
                 0 | 1 => {
-                    let bytes: Vec<u8> = (0..length).map(|_| { next = next.wrapping_add(1); next }).collect();
+                    let bytes: Vec<u8> = std::iter::repeat_with(|| {
+                        next = next.wrapping_add(1);
+                        next
+                    })
+                    .take(length)
+                    .collect();
                     let done = if what == 0 {
                         producer.push(&bytes, 1).unwrap()
                     } else if producer.has_room(length as u64, 1).unwrap() {

@@ -90,8 +90,8 @@ impl Directory {
         }
     }
 
-    /// Takes the name for an endpoint. Returns who waited for it, with the tickets for them; `random`
-    /// gives each 128 bits that nobody can guess.
+    /// Takes the name for an endpoint. Returns who waited for it, with the tickets for them; each
+    /// time `random` gives 128 bits that nobody can guess.
     ///
     /// # Errors
     /// [`FaultCode::EndpointTaken`], [`FaultCode::EndpointNested`], [`FaultCode::LimitReached`].
@@ -136,17 +136,20 @@ impl Directory {
         self.waiting = still;
         let mut answers = Vec::new();
         for waiting in asked {
-            if let Answer::Found(grant) =
-                self.lookup(now, waiting.asker, url, waiting.incarnation, &mut random)?
-            {
-                answers.push((waiting.asker, grant));
+            let Waiting {
+                asker, incarnation, ..
+            } = waiting;
+            match self.lookup(now, asker, url, incarnation, &mut random) {
+                Ok(Answer::Found(grant)) => answers.push((asker, grant)),
+                // No ticket is left for it now: it is answered with the next registration.
+                _ => self.waiting.push(waiting),
             }
         }
         Ok(answers)
     }
 
-    /// The owner of a name has given a sign of life. False when its name is not its own any more: it
-    /// has to be registered again.
+    /// The owner of a name has given a sign of life. False when its name is not its own any more:
+    /// it has to be registered again.
     pub fn renew(&mut self, now: Tick, owner: u64) -> bool {
         self.handle_timeout(now);
         let lease = self.limits.lease;

@@ -6,7 +6,7 @@ use super::fault::StreamFault;
 use super::half::{Half, Outcome};
 use super::input::{Input, Step, malformed};
 use super::meeting::{Meeting, Mismatch, check, means_this_life, meet, opens};
-use super::options::LinkOptions;
+use super::options::{LinkOptions, Role};
 use super::output::{Place, RingBytes};
 use super::reader::Reader;
 use super::session::Session;
@@ -106,11 +106,16 @@ impl<H: Half> Link<H> {
         let options = &self.session.options;
         check(options, H::WRITES, &hello.end).map_err(|fault| (fault, None))?;
         let refused = |code: FaultCode| Err((Fault::new(code, code.meaning()), None));
+        let dials = self.session.options.role == Role::Active;
         let is_mutual = !options.peer_url.is_empty() && !hello.end.peer_url.is_empty();
         if is_mutual && opens(&options.url, &hello.end.url) {
             let code = FaultCode::StreamOutdated;
             let sentence = format!("{} opens the connection itself", options.url);
             return Err((Fault::new(code, sentence), Some(HELLO_DEADLINE)));
+        }
+        if dials && !is_mutual {
+            let sentence = format!("{} is not to be dialled: it dials its peer", options.url);
+            return Err((Fault::new(FaultCode::StreamPeer, sentence), None));
         }
         if let Some(known) = &self.session.peer {
             if known.url != hello.end.url {
@@ -273,7 +278,9 @@ impl<H: Half> Link<H> {
                 let retry = refused.retry_after.is_some();
                 let fault =
                     StreamFault::of_refusal(refused.code, &refused.sentence, retry, is_first);
-                if self.session.fault.is_none() {
+                if refused.code == FaultCode::StreamDestroyed && self.half.is_ending() {
+                    self.session.is_finished = true;
+                } else if self.session.fault.is_none() {
                     self.session.fault = fault;
                 }
                 self.session

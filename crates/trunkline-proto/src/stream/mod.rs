@@ -6,13 +6,13 @@
 //!                                              <--S_ACK----
 //! ```
 //!
-//! A [`WriterLink`] and a [`ReaderLink`] hold positions, not bytes. They say which bytes of the ring
-//! are to be sent behind a head that they write, and where in the ring the next received bytes
-//! belong; nothing is copied here.
+//! A [`WriterLink`] and a [`ReaderLink`] hold positions, not bytes. They say which bytes of the
+//! ring are to be sent behind a head that they write, and where in the ring the next received
+//! bytes belong; nothing is copied here.
 //!
 //! What holds, whatever becomes of the connections:
-//! - the writer keeps what the reader has not acknowledged, and sends it again from where the reader
-//!   says it is;
+//! - the writer keeps what the reader has not acknowledged, and sends it again from where the
+//!   reader says it is;
 //! - the writer never sends beyond the reader's credit, which is what has been read and the
 //!   capacity of the reader's buffer;
 //! - a position that goes back, an acknowledgement of what was never sent, bytes beyond the credit
@@ -33,6 +33,7 @@
 //! - [`link`](Link): what both ends share: dialling, the hello, liveness, faults.
 //! - [`writer`](Writer), [`reader`](Reader): the two ends.
 //! - `input`: bytes to frames, where the bytes of the stream are left to the driver.
+//! - [`directory`](Directory): the names of a machine's endpoints, and tickets to them.
 //! - [`walk`](ElementWalk): where elements of varying length begin.
 
 mod directory;

@@ -499,7 +499,7 @@ impl Half for Reader {
     }
 
     fn is_ending(&self) -> bool {
-        self.is_aborted || self.told.has_end
+        self.is_aborted || self.now().has_end
     }
 }
 

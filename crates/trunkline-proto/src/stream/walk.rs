@@ -162,7 +162,10 @@ mod tests {
                 let step = sut.advance(piece, max).unwrap();
                 rest = &rest[step as usize..];
             }
-            let mut ends = lengths.iter().scan(0, |end, len| { *end += 4 + *len as u64; Some(*end) });
+            let mut ends = lengths.iter().scan(0, |end, len| {
+                *end += 4 + *len as u64;
+                Some(*end)
+            });
             let ended = ends.clone().take_while(|end| *end <= sut.position()).count();
             prop_assert_eq!(sut.elements(), (ended as u64).min(max));
             let last = ends.nth((sut.elements() as usize).wrapping_sub(1)).unwrap_or(0);

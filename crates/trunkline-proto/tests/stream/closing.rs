@@ -1,5 +1,7 @@
 //! How a stream ends.
 
+use std::time::Duration;
+
 use trunkline_proto::stream::{StreamClose, StreamFault, Until};
 
 use crate::rig::{SIZE, World, ms};
@@ -153,4 +155,79 @@ fn a_flush_is_answered_when_its_condition_holds_and_not_before() {
     sut.reader.link.handle_durable(durable);
     sut.run(ms(1));
     assert!(sut.writer.link.is_reached(Until::Durable, durable));
+}
+
+#[test]
+fn an_end_that_was_lost_is_said_again() {
+    for writer_dials in [true, false] {
+        for is_aborted in [true, false] {
+            let mut sut = World::connected(10, 5, writer_dials);
+            assert!(sut.write(4));
+            sut.run(ms(10));
+            match is_aborted {
+                true => sut.writer.link.abort(),
+                false => sut.writer.link.close(),
+            }
+            sut.pump();
+            sut.cut();
+            assert_eq!(sut.reader.link.end(), None);
+            sut.heal();
+            sut.run(ms(5000));
+            assert!(sut.writer.link.is_closed());
+            assert_eq!(
+                sut.reader.link.end().map(|end| end.position),
+                Some(4 * SIZE)
+            );
+        }
+    }
+}
+
+#[test]
+fn an_answer_to_the_end_that_was_lost_is_given_again() {
+    for writer_dials in [true, false] {
+        let mut sut = World::connected(10, 5, writer_dials);
+        assert!(sut.write(4));
+        sut.writer.link.close();
+        sut.pump();
+        sut.now = sut.now.saturating_add(ms(1));
+        sut.deliver();
+        sut.pump_reader();
+        assert_eq!(
+            sut.reader.link.end().map(|end| end.position),
+            Some(4 * SIZE)
+        );
+        sut.cut();
+        assert!(!sut.writer.link.is_closed());
+        sut.heal();
+        sut.run(ms(5000));
+        assert!(sut.writer.link.is_closed());
+        assert_eq!(sut.writer.left().elements, 0);
+    }
+}
+
+#[test]
+fn a_goodbye_at_the_end_that_was_lost_is_no_fault() {
+    for writer_dials in [true, false] {
+        let mut sut = World::connected(10, 5, writer_dials);
+        assert!(sut.write(4));
+        sut.writer.link.close();
+        // All but the goodbye, which is on its way when the connection is cut.
+        while !sut.writer.link.is_over() {
+            sut.now = sut.now.saturating_add(Duration::from_micros(100));
+            sut.pump();
+            sut.deliver();
+        }
+        sut.pump();
+        sut.cut();
+        sut.heal();
+        sut.run(ms(10_000));
+        assert_eq!(
+            (sut.writer.link.fault(), sut.reader.link.fault()),
+            (None, None)
+        );
+        assert!(
+            writer_dials || sut.reader.link.is_over(),
+            "it has learnt it"
+        );
+    }
 }

@@ -1,5 +1,5 @@
-//! A peer that does not keep to the protocol: the connection ends with a sentence, the stream's data
-//! stays as it was, and an honest peer goes on from there.
+//! A peer that does not keep to the protocol: the connection ends with a sentence, the stream's
+//! data stays as it was, and an honest peer goes on from there.
 
 use trunkline_proto::Disconnect;
 use trunkline_proto::message::closing::Refused;
@@ -271,8 +271,8 @@ fn a_writer_does_not_believe_a_hello_that_cannot_be_true() {
     }
 }
 
-/// The reader has ended the connection in these words, kept its elements, and goes on with an honest
-/// writer.
+/// The reader has ended the connection in these words, kept its elements, and goes on with an
+/// honest writer.
 fn assert_reader_refuses(mut sut: ReaderLink, words: &str) {
     let said = sentence(sut.wants_close());
     assert!(said.contains(words), "{said}");

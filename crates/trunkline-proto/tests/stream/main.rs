@@ -5,6 +5,7 @@
 
 mod closing;
 mod creation;
+mod directory;
 mod hostile;
 mod meeting;
 mod properties;

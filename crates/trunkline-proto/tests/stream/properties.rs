@@ -1,5 +1,5 @@
-//! Whatever the network does: nothing lost, doubled or reordered, no more than the buffers hold, and
-//! what a flush or a close says is true.
+//! Whatever the network does: nothing lost, doubled or reordered, no more than the buffers hold,
+//! and what a flush or a close says is true.
 
 use proptest::prelude::*;
 use trunkline_proto::stream::Until;

@@ -181,8 +181,8 @@ fn an_outage_of_ten_seconds_at_100_kb_a_second_is_held_by_a_megabyte() {
     let capacity = 1_000_000 / SIZE;
     for writer_dials in [true, false] {
         let mut sut = World::connected(capacity, capacity, writer_dials);
-        // 100 kB/s in pieces of 10 ms, for 20 s; cut from 5 s to 15 s. The first dial after that may
-        // be up to 1.6 s later; so long, and no longer, a write may wait.
+        // 100 kB/s in pieces of 10 ms, for 20 s; cut from 5 s to 15 s. The first dial after that
+        // may be up to 1.6 s later; so long, and no longer, a write may wait.
         let mut waited = 0;
         for step in 0..2000 {
             match step {
@@ -208,5 +208,22 @@ fn an_outage_of_ten_seconds_at_100_kb_a_second_is_held_by_a_megabyte() {
         assert!(sut.read(fill));
         assert_eq!(sut.reader.next, 2000 * 125);
         assert_eq!(sut.writer.link.disconnections(), 1);
+    }
+}
+
+#[test]
+fn what_a_flush_asked_for_before_a_cut_is_asked_for_again() {
+    for writer_dials in [true, false] {
+        let mut sut = World::connected(100, 40, writer_dials);
+        assert!(sut.write(3));
+        sut.run(ms(10));
+        let read = sut.writer.link.flush(Until::Read);
+        sut.run(ms(10));
+        sut.cut();
+        sut.heal();
+        sut.run(ms(5000));
+        assert!(sut.read(3));
+        sut.run(Duration::from_micros(300));
+        assert!(sut.writer.link.is_reached(Until::Read, read));
     }
 }

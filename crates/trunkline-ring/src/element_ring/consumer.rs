@@ -218,8 +218,8 @@ impl ElementConsumer {
         let shape = self.memory.shape;
         let place = &self.memory.header().written.0;
         if shape.counts() {
-            // SYNC POINT, pairs with the release store in `ElementProducer::give`: the position that
-            // is loaded next is not before the elements counted here.
+            // SYNC POINT, pairs with the release store in `ElementProducer::give`: the position
+            // that is loaded next is not before the elements counted here.
             let elements = place.elements.load(Ordering::Acquire);
             let most = self.read.elements.saturating_add(shape.capacity());
             if !(self.written_seen.elements..=most).contains(&elements) {

@@ -159,8 +159,8 @@ impl Net {
         ids
     }
 
-    /// The end that dialled, or the other, does not hear any more of connections there are, and does
-    /// not know; what it sends is lost too.
+    /// The end that dialled, or the other, does not hear any more of connections there are, and
+    /// does not know.
     pub fn half_open(&mut self, deaf_is_active: bool) {
         for connection in self.connections.values_mut() {
             connection.to[index(deaf_is_active)].clear();
