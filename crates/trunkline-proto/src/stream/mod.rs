@@ -44,10 +44,14 @@ mod link;
 mod meeting;
 mod options;
 mod output;
+mod properties;
 mod reader;
+mod reader_link;
 mod session;
 mod walk;
 mod writer;
+mod writer_check;
+mod writer_link;
 
 pub use self::directory::{Answer, Directory, DirectoryLimits};
 pub use self::fault::StreamFault;

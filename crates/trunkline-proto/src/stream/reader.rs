@@ -7,7 +7,6 @@ use trunkline_types::Tick;
 use super::Until;
 use super::half::{Half, Outcome};
 use super::input::malformed;
-use super::link::Link;
 use super::meeting::{Meeting, Mismatch};
 use super::options::{ElementForm, LinkOptions};
 use super::output::{Place, RingBytes};
@@ -20,28 +19,28 @@ use crate::{Disconnect, FaultCode, Frame, FrameKind};
 /// What the reading end knows. Positions in bytes.
 #[derive(Clone, Debug)]
 pub struct Reader {
-    form: ElementForm,
-    capacity: u64,
-    bytes_max: u64,
-    ack_delay: Duration,
+    pub(super) form: ElementForm,
+    pub(super) capacity: u64,
+    pub(super) bytes_max: u64,
+    pub(super) ack_delay: Duration,
     /// Goes along with what has arrived.
-    arrived: ElementWalk,
-    read: u64,
-    read_elements: u64,
-    durable: u64,
+    pub(super) arrived: ElementWalk,
+    pub(super) read: u64,
+    pub(super) read_elements: u64,
+    pub(super) durable: u64,
     /// Bytes of the writer's buffer.
-    peer_bytes: u64,
+    pub(super) peer_bytes: u64,
     /// Credit that was given, on any connection.
-    granted: (u64, u64),
+    pub(super) granted: (u64, u64),
     incoming: Option<Incoming>,
     /// What the writer was told on this connection.
-    told: Ack,
-    asks: [u64; 3],
-    is_writer_short: bool,
-    ack_at: Option<Tick>,
-    close: Option<StreamClose>,
-    is_aborted: bool,
-    is_abort_said: bool,
+    pub(super) told: Ack,
+    pub(super) asks: [u64; 3],
+    pub(super) is_writer_short: bool,
+    pub(super) ack_at: Option<Tick>,
+    pub(super) close: Option<StreamClose>,
+    pub(super) is_aborted: bool,
+    pub(super) is_abort_said: bool,
 }
 
 /// Bytes of a frame that are coming.
@@ -69,99 +68,8 @@ pub struct StreamClose {
     pub written: u64,
 }
 
-impl Link<Reader> {
-    /// A reader without a peer.
-    pub fn reader(options: LinkOptions, now: Tick) -> Self {
-        let half = Reader::new(&options);
-        Link::with(options, half, now)
-    }
-
-    /// A reader that goes on from its journal: what has arrived there, and how much of it was read,
-    /// with the number of elements of that. Credit is computed, not taken.
-    pub fn restored_reader(
-        options: LinkOptions,
-        at: ReaderState,
-        read_elements: u64,
-        now: Tick,
-    ) -> Self {
-        let mut half = Reader::new(&options);
-        let (from, elements) = (at.arrived, at.arrived_elements);
-        half.arrived = ElementWalk::new(options.form, options.bytes_max, from, elements);
-        half.read = at.read.min(from);
-        half.read_elements = read_elements.min(elements);
-        half.durable = at.durable.min(from);
-        Link::with(options, half, now)
-    }
-
-    /// Where the next received bytes belong, and how many of them. `None`: they go to
-    /// [`handle_control`](Link::handle_control).
-    pub fn wants_payload(&self) -> Option<Place> {
-        self.half.wants_payload()
-    }
-
-    /// These bytes came over this connection and are where
-    /// [`wants_payload`](Self::wants_payload) said, from its beginning on, and no more of them.
-    pub fn handle_payload(&mut self, now: Tick, id: u64, bytes: &[u8]) {
-        let Some(connection) = self.session.current(id).filter(|c| c.is_up) else {
-            return;
-        };
-        connection.liveness.handle_received(now);
-        if let Err(cause) = self.half.handle_payload(bytes) {
-            self.session.close(cause);
-            self.half.handle_down();
-        }
-    }
-
-    /// Up to here the ring may be given to the program: whole elements, and how many in all.
-    pub fn ready(&self) -> (u64, u64) {
-        (self.half.arrived.boundary(), self.half.arrived.elements())
-    }
-
-    /// Up to here everything has arrived, in bytes; the last element may be incomplete.
-    pub fn arrived(&self) -> u64 {
-        self.half.arrived.position()
-    }
-
-    /// Up to here the program has read, so many elements in all.
-    pub fn handle_read(&mut self, position: u64, elements: u64) {
-        let (ready, ready_elements) = self.ready();
-        self.half.read = self.half.read.max(position.min(ready));
-        self.half.read_elements = self.half.read_elements.max(elements.min(ready_elements));
-    }
-
-    /// Up to here everything is on disk.
-    pub fn handle_durable(&mut self, position: u64) {
-        let position = position.min(self.arrived());
-        self.half.durable = self.half.durable.max(position);
-    }
-
-    /// When the program has read up to here, the writer waits for credit: call
-    /// [`handle_read`](Self::handle_read) then, and not only from time to time.
-    pub fn wants_read_at(&self) -> u64 {
-        let step = self.half.credit_step();
-        let told = self.half.told.credit_bytes;
-        told.saturating_sub(self.half.bytes_max)
-            .saturating_add(step)
-            .min(self.half.arrived.boundary())
-    }
-
-    /// Where the stream ends, once that is known.
-    pub fn end(&self) -> Option<StreamClose> {
-        self.half.close
-    }
-
-    /// The program does not read any more: the writer is told, with how far it came. Where the two
-    /// ends are connected, send what there is before the transport is closed.
-    pub fn abort(&mut self) {
-        self.half.is_aborted = true;
-        if !self.is_connected() {
-            self.session.is_finished = true;
-        }
-    }
-}
-
 impl Reader {
-    fn new(options: &LinkOptions) -> Self {
+    pub(super) fn new(options: &LinkOptions) -> Self {
         Self {
             form: options.form,
             capacity: options.capacity,
@@ -198,7 +106,7 @@ impl Reader {
     }
 
     /// Credit worth a frame of its own, in bytes: a quarter of the buffer.
-    fn credit_step(&self) -> u64 {
+    pub(super) fn credit_step(&self) -> u64 {
         match self.form {
             ElementForm::Fixed(size) => (self.capacity >> 2).max(1).saturating_mul(u64::from(size)),
             ElementForm::Variable => (self.bytes_max >> 2).max(1),

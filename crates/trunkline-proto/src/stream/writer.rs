@@ -4,14 +4,13 @@ use trunkline_types::Tick;
 
 use super::half::{Half, Outcome};
 use super::input::malformed;
-use super::link::Link;
 use super::meeting::{Meeting, Mismatch};
 use super::options::{ElementForm, LinkOptions};
 use super::output::{Place, RingBytes};
 use super::walk::ElementWalk;
 use super::{DATA_BYTES_MAX, Until};
 use crate::message::stream::{
-    Abort, Ack, Ask, DataHead, EndState, POSITION_MAX, StreamEnd, WriterState, encode_end,
+    Abort, Ack, Ask, DataHead, EndState, StreamEnd, WriterState, encode_end,
 };
 use crate::{Disconnect, FaultCode, Frame, FrameKind};
 
@@ -21,38 +20,38 @@ use crate::{Disconnect, FaultCode, Frame, FrameKind};
 /// most the credit.
 #[derive(Clone, Debug)]
 pub struct Writer {
-    form: ElementForm,
-    freed_at: Until,
-    is_checked: bool,
-    written: u64,
-    written_elements: u64,
+    pub(super) form: ElementForm,
+    pub(super) freed_at: Until,
+    pub(super) is_checked: bool,
+    pub(super) written: u64,
+    pub(super) written_elements: u64,
     /// Given to the driver on this connection, or acknowledged.
-    handed: u64,
+    pub(super) handed: u64,
     /// The most that ever was: what the reader can have at most.
-    reached: u64,
+    pub(super) reached: u64,
     /// Of `handed`, what is with the transport.
-    sent: u64,
+    pub(super) sent: u64,
     /// What the reader has said, over all connections.
-    arrived: u64,
-    read: u64,
-    durable: u64,
-    credit_bytes: u64,
-    credit_elements: u64,
-    peer_bytes: u64,
-    peer_capacity: u64,
+    pub(super) arrived: u64,
+    pub(super) read: u64,
+    pub(super) durable: u64,
+    pub(super) credit_bytes: u64,
+    pub(super) credit_elements: u64,
+    pub(super) peer_bytes: u64,
+    pub(super) peer_capacity: u64,
     /// Goes behind what is free; its boundary is where the ring begins.
-    kept: ElementWalk,
+    pub(super) kept: ElementWalk,
     /// Goes along with `handed`, where elements vary.
-    ahead: Option<ElementWalk>,
+    pub(super) ahead: Option<ElementWalk>,
     /// What is to be asked for, by [`Until`], and what was on this connection.
-    asks: [u64; 3],
-    asked: [u64; 3],
-    is_short_of_room: bool,
-    end: Option<u64>,
-    is_end_said: bool,
-    is_aborted: bool,
-    is_abort_said: bool,
-    has_end: bool,
+    pub(super) asks: [u64; 3],
+    pub(super) asked: [u64; 3],
+    pub(super) is_short_of_room: bool,
+    pub(super) end: Option<u64>,
+    pub(super) is_end_said: bool,
+    pub(super) is_aborted: bool,
+    pub(super) is_abort_said: bool,
+    pub(super) has_end: bool,
 }
 
 /// What stays behind when a writer goes.
@@ -65,119 +64,8 @@ pub struct Left {
     pub in_doubt: u64,
 }
 
-impl Link<Writer> {
-    /// A writer without a peer.
-    pub fn writer(options: LinkOptions, now: Tick) -> Self {
-        let half = Writer::new(&options);
-        Link::with(options, half, now)
-    }
-
-    /// A writer that goes on from its journal.
-    pub fn restored_writer(options: LinkOptions, at: WriterState, now: Tick) -> Self {
-        let mut half = Writer::new(&options);
-        half.kept = ElementWalk::new(options.form, u64::MAX, at.kept, at.kept_elements);
-        half.arrived = at.kept;
-        half.read = at.kept;
-        half.durable = at.kept;
-        half.handed = at.kept;
-        half.sent = at.kept;
-        half.written = at.written;
-        // The life before may have sent all of it.
-        half.reached = at.written;
-        Link::with(options, half, now)
-    }
-
-    /// Up to here the program has written, so many elements in all.
-    pub fn handle_written(&mut self, position: u64, elements: u64) {
-        if self.half.end.is_none() && !self.half.is_aborted {
-            self.half.written = self.half.written.max(position.min(POSITION_MAX));
-            self.half.written_elements = self.half.written_elements.max(elements);
-        }
-    }
-
-    /// Whether the program waits for room in its buffer: then acknowledgements are not to wait.
-    pub fn set_short_of_room(&mut self, is_short: bool) {
-        let half = &mut self.half;
-        if is_short && !half.is_short_of_room && half.handed > half.arrived {
-            half.asks = raised(half.asks, Until::Available, half.handed);
-        }
-        half.is_short_of_room = is_short;
-    }
-
-    /// Asks to be told as soon as everything written so far has come so far; returns the position
-    /// for [`is_reached`](Self::is_reached).
-    pub fn flush(&mut self, until: Until) -> u64 {
-        let position = self.half.written;
-        self.half.asks = raised(self.half.asks, until, position);
-        position
-    }
-
-    /// Whether everything before `position` has come so far.
-    pub fn is_reached(&self, until: Until, position: u64) -> bool {
-        self.half.place(until) >= position
-    }
-
-    /// How far everything has come.
-    pub fn position(&self, until: Until) -> u64 {
-        self.half.place(until)
-    }
-
-    /// From here on the ring keeps bytes: what lies before may be written over. Between two
-    /// elements.
-    pub fn freed(&self) -> u64 {
-        self.half.kept.boundary()
-    }
-
-    /// Elements before [`freed`](Self::freed).
-    pub fn freed_elements(&self) -> u64 {
-        self.half.kept.elements()
-    }
-
-    /// Bytes that were handed out to be sent.
-    pub fn handed(&self) -> u64 {
-        self.half.handed
-    }
-
-    /// Up to where the reader's credit goes, in bytes.
-    pub fn credit(&self) -> u64 {
-        self.half.credit()
-    }
-
-    /// The longest element, with its length, that both buffers hold, in bytes.
-    pub fn element_bytes_max(&self) -> u64 {
-        self.session.options.bytes_max.min(self.half.peer_bytes)
-    }
-
-    /// Nothing more is written; what is there is still sent.
-    pub fn close(&mut self) {
-        let written = self.half.written;
-        self.half.end.get_or_insert(written);
-    }
-
-    /// Nothing more is sent. Where the two ends are connected, wait until [`is_closed`] or the
-    /// connection is gone, so that [`left`](Self::left) is exact.
-    ///
-    /// [`is_closed`]: Self::is_closed
-    pub fn abort(&mut self) {
-        self.half.is_aborted = true;
-        if !self.is_connected() {
-            self.session.is_finished = true;
-        }
-    }
-
-    /// Whether the reader has everything up to the end, or up to where the writer was aborted.
-    pub fn is_closed(&self) -> bool {
-        self.half.has_end || self.is_over()
-    }
-
-    /// What the reader lacks.
-    pub fn left(&self, ring: &dyn RingBytes) -> Left {
-        self.half.left(ring)
-    }
-}
-
 impl Writer {
-    fn new(options: &LinkOptions) -> Self {
+    pub(super) fn new(options: &LinkOptions) -> Self {
         Self {
             form: options.form,
             freed_at: options.freed_at,
@@ -207,7 +95,7 @@ impl Writer {
         }
     }
 
-    fn place(&self, until: Until) -> u64 {
+    pub(super) fn place(&self, until: Until) -> u64 {
         match until {
             Until::Sent => self.sent,
             Until::Available => self.arrived,
@@ -217,7 +105,7 @@ impl Writer {
     }
 
     /// The credit as a position; what elements of varying length allow shows only on the way.
-    fn credit(&self) -> u64 {
+    pub(super) fn credit(&self) -> u64 {
         match self.form {
             ElementForm::Fixed(size) => self
                 .credit_bytes
@@ -269,60 +157,7 @@ impl Writer {
         Ok(())
     }
 
-    /// What cannot be true of an acknowledgement.
-    fn check(&self, ack: &Ack) -> Result<(), String> {
-        let went_back = ack.arrived < self.arrived
-            || ack.read < self.read
-            || ack.durable < self.durable
-            || ack.credit_bytes < self.credit_bytes
-            || ack.credit_elements < self.credit_elements;
-        if went_back {
-            return Err(format!(
-                "the acknowledgement of {} bytes goes back behind an earlier one",
-                ack.arrived
-            ));
-        }
-        self.check_order(ack, self.handed)
-    }
-
-    fn check_order(&self, ack: &Ack, handed: u64) -> Result<(), String> {
-        let Ack {
-            arrived,
-            read,
-            durable,
-            credit_bytes,
-            ..
-        } = *ack;
-        if arrived > handed {
-            return Err(format!(
-                "it acknowledges {arrived} bytes where {handed} were sent"
-            ));
-        }
-        if read > arrived || durable > arrived {
-            return Err(format!(
-                "it has read {read} and stored {durable} bytes where {arrived} have arrived"
-            ));
-        }
-        if credit_bytes > read.saturating_add(self.peer_bytes) {
-            return Err(format!(
-                "its credit goes to {credit_bytes}, beyond its buffer of {} bytes",
-                self.peer_bytes
-            ));
-        }
-        if let ElementForm::Fixed(size) = self.form {
-            let element = u64::from(size.max(1));
-            let read = read.checked_div(element).unwrap_or(0);
-            if ack.credit_elements > read.saturating_add(self.peer_capacity) {
-                return Err(format!(
-                    "its credit goes to element {}, beyond its buffer of {} elements",
-                    ack.credit_elements, self.peer_capacity
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    fn left(&self, ring: &dyn RingBytes) -> Left {
+    pub(super) fn left(&self, ring: &dyn RingBytes) -> Left {
         let elements_at = |position: u64| {
             let mut at = self.kept.clone();
             let len = position.saturating_sub(at.position());
@@ -551,19 +386,6 @@ impl Half for Writer {
     }
 }
 
-impl Writer {
-    /// What cannot be true of a reader that was there before.
-    fn check_again(&self, at: &Ack) -> Result<(), String> {
-        if at.arrived < self.arrived || at.read < self.read || at.durable < self.durable {
-            return Err(format!(
-                "it has {} bytes where it had {} before",
-                at.arrived, self.arrived
-            ));
-        }
-        Ok(())
-    }
-}
-
 /// Goes over `len` bytes of the ring, but not into element number `elements_max`.
 fn walk(
     walk: &mut ElementWalk,
@@ -587,7 +409,7 @@ fn walk(
     went
 }
 
-fn raised(asks: [u64; 3], until: Until, position: u64) -> [u64; 3] {
+pub(super) fn raised(asks: [u64; 3], until: Until, position: u64) -> [u64; 3] {
     let [available, read, durable] = asks;
     match until {
         Until::Sent => asks,

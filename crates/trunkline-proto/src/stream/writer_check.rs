@@ -1,0 +1,71 @@
+//! What cannot be true of what a reader says.
+
+use super::options::ElementForm;
+use super::writer::Writer;
+use crate::message::stream::Ack;
+
+impl Writer {
+    /// What cannot be true of an acknowledgement.
+    pub(super) fn check(&self, ack: &Ack) -> Result<(), String> {
+        let went_back = ack.arrived < self.arrived
+            || ack.read < self.read
+            || ack.durable < self.durable
+            || ack.credit_bytes < self.credit_bytes
+            || ack.credit_elements < self.credit_elements;
+        if went_back {
+            return Err(format!(
+                "the acknowledgement of {} bytes goes back behind an earlier one",
+                ack.arrived
+            ));
+        }
+        self.check_order(ack, self.handed)
+    }
+
+    pub(super) fn check_order(&self, ack: &Ack, handed: u64) -> Result<(), String> {
+        let Ack {
+            arrived,
+            read,
+            durable,
+            credit_bytes,
+            ..
+        } = *ack;
+        if arrived > handed {
+            return Err(format!(
+                "it acknowledges {arrived} bytes where {handed} were sent"
+            ));
+        }
+        if read > arrived || durable > arrived {
+            return Err(format!(
+                "it has read {read} and stored {durable} bytes where {arrived} have arrived"
+            ));
+        }
+        if credit_bytes > read.saturating_add(self.peer_bytes) {
+            return Err(format!(
+                "its credit goes to {credit_bytes}, beyond its buffer of {} bytes",
+                self.peer_bytes
+            ));
+        }
+        if let ElementForm::Fixed(size) = self.form {
+            let element = u64::from(size.max(1));
+            let read = read.checked_div(element).unwrap_or(0);
+            if ack.credit_elements > read.saturating_add(self.peer_capacity) {
+                return Err(format!(
+                    "its credit goes to element {}, beyond its buffer of {} elements",
+                    ack.credit_elements, self.peer_capacity
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// What cannot be true of a reader that was there before.
+    pub(super) fn check_again(&self, at: &Ack) -> Result<(), String> {
+        if at.arrived < self.arrived || at.read < self.read || at.durable < self.durable {
+            return Err(format!(
+                "it has {} bytes where it had {} before",
+                at.arrived, self.arrived
+            ));
+        }
+        Ok(())
+    }
+}
