@@ -6,13 +6,14 @@ use trunkline_ring::{
     ElementConsumer, ElementProducer, RingShape, RingStart, SpscRing, element_ring,
 };
 
-use crate::Group;
 use crate::fifos::transfer;
+use crate::{Group, nanoseconds_per_call};
 
 /// What a stream's buffer holds unless its user says otherwise.
 const CAPACITY: usize = 4096;
 
 pub(crate) fn run() {
+    alone(20_000_000);
     one_by_one(3_000_000);
     in_calls::<100>(20_000_000);
     in_calls::<1000>(50_000_000);
@@ -32,6 +33,36 @@ fn checked(number: u64, value: f64) -> usize {
         "{number} came out as {value}"
     );
     1
+}
+
+/// One thread puts a double in and takes it out: what the calls themselves cost.
+fn alone(elements: u64) {
+    let (mut into, mut out_of) = rtrb::RingBuffer::new(CAPACITY);
+    let (mut producer, mut consumer) = SpscRing::new(CAPACITY);
+    let (mut writer, mut reader) = ring();
+    Group::new("stream buffer, a double in and out, one thread", "double")
+        .with("rtrb", move || {
+            nanoseconds_per_call(elements, |number| {
+                let pushed = into.push(number as f64).is_ok();
+                assert!(pushed && black_box(out_of.pop()).is_ok());
+            })
+        })
+        .with("SpscRing", move || {
+            nanoseconds_per_call(elements, |number| {
+                let pushed = producer.push(number as f64).is_ok();
+                assert!(pushed && black_box(consumer.pop()).is_ok());
+            })
+        })
+        .with("element ring", move || {
+            nanoseconds_per_call(elements, |number| {
+                let bytes = (number as f64).to_ne_bytes();
+                let mut out = [0; 8];
+                let pushed = writer.push(&bytes, 1) == Ok(true);
+                assert!(pushed && reader.pull(&mut out, 1) == Ok(true));
+                black_box(f64::from_ne_bytes(out));
+            })
+        })
+        .run();
 }
 
 fn one_by_one(elements: u64) {
