@@ -122,8 +122,6 @@ fn settle(world: &mut World, asked: &[(Until, u64)]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
-
     /// Behaviour: NS-01, NS-42, NS-43, NS-44, NS-60, NS-61, NS-62, NS-66, NS-67, NS-68.
     #[test]
     fn nothing_is_lost_doubled_or_reordered(
