@@ -7,6 +7,7 @@ mod closing;
 mod creation;
 mod directory;
 mod hostile;
+mod journals;
 mod meeting;
 mod properties;
 mod rig;

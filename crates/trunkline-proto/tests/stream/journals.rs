@@ -1,0 +1,146 @@
+//! Endpoints with journals are killed and come back: nothing lost, nothing doubled.
+
+use proptest::prelude::*;
+use trunkline_proto::message::stream::{ReaderState, WriterState};
+use trunkline_proto::stream::{Link, LinkOptions, Until};
+
+use crate::rig::{ReaderEnd, SIZE, World, WriterEnd, ms, options};
+
+#[derive(Clone, Debug)]
+enum Event {
+    Write(u64),
+    Read(u64),
+    /// The reader's program has stored what it has read.
+    Sync,
+    Run(u64),
+    Cut,
+    Heal,
+    /// The program is killed and started again. The other end is told, or is not.
+    KillWriter(bool),
+    KillReader(bool),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        6 => (1..9_u64).prop_map(Event::Write),
+        6 => (1..9_u64).prop_map(Event::Read),
+        3 => Just(Event::Sync),
+        4 => (0..4_u64).prop_map(Event::Run),
+        2 => (0..9000_u64).prop_map(Event::Run),
+        1 => Just(Event::Cut),
+        1 => Just(Event::Heal),
+        1 => any::<bool>().prop_map(Event::KillWriter),
+        1 => any::<bool>().prop_map(Event::KillReader),
+    ]
+}
+
+/// Two endpoints and what their journals hold: of the writer all that it was given, of the reader
+/// what it had read when it was last stored.
+struct Journaled {
+    world: World,
+    options: (LinkOptions, LinkOptions),
+    stored: u64,
+    lives: u8,
+}
+
+impl Journaled {
+    fn new(writer: u64, reader: u64, writer_dials: bool) -> Self {
+        let (mut w, mut r) = options(writer, reader, writer_dials);
+        (w.has_journal, r.has_journal) = (true, true);
+        w.freed_at = Until::Durable;
+        Self {
+            world: World::with(w.clone(), r.clone()),
+            options: (w, r),
+            stored: 0,
+            lives: 2,
+        }
+    }
+
+    fn lose_connections(&mut self, is_told: bool) {
+        match is_told {
+            true => self.world.cut(),
+            false => self.world.net.freeze(),
+        }
+        self.world.heal();
+        self.lives += 1;
+    }
+
+    fn kill_writer(&mut self, is_told: bool) {
+        self.lose_connections(is_told);
+        let world = &mut self.world;
+        let at = WriterState {
+            kept: world.writer.link.freed(),
+            kept_elements: world.writer.link.freed_elements(),
+            written: world.writer.written,
+        };
+        let mut options = self.options.0.clone();
+        options.incarnation.0[0] = self.lives;
+        let link = Link::restored_writer(options, at, world.now);
+        world.writer = WriterEnd::restored(link, at);
+    }
+
+    fn kill_reader(&mut self, is_told: bool) {
+        self.lose_connections(is_told);
+        let elements = self.stored / SIZE;
+        let at = ReaderState {
+            arrived: self.stored,
+            arrived_elements: elements,
+            read: self.stored,
+            durable: self.stored,
+            ..ReaderState::default()
+        };
+        let mut options = self.options.1.clone();
+        options.incarnation.0[0] = self.lives;
+        let link = Link::restored_reader(options, at, elements, self.world.now);
+        self.world.reader = ReaderEnd::restored(link);
+    }
+
+    fn sync(&mut self) {
+        self.stored = self.world.reader.read;
+        self.world.reader.link.handle_durable(self.stored);
+    }
+
+    fn check(&self) {
+        let (writer, reader) = (&self.world.writer, &self.world.reader);
+        assert!(writer.link.freed() <= self.stored, "freed and not stored");
+        assert!(writer.fill() <= writer.link.options().capacity);
+        assert_eq!((writer.link.fault(), reader.link.fault()), (None, None));
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_stream_outlives_its_programs(
+        writer_dials: bool,
+        sizes in (1..20_u64, 1..20_u64),
+        events in prop::collection::vec(event(), 1..80),
+    ) {
+        let mut sut = Journaled::new(sizes.0, sizes.1, writer_dials);
+        for event in events {
+            match event {
+                Event::Write(count) => _ = sut.world.write(count),
+                Event::Read(count) => _ = sut.world.read(count.min(sut.world.reader.fill())),
+                Event::Sync => sut.sync(),
+                Event::Run(time) => sut.world.run(ms(time)),
+                Event::Cut => sut.world.cut(),
+                Event::Heal => sut.world.heal(),
+                Event::KillWriter(is_told) => sut.kill_writer(is_told),
+                Event::KillReader(is_told) => sut.kill_reader(is_told),
+            }
+            sut.check();
+        }
+        sut.world.heal();
+        let mut idle = 0;
+        while sut.stored < sut.world.writer.written {
+            let fill = sut.world.reader.fill();
+            assert!(sut.world.read(fill));
+            sut.sync();
+            idle = if fill == 0 { idle + 1 } else { 0 };
+            prop_assert!(idle < 200, "it stands still at {}", sut.stored);
+            sut.world.run(ms(200));
+            sut.check();
+        }
+        sut.world.run(ms(10_000));
+        prop_assert_eq!(sut.world.fills(), (0, 0));
+    }
+}
