@@ -44,7 +44,7 @@ fn nothing_is_written_after_the_close() {
     assert_eq!(sut.reader.link.end().map(|end| end.position), Some(SIZE));
 }
 
-/// Behaviour: NS-40, NS-46.
+/// Behaviour: NS-40, NS-52, NS-53.
 #[test]
 fn the_writer_learns_that_the_reader_was_destroyed_and_how_far_it_was() {
     for writer_dials in [true, false] {
@@ -59,6 +59,8 @@ fn the_writer_learns_that_the_reader_was_destroyed_and_how_far_it_was() {
             matches!(fault, Some(StreamFault::PeerDestroyed { .. })),
             "{fault:?}"
         );
+        assert!(!sut.writer.link.is_connected() && !sut.reader.link.is_connected());
+        assert_eq!(sut.writer.link.disconnections(), 1);
         assert_eq!(sut.writer.link.position(Until::Read), 2 * SIZE);
         let left = sut.writer.left();
         let lacking = sut.writer.written - sut.reader.link.arrived();

@@ -192,7 +192,7 @@ const A: &str = "tl://localhost/a";
 const B: &str = "tl://localhost/b";
 const C: &str = "tl://localhost/c";
 
-/// Behaviour: NS-12, NS-13, NS-18, NS-64.
+/// Behaviour: NS-12, NS-13, NS-18.
 #[test]
 fn creation_returns_at_both_ends_when_they_are_linked() {
     for late in [0, 1500] {

@@ -140,7 +140,6 @@ fn a_connected_endpoint_takes_no_second_peer() {
     assert!(sut.write(5) && sut.reader.link.is_connected());
 }
 
-/// Behaviour: NS-71.
 #[test]
 fn a_restart_of_either_end_is_told_to_both() {
     for writer_dials in [true, false] {

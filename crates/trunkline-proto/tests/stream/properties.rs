@@ -190,7 +190,6 @@ proptest! {
         }
     }
 
-    /// Behaviour: NS-22.
     #[test]
     fn elements_that_vary_keep_both_bounds(
         writer_dials: bool,
