@@ -39,6 +39,7 @@
 mod directory;
 mod fault;
 mod half;
+mod incoming;
 mod input;
 mod link;
 mod meeting;

@@ -6,6 +6,7 @@ use trunkline_types::Tick;
 
 use super::Until;
 use super::half::{Half, Outcome};
+use super::incoming::{Check, Incoming};
 use super::input::malformed;
 use super::meeting::{Meeting, Mismatch};
 use super::options::{ElementForm, LinkOptions};
@@ -41,22 +42,6 @@ pub struct Reader {
     pub(super) close: Option<StreamClose>,
     pub(super) is_aborted: bool,
     pub(super) is_abort_said: bool,
-}
-
-/// Bytes of a frame that are coming.
-#[derive(Clone, Debug)]
-struct Incoming {
-    position: u64,
-    left: u64,
-    check: Option<Check>,
-}
-
-/// Bytes that count only when their checksum is right.
-#[derive(Clone, Debug)]
-struct Check {
-    expected: u32,
-    crc32c: u32,
-    walk: ElementWalk,
 }
 
 /// Where a stream ends.
@@ -120,10 +105,9 @@ impl Reader {
         let more = |now: u64, told: u64, step: u64| now.saturating_sub(told) >= step;
         let is_asked = |ask: u64, now: u64, told: u64| ask > told && now >= ask;
         let [available, read, durable] = self.asks;
-        // It has nothing to send, and the program here nothing to read.
-        let is_starved = now.read == now.arrived
-            && (told.credit_bytes == now.arrived
-                || told.credit_elements == self.arrived.elements())
+        // It has nothing to send, and the program here has nothing whole to read.
+        let is_starved = now.read == self.arrived.boundary()
+            && told.credit_bytes == now.arrived
             && now.credit_bytes > told.credit_bytes;
         more(now.arrived, told.arrived, arrived_step)
             || more(now.credit_bytes, told.credit_bytes, self.credit_step())

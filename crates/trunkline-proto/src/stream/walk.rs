@@ -1,6 +1,7 @@
 //! Where elements begin and end.
 
 use super::options::ElementForm;
+use super::output::RingBytes;
 
 /// Bytes of the length before an element that varies.
 const LENGTH_BYTES: usize = 4;
@@ -130,6 +131,28 @@ impl ElementWalk {
             self.position = self.position.saturating_add(1);
         }
     }
+}
+
+/// Goes over `len` bytes of a writer's ring, but not into element number `elements_max`.
+pub(super) fn walk(
+    walk: &mut ElementWalk,
+    ring: &dyn RingBytes,
+    len: u64,
+    elements_max: u64,
+) -> u64 {
+    if let ElementForm::Fixed(size) = walk.form {
+        return walk.advance_fixed(size, len, elements_max);
+    }
+    let mut went = 0_u64;
+    for piece in ring.bytes(walk.position(), len) {
+        // A writer's own elements have no bound but their program's.
+        let step = walk.advance(piece, elements_max).unwrap_or(0);
+        went = went.saturating_add(step);
+        if step < piece.len() as u64 {
+            break;
+        }
+    }
+    went
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::input::malformed;
 use super::meeting::{Meeting, Mismatch};
 use super::options::{ElementForm, LinkOptions};
 use super::output::{Place, RingBytes};
-use super::walk::ElementWalk;
+use super::walk::{ElementWalk, walk};
 use super::{DATA_BYTES_MAX, Until};
 use crate::message::stream::{
     Abort, Ack, Ask, DataHead, EndState, StreamEnd, WriterState, encode_end,
@@ -122,7 +122,7 @@ impl Writer {
         };
         let len = self.place(until).saturating_sub(self.kept.position());
         if len > 0 {
-            walk(&mut self.kept, self.form, ring, len, u64::MAX);
+            walk(&mut self.kept, ring, len, u64::MAX);
         }
     }
 
@@ -138,10 +138,10 @@ impl Writer {
             let (from, elements) = (kept.boundary(), kept.elements());
             let mut ahead = ElementWalk::new(self.form, u64::MAX, from, elements);
             let behind = self.handed.saturating_sub(from);
-            walk(&mut ahead, self.form, ring, behind, u64::MAX);
+            walk(&mut ahead, ring, behind, u64::MAX);
             ahead
         });
-        walk(ahead, self.form, ring, len, self.credit_elements)
+        walk(ahead, ring, len, self.credit_elements)
     }
 
     fn handle_ack(&mut self, ack: &Ack) -> Result<(), Disconnect> {
@@ -161,7 +161,7 @@ impl Writer {
         let elements_at = |position: u64| {
             let mut at = self.kept.clone();
             let len = position.saturating_sub(at.position());
-            walk(&mut at, self.form, ring, len, u64::MAX);
+            walk(&mut at, ring, len, u64::MAX);
             at.elements()
         };
         let arrived = elements_at(self.arrived);
@@ -384,29 +384,6 @@ impl Half for Writer {
     fn is_ending(&self) -> bool {
         self.has_end
     }
-}
-
-/// Goes over `len` bytes of the ring, but not into element number `elements_max`.
-fn walk(
-    walk: &mut ElementWalk,
-    form: ElementForm,
-    ring: &dyn RingBytes,
-    len: u64,
-    elements_max: u64,
-) -> u64 {
-    if let ElementForm::Fixed(size) = form {
-        return walk.advance_fixed(size, len, elements_max);
-    }
-    let mut went = 0_u64;
-    for piece in ring.bytes(walk.position(), len) {
-        // A writer's own elements have no bound but their program's.
-        let step = walk.advance(piece, elements_max).unwrap_or(0);
-        went = went.saturating_add(step);
-        if step < piece.len() as u64 {
-            break;
-        }
-    }
-    went
 }
 
 pub(super) fn raised(asks: [u64; 3], until: Until, position: u64) -> [u64; 3] {
