@@ -206,12 +206,12 @@ impl Half for Writer {
         let checked = match meeting {
             // Nothing was written yet: the stream begins where the reader is.
             Meeting::First if self.written == 0 => {
-                let (from, elements) = (reader.arrived, reader.arrived_elements);
-                self.kept = ElementWalk::new(self.form, u64::MAX, from, elements);
-                self.written = from;
-                self.written_elements = elements;
-                self.reached = from;
-                self.check_order(&at, from)
+                self.check_order(&at, reader.arrived).map(|()| {
+                    let (from, elements) = (reader.arrived, reader.arrived_elements);
+                    self.kept = ElementWalk::new(self.form, u64::MAX, from, elements);
+                    self.written = from;
+                    self.written_elements = elements;
+                })
             }
             // The reader begins at what is kept.
             Meeting::Successor if reader.arrived == 0 => {

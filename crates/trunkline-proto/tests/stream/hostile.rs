@@ -434,3 +434,32 @@ fn what_is_asked_for_beyond_everything_does_no_harm() {
     sut.handle_control(NOW, 1, &out);
     assert!(sut.is_connected());
 }
+
+#[test]
+fn a_first_hello_that_cannot_be_true_leaves_nothing_behind() {
+    let (w, _) = options(5, 5, false);
+    let mut sut = WriterLink::writer(w, NOW);
+    let nonsense = EndState::Reader(reader_at(2 * SIZE, 3 * SIZE));
+    assert!(
+        sut.handle_hello(NOW, 1, &hello(READER, nonsense, 1))
+            .is_err()
+    );
+    let state = EndState::Reader(reader_at(0, 0));
+    sut.handle_hello(NOW, 2, &hello(READER, state, 1)).unwrap();
+    assert_eq!((sut.freed(), sut.credit()), (0, 5 * SIZE));
+    let (_, r) = options(5, 5, true);
+    let mut sut = ReaderLink::reader(r, NOW);
+    let (kept, written) = (3 * SIZE, 2 * SIZE);
+    let nonsense = EndState::Writer(WriterState {
+        kept,
+        kept_elements: 3,
+        written,
+    });
+    assert!(
+        sut.handle_hello(NOW, 1, &hello(WRITER, nonsense, 1))
+            .is_err()
+    );
+    let state = EndState::Writer(WriterState::default());
+    sut.handle_hello(NOW, 2, &hello(WRITER, state, 1)).unwrap();
+    assert_eq!(sut.ready(), (0, 0));
+}
