@@ -134,6 +134,11 @@ impl Outgoing {
         self.half.finish();
     }
 
+    /// Gives up what is not sent: the other end counts as dead.
+    pub(crate) fn abort(&mut self) {
+        self.half.abort();
+    }
+
     fn waiting(&self) -> usize {
         self.buffer.len() - self.sent
     }
