@@ -20,8 +20,8 @@ struct Line {
 }
 
 /// When each end gave the other up, from when the line broke; `None`: not within 20 s. `is_told`:
-/// that an end gives up reaches the other in the direction that still works, as a connection's reset
-/// does; without it, a broken line tells nobody.
+/// that an end gives up reaches the other in the direction that still works, as a connection's
+/// reset does; without it, a broken line tells nobody.
 fn given_up(
     pair: &mut Pair,
     line: Line,
