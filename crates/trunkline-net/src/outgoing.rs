@@ -28,6 +28,7 @@ pub(crate) struct Outgoing {
     buffer: Vec<u8>,
     sent: usize,
     blocked: bool,
+    finished: bool,
     /// Set once the connection is to close.
     close_by: Option<Tick>,
 }
@@ -50,6 +51,7 @@ impl Outgoing {
             buffer: Vec::new(),
             sent: 0,
             blocked: false,
+            finished: false,
             close_by: None,
         }
     }
@@ -129,9 +131,16 @@ impl Outgoing {
         self.close_by
     }
 
-    /// Tells the other end that nothing follows what was written.
+    /// Tells the other end that nothing follows what was written; once, however often it is called.
     pub(crate) fn finish(&mut self) {
-        self.half.finish();
+        if !std::mem::replace(&mut self.finished, true) {
+            self.half.finish();
+        }
+    }
+
+    /// Gives up what is not sent: the other end counts as dead.
+    pub(crate) fn abort(&mut self) {
+        self.half.abort();
     }
 
     fn waiting(&self) -> usize {
@@ -151,5 +160,39 @@ impl Outgoing {
         if self.buffer.capacity() > RETAINED_MAX && written < RETAINED_MAX {
             self.buffer = Vec::new();
         }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    struct Ends(Arc<AtomicUsize>);
+
+    impl SendHalf for Ends {
+        fn try_write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
+            Ok(Some(bytes.len()))
+        }
+
+        fn finish(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A socket tells of its own end as of any event: a thread that answered each by ending it once
+    /// more would turn until the other end closes.
+    #[test]
+    fn what_is_finished_is_not_finished_again() {
+        let ends = Arc::new(AtomicUsize::new(0));
+        let mut sut = Outgoing::new(Box::new(Ends(ends.clone())));
+        sut.push(b"the last word");
+        assert!(sut.write().unwrap());
+        sut.finish();
+        sut.finish();
+        assert_eq!(ends.load(Ordering::Relaxed), 1);
     }
 }

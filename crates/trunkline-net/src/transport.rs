@@ -62,6 +62,13 @@ pub trait SendHalf: Send {
 
     /// Tells the other end that nothing follows. What was written before still arrives.
     fn finish(&mut self);
+
+    /// To be called instead of [`finish`](Self::finish) when the other end counts as dead: what is
+    /// not sent yet is given up. An other end that is there after all learns of it as soon as the
+    /// halves are dropped, without waiting for bytes that the network has lost.
+    fn abort(&mut self) {
+        self.finish();
+    }
 }
 
 /// What a thread polls to learn that a transport may go on; stays valid while anyone holds it.

@@ -108,6 +108,7 @@ impl Session {
             Some((body, fields)) => (body, Some(fields)),
             None => (pattern, None),
         };
+        let limit = variables_of(limit, fields.as_deref());
         let mut answers = std::mem::take(&mut self.answers.frames);
         let before = answers.len();
         let mut names = NamesBuilder::begin(&mut answers, request);
@@ -267,6 +268,11 @@ fn conditions(asked: &[FindCondition<'_>]) -> Result<Vec<Condition>, String> {
         condition.map_err(|error| error.to_string())
     };
     asked.iter().map(condition).collect()
+}
+
+/// How many variables make a page of `names` names, where each has so many fields to tell.
+pub(crate) fn variables_of(names: usize, fields: Option<&[&'static Field]>) -> usize {
+    names.div_ceil(fields.map_or(1, <[_]>::len).max(1))
 }
 
 /// What is told of a variable that was found: itself, or these fields of it.

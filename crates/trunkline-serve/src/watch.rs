@@ -12,7 +12,7 @@ use trunkline_proto::message::watch::{
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::{Effort, Pattern};
 
-use crate::browse::{SEARCH_STEPS, names_of};
+use crate::browse::{SEARCH_STEPS, names_of, variables_of};
 use crate::session::Session;
 use crate::work::SLICE;
 
@@ -106,9 +106,10 @@ impl Session {
                 continue;
             }
             *turn = number.wrapping_add(1);
+            let limit = variables_of(SLICE, entry.fields.as_deref());
             let slice = entry
                 .watch
-                .next(&self.consumer, &self.caller, SLICE, &mut effort);
+                .next(&self.consumer, &self.caller, limit, &mut effort);
             entry.progress = slice.progress;
             more |= slice.progress == WatchProgress::More;
             let out = &mut self.answers.frames;

@@ -113,7 +113,10 @@ impl<E: Endpoint> Connection<E> {
 
     pub(super) fn disconnect(&mut self, now: Tick, cause: Disconnect) {
         if let Some(mut wire) = self.wire.take() {
-            wire.outgoing.finish();
+            match cause {
+                Disconnect::Dead { .. } => wire.outgoing.abort(),
+                _ => wire.outgoing.finish(),
+            }
             self.endpoint.handle_disconnected(now, cause);
         }
     }

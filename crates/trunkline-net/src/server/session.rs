@@ -261,8 +261,13 @@ impl Live {
         if let Some(cause) = cause.or(closing.then_some(Disconnect::Local))
             && outgoing.may_close(&cause, flush, now)
         {
+            // Nobody is there to read what would linger.
+            let dead = matches!(cause, Disconnect::Dead { .. });
+            if dead {
+                outgoing.abort();
+            }
             endpoint.handle_disconnected(now, cause);
-            if flush != Flush::Done {
+            if dead || flush != Flush::Done {
                 incoming.ended.get_or_insert(Disconnect::Local);
             }
             return Turn::Over;
