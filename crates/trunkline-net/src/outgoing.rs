@@ -28,6 +28,8 @@ pub(crate) struct Outgoing {
     buffer: Vec<u8>,
     sent: usize,
     blocked: bool,
+    /// When something was written last.
+    wrote_at: Tick,
     /// Set once the connection is to close.
     close_by: Option<Tick>,
 }
@@ -50,6 +52,7 @@ impl Outgoing {
             buffer: Vec::new(),
             sent: 0,
             blocked: false,
+            wrote_at: Tick::ZERO,
             close_by: None,
         }
     }
@@ -69,9 +72,12 @@ impl Outgoing {
         let mut written = 0;
         loop {
             let waiting = self.waiting();
-            let more = waiting < OUTPUT_MAX
-                && endpoint.poll_output(now, wall, OUTPUT_MAX - waiting, &mut self.buffer);
+            let room = OUTPUT_MAX.saturating_sub(waiting).min(quantum);
+            let more = room > 0 && endpoint.poll_output(now, wall, room, &mut self.buffer);
             let batch = self.waiting();
+            if batch > 0 {
+                self.wrote_at = now;
+            }
             if !self.write()? {
                 return Ok(Flush::Blocked);
             }
@@ -107,6 +113,11 @@ impl Outgoing {
         self.buffer.clear();
         self.sent = 0;
         Ok(true)
+    }
+
+    /// When a flush last had something to write.
+    pub(crate) fn wrote_at(&self) -> Tick {
+        self.wrote_at
     }
 
     /// True while the transport has to say that it has room before anything can be sent.
