@@ -81,4 +81,4 @@ impl Ring for mio::Waker {
 
 #[cfg(test)]
 #[cfg(shuttle)]
-mod tests;
+pub(super) mod tests;

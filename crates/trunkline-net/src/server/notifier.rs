@@ -122,3 +122,7 @@ impl fmt::Debug for Notifier {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[cfg(shuttle)]
+mod tests;
