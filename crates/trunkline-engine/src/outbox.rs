@@ -18,7 +18,17 @@ use crate::sync::{Arc, AtomicU32, Mutex, Ordering};
 pub trait Wake: Send + Sync {
     /// Something waits in the outbox that did not before.
     fn wake(&self);
+
+    /// As [`wake`](Self::wake), by a thread that may carry what waits to its receiver itself, as far
+    /// as it can be done at once: [`Wakes::send`].
+    fn send(&self) {
+        self.wake();
+    }
 }
+
+/// Consumers that a writer may serve itself after a write or a batch: with more of them it is the
+/// turn of their own threads.
+const SENDS_BELOW: usize = 4;
 
 /// The writers' side of a consumer: each item is marked at most once, however often it changes.
 pub(crate) struct Outbox {
@@ -163,6 +173,26 @@ impl Wakes {
     pub fn flush(&mut self) {
         for outbox in self.outboxes.drain(..) {
             outbox.wake.wake();
+        }
+    }
+
+    /// The write, or the last of a batch, is done: as [`flush`](Self::flush), but where few wait
+    /// this thread sends by itself what it can send at once. Not for threads that have more to do
+    /// than to write: those that scan, call functions of the program or serve real-time threads.
+    #[inline]
+    pub fn send(&mut self) {
+        if !self.outboxes.is_empty() {
+            self.send_all();
+        }
+    }
+
+    #[cold]
+    fn send_all(&mut self) {
+        if self.outboxes.len() >= SENDS_BELOW {
+            return self.flush();
+        }
+        for outbox in self.outboxes.drain(..) {
+            outbox.wake.send();
         }
     }
 }

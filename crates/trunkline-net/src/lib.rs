@@ -51,7 +51,7 @@ pub use housekeeper::Housekeeper;
 pub use link::{Link, LinkOptions, StartError};
 pub use pipe::pipe;
 pub use server::{
-    BindError, Notifier, Refusal, Server, ServerCounters, ServerOptions, SessionFactory,
+    BindError, Notifier, Refusal, Server, ServerCounters, ServerOptions, SessionFactory, only_mark,
 };
 pub use spin::SPIN_DEFAULT;
 pub use transport::{Peer, Transport, TransportUsed};

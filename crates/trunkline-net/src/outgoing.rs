@@ -29,6 +29,8 @@ pub(crate) struct Outgoing {
     sent: usize,
     blocked: bool,
     finished: bool,
+    /// When something was written last.
+    wrote_at: Tick,
     /// Set once the connection is to close.
     close_by: Option<Tick>,
 }
@@ -52,6 +54,7 @@ impl Outgoing {
             sent: 0,
             blocked: false,
             finished: false,
+            wrote_at: Tick::ZERO,
             close_by: None,
         }
     }
@@ -71,9 +74,12 @@ impl Outgoing {
         let mut written = 0;
         loop {
             let waiting = self.waiting();
-            let more = waiting < OUTPUT_MAX
-                && endpoint.poll_output(now, wall, OUTPUT_MAX - waiting, &mut self.buffer);
+            let room = OUTPUT_MAX.saturating_sub(waiting).min(quantum);
+            let more = room > 0 && endpoint.poll_output(now, wall, room, &mut self.buffer);
             let batch = self.waiting();
+            if batch > 0 {
+                self.wrote_at = now;
+            }
             if !self.write()? {
                 return Ok(Flush::Blocked);
             }
@@ -109,6 +115,11 @@ impl Outgoing {
         self.buffer.clear();
         self.sent = 0;
         Ok(true)
+    }
+
+    /// When a flush last had something to write.
+    pub(crate) fn wrote_at(&self) -> Tick {
+        self.wrote_at
     }
 
     /// True while the transport has to say that it has room before anything can be sent.

@@ -44,6 +44,11 @@ impl Sweep {
         }
     }
 
+    /// Whether there are items to be looked at now.
+    pub(crate) fn is_running(&self) -> bool {
+        self.left > 0
+    }
+
     /// The next slice of the indices up to `end`; `None` when there is nothing to look at now.
     fn slice(&mut self, end: u32) -> Option<std::ops::Range<u32>> {
         self.left = self.left.min(end);

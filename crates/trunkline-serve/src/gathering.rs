@@ -178,4 +178,8 @@ impl Wake for SharedWake {
     fn wake(&self) {
         self.0.wake();
     }
+
+    fn send(&self) {
+        self.0.send();
+    }
 }

@@ -326,7 +326,8 @@ impl Endpoint for Session {
                 Ok(Some(frame)) => self.dispatch(now, wall, &frame, &mut wakes),
                 Ok(None) => {
                     self.frames = frames;
-                    return;
+                    // What these frames wrote for other sessions goes, where this thread may.
+                    return wakes.send();
                 }
                 Err(error) => Err(error.into()),
             };
@@ -475,6 +476,17 @@ impl Endpoint for Session {
         self.gathering = None;
         self.answers.discard();
         self.release();
+    }
+
+    fn lets_writers_send(&self) -> bool {
+        // Nothing but updates: what the client has asked for is no writer's business.
+        self.is_open()
+            && self.gathering.is_none()
+            && self.answers.is_empty()
+            && self.work.is_empty()
+            && self.parked_until.is_none()
+            && !self.watches.are_any()
+            && !self.sweep.is_running()
     }
 
     fn is_in_handshake(&self) -> bool {

@@ -34,6 +34,13 @@ struct Entry {
     progress: WatchProgress,
 }
 
+impl Watches {
+    /// Whether any pattern is followed.
+    pub(crate) fn are_any(&self) -> bool {
+        !self.by_number.is_empty()
+    }
+}
+
 impl Session {
     pub(crate) fn handle_watch(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let WatchFrame { watch, pattern } = WatchFrame::decode(frame)?;

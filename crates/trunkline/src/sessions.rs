@@ -66,12 +66,16 @@ impl EngineFacts for Facts {
     }
 }
 
-/// Has a session's connection thread look at it.
+/// Has a session's connection thread look at it, or sends for it.
 struct NotifyWake(Notifier);
 
 impl Wake for NotifyWake {
     fn wake(&self) {
         self.0.notify();
+    }
+
+    fn send(&self) {
+        self.0.send();
     }
 }
 

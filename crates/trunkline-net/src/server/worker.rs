@@ -488,7 +488,7 @@ impl SessionKey {
         Token((self.generation as usize) << 32 | self.slot as usize)
     }
 
-    fn from_token(token: Token) -> Self {
+    pub(super) fn from_token(token: Token) -> Self {
         Self {
             slot: token.0 as u32,
             generation: (token.0 >> 32) as u32,

@@ -66,7 +66,9 @@ impl Engine {
             moment = Moment::now(self.inner.clock);
             result
         };
-        writes.into_iter().map(write).collect()
+        let results = writes.into_iter().map(write).collect();
+        wakes.send();
+        results
     }
 }
 
@@ -96,6 +98,7 @@ impl<T: IntoValue> Variable<T> {
         if self.variable.is_plain() {
             let (wall, mut wakes) = (self.wall(), Wakes::new());
             if let Some(sequence) = self.write_short(wall, &value, &mut wakes) {
+                wakes.send();
                 return self.written(WriteOutcome::Applied { sequence });
             }
         }
@@ -146,7 +149,10 @@ impl<T: IntoValue> Variable<T> {
                 wall: Timestamp::UNIX_EPOCH,
             },
         };
-        self.attempt(write, moment, &mut Wakes::new())
+        let mut wakes = Wakes::new();
+        let attempt = self.attempt(write, moment, &mut wakes);
+        wakes.send();
+        attempt
     }
 
     fn attempt(&self, write: &Write<'_>, moment: Moment, wakes: &mut Wakes) -> Attempt {
