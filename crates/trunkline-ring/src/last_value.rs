@@ -75,7 +75,19 @@ impl LastValue {
     #[inline]
     #[track_caller]
     pub fn publish(&self, words: &[u64]) -> u64 {
-        check_width_of_slots(words.len(), &self.slots, 2);
+        self.publish_parts(words, &[])
+    }
+
+    /// [`publish`](Self::publish) of a value that lies in two parts.
+    ///
+    /// # Panics
+    ///
+    /// When the parts together do not have the declared width.
+    #[inline]
+    #[track_caller]
+    pub fn publish_parts(&self, first: &[u64], rest: &[u64]) -> u64 {
+        let width = first.len() + rest.len();
+        check_width_of_slots(width, &self.slots, 2);
         let slots = &*self.slots;
         // Only writers store the count, and there is one at a time; a lock that passes from one to
         // the next carries the latest value along.
@@ -85,7 +97,9 @@ impl LastValue {
         // `count - 1` published, and so know that its copy is no longer that write's. The fence
         // stands between the store of `count - 1`, in the previous call, and those words.
         fence(Ordering::Release);
-        copy_in(slot(slots, count, words.len()), words);
+        let (first_words, rest_words) = slot(slots, count, width).split_at(first.len());
+        copy_in(first_words, first);
+        copy_in(rest_words, rest);
         // SYNC POINT, pairs with the acquire load in `try_read`: the words are there before the
         // count.
         self.published.store(count, Ordering::Release);

@@ -34,7 +34,8 @@
 //! # Layout
 //!
 //! - [`LastValue`] in `last_value`; [`RtCell`] and [`TypedCell`] in `rt_cell` over the protocol in
-//!   `four_slots`; `snapshot` and `reader` are what their readers get; `words` encodes values.
+//!   `four_slots`; `snapshot` and `reader` are what their readers get; `words` encodes values, and
+//!   `whole_word` says which need no encoding.
 //! - [`Fifo`] in `fifo` and [`TypedFifo`] in `typed_fifo` over the protocol in `slot_ring`, which
 //!   counts in `position`; [`SpscRing`] in `spsc_ring`. Their elements lie in a `slab`.
 //! - [`byte_ring`] in `byte_ring`: the only one whose other end need not be trusted.
@@ -66,6 +67,9 @@ mod spsc_ring;
 mod sync;
 #[allow(unsafe_code)]
 mod typed_fifo;
+// Numbers that are words in memory already.
+#[allow(unsafe_code)]
+mod whole_word;
 mod words;
 
 pub use self::byte_ring::{
@@ -81,4 +85,5 @@ pub use self::slot_ring::{Empty, Full, Overflow};
 pub use self::snapshot::{READ_ATTEMPTS_MAX, Snapshot};
 pub use self::spsc_ring::{Consumer, Producer, SpscRing};
 pub use self::typed_fifo::{TypedFifo, TypedFifoReader};
+pub use self::whole_word::WholeWord;
 pub use self::words::{Word, WordArray, Words};
