@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use trunkline_ring::MarkSet;
+use trunkline_ring::{MarkSet, TableWriter};
 
 use crate::budget::{Budget, EngineBudget};
 use crate::consumer::ProviderOrder;
@@ -18,6 +18,13 @@ use crate::sync::{Arc, AtomicU32, Mutex, Ordering};
 pub trait Wake: Send + Sync {
     /// Something waits in the outbox that did not before.
     fn wake(&self);
+}
+
+/// Nobody waits.
+pub(crate) struct NoWake;
+
+impl Wake for NoWake {
+    fn wake(&self) {}
 }
 
 /// The writers' side of a consumer: each item is marked at most once, however often it changes.
@@ -38,6 +45,8 @@ pub(crate) struct Outbox {
     #[cfg(feature = "planted")]
     made: AtomicU32,
     wake: Box<dyn Wake>,
+    /// Of nobody who waits: what is stored when a variable changes.
+    pub(crate) table: Option<TableWriter>,
 }
 
 impl fmt::Debug for Outbox {
@@ -65,6 +74,15 @@ impl Outbox {
             names_changed: AtomicU32::new(0),
             budget: Arc::new(Budget::within(engine)),
             wake,
+            table: None,
+        }
+    }
+
+    /// Of a table, which nobody has to be told of.
+    pub(crate) fn of_table(table: TableWriter) -> Self {
+        Self {
+            table: Some(table),
+            ..Self::new(Box::new(NoWake), true, None)
         }
     }
 

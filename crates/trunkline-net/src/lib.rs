@@ -51,7 +51,9 @@ pub use housekeeper::Housekeeper;
 pub use link::{Link, LinkOptions, StartError};
 pub use pipe::pipe;
 pub use server::{
-    BindError, Notifier, Refusal, Server, ServerCounters, ServerOptions, SessionFactory,
+    BindError, Notifier, Refusal, Server, ServerCounters, ServerOptions, SessionFactory, SharedFile,
 };
+pub use shm::{LocalTable, create_table};
 pub use spin::SPIN_DEFAULT;
 pub use transport::{Peer, Transport, TransportUsed};
+pub use trunkline_ring::{TableEntry, TableValue, TableWriter};

@@ -43,7 +43,7 @@ use mailbox::{Mailbox, Ring};
 use unix_listener::BoundSocket;
 use worker::{MAILBOX, Mail, Worker};
 
-pub use admission::{Refusal, ServerCounters, SessionFactory};
+pub use admission::{Refusal, ServerCounters, SessionFactory, SharedFile};
 pub use listen::BindError;
 pub use notifier::Notifier;
 
