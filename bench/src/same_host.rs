@@ -29,7 +29,7 @@ pub const RAW_MEMORY: &str = "raw-memory";
 /// The limit of those that sleep: eight bytes through a Unix socket.
 pub const RAW_UNIX: &str = "raw-unix";
 /// Ways from a client to an engine on the same machine, as its URL has them.
-pub const TRANSPORTS: [&str; 2] = ["tcp", "unix"];
+pub const TRANSPORTS: [&str; 3] = ["tcp", "unix", "shm"];
 /// Round trips before the measured ones.
 const WARM_UP: u64 = 1000;
 

@@ -59,6 +59,7 @@ mod forcing;
 mod group;
 mod lane;
 mod library;
+mod local;
 mod open;
 pub mod options;
 mod outcome;
@@ -91,6 +92,7 @@ pub use error::{RequestError, SubscribeError, WriteError};
 pub use event::Event;
 pub use follow::{FollowEvent, FollowId};
 pub use group::LeaseTerms;
+pub use local::{LocalUpdate, LocalVariable};
 pub use options::{
     BufferError, ClientOptions, Need, OpenOptions, SubscribeOptions, contract_of_buffer,
 };

@@ -17,6 +17,7 @@ use crate::force::Forcing;
 use crate::health::{Losses, is_reserved};
 use crate::lease::Leases;
 use crate::library::Library;
+use crate::mirror::Mirrors;
 use crate::outbox::Wakes;
 use crate::outcome::AccessError;
 use crate::provider::{PROVIDER_TIMEOUT_DEFAULT, Providers};
@@ -84,6 +85,7 @@ struct Inner {
     aliases: Aliases,
     losses: Losses,
     feeds: Feeds,
+    mirrors: Mirrors,
     /// What may wait for all subscribers together, where that is bounded.
     memory: Option<Arc<EngineBudget>>,
     wall_clock: WallClock,
@@ -112,6 +114,7 @@ impl Engine {
                 aliases: Aliases::default(),
                 losses: Losses::default(),
                 feeds: Feeds::default(),
+                mirrors: Mirrors::default(),
                 memory,
                 wall_clock: WallClock::default(),
                 libraries: Mutex::new(Vec::new()),
@@ -232,12 +235,15 @@ impl Engine {
         None
     }
 
-    /// Does what is due: provider time-outs, values that have become too old and the ends of
-    /// leases, in slices. Returns when it wants to be called again.
+    /// Does what is due: provider time-outs, values that have become too old, the ends of leases
+    /// and what comes into tables of last values, in slices. Returns when it wants to be called again.
     pub fn poll(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
         self.watch_clock(now, wall);
         let aged = self.mark_stale(now, wall, SLICE, wakes);
         if self.expire_pending(now, wall, SLICE, wakes) == SLICE {
+            return Some(now);
+        }
+        if self.fill_tables(SLICE) {
             return Some(now);
         }
         let (_, lease_ends) = self.expire_leases(now, SLICE);
@@ -263,6 +269,10 @@ impl Engine {
 
     pub(crate) fn providers(&self) -> &Providers {
         &self.inner.providers
+    }
+
+    pub(crate) fn mirrors(&self) -> &Mirrors {
+        &self.inner.mirrors
     }
 
     pub(crate) fn forcing(&self) -> &Forcing {

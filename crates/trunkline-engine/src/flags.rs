@@ -135,6 +135,7 @@ impl Variable {
     /// commit.
     pub(crate) fn set_gone(&self, state: &State) {
         self.set(state, GONE);
+        self.mirror(state);
     }
 
     /// Marks it as stopped, or no longer so. The caller holds the lock.

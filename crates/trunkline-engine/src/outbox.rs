@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use trunkline_ring::MarkSet;
+use trunkline_ring::{MarkSet, TableWriter};
 
 use crate::budget::{Budget, EngineBudget};
 use crate::consumer::ProviderOrder;
@@ -29,6 +29,12 @@ pub trait Wake: Send + Sync {
 /// Consumers that a writer may serve itself after a write or a batch: with more of them it is the
 /// turn of their own threads.
 const SENDS_BELOW: usize = 4;
+/// Nobody waits.
+pub(crate) struct NoWake;
+
+impl Wake for NoWake {
+    fn wake(&self) {}
+}
 
 /// The writers' side of a consumer: each item is marked at most once, however often it changes.
 pub(crate) struct Outbox {
@@ -48,6 +54,8 @@ pub(crate) struct Outbox {
     #[cfg(feature = "planted")]
     made: AtomicU32,
     wake: Box<dyn Wake>,
+    /// Of nobody who waits: what is stored when a variable changes.
+    pub(crate) table: Option<TableWriter>,
 }
 
 impl fmt::Debug for Outbox {
@@ -75,6 +83,15 @@ impl Outbox {
             names_changed: AtomicU32::new(0),
             budget: Arc::new(Budget::within(engine)),
             wake,
+            table: None,
+        }
+    }
+
+    /// Of a table, which nobody has to be told of.
+    pub(crate) fn of_table(table: TableWriter) -> Self {
+        Self {
+            table: Some(table),
+            ..Self::new(Box::new(NoWake), true, None)
         }
     }
 

@@ -147,6 +147,7 @@ impl Variable {
             }
         };
         state.offered += 1;
+        self.mirror(state);
         state.announce_plain(wakes);
         Some(sequence)
     }

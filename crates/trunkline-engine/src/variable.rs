@@ -305,6 +305,8 @@ impl Variable {
             state.extra.get_or_insert_default().edited = Some(properties);
             self.set(&state, EDITED);
         }
+        // It may be readable no longer, or again.
+        self.mirror(&state);
         self.refresh_fields(&state, now, wall, wakes);
     }
 
@@ -487,6 +489,10 @@ impl Variable {
         self.cell.read_word()
     }
 
+    pub(crate) fn read_cell(&self) -> CellRead {
+        self.cell.read(self.data_type())
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
@@ -514,6 +520,7 @@ impl Variable {
             }
             update.sequence = self.cell.publish(self.data_type(), update);
         }
+        self.mirror(state);
         update.sequence
     }
 

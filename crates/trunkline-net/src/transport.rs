@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use crate::shm::Local;
+use crate::shm::{Local, TableAnswer};
 
 /// One connected byte stream, already in the two halves that different threads use.
 ///
@@ -168,6 +168,21 @@ impl Source {
     /// Whether the two ends use shared memory, or are about to.
     pub(crate) fn is_shared(&self) -> bool {
         self.local.as_ref().is_some_and(|local| local.is_agreed())
+    }
+
+    /// A table of the last values at the other end, with a place for `index`.
+    pub(crate) fn table(&self, index: u32) -> TableAnswer {
+        match &self.local {
+            Some(local) => local.table(index),
+            None => TableAnswer::None,
+        }
+    }
+
+    /// The shared memory in which the other end has asked for a table of last values, and its
+    /// question.
+    pub(crate) fn table_question(&self) -> Option<(&Local, u64)> {
+        let local = self.local.as_ref()?;
+        Some((local, local.table_question()?))
     }
 
     /// Why the two ends do not use shared memory although they could have.

@@ -12,6 +12,8 @@
 //! reader |
 //! | [`SpscRing`] | one | one | the elements in order |
 //! | [`byte_ring`], [`RingMemory`] | one | one, perhaps another program | the bytes in order |
+//! | [`value_table`], [`TableMemory`] | one at a time for each slot | any, perhaps other programs |
+//! the last complete value of a slot |
 //! | [`MarkSet`] | several | one | which indices were marked, each once |
 //!
 //! [`RtCell`] and [`TypedCell`] are the single-element, [`Fifo`] and [`TypedFifo`] the
@@ -39,6 +41,8 @@
 //! - [`Fifo`] in `fifo` and [`TypedFifo`] in `typed_fifo` over the protocol in `slot_ring`, which
 //!   counts in `position`; [`SpscRing`] in `spsc_ring`. Their elements lie in a `slab`.
 //! - [`byte_ring`] in `byte_ring`: the only one whose other end need not be trusted.
+//! - [`TableWriter`] and [`TableReader`] in `value_table`: last values, for programs that may only
+//!   read them.
 //! - [`MarkSet`] in `mark_set`.
 //! - `sync` is where atomics come from, so that loom can explore every interleaving of them.
 #![deny(unsafe_code)]
@@ -67,6 +71,9 @@ mod spsc_ring;
 mod sync;
 #[allow(unsafe_code)]
 mod typed_fifo;
+// Its memory may be a mapping.
+#[allow(unsafe_code)]
+mod value_table;
 // Numbers that are words in memory already.
 #[allow(unsafe_code)]
 mod whole_word;
@@ -86,4 +93,8 @@ pub use self::snapshot::{READ_ATTEMPTS_MAX, Snapshot};
 pub use self::spsc_ring::{Consumer, Producer, SpscRing};
 pub use self::typed_fifo::{TypedFifo, TypedFifoReader};
 pub use self::whole_word::WholeWord;
+pub use self::value_table::{
+    TABLE_SLOT_BYTES, TABLE_VALUE_BYTES, TableEntry, TableMemory, TableReader, TableSlot,
+    TableValue, TableWriter, value_table,
+};
 pub use self::words::{Word, WordArray, Words};

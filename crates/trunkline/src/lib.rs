@@ -46,8 +46,8 @@ mod retention;
 mod sessions;
 
 pub use client::{
-    CallError, Callbacks, Client, ConnectError, ConnectOptions, OnChangeError, PatternSet,
-    PatternSubscription, Subscription, VariableError, Watch,
+    CallError, Callbacks, Client, ConnectError, ConnectOptions, LocalReader, OnChangeError,
+    PatternSet, PatternSubscription, Subscription, VariableError, Watch,
 };
 pub use engine::{Engine, EngineOptions, LibraryError, StartError};
 pub use provider::{Provider, ProviderOptions, ProviderStatus};

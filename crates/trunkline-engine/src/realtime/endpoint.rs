@@ -10,7 +10,7 @@ use super::{RealTime, Target};
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::interest::{Interest, Kind};
-use crate::outbox::{Outbox, Wake};
+use crate::outbox::{NoWake, Outbox};
 use crate::outcome::{AccessError, Refusal};
 use crate::sync::{Arc, Mutex};
 use crate::update::Update;
@@ -219,13 +219,6 @@ impl ReaderFifo {
     }
 }
 
-/// Real-time endpoints wake nobody: their readers poll.
-struct NoWake;
-
-impl Wake for NoWake {
-    fn wake(&self) {}
-}
-
 impl Engine {
     /// A writing endpoint of a FIFO-enabled variable. All memory is taken here (SP-20).
     ///
@@ -287,6 +280,7 @@ impl Engine {
             target,
             element,
         });
+        // The readers of a real-time endpoint poll.
         let outbox = Arc::new(Outbox::new(Box::new(NoWake), false, None));
         let mut state = variable.lock();
         let current = variable.update_locked(&state);

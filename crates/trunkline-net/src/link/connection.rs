@@ -6,6 +6,7 @@ use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
 
 use crate::outgoing::{Flush, Outgoing};
+use crate::shm::TableAnswer;
 use crate::sleeper::Interest;
 use crate::spin::Spin;
 use crate::transport::{Peer, ReceiveHalf, Source, Transport, TransportUsed};
@@ -154,6 +155,14 @@ impl<E: Endpoint> Connection<E> {
             name,
             why_not_shared_memory: wire.source.why_not_shared().map(str::to_owned),
         })
+    }
+
+    /// Last values of the other end, with a place for `index`.
+    pub(super) fn table(&self, index: u32) -> TableAnswer {
+        match &self.wire {
+            Some(wire) => wire.source.table(index),
+            None => TableAnswer::None,
+        }
     }
 
     /// The thread that has the receive half's wire sleeps on, or is about to; true when there is

@@ -46,7 +46,7 @@ use mailbox::{Mailbox, Ring};
 use unix_listener::BoundSocket;
 use worker::{MAILBOX, Mail, Worker};
 
-pub use admission::{Refusal, ServerCounters, SessionFactory};
+pub use admission::{Refusal, ServerCounters, SessionFactory, SharedFile};
 pub use listen::BindError;
 pub use notifier::{Notifier, only_mark};
 

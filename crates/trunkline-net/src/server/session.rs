@@ -1,12 +1,14 @@
 //! One session on its connection thread: a turn at a time.
 
+use std::os::fd::AsFd;
+
 use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
 
 use crate::outgoing::{CLOSE_LIMIT, Flush, Outgoing};
-use crate::transport::{ReceiveHalf, Source, SourceKind, Transport};
+use crate::transport::{Peer, ReceiveHalf, Source, SourceKind, Transport};
 
-use super::admission::Seat;
+use super::admission::{Seat, SharedFile};
 use super::notifier::Notifier;
 use super::outlet::{Outlet, Seen};
 
@@ -22,6 +24,9 @@ pub(super) struct Session {
     pub(super) polls_room: bool,
     /// The entry of this session in its thread's timers.
     pub(super) timer: Option<Tick>,
+    peer: Peer,
+    /// Last values that its peer has mapped.
+    values: Option<SharedFile>,
     incoming: Incoming,
     /// Since the last turn.
     seen: Seen,
@@ -89,7 +94,7 @@ impl Session {
             source,
             receive,
             send,
-            ..
+            peer,
         } = transport;
         let outlet = Outlet::new(endpoint, Outgoing::new(send));
         notifier.target.open(outlet);
@@ -129,6 +134,8 @@ impl Session {
             to_arm: false,
             timer: None,
             polls_room: source_kind == SourceKind::Socket,
+            peer,
+            values: None,
             incoming,
             // Until the first turn, which comes at once.
             seen: Seen::default(),
@@ -147,6 +154,20 @@ impl Session {
         self.incoming.half.acknowledge(hung_up);
         self.incoming.ready = true;
         self.incoming.hung_up |= hung_up;
+    }
+
+    /// Whether its peer has asked for last values, and has no answer.
+    pub(super) fn asks_for_values(&self) -> bool {
+        matches!(self.life, Life::Live(_)) && self.source().table_question().is_some()
+    }
+
+    /// Gives its peer the last values that `file` finds for it, if any.
+    pub(super) fn show_values(&mut self, file: impl FnOnce(Peer) -> Option<SharedFile>) {
+        let values = file(self.peer);
+        if let Some((local, question)) = self.incoming.source.table_question() {
+            local.answer_table(question, values.as_ref().map(|file| file.as_fd()));
+        }
+        self.values = values;
     }
 
     /// Whether its source is to be polled for room from now on, when that changes.

@@ -243,6 +243,12 @@ impl Worker {
         let key = SessionKey::from_token(event.token());
         if let Some(session) = session(&mut self.slots, key) {
             session.set_ready(event.is_read_closed() || event.is_error());
+            if session.asks_for_values() {
+                let factory = &self.admission.factory;
+                // As when a session is opened.
+                let show = || session.show_values(|peer| factory.last_values(peer));
+                let _ = catch_unwind(AssertUnwindSafe(show));
+            }
             queue(&mut self.turns, session, key);
         }
     }

@@ -25,10 +25,11 @@
 
 mod mapping;
 mod passing;
+mod table;
 
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
 
@@ -40,6 +41,9 @@ use crate::transport::{ReceiveHalf, SendHalf, Source, Transport};
 use crate::unix::Credentials;
 
 use mapping::{Mapping, Way};
+pub(crate) use table::TableAnswer;
+use table::{Asked, Question};
+pub use table::{LocalTable, create_table};
 
 /// Doorbells read at once.
 const BELLS: usize = 256;
@@ -69,6 +73,10 @@ pub(crate) struct Local {
     over_socket: Mutex<OverSocket>,
     /// Why there is no shared memory.
     why_not: OnceLock<String>,
+    /// What the dialler knows of a table of last values.
+    asked: Mutex<Asked>,
+    /// The connection is not over, as far as this process knows.
+    live: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -145,6 +153,92 @@ impl Local {
         }
     }
 
+    /// A table of the other end's last values with a place for `index`: at most one question is on
+    /// its way.
+    pub(crate) fn table(&self, index: u32) -> TableAnswer {
+        // Before this end has left the socket a doorbell would be a byte of the stream.
+        let Some(mapping) = self.mapping.get().filter(|_| self.is_shared()) else {
+            return TableAnswer::None;
+        };
+        let mut asked = lock(&self.asked);
+        if let Some(table) = asked.table.as_ref().filter(|table| table.serves(index)) {
+            return TableAnswer::Here(table.clone());
+        }
+        let is_refused = mapping.table_answer(asked.count) == Some(false);
+        asked.question = match asked.question {
+            Question::None => {
+                asked.count += 1;
+                mapping.ask_table(asked.count);
+                self.ring_bell();
+                Question::Open
+            }
+            Question::Open if is_refused => Question::None,
+            Question::Open => Question::Open,
+            // What came does not help.
+            Question::Answered => Question::None,
+        };
+        match asked.question == Question::Open && self.live.load(Ordering::Acquire) {
+            true => TableAnswer::Pending,
+            false => TableAnswer::None,
+        }
+    }
+
+    /// A file that came with a doorbell.
+    fn take_table(&self, file: &OwnedFd) {
+        let mut asked = lock(&self.asked);
+        // Otherwise nobody asked.
+        if asked.question == Question::Open {
+            asked.question = Question::Answered;
+            // What cannot be mapped is none; whoever waits asks the engine itself.
+            let table = LocalTable::accept(file, self.live.clone());
+            asked.table = table.ok().map(Arc::new);
+        }
+    }
+
+    /// Reads what came over the socket, and takes the table that a dialler has asked for.
+    fn receive_bells(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.side == Side::Acceptor {
+            return self.stream.receive(buffer);
+        }
+        let (count, file) = passing::receive_with(&self.stream, buffer)?;
+        if let Some(file) = file {
+            self.take_table(&file);
+        }
+        Ok(count)
+    }
+
+    /// The socket has ended, or not.
+    fn set_gone(&self, gone: bool) {
+        self.gone.store(gone, Ordering::Relaxed);
+        if gone {
+            self.live.store(false, Ordering::Release);
+        }
+    }
+
+    /// The question for a table that the acceptor has not answered.
+    pub(crate) fn table_question(&self) -> Option<u64> {
+        let is_acceptor = self.side == Side::Acceptor;
+        let mapping = self
+            .mapping
+            .get()
+            .filter(|_| is_acceptor && self.is_shared());
+        mapping?.table_question()
+    }
+
+    /// Answers it.
+    pub(crate) fn answer_table(&self, question: u64, file: Option<BorrowedFd<'_>>) {
+        let sent = file.is_some_and(|file| {
+            // A socket without room is one whose other end reads no doorbells.
+            passing::send_with(&self.stream, &[0], file).is_ok()
+        });
+        if let Some(mapping) = self.mapping.get() {
+            mapping.answer_table(question, sent);
+        }
+        if !sent {
+            self.ring_bell();
+        }
+    }
+
     /// Wakes the other end.
     fn ring_bell(&self) {
         // No room means that it has many to read already; that it has gone, the receive half finds
@@ -171,6 +265,8 @@ pub(crate) fn local_transport(
         gone: AtomicBool::new(false),
         over_socket: Mutex::new(OverSocket::default()),
         why_not: OnceLock::new(),
+        asked: Mutex::default(),
+        live: Arc::new(AtomicBool::new(true)),
     });
     let mut offer = None;
     if side != Side::Acceptor {
@@ -197,7 +293,14 @@ pub(crate) fn local_transport(
     })
 }
 
-impl std::os::fd::AsFd for Local {
+impl Drop for SharedReceive {
+    fn drop(&mut self) {
+        // What the other end stores from now on does not count.
+        self.local.live.store(false, Ordering::Release);
+    }
+}
+
+impl AsFd for Local {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.stream.as_fd()
     }
@@ -234,8 +337,8 @@ impl ReceiveHalf for SharedReceive {
         if let ReceiveStage::Ring { ended, .. } = &mut self.stage
             && ended.is_none()
         {
-            *ended = read_bells(&self.local.stream, hung_up);
-            self.local.gone.store(ended.is_some(), Ordering::Relaxed);
+            *ended = read_bells(&self.local, hung_up);
+            self.local.set_gone(ended.is_some());
         }
     }
 
@@ -288,7 +391,7 @@ impl SharedReceive {
                     }
                 }
             }
-            false => not_blocked(|| local.stream.receive(buffer))?,
+            false => not_blocked(|| local.receive_bells(buffer))?,
         };
         // The file came with the first bytes, and the answer to it before theirs.
         let mapping = local.mapping.get();
@@ -318,9 +421,9 @@ impl SharedReceive {
         // An event may have told of the end already, and is not told again.
         let ended = match read {
             Some(0) => Some(Ok(())),
-            _ => read_bells(&local.stream, true),
+            _ => read_bells(local, true),
         };
-        local.gone.store(ended.is_some(), Ordering::Relaxed);
+        local.set_gone(ended.is_some());
         if let Some(mapping) = mapping {
             self.stage = ReceiveStage::Ring {
                 consumer: mapping.ring(local.incoming()).consumer(),
@@ -354,10 +457,10 @@ impl SharedReceive {
 
 /// Takes doorbells from the socket, and its end when that is there. Only who knows that it is has
 /// to read up to it: otherwise it is told again.
-fn read_bells(stream: &UnixStream, hung_up: bool) -> Option<io::Result<()>> {
+fn read_bells(local: &Local, hung_up: bool) -> Option<io::Result<()>> {
     let mut bells = [0; BELLS];
     for _ in 0..BELLS_MAX / BELLS {
-        match not_blocked(|| stream.receive(&mut bells)) {
+        match not_blocked(|| local.receive_bells(&mut bells)) {
             Ok(None) => return None,
             Ok(Some(0)) => return Some(Ok(())),
             Ok(Some(count)) if count < BELLS && !hung_up => return None,
@@ -461,7 +564,7 @@ fn write_socket(local: &Local, offer: &mut Option<OwnedFd>, bytes: &[u8]) -> io:
         return Ok(Step::GoOn);
     }
     let written = not_blocked(|| match &offer {
-        Some(file) => passing::send_with(&local.stream, bytes, file),
+        Some(file) => passing::send_with(&local.stream, bytes, file.as_fd()),
         None => local.stream.send(bytes),
     })?;
     if let Some(count) = written.filter(|count| *count > 0) {

@@ -30,7 +30,7 @@ fn end(stream: UnixStream, side: Side) -> Transport {
 /// An acceptor, and a peer that sent `bytes` with a file by hand.
 fn offered(bytes: &[u8], file: &OwnedFd) -> (Transport, UnixStream) {
     let (near, far) = pair();
-    passing::send_with(&near, bytes, file).unwrap();
+    passing::send_with(&near, bytes, file.as_fd()).unwrap();
     (end(far, Side::Acceptor), near)
 }
 

@@ -6,8 +6,8 @@ mod options;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use trunkline_config::{DeploymentPlan, IoConfig, SettingValue, StoreChoice};
@@ -124,6 +124,7 @@ impl Engine {
             options: Arc::new(serve),
             numbers: Arc::clone(&numbers),
             uid,
+            shown: Mutex::default(),
         };
         let has_port = options.listen.iter().any(|address| address.tcp().is_some());
         let near = (options.local_socket && has_port).then(near::prepared_folder);
