@@ -157,8 +157,11 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
     #[cold]
     fn count_apart(&self) -> u64 {
         let found = (0..READ_ATTEMPTS_MAX).find_map(|_| self.newest());
-        // Eight writers have come while this thread looked. At most three are not done.
-        let at_least = || Claim(self.head.load(Ordering::Acquire)).number() - (SLOTS as u64 - 1);
+        // Eight writes were claimed while this thread looked, of which at most three are not done.
+        let at_least = || {
+            let claimed = Claim(self.head.load(Ordering::Acquire)).number();
+            claimed.saturating_sub(SLOTS as u64 - 1)
+        };
         found.map_or_else(at_least, Claim::number)
     }
 
@@ -176,7 +179,9 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
     fn finish(&self, claim: Claim, words: &[u64]) {
         let slot = claim.slot();
         let stamp = &self.stamps[slot];
-        stamp.store(claim.0 | BUSY, Ordering::Relaxed);
+        // SYNC POINT, pairs with the acquire loads of stamps: who sees that the slot was claimed
+        // also finds the claim in `head`, and does not look for it in vain again.
+        stamp.store(claim.0 | BUSY, Ordering::Release);
         // SYNC POINT, pairs with the acquire fence in `copy`: a reader that sees one of the words
         // stored below also sees the stamp above, and knows the slot is no longer what it copied.
         fence(Ordering::Release);
@@ -218,7 +223,7 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
         copy_out(words_of(self.words.as_ref(), slot, out.len()), out);
         // SYNC POINT, pairs with the release fence in `finish`.
         fence(Ordering::Acquire);
-        let is_same_write = self.stamps[slot].load(Ordering::Relaxed) == claim.0;
+        let is_same_write = self.is_complete(claim);
         is_same_write.then(|| Snapshot::complete(claim.number()))
     }
 

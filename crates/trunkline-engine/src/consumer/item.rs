@@ -562,3 +562,7 @@ impl Items {
         });
     }
 }
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests;
