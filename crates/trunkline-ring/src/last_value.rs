@@ -121,6 +121,39 @@ impl LastValue {
         self.try_read(out).unwrap_or_else(|| self.read_again(out))
     }
 
+    /// As [`read`](Self::read), of a width that the program knows: the number of the write and its
+    /// words, which stay in registers. `None` when the copy would not be complete.
+    ///
+    /// ```
+    /// let cell = trunkline_ring::LastValue::new(2);
+    /// cell.publish(&[7, 8]);
+    /// assert_eq!(cell.read_words(), Some((1, [7, 8])));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When `N` is not the declared width.
+    #[inline]
+    #[track_caller]
+    pub fn read_words<const N: usize>(&self) -> Option<(u64, [u64; N])> {
+        check_width_of_slots(N, &self.slots, 2);
+        let mut words = [0; N];
+        match self.try_read(&mut words) {
+            Some(snapshot) => Some((snapshot.count, words)),
+            None => self.read_words_again(),
+        }
+    }
+
+    /// The attempts after the first, with words of their own: those of the first can then stay in
+    /// registers.
+    #[cold]
+    #[inline(never)]
+    fn read_words_again<const N: usize>(&self) -> Option<(u64, [u64; N])> {
+        let mut words = [0; N];
+        let snapshot = self.read_again(&mut words);
+        snapshot.complete.then_some((snapshot.count, words))
+    }
+
     /// One attempt; `None` when a writer overtook it. `out` has the declared width.
     #[inline]
     fn try_read(&self, out: &mut [u64]) -> Option<Snapshot> {

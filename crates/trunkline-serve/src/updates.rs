@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use trunkline_engine::{Delivery, EndedItem, SharedRun, Sink, Update};
+use trunkline_engine::{Delivery, EndedItem, PlainUpdate, SharedRun, Sink, Update};
 use trunkline_proto::frame::HEADER_BYTES;
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::ended::{self, EndReason, EndedBuilder, EndedHead};
@@ -85,6 +85,29 @@ impl Records {
             own,
             value: fits.then_some(value),
         }
+    }
+
+    /// [`record`](Self::record) of a plain variable's update, of which this is the value; `None`
+    /// when the value is too long for the connection's messages.
+    #[inline]
+    pub(crate) fn plain_record<'v>(
+        self,
+        handle: u32,
+        update: &PlainUpdate,
+        value: &'v [u8],
+    ) -> Option<UpdateRecord<'v>> {
+        let own = update.writer == self.session;
+        #[cfg(feature = "planted")]
+        let own = own && !trunkline_types::planted::is(trunkline_types::planted::Bug::OwnNotMarked);
+        (value.len() <= self.value_max).then_some(UpdateRecord {
+            handle,
+            sequence: update.sequence,
+            engine_timestamp: update.engine_timestamp,
+            source_timestamp: update.source_timestamp,
+            quality: update.quality,
+            own,
+            value: Some(value),
+        })
     }
 
     /// An update that is the answer to a request, which can say in words what is wrong.

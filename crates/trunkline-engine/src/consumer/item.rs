@@ -32,7 +32,7 @@ pub(crate) struct VariableItem {
     /// The variable's handle, flags above it, and above those 8 bits of `unconfirmed`.
     head: u32,
     pub(crate) subscription: u32,
-    /// 24 bits of what was coalesced, and 8 more bits of `unconfirmed`.
+    /// 18 bits of what was coalesced, a flag, and 13 more bits of `unconfirmed`.
     counts: u32,
     /// Sequence before the first update that counts for this subscription.
     opened_at: [u32; 2],
@@ -48,11 +48,15 @@ const FIRST: u32 = 1 << 21;
 const REST: u32 = 1 << 22;
 /// It is no variable but a feed.
 const FEED: u32 = 1 << 23;
-const COALESCED: u32 = (1 << 24) - 1;
-const UNCONFIRMED_SHIFT: u32 = 24;
+const COALESCED: u32 = (1 << 18) - 1;
+/// In `counts`: its [`Rest`] has what the next delivery tells, or the next confirmation is of.
+const PENDING: u32 = 1 << 18;
+const UNCONFIRMED_HIGH_SHIFT: u32 = 19;
+const UNCONFIRMED_LOW_SHIFT: u32 = 24;
 const UNCONFIRMED_LOW: u32 = 0xff;
-/// As many as are counted in the item.
-const UNCONFIRMED_MAX: u32 = 0xffff;
+/// As many as are counted in the item: more than a peer may leave unconfirmed of all its items
+/// together.
+const UNCONFIRMED_MAX: u32 = (1 << 21) - 1;
 
 const _: () = assert!(size_of::<VariableItem>() == 28);
 const _: () = assert!(crate::registry::VARIABLES_MAX <= HANDLE as usize + 1);
@@ -130,19 +134,28 @@ impl VariableItem {
 
     #[inline]
     fn unconfirmed_here(&self) -> u32 {
-        let (low, high) = (
-            self.head >> UNCONFIRMED_SHIFT,
-            self.counts >> UNCONFIRMED_SHIFT,
-        );
-        low | high << 8
+        let low = self.head >> UNCONFIRMED_LOW_SHIFT;
+        low | self.counts >> UNCONFIRMED_HIGH_SHIFT << 8
     }
 
     #[inline]
     fn set_unconfirmed_here(&mut self, count: u32) {
-        let low = (count & UNCONFIRMED_LOW) << UNCONFIRMED_SHIFT;
-        let high = (count >> 8) << UNCONFIRMED_SHIFT;
-        self.head = self.head & !(UNCONFIRMED_LOW << UNCONFIRMED_SHIFT) | low;
-        self.counts = self.counts & COALESCED | high;
+        let low = (count & UNCONFIRMED_LOW) << UNCONFIRMED_LOW_SHIFT;
+        let high = (count >> 8) << UNCONFIRMED_HIGH_SHIFT;
+        self.head = self.head & !(UNCONFIRMED_LOW << UNCONFIRMED_LOW_SHIFT) | low;
+        self.counts = self.counts & (COALESCED | PENDING) | high;
+    }
+
+    #[inline]
+    fn is_pending(&self) -> bool {
+        self.counts & PENDING != 0
+    }
+}
+
+impl Rest {
+    /// Whether the next delivery or confirmation has to look here.
+    fn is_pending(&self) -> bool {
+        self.unconfirmed > 0 || self.untold != Lost::NONE
     }
 }
 
@@ -201,7 +214,7 @@ impl Items {
         };
         if had.epoch != epoch || had.sequence > sequence {
             // Nobody knows what was written in between.
-            self.make_rest(index).untold.unknown = true;
+            self.make_pending(index).untold.unknown = true;
             return index;
         }
         if let Some(item) = self.get_mut(index) {
@@ -213,7 +226,7 @@ impl Items {
         }
         let missed = sequence.saturating_sub(1).saturating_sub(had.sequence);
         if missed > 0 {
-            let rest = self.make_rest(index);
+            let rest = self.make_pending(index);
             rest.disconnect = missed;
             rest.untold.disconnect = missed;
         }
@@ -339,6 +352,23 @@ impl Items {
         self.rests.entry(index).or_default()
     }
 
+    /// [`make_rest`](Self::make_rest), where something is left there for the next delivery or
+    /// confirmation.
+    fn make_pending(&mut self, index: u32) -> &mut Rest {
+        if let Some(item) = self.get_mut(index) {
+            item.counts |= PENDING;
+        }
+        self.make_rest(index)
+    }
+
+    /// The next delivery or confirmation need not look at the rest, if so.
+    fn settle_pending(&mut self, index: u32) {
+        let is_pending = self.rests.get(&index).is_some_and(Rest::is_pending);
+        if !is_pending && let Some(item) = self.get_mut(index) {
+            item.counts &= !PENDING;
+        }
+    }
+
     /// Held back by `only_changes` and told.
     pub(crate) fn filtered(&self, index: u32) -> u64 {
         self.rest(index).map_or(0, |rest| rest.filtered)
@@ -362,7 +392,11 @@ impl Items {
         let sum = u64::from(item.counts & COALESCED).saturating_add(more);
         match u32::try_from(sum).ok().filter(|sum| *sum <= COALESCED) {
             Some(sum) => item.counts = item.counts & !COALESCED | sum,
-            None => self.make_rest(index).coalesced += more,
+            None => {
+                item.counts &= !COALESCED;
+                let rest = self.make_rest(index);
+                rest.coalesced = rest.coalesced.saturating_add(sum);
+            }
         }
     }
 
@@ -386,7 +420,7 @@ impl Items {
             return;
         };
         if !item.count_unconfirmed() {
-            self.make_rest(index).unconfirmed += 1;
+            self.make_pending(index).unconfirmed += 1;
         }
     }
 
@@ -396,20 +430,25 @@ impl Items {
         let Some(item) = self.get_mut(index) else {
             return self.confirm_retired(index);
         };
-        let is_here = item.head & REST == 0;
-        if is_here {
+        if !item.is_pending() || !self.confirm_rest(index) {
+            let Some(item) = self.get_mut(index) else {
+                return;
+            };
             let count = item.unconfirmed_here();
-            return item.set_unconfirmed_here(count.saturating_sub(1));
+            item.set_unconfirmed_here(count.saturating_sub(1));
         }
-        match self.rests.get_mut(&index) {
-            Some(rest) if rest.unconfirmed > 0 => rest.unconfirmed -= 1,
-            _ => {
-                if let Some(item) = self.get_mut(index) {
-                    let count = item.unconfirmed_here();
-                    item.set_unconfirmed_here(count.saturating_sub(1));
-                }
-            }
-        }
+    }
+
+    /// Whether it was one that its rest counts.
+    #[cold]
+    fn confirm_rest(&mut self, index: u32) -> bool {
+        let rest = self.rests.get_mut(&index);
+        let Some(rest) = rest.filter(|rest| rest.unconfirmed > 0) else {
+            return false;
+        };
+        rest.unconfirmed -= 1;
+        self.settle_pending(index);
+        true
     }
 
     #[cold]
@@ -436,7 +475,7 @@ impl Items {
             };
             item.set_last(*sequence);
             if confirmed && !item.count_unconfirmed() {
-                self.make_rest(*index).unconfirmed += 1;
+                self.make_pending(*index).unconfirmed += 1;
             }
         }
     }
@@ -452,7 +491,7 @@ impl Items {
     ) -> Option<u32> {
         let item = self.place_mut(index)?;
         let is_next = item.is_variable() && sequence == item.last() + 1;
-        if !is_next || item.head & REST != 0 {
+        if !is_next || item.is_pending() {
             return None;
         }
         if in_flight.is_kept() {
@@ -503,10 +542,11 @@ impl Items {
         let Some(item) = self.get_mut(index) else {
             return;
         };
-        let (has_rest, subscription) = (item.head & REST != 0, item.subscription);
+        let (is_pending, subscription) = (item.is_pending(), item.subscription);
         item.set_last(update.sequence);
-        if has_rest && let Some(rest) = self.rests.get_mut(&index) {
+        if is_pending && let Some(rest) = self.rests.get_mut(&index) {
             lost = lost.plus(std::mem::take(&mut rest.untold));
+            self.settle_pending(index);
         }
         // Nothing written yet is no update: it is sent, and counts nowhere.
         let counts = update.sequence > 0;
@@ -522,3 +562,7 @@ impl Items {
         });
     }
 }
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests;

@@ -92,6 +92,7 @@ impl RtWriter {
     ///
     /// # Panics
     /// When `T` has another width than the variable, which [`Engine::rt_words`] tells.
+    #[inline]
     pub fn write<T: Words>(&mut self, value: T, at: Timestamp) -> RtWrite {
         self.write_words(value.to_words().as_ref(), at)
     }
@@ -100,6 +101,7 @@ impl RtWriter {
     ///
     /// # Panics
     /// When the width is not the variable's.
+    #[inline]
     pub fn write_words(&mut self, words: &[u64], at: Timestamp) -> RtWrite {
         let width = self.element.len() - usize::from(self.stamped);
         self.element[..width].copy_from_slice(words);
@@ -144,6 +146,7 @@ impl RtReader {
     ///
     /// # Panics
     /// When `T` has another width than the one the endpoint was made for.
+    #[inline]
     pub fn read<T: Words>(&mut self) -> RtReading<T> {
         let stamped = self.stamped;
         let (words, status) = self.read_words();
@@ -159,6 +162,7 @@ impl RtReader {
     }
 
     /// The value as words, followed by its timestamp if the variable carries one.
+    #[inline]
     pub fn read_words(&mut self) -> (&[u64], RtRead) {
         match &mut self.side {
             ReadSide::Single(reader) => {

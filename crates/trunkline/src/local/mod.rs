@@ -133,10 +133,25 @@ impl<T: FromValue> Variable<T> {
                 },
             });
         }
-        self.read_whole()
+        // Part by part: so what was read above never has to lie in memory.
+        let Held {
+            value,
+            source_timestamp,
+            engine_timestamp,
+            quality,
+            position,
+        } = self.read_whole()?;
+        Ok(Held {
+            value,
+            source_timestamp,
+            engine_timestamp,
+            quality,
+            position,
+        })
     }
 
     /// [`read`](Self::read) of whatever there is.
+    #[inline(never)]
     fn read_whole(&self) -> Result<Held<T>, ReadError> {
         self.variable.check_readable(&self.caller)?;
         if self.variable.is_gone() {
