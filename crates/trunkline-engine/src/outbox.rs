@@ -19,8 +19,8 @@ pub trait Wake: Send + Sync {
     /// Something waits in the outbox that did not before.
     fn wake(&self);
 
-    /// As [`wake`](Self::wake), by a thread that may carry what waits to its receiver itself, as far
-    /// as it can be done at once: [`Wakes::send`].
+    /// As [`wake`](Self::wake), by a thread that may carry what waits to its receiver itself, as
+    /// far as it can be done at once: [`Wakes::send`].
     fn send(&self) {
         self.wake();
     }

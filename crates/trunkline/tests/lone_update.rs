@@ -186,3 +186,23 @@ fn functions_that_are_called_back_and_threads_that_keep_time_leave_sending_to_ot
         "{by_housekeeper}"
     );
 }
+
+#[test]
+fn a_long_batch_does_not_keep_its_beginning_until_its_end() {
+    let _alone = alone();
+    let rig = Rig::new();
+    let client = Client::connect(&rig.urls()[0]).unwrap();
+    let (seen, level) = (follow(&client, "all"), rig.level());
+    // It is there once it has had something.
+    level.write(0.5).unwrap();
+    wait_for(&seen, 0.5);
+    let writes = (1..=5000).map(|count| {
+        if count == 4000 {
+            wait_for(&seen, 1000.0);
+        }
+        (&level, f64::from(count))
+    });
+    let written = rig.engine.write_many(writes);
+    assert!(written.iter().all(Result::is_ok));
+    wait_for(&seen, 5000.0);
+}

@@ -35,8 +35,8 @@ thread_local! {
     static ONLY_MARKS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// This thread never sends for a session: [`Notifier::send`] notifies. For threads that have more to
-/// do than to write: those that scan, call functions of the program or serve real-time threads.
+/// This thread never sends for a session: [`Notifier::send`] notifies. For threads that have more
+/// to do than to write: those that scan, call functions of the program or serve real-time threads.
 pub fn only_mark() {
     ONLY_MARKS.set(true);
 }
