@@ -332,7 +332,8 @@ mod tests {
         // them; of two numbers of variables items in two ways and first sets of two systems; a
         // restart.
         let memory = 4 * 2 + 5 * 2 + 2 * 4 + 1;
-        // Five ways on the same host and reading there, three scenarios of many clients, blocks of four lengths.
+        // Five ways on the same host and reading there, three scenarios of many clients, blocks of
+        // four lengths.
         assert_eq!(first.len(), published + 2 + memory + 6 + 3 + 4 * 2);
     }
 
