@@ -254,6 +254,8 @@ impl Extent {
             let settings = ms(1000).with("transport", transport);
             cells.push((same_host::SCENARIO, &[TRUNKLINE], settings));
         }
+        let local = Settings::default().with("what", same_host::LOCAL_READ);
+        cells.push((same_host::SCENARIO, &[TRUNKLINE], local));
         let clients = if is_quick { 10 } else { clients::CLIENTS };
         for (scenario, long) in [
             (clients::IDLE, 5000),
@@ -330,8 +332,9 @@ mod tests {
         // them; of two numbers of variables items in two ways and first sets of two systems; a
         // restart.
         let memory = 4 * 2 + 5 * 2 + 2 * 4 + 1;
-        // Five ways on the same host, three scenarios of many clients, blocks of four lengths.
-        assert_eq!(first.len(), published + 2 + memory + 5 + 3 + 4 * 2);
+        // Five ways on the same host and reading there, three scenarios of many clients, blocks of
+        // four lengths.
+        assert_eq!(first.len(), published + 2 + memory + 6 + 3 + 4 * 2);
     }
 
     #[test]

@@ -236,7 +236,8 @@ impl Engine {
     }
 
     /// Does what is due: provider time-outs, values that have become too old, the ends of leases
-    /// and what comes into tables of last values, in slices. Returns when it wants to be called again.
+    /// and what comes into tables of last values, in slices. Returns when it wants to be called
+    /// again.
     pub fn poll(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
         self.watch_clock(now, wall);
         let aged = self.mark_stale(now, wall, SLICE, wakes);

@@ -160,7 +160,9 @@ proptest! {
 
     /// The last of any stores into any slots is what is there.
     #[test]
-    fn slots_do_not_disturb_each_other(stores in prop::collection::vec((1..SLOTS, any::<u32>(), 0..4_u8), 0..40)) {
+    fn slots_do_not_disturb_each_other(
+        stores in prop::collection::vec((1..SLOTS, any::<u32>(), 0..4_u8), 0..40),
+    ) {
         let (writer, reader) = value_table(SLOTS);
         let mut expected = [None; SLOTS];
         for (index, number, kind) in stores {

@@ -161,8 +161,11 @@ impl Local {
             return TableAnswer::None;
         };
         let mut asked = lock(&self.asked);
-        if let Some(table) = asked.table.as_ref().filter(|table| table.serves(index)) {
-            return TableAnswer::Here(table.clone());
+        if let Some(table) = asked.table.clone().filter(|table| table.serves(index)) {
+            if asked.question == Question::Answered {
+                asked.question = Question::None;
+            }
+            return TableAnswer::Here(table);
         }
         let is_refused = mapping.table_answer(asked.count) == Some(false);
         asked.question = match asked.question {

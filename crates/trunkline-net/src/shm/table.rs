@@ -175,3 +175,7 @@ impl Drop for TableMapping {
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast::<c_void>(), self.bytes) };
     }
 }
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests;

@@ -259,7 +259,12 @@ proptest! {
                     Ok(count) => prop_assert!(count.unwrap_or(0) <= length),
                     Err(_) => break,
                 },
-                Move::Event { hung_up } => acceptor.receive.acknowledge(hung_up),
+                Move::Event { hung_up } => {
+                    acceptor.receive.acknowledge(hung_up);
+                    if let Some((local, question)) = acceptor.source.table_question() {
+                        local.answer_table(question, None);
+                    }
+                }
                 Move::Look => { let _ = (acceptor.receive.glance(), acceptor.receive.arm()); }
             }
         }

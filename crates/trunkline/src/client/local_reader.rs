@@ -1,5 +1,6 @@
 //! The engine's last value of a variable, read where it lies.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_client::{LocalUpdate, LocalVariable, VariableRef};
@@ -7,14 +8,13 @@ use trunkline_net::{LocalTable, TableEntry};
 use trunkline_types::{Quality, Reading, Tick, Timestamp};
 
 use super::{CallError, Client, VariableError};
-use std::sync::Arc;
 
 /// Longest wait for the engine to show its values; who does not get them asks.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Reads the engine's last value of a variable from memory that the engine shares with this process,
-/// in nanoseconds and without the engine taking part; where there is no such memory, asks the
-/// engine. Made by [`Client::local_reader`].
+/// Reads the engine's last value of a variable from memory that the engine shares with this
+/// process, in nanoseconds and without the engine taking part; where there is no such memory, asks
+/// the engine. Made by [`Client::local_reader`].
 ///
 /// Both ways give the newest update the engine has at that moment, with its number, timestamps and
 /// quality. They differ in two things:
