@@ -67,6 +67,20 @@ pub enum WriteValue<'a> {
     Value(&'a Value),
     /// As the variable's wire form, not yet checked.
     Wire(&'a [u8]),
+    /// The same, in memory that the update may keep.
+    Encoded(&'a Encoded),
+}
+
+impl WriteValue<'_> {
+    /// The wire form, if it comes in that.
+    #[inline]
+    pub(crate) fn as_wire(&self) -> Option<&[u8]> {
+        match self {
+            WriteValue::Value(_) => None,
+            WriteValue::Wire(bytes) => Some(bytes),
+            WriteValue::Encoded(value) => Some(value.as_slice()),
+        }
+    }
 }
 
 /// Who produced a value, which decides scaling, deadband and access.
