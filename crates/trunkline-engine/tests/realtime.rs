@@ -650,3 +650,43 @@ fn ordinary_writes_reach_real_time_readers_and_quality_follows() {
         (rig::applied(3), 9.0)
     );
 }
+
+/// Behaviour: SP-19, SP-22.
+#[test]
+fn blocks_go_in_and_come_out_as_they_lie() {
+    for stamped in [true, false] {
+        let mut properties = fifo(Scope::Process, multi(4));
+        properties.timestamps = stamped;
+        properties.data_type = DataType::Array(Arc::new(ArrayType {
+            element: ElementType::F64,
+            shape: vec![Some(100)],
+        }));
+        let (rig, x) = Rig::of(properties);
+        let mut writer = rig.engine.rt_writer(&rig.caller, "rig/x").expect("it may");
+        let mut reader = rig.engine.rt_reader(&rig.caller, "rig/x").expect("it may");
+        let block = |n: i64| -> Vec<f64> { (0..100).map(|at| (n * 1000 + at) as f64).collect() };
+        for n in 1..=3 {
+            assert_eq!(writer.write_slice(&block(n), at(n)), RtWrite::Written);
+        }
+        for n in 1..=3 {
+            let reading = reader.read_slice::<f64>();
+            assert_eq!(
+                (reading.value, reading.status),
+                (&block(n)[..], RtRead::Fresh)
+            );
+            assert_eq!(reading.timestamp, stamped.then(|| at(n)));
+        }
+        let reading = reader.read_slice::<f64>();
+        assert_eq!(
+            (reading.value, reading.status),
+            (&block(3)[..], RtRead::Underflow)
+        );
+        // Whoever only looks sees the newest, which the reader has taken out.
+        pump(&rig);
+        let Value::Array(array) = x.sample().value else {
+            panic!("an array");
+        };
+        assert_eq!(array.elements(), &Elements::F64(block(3)));
+        assert_eq!((x.sequence(), x.ledger().superseded), (1, 2));
+    }
+}

@@ -27,6 +27,8 @@ const TURN: usize = 1024;
 pub(crate) struct Pump {
     marks: Arc<MarkSet>,
     state: Mutex<PumpState>,
+    /// Who writes what it moves.
+    caller: Caller,
 }
 
 #[derive(Debug, Default)]
@@ -180,6 +182,7 @@ impl Pump {
         Self {
             marks: Arc::new(MarkSet::new()),
             state: Mutex::new(PumpState::default()),
+            caller: Caller::engine(),
         }
     }
 
@@ -290,7 +293,7 @@ impl Engine {
         wakes: &mut Wakes,
     ) -> Turn {
         source.count_overflows();
-        let caller = Caller::engine();
+        let caller = &self.pump_state().caller;
         for _ in 0..TURN {
             let Some((value, stamp)) = source.next() else {
                 return Turn::Empty;
@@ -298,7 +301,7 @@ impl Engine {
             let mut write = Write::of(WriteValue::Encoded(&value));
             write.source_timestamp = stamp;
             write.origin = Origin::Source;
-            let attempt = self.try_write(&caller, now, wall, &source.variable, &write, wakes);
+            let attempt = self.try_write(caller, now, wall, &source.variable, &write, wakes);
             if let Attempt::WouldBlock { .. } = attempt {
                 source.held = Some((value, stamp));
                 return Turn::Blocked;
