@@ -62,7 +62,7 @@ pub(crate) fn accept_value(
     accepted: &mut Accepted,
 ) -> Result<(), Refusal> {
     let data_type = &properties.data_type;
-    if let WriteValue::Wire(bytes) = write.value {
+    if let Some(bytes) = write.value.as_wire() {
         check_size(bytes.len())?;
     }
     let scaling = properties
@@ -218,6 +218,10 @@ pub(crate) fn encode(
             wire::check_value(data_type, bytes).map_err(Refusal::InvalidValue)?;
             *encoded = Encoded::from_bytes(bytes);
         }
+        WriteValue::Encoded(value) => {
+            wire::check_value(data_type, value.as_slice()).map_err(Refusal::InvalidValue)?;
+            *encoded = (*value).clone();
+        }
     }
     Ok(())
 }
@@ -227,14 +231,17 @@ fn decode(data_type: &DataType, value: &WriteValue<'_>, raw: bool) -> Result<Val
     match value {
         WriteValue::Value(value) if raw || value.has_type(data_type) => Ok((*value).clone()),
         WriteValue::Value(_) => Err(wrong_type(data_type)),
-        WriteValue::Wire(bytes) => {
-            let mut reader = wire::Reader::new(bytes);
-            let value = wire::decode_value(data_type, &mut reader);
-            value
-                .and_then(|value| reader.finish().map(|()| value))
-                .map_err(Refusal::InvalidValue)
-        }
+        WriteValue::Wire(bytes) => decode_wire(data_type, bytes),
+        WriteValue::Encoded(value) => decode_wire(data_type, value.as_slice()),
     }
+}
+
+fn decode_wire(data_type: &DataType, bytes: &[u8]) -> Result<Value, Refusal> {
+    let mut reader = wire::Reader::new(bytes);
+    let value = wire::decode_value(data_type, &mut reader);
+    value
+        .and_then(|value| reader.finish().map(|()| value))
+        .map_err(Refusal::InvalidValue)
 }
 
 /// The end of the range that `number` lies beyond, as a value of a numeric type: whole numbers are

@@ -510,6 +510,11 @@ impl Variable {
         }
     }
 
+    /// [`update_locked`](Self::update_locked) for a caller that does not look at the value.
+    pub(crate) fn update_without_value(&self) -> Update {
+        self.cell.read_with(Encoded::EMPTY)
+    }
+
     /// Publishes `update` as the newest one, and returns its number. The caller holds the lock.
     pub(crate) fn publish(&self, state: &mut State, update: &mut Update) -> u64 {
         if let Some(extra) = &mut state.extra {

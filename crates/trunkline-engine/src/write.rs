@@ -67,6 +67,20 @@ pub enum WriteValue<'a> {
     Value(&'a Value),
     /// As the variable's wire form, not yet checked.
     Wire(&'a [u8]),
+    /// The same, in memory that the update may keep.
+    Encoded(&'a Encoded),
+}
+
+impl WriteValue<'_> {
+    /// The wire form, if it comes in that.
+    #[inline]
+    pub(crate) fn as_wire(&self) -> Option<&[u8]> {
+        match self {
+            WriteValue::Value(_) => None,
+            WriteValue::Wire(bytes) => Some(bytes),
+            WriteValue::Encoded(value) => Some(value.as_slice()),
+        }
+    }
 }
 
 /// Who produced a value, which decides scaling, deadband and access.
@@ -424,8 +438,12 @@ pub(crate) fn decide(
         .interests()
         .is_some_and(|interests| interests.wants_changes());
     let mut changed = true;
-    if accepted.is_stamped || accepted.number.is_some() || wants_changes {
-        let current = variable.update_locked(state);
+    let compares = accepted.number.is_some() || wants_changes || !state.followers().is_empty();
+    if accepted.is_stamped || compares {
+        let current = match compares {
+            true => variable.update_locked(state),
+            false => variable.update_without_value(),
+        };
         if accepted.is_stamped && is_late(&current, accepted.update.source_timestamp, wall) {
             return Err(Refusal::Late {
                 live: current.source_timestamp,
@@ -436,7 +454,8 @@ pub(crate) fn decide(
                 sequence: current.sequence,
             });
         }
-        changed = current.sequence == 0
+        changed = !compares
+            || current.sequence == 0
             || current.quality != accepted.update.quality
             || current.value.as_slice() != accepted.update.value.as_slice();
     }

@@ -10,7 +10,9 @@
 use trunkline_types::{DataType, ElementType, Fifo, Properties, Timestamp, wire};
 
 use crate::outcome::Refusal;
-use crate::update::{Encoded, Update};
+use crate::update::{Encoded, INLINE_BYTES, Update};
+
+use super::buffers::Buffers;
 
 /// How the values of one variable lie in words.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,6 +24,8 @@ pub(crate) struct Layout {
     size: usize,
     signed: bool,
     stamped: bool,
+    /// The number of elements in wire form; none stands before a scalar.
+    count: Box<[u8]>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,12 +86,15 @@ impl Layout {
                 is_signed(&properties.data_type),
             ),
         };
+        let mut count = Vec::new();
+        wire::put_varint(&mut count, length as u64);
         Ok(Some(Self {
             shape,
             length,
             size,
             signed,
             stamped: properties.timestamps,
+            count: count.into(),
         }))
     }
 
@@ -149,11 +156,19 @@ impl Layout {
         for (value, word) in head.waveform.into_iter().flatten().zip(words.by_ref()) {
             *word = value;
         }
-        for word in words.by_ref().take(self.length) {
-            let Ok(bytes) = reader.bytes(self.size) else {
-                return false;
-            };
-            *word = self.extend(bytes);
+        let Ok(bytes) = reader.bytes(self.length * self.size) else {
+            return false;
+        };
+        let elements = words.by_ref().take(self.length);
+        if self.size == size_of::<u64>() {
+            let (chunks, _) = bytes.as_chunks();
+            elements
+                .zip(chunks)
+                .for_each(|(word, chunk)| *word = u64::from_le_bytes(*chunk));
+        } else {
+            for (word, bytes) in elements.zip(bytes.chunks_exact(self.size)) {
+                *word = self.extend(bytes);
+            }
         }
         if self.stamped
             && let Some(word) = words.next()
@@ -163,30 +178,58 @@ impl Layout {
         true
     }
 
-    /// The value in wire form and its timestamp, if it carries one.
-    pub(crate) fn wire_form(&self, words: &[u64]) -> (Encoded, Option<Timestamp>) {
-        let mut words = words.iter();
-        let mut bytes = Vec::with_capacity(WIRE_HEAD_MAX + self.length * self.size);
-        if self.shape == Shape::Waveform {
-            for word in words.by_ref().take(WAVEFORM_WORDS) {
-                bytes.extend_from_slice(&word.to_le_bytes());
+    /// The value in wire form and its timestamp, if it carries one. A value that is not kept in
+    /// place goes into a buffer of `buffers`.
+    pub(crate) fn wire_form(
+        &self,
+        words: &[u64],
+        buffers: &mut Buffers,
+    ) -> (Encoded, Option<Timestamp>) {
+        let (value, rest) = words.split_at(self.words() - usize::from(self.stamped));
+        let stamp = rest.first().map(|word| Timestamp::from_nanos(*word as i64));
+        let encoded = match (self.shape, value) {
+            (Shape::Scalar, [word, ..]) => {
+                let unused = u64::BITS - 8 * self.size as u32;
+                Encoded::from_words(&[word << unused >> unused, 0, 0], self.size)
             }
+            _ if self.wire_bytes() <= INLINE_BYTES => {
+                let mut bytes = [0; INLINE_BYTES];
+                self.put(value, &mut bytes);
+                Encoded::from_bytes(&bytes[..self.wire_bytes()])
+            }
+            _ => buffers.fill(self.wire_bytes(), |bytes| self.put(value, bytes)),
+        };
+        (encoded, stamp)
+    }
+
+    /// Bytes of a value in wire form.
+    fn wire_bytes(&self) -> usize {
+        let elements = self.length * self.size;
+        match self.shape {
+            Shape::Scalar => elements,
+            Shape::Array => self.count.len() + elements,
+            // No attributes: their count is 0.
+            Shape::Waveform => 8 * WAVEFORM_WORDS + self.count.len() + elements + 1,
         }
-        if self.shape != Shape::Scalar {
-            wire::put_varint(&mut bytes, self.length as u64);
+    }
+
+    /// Writes an array or a waveform in wire form to the beginning of `bytes`.
+    fn put(&self, words: &[u64], bytes: &mut [u8]) {
+        let head = words.len() - self.length;
+        let (head, elements) = words.split_at(head);
+        let (head_bytes, rest) = bytes.split_at_mut(8 * head.len());
+        put_elements::<8>(head, head_bytes);
+        let (count, rest) = rest.split_at_mut(self.count.len());
+        count.copy_from_slice(&self.count);
+        let (element_bytes, rest) = rest.split_at_mut(self.length * self.size);
+        match self.size {
+            8 => put_elements::<8>(elements, element_bytes),
+            4 => put_elements::<4>(elements, element_bytes),
+            2 => put_elements::<2>(elements, element_bytes),
+            _ => put_elements::<1>(elements, element_bytes),
         }
-        for word in words.by_ref().take(self.length) {
-            bytes.extend(word.to_le_bytes().into_iter().take(self.size));
-        }
-        if self.shape == Shape::Waveform {
-            // No attributes.
-            wire::put_varint(&mut bytes, 0);
-        }
-        let stamp = words.next().filter(|_| self.stamped);
-        (
-            Encoded::from_bytes(&bytes),
-            stamp.map(|word| Timestamp::from_nanos(*word as i64)),
-        )
+        // A buffer that is used again holds what it held.
+        rest.fill(0);
     }
 
     /// Up to eight bytes of an element as a word, with its sign.
@@ -211,8 +254,13 @@ struct Head {
     length: u64,
 }
 
-/// Bytes of the longest head and end of a value in wire form.
-const WIRE_HEAD_MAX: usize = 32;
+/// The lowest `N` bytes of each word, little-endian.
+fn put_elements<const N: usize>(words: &[u64], bytes: &mut [u8]) {
+    let (places, _) = bytes.as_chunks_mut::<N>();
+    for (place, word) in places.iter_mut().zip(words) {
+        place.copy_from_slice(&word.to_le_bytes()[..N]);
+    }
+}
 
 fn is_signed(data_type: &DataType) -> bool {
     matches!(

@@ -8,11 +8,15 @@
 //!
 //! # Layout
 //! - [`RtWriter`], [`RtReader`] in `endpoint`: what a time-critical thread holds.
+//! - `newest`: what a program that only looks sees of a FIFO that its readers empty.
 //! - `layout`: an element's words, and the value's wire form from them and back.
-//! - `pump`: from writers' FIFOs into the write path, on an ordinary thread.
+//! - `pump`: from writers' FIFOs into the write path, on an ordinary thread; `buffers` is where long
+//!   values lie on the way.
 
+mod buffers;
 mod endpoint;
 mod layout;
+mod newest;
 mod pump;
 
 use trunkline_ring::{Fifo as Ring, FifoReader, Reader, RtCell};
@@ -25,7 +29,9 @@ use endpoint::ReadSide;
 pub(crate) use endpoint::ReaderFifo;
 pub use endpoint::{RtError, RtRead, RtReader, RtReading, RtWrite, RtWriter};
 use layout::Layout;
+use newest::Newest;
 pub(crate) use pump::Pump;
+pub use pump::Pumped;
 
 /// The most words that one element may have: values beyond belong in streams or recordings.
 pub const ELEMENT_WORDS_MAX: usize = 1 << 20;
@@ -44,6 +50,7 @@ pub(crate) struct RealTime {
 #[derive(Debug)]
 struct Own {
     target: Target,
+    newest: Arc<Newest>,
     /// The pump's place for it, taken by the first writer: several would publish one value twice.
     mark: OnceLock<u32>,
 }
@@ -52,14 +59,14 @@ struct Own {
 #[derive(Clone, Debug)]
 enum Target {
     Single(Arc<RtCell>),
-    /// The FIFO, and the element written last for those who only look.
-    Multi(Arc<Ring>, Arc<RtCell>),
+    Multi(Arc<Ring>),
 }
 impl RealTime {
     pub(crate) fn new(properties: &Properties) -> Option<Box<Self>> {
         let layout = Layout::new(properties).ok()??;
         let own = (properties.scope == Scope::Process).then(|| Own {
             target: Target::new(properties.fifo, &layout),
+            newest: Arc::default(),
             mark: OnceLock::new(),
         });
         Some(Box::new(Self { layout, own }))
@@ -113,39 +120,21 @@ impl Target {
     fn new(fifo: Fifo, layout: &Layout) -> Self {
         let words = layout.words();
         match fifo {
-            Fifo::Multi { capacity, .. } => Target::Multi(
-                Arc::new(Ring::new(capacity.max(1) as usize, words)),
-                Arc::new(RtCell::new(words)),
-            ),
+            Fifo::Multi { capacity, .. } => {
+                Target::Multi(Arc::new(Ring::new(capacity.max(1) as usize, words)))
+            }
             Fifo::Single { .. } | Fifo::Off => Target::Single(Arc::new(RtCell::new(words))),
         }
     }
 
-    fn write(&self, element: &[u64]) -> RtWrite {
-        match self {
-            Target::Single(cell) => match cell.write(element) {
-                Ok(_) => RtWrite::Written,
-                Err(_) => RtWrite::Busy,
-            },
-            Target::Multi(ring, last) => {
-                // Only for those who look: a look that comes while others write sees theirs.
-                let _busy = last.write(element);
-                match ring.push_overwriting(element).dropped {
-                    0 => RtWrite::Written,
-                    _ => RtWrite::Overflowed,
-                }
-            }
-        }
-    }
-}
-impl Target {
     fn reader(&self) -> ReadSide {
         match self {
             Target::Single(cell) => ReadSide::Single(Reader::new(Arc::clone(cell))),
-            Target::Multi(ring, _) => ReadSide::Multi(FifoReader::new(Arc::clone(ring))),
+            Target::Multi(ring) => ReadSide::Multi(FifoReader::new(Arc::clone(ring))),
         }
     }
 }
+
 /// Whether the type can live in slots of a fixed number of words.
 fn is_slot_type(data_type: &DataType) -> bool {
     data_type.fixed_size().is_some()

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use trunkline_config::{DeploymentPlan, IoConfig, SettingValue, StoreChoice};
-use trunkline_engine::realtime::{RtError, RtReader, RtWriter};
+use trunkline_engine::realtime::{Pumped, RtError, RtReader, RtWriter};
 use trunkline_engine::store::Store;
 use trunkline_engine::{Caller, Engine as Core, Wakes};
 use trunkline_io::{DriverError, IoServer, Setting, SettingError, Settings};
@@ -376,8 +376,12 @@ fn start_pump(
         if !has_writers.load(Ordering::Acquire) {
             return None;
         }
-        let moved = core.pump(now, wall, &mut Wakes::new());
-        Some(now.saturating_add(if moved { PUMP_BUSY } else { PUMP_IDLE }))
+        let due = match core.pump(now, wall, &mut Wakes::new()) {
+            Pumped::Nothing => PUMP_IDLE,
+            Pumped::Moved => PUMP_BUSY,
+            Pumped::More => Duration::ZERO,
+        };
+        Some(now.saturating_add(due))
     })
     .map_err(StartError::Thread)
 }
