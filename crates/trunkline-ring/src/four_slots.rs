@@ -236,12 +236,9 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
     /// The newest complete write; `None` when another was claimed meanwhile.
     fn newest(&self) -> Option<Claim> {
         let head = Claim(self.head.load(Ordering::Acquire));
-        if self.is_complete(head) {
-            return Some(head);
-        }
         let mut newest: Option<Claim> = None;
-        for slot in 0..SLOTS {
-            let stamp = self.stamps[slot].load(Ordering::Acquire);
+        for stamp in &self.stamps {
+            let stamp = stamp.load(Ordering::Acquire);
             let claim = Claim(stamp & !BUSY);
             if claim.number() > head.number() {
                 return None;
@@ -257,25 +254,36 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
     /// Takes the next number, and a slot that is neither taken nor holds the newest complete write.
     #[inline]
     fn claim(&self) -> Result<Claim, CellBusy> {
-        for _ in 0..CLAIM_ROUNDS_MAX {
-            let mut head = self.head.load(Ordering::Acquire);
-            // A failed attempt means that another writer has claimed, so the loop goes on only
-            // while writers get ahead.
-            while let Some(slot) = self.free_slot(Claim(head)) {
-                let claim = Claim(head).next(slot);
-                match self.head.compare_exchange_weak(
-                    head,
-                    claim.0,
-                    Ordering::AcqRel,
-                    Ordering::Acquire,
-                ) {
-                    Ok(_) => return Ok(claim),
-                    Err(newer) => head = newer,
+        let mut head = Claim(self.head.load(Ordering::Acquire));
+        let mut rounds = 0;
+        loop {
+            let newer = match self.free_slot(head) {
+                Some(slot) => {
+                    let claim = head.next(slot);
+                    let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+                    let swapped = self
+                        .head
+                        .compare_exchange_weak(head.0, claim.0, success, failure);
+                    match swapped {
+                        Ok(_) => return Ok(claim),
+                        Err(newer) => newer,
+                    }
                 }
+                None => {
+                    let newer = self.head.load(Ordering::Acquire);
+                    if newer == head.0 {
+                        rounds += 1;
+                        spin_loop();
+                    }
+                    newer
+                }
+            };
+            if rounds == CLAIM_ROUNDS_MAX {
+                return Err(CellBusy);
             }
-            spin_loop();
+            // Where another writer has claimed, the loop goes on: only while writers get ahead.
+            head = Claim(newer);
         }
-        Err(CellBusy)
     }
 
     /// A slot that can be claimed if this still is the last claim.
@@ -284,7 +292,7 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
         // While writers come one by one, the slot behind the last one's is the one that readers
         // left longest ago.
         let next = (head.slot() + 1) % SLOTS;
-        match self.is_complete(head) && self.is_free(next, head) {
+        match self.is_complete(head) && self.free(next, head).is_some() {
             true => Some(next),
             false => self.other_free_slot(head),
         }
@@ -293,29 +301,24 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
     /// [`free_slot`](Self::free_slot) while others are in the middle of a write.
     #[cold]
     fn other_free_slot(&self, head: Claim) -> Option<usize> {
-        let (mut newest, mut free) = (None::<Claim>, None::<Claim>);
-        for slot in (1..=SLOTS).map(|behind| (head.slot() + behind) % SLOTS) {
-            if !self.is_free(slot, head) {
-                continue;
-            }
-            let found = Claim(self.stamps[slot].load(Ordering::Acquire));
-            // All but the newest can be had.
-            if newest.is_none_or(|newest| found.age() < newest.age()) {
-                free = free.or(newest);
-                newest = Some(found);
-            } else {
-                free = free.or(Some(found));
-            }
-        }
-        free.map(Claim::slot)
+        let slots = (1..=SLOTS).map(|behind| (head.slot() + behind) % SLOTS);
+        let mut free = slots.filter_map(|slot| self.free(slot, head));
+        // The older of two is not the newest complete write.
+        let (one, other) = (free.next()?, free.next()?);
+        Some(if one.age() < other.age() {
+            other.slot()
+        } else {
+            one.slot()
+        })
     }
 
-    /// Whether nobody has this slot, if this still is the last claim.
+    /// What a slot holds that nobody has, if this still is the last claim.
     #[inline]
-    fn is_free(&self, slot: usize, head: Claim) -> bool {
+    fn free(&self, slot: usize, head: Claim) -> Option<Claim> {
         // SYNC POINT, pairs with the release store in `finish`.
         let stamp = self.stamps[slot].load(Ordering::Acquire);
-        (stamp ^ head.0) & parity(slot) == 0 && stamp & BUSY == 0
+        let is_free = (stamp ^ head.0) & parity(slot) == 0 && stamp & BUSY == 0;
+        is_free.then_some(Claim(stamp))
     }
 }
 
