@@ -89,7 +89,7 @@ pub use library::{
     DeployError, Deployed, Library, LibraryState, Retained, RetainedValues, UnknownLibrary,
 };
 pub use order::{Administrator, Order, OrderRefused, OrderResult, OrderRule, Reply, Report};
-pub use outbox::{Wake, Wakes};
+pub use outbox::{Reader, Wake, Wakes, Whose};
 pub use outcome::{AccessError, Attempt, Refusal, UnknownCause, WriteOutcome};
 pub use plain::PlainUpdate;
 pub use provider::{

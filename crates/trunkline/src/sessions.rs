@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use trunkline_engine::{Caller, Engine, Principal, Rights, Wake};
+use trunkline_engine::{Caller, Engine, Principal, Rights, Wake, Whose};
 use trunkline_net::server::{Refusal, Server, SessionFactory};
 use trunkline_net::{Notifier, Peer};
 use trunkline_proto::message::closing::{Goodbye, Refused};
@@ -67,11 +67,23 @@ impl EngineFacts for Facts {
 }
 
 /// Has a session's connection thread look at it.
-struct NotifyWake(Notifier);
+struct NotifyWake {
+    notifier: Notifier,
+    session: u32,
+    origin: Arc<str>,
+}
 
 impl Wake for NotifyWake {
     fn wake(&self) {
-        self.0.notify();
+        self.notifier.notify();
+    }
+
+    fn whose(&self) -> Whose {
+        Whose {
+            session: self.session,
+            from: self.origin.to_string(),
+            transport: self.notifier.transport_name(),
+        }
     }
 }
 
@@ -100,9 +112,14 @@ impl Sessions {
 
 impl SessionFactory for Sessions {
     fn open(&self, peer: Peer, notifier: Notifier) -> Result<Box<dyn Endpoint>, Vec<u8>> {
-        let wake = Box::new(NotifyWake(notifier));
+        let caller = self.caller(peer);
+        let wake = Box::new(NotifyWake {
+            notifier,
+            session: caller.session,
+            origin: Arc::clone(&caller.origin),
+        });
         let options = Arc::clone(&self.options);
-        let session = Session::new(self.engine.clone(), options, self.caller(peer), wake);
+        let session = Session::new(self.engine.clone(), options, caller, wake);
         Ok(Box::new(session))
     }
 

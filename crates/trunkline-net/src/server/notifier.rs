@@ -6,6 +6,7 @@ use crate::sync::{Arc, AtomicBool, Ordering};
 
 use super::mailbox::Mailbox;
 use super::worker::{Mail, SessionKey};
+use crate::transport::{Peer, SHARED_MEMORY, SourceHint, Transport};
 
 /// Tells a session's connection thread, from any thread, that the session has output, another
 /// time-out or wants input again.
@@ -21,16 +22,32 @@ struct Target {
     notified: AtomicBool,
     session: SessionKey,
     thread: Arc<Mailbox<Mail, mio::Waker>>,
+    peer: Peer,
+    source: SourceHint,
 }
 
 impl Notifier {
-    pub(super) fn new(session: SessionKey, thread: Arc<Mailbox<Mail, mio::Waker>>) -> Self {
+    pub(super) fn new(
+        session: SessionKey,
+        thread: Arc<Mailbox<Mail, mio::Waker>>,
+        transport: &Transport,
+    ) -> Self {
         Self {
             target: Arc::new(Target {
                 notified: AtomicBool::new(false),
                 session,
                 thread,
+                peer: transport.peer,
+                source: transport.source.hint(),
             }),
+        }
+    }
+
+    /// What the session's connection is made of at the moment, in a word or two.
+    pub fn transport_name(&self) -> &'static str {
+        match self.target.source.is_shared() {
+            true => SHARED_MEMORY,
+            false => self.target.peer.transport_name(),
         }
     }
 
