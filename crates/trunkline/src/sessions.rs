@@ -43,6 +43,14 @@ pub(crate) struct Facts {
     pub(crate) stopping: AtomicBool,
 }
 
+impl Facts {
+    /// As many sessions as there may be; the largest number where nothing bounds them.
+    pub(crate) fn sessions_max(&self) -> u64 {
+        let server = self.server.get().and_then(Weak::upgrade);
+        server.map_or(u64::MAX, |server| server.sessions_max() as u64)
+    }
+}
+
 impl EngineFacts for Facts {
     fn sessions(&self) -> u64 {
         let server = self.server.get().and_then(Weak::upgrade);

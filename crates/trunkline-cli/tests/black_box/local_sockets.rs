@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 use tempfile::TempDir;
 
+use crate::json_lines::checked;
 use crate::rig::{RIG, Running, command, finish, run};
 
 struct Plant {
@@ -231,7 +232,6 @@ fn a_socket_that_cannot_be_says_why() {
     assert!(output.err.contains("is not a whole path"), "{}", output.err);
 }
 
-/// Behaviour: B-04.
 #[test]
 fn info_says_who_reads_a_variable_and_over_what() {
     let plant = Plant::new("");
@@ -246,7 +246,7 @@ fn info_says_who_reads_a_variable_and_over_what() {
     };
     let monitors = [follow(&by_port), follow(&url)];
     let output = run(&["info", "--json", "rig/level", "--url", &by_port]);
-    let info: Json = serde_json::from_str(&output.out).unwrap();
+    let info = &checked(&output.out, Some("info"))[0];
     let readers = info["readers"].as_array().unwrap();
     let over = |reader: &Json| reader["transport"].as_str().unwrap().to_owned();
     let transports: Vec<String> = readers.iter().map(over).collect();
