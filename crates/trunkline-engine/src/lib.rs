@@ -92,7 +92,7 @@ pub use library::{
 };
 pub use mirror::Mirror;
 pub use order::{Administrator, Order, OrderRefused, OrderResult, OrderRule, Reply, Report};
-pub use outbox::{Wake, Wakes};
+pub use outbox::{Reader, Wake, Wakes, Whose};
 pub use outcome::{AccessError, Attempt, Refusal, UnknownCause, WriteOutcome};
 pub use plain::PlainUpdate;
 pub use provider::{

@@ -24,16 +24,43 @@ pub trait Wake: Send + Sync {
     fn send(&self) {
         self.wake();
     }
+
+    /// Whose the consumer is, for people.
+    fn whose(&self) -> Whose {
+        Whose::default()
+    }
 }
 
 /// Consumers that a writer may serve itself after a write or a batch: with more of them it is the
 /// turn of their own threads.
 const SENDS_BELOW: usize = 4;
+
 /// Nobody waits.
 pub(crate) struct NoWake;
 
 impl Wake for NoWake {
     fn wake(&self) {}
+}
+
+/// Whose a consumer is, for people.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Whose {
+    /// The session's number; 0: it is no session's.
+    pub session: u32,
+    /// From where it came; empty: unknown.
+    pub from: String,
+    /// What its connection is made of, in a word or two; empty: unknown.
+    pub transport: &'static str,
+}
+
+/// Somebody who hears of a variable's updates.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Reader {
+    /// Who.
+    pub whose: Whose,
+    /// Items that were sent to them once more because they had something else, of all their
+    /// subscriptions; not 0: something is broken.
+    pub repaired: u64,
 }
 
 /// The writers' side of a consumer: each item is marked at most once, however often it changes.
@@ -50,6 +77,8 @@ pub(crate) struct Outbox {
     pub(crate) budget: Arc<Budget>,
     /// Of a service of the engine: nobody is told that it subscribes.
     pub(crate) is_service: bool,
+    /// Items that were sent once more because the peer had something else.
+    pub(crate) repaired: AtomicU32,
     /// Marks that were made, to lose some of them.
     #[cfg(feature = "planted")]
     made: AtomicU32,
@@ -76,6 +105,7 @@ impl Outbox {
             is_service,
             #[cfg(feature = "planted")]
             made: AtomicU32::new(0),
+            repaired: AtomicU32::new(0),
             marks: MarkSet::new(),
             completions: Mutex::new(VecDeque::new()),
             reports: Mutex::new(VecDeque::new()),
@@ -92,6 +122,15 @@ impl Outbox {
         Self {
             table: Some(table),
             ..Self::new(Box::new(NoWake), true, None)
+        }
+    }
+
+    /// Who hears of it.
+    pub(crate) fn reader(&self) -> Reader {
+        Reader {
+            whose: self.wake.whose(),
+            // Relaxed: a count that stands alone.
+            repaired: u64::from(self.repaired.load(Ordering::Relaxed)),
         }
     }
 

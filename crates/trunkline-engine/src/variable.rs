@@ -18,7 +18,7 @@ use crate::force::Forced;
 use crate::interest::{Interests, Pressure};
 use crate::latest::Plains;
 use crate::lease::Hold;
-use crate::outbox::{Outbox, Wakes};
+use crate::outbox::{Outbox, Reader, Wakes};
 use crate::outcome::{AccessError, Refusal};
 use crate::plain::PlainUpdate;
 use crate::provider::ProviderId;
@@ -431,6 +431,19 @@ impl Variable {
     /// Number of subscriptions, those of the engine's own services not counted.
     pub fn subscribers(&self) -> usize {
         self.of_outboxes(&mut |_| ())
+    }
+
+    /// Who subscribes to it, each once, `max` at most.
+    pub fn readers(&self, max: usize) -> Vec<Reader> {
+        let mut outboxes: Vec<Arc<Outbox>> = Vec::new();
+        self.of_outboxes(&mut |outbox| {
+            let known = outboxes.iter().any(|known| Arc::ptr_eq(known, outbox));
+            if !known && outboxes.len() < max {
+                outboxes.push(Arc::clone(outbox));
+            }
+        });
+        // They say who they are outside the lock.
+        outboxes.iter().map(|outbox| outbox.reader()).collect()
     }
 
     /// Visits the consumers behind those subscriptions, each once for each of them; the lock is

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::shm::{Local, TableAnswer};
 
@@ -96,6 +96,21 @@ pub enum SourceKind {
     Signal,
 }
 
+/// What shared memory is called, beside the names of [`Peer::transport_name`].
+pub(crate) const SHARED_MEMORY: &str = "shared memory";
+
+/// Knows whether a source has become shared memory, without keeping anything open.
+#[derive(Clone)]
+pub(crate) struct SourceHint(Option<Weak<Local>>);
+
+impl SourceHint {
+    /// Whether the two ends use shared memory, or are about to.
+    pub(crate) fn is_shared(&self) -> bool {
+        let local = self.0.as_ref().and_then(Weak::upgrade);
+        local.is_some_and(|local| local.is_agreed())
+    }
+}
+
 /// What a connection is made of at the moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TransportUsed {
@@ -163,6 +178,11 @@ impl Source {
     /// Whether a receive half has to be armed before anybody sleeps on this.
     pub(crate) fn wants_arming(&self) -> bool {
         self.local.as_ref().is_some_and(|local| local.may_share())
+    }
+
+    /// For who outlives it.
+    pub(crate) fn hint(&self) -> SourceHint {
+        SourceHint(self.local.as_ref().map(Arc::downgrade))
     }
 
     /// Whether the two ends use shared memory, or are about to.

@@ -7,12 +7,14 @@ use trunkline_engine::field::Field;
 use trunkline_engine::health::is_reserved;
 use trunkline_engine::search::{Comparison, Condition};
 use trunkline_proto::limits::{
-    ENGINE_LIBRARIES_MAX, FIND_CONDITIONS_MAX, INFO_SUBSCRIPTIONS_MAX, PAGE_BYTES,
+    ENGINE_LIBRARIES_MAX, FIND_CONDITIONS_MAX, INFO_READERS_MAX, INFO_SUBSCRIPTIONS_MAX, PAGE_BYTES,
 };
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo, decode_engine_request};
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::find::{Comparison as Asked, Find, FindCondition, NamesBuilder};
-use trunkline_proto::message::info::{InfoAnswerBuilder, SubscriptionInfo, VariableInfo};
+use trunkline_proto::message::info::{
+    InfoAnswerBuilder, ReaderInfo, SubscriptionInfo, VariableInfo,
+};
 use trunkline_proto::message::subscribe::SubscribeTerms;
 use trunkline_proto::message::why::Why;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
@@ -232,6 +234,16 @@ impl Session {
                 false => String::new(),
             },
             subscriptions,
+            readers: variable
+                .readers(INFO_READERS_MAX)
+                .into_iter()
+                .map(|reader| ReaderInfo {
+                    session: reader.whose.session,
+                    from: reader.whose.from,
+                    transport: reader.whose.transport.to_owned(),
+                    repaired: reader.repaired,
+                })
+                .collect(),
             forced: self
                 .engine
                 .forced_of(variable)

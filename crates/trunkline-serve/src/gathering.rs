@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use trunkline_engine::Wake;
+use trunkline_engine::{Wake, Whose};
 use trunkline_proto::message::flush::{decode_flush, encode_flushed};
 use trunkline_proto::message::hello::Hello;
 use trunkline_proto::{Agreement, Disconnect, Endpoint, Features, Frame, Gather, Throughput};
@@ -181,5 +181,9 @@ impl Wake for SharedWake {
 
     fn send(&self) {
         self.0.send();
+    }
+
+    fn whose(&self) -> Whose {
+        self.0.whose()
     }
 }

@@ -27,6 +27,12 @@ const VARIABLES: &[(&str, DataType, &str, &str)] = &[
     ("uptime", DataType::F64, "s", "Since the engine started"),
     ("epoch", DataType::U64, "", "The number of this start"),
     ("sessions", DataType::U64, "", "Connections"),
+    (
+        "sessions_max",
+        DataType::U64,
+        "",
+        "As many connections may be open",
+    ),
     ("variables", DataType::U64, "", "Variables, without these"),
     (
         "subscriptions",
@@ -273,6 +279,7 @@ impl Health {
             Some(Value::F64(uptime.as_secs() as f64)),
             Some(Value::U64(self.core.epoch())),
             Some(Value::U64(self.facts.sessions())),
+            Some(Value::U64(self.facts.sessions_max())),
             Some(Value::U64(self.core.variable_count() as u64)),
             Some(Value::U64(totals.subscriptions)),
             Some(Value::U64(totals.written)),

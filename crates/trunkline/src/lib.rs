@@ -82,7 +82,7 @@ pub mod store {
 pub mod proto {
     pub use trunkline_proto::message::engine::{EngineInfo, LibraryInfo};
     pub use trunkline_proto::message::forcing::ForcedEntry;
-    pub use trunkline_proto::message::info::{SubscriptionInfo, VariableInfo};
+    pub use trunkline_proto::message::info::{ReaderInfo, SubscriptionInfo, VariableInfo};
     pub use trunkline_proto::message::library::{LibraryAfter, LibraryReport, LibraryVerb};
     pub use trunkline_proto::message::why::{WhyStage, WhyVerdict};
     pub use trunkline_proto::{Disconnect, Fault, FaultCode, Throughput, VersionMismatch};

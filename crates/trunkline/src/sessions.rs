@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use trunkline_engine::{Caller, Engine, Mirror, Principal, Rights, Wake};
+use trunkline_engine::{Caller, Engine, Mirror, Principal, Rights, Wake, Whose};
 use trunkline_net::server::{Refusal, Server, SessionFactory};
 use trunkline_net::{Notifier, Peer, SharedFile, create_table};
 use trunkline_proto::message::closing::{Goodbye, Refused};
@@ -59,6 +59,14 @@ pub(crate) struct Facts {
     pub(crate) stopping: AtomicBool,
 }
 
+impl Facts {
+    /// As many sessions as there may be; the largest number where nothing bounds them.
+    pub(crate) fn sessions_max(&self) -> u64 {
+        let server = self.server.get().and_then(Weak::upgrade);
+        server.map_or(u64::MAX, |server| server.sessions_max() as u64)
+    }
+}
+
 impl EngineFacts for Facts {
     fn sessions(&self) -> u64 {
         let server = self.server.get().and_then(Weak::upgrade);
@@ -83,15 +91,27 @@ impl EngineFacts for Facts {
 }
 
 /// Has a session's connection thread look at it, or sends for it.
-struct NotifyWake(Notifier);
+struct NotifyWake {
+    notifier: Notifier,
+    session: u32,
+    origin: Arc<str>,
+}
 
 impl Wake for NotifyWake {
     fn wake(&self) {
-        self.0.notify();
+        self.notifier.notify();
+    }
+
+    fn whose(&self) -> Whose {
+        Whose {
+            session: self.session,
+            from: self.origin.to_string(),
+            transport: self.notifier.transport_name(),
+        }
     }
 
     fn send(&self) {
-        self.0.send();
+        self.notifier.send();
     }
 }
 
@@ -125,9 +145,14 @@ impl Sessions {
 
 impl SessionFactory for Sessions {
     fn open(&self, peer: Peer, notifier: Notifier) -> Result<Box<dyn Endpoint>, Vec<u8>> {
-        let wake = Box::new(NotifyWake(notifier));
+        let caller = self.caller(peer);
+        let wake = Box::new(NotifyWake {
+            notifier,
+            session: caller.session,
+            origin: Arc::clone(&caller.origin),
+        });
         let options = Arc::clone(&self.options);
-        let session = Session::new(self.engine.clone(), options, self.caller(peer), wake);
+        let session = Session::new(self.engine.clone(), options, caller, wake);
         Ok(Box::new(session))
     }
 

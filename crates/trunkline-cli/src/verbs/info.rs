@@ -3,7 +3,7 @@
 mod trend;
 
 use serde_json::{Value as Json, json};
-use trunkline::proto::VariableInfo;
+use trunkline::proto::{ReaderInfo, VariableInfo};
 use trunkline::{Found, OpenOptions, Opened};
 use trunkline_types::ledger::UpstreamLedger;
 use trunkline_types::{Fifo, Properties, Reason, Scaling, Scope, Value};
@@ -203,6 +203,7 @@ impl<'a> Printer<'a> {
         put("last writer", info.last_writer.clone());
         put("held by", held_by(info));
         put("subscribers", info.subscribers.to_string());
+        put("read by", read_by(&info.readers));
         put("writes", writes(&info.upstream));
         put(
             "scaling",
@@ -382,6 +383,21 @@ impl<'a> Printer<'a> {
             object.put("writers_waiting", info.writers_waiting);
         }
         object.put("subscribers", info.subscribers);
+        let readers = info.readers.iter().map(|reader| {
+            let mut shown = json!({
+                "session": reader.session,
+                "repaired": values.json_u64(reader.repaired),
+            });
+            for (key, text) in [("from", &reader.from), ("transport", &reader.transport)] {
+                if !text.is_empty() {
+                    shown[key] = json!(text);
+                }
+            }
+            shown
+        });
+        if !info.readers.is_empty() {
+            object.put("readers", readers.collect::<Vec<Json>>());
+        }
         object.put(
             "writes",
             ledger(&info.upstream, |count| values.json_u64(count)),
@@ -440,6 +456,26 @@ fn held_by(info: &VariableInfo) -> String {
         (who, _) if info.lease_left.is_zero() => format!("{who}, its single writer{waiting}"),
         (who, _) => format!("{who}, leased for {:?} more{waiting}", info.lease_left),
     }
+}
+
+/// Who hears of its updates, and over what. What was repaired is said where there was anything.
+fn read_by(readers: &[ReaderInfo]) -> String {
+    let one = |reader: &ReaderInfo| {
+        let who = match (reader.session, reader.from.as_str()) {
+            (0, "") => "the engine's own process".to_owned(),
+            (session, from) => format!("session {session} ({from})"),
+        };
+        let over = match reader.transport.as_str() {
+            "" => String::new(),
+            transport => format!(" over {transport}"),
+        };
+        let repaired = match reader.repaired {
+            0 => String::new(),
+            count => format!(", {count} repaired"),
+        };
+        format!("{who}{over}{repaired}")
+    };
+    readers.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
 fn source(info: &VariableInfo) -> String {

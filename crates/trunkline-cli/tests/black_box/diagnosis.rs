@@ -3,7 +3,8 @@
 use serde_json::Value as Json;
 
 use crate::fake_engine::{FakeEngine, Manners};
-use crate::rig::{Output, Served, run};
+use crate::json_lines::checked;
+use crate::rig::{Output, RIG, Served, run};
 
 fn last_lines(output: &Output, count: usize) -> Vec<&str> {
     let lines: Vec<&str> = output.out.lines().collect();
@@ -263,4 +264,34 @@ fn monitor_says_once_that_nothing_matches_yet_and_waits() {
     );
     assert_eq!(served.run(&["deploy", &file]).code, Some(0));
     json.line_with("nope/x");
+}
+
+/// Behaviour: B-83.
+#[test]
+fn limits_are_told_with_what_is_in_use() {
+    let limits = "[engine.limits]\nsessions_max = 7\nqueue_bytes_max = \"2 MiB\"\n";
+    let rig = Served::start(&format!("{limits}{RIG}"));
+    let monitor = rig.spawn(&["monitor", "rig/level"]);
+    monitor.line_with("72.4");
+    let told = |form: &[&str]| rig.run(&[&["limits"], form].concat());
+    // The engine looks once per second.
+    let in_use = |limit: &Json| limit["used"].as_u64().is_some_and(|used| used > 0);
+    let rows = loop {
+        let output = told(&["--json"]);
+        assert_eq!(output.code, Some(0), "{}", output.err);
+        let rows = checked(&output.out, Some("limit"));
+        if in_use(&rows[0]) && in_use(&rows[4]) {
+            break rows;
+        }
+    };
+    let row = |name: &str| rows.iter().find(|row| row["limit"] == name).unwrap();
+    assert_eq!(row("sessions")["max"], 7);
+    assert_eq!(row("sessions")["key"], "sessions_max");
+    assert_eq!(row("queued")["max"], 2 << 20);
+    assert_eq!(row("queued")["unit"], "B");
+    assert_eq!(row("items of a session")["max"], 2_000_000);
+    assert_eq!(row("subscriptions")["used"], 1);
+    assert_eq!(row("name")["max"], 1024);
+    let output = told(&["-o", "table"]);
+    assert!(output.out.contains("sessions_max"), "{}", output.out);
 }

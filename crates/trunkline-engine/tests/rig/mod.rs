@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
+mod terms;
+
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -18,6 +20,9 @@ use trunkline_types::{
     Access, Contract, DataType, LibraryDefinition, Lost, Position, Properties, Quality, Scope,
     Tick, Timestamp, Value, VariableDefinition,
 };
+
+#[allow(unused_imports, reason = "every test file uses a part of it")]
+pub use terms::{STALL, all, at, stalling};
 
 pub const EPOCH: u64 = 7;
 /// 2026-01-01T00:00:00Z, when simulated time begins.

@@ -9,7 +9,7 @@ use crate::outgoing::{Flush, Outgoing};
 use crate::shm::TableAnswer;
 use crate::sleeper::Interest;
 use crate::spin::Spin;
-use crate::transport::{Peer, ReceiveHalf, Source, Transport, TransportUsed};
+use crate::transport::{Peer, ReceiveHalf, SHARED_MEMORY, Source, Transport, TransportUsed};
 
 /// Taken from the transport at once; also how long other threads may wait for the lock.
 const READ_BYTES: usize = 64 << 10;
@@ -148,7 +148,7 @@ impl<E: Endpoint> Connection<E> {
     pub(super) fn transport(&self) -> Option<TransportUsed> {
         let wire = self.wire.as_ref()?;
         let name = match wire.source.is_shared() {
-            true => "shared memory",
+            true => SHARED_MEMORY,
             false => wire.peer.transport_name(),
         };
         Some(TransportUsed {

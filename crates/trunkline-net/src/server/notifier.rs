@@ -11,6 +11,7 @@ use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, lock, try_lock};
 use super::mailbox::{Mailbox, Ring};
 use super::outlet::Outlet;
 use super::worker::{Mail, SessionKey};
+use crate::transport::{Peer, SHARED_MEMORY, SourceHint, Transport};
 
 /// Tells a session's connection thread, from any thread, that the session has output, another
 /// time-out or wants input again.
@@ -20,6 +21,8 @@ use super::worker::{Mail, SessionKey};
 #[derive(Clone)]
 pub struct Notifier {
     pub(super) target: Arc<Target<mio::Waker>>,
+    peer: Peer,
+    source: SourceHint,
 }
 
 /// A session as other threads reach it.
@@ -42,9 +45,23 @@ pub fn only_mark() {
 }
 
 impl Notifier {
-    pub(super) fn new(session: SessionKey, thread: Arc<Mailbox<Mail, mio::Waker>>) -> Self {
+    pub(super) fn new(
+        session: SessionKey,
+        thread: Arc<Mailbox<Mail, mio::Waker>>,
+        transport: &Transport,
+    ) -> Self {
         Self {
             target: Arc::new(Target::new(session, thread)),
+            peer: transport.peer,
+            source: transport.source.hint(),
+        }
+    }
+
+    /// What the session's connection is made of at the moment, in a word or two.
+    pub fn transport_name(&self) -> &'static str {
+        match self.source.is_shared() {
+            true => SHARED_MEMORY,
+            false => self.peer.transport_name(),
         }
     }
 

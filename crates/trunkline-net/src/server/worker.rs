@@ -276,7 +276,7 @@ impl Worker {
             return;
         }
         let key = self.allocate();
-        let notifier = Notifier::new(key, self.mailbox.clone());
+        let notifier = Notifier::new(key, self.mailbox.clone(), &transport);
         let factory = &self.admission.factory;
         let open = || factory.open(transport.peer, notifier.clone());
         // A panic is a defect of one session; the others go on.

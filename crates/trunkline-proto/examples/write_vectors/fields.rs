@@ -622,6 +622,10 @@ fn info(info: &VariableInfo) -> Json {
         "lease_left_ms": info.lease_left.as_millis().to_string(),
         "writers_waiting": info.writers_waiting.to_string(),
         "subscriptions": subscriptions.collect::<Vec<_>>(),
+        "readers": info.readers.iter().map(|reader| json!({
+            "session": reader.session, "from": reader.from, "transport": reader.transport,
+            "repaired": reader.repaired.to_string(),
+        })).collect::<Vec<_>>(),
         "forced": info.forced.as_ref().map(forced),
     })
 }
