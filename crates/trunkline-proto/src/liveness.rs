@@ -86,6 +86,7 @@ impl Liveness {
     #[must_use]
     pub fn answering(mut self) -> Self {
         self.answers = true;
+        self.next_send = self.next_send.saturating_add(self.interval / PHASES);
         self
     }
 
