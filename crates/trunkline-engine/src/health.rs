@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::sync::{Arc, AtomicUsize, Ordering};
 use crate::variable::Variable;
 
-/// What all variables and subscriptions come to. Counts of updates and writes include those of
+/// What all variables come to. Counts of updates and writes include those of
 /// variables that were undeployed since, so that they only grow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
@@ -20,8 +20,6 @@ pub struct Totals {
     pub written: u64,
     /// Of those, the ones that were refused.
     pub refused: u64,
-    /// Subscriptions of single variables, those with a FIFO of a program's own aside.
-    pub subscriptions: u64,
     /// Bytes that wait in `all` and `first` subscriptions of connections.
     pub queued_bytes: u64,
 }
@@ -63,7 +61,6 @@ impl Census {
             return None;
         }
         let mut census = std::mem::take(self);
-        census.totals.subscriptions = count(&engine.subscriptions().0);
         census.totals.queued_bytes = match engine.queue_memory() {
             Some(memory) => memory.used,
             None => census.queued.values().map(|bytes| *bytes as u64).sum(),
@@ -151,6 +148,12 @@ impl QueueMemory {
 }
 
 impl Engine {
+    /// Subscriptions of single variables, but those of the engine's own services, of its own
+    /// libraries, and the FIFOs of this process's own programs.
+    pub fn subscription_count(&self) -> u64 {
+        count(&self.subscriptions().0)
+    }
+
     /// The memory for updates that wait; `None` where it has no bound.
     pub fn queue_memory(&self) -> Option<QueueMemory> {
         let memory = self.memory()?;

@@ -21,6 +21,8 @@ use crate::sessions::Facts;
 pub(crate) const LIBRARY: &str = "_engine";
 /// Variables looked at per period.
 const CENSUS_SLICE: usize = 50_000;
+/// Periods between two counts of an engine in which nothing was written between the last two.
+const STILL_PERIODS: u32 = 4;
 
 /// What is measured: path, type, unit, description.
 const VARIABLES: &[(&str, DataType, &str, &str)] = &[
@@ -154,6 +156,8 @@ struct State {
     totals: Totals,
     /// When the last census ended, and the one before: updates then.
     counted: Option<(Tick, u64)>,
+    /// Periods in which nothing is counted, because nothing was written.
+    rests: u32,
     rate: f64,
     /// When it was looked last, and the processor time until then.
     cpu: Option<(Tick, Duration)>,
@@ -274,7 +278,7 @@ impl Health {
             Some(Value::U64(self.core.epoch())),
             Some(Value::U64(self.facts.sessions())),
             Some(Value::U64(self.core.variable_count() as u64)),
-            Some(Value::U64(totals.subscriptions)),
+            Some(Value::U64(self.core.subscription_count())),
             Some(Value::U64(totals.written)),
             Some(Value::F64(state.rate)),
             Some(Value::U64(totals.offered)),
@@ -304,9 +308,15 @@ impl Health {
 impl State {
     /// Goes on counting; the rate is that between two counts that were completed.
     fn count(&mut self, core: &Core, now: Tick) {
+        if self.rests > 0 {
+            self.rests -= 1;
+            return;
+        }
         let Some(totals) = self.census.advance(core, CENSUS_SLICE) else {
             return;
         };
+        let is_still = self.counted.is_some() && totals == self.totals;
+        self.rests = if is_still { STILL_PERIODS - 1 } else { 0 };
         if let Some((before, updates)) = self.counted {
             let seconds = now.since(before).as_secs_f64();
             let more = totals.written.saturating_sub(updates);
