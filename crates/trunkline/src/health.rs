@@ -398,3 +398,42 @@ mod process {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use trunkline_engine::EngineOptions;
+    use trunkline_types::Tick;
+
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_counted_within_four_periods_of_silence_and_then_in_each() {
+        let core = Core::new(EngineOptions::new("sut", 1));
+        let library = LibraryDefinition {
+            name: "rig".to_owned(),
+            description: String::new(),
+            variables: vec![VariableDefinition::new("x", DataType::F64)],
+        };
+        let at = |second: u64| Tick::from_nanos(second * 1_000_000_000);
+        let wall = Timestamp::from_nanos(1);
+        let handle = core.deploy(&library, at(0), wall).unwrap()[0];
+        let variable = core.variable(handle).unwrap();
+        let write = |second| {
+            let (value, caller) = (Value::F64(second as f64), Caller::engine());
+            let write = Write::value(&value);
+            let wakes = &mut Wakes::new();
+            core.try_write(&caller, at(second), wall, variable, &write, wakes);
+        };
+        let mut sut = State::default();
+        let mut seen = Vec::new();
+        for second in 1..=16 {
+            // One while it rests, then one in each period.
+            if second == 4 || second > 10 {
+                write(second);
+            }
+            sut.count(&core, at(second));
+            seen.push(sut.totals.written);
+        }
+        assert_eq!(seen, [0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 3, 4, 5, 6, 7]);
+    }
+}
