@@ -1,7 +1,8 @@
 //! Totals over all variables: what the engine as a whole is doing.
 //!
 //! Counted in slices, so that an engine with very many variables is looked through over several
-//! calls. Nothing is looked at per subscription: there may be a hundred times as many. Libraries whose names begin with `_` are the engine's own, and are not counted.
+//! calls. Nothing is looked at per subscription: there may be a hundred times as many. Libraries
+//! whose names begin with `_` are the engine's own, and are not counted.
 
 use std::collections::HashMap;
 
@@ -29,8 +30,8 @@ pub struct Totals {
 pub struct Census {
     next: u32,
     totals: Totals,
-    /// Of each consumer with a buffer, once; where the engine's bytes have a bound, they are counted
-    /// there.
+    /// Of each consumer with a buffer, once; where the engine's bytes have a bound, they are
+    /// counted there.
     queued: HashMap<usize, usize>,
 }
 

@@ -51,8 +51,9 @@ impl Sweep {
         }
     }
 
-    /// Goes on to the end of the part that keep-alive number `turn` has of `end` indices: from where
-    /// it is, so that none is left out however many there were before and however late the turn is.
+    /// Goes on to the end of the part that keep-alive number `turn` has of `end` indices: from
+    /// where it is, so that none is left out however many there were before and however late the
+    /// turn is.
     fn go_on(&mut self, turn: u64, end: u32) {
         let before = self.turn.replace(turn);
         if end == 0 || before == Some(turn) {
