@@ -14,7 +14,7 @@ use crate::caller::Caller;
 use crate::clock::WallClock;
 use crate::feed::Feeds;
 use crate::force::Forcing;
-use crate::health::{Losses, is_reserved};
+use crate::health::{Losses, Subscriptions, is_reserved};
 use crate::lease::Leases;
 use crate::library::Library;
 use crate::mirror::Mirrors;
@@ -84,6 +84,7 @@ struct Inner {
     audit: Audit,
     aliases: Aliases,
     losses: Losses,
+    subscriptions: Subscriptions,
     feeds: Feeds,
     mirrors: Mirrors,
     /// What may wait for all subscribers together, where that is bounded.
@@ -113,6 +114,7 @@ impl Engine {
                 audit: Audit::default(),
                 aliases: Aliases::default(),
                 losses: Losses::default(),
+                subscriptions: Subscriptions::default(),
                 feeds: Feeds::default(),
                 mirrors: Mirrors::default(),
                 memory,
@@ -320,6 +322,10 @@ impl Engine {
 
     pub(crate) fn losses(&self) -> &Losses {
         &self.inner.losses
+    }
+
+    pub(crate) fn subscriptions(&self) -> &Subscriptions {
+        &self.inner.subscriptions
     }
 
     /// What may wait for all subscribers together; `None`: nobody counts it.

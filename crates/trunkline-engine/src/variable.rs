@@ -430,42 +430,35 @@ impl Variable {
 
     /// Number of subscriptions, those of the engine's own services not counted.
     pub fn subscribers(&self) -> usize {
-        self.of_outboxes(&mut |_| ())
+        let state = self.lock();
+        let is_counted = |one: &&Arc<Outbox>| !one.is_service;
+        let plain = state.plains.outboxes().filter(is_counted).count();
+        plain + buffers(&state, &mut |_| ())
     }
 
     /// Who subscribes to it, each once, `max` at most.
     pub fn readers(&self, max: usize) -> Vec<Reader> {
         let mut outboxes: Vec<Arc<Outbox>> = Vec::new();
-        self.of_outboxes(&mut |outbox| {
+        let mut note = |outbox: &Arc<Outbox>| {
             let known = outboxes.iter().any(|known| Arc::ptr_eq(known, outbox));
             if !known && outboxes.len() < max {
                 outboxes.push(Arc::clone(outbox));
             }
-        });
+        };
+        {
+            let state = self.lock();
+            let plain = state.plains.outboxes().filter(|one| !one.is_service);
+            plain.for_each(&mut note);
+            buffers(&state, &mut note);
+        }
         // They say who they are outside the lock.
         outboxes.iter().map(|outbox| outbox.reader()).collect()
     }
 
-    /// Visits the consumers behind those subscriptions, each once for each of them; the lock is
-    /// held. Returns how many there are.
-    pub(crate) fn of_outboxes(&self, visit: &mut dyn FnMut(&Arc<Outbox>)) -> usize {
-        let state = self.lock();
-        let mut count = 0;
-        for outbox in state.plains.outboxes().filter(|one| !one.is_service) {
-            visit(outbox);
-            count += 1;
-        }
-        let Some(interests) = state.interests() else {
-            return count;
-        };
-        for interest in interests.iter().filter(|one| !one.outbox.is_service) {
-            visit(&interest.outbox);
-            count += 1;
-        }
-        for interest in interests.feeds() {
-            count += interest.feed.visit(visit);
-        }
-        count
+    /// Visits the consumers behind those that are not simply of `latest`, each once for each of
+    /// them; the lock is held.
+    pub(crate) fn of_buffers(&self, visit: &mut dyn FnMut(&Arc<Outbox>)) {
+        buffers(&self.lock(), visit);
     }
 
     /// Tells how the buffer of each of those subscriptions stands before an update of `bytes`.
@@ -559,6 +552,21 @@ impl Variable {
     pub fn provider(&self) -> Option<ProviderId> {
         self.provider_index().map(ProviderId::at)
     }
+}
+
+/// Visits the consumers behind the subscriptions that are not simply of `latest`, those of the
+/// engine's own services aside. Returns how many there are.
+fn buffers(state: &State, visit: &mut dyn FnMut(&Arc<Outbox>)) -> usize {
+    let Some(interests) = state.interests() else {
+        return 0;
+    };
+    let mut count = 0;
+    for interest in interests.iter().filter(|one| !one.outbox.is_service) {
+        visit(&interest.outbox);
+        count += 1;
+    }
+    let of_feeds = interests.feeds().map(|one| one.feed.visit(visit));
+    count + of_feeds.sum::<usize>()
 }
 
 /// What a variable's configuration says at the moment it is asked.

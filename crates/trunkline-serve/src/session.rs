@@ -164,7 +164,8 @@ impl Session {
         self.records = Records::new(self.caller.session, agreement.message_max);
         self.window = Window::of(hello);
         self.sweep = Sweep::of(agreement.features);
-        self.liveness = Liveness::new(now, self.options.keepalive, self.options.deadline);
+        let liveness = Liveness::new(now, self.options.keepalive, self.options.deadline);
+        self.liveness = liveness.together();
         self.frames.set_limits(agreement.frame_limits());
         self.phase = Phase::Open;
         Ok(())
@@ -452,7 +453,7 @@ impl Endpoint for Session {
             LivenessAction::Idle => {}
             LivenessAction::SendKeepalive => {
                 self.send_gathered = true;
-                let (records, digest) = self.begin_sweep();
+                let (records, digest) = self.begin_sweep(now);
                 self.liveness
                     .keepalive(now, records, digest)
                     .encode(&mut self.answers.frames);

@@ -159,6 +159,9 @@ impl Consumer {
             self.items.make_rest(index).initial = Some(Box::new(current));
         }
         subscription.items.insert(index);
+        if !self.outbox.is_service {
+            self.engine.subscriptions().add(variable);
+        }
         if let Some(kind) = kind {
             state.add_interest(Interest {
                 outbox: Arc::clone(&self.outbox),
@@ -269,6 +272,10 @@ impl Consumer {
     }
 
     pub(super) fn free(&mut self, index: u32) {
+        let item = self.items.get(index).filter(|_| !self.outbox.is_service);
+        if let Some(variable) = item.and_then(|item| self.engine.variable(item.handle())) {
+            self.engine.subscriptions().remove(variable);
+        }
         self.items.remove(index);
         self.outbox.marks.unmark(index);
     }

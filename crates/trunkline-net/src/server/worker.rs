@@ -34,6 +34,9 @@ const LINGERING_MAX: usize = 64;
 /// Looks at memory for each question to the system, while the thread spins.
 const GLANCES: usize = 16;
 
+/// Timers that fire before what has arrived meanwhile has its turn.
+const TIMERS_MAX: usize = 16;
+
 /// Sessions whose memory is looked at while the thread spins.
 const GLANCED_MAX: usize = 8;
 
@@ -118,9 +121,9 @@ impl Worker {
         let mut moment = self.moment();
         while !self.is_over() {
             let start = moment.now;
-            let idle = self.turns.is_empty();
+            let idle = self.turns.is_empty() && !self.is_due(start);
             let found = idle && self.spin(&mut events, start);
-            let polled = found || self.sleep(&mut events, start);
+            let polled = found || self.sleep(&mut events, start, idle);
             if polled {
                 for event in &events {
                     self.accept_event(event);
@@ -203,11 +206,11 @@ impl Worker {
 
     /// Sleeps until there is something to do, or only takes the events that are there when there
     /// is already. False when there are none.
-    fn sleep(&mut self, events: &mut Events, now: Tick) -> bool {
-        if self.turns.is_empty() {
+    fn sleep(&mut self, events: &mut Events, now: Tick, idle: bool) -> bool {
+        if idle {
             self.arm();
         }
-        let asleep = self.turns.is_empty() && self.mailbox.fall_asleep();
+        let asleep = idle && self.turns.is_empty() && self.mailbox.fall_asleep();
         let timeout = match asleep {
             true => self.next_timer().map(|due| due.since(now)),
             false => Some(Duration::ZERO),
@@ -363,11 +366,18 @@ impl Worker {
         }
     }
 
+    /// Whether a timer is due.
+    fn is_due(&self, now: Tick) -> bool {
+        self.timers.first().is_some_and(|(due, _)| *due <= now)
+    }
+
+    /// Plans turns of sessions whose timers are due. Many of them are at the same time; what
+    /// arrives meanwhile comes in between.
     fn fire_timers(&mut self, now: Tick) {
-        while let Some(&(due, key)) = self.timers.first() {
-            if due > now {
+        for _ in 0..TIMERS_MAX {
+            let Some(&(_, key)) = self.timers.first().filter(|(due, _)| *due <= now) else {
                 return;
-            }
+            };
             self.timers.pop_first();
             if let Some(session) = session(&mut self.slots, key) {
                 session.timer = None;
