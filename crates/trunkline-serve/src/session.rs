@@ -96,10 +96,13 @@ impl Session {
         wake: Box<dyn Wake>,
     ) -> Self {
         let wake = SharedWake(Arc::from(wake));
-        let consumer = Consumer::new(engine.clone(), Box::new(wake.clone()))
+        let mut consumer = Consumer::new(engine.clone(), Box::new(wake.clone()))
             .confirmed_by_peer()
             .queue_bytes_max(options.queue_bytes_max)
             .sharing_feeds();
+        if !options.resume_for.is_zero() {
+            consumer = consumer.keeping_sent();
+        }
         Self {
             engine,
             consumer,
@@ -158,6 +161,11 @@ impl Session {
             }
         };
         self.caller.origin = described(&self.caller.origin, hello);
+        let before = hello.resume.filter(|one| one.epoch == self.engine.epoch());
+        if let Some(session) = before.and_then(|one| u32::try_from(one.session).ok()) {
+            self.consumer.follow(&self.caller, session);
+            self.sampled_due = self.consumer.poll(now);
+        }
         let throughput = self.begin_to_gather(hello, &agreement);
         self.welcome(&agreement, throughput, wall);
         self.frame_max = agreement.frame_max;
@@ -178,7 +186,7 @@ impl Session {
             epoch: self.engine.epoch(),
             engine_id: options.engine_id,
             session: u64::from(self.caller.session),
-            // A new session goes on with the positions of the old one; nothing of it is kept here.
+            // It is a new session, which goes on from positions, item by item.
             resumed: false,
             frame_max: agreement.frame_max,
             message_max: agreement.message_max,
@@ -221,12 +229,14 @@ impl Session {
 
     /// From here on nothing but the answers that wait is sent.
     fn close(&mut self, cause: Disconnect) {
+        let comes_back = may_come_back(&cause);
         self.phase = Phase::Closing(cause);
-        self.release();
+        self.release(comes_back);
     }
 
-    /// Gives everything back that others might wait for.
-    fn release(&mut self) {
+    /// Gives everything back that others might wait for. `comes_back`: the client may go on in
+    /// another session, which is to begin where this one was.
+    fn release(&mut self, comes_back: bool) {
         self.stop_providing();
         self.engine.end_session(self.caller.session);
         self.work.clear();
@@ -234,7 +244,12 @@ impl Session {
         self.sweep = Sweep::default();
         self.parked_until = None;
         self.sampled_due = None;
-        self.consumer = Consumer::new(self.engine.clone(), Box::new(Silent));
+        let silent = Consumer::new(self.engine.clone(), Box::new(Silent));
+        let consumer = std::mem::replace(&mut self.consumer, silent);
+        if comes_back {
+            let until = self.last_seen.0.saturating_add(self.options.resume_for);
+            consumer.leave(&self.caller, until);
+        }
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -283,6 +298,11 @@ impl Session {
         self.liveness.handle_received(now);
         self.excused_until = now.saturating_add(FRAME_DEADLINE);
     }
+}
+
+/// Whether the client may dial again and go on: it has not said goodbye, nor was it told to go.
+fn may_come_back(cause: &Disconnect) -> bool {
+    !matches!(cause, Disconnect::Goodbye { .. } | Disconnect::Local)
 }
 
 /// From where the peer asks, and what it says of itself: nobody vouches for that.
@@ -467,14 +487,14 @@ impl Endpoint for Session {
         }
     }
 
-    fn handle_disconnected(&mut self, now: Tick, _cause: Disconnect) {
+    fn handle_disconnected(&mut self, now: Tick, cause: Disconnect) {
         let (seen, wall) = self.last_seen;
         let since = i64::try_from(now.since(seen).as_nanos()).unwrap_or(i64::MAX);
         self.last_seen = (now, wall.saturating_add_nanos(since));
         self.phase = Phase::Ended;
         self.gathering = None;
         self.answers.discard();
-        self.release();
+        self.release(may_come_back(&cause));
     }
 
     fn is_in_handshake(&self) -> bool {

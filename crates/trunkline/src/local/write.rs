@@ -138,15 +138,8 @@ impl<T: IntoValue> Variable<T> {
     }
 
     fn attempt_now(&self, write: &Write<'_>) -> Attempt {
-        let moment = match self.variable.has_timestamps() {
-            true => Moment::now(self.clock),
-            // Nobody needs the other clock (SP-03).
-            false => Moment {
-                now: self.clock.now(),
-                wall: Timestamp::UNIX_EPOCH,
-            },
-        };
-        self.attempt(write, moment, &mut Wakes::new())
+        // The audit notes when it was, whether the variable is stamped or not.
+        self.attempt(write, Moment::now(self.clock), &mut Wakes::new())
     }
 
     fn attempt(&self, write: &Write<'_>, moment: Moment, wakes: &mut Wakes) -> Attempt {
