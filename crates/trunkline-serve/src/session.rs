@@ -300,9 +300,14 @@ impl Session {
     }
 }
 
-/// Whether the client may dial again and go on: it has not said goodbye, nor was it told to go.
+/// Whether the client may dial again and go on: it has not said that it is done, nor was it told to
+/// go. A client that has heard nothing says goodbye as well, and comes back.
 fn may_come_back(cause: &Disconnect) -> bool {
-    !matches!(cause, Disconnect::Goodbye { .. } | Disconnect::Local)
+    match cause {
+        Disconnect::Local => false,
+        Disconnect::Goodbye { code, .. } => *code != FaultCode::ShuttingDown,
+        _ => true,
+    }
 }
 
 /// From where the peer asks, and what it says of itself: nobody vouches for that.

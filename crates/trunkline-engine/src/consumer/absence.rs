@@ -28,7 +28,7 @@ use crate::variable::{State, Variable};
 /// Sessions that broke and are kept; beyond, the oldest is given up.
 const ABSENT_MAX: usize = 1024;
 /// Those that one session follows: each time a session breaks while it comes back it is one more.
-const FOLLOWED_MAX: usize = 4;
+const FOLLOWED_MAX: usize = 16;
 /// What keeping an item costs beside its updates: its place in tables.
 const ITEM_COST: usize = 128;
 /// Borrowed at a time.
@@ -142,7 +142,9 @@ impl Sent {
 /// The `all` subscriptions of a session that broke.
 #[derive(Debug)]
 pub struct Absent {
-    session: u32,
+    /// The session, and those after it that broke before all of it was taken: the peer may know the
+    /// number of any.
+    sessions: Vec<u32>,
     principal: Principal,
     until: Tick,
     /// By the number of the subscription.
@@ -293,7 +295,8 @@ impl Absences {
     fn take(&self, session: u32, caller: &Caller) -> Vec<Absent> {
         let mut list = self.list.lock();
         let mut found = Vec::new();
-        let is_it = |one: &Absent| one.session == session && one.principal == caller.principal;
+        let is_it =
+            |one: &Absent| one.sessions.contains(&session) && one.principal == caller.principal;
         while let Some(at) = list.iter().position(is_it) {
             found.extend(list.remove(at));
         }
@@ -351,7 +354,7 @@ impl Consumer {
             None => return,
         };
         let mut absent = Absent {
-            session: caller.session,
+            sessions: vec![caller.session],
             principal: caller.principal.clone(),
             until,
             feeds: HashMap::new(),
@@ -430,7 +433,7 @@ impl Consumer {
             }
         }
         for mut older in self.followed.drain(..) {
-            older.session = caller.session;
+            older.sessions.push(caller.session);
             if let Some(oldest) = engine.absences().put(older) {
                 oldest.release(&engine, &mut wakes);
             }
