@@ -7,8 +7,8 @@ use trunkline_proto::limits::{FRAME_DEADLINE, FRAME_MAX_MIN};
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::hello::{Hello, Welcome};
 use trunkline_proto::{
-    Agreement, Disconnect, Endpoint, FaultCode, FrameBuffer, FrameLimits, Liveness, LivenessAction,
-    Throughput,
+    Agreement, Disconnect, Endpoint, FaultCode, Features, FrameBuffer, FrameLimits, Liveness,
+    LivenessAction, Throughput,
 };
 use trunkline_types::{Tick, Timestamp};
 
@@ -171,6 +171,9 @@ impl Session {
         self.frame_max = agreement.frame_max;
         self.records = Records::new(self.caller.session, agreement.message_max);
         self.window = Window::of(hello);
+        if agreement.features.contains(Features::ENDS) {
+            self.window.count_ends();
+        }
         self.sweep = Sweep::of(agreement.features);
         self.liveness = Liveness::new(now, self.options.keepalive, self.options.deadline);
         self.frames.set_limits(agreement.frame_limits());
