@@ -1,5 +1,10 @@
 //! Feeds that several subscriptions have in common, when who shares them changes.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
 #![cfg(not(shuttle))]
 
 mod rig;

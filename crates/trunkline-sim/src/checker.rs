@@ -409,7 +409,7 @@ impl Checker {
         let Some(missed) = self.seen(took.variable, missed) else {
             return false;
         };
-        if had.ended || had.session >= took.session {
+        if had.ended || had.session >= took.session || self.repairs == Repairs::Records {
             return false;
         }
         let sessions = self.sessions.range(had.session + 1..=took.session);

@@ -303,10 +303,8 @@ impl Absences {
         found
     }
 
-    pub(crate) fn counts(&self) -> (usize, usize) {
-        let list = self.list.lock();
-        let bytes = list.iter().map(|one| one.charge.used).sum();
-        (list.len(), bytes)
+    fn count(&self) -> usize {
+        self.list.lock().len()
     }
 }
 
@@ -328,11 +326,10 @@ impl Engine {
         Some(now)
     }
 
-    /// Sessions that broke and are kept for a while, and the bytes of what waits for them outside
-    /// their feeds.
-    pub fn absent_sessions(&self) -> (u64, u64) {
-        let (count, bytes) = self.absences().counts();
-        (count as u64, bytes as u64)
+    /// Sessions that broke and are kept for a while. What waits for them is part of the
+    /// [queue memory](Self::queue_memory).
+    pub fn absent_sessions(&self) -> u64 {
+        self.absences().count() as u64
     }
 }
 
