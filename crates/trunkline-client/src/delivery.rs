@@ -112,6 +112,7 @@ impl ClientCore {
         };
         for record in ended {
             let record = record?;
+            self.count_end(record.handle);
             let Some(wire) = self.wires.get_mut(head.subscription) else {
                 continue;
             };
@@ -152,6 +153,7 @@ impl ClientCore {
         let sentence: Arc<str> = Arc::from(fault.sentence.as_str());
         for handle in Handles::decode(frame)? {
             let handle = handle?;
+            self.count_end(handle);
             let Some(variable) = self.variables.of_handle(handle) else {
                 continue;
             };
@@ -244,7 +246,9 @@ impl ClientCore {
         };
         let Some(item) = wire.item(index) else { return };
         let is_leaving = matches!(item.status, Status::Leaving);
-        if !is_leaving && !matches!(item.status, Status::Opening) {
+        // It was asked for once more, because its end may have been lost on the way.
+        let has_ended = result.is_err() && matches!(item.status, Status::Live);
+        if !is_leaving && !has_ended && !matches!(item.status, Status::Opening) {
             return;
         }
         if let Err(fault) = result {

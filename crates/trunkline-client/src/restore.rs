@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Nothing here relies on the engine to keep a session: every connection is subscribed anew. The
-//! session that the hello names only lets the engine end the old one at once.
+//! session that the hello names lets the engine give it what that one has left.
 //!
 //! Items that cannot be subscribed now but may be later (no such name yet, the library is stopped)
 //! are asked for again after a while, all in one request: within 1 s at first, then more and more

@@ -20,6 +20,16 @@ use crate::wire::{Status, WireItem, WireSubscription};
 
 /// An emptied buffer with more room than this gives it back.
 const KEPT_SERIALS_MAX: usize = 64;
+/// What a reading that waits takes beside its value.
+const COST: usize = size_of::<Queued>();
+/// As the options say it.
+const _: () = assert!(COST <= 120);
+
+/// What so many readings take with these bytes of values.
+fn held(bytes: usize, readings: u64) -> usize {
+    // As many as there is memory for.
+    bytes.saturating_add((readings as usize).saturating_mul(COST))
+}
 
 /// The wire item of a place where no item is.
 pub(crate) const NOBODY: u32 = u32::MAX;
@@ -249,8 +259,9 @@ impl Subscription {
             Waiting::Count(count) => {
                 let mut missed = delivery.missed;
                 if let Contract::First(n) = self.contract {
-                    let bytes = self.bytes + delivery.bytes as usize;
-                    let is_full = self.bytes > 0 && bytes > self.options.buffer_bytes_max;
+                    let held = held(self.bytes, self.ledger.waiting);
+                    let bytes = held + COST + delivery.bytes as usize;
+                    let is_full = held > 0 && bytes > self.options.buffer_bytes_max;
                     entry.missed.add(missed);
                     if *count >= n || is_full {
                         self.ledger.dropped += 1;
@@ -282,7 +293,8 @@ impl Subscription {
         let mut missed = delivery.missed;
         let max = self.options.buffer_bytes_max;
         while serials.len() >= n as usize
-            || (!serials.is_empty() && self.bytes + delivery.bytes as usize > max)
+            || (!serials.is_empty()
+                && held(self.bytes, self.ledger.waiting) + COST + delivery.bytes as usize > max)
         {
             let oldest = serials.pop_front().and_then(|serial| {
                 self.queue.kill_reading(serial, |queued| {

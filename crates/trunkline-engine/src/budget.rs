@@ -122,6 +122,18 @@ impl EngineBudget {
         lent
     }
 
+    /// Lends `bytes` from the first half of what there is: for what is kept and not needed, which
+    /// gives way to what waits.
+    pub(crate) fn borrow_spare(&self, bytes: usize) -> bool {
+        let sum = |used: usize| {
+            let sum = used.checked_add(bytes)?;
+            (sum <= self.max / 2).then_some(sum)
+        };
+        self.used
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, sum)
+            .is_ok()
+    }
+
     /// Takes back what was borrowed, without telling writers that wait for it.
     pub(crate) fn take_back(&self, bytes: usize) {
         let before = self.used.fetch_sub(bytes, Ordering::SeqCst);

@@ -12,6 +12,7 @@ use crate::audit::Audit;
 use crate::budget::EngineBudget;
 use crate::caller::Caller;
 use crate::clock::WallClock;
+use crate::consumer::Absences;
 use crate::feed::Feeds;
 use crate::force::Forcing;
 use crate::health::{Losses, Subscriptions, is_reserved};
@@ -87,6 +88,7 @@ struct Inner {
     subscriptions: Subscriptions,
     feeds: Feeds,
     mirrors: Mirrors,
+    absences: Absences,
     /// What may wait for all subscribers together, where that is bounded.
     memory: Option<Arc<EngineBudget>>,
     wall_clock: WallClock,
@@ -117,6 +119,7 @@ impl Engine {
                 subscriptions: Subscriptions::default(),
                 feeds: Feeds::default(),
                 mirrors: Mirrors::default(),
+                absences: Absences::default(),
                 memory,
                 wall_clock: WallClock::default(),
                 libraries: Mutex::new(Vec::new()),
@@ -238,8 +241,8 @@ impl Engine {
     }
 
     /// Does what is due: provider time-outs, values that have become too old, the ends of leases
-    /// and what comes into tables of last values, in slices. Returns when it wants to be called
-    /// again.
+    /// and of what is kept for sessions that broke, and what comes into tables of last values, in
+    /// slices. Returns when it wants to be called again.
     pub fn poll(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
         self.watch_clock(now, wall);
         let aged = self.mark_stale(now, wall, SLICE, wakes);
@@ -250,7 +253,8 @@ impl Engine {
             return Some(now);
         }
         let (_, lease_ends) = self.expire_leases(now, SLICE);
-        let due = [aged, self.next_provider_deadline(), lease_ends];
+        let kept = self.expire_absent(now, SLICE, wakes);
+        let due = [aged, self.next_provider_deadline(), lease_ends, kept];
         due.into_iter().flatten().min()
     }
 
@@ -313,6 +317,10 @@ impl Engine {
 
     pub(crate) fn feeds(&self) -> &Feeds {
         &self.inner.feeds
+    }
+
+    pub(crate) fn absences(&self) -> &Absences {
+        &self.inner.absences
     }
 
     #[inline]

@@ -175,6 +175,13 @@ impl State {
         self.extra.as_ref()?.edited.as_ref()
     }
 
+    /// Whether a write has nothing here to look at but feeds.
+    pub(crate) fn has_only_feeds(&self) -> bool {
+        self.extra
+            .as_ref()
+            .is_none_or(|extra| extra.has_only_feeds())
+    }
+
     pub(crate) fn interests(&self) -> Option<&Interests> {
         self.extra.as_ref().map(|extra| &extra.interests)
     }

@@ -7,8 +7,8 @@ use trunkline_proto::limits::{FRAME_DEADLINE, FRAME_MAX_MIN};
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::hello::{Hello, Welcome};
 use trunkline_proto::{
-    Agreement, Disconnect, Endpoint, FaultCode, FrameBuffer, FrameLimits, Liveness, LivenessAction,
-    Throughput,
+    Agreement, Disconnect, Endpoint, FaultCode, Features, FrameBuffer, FrameLimits, Liveness,
+    LivenessAction, Throughput,
 };
 use trunkline_types::{Tick, Timestamp};
 
@@ -96,10 +96,13 @@ impl Session {
         wake: Box<dyn Wake>,
     ) -> Self {
         let wake = SharedWake(Arc::from(wake));
-        let consumer = Consumer::new(engine.clone(), Box::new(wake.clone()))
+        let mut consumer = Consumer::new(engine.clone(), Box::new(wake.clone()))
             .confirmed_by_peer()
             .queue_bytes_max(options.queue_bytes_max)
             .sharing_feeds();
+        if !options.resume_for.is_zero() {
+            consumer = consumer.keeping_sent();
+        }
         Self {
             engine,
             consumer,
@@ -158,11 +161,19 @@ impl Session {
             }
         };
         self.caller.origin = described(&self.caller.origin, hello);
+        let before = hello.resume.filter(|one| one.epoch == self.engine.epoch());
+        if let Some(session) = before.and_then(|one| u32::try_from(one.session).ok()) {
+            self.consumer.follow(&self.caller, session);
+            self.sampled_due = self.consumer.poll(now);
+        }
         let throughput = self.begin_to_gather(hello, &agreement);
         self.welcome(&agreement, throughput, wall);
         self.frame_max = agreement.frame_max;
         self.records = Records::new(self.caller.session, agreement.message_max);
         self.window = Window::of(hello);
+        if agreement.features.contains(Features::ENDS) {
+            self.window.count_ends();
+        }
         self.sweep = Sweep::of(agreement.features);
         let liveness = Liveness::new(now, self.options.keepalive, self.options.deadline);
         self.liveness = liveness.together();
@@ -179,7 +190,7 @@ impl Session {
             epoch: self.engine.epoch(),
             engine_id: options.engine_id,
             session: u64::from(self.caller.session),
-            // A new session goes on with the positions of the old one; nothing of it is kept here.
+            // It is a new session, which goes on from positions, item by item.
             resumed: false,
             frame_max: agreement.frame_max,
             message_max: agreement.message_max,
@@ -222,12 +233,14 @@ impl Session {
 
     /// From here on nothing but the answers that wait is sent.
     fn close(&mut self, cause: Disconnect) {
+        let comes_back = may_come_back(&cause);
         self.phase = Phase::Closing(cause);
-        self.release();
+        self.release(comes_back);
     }
 
-    /// Gives everything back that others might wait for.
-    fn release(&mut self) {
+    /// Gives everything back that others might wait for. `comes_back`: the client may go on in
+    /// another session, which is to begin where this one was.
+    fn release(&mut self, comes_back: bool) {
         self.stop_providing();
         self.engine.end_session(self.caller.session);
         self.work.clear();
@@ -235,7 +248,12 @@ impl Session {
         self.sweep = Sweep::default();
         self.parked_until = None;
         self.sampled_due = None;
-        self.consumer = Consumer::new(self.engine.clone(), Box::new(Silent));
+        let silent = Consumer::new(self.engine.clone(), Box::new(Silent));
+        let consumer = std::mem::replace(&mut self.consumer, silent);
+        if comes_back {
+            let until = self.last_seen.0.saturating_add(self.options.resume_for);
+            consumer.leave(&self.caller, until);
+        }
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -283,6 +301,16 @@ impl Session {
     fn excuse_peer(&mut self, now: Tick) {
         self.liveness.handle_received(now);
         self.excused_until = now.saturating_add(FRAME_DEADLINE);
+    }
+}
+
+/// Whether the client may dial again and go on: it has not said that it is done, nor was it told to
+/// go. A client that has heard nothing says goodbye as well, and comes back.
+fn may_come_back(cause: &Disconnect) -> bool {
+    match cause {
+        Disconnect::Local => false,
+        Disconnect::Goodbye { code, .. } => *code != FaultCode::ShuttingDown,
+        _ => true,
     }
 }
 
@@ -469,14 +497,14 @@ impl Endpoint for Session {
         }
     }
 
-    fn handle_disconnected(&mut self, now: Tick, _cause: Disconnect) {
+    fn handle_disconnected(&mut self, now: Tick, cause: Disconnect) {
         let (seen, wall) = self.last_seen;
         let since = i64::try_from(now.since(seen).as_nanos()).unwrap_or(i64::MAX);
         self.last_seen = (now, wall.saturating_add_nanos(since));
         self.phase = Phase::Ended;
         self.gathering = None;
         self.answers.discard();
-        self.release();
+        self.release(may_come_back(&cause));
     }
 
     fn lets_writers_send(&self) -> bool {

@@ -166,6 +166,7 @@ impl<'a> UpdateSink<'a> {
             let mut frame = HandlesBuilder::gone(self.out);
             while let Some(handle) = gone.next_if(|_| frame.len_bytes() < PAGE_BYTES) {
                 frame.push(*handle);
+                self.window.send_end(*handle);
             }
             frame.finish(false);
         }
@@ -375,6 +376,7 @@ impl Sink for UpdateSink<'_> {
                     last_sequence: item.last.sequence,
                     lost: item.lost,
                 });
+                self.window.send_end(item.handle);
             }
             frame.finish();
         }

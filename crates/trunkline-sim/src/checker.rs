@@ -5,6 +5,7 @@
 //! with that and with itself.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use trunkline_client::WriteOutcome;
 use trunkline_types::{Contract, Position, Quality, Reading, Reason, Tick, Timestamp, Value};
@@ -83,6 +84,8 @@ pub struct Totals {
     pub readings: u64,
     /// Updates that readings said were missed.
     pub lost: u64,
+    /// Of those, the ones that were lost while there was no connection.
+    pub lost_while_away: u64,
     /// Writes by all writers.
     pub writes: u64,
     /// Writes that ended as unknown.
@@ -123,6 +126,8 @@ pub struct Checker {
     /// All writes up to there have ended.
     ended_to: usize,
     lives: BTreeMap<(u32, u64), Life>,
+    /// Whose each session is, and whether the engine had not noticed the end of the one before.
+    sessions: BTreeMap<u64, (Writer, bool)>,
     groups: Vec<Vec<u64>>,
     touched: Vec<u32>,
 }
@@ -134,7 +139,19 @@ pub struct Had {
     pub position: Option<Position>,
     /// The subscription was ended, or the connection was, since then.
     pub interrupted: bool,
+    /// The subscription was ended, whatever the connection was.
+    pub ended: bool,
+    /// The session of that reading.
+    pub session: u64,
 }
+
+/// Sooner than that whoever reconnects is given what was written meanwhile: the time for which the
+/// engine keeps it, less what the two ends take to find out and to come back.
+const KEPT: Duration = Duration::from_secs(20);
+/// Updates may wait that long at the engine before a connection is known to be broken.
+const UNNOTICED: Duration = Duration::from_secs(5);
+/// Bytes of the longest value that is written, with its number.
+const LONGEST: u64 = 430;
 
 /// A reading that a program took, and whose.
 #[derive(Debug)]
@@ -149,6 +166,10 @@ pub struct Took<'a> {
     pub contract: Contract,
     /// It.
     pub reading: &'a Reading,
+    /// All variables of its subscription.
+    pub variables: &'a [u32],
+    /// When it was taken.
+    pub now: Tick,
 }
 
 impl Checker {
@@ -369,14 +390,58 @@ impl Checker {
         self.totals.groups += u64::from(applied);
     }
 
+    /// A connection of this program was accepted.
+    pub fn accepted(&mut self, session: u64, by: Writer, overlaps: bool) {
+        self.sessions.insert(session, (by, overlaps));
+    }
+
+    /// Whether what a subscription of `all` says it lost to a disconnect should have been kept for
+    /// it: it was away for a short time, and no more was written than its bound. What was sent to a
+    /// session that is not known to be over is not there to be given to the next one.
+    fn should_have(&self, took: &Took<'_>, had: &Had, before: Position) -> bool {
+        let Contract::All { elements, bytes } = took.contract else {
+            return false;
+        };
+        let missed = Position {
+            sequence: before.sequence + 1,
+            ..before
+        };
+        let Some(missed) = self.seen(took.variable, missed) else {
+            return false;
+        };
+        if had.ended || had.session >= took.session || self.repairs == Repairs::Records {
+            return false;
+        }
+        let sessions = self.sessions.range(had.session + 1..=took.session);
+        let mut own = sessions.filter(|(_, (by, _))| *by == took.by);
+        if own.any(|(_, (_, overlaps))| *overlaps) {
+            return false;
+        }
+        let waited = UNNOTICED.as_nanos() as u64;
+        let from = Tick::from_nanos(missed.at.as_nanos().saturating_sub(waited));
+        let written = |variable: &u32| {
+            let life = self.lives.get(&(*variable, before.epoch));
+            life.map_or(0, |life| {
+                life.updates.len() - life.updates.partition_point(|one| one.at < from)
+            })
+        };
+        let written: usize = took.variables.iter().map(written).sum();
+        let written = written as u64;
+        took.now.since(missed.at) < KEPT
+            && written < u64::from(elements) * 7 / 8
+            && written * LONGEST < u64::from(bytes) * 7 / 8
+    }
+
     /// A program took a reading.
     pub fn took(&mut self, took: &Took<'_>, had: &mut Had) {
         self.totals.readings += 1;
         let reading = took.reading;
         let (position, lost) = (reading.position, reading.lost);
         self.check_content(took);
+        let had_before = *had;
         let before = had.position.replace(position);
         let interrupted = std::mem::take(&mut had.interrupted);
+        (had.ended, had.session) = (false, took.session);
         let told = lost.coalesced + lost.queue + lost.overrun + lost.disconnect;
         self.totals.lost += told;
         let who = || {
@@ -409,6 +474,12 @@ impl Checker {
                 let gap = position.sequence - before.sequence - 1;
                 if (gap != told || lost.unknown) && self.repairs != Repairs::Records {
                     self.fail(|| format!("B-03: {gap} missing, {told} told; {}", who()));
+                }
+                if lost.disconnect > 0 {
+                    self.totals.lost_while_away += lost.disconnect;
+                    if self.should_have(took, &had_before, before) {
+                        self.fail(|| format!("B-05: lost over a short cut; {}", who()));
+                    }
                 }
                 if lost.disconnect > 0 && !interrupted {
                     self.fail(|| format!("B-03: lost to a disconnect that was none; {}", who()));

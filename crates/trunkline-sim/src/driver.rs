@@ -339,7 +339,11 @@ impl World {
             .as_ref()
             .is_some_and(|e| e.sessions.contains_key(&link));
         if !known {
-            self.engine.accept(link, program, now);
+            let host = self.programs.get(program);
+            let running = host.and_then(|host| host.running.as_ref());
+            let writer = running.map_or(0, |running| running.writer);
+            let checker = &mut self.checker;
+            self.engine.accept(link, program, writer, now, checker);
         }
         let Self {
             engine,

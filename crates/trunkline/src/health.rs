@@ -80,6 +80,12 @@ const VARIABLES: &[(&str, DataType, &str, &str)] = &[
         "Times that somebody needed more of it than there was",
     ),
     (
+        "sessions/absent",
+        DataType::U64,
+        "",
+        "Broken connections whose `all` subscriptions are kept for the next one",
+    ),
+    (
         "lost",
         DataType::U64,
         "",
@@ -295,6 +301,7 @@ impl Health {
             )),
             Some(Value::U64(memory.map_or(u64::MAX, |memory| memory.max))),
             Some(Value::U64(memory.map_or(0, |memory| memory.refusals))),
+            Some(Value::U64(self.core.absent_sessions())),
             Some(Value::U64(lost)),
             Some(Value::U64(overruns)),
             Some(Value::U64(repaired + marked)),

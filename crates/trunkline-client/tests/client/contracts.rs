@@ -121,11 +121,13 @@ fn first_keeps_the_oldest_and_counts_what_came_after() {
     assert_eq!((value(&readings[0]), readings[0].lost.queue), (7.0, 4));
 }
 
+/// A value of a byte takes the memory of a reading, and the bound is about that.
 #[test]
 fn a_buffer_is_bounded_in_bytes_as_well() {
     let mut rig = Rig::connected(&["a/b"]);
     let options = SubscribeOptions {
-        buffer_bytes_max: 24,
+        // Room for three readings of 8 bytes, not for the thirty that three of 128 are in values.
+        buffer_bytes_max: 3 * 128 + 100,
         ..SubscribeOptions::default()
     };
     let last = rig.subscribe_with(&["a/b"], Contract::Last(100), options);

@@ -4,8 +4,10 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use trunkline_types::Position;
 
+use super::absence::Charge;
 use super::drain::TAKE;
 use super::in_flight::{InFlight, Table};
+use super::item::VariableItem;
 use super::{Consumer, EndedItem, Sink};
 use crate::feed::{Event, Feed, FeedEntry, Room, SharedRun, Taken, Terms};
 use crate::outbox::{Outbox, Wakes};
@@ -14,6 +16,7 @@ use crate::update::Update;
 use crate::variable::Variable;
 
 /// A subscription's part in a feed.
+#[derive(Debug)]
 pub(super) struct Membership {
     pub(super) feed: Arc<Feed>,
     /// Its number there.
@@ -26,6 +29,8 @@ pub(super) struct Membership {
     pub(super) by_handle: HashMap<u32, (u32, u32)>,
     /// Taken out of the feed and not delivered yet.
     pub(super) taken: VecDeque<FeedEntry>,
+    /// What among it is from before the subscription was made.
+    pub(super) past: Charge,
     /// Its variables are as they were when it last looked for others with the same.
     pub(super) is_settled: bool,
 }
@@ -54,6 +59,7 @@ impl Membership {
             table: Arc::default(),
             by_handle: HashMap::new(),
             taken: VecDeque::new(),
+            past: Charge::default(),
             is_settled: false,
         }
     }
@@ -75,11 +81,13 @@ impl Membership {
     /// they have all it had, too.
     pub(super) fn forget(&mut self, variable: &Variable) {
         self.by_handle.remove(&variable.handle());
-        if let Some(interests) = variable.lock().interests_mut()
+        let mut state = variable.lock();
+        if let Some(interests) = state.interests_mut()
             && interests.remove_feed(&self.feed).is_some()
         {
             self.feed.remove_place();
         }
+        variable.forget_attended(&state);
     }
 
     pub(super) fn waiting_of(&self, handle: u32) -> WaitingOf {
@@ -109,6 +117,9 @@ impl Membership {
             let stays = !places.contains(&entry.place);
             if !stays {
                 freed.add(entry.room());
+                if matches!(entry.event, Event::Past(_)) {
+                    self.past.give_back(entry.cost());
+                }
             }
             stays
         });
@@ -192,9 +203,9 @@ impl Consumer {
                     return Step::Entries;
                 };
                 if u64::from(run.count()) > credit || !sink.takes(&run) {
+                    membership.taken.extend(run.entries().iter().cloned());
                     return Step::Entries;
                 }
-                membership.taken.clear();
                 run
             }
         };
@@ -246,7 +257,14 @@ impl Consumer {
                     if let Some(credit) = &mut subscription.credit {
                         *credit -= room.updates as u64;
                     }
-                    membership.taken.drain(..room.updates);
+                    let done = membership.taken.drain(..room.updates);
+                    if let Some(sent) = &mut self.sent {
+                        for entry in done {
+                            let index = membership.table.get(entry.place as usize);
+                            let item = index.and_then(|index| self.items.get(*index));
+                            sent.push(item.map_or(0, VariableItem::handle), entry);
+                        }
+                    }
                     passed.add(room);
                     count += room.updates;
                     match count == TAKE {
@@ -258,10 +276,12 @@ impl Consumer {
             let index = membership.index_at(entry.place);
             match &entry.event {
                 Event::Gone => gone = Some(index),
-                Event::First(_) | Event::Next(_) if subscription.credit == Some(0) => {
+                Event::First(_) | Event::Next(_) | Event::Past(_)
+                    if subscription.credit == Some(0) =>
+                {
                     break Stop::Credit;
                 }
-                Event::First(update) | Event::Next(update) => {
+                Event::First(update) | Event::Next(update) | Event::Past(update) => {
                     if let Some(credit) = &mut subscription.credit {
                         *credit -= 1;
                     }
@@ -274,7 +294,16 @@ impl Consumer {
                 }
             }
             passed.add(entry.room());
-            membership.taken.pop_front();
+            if matches!(entry.event, Event::Past(_)) {
+                membership.past.give_back(entry.cost());
+            }
+            if let Some(entry) = membership.taken.pop_front()
+                && let Some(sent) = &mut self.sent
+                && gone.is_none()
+            {
+                let handle = self.items.get(index).map_or(0, VariableItem::handle);
+                sent.push(handle, entry);
+            }
             count += 1;
             if gone.is_some() || count == TAKE {
                 break Stop::Taken;
@@ -443,25 +472,24 @@ impl<'a, I: Iterator<Item = &'a FeedEntry>> Iterator for NextUpdates<'a, I> {
 
 /// What was taken as one piece, for all who share the feed. `None` where the sink makes none.
 fn encode(
-    membership: &Membership,
+    membership: &mut Membership,
     items: &super::Items,
     start: u64,
     sink: &mut dyn Sink,
 ) -> Option<Arc<SharedRun>> {
+    let table = &membership.table;
     let handle_of = |entry: &FeedEntry| {
-        let item = items.get(membership.index_at(entry.place));
-        item.map_or(0, |item| item.handle())
+        let index = table.get(entry.place as usize);
+        let item = index.and_then(|index| items.get(*index));
+        item.map_or(0, VariableItem::handle)
     };
-    let mut updates = membership
-        .taken
-        .iter()
-        .filter_map(|entry| match &entry.event {
-            Event::Next(update) => Some((handle_of(entry), update)),
-            Event::First(_) | Event::Gone => None,
-        });
     let mut run = membership.feed.spare_run().unwrap_or_default();
     let empty = Arc::get_mut(&mut run)?;
-    if !empty.fill(start, &membership.taken, |out| {
+    if !empty.fill(start, &mut membership.taken, |entries, out| {
+        let mut updates = entries.filter_map(|entry| match &entry.event {
+            Event::Next(update) => Some((handle_of(entry), update)),
+            Event::First(_) | Event::Past(_) | Event::Gone => None,
+        });
         sink.encode(&mut updates, out)
     }) {
         return None;

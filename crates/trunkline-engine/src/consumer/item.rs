@@ -185,16 +185,17 @@ impl Items {
     }
 
     /// An item that counts from what the variable holds now, `sequence`, and from what the
-    /// subscriber has already. Returns its index.
+    /// subscriber has already. `first` is the number of what it gets first: what it holds, or an
+    /// update before that which a feed still had. Returns its index.
     pub(crate) fn insert(
         &mut self,
         handle: u32,
         subscription: u32,
         sequence: u64,
-        resume: Option<Position>,
-        epoch: u64,
+        (resume, epoch): (Option<Position>, u64),
+        first: u64,
     ) -> u32 {
-        let before = split(sequence.saturating_sub(1));
+        let before = split(first.saturating_sub(1));
         let index = self.put(VariableItem {
             head: handle & HANDLE | FIRST,
             subscription,
@@ -204,14 +205,6 @@ impl Items {
         });
         self.variables += 1;
         let Some(had) = resume else { return index };
-        #[cfg(feature = "planted")]
-        let had = Position {
-            sequence: had.sequence
-                + u64::from(trunkline_types::planted::is(
-                    trunkline_types::planted::Bug::StaleResume,
-                )),
-            ..had
-        };
         if had.epoch != epoch || had.sequence > sequence {
             // Nobody knows what was written in between.
             self.make_pending(index).untold.unknown = true;
@@ -224,7 +217,7 @@ impl Items {
                 item.set_last(sequence);
             }
         }
-        let missed = sequence.saturating_sub(1).saturating_sub(had.sequence);
+        let missed = first.saturating_sub(1).saturating_sub(had.sequence);
         if missed > 0 {
             let rest = self.make_pending(index);
             rest.disconnect = missed;

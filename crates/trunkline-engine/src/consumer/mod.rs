@@ -8,9 +8,11 @@
 //! - `subscribe`: items come and go; `indices`: which are a subscription's.
 //! - `drain`: from marks to deliveries, `feeding` for `all`; `sharing`: who has a feed in common;
 //!   `in_flight`: what the peer has not confirmed.
+//! - `absence`: what is left to the next session when this one breaks.
 //! - `ledger`: what became of all; `sweep`: whether what was delivered is what there is; `provide`:
 //!   a provider behind a consumer.
 
+mod absence;
 mod drain;
 mod feeding;
 mod in_flight;
@@ -29,6 +31,9 @@ use std::fmt;
 use trunkline_ring::Cursor;
 use trunkline_types::{Contract, Tick};
 
+pub(crate) use self::absence::Absences;
+pub use self::absence::Absent;
+use self::absence::Sent;
 use self::feeding::Membership;
 use self::in_flight::InFlight;
 use self::indices::Indices;
@@ -68,6 +73,10 @@ pub struct Consumer {
     updates: Vec<Update>,
     /// Its `all` subscriptions may have their feeds in common with others'.
     shares_feeds: bool,
+    /// What the peer may ask for again; `None`: it never does.
+    sent: Option<Sent>,
+    /// What sessions before this one have left.
+    followed: Vec<Absent>,
 }
 
 struct Subscription {
@@ -110,6 +119,8 @@ impl Consumer {
             taken: Vec::new(),
             updates: Vec::new(),
             shares_feeds: false,
+            sent: None,
+            followed: Vec::new(),
         }
     }
 
@@ -174,7 +185,11 @@ impl Consumer {
     /// The peer has received the `records` oldest unconfirmed deliveries. Returns false when it
     /// claims more than were sent.
     pub fn confirm(&mut self, records: u64) -> bool {
-        self.in_flight.confirm(records, &mut self.items)
+        let is_right = self.in_flight.confirm(records, &mut self.items);
+        if let Some(sent) = &mut self.sent {
+            sent.trim(self.in_flight.len());
+        }
+        is_right
     }
 
     /// Deliveries the peer has not confirmed.
@@ -226,10 +241,14 @@ impl Consumer {
         parked
     }
 
-    /// Does what is due for `sampled` subscriptions, at most [`SLICE`] items per call; returns when
+    /// Gives up what sessions before this one have left, when its time is over, and does what is
+    /// due for `sampled` subscriptions, at most [`SLICE`] items per call; returns when
     /// to come again. A subscription's periods are counted from the first call that knows of it.
     pub fn poll(&mut self, now: Tick) -> Option<Tick> {
         let mut next: Option<Tick> = None;
+        if !self.followed.is_empty() {
+            next = self.release_followed(now, &mut Wakes::new());
+        }
         let mut budget = SLICE;
         let mut first_next_time = None;
         for (place, id) in self.sampled.iter().enumerate() {
@@ -307,6 +326,7 @@ impl Drop for Consumer {
             let id = *id;
             self.unsubscribe(id, None, &mut wakes);
         }
+        self.release_followed(Tick::MAX, &mut wakes);
     }
 }
 

@@ -110,7 +110,16 @@ impl Consumer {
         resume: Option<Position>,
     ) -> Result<(), AccessError> {
         let epoch = self.engine.epoch();
+        #[cfg(feature = "planted")]
+        let resume = resume.map(|had| Position {
+            sequence: had.sequence
+                + u64::from(trunkline_types::planted::is(
+                    trunkline_types::planted::Bug::StaleResume,
+                )),
+            ..had
+        });
         self.stop_sharing(id);
+        let mut wakes = Wakes::new();
         let mut state = variable.lock();
         if variable.is_gone() {
             return Err(AccessError::Gone);
@@ -127,9 +136,22 @@ impl Consumer {
             return Err(AccessError::Gone);
         };
         let only_changes = subscription.options.only_changes;
-        let index = self
-            .items
-            .insert(handle, id, current.sequence, resume, epoch);
+        let is_whole = subscription.feed.is_some() && !only_changes && self.sent.is_some();
+        let had = resume.map(|had| had.sequence);
+        // A position that is none of this engine's reaches nothing.
+        let is_known =
+            resume.is_none_or(|had| had.epoch == epoch && had.sequence <= current.sequence);
+        let past = match is_whole && is_known {
+            true => self.reach_back(id, (variable, &state), had, &current, &mut wakes),
+            false => Vec::new(),
+        };
+        let first = past
+            .first()
+            .map_or(current.sequence, |first| first.sequence);
+        let index = (self.items).insert(handle, id, current.sequence, (resume, epoch), first);
+        let Some(subscription) = self.subscriptions.get_mut(&id) else {
+            return Err(AccessError::Gone);
+        };
         let is_first = self.items.get(index).is_some_and(VariableItem::is_first);
         let mut mark = is_first.then_some(index);
         let kind = match subscription.contract {
@@ -147,7 +169,10 @@ impl Consumer {
         };
         if let Some(membership) = subscription.feed.as_mut().filter(|_| kind.is_none()) {
             let place = membership.add(handle, index);
-            if is_first {
+            if past.len() > 1 {
+                membership.put_past(place, past);
+                mark = Some(membership.mark);
+            } else if is_first {
                 membership.feed.push_first(place, current.clone());
                 mark = Some(membership.mark);
             }
@@ -174,6 +199,9 @@ impl Consumer {
         drop(state);
         if let Some(mark) = mark {
             self.outbox.marks.mark(mark);
+        }
+        if !self.followed.is_empty() {
+            self.release_settled(id, &mut wakes);
         }
         Ok(())
     }
@@ -283,7 +311,10 @@ impl Consumer {
 
 /// Removes an interest, and the memory that nobody else needs.
 pub(crate) fn forget(variable: &Variable, outbox: &Arc<Outbox>, index: u32) -> Option<Interest> {
-    variable.lock().remove_interest(outbox, index)
+    let mut state = variable.lock();
+    let removed = state.remove_interest(outbox, index);
+    variable.forget_attended(&state);
+    removed
 }
 
 fn items_limit() -> AccessError {

@@ -87,7 +87,7 @@ impl Log {
 
     /// The same before the members or what they have room for change in another way than that more
     /// room is there.
-    fn settle_all(&mut self) {
+    pub(super) fn settle_all(&mut self) {
         self.settle();
         self.at_hand = AtHand::default();
     }
@@ -157,7 +157,7 @@ impl Log {
     }
 
     /// What was put in and what is reserved.
-    fn total(&self) -> Room {
+    pub(super) fn total(&self) -> Room {
         let mut total = self.written;
         total.add(self.reserved);
         total
@@ -227,11 +227,19 @@ impl Log {
             let Some(member) = self.member_mut(at).filter(|one| !one.ended) else {
                 continue;
             };
-            let has_room = match look {
+            let has_room = |member: &mut Member| match look {
                 true => member.has_room(total, room),
                 false => member.fits(total, room) && member.claim(room, is_shared),
             };
-            if has_room {
+            if has_room(member) {
+                continue;
+            }
+            if member.absent {
+                // Nobody waits for it: what it holds longest goes.
+                self.drop_oldest(at, room, wakes);
+                if !self.member_mut(at).is_some_and(has_room) {
+                    self.end_member(at, wakes);
+                }
                 continue;
             }
             match member.full(now, stall) {
@@ -361,7 +369,7 @@ impl Log {
         }
     }
 
-    fn wake_parked(&mut self, wakes: &mut Wakes) {
+    pub(super) fn wake_parked(&mut self, wakes: &mut Wakes) {
         for outbox in self.parked.drain(..) {
             wakes.add(&outbox);
         }
@@ -397,7 +405,7 @@ impl Log {
     }
 
     /// Drops what all have taken.
-    fn trim(&mut self) {
+    pub(super) fn trim(&mut self) {
         let live = self.members.iter().flatten().filter(|one| !one.ended);
         let slowest = live.map(|one| one.cursor).min();
         // Who has ended has taken along what it still gets.
@@ -566,7 +574,8 @@ impl Log {
     }
 
     pub(super) fn visit(&self, visit: &mut dyn FnMut(&Arc<Outbox>)) -> usize {
-        let outboxes = self.members.iter().flatten().map(|one| &one.terms.outbox);
+        let present = self.members.iter().flatten().filter(|one| !one.absent);
+        let outboxes = present.map(|one| &one.terms.outbox);
         outboxes
             .filter(|outbox| !outbox.is_service)
             .map(visit)
@@ -577,7 +586,7 @@ impl Log {
     pub(super) fn pressures(&mut self, room: Room, visit: &mut dyn FnMut(Pressure)) {
         self.settle();
         let total = self.total();
-        let members = self.members.iter().flatten();
+        let members = self.members.iter().flatten().filter(|one| !one.absent);
         for member in members.filter(|one| !one.terms.outbox.is_service) {
             visit(match (member.ended, member.has_room(total, room)) {
                 (true, _) => Pressure::Ended,

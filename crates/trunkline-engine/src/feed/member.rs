@@ -71,6 +71,8 @@ pub(super) struct Member {
     ended_at: u32,
     /// It has found nothing, and is to be marked when there is something.
     pub(super) asleep: bool,
+    /// Its session broke: it holds what comes for whoever comes back, and nobody waits for it.
+    pub(super) absent: bool,
 }
 
 impl Member {
@@ -88,6 +90,7 @@ impl Member {
             ended: false,
             ended_at: 0,
             asleep: true,
+            absent: false,
         }
     }
 

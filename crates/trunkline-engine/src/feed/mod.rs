@@ -11,7 +11,9 @@
 //! - `log`: what is behind the lock; `reading`: what members take out of it.
 //! - `member`: one subscription's place, bound and charge; `share`: who joins whom.
 //! - `run`: a piece of the log as it was encoded once for all.
+//! - `absent`: members whose session broke, and what a log still has for who comes back.
 
+mod absent;
 mod log;
 mod member;
 mod reading;
@@ -53,6 +55,9 @@ pub(crate) enum Event {
     First(Update),
     /// An update; what the bound is about.
     Next(Update),
+    /// An update from before the subscription was made again, which another feed still had; outside
+    /// the bound. Never in a log.
+    Past(Update),
     /// The variable was undeployed; outside the bound.
     Gone,
 }
@@ -62,7 +67,31 @@ impl FeedEntry {
     pub(crate) fn room(&self) -> Room {
         match &self.event {
             Event::Next(update) => Room::one(update.value.as_slice().len()),
-            Event::First(_) | Event::Gone => Room::default(),
+            Event::First(_) | Event::Past(_) | Event::Gone => Room::default(),
+        }
+    }
+
+    /// What it costs to keep it, whatever the bound counts.
+    pub(crate) fn cost(&self) -> usize {
+        self.update()
+            .map_or(0, |update| cost_of(1, update.value.as_slice().len()))
+    }
+
+    /// Its update, or the first reading that it is.
+    pub(crate) fn update(&self) -> Option<&Update> {
+        match &self.event {
+            Event::First(update) | Event::Next(update) | Event::Past(update) => Some(update),
+            Event::Gone => None,
+        }
+    }
+
+    /// Its update, if it is one.
+    pub(crate) fn into_update(self) -> Option<Update> {
+        match self.event {
+            Event::First(update) | Event::Next(update) | Event::Past(update) => {
+                (update.sequence > 0).then_some(update)
+            }
+            Event::Gone => None,
         }
     }
 
@@ -73,10 +102,7 @@ impl FeedEntry {
 
     /// The number of its update; 0 where it has none.
     pub(crate) fn sequence(&self) -> u64 {
-        match &self.event {
-            Event::First(update) | Event::Next(update) => update.sequence,
-            Event::Gone => 0,
-        }
+        self.update().map_or(0, |update| update.sequence)
     }
 }
 

@@ -16,6 +16,8 @@ pub struct SharedRun {
     room: Room,
     /// The place in the feed of each update, and its number.
     updates: Vec<(u32, u64)>,
+    /// They themselves, for whoever has to begin before them again.
+    entries: VecDeque<FeedEntry>,
     /// The sessions that wrote them, as many as are named.
     writers: [u32; WRITERS],
     writer_count: usize,
@@ -26,25 +28,28 @@ pub struct SharedRun {
 }
 
 impl SharedRun {
-    /// Becomes these entries, which begin at `start`, as `encode` puts them down. Keeps its memory.
-    /// False when they are not updates only, or are not encoded.
+    /// Becomes these entries, which begin at `start`, as `encode` puts them down, and takes them.
+    /// Keeps its memory. False when they are not updates only, or are not encoded: they stay then.
     pub(crate) fn fill(
         &mut self,
         start: u64,
-        entries: &VecDeque<FeedEntry>,
-        encode: impl FnOnce(&mut Vec<u8>) -> Option<u64>,
+        entries: &mut VecDeque<FeedEntry>,
+        encode: impl FnOnce(&mut dyn Iterator<Item = &FeedEntry>, &mut Vec<u8>) -> Option<u64>,
     ) -> bool {
         let bytes = std::mem::take(&mut self.bytes);
         let updates = std::mem::take(&mut self.updates);
+        let kept = std::mem::take(&mut self.entries);
         *self = Self {
             start,
             updates,
             bytes,
+            entries: kept,
             ..Self::default()
         };
         self.updates.clear();
         self.bytes.clear();
-        for entry in entries {
+        self.entries.clear();
+        for entry in entries.iter() {
             let Event::Next(update) = &entry.event else {
                 return false;
             };
@@ -53,8 +58,11 @@ impl SharedRun {
             self.value_max = self.value_max.max(update.value.as_slice().len());
             self.add_writer(update.writer);
         }
-        let digest = encode(&mut self.bytes);
+        let digest = encode(&mut entries.iter(), &mut self.bytes);
         self.digest = digest.unwrap_or_default();
+        if digest.is_some() {
+            std::mem::swap(&mut self.entries, entries);
+        }
         digest.is_some()
     }
 
@@ -99,6 +107,10 @@ impl SharedRun {
     /// The place in the feed of each update, and its number.
     pub(crate) fn updates(&self) -> &[(u32, u64)] {
         &self.updates
+    }
+
+    pub(crate) fn entries(&self) -> &VecDeque<FeedEntry> {
+        &self.entries
     }
 
     pub(super) fn start(&self) -> u64 {

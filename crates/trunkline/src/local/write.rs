@@ -149,16 +149,9 @@ impl<T: IntoValue> Variable<T> {
     }
 
     fn attempt_now(&self, write: &Write<'_>) -> Attempt {
-        let moment = match self.variable.has_timestamps() {
-            true => Moment::now(self.clock),
-            // Nobody needs the other clock (SP-03).
-            false => Moment {
-                now: self.clock.now(),
-                wall: Timestamp::UNIX_EPOCH,
-            },
-        };
         let mut wakes = Wakes::new();
-        let attempt = self.attempt(write, moment, &mut wakes);
+        // The audit notes when it was, whether the variable is stamped or not.
+        let attempt = self.attempt(write, Moment::now(self.clock), &mut wakes);
         wakes.send();
         attempt
     }

@@ -1,0 +1,526 @@
+//! What is kept of `all` subscriptions when their session breaks, and given to the next one.
+//!
+//! ```text
+//! confirmed | sent, not confirmed | taken | in the feed | written while nobody is there
+//!           |<------------------------- kept ------------------------------------------>|
+//! ```
+//!
+//! What was sent is kept until the peer has confirmed it. When the session breaks, its place in the
+//! feeds stays for a while, and holds what comes as far as the subscription's own bound goes; the
+//! oldest is dropped first, and no writer ever waits for it. The session that names it as the one
+//! before begins where its peer was, item by item.
+
+use std::collections::{HashMap, VecDeque};
+
+use trunkline_types::Tick;
+
+use super::Consumer;
+use super::feeding::Membership;
+use crate::budget::EngineBudget;
+use crate::caller::{Caller, Principal};
+use crate::engine::Engine;
+use crate::feed::{Event, FeedEntry, Room};
+use crate::outbox::Wakes;
+use crate::sync::{Arc, Mutex};
+use crate::update::Update;
+use crate::variable::{State, Variable};
+
+/// Sessions that broke and are kept; beyond, the oldest is given up.
+const ABSENT_MAX: usize = 1024;
+/// Those that one session follows: each time a session breaks while it comes back it is one more.
+const FOLLOWED_MAX: usize = 16;
+/// What keeping an item costs beside its updates: its place in tables.
+const ITEM_COST: usize = 128;
+/// Borrowed at a time.
+const CHUNK: usize = 16 << 10;
+
+/// Bytes of the engine's budget for what is kept. What waits goes before it: nothing is lent from
+/// the second half of the budget.
+#[derive(Debug, Default)]
+pub(super) struct Charge {
+    engine: Option<Arc<EngineBudget>>,
+    used: usize,
+    borrowed: usize,
+}
+
+impl Charge {
+    pub(super) fn of(engine: &Engine) -> Self {
+        Self {
+            engine: engine.memory().map(Arc::clone),
+            ..Self::default()
+        }
+    }
+
+    /// Takes bytes; false when none are to spare.
+    #[inline]
+    fn take(&mut self, bytes: usize) -> bool {
+        let used = self.used + bytes;
+        if used > self.borrowed
+            && let Some(engine) = &self.engine
+        {
+            let more = (used - self.borrowed).next_multiple_of(CHUNK);
+            if !engine.borrow_spare(more) {
+                return false;
+            }
+            self.borrowed += more;
+        }
+        self.used = used;
+        true
+    }
+
+    #[inline]
+    pub(super) fn give_back(&mut self, bytes: usize) {
+        self.used = self.used.saturating_sub(bytes);
+        if self.borrowed > self.used + 4 * CHUNK || self.used == 0 {
+            self.shrink();
+        }
+    }
+
+    fn shrink(&mut self) {
+        let kept = self.used.next_multiple_of(CHUNK).min(self.borrowed);
+        if let Some(engine) = &self.engine {
+            engine.take_back(self.borrowed - kept);
+        }
+        self.borrowed = kept;
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.used = 0;
+        self.shrink();
+    }
+}
+
+/// What was sent under `all` and is not confirmed, in the order in which it was; in place of its
+/// place in the feed each entry has the variable's handle.
+#[derive(Debug)]
+pub(super) struct Sent {
+    entries: VecDeque<FeedEntry>,
+    charge: Charge,
+}
+
+impl Sent {
+    pub(super) fn new(engine: &Engine) -> Self {
+        Self {
+            entries: VecDeque::new(),
+            charge: Charge::of(engine),
+        }
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, handle: u32, mut entry: FeedEntry) {
+        if !self.charge.take(entry.cost()) {
+            // A gap in the middle is of no use.
+            return self.clear();
+        }
+        entry.place = handle;
+        self.entries.push_back(entry);
+    }
+
+    /// At most so many are not confirmed, of all contracts.
+    #[inline]
+    pub(super) fn trim(&mut self, unconfirmed: usize) {
+        let mut cost = 0;
+        while self.entries.len() > unconfirmed
+            && let Some(entry) = self.entries.pop_front()
+        {
+            cost += entry.cost();
+        }
+        if cost > 0 {
+            self.charge.give_back(cost);
+        }
+    }
+
+    #[cold]
+    fn clear(&mut self) {
+        self.entries = VecDeque::new();
+        self.charge.give_back(usize::MAX);
+    }
+}
+
+/// The `all` subscriptions of a session that broke.
+#[derive(Debug)]
+pub struct Absent {
+    /// The session, and those after it that broke before all of it was taken: the peer may know the
+    /// number of any.
+    sessions: Vec<u32>,
+    principal: Principal,
+    until: Tick,
+    /// By the number of the subscription.
+    feeds: HashMap<u32, AbsentFeed>,
+    /// How many of them owe each variable.
+    owed: HashMap<u32, u32>,
+    /// What was taken out of the feeds, or was never confirmed, by the variable's handle.
+    past: HashMap<u32, Vec<Update>>,
+    charge: Charge,
+}
+
+/// One of them, with its place in the feed.
+#[derive(Debug)]
+struct AbsentFeed {
+    membership: Membership,
+    handles: HashMap<u32, u32>,
+    /// The variables that nobody has come back for, and the number before the first that the
+    /// subscription was to get.
+    owed: HashMap<u32, u64>,
+}
+
+impl Absent {
+    /// Adds an update; false when no bytes are to spare, and nothing is kept.
+    fn add(&mut self, handle: u32, update: Update) {
+        let cost = Room::one(update.value.as_slice().len()).cost();
+        if self.charge.take(cost) {
+            self.past.entry(handle).or_default().push(update);
+        } else {
+            self.past.clear();
+            self.charge.give_back(usize::MAX);
+        }
+    }
+
+    /// Takes out what has come meanwhile for a subscription.
+    fn gather(&mut self, subscription: u32, wakes: &mut Wakes) {
+        let Some(feed) = self.feeds.get(&subscription) else {
+            return;
+        };
+        let mut entries = Vec::new();
+        let membership = &feed.membership;
+        membership
+            .feed
+            .take_rest(membership.member, &mut entries, wakes);
+        let of_handle = |entry: FeedEntry| {
+            let handle = feed.handles.get(&entry.place).copied()?;
+            let update = entry.into_update()?;
+            self.owed.contains_key(&handle).then_some((handle, update))
+        };
+        let updates: Vec<_> = entries.into_iter().filter_map(of_handle).collect();
+        for (handle, update) in updates {
+            self.add(handle, update);
+        }
+    }
+
+    /// What it has of a variable that is subscribed again, behind the position that the subscriber
+    /// has. The caller holds the variable's lock.
+    fn claim(
+        &mut self,
+        subscription: u32,
+        handle: u32,
+        had: Option<u64>,
+        out: &mut Vec<Update>,
+        wakes: &mut Wakes,
+    ) {
+        self.gather(subscription, wakes);
+        let feed = self.feeds.get_mut(&subscription);
+        let opened = feed.and_then(|feed| feed.owed.remove(&handle));
+        if let (Some(_), Some(count)) = (opened, self.owed.get_mut(&handle)) {
+            *count -= 1;
+            if *count == 0 {
+                self.owed.remove(&handle);
+            }
+        }
+        let known = match self.owed.contains_key(&handle) {
+            true => self.past.get(&handle).cloned(),
+            false => self.past.remove(&handle).inspect(|known| {
+                let cost = |one: &Update| Room::one(one.value.as_slice().len()).cost();
+                self.charge.give_back(known.iter().map(cost).sum());
+            }),
+        };
+        // Who has nothing of it gets what this subscription was to get.
+        let (Some(known), Some(after)) = (known, had.or(opened)) else {
+            return;
+        };
+        out.extend(known.into_iter().filter(|update| update.sequence > after));
+    }
+
+    /// Gives up the place in a feed when nothing of it is owed any more.
+    fn release_settled(&mut self, subscription: u32, engine: &Engine, wakes: &mut Wakes) {
+        let feed = self.feeds.get(&subscription);
+        if feed.is_some_and(|feed| feed.owed.is_empty())
+            && let Some(feed) = self.feeds.remove(&subscription)
+        {
+            self.charge.give_back(feed.handles.len() * ITEM_COST);
+            feed.release(engine, wakes);
+        }
+    }
+
+    fn release(mut self, engine: &Engine, wakes: &mut Wakes) {
+        for (_, feed) in self.feeds.drain() {
+            feed.release(engine, wakes);
+        }
+    }
+}
+
+impl AbsentFeed {
+    fn release(mut self, engine: &Engine, wakes: &mut Wakes) {
+        let (feed, member) = (Arc::clone(&self.membership.feed), self.membership.member);
+        if feed.depart_from_others(member, wakes) {
+            return;
+        }
+        if feed.shut() {
+            // Somebody has joined meanwhile, and goes on.
+            feed.set_open();
+            return feed.depart(member, wakes);
+        }
+        for handle in self.handles.values() {
+            if let Some(variable) = engine.variable(*handle) {
+                self.membership.forget(variable);
+            }
+        }
+        feed.depart(member, wakes);
+    }
+}
+
+/// The sessions that broke, of an engine.
+#[derive(Debug, Default)]
+pub(crate) struct Absences {
+    list: Mutex<VecDeque<Absent>>,
+}
+
+impl Absences {
+    /// The next of those whose time is over, and when the others' is.
+    fn expired(&self, now: Tick) -> (Option<Absent>, Option<Tick>) {
+        let mut list = self.list.lock();
+        let over = list.iter().position(|one| one.until <= now);
+        let over = over.and_then(|at| list.remove(at));
+        (over, list.iter().map(|one| one.until).min())
+    }
+
+    fn put(&self, absent: Absent) -> Option<Absent> {
+        let mut list = self.list.lock();
+        list.push_back(absent);
+        (list.len() > ABSENT_MAX).then(|| list.pop_front())?
+    }
+
+    /// Those of a session of the same principal; none where there are none.
+    fn take(&self, session: u32, caller: &Caller) -> Vec<Absent> {
+        let mut list = self.list.lock();
+        let mut found = Vec::new();
+        let is_it =
+            |one: &Absent| one.sessions.contains(&session) && one.principal == caller.principal;
+        while let Some(at) = list.iter().position(is_it) {
+            found.extend(list.remove(at));
+        }
+        found
+    }
+
+    fn count(&self) -> usize {
+        self.list.lock().len()
+    }
+}
+
+impl Engine {
+    /// Gives up what is kept of sessions that nobody has come back for in time, at most `budget`
+    /// of them. When the next are due.
+    pub(crate) fn expire_absent(
+        &self,
+        now: Tick,
+        budget: usize,
+        wakes: &mut Wakes,
+    ) -> Option<Tick> {
+        for _ in 0..budget {
+            match self.absences().expired(now) {
+                (Some(absent), _) => absent.release(self, wakes),
+                (None, next) => return next,
+            }
+        }
+        Some(now)
+    }
+
+    /// Sessions that broke and are kept for a while. What waits for them is part of the
+    /// [queue memory](Self::queue_memory).
+    pub fn absent_sessions(&self) -> u64 {
+        self.absences().count() as u64
+    }
+}
+
+impl Consumer {
+    /// From now on what is delivered under `all` is kept until the peer has confirmed it, so that
+    /// [`Consumer::leave`] can leave it to who comes after.
+    #[must_use]
+    pub fn keeping_sent(mut self) -> Self {
+        self.sent = Some(Sent::new(&self.engine));
+        self
+    }
+
+    /// The session broke: its `all` subscriptions are kept until then, for the one that names it.
+    pub fn leave(mut self, caller: &Caller, until: Tick) {
+        let engine = self.engine.clone();
+        let mut wakes = Wakes::new();
+        let charge = match &mut self.sent {
+            Some(sent) => std::mem::take(&mut sent.charge),
+            None => return,
+        };
+        let mut absent = Absent {
+            sessions: vec![caller.session],
+            principal: caller.principal.clone(),
+            until,
+            feeds: HashMap::new(),
+            owed: HashMap::new(),
+            past: HashMap::new(),
+            charge,
+        };
+        let is_kept = |one: &super::Subscription| one.feed.is_some() && !one.options.only_changes;
+        let ids = self.subscriptions.iter().filter(|(_, one)| is_kept(one));
+        let ids: Vec<u32> = ids.map(|(id, _)| *id).collect();
+        let mut taken = Vec::new();
+        for id in ids {
+            let Some(subscription) = self.subscriptions.remove(&id) else {
+                continue;
+            };
+            let Some(membership) = subscription.feed else {
+                continue;
+            };
+            let items = membership.by_handle.iter();
+            let owed: HashMap<u32, u64> = items
+                .filter_map(|(handle, (index, _))| {
+                    Some((*handle, self.items.get(*index)?.opened_at()))
+                })
+                .collect();
+            let items = membership.by_handle.iter();
+            let handles = items
+                .map(|(handle, (_, place))| (*place, *handle))
+                .collect();
+            let mut feed = AbsentFeed {
+                membership,
+                handles,
+                owed,
+            };
+            if !absent.charge.take(feed.handles.len() * ITEM_COST) {
+                feed.release(&engine, &mut wakes);
+                continue;
+            }
+            let membership = &mut feed.membership;
+            membership.feed.set_absent(membership.member, &mut wakes);
+            let mut room = Room::default();
+            for entry in membership.taken.drain(..) {
+                room.add(entry.room());
+                taken.push((feed.handles.get(&entry.place).copied(), entry));
+            }
+            membership.feed.pass(membership.member, room, &mut wakes);
+            membership.past = Charge::default();
+            for handle in feed.owed.keys() {
+                *absent.owed.entry(*handle).or_default() += 1;
+            }
+            absent.feeds.insert(id, feed);
+        }
+        // What was sent is charged already; the others where there is room to spare.
+        if let Some(sent) = &mut self.sent {
+            for entry in sent.entries.drain(..) {
+                let (handle, cost) = (entry.place, entry.cost());
+                absent.charge.give_back(cost);
+                if let Some(update) = entry.into_update()
+                    && absent.owed.contains_key(&handle)
+                {
+                    absent.add(handle, update);
+                }
+            }
+        }
+        let items = &self.items;
+        self.in_flight.unconfirmed_entries(&mut |index, entry| {
+            let handle = items.get(index).map(|item| item.handle());
+            if let Some(handle) = handle.filter(|handle| absent.owed.contains_key(handle))
+                && let Some(update) = entry.clone().into_update()
+            {
+                absent.add(handle, update);
+            }
+        });
+        for (handle, entry) in taken {
+            if let (Some(handle), Some(update)) = (handle, entry.into_update()) {
+                absent.add(handle, update);
+            }
+        }
+        for mut older in self.followed.drain(..) {
+            older.sessions.push(caller.session);
+            if let Some(oldest) = engine.absences().put(older) {
+                oldest.release(&engine, &mut wakes);
+            }
+        }
+        if !absent.feeds.is_empty()
+            && let Some(oldest) = engine.absences().put(absent)
+        {
+            oldest.release(&engine, &mut wakes);
+        }
+    }
+
+    /// This session comes after another one of its peer, which broke: subscriptions that are made
+    /// again go on from what that one has left.
+    pub fn follow(&mut self, caller: &Caller, session: u32) {
+        let engine = self.engine.clone();
+        let mut wakes = Wakes::new();
+        self.followed
+            .extend(engine.absences().take(session, caller));
+        while self.followed.len() > FOLLOWED_MAX {
+            let oldest = self.followed.remove(0);
+            oldest.release(&engine, &mut wakes);
+        }
+    }
+
+    /// The updates of a variable that is subscribed again, from the first on behind which none is
+    /// missing, up to the newest; the newest is left out where nothing is before it. The caller
+    /// holds the variable's lock.
+    pub(super) fn reach_back(
+        &mut self,
+        subscription: u32,
+        (variable, state): (&Variable, &State),
+        had: Option<u64>,
+        newest: &Update,
+        wakes: &mut Wakes,
+    ) -> Vec<Update> {
+        let mut found = Vec::new();
+        for absent in &mut self.followed {
+            absent.claim(subscription, variable.handle(), had, &mut found, wakes);
+        }
+        if let (Some(had), Some(interests)) = (had, state.interests()) {
+            let has_gap = found.iter().filter(|one| one.sequence > had).count() as u64 + had
+                < newest.sequence;
+            for interest in interests.feeds().filter(|one| has_gap && !one.only_changes) {
+                interest.feed.recent_of(interest.place, had, &mut found);
+            }
+        }
+        found.sort_by_key(|update| update.sequence);
+        found.dedup_by_key(|update| update.sequence);
+        if found
+            .last()
+            .is_none_or(|last| last.sequence < newest.sequence)
+        {
+            found.push(newest.clone());
+        }
+        let gap = found
+            .array_windows()
+            .rposition(|[before, after]| before.sequence + 1 != after.sequence);
+        found.drain(..gap.map_or(0, |at| at + 1));
+        found
+    }
+
+    /// Those it follows of which nothing is left, or whose time is over.
+    pub(super) fn release_settled(&mut self, subscription: u32, wakes: &mut Wakes) {
+        let engine = &self.engine;
+        for absent in &mut self.followed {
+            absent.release_settled(subscription, engine, wakes);
+        }
+        self.followed.retain(|absent| !absent.feeds.is_empty());
+    }
+
+    pub(super) fn release_followed(&mut self, now: Tick, wakes: &mut Wakes) -> Option<Tick> {
+        while let Some(at) = self.followed.iter().position(|one| one.until <= now) {
+            let absent = self.followed.remove(at);
+            absent.release(&self.engine, wakes);
+        }
+        self.followed.iter().map(|one| one.until).min()
+    }
+}
+
+impl Membership {
+    /// Puts what was found of a variable before what comes.
+    pub(super) fn put_past(&mut self, place: u32, updates: Vec<Update>) {
+        for update in updates {
+            let entry = FeedEntry {
+                place,
+                event: Event::Past(update),
+            };
+            // It was counted where it was found.
+            let _counted = self.past.take(entry.cost());
+            self.taken.push_back(entry);
+        }
+    }
+}
