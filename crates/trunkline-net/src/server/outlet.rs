@@ -24,12 +24,18 @@ use crate::outgoing::{Flush, Outgoing};
 /// writer in a hurry does not make a packet of every update.
 const QUIET: Duration = Duration::from_micros(20);
 
+/// So long it stays its thread's after an update that came sooner. Whoever writes that fast goes on
+/// doing so, and a thread that is kept awake costs less than one that is woken behind every send.
+const BURST: Duration = Duration::from_millis(10);
+
 /// Bytes that a writer sends at once. The rest is the connection thread's.
 const WRITER_QUANTUM: usize = 32 << 10;
 
 pub(super) struct Outlet {
     pub(super) endpoint: Box<dyn Endpoint>,
     pub(super) outgoing: Outgoing,
+    /// Updates came too fast for writers to send them: until then they do not try again.
+    burst_until: Tick,
     /// Why the transport took nothing more from a writer.
     failed: Option<Disconnect>,
     /// What the connection thread has seen to.
@@ -55,6 +61,7 @@ impl Outlet {
         Self {
             endpoint,
             outgoing,
+            burst_until: Tick::ZERO,
             failed: None,
             seen: Seen::default(),
             latest: Tick::ZERO,
@@ -86,9 +93,13 @@ impl Outlet {
     /// Sends what there is, by a thread that is not the connection thread. False when that has
     /// something to do as well.
     pub(super) fn send(&mut self, now: Tick, wall: Timestamp) -> bool {
-        let is_mine = self.failed.is_none()
+        if now.since(self.outgoing.wrote_at()) < QUIET {
+            self.burst_until = now.saturating_add(BURST);
+            return false;
+        }
+        let is_mine = now >= self.burst_until
+            && self.failed.is_none()
             && !self.outgoing.is_blocked()
-            && now.since(self.outgoing.wrote_at()) >= QUIET
             && self.endpoint.lets_writers_send();
         if !is_mine {
             return false;

@@ -22,9 +22,11 @@ use crate::transport::SendHalf;
 const SCHEDULES: usize = 50_000;
 const WALL: Timestamp = Timestamp::UNIX_EPOCH;
 
-/// One of few times, now and then more than the silence between two sends of writers.
+/// One of few times: as long after another one as the silence between two sends of writers, or as
+/// that after a burst, or not.
 fn any_time() -> Tick {
-    Tick::from_nanos(1_000_000 + thread_rng().gen_range(0..5u64) * 10_000)
+    let (short, long) = (thread_rng().gen_range(0..5), thread_rng().gen_range(0..3));
+    Tick::from_nanos(1_000_000 + short * 10_000 + long * 20_000_000)
 }
 
 /// What writers and the far end of a connection see of it.

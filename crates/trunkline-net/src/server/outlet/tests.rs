@@ -116,8 +116,11 @@ fn a_writer_sends_where_there_was_silence_and_leaves_the_rest_of_a_burst_to_the_
     state.lock().unwrap().news = 3;
     assert!(!sut.send(at(119), WALL), "19 us after it");
     assert_eq!(taken(&state), 3);
-    assert!(sut.send(at(120), WALL));
+    assert!(!sut.send(at(10_118), WALL), "the burst may go on");
+    assert!(sut.send(at(10_119), WALL));
     assert_eq!(taken(&state), 6);
+    state.lock().unwrap().news = 3;
+    assert!(sut.send(at(10_139), WALL), "20 us after it");
 }
 
 #[test]
