@@ -402,7 +402,7 @@ fn values_of_another_process_are_read_until_it_is_killed() {
             }
             seen += u32::from(now.position != before.position);
             before = now;
-            seen == 1000
+            seen == 100
         });
         epochs.push(before.position.epoch);
         engine.kill();
