@@ -1,10 +1,10 @@
 //! The subscriptions of `latest` without filters, and what a commit does for all of them and the
 //! others.
 
-use crate::group::GroupRooms;
-use crate::interest::{Interest, Interests, Kind};
 use trunkline_ring::TableWriter;
 
+use crate::group::GroupRooms;
+use crate::interest::{Interest, Interests, Kind};
 use crate::outbox::{Outbox, Wakes};
 use crate::sync::Arc;
 use crate::update::Update;

@@ -52,7 +52,7 @@ impl Engine {
     /// Slots that a new table should have: there is room for as many variables again.
     pub fn table_slots(&self) -> usize {
         let wanted = (self.end() as usize).saturating_mul(2);
-        wanted.max(SLOTS_MIN).min(VARIABLES_MAX)
+        wanted.clamp(SLOTS_MIN, VARIABLES_MAX)
     }
 
     /// One past the highest handle given out so far: what a table has to have a slot for.

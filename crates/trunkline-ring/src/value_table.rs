@@ -54,7 +54,7 @@ pub struct TableSlot {
 
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<TableSlot>() == TABLE_SLOT_BYTES);
-const _: () = assert!(1 + 2 * HALF_WORDS <= SLOT_WORDS);
+const _: () = assert!(2 * HALF_WORDS < SLOT_WORDS);
 
 /// A value with what is known about it, in words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
