@@ -75,7 +75,7 @@ impl Liveness {
     /// goes up to a quarter earlier for it.
     #[must_use]
     pub fn together(mut self) -> Self {
-        self.grid = self.interval / PHASES;
+        self.grid = self.quarter();
         self.next_send = self.on_grid(self.next_send);
         self
     }
@@ -86,7 +86,7 @@ impl Liveness {
     #[must_use]
     pub fn answering(mut self) -> Self {
         self.answers = true;
-        self.next_send = self.next_send.saturating_add(self.interval / PHASES);
+        self.next_send = self.next_send.saturating_add(self.quarter());
         self
     }
 
@@ -104,8 +104,8 @@ impl Liveness {
             let held = Duration::from_nanos(keepalive.echo_held_ns);
             self.round_trip = Some(away.saturating_sub(held));
         }
-        let rest = self.next_send.since(now);
-        let answers = self.answers && rest <= self.interval / 2 + self.interval / PHASES;
+        let rest = self.next_send.since(now).saturating_sub(self.quarter());
+        let answers = self.answers && rest.saturating_mul(2) <= self.interval;
         if answers {
             self.plan(now);
         }
@@ -116,9 +116,13 @@ impl Liveness {
     fn plan(&mut self, now: Tick) {
         let due = now.saturating_add(self.interval);
         self.next_send = match self.answers {
-            true => due.saturating_add(self.interval / PHASES),
+            true => due.saturating_add(self.quarter()),
             false => self.on_grid(due),
         };
+    }
+
+    fn quarter(&self) -> Duration {
+        self.interval.checked_div(PHASES).unwrap_or_default()
     }
 
     /// The last multiple of the grid until `due`.
