@@ -6,7 +6,30 @@ use trunkline_types::{
 
 use crate::outcome::Refusal;
 use crate::update::{Encoded, Update};
-use crate::write::{Origin, Write, WriteValue};
+use crate::write::{Origin, Write};
+
+/// A value in either form.
+#[derive(Clone, Copy, Debug)]
+pub enum WriteValue<'a> {
+    /// As a value.
+    Value(&'a Value),
+    /// As the variable's wire form, not yet checked.
+    Wire(&'a [u8]),
+    /// The same, in memory that the update may keep.
+    Encoded(&'a Encoded),
+}
+
+impl WriteValue<'_> {
+    /// The wire form, if it comes in that.
+    #[inline]
+    pub(crate) fn as_wire(&self) -> Option<&[u8]> {
+        match self {
+            WriteValue::Value(_) => None,
+            WriteValue::Wire(bytes) => Some(bytes),
+            WriteValue::Encoded(value) => Some(value.as_slice()),
+        }
+    }
+}
 
 /// A value that passed every rule that does not depend on the variable's present state. It is
 /// filled in where it stays until it is committed: moving it costs as much as the rest of a write.

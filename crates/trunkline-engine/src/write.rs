@@ -9,6 +9,7 @@ use trunkline_types::{
     Clock, ClockSync, Level, Position, Properties, Quality, Reason, Tick, Timestamp, Value,
 };
 
+pub use crate::accept::WriteValue;
 use crate::accept::{Accepted, accept, within_deadband};
 use crate::alias::{Following, Watch, commit_followed};
 use crate::audit::{Audited, is_noted};
@@ -58,29 +59,6 @@ pub enum Verb {
     Force,
     /// The variable shows what its source says again. The write has no value of its own.
     Unforce,
-}
-
-/// A value in either form.
-#[derive(Clone, Copy, Debug)]
-pub enum WriteValue<'a> {
-    /// As a value.
-    Value(&'a Value),
-    /// As the variable's wire form, not yet checked.
-    Wire(&'a [u8]),
-    /// The same, in memory that the update may keep.
-    Encoded(&'a Encoded),
-}
-
-impl WriteValue<'_> {
-    /// The wire form, if it comes in that.
-    #[inline]
-    pub(crate) fn as_wire(&self) -> Option<&[u8]> {
-        match self {
-            WriteValue::Value(_) => None,
-            WriteValue::Wire(bytes) => Some(bytes),
-            WriteValue::Encoded(value) => Some(value.as_slice()),
-        }
-    }
 }
 
 /// Who produced a value, which decides scaling, deadband and access.

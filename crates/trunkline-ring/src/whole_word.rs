@@ -28,7 +28,8 @@ macro_rules! whole_words {
         impl WholeWord for $number {
             #[inline]
             fn as_words(values: &[Self]) -> &[u64] {
-                const { assert!(size_of::<$number>() == 8 && align_of::<$number>() == align_of::<u64>()) };
+                const { assert!(size_of::<$number>() == size_of::<u64>()) };
+                const { assert!(align_of::<$number>() == align_of::<u64>()) };
                 // SAFETY: both are 64 bits with the same alignment, any bits of which are a value,
                 // and the slice that is given out borrows the other.
                 unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), values.len()) }

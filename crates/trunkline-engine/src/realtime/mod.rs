@@ -10,8 +10,8 @@
 //! - [`RtWriter`], [`RtReader`] in `endpoint`: what a time-critical thread holds.
 //! - `newest`: what a program that only looks sees of a FIFO that its readers empty.
 //! - `layout`: an element's words, and the value's wire form from them and back.
-//! - `pump`: from writers' FIFOs into the write path, on an ordinary thread; `buffers` is where long
-//!   values lie on the way.
+//! - `pump`: from writers' FIFOs into the write path, on an ordinary thread; `buffers` is where
+//!   long values lie on the way.
 
 mod buffers;
 mod endpoint;

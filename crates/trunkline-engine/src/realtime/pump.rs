@@ -1,8 +1,8 @@
 //! From real-time writers into the write path: one ordinary thread empties their FIFOs.
 //!
 //! Real-time threads never take a variable's lock. They mark themselves in a bitmap with one atomic
-//! operation; the pump thread looks every millisecond while anything moves, every ten otherwise, and
-//! at once where it has left something.
+//! operation; the pump thread looks every millisecond while anything moves, every ten otherwise,
+//! and at once where it has left something.
 
 use trunkline_ring::{Cursor, Fifo as Ring, MarkSet, RtCell};
 use trunkline_types::{Tick, Timestamp};
