@@ -235,8 +235,9 @@ impl Engine {
         None
     }
 
-    /// Does what is due, in slices: provider time-outs, values that have become too old, the ends of
-    /// leases and of what is kept for sessions that broke. Returns when it wants to be called again.
+    /// Does what is due, in slices: provider time-outs, values that have become too old, the ends
+    /// of leases and of what is kept for sessions that broke. Returns when it wants to be called
+    /// again.
     pub fn poll(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
         self.watch_clock(now, wall);
         let aged = self.mark_stale(now, wall, SLICE, wakes);
