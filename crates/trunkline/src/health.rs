@@ -80,7 +80,7 @@ const VARIABLES: &[(&str, DataType, &str, &str)] = &[
         "Times that somebody needed more of it than there was",
     ),
     (
-        "sessions/absent",
+        "sessions_absent",
         DataType::U64,
         "",
         "Broken connections whose `all` subscriptions are kept for the next one",
