@@ -87,6 +87,7 @@ impl LocalVariable {
                 value: Some(update.value),
             },
         };
-        arrival.reading(&record, &self.data_type, self.max_age).ok()
+        let entry = arrival.entry(&record, &self.data_type, self.max_age);
+        Some(entry.ok()?.into_reading(arrival.epoch))
     }
 }

@@ -103,7 +103,7 @@ impl Session {
             connected: false,
             seat,
         };
-        Self::new(source, receive, Life::Live(live))
+        Self::new(source, peer, receive, Life::Live(live))
     }
 
     /// A connection that is told `bytes` and then closed.
@@ -112,15 +112,15 @@ impl Session {
             source,
             receive,
             send,
-            ..
+            peer,
         } = transport;
         let mut outgoing = Outgoing::new(send);
         outgoing.push(bytes);
         let until = now.saturating_add(CLOSE_LIMIT);
-        Self::new(source, receive, Life::Lingering { until, outgoing })
+        Self::new(source, peer, receive, Life::Lingering { until, outgoing })
     }
 
-    fn new(source: Source, receive: Box<dyn ReceiveHalf>, life: Life) -> Self {
+    fn new(source: Source, peer: Peer, receive: Box<dyn ReceiveHalf>, life: Life) -> Self {
         let source_kind = source.kind();
         let incoming = Incoming {
             half: receive,
