@@ -30,8 +30,8 @@ impl ClientCore {
         Ok(self.ask(variables.len(), Verb::Read { list, as_page }))
     }
 
-    /// As [`read`](Self::read), into the room that `page` has, for many variables at a third of the
-    /// cost. Answered by [`Answer::Page`].
+    /// As [`read`](Self::read), into the room that `page` has, without readings of their own.
+    /// Answered by [`Answer::Page`].
     ///
     /// # Errors
     /// As there; the page is gone then.

@@ -26,8 +26,8 @@
 //! - [`ClientCore`] (`client`), `connection`, `receipt`, `output`: the state machine, the
 //!   connection's life, what is acknowledged, what is sent.
 //! - `provider`: this client as the source of variables.
-//! - `request`, `settle`, `open`, `browse`, `page`, `library`, `forcing`, `audit`, [`answer`]: verbs
-//!   with one answer.
+//! - `request`, `settle`, `open`, `browse`, `page`, `library`, `forcing`, `audit`, [`answer`]:
+//!   verbs with one answer.
 //! - `write`, `write_queue`, `outcome`: writes, credit, how they end; `group`: many at one instant,
 //!   and leases.
 //! - `subscribe`, `taking`, `subscription`, `queue`, `lane`, `event`, `batch`: subscriptions as the

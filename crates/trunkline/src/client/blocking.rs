@@ -103,8 +103,8 @@ impl Client {
     }
 
     /// Replaces what `page` has by what variables are now, in one block of memory: what
-    /// [`Client::read`] gives, at half its cost. The form for programs that read many variables
-    /// again and again: a page that is filled again and again needs no new memory.
+    /// [`Client::read`] gives, without readings of their own. The cheapest form for programs that
+    /// read many variables: a page that is filled again and again needs no new memory.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -112,7 +112,10 @@ impl Client {
     /// # let client = Client::connect("tl:///")?;
     /// # let (patience, names) = (Duration::from_secs(5), ["rig/level", "rig/flow"]);
     /// let opened = client.open(&names, OpenOptions::default(), patience)?;
-    /// let variables: Vec<_> = opened.into_iter().map(|one| Ok(one?.variable)).collect::<Result<_, trunkline::proto::Fault>>()?;
+    /// let mut variables = Vec::new();
+    /// for one in opened {
+    ///     variables.push(one?.variable);
+    /// }
     /// let mut page = ReadingPage::new();
     /// client.read_page(&variables, &mut page, patience)?;
     /// for reading in page.iter() {

@@ -5,7 +5,7 @@ use super::*;
 /// Items of which one is a variable's, `sequence` delivered and nothing confirmed.
 fn items(sequence: u64) -> (Items, InFlight, u32) {
     let mut sut = Items::default();
-    let index = sut.insert(7, 1, 0, None, 1);
+    let index = sut.insert(7, 1, 0, (None, 0), 1);
     if let Some(item) = sut.get_mut(index) {
         item.set_last(sequence);
     }
@@ -59,7 +59,7 @@ fn an_item_that_has_told_its_loss_takes_the_short_way_again() {
         epoch: 1,
         sequence: 5,
     };
-    let index = sut.insert(7, 1, 10, Some(had), 1);
+    let index = sut.insert(7, 1, 10, (Some(had), had.epoch), 1);
     assert_eq!(sut.note_next(index, 10, &mut in_flight), None);
     assert!(sut.rest(index).is_some_and(Rest::is_pending));
     // As the delivery does.
