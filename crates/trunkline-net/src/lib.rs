@@ -51,7 +51,8 @@ pub use housekeeper::Housekeeper;
 pub use link::{Link, LinkOptions, StartError};
 pub use pipe::pipe;
 pub use server::{
-    BindError, Notifier, Refusal, Server, ServerCounters, ServerOptions, SessionFactory, SharedFile, only_mark,
+    BindError, Notifier, Refusal, Server, ServerCounters, ServerOptions, SessionFactory,
+    SharedFile, only_mark,
 };
 pub use shm::{LocalTable, create_table};
 pub use spin::SPIN_DEFAULT;

@@ -92,9 +92,9 @@ pub use self::slot_ring::{Empty, Full, Overflow};
 pub use self::snapshot::{READ_ATTEMPTS_MAX, Snapshot};
 pub use self::spsc_ring::{Consumer, Producer, SpscRing};
 pub use self::typed_fifo::{TypedFifo, TypedFifoReader};
-pub use self::whole_word::WholeWord;
 pub use self::value_table::{
     TABLE_SLOT_BYTES, TABLE_VALUE_BYTES, TableEntry, TableMemory, TableReader, TableSlot,
     TableValue, TableWriter, value_table,
 };
+pub use self::whole_word::WholeWord;
 pub use self::words::{Word, WordArray, Words};
