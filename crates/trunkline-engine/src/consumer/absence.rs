@@ -16,7 +16,8 @@ use trunkline_types::Tick;
 
 use super::Consumer;
 use super::feeding::Membership;
-use crate::budget::EngineBudget;
+use super::item::VariableItem;
+use super::sent::{Charge, Sent};
 use crate::caller::{Caller, Principal};
 use crate::engine::Engine;
 use crate::feed::{Event, FeedEntry, Room};
@@ -31,114 +32,6 @@ const ABSENT_MAX: usize = 1024;
 const FOLLOWED_MAX: usize = 16;
 /// What keeping an item costs beside its updates: its place in tables.
 const ITEM_COST: usize = 128;
-/// Borrowed at a time.
-const CHUNK: usize = 16 << 10;
-
-/// Bytes of the engine's budget for what is kept. What waits goes before it: nothing is lent from
-/// the second half of the budget.
-#[derive(Debug, Default)]
-pub(super) struct Charge {
-    engine: Option<Arc<EngineBudget>>,
-    used: usize,
-    borrowed: usize,
-}
-
-impl Charge {
-    pub(super) fn of(engine: &Engine) -> Self {
-        Self {
-            engine: engine.memory().map(Arc::clone),
-            ..Self::default()
-        }
-    }
-
-    /// Takes bytes; false when none are to spare.
-    #[inline]
-    fn take(&mut self, bytes: usize) -> bool {
-        let used = self.used + bytes;
-        if used > self.borrowed
-            && let Some(engine) = &self.engine
-        {
-            let more = (used - self.borrowed).next_multiple_of(CHUNK);
-            if !engine.borrow_spare(more) {
-                return false;
-            }
-            self.borrowed += more;
-        }
-        self.used = used;
-        true
-    }
-
-    #[inline]
-    pub(super) fn give_back(&mut self, bytes: usize) {
-        self.used = self.used.saturating_sub(bytes);
-        if self.borrowed > self.used + 4 * CHUNK || self.used == 0 {
-            self.shrink();
-        }
-    }
-
-    fn shrink(&mut self) {
-        let kept = self.used.next_multiple_of(CHUNK).min(self.borrowed);
-        if let Some(engine) = &self.engine {
-            engine.take_back(self.borrowed - kept);
-        }
-        self.borrowed = kept;
-    }
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.used = 0;
-        self.shrink();
-    }
-}
-
-/// What was sent under `all` and is not confirmed, in the order in which it was; in place of its
-/// place in the feed each entry has the variable's handle.
-#[derive(Debug)]
-pub(super) struct Sent {
-    entries: VecDeque<FeedEntry>,
-    charge: Charge,
-}
-
-impl Sent {
-    pub(super) fn new(engine: &Engine) -> Self {
-        Self {
-            entries: VecDeque::new(),
-            charge: Charge::of(engine),
-        }
-    }
-
-    #[inline]
-    pub(super) fn push(&mut self, handle: u32, mut entry: FeedEntry) {
-        if !self.charge.take(entry.cost()) {
-            // A gap in the middle is of no use.
-            return self.clear();
-        }
-        entry.place = handle;
-        self.entries.push_back(entry);
-    }
-
-    /// At most so many are not confirmed, of all contracts.
-    #[inline]
-    pub(super) fn trim(&mut self, unconfirmed: usize) {
-        let mut cost = 0;
-        while self.entries.len() > unconfirmed
-            && let Some(entry) = self.entries.pop_front()
-        {
-            cost += entry.cost();
-        }
-        if cost > 0 {
-            self.charge.give_back(cost);
-        }
-    }
-
-    #[cold]
-    fn clear(&mut self) {
-        self.entries = VecDeque::new();
-        self.charge.give_back(usize::MAX);
-    }
-}
-
 /// The `all` subscriptions of a session that broke.
 #[derive(Debug)]
 pub struct Absent {
@@ -405,10 +298,10 @@ impl Consumer {
         }
         // What was sent is charged already; the others where there is room to spare.
         if let Some(sent) = &mut self.sent {
-            for entry in sent.entries.drain(..) {
-                let (handle, cost) = (entry.place, entry.cost());
-                absent.charge.give_back(cost);
-                if let Some(update) = entry.into_update()
+            for (index, entry) in sent.drain() {
+                absent.charge.give_back(entry.cost());
+                let handle = self.items.get(index).map(VariableItem::handle);
+                if let (Some(handle), Some(update)) = (handle, entry.into_update())
                     && absent.owed.contains_key(&handle)
                 {
                     absent.add(handle, update);

@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use trunkline_types::Position;
 
-use super::absence::Charge;
 use super::drain::TAKE;
 use super::in_flight::{InFlight, Table};
 use super::item::VariableItem;
+use super::sent::Charge;
 use super::{Consumer, EndedItem, Sink};
 use crate::feed::{Event, Feed, FeedEntry, Room, SharedRun, Taken, Terms};
 use crate::outbox::{Outbox, Wakes};
@@ -259,11 +259,7 @@ impl Consumer {
                     }
                     let done = membership.taken.drain(..room.updates);
                     if let Some(sent) = &mut self.sent {
-                        for entry in done {
-                            let index = membership.table.get(entry.place as usize);
-                            let item = index.and_then(|index| self.items.get(*index));
-                            sent.push(item.map_or(0, VariableItem::handle), entry);
-                        }
+                        sent.extend(&membership.table, done, room.cost());
                     }
                     passed.add(room);
                     count += room.updates;
@@ -301,8 +297,8 @@ impl Consumer {
                 && let Some(sent) = &mut self.sent
                 && gone.is_none()
             {
-                let handle = self.items.get(index).map_or(0, VariableItem::handle);
-                sent.push(handle, entry);
+                let cost = entry.cost();
+                sent.extend(&membership.table, std::iter::once(entry), cost);
             }
             count += 1;
             if gone.is_some() || count == TAKE {
