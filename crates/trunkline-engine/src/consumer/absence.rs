@@ -32,6 +32,7 @@ const ABSENT_MAX: usize = 1024;
 const FOLLOWED_MAX: usize = 16;
 /// What keeping an item costs beside its updates: its place in tables.
 const ITEM_COST: usize = 128;
+
 /// The `all` subscriptions of a session that broke.
 #[derive(Debug)]
 pub struct Absent {
@@ -228,10 +229,11 @@ impl Engine {
 
 impl Consumer {
     /// From now on what is delivered under `all` is kept until the peer has confirmed it, so that
-    /// [`Consumer::leave`] can leave it to who comes after.
+    /// [`Consumer::leave`] can leave it to who comes after: a tenth of the bytes that may wait for it.
+    /// After [`Consumer::queue_bytes_max`].
     #[must_use]
     pub fn keeping_sent(mut self) -> Self {
-        self.sent = Some(Sent::new(&self.engine));
+        self.sent = Some(Sent::new(&self.engine, self.outbox.budget.max()));
         self
     }
 

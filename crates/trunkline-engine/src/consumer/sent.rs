@@ -8,6 +8,8 @@ use crate::engine::Engine;
 use crate::feed::FeedEntry;
 use crate::sync::Arc;
 
+/// Of the bytes that may wait for the consumer so many more, one in ten, are kept once they are sent.
+const SENT_PART: usize = 10;
 /// Borrowed at a time.
 const CHUNK: usize = 16 << 10;
 
@@ -76,6 +78,8 @@ pub(super) struct Sent {
     /// Entries of all batches.
     count: usize,
     pub(super) charge: Charge,
+    /// Bytes that are kept at most.
+    max: usize,
     /// Memory of a batch that was confirmed, for the next one.
     spare: VecDeque<FeedEntry>,
 }
@@ -90,8 +94,10 @@ struct Batch {
 }
 
 impl Sent {
-    pub(super) fn new(engine: &Engine) -> Self {
+    /// `queue_max`: bytes that may wait for the consumer.
+    pub(super) fn new(engine: &Engine, queue_max: usize) -> Self {
         Self {
+            max: queue_max / SENT_PART,
             batches: VecDeque::new(),
             count: 0,
             charge: Charge::of(engine),
@@ -106,7 +112,7 @@ impl Sent {
         entries: impl ExactSizeIterator<Item = FeedEntry>,
         cost: usize,
     ) {
-        if !self.charge.take(cost) {
+        if self.charge.used + cost > self.max || !self.charge.take(cost) {
             // A gap in the middle is of no use.
             drop(entries);
             return self.clear();

@@ -59,7 +59,7 @@ fn an_item_that_has_told_its_loss_takes_the_short_way_again() {
         epoch: 1,
         sequence: 5,
     };
-    let index = sut.insert(7, 1, 10, (Some(had), had.epoch), 1);
+    let index = sut.insert(7, 1, 10, (Some(had), had.epoch), 10);
     assert_eq!(sut.note_next(index, 10, &mut in_flight), None);
     assert!(sut.rest(index).is_some_and(Rest::is_pending));
     // As the delivery does.
