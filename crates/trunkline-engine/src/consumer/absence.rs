@@ -229,8 +229,8 @@ impl Engine {
 
 impl Consumer {
     /// From now on what is delivered under `all` is kept until the peer has confirmed it, so that
-    /// [`Consumer::leave`] can leave it to who comes after: a tenth of the bytes that may wait for it.
-    /// After [`Consumer::queue_bytes_max`].
+    /// [`Consumer::leave`] can leave it to who comes after: a tenth of the bytes that may wait for
+    /// it. After [`Consumer::queue_bytes_max`].
     #[must_use]
     pub fn keeping_sent(mut self) -> Self {
         self.sent = Some(Sent::new(&self.engine, self.outbox.budget.max()));

@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::feed::FeedEntry;
 use crate::sync::Arc;
 
-/// Of the bytes that may wait for the consumer so many more, one in ten, are kept once they are sent.
+/// On top of the bytes that may wait for the consumer one in so many is kept once it is sent.
 const SENT_PART: usize = 10;
 /// Borrowed at a time.
 const CHUNK: usize = 16 << 10;
