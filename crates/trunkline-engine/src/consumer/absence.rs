@@ -16,7 +16,6 @@ use trunkline_types::Tick;
 
 use super::Consumer;
 use super::feeding::Membership;
-use super::item::VariableItem;
 use super::sent::{Charge, Sent};
 use crate::caller::{Caller, Principal};
 use crate::engine::Engine;
@@ -300,10 +299,9 @@ impl Consumer {
         }
         // What was sent is charged already; the others where there is room to spare.
         if let Some(sent) = &mut self.sent {
-            for (index, entry) in sent.drain() {
+            for (handle, entry) in sent.drain() {
                 absent.charge.give_back(entry.cost());
-                let handle = self.items.get(index).map(VariableItem::handle);
-                if let (Some(handle), Some(update)) = (handle, entry.into_update())
+                if let Some(update) = entry.into_update()
                     && absent.owed.contains_key(&handle)
                 {
                     absent.add(handle, update);

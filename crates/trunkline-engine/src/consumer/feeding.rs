@@ -6,7 +6,7 @@ use trunkline_types::Position;
 
 use super::drain::TAKE;
 use super::in_flight::{InFlight, Table};
-use super::item::VariableItem;
+use super::item::{Items, VariableItem};
 use super::sent::Charge;
 use super::{Consumer, EndedItem, Sink};
 use crate::feed::{Event, Feed, FeedEntry, Room, SharedRun, Taken, Terms};
@@ -259,7 +259,8 @@ impl Consumer {
                     }
                     let done = membership.taken.drain(..room.updates);
                     if let Some(sent) = &mut self.sent {
-                        sent.extend(&membership.table, done, room.cost());
+                        let (table, items) = (&membership.table, &self.items);
+                        sent.extend(done, room.cost(), |place| handle_at(table, items, place));
                     }
                     passed.add(room);
                     count += room.updates;
@@ -297,8 +298,9 @@ impl Consumer {
                 && let Some(sent) = &mut self.sent
                 && gone.is_none()
             {
-                let cost = entry.cost();
-                sent.extend(&membership.table, std::iter::once(entry), cost);
+                let (table, items, cost) = (&membership.table, &self.items, entry.cost());
+                let handle_at = |place| handle_at(table, items, place);
+                sent.extend(std::iter::once(entry), cost, handle_at);
             }
             count += 1;
             if gone.is_some() || count == TAKE {
@@ -511,4 +513,13 @@ enum Stop {
     Taken,
     Credit,
     Sink,
+}
+
+/// The handle of the variable at a place of a feed.
+#[inline]
+fn handle_at(table: &[u32], items: &Items, place: u32) -> u32 {
+    let item = table
+        .get(place as usize)
+        .and_then(|index| items.get(*index));
+    item.map_or(0, VariableItem::handle)
 }

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use super::in_flight::Table;
 use crate::budget::EngineBudget;
 use crate::engine::Engine;
 use crate::feed::FeedEntry;
@@ -71,111 +70,63 @@ impl Drop for Charge {
     }
 }
 
-/// What was sent under `all` and is not confirmed, in the order in which it was.
+/// What was sent under `all` and is not confirmed, in the order in which it was; in place of its
+/// place in the feed each entry has the variable's handle.
 #[derive(Debug)]
 pub(super) struct Sent {
-    batches: VecDeque<Batch>,
-    /// Entries of all batches.
-    count: usize,
+    entries: VecDeque<FeedEntry>,
     pub(super) charge: Charge,
     /// Bytes that are kept at most.
     max: usize,
-    /// Memory of a batch that was confirmed, for the next one.
-    spare: VecDeque<FeedEntry>,
-}
-
-/// Entries that were sent one after the other, and the items at their places.
-#[derive(Debug)]
-struct Batch {
-    table: Arc<Table>,
-    entries: VecDeque<FeedEntry>,
-    /// Bytes that are charged for them.
-    cost: usize,
 }
 
 impl Sent {
     /// `queue_max`: bytes that may wait for the consumer.
     pub(super) fn new(engine: &Engine, queue_max: usize) -> Self {
         Self {
-            max: queue_max / SENT_PART,
-            batches: VecDeque::new(),
-            count: 0,
+            entries: VecDeque::new(),
             charge: Charge::of(engine),
-            spare: VecDeque::new(),
+            max: queue_max / SENT_PART,
         }
     }
 
-    /// These entries, which take `cost` bytes, were sent.
+    /// These entries, which take `cost` bytes, were sent; `handle_at` says whose each place is.
     pub(super) fn extend(
         &mut self,
-        table: &Arc<Table>,
-        entries: impl ExactSizeIterator<Item = FeedEntry>,
+        entries: impl Iterator<Item = FeedEntry>,
         cost: usize,
+        handle_at: impl Fn(u32) -> u32,
     ) {
         if self.charge.used + cost > self.max || !self.charge.take(cost) {
             // A gap in the middle is of no use.
             drop(entries);
             return self.clear();
         }
-        self.count += entries.len();
-        if let Some(last) = self.batches.back_mut()
-            && Arc::ptr_eq(&last.table, table)
-        {
-            last.cost += cost;
-            return last.entries.extend(entries);
-        }
-        let mut memory = std::mem::take(&mut self.spare);
-        memory.extend(entries);
-        self.batches.push_back(Batch {
-            table: Arc::clone(table),
-            entries: memory,
-            cost,
-        });
+        // Now: an item that has gone leaves its number to another one.
+        self.entries.extend(entries.map(|mut entry| {
+            entry.place = handle_at(entry.place);
+            entry
+        }));
     }
 
     /// At most so many are not confirmed, of all contracts.
     #[inline]
     pub(super) fn trim(&mut self, unconfirmed: usize) {
-        while self.count > unconfirmed
-            && let Some(first) = self.batches.front_mut()
-        {
-            let over = self.count - unconfirmed;
-            if over < first.entries.len() {
-                let cost = first.entries.drain(..over).map(|entry| entry.cost()).sum();
-                first.cost -= cost;
-                self.count = unconfirmed;
-                return self.charge.give_back(cost);
-            }
-            self.count -= first.entries.len();
-            self.charge.give_back(first.cost);
-            let Some(mut first) = self.batches.pop_front() else {
-                return;
-            };
-            first.entries.clear();
-            if self.spare.capacity() == 0 {
-                self.spare = first.entries;
-            }
+        let over = self.entries.len().saturating_sub(unconfirmed);
+        if over > 0 {
+            let cost = self.entries.drain(..over).map(|entry| entry.cost()).sum();
+            self.charge.give_back(cost);
         }
     }
 
-    /// Takes everything out, each entry with the index of its item.
+    /// Takes everything out, each entry with the handle of its variable.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = (u32, FeedEntry)> {
-        self.count = 0;
-        std::mem::take(&mut self.batches)
-            .into_iter()
-            .flat_map(|batch| {
-                let Batch { table, entries, .. } = batch;
-                entries.into_iter().filter_map(move |entry| {
-                    let index = table.get(entry.place as usize)?;
-                    Some((*index, entry))
-                })
-            })
+        self.entries.drain(..).map(|entry| (entry.place, entry))
     }
 
     #[cold]
     fn clear(&mut self) {
-        self.batches = VecDeque::new();
-        self.count = 0;
+        self.entries = VecDeque::new();
         self.charge.give_back(usize::MAX);
     }
 }
