@@ -24,9 +24,10 @@ SHUTTLE_TESTS := $(wildcard crates/*/tests/shuttle*.rs)
 # Crates with such tests inside, named shuttle_*.
 SHUTTLE_CRATES := trunkline-net
 
-# $(call step,NAME,COMMAND): says what runs, and afterwards how long it took.
+# $(call step,NAME,COMMAND): says what runs, and afterwards how long it took. In brackets, or the
+# shell would not stop where the first of two commands joined by && fails.
 define step
-	@printf '\n== %s\n' '$(1)'; start=$$(date +%s); $(2); \
+	@printf '\n== %s\n' '$(1)'; start=$$(date +%s); ( $(2) ); \
 	printf '== %s: %s s\n' '$(1)' $$(( $$(date +%s) - start ))
 endef
 
