@@ -103,9 +103,13 @@ impl<R: Ring> Target<R> {
 
     /// Sends, or notifies.
     pub(super) fn send(&self, now: Tick, wall: Timestamp) {
-        let mut outlet = try_lock(&self.outlet);
-        let outlet = outlet.as_deref_mut().and_then(Option::as_mut);
-        if !outlet.is_some_and(|outlet| outlet.send(now, wall)) {
+        let is_seen_to = {
+            let mut outlet = try_lock(&self.outlet);
+            let outlet = outlet.as_deref_mut().and_then(Option::as_mut);
+            outlet.is_some_and(|outlet| outlet.send(now, wall))
+        };
+        // Without the lock: the thread that wakes up wants it.
+        if !is_seen_to {
             self.notify();
         }
     }

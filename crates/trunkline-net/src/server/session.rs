@@ -244,6 +244,7 @@ impl Session {
     pub(super) fn abandon(&mut self, now: Tick) {
         if let Life::Live(live) = &mut self.life
             && let Some(mut outlet) = live.notifier.target.close()
+            && !outlet.has_panicked()
         {
             outlet.endpoint.handle_disconnected(now, Disconnect::Local);
         }
@@ -266,6 +267,11 @@ impl Live {
         let Some(outlet) = guard.as_mut() else {
             return Turn::Over;
         };
+        if outlet.has_panicked() {
+            // As after a panic in a turn: without a word, and without what lies half written.
+            incoming.ended.get_or_insert(Disconnect::Local);
+            return Turn::Over;
+        }
         let now = outlet.not_before(now);
         if let Some(failure) = outlet.take_failure() {
             incoming.ended.get_or_insert(failure);
