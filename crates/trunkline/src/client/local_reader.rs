@@ -105,10 +105,13 @@ impl LocalReader {
 
     fn find_source(&mut self, deadline: Tick) {
         let link = &self.client.shared.link;
-        let variable = link.with(|core, _, _| core.local_variable(self.variable));
-        self.source = variable.and_then(|variable| {
+        let known = || link.with(|core, _, _| core.local_variable(self.variable));
+        self.source = known().and_then(|variable| {
             let table = link.last_values(variable.handle(), deadline)?;
-            Some(Source { table, variable })
+            // The engine may have been started anew during the wait, and counts its variables from
+            // the start again: the table is of this handle only where the connection is the same.
+            let is_of_same = known()?.is_of_same_connection(&variable);
+            is_of_same.then_some(Source { table, variable })
         });
     }
 }
