@@ -16,8 +16,11 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 /// process, in nanoseconds and without the engine taking part; where there is no such memory, asks
 /// the engine. Made by [`Client::local_reader`].
 ///
-/// Both ways give the newest update the engine has at that moment, with its number, timestamps and
-/// quality. They differ in two things:
+/// Both ways give the last update that the engine has stored for it, with its number, timestamps and
+/// quality. They differ in three things:
+/// - The engine stores an update for itself first and in this memory next, a moment later, or later
+///   where the thread that does so is kept from running between the two. Until then an answer may
+///   have the update, and memory the one before. Never the other way round.
 /// - [`Client::read`] is a call on the connection: writes that this client has handed over before
 ///   are taken first. A read from memory does not wait for writes that are still on their way
 ///   ([`Client::write_untracked`]): [`Client::flush`] first where that matters. A write whose
