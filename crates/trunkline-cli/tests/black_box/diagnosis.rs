@@ -156,7 +156,8 @@ fn a_value_that_is_too_old_says_so_everywhere() {
         (&reading["stale"], &reading["value"]),
         (&true.into(), &1.0.into())
     );
-    assert!(reading["age"].as_f64().unwrap() >= 0.05, "{reading}");
+    // By the engine's clock as the client knows it, which is late by what the welcome took.
+    assert!(reading["age"].as_f64().unwrap() >= 0.04, "{reading}");
     let get = served.run(&["get", "rig/old"]);
     assert!(
         get.out.contains("uncertain: stale") && get.out.contains("stale "),
