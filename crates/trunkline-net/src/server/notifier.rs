@@ -32,8 +32,8 @@ pub(super) struct Target<R> {
     thread: Arc<Mailbox<Mail, R>>,
     /// `None` before the session begins and once it has ended.
     outlet: Mutex<Option<Outlet>>,
-    /// The connection thread has found a writer at the outlet, and goes on with other sessions until
-    /// that one tells it.
+    /// The connection thread has found a writer at the outlet, and goes on with other sessions
+    /// until that one tells it.
     wanted: AtomicBool,
 }
 
@@ -127,8 +127,8 @@ impl<R: Ring> Target<R> {
         self.notified.swap(false, Ordering::AcqRel);
     }
 
-    /// The outlet, for a turn. `None` while a writer has it, who may have lost its processor: then a
-    /// notification comes when it has let go.
+    /// The outlet, for a turn. `None` while a writer has it, who may have lost its processor: then
+    /// a notification comes when it has let go.
     pub(super) fn turn(&self) -> Option<MutexGuard<'_, Option<Outlet>>> {
         if let Some(outlet) = try_lock(&self.outlet) {
             return Some(outlet);

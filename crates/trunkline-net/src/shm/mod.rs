@@ -54,8 +54,8 @@ const BELLS: usize = 256;
 /// so more than this is not honest.
 const BELLS_MAX: usize = 64 << 10;
 
-/// Longest time that anybody waits for the answer to a question for a table. An acceptor of an older
-/// version never answers.
+/// Longest time that anybody waits for the answer to a question for a table. An acceptor of an
+/// older version never answers.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
 /// An end that gave no table is asked for one after this time.
@@ -163,8 +163,8 @@ impl Local {
     }
 
     /// A table of the other end's last values with a place for `index`: at most one question is on
-    /// its way. An end that gives none that helps, or does not answer within [`ANSWER_MAX`], is asked
-    /// again after [`ASK_AGAIN`], and nobody waits for it before.
+    /// its way. An end that gives none that helps, or does not answer within [`ANSWER_MAX`], is
+    /// asked again after [`ASK_AGAIN`], and nobody waits for it before.
     pub(crate) fn table(&self, index: u32, now: Tick) -> TableAnswer {
         // Before this end has left the socket a doorbell would be a byte of the stream.
         let Some(mapping) = self.mapping.get().filter(|_| self.is_shared()) else {

@@ -16,8 +16,8 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 /// process, in nanoseconds and without the engine taking part; where there is no such memory, asks
 /// the engine. Made by [`Client::local_reader`].
 ///
-/// Both ways give the last update that the engine has stored for it, with its number, timestamps and
-/// quality. They differ in three things:
+/// Both ways give the last update that the engine has stored for it, with its number, timestamps
+/// and quality. They differ in three things:
 /// - The engine stores an update for itself first and in this memory next, a moment later, or later
 ///   where the thread that does so is kept from running between the two. Until then an answer may
 ///   have the update, and memory the one before. Never the other way round.
