@@ -263,7 +263,7 @@ fn local_read(row: &mut Row) -> Outcome<()> {
         let before = Instant::now();
         for _ in 0..READS {
             let read = std::hint::black_box(own.read());
-            wrong += u64::from(read.is_ok_and(|read| read.value != 4.5));
+            wrong += u64::from(!read.is_ok_and(|read| read.value == 4.5));
         }
         in_process.push(before.elapsed().as_secs_f64() * 1e9 / f64::from(READS));
     }

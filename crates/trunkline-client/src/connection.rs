@@ -168,6 +168,8 @@ impl Connection {
             version: agreed.version,
             features: agreed.features,
             items_max: welcome.items_max,
+            writes_max: welcome.write_credit_count,
+            write_bytes_max: welcome.write_credit_bytes,
             keepalive,
             deadline,
             since: now,

@@ -78,6 +78,11 @@ impl ClientCore {
             let items: Vec<u32> = live.map(|(index, _)| index).collect();
             if !items.is_empty() {
                 wire.ask(&items);
+                for index in &items {
+                    if let Some(item) = wire.item_mut(*index) {
+                        item.asked_again = true;
+                    }
+                }
                 self.requests.push(Verb::Resume { wire: *id, items });
             }
         }

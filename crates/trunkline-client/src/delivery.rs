@@ -110,6 +110,7 @@ impl ClientCore {
             "" => Arc::from(head.reason.fault_code().meaning()),
             sentence => Arc::from(sentence),
         };
+        let mut is_renewed = false;
         for record in ended {
             let record = record?;
             self.count_end(record.handle);
@@ -117,17 +118,14 @@ impl ClientCore {
                 continue;
             };
             let index = wire.of_handle(record.handle);
-            let is_asked = |item: &WireItem| item.asked && matches!(item.status, Status::Opening);
-            if head.reason == EndReason::Overrun
-                && index
-                    .and_then(|index| wire.item(index))
-                    .is_some_and(is_asked)
-            {
-                // The end of a life that ended at this end before: the answer to the request for
-                // the next one is still to come, and comes before anything of it.
-                continue;
-            }
             if head.reason == EndReason::Overrun {
+                let item = index.and_then(|index| wire.item_mut(index));
+                if item.is_some_and(|item| item.ends_before_answer(record.lost)) {
+                    // The end of a life behind which another one was asked for: the answer to that
+                    // is still to come, and comes before anything of it.
+                    is_renewed = true;
+                    continue;
+                }
                 wire.pause = Pause::Overrun;
             }
             let item = index.and_then(|index| wire.item_mut(index));
@@ -141,6 +139,9 @@ impl ClientCore {
                 &sentence,
             );
             self.changes += 1;
+        }
+        if is_renewed && let Some(wire) = self.wires.get_mut(head.subscription) {
+            wire.begin_life();
         }
         if head.reason == EndReason::Gone {
             self.retry_failed_later();
@@ -244,7 +245,10 @@ impl ClientCore {
         let Some(wire) = wires.get_mut(wire_id) else {
             return;
         };
-        let Some(item) = wire.item(index) else { return };
+        let Some(item) = wire.item_mut(index) else {
+            return;
+        };
+        item.asked_again = false;
         let is_leaving = matches!(item.status, Status::Leaving);
         // It was asked for once more, because its end may have been lost on the way.
         let has_ended = result.is_err() && matches!(item.status, Status::Live);

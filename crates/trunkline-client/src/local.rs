@@ -62,6 +62,11 @@ impl LocalVariable {
         self.handle
     }
 
+    /// Whether both were asked for on the same connection, and mean the same handle of it.
+    pub fn is_of_same_connection(&self, other: &Self) -> bool {
+        self.handle == other.handle && Arc::ptr_eq(&self.session, &other.session)
+    }
+
     /// The reading that an answer with this update would have been. `now` is asked for only where
     /// the age of the value matters. `None` when the value is not one of the variable's type.
     #[inline]

@@ -62,7 +62,7 @@ impl ClientCore {
         } = self;
         for (id, wire) in &mut wires.by_id {
             wire.outstanding = 0;
-            wire.items_mut().for_each(|(_, item)| item.asked = false);
+            wire.items_mut().for_each(|(_, item)| item.not_asked());
             wire.begin_life();
             let leaving: Vec<u32> = wire
                 .items()
@@ -251,7 +251,7 @@ impl ClientCore {
             let Some(item) = wire.item_mut(*index) else {
                 continue;
             };
-            item.asked = false;
+            item.not_asked();
             match item.status {
                 Status::Opening => {
                     fail_item(subscriptions, item, fault.clone());

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Weak};
 
+use trunkline_types::Tick;
+
 use crate::shm::{Local, TableAnswer};
 
 /// One connected byte stream, already in the two halves that different threads use.
@@ -191,9 +193,9 @@ impl Source {
     }
 
     /// A table of the last values at the other end, with a place for `index`.
-    pub(crate) fn table(&self, index: u32) -> TableAnswer {
+    pub(crate) fn table(&self, index: u32, now: Tick) -> TableAnswer {
         match &self.local {
-            Some(local) => local.table(index),
+            Some(local) => local.table(index, now),
             None => TableAnswer::None,
         }
     }

@@ -4,11 +4,13 @@
 
 mod echo;
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use echo::{Caller, CallerLink, LOOPBACK, Over, Rig};
+use echo::{CUT_OFF, Caller, CallerLink, LOOPBACK, Over, Rig};
 use trunkline_net::{Clock, Dialler, Link, LinkOptions, Notifier, Peer, Server, ServerOptions};
 use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
@@ -84,13 +86,18 @@ struct Relay {
     waiting: Arc<[AtomicU64; 2]>,
     notifiers: Arc<Mutex<Vec<Notifier>>>,
     own: usize,
+    /// Their connection threads.
+    threads: Arc<Mutex<HashSet<ThreadId>>>,
 }
 
 /// One byte in a frame of the callers.
 const FRAME: [u8; 5] = [1, 0, 0, 0, b'x'];
 
 impl Endpoint for Relay {
-    fn handle_connected(&mut self, _: Tick, _: Timestamp) {}
+    /// By its own thread: the first turn of a session is nobody else's.
+    fn handle_connected(&mut self, _: Tick, _: Timestamp) {
+        self.threads.lock().unwrap().insert(thread::current().id());
+    }
 
     fn handle_input(&mut self, _: Tick, _: Timestamp, bytes: &[u8]) {
         let other = 1 - self.own;
@@ -133,16 +140,17 @@ fn what_one_connection_thread_reads_for_another_does_not_wake_that_one() {
         spin: Duration::ZERO,
         ..ServerOptions::default()
     };
-    let known = notifiers.clone();
+    let threads: Arc<Mutex<HashSet<ThreadId>>> = Arc::default();
+    let (known, of_sessions) = (notifiers.clone(), threads.clone());
     let factory = move |_: Peer, notifier: Notifier| {
         let mut all = known.lock().unwrap();
         let own = all.len();
         all.push(notifier);
-        let (waiting, notifiers) = (waiting.clone(), known.clone());
         let relay: Box<dyn Endpoint> = Box::new(Relay {
-            waiting,
-            notifiers,
+            waiting: waiting.clone(),
+            notifiers: known.clone(),
             own,
+            threads: of_sessions.clone(),
         });
         Ok(relay)
     };
@@ -155,10 +163,15 @@ fn what_one_connection_thread_reads_for_another_does_not_wake_that_one() {
         link
     };
     let (writer, reader) = (dial(), dial());
-    while notifiers.lock().unwrap().len() < 2 {
-        std::thread::yield_now();
-    }
     let clock = Clock::new();
+    let start = clock.now();
+    while notifiers.lock().unwrap().len() < 2 || threads.lock().unwrap().len() < 2 {
+        assert!(
+            clock.now().since(start) < CUT_OFF,
+            "two sessions, each on a thread of its own"
+        );
+        thread::yield_now();
+    }
     let relay = || {
         let before = sleeps_of("trunkline-conn");
         for _ in 0..RELAYED {

@@ -205,7 +205,8 @@ pub fn value_table(slots: usize) -> (TableWriter, TableReader) {
     #[cfg(not(loom))]
     let memory = || {
         TableMemory(Slots {
-            start: NonNull::from(&owner[0]),
+            // Of all slots, not of the first alone.
+            start: NonNull::from(owner.as_slice()).cast(),
             len: slots,
             _owner: owner.clone(),
         })

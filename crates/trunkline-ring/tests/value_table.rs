@@ -36,7 +36,7 @@ struct Tampered([AtomicU64; SLOTS * WORDS]);
 fn tampered() -> (Arc<Tampered>, TableWriter, TableReader) {
     let words = Arc::new(Tampered(std::array::from_fn(|_| AtomicU64::new(0))));
     let memory = || {
-        let start = NonNull::from(&words.0[0]).cast::<TableSlot>();
+        let start = NonNull::from(words.0.as_slice()).cast::<TableSlot>();
         // SAFETY: so many slots, aligned, and kept by the owner; all are atomics.
         #[allow(unsafe_code)]
         unsafe {

@@ -22,6 +22,10 @@ const UPDATES: u32 = 500;
 /// Longer than the silence after which a writer sends by itself.
 const SILENCE: Duration = Duration::from_micros(100);
 
+/// Updates in the 10 ms for which writers leave a connection alone on which something was sent just
+/// before an update: one such while is nobody's fault.
+const BURST_UPDATES: u32 = 100;
+
 /// Switches are counted for the whole process: one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
@@ -150,8 +154,10 @@ fn the_connection_thread_sleeps_while_a_lone_update_is_sent() {
             let client = Client::connect(&url).unwrap();
             let seen = follow(&client, contract);
             let slept = sleeps_of_lone_updates(&rig.level(), &seen);
-            // Keep-alives and what the client confirms.
-            let most = u64::from(UPDATES) / 10;
+            // Keep-alives and what the client confirms. One of them so close to an update that the
+            // connection is its thread's for a while leaves the updates of that while to it.
+            let most = UPDATES / 10 + BURST_UPDATES;
+            let most = u64::from(most);
             assert!(slept <= most, "{url}, {contract}: {slept} of {UPDATES}");
         }
     }

@@ -18,8 +18,10 @@ use crate::terminal::Mood;
 
 /// Tell what the engine takes at most, and how much of it is in use
 ///
-/// What is in use is what the engine has measured last, once per second. An engine whose health is
-/// switched off tells the bounds alone.
+/// What is in use is what the engine has measured last, once per second. An engine that does not
+/// measure itself (health = 0) tells neither that nor the bounds of sessions and of what is queued.
+/// What is not told is a dash; the key under engine.limits is named all the same. Bounds without a
+/// key are fixed: they are those of this program, and an engine of another version may have others.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {}
 
@@ -86,18 +88,39 @@ fn limits(connection: &Connection) -> Result<Vec<Limit>, Stop> {
         key,
     };
     let fixed = |name, max: usize, unit| limit(name, None, Some(max as u64), unit, "");
-    let items_max = Some(u64::from(session.items_max));
+    let told = |max: u32| Some(u64::from(max));
     Ok(vec![
         limit("sessions", sessions, sessions_max, "", "sessions_max"),
         limit("queued", queued, queued_max, "B", "queue_bytes_max"),
         limit(
+            "queued of a session",
+            None,
+            None,
+            "B",
+            "queue_bytes_per_session_max",
+        ),
+        limit(
             "items of a session",
             None,
-            items_max,
+            told(session.items_max),
             "",
             "items_per_session_max",
         ),
-        limit("variables", variables, None, "", ""),
+        limit(
+            "writes of a session",
+            None,
+            told(session.writes_max),
+            "",
+            "writes_per_session_max",
+        ),
+        limit(
+            "write bytes of a session",
+            None,
+            told(session.write_bytes_max),
+            "B",
+            "write_bytes_per_session_max",
+        ),
+        limit("variables", variables, None, "", "variables_max"),
         limit("subscriptions", subscriptions, None, "", ""),
         fixed("value", VALUE_BYTES_MAX, "B"),
         fixed("name", NAME_BYTES_MAX, "B"),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// Long enough for any machine; only a test that hangs ever waits for it.
-const CUT_OFF: Duration = Duration::from_secs(60);
+pub const CUT_OFF: Duration = Duration::from_secs(60);
 
 /// The variables that most tests use.
 pub const RIG: &str = r#"

@@ -26,7 +26,12 @@ impl Buffers {
         if let Some(bytes) = Arc::get_mut(&mut buffer) {
             fill(bytes);
         }
-        if (self.given.len() + 1).saturating_mul(len) <= KEPT_BYTES_MAX {
+        let most = KEPT_BYTES_MAX / len.max(1);
+        // The oldest one may be held for ever: whoever has it keeps it, and the others go round.
+        while self.given.len() >= most.max(1) {
+            self.given.pop_front();
+        }
+        if most > 0 {
             self.given.push_back(Arc::clone(&buffer));
         }
         Encoded::from_shared(buffer)
@@ -56,6 +61,26 @@ mod tests {
             (second.as_slice()[0], third.as_slice()),
             (2, &[3; 1000][..])
         );
+    }
+
+    #[test]
+    fn one_value_that_is_kept_for_ever_does_not_end_the_reuse_of_the_others() {
+        let mut sut = Buffers::default();
+        let kept = value(&mut sut, 7);
+        let most = KEPT_BYTES_MAX / 1000;
+        // One buffer for each, until there are as many as may be.
+        (0..most).for_each(|_| drop(value(&mut sut, 1)));
+        let places: Vec<_> = sut.given.iter().map(|buffer| buffer.as_ptr()).collect();
+        assert_eq!(places.len(), most);
+        for place in &places {
+            assert_eq!(value(&mut sut, 2).as_slice().as_ptr(), *place);
+        }
+        assert_eq!(kept.as_slice(), [7; 1000]);
+        // Of another length none is used, and they go as others come.
+        (0..4).for_each(|_| drop(sut.fill(KEPT_BYTES_MAX / 2, |_| {})));
+        assert_eq!(sut.given.len(), 2);
+        drop(sut.fill(KEPT_BYTES_MAX + 1, |_| {}));
+        assert_eq!(sut.given.len(), 0);
     }
 
     #[test]

@@ -59,9 +59,10 @@ impl Newest {
         if read.len() != element.len() + 1 {
             *read = vec![0; element.len() + 1].into();
         }
-        self.writers.lock().retain(|last| {
-            // Asked before: nothing comes after it.
-            let is_gone = Arc::strong_count(last) == 1;
+        self.writers.lock().retain_mut(|last| {
+            // Asked before: nothing comes after it, and what came before is seen. A count alone
+            // would not say that.
+            let is_gone = Arc::get_mut(last).is_some();
             let snapshot = last.read(read);
             writes += snapshot.count;
             *gone += if is_gone { snapshot.count } else { 0 };

@@ -14,7 +14,7 @@ use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::outbox::Wakes;
 use crate::outcome::Attempt;
-use crate::sync::{Arc, Mutex, OnceLock, Weak};
+use crate::sync::{Arc, Mutex, OnceLock, Ordering, Weak, fence};
 use crate::update::Encoded;
 use crate::variable::Variable;
 use crate::write::{Origin, Write, WriteValue};
@@ -118,9 +118,13 @@ impl Source {
     }
 
     fn is_closed(&self) -> bool {
-        self.writer
-            .as_ref()
-            .is_some_and(|writer| writer.strong_count() == 0)
+        let is_gone = |writer: &Weak<()>| writer.strong_count() == 0;
+        let is_closed = self.writer.as_ref().is_some_and(is_gone);
+        if is_closed {
+            // The count is read relaxed; what the writer did before it went is to be seen.
+            fence(Ordering::Acquire);
+        }
+        is_closed
     }
 
     /// The next element; `None` when there is none.

@@ -158,9 +158,9 @@ impl<E: Endpoint> Connection<E> {
     }
 
     /// Last values of the other end, with a place for `index`.
-    pub(super) fn table(&self, index: u32) -> TableAnswer {
+    pub(super) fn table(&self, index: u32, now: Tick) -> TableAnswer {
         match &self.wire {
-            Some(wire) => wire.source.table(index),
+            Some(wire) => wire.source.table(index, now),
             None => TableAnswer::None,
         }
     }

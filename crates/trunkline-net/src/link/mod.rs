@@ -194,8 +194,8 @@ impl<E: Endpoint + 'static> Link<E> {
     /// `index`. `None` where the two have no shared memory (yet), the engine gives none, or it has
     /// not answered by `deadline`.
     pub fn last_values(&self, index: u32, deadline: Tick) -> Option<Arc<LocalTable>> {
-        let answer = self.wait_for(Some(deadline), |connection, _| {
-            match connection.table(index) {
+        let answer = self.wait_for(Some(deadline), |connection, now| {
+            match connection.table(index, now) {
                 TableAnswer::Here(table) => Some(Some(table)),
                 TableAnswer::None => Some(None),
                 TableAnswer::Pending => None,

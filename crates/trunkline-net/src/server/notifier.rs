@@ -6,7 +6,7 @@ use std::fmt;
 use trunkline_types::{Tick, Timestamp};
 
 use crate::Clock;
-use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, lock, try_lock};
+use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, fence, lock, try_lock};
 
 use super::mailbox::{Mailbox, Ring};
 use super::outlet::Outlet;
@@ -32,6 +32,9 @@ pub(super) struct Target<R> {
     thread: Arc<Mailbox<Mail, R>>,
     /// `None` before the session begins and once it has ended.
     outlet: Mutex<Option<Outlet>>,
+    /// The connection thread has found a writer at the outlet, and goes on with other sessions
+    /// until that one tells it.
+    wanted: AtomicBool,
 }
 
 thread_local! {
@@ -91,6 +94,7 @@ impl<R: Ring> Target<R> {
             session,
             thread,
             outlet: Mutex::new(None),
+            wanted: AtomicBool::new(false),
         }
     }
 
@@ -103,9 +107,17 @@ impl<R: Ring> Target<R> {
 
     /// Sends, or notifies.
     pub(super) fn send(&self, now: Tick, wall: Timestamp) {
-        let mut outlet = try_lock(&self.outlet);
-        let outlet = outlet.as_deref_mut().and_then(Option::as_mut);
-        if !outlet.is_some_and(|outlet| outlet.send(now, wall)) {
+        let is_seen_to = {
+            let mut outlet = try_lock(&self.outlet);
+            let outlet = outlet.as_deref_mut().and_then(Option::as_mut);
+            outlet.is_some_and(|outlet| outlet.send(now, wall))
+        };
+        // SYNC POINT, pairs with the fence in `turn`: either the connection thread finds the lock
+        // free at its second try, or this thread finds that it is wanted.
+        fence(Ordering::SeqCst);
+        let is_wanted = self.wanted.swap(false, Ordering::SeqCst);
+        // Without the lock: the thread that wakes up wants it.
+        if is_wanted || !is_seen_to {
             self.notify();
         }
     }
@@ -115,7 +127,21 @@ impl<R: Ring> Target<R> {
         self.notified.swap(false, Ordering::AcqRel);
     }
 
-    /// The outlet, for the connection thread.
+    /// The outlet, for a turn. `None` while a writer has it, who may have lost its processor: then
+    /// a notification comes when it has let go.
+    pub(super) fn turn(&self) -> Option<MutexGuard<'_, Option<Outlet>>> {
+        if let Some(outlet) = try_lock(&self.outlet) {
+            return Some(outlet);
+        }
+        self.wanted.store(true, Ordering::SeqCst);
+        // SYNC POINT, see `send`.
+        fence(Ordering::SeqCst);
+        let outlet = try_lock(&self.outlet)?;
+        self.wanted.store(false, Ordering::SeqCst);
+        Some(outlet)
+    }
+
+    /// The outlet, for the connection thread; waits for a writer that has it.
     pub(super) fn outlet(&self) -> MutexGuard<'_, Option<Outlet>> {
         lock(&self.outlet)
     }

@@ -38,6 +38,9 @@ pub(super) struct Outlet {
     burst_until: Tick,
     /// Why the transport took nothing more from a writer.
     failed: Option<Disconnect>,
+    /// The endpoint panicked on a writer's thread: nobody asks it anything more, and what it has
+    /// half written stays here.
+    panicked: bool,
     /// What the connection thread has seen to.
     seen: Seen,
     /// The latest time that the endpoint was told: two threads read their clocks before they have
@@ -63,6 +66,7 @@ impl Outlet {
             outgoing,
             burst_until: Tick::ZERO,
             failed: None,
+            panicked: false,
             seen: Seen::default(),
             latest: Tick::ZERO,
         }
@@ -77,6 +81,11 @@ impl Outlet {
     /// Why a writer could not send, once.
     pub(super) fn take_failure(&mut self) -> Option<Disconnect> {
         self.failed.take()
+    }
+
+    /// The endpoint is of no further use: the session ends without it.
+    pub(super) fn has_panicked(&self) -> bool {
+        self.panicked
     }
 
     /// The end of the connection thread's turn: what it is to act by from now on.
@@ -99,6 +108,7 @@ impl Outlet {
         }
         let is_mine = now >= self.burst_until
             && self.failed.is_none()
+            && !self.panicked
             && !self.outgoing.is_blocked()
             && self.endpoint.lets_writers_send();
         if !is_mine {
@@ -118,7 +128,7 @@ impl Outlet {
                 false
             }
             Err(_) => {
-                self.failed = Some(Disconnect::Local);
+                self.panicked = true;
                 false
             }
         }

@@ -30,6 +30,9 @@ pub(super) struct Session {
     incoming: Incoming,
     /// Since the last turn.
     seen: Seen,
+    /// A writer has the outlet, and notifies when it has let go: nothing else is a reason for a
+    /// turn until then.
+    outlet_taken: bool,
     life: Life,
 }
 
@@ -139,6 +142,7 @@ impl Session {
             incoming,
             // Until the first turn, which comes at once.
             seen: Seen::default(),
+            outlet_taken: false,
             life,
         }
     }
@@ -203,7 +207,7 @@ impl Session {
     }
 
     fn wants_input(&self) -> bool {
-        self.seen.wants_input || self.is_lingering()
+        (self.seen.wants_input && !self.outlet_taken) || self.is_lingering()
     }
 
     pub(super) fn is_lingering(&self) -> bool {
@@ -213,7 +217,7 @@ impl Session {
     /// When the next turn is due without an event.
     pub(super) fn deadline(&self) -> Option<Tick> {
         match &self.life {
-            Life::Live(_) => self.seen.deadline,
+            Life::Live(_) => self.seen.deadline.filter(|_| !self.outlet_taken),
             Life::Lingering { until, .. } => Some(*until),
         }
     }
@@ -223,7 +227,11 @@ impl Session {
         let Self { incoming, seen, .. } = self;
         match &mut self.life {
             Life::Live(live) => match live.turn(incoming, seen, buffer, moment) {
-                Turn::Over if incoming.ended.is_none() => {
+                None => {
+                    self.outlet_taken = true;
+                    Turn::Wait
+                }
+                Some(Turn::Over) if incoming.ended.is_none() => {
                     let Some(outlet) = live.notifier.target.close() else {
                         return Turn::Over;
                     };
@@ -233,7 +241,10 @@ impl Session {
                     self.life = Life::Lingering { until, outgoing };
                     turn
                 }
-                turn => turn,
+                Some(turn) => {
+                    self.outlet_taken = false;
+                    turn
+                }
             },
             Life::Lingering { until, .. } if *until <= moment.now => Turn::Over,
             Life::Lingering { outgoing, .. } => linger(incoming, seen, outgoing, buffer),
@@ -244,6 +255,7 @@ impl Session {
     pub(super) fn abandon(&mut self, now: Tick) {
         if let Life::Live(live) = &mut self.life
             && let Some(mut outlet) = live.notifier.target.close()
+            && !outlet.has_panicked()
         {
             outlet.endpoint.handle_disconnected(now, Disconnect::Local);
         }
@@ -251,21 +263,27 @@ impl Session {
 }
 
 impl Live {
-    /// A turn of a session with its endpoint, which has been told when the session is over.
+    /// A turn of a session with its endpoint, which has been told when the session is over. `None`:
+    /// a writer has the outlet, and notifies afterwards.
     fn turn(
         &mut self,
         incoming: &mut Incoming,
         seen: &mut Seen,
         buffer: &mut [u8],
         moment: Moment,
-    ) -> Turn {
+    ) -> Option<Turn> {
         let Moment { now, wall, closing } = moment;
         // Before the lock: a writer that comes too late for this turn has it come again.
         self.notifier.target.accept();
-        let mut guard = self.notifier.target.outlet();
+        let mut guard = self.notifier.target.turn()?;
         let Some(outlet) = guard.as_mut() else {
-            return Turn::Over;
+            return Some(Turn::Over);
         };
+        if outlet.has_panicked() {
+            // As after a panic in a turn: without a word, and without what lies half written.
+            incoming.ended.get_or_insert(Disconnect::Local);
+            return Some(Turn::Over);
+        }
         let now = outlet.not_before(now);
         if let Some(failure) = outlet.take_failure() {
             incoming.ended.get_or_insert(failure);
@@ -312,15 +330,15 @@ impl Live {
             if dead || flush != Flush::Done {
                 incoming.ended.get_or_insert(Disconnect::Local);
             }
-            return Turn::Over;
+            return Some(Turn::Over);
         }
         *seen = outlet.look();
         let more = incoming.ready && seen.wants_input;
-        match flush {
+        Some(match flush {
             Flush::More => Turn::Again,
             _ if more => Turn::Again,
             _ => Turn::Wait,
-        }
+        })
     }
 }
 

@@ -32,8 +32,10 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use trunkline_ring::{ByteConsumer, ByteProducer, Corrupt, Moved};
+use trunkline_types::Tick;
 
 use crate::halves::{StreamSocket, not_blocked};
 use crate::sync::{Arc, AtomicBool, AtomicU8, Mutex, Ordering, lock};
@@ -51,6 +53,13 @@ const BELLS: usize = 256;
 /// Doorbells that wait to be read: there is at most one for each time that an end says it sleeps,
 /// so more than this is not honest.
 const BELLS_MAX: usize = 64 << 10;
+
+/// Longest time that anybody waits for the answer to a question for a table. An acceptor of an
+/// older version never answers.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+
+/// An end that gave no table is asked for one after this time.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Which end of a connection this is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -154,8 +163,9 @@ impl Local {
     }
 
     /// A table of the other end's last values with a place for `index`: at most one question is on
-    /// its way.
-    pub(crate) fn table(&self, index: u32) -> TableAnswer {
+    /// its way. An end that gives none that helps, or does not answer within [`ANSWER_MAX`], is
+    /// asked again after [`ASK_AGAIN`], and nobody waits for it before.
+    pub(crate) fn table(&self, index: u32, now: Tick) -> TableAnswer {
         // Before this end has left the socket a doorbell would be a byte of the stream.
         let Some(mapping) = self.mapping.get().filter(|_| self.is_shared()) else {
             return TableAnswer::None;
@@ -164,23 +174,32 @@ impl Local {
         if let Some(table) = asked.table.clone().filter(|table| table.serves(index)) {
             if asked.question == Question::Answered {
                 asked.question = Question::None;
+                asked.none_until = Tick::ZERO;
             }
             return TableAnswer::Here(table);
         }
+        if now < asked.none_until {
+            return TableAnswer::None;
+        }
         let is_refused = mapping.table_answer(asked.count) == Some(false);
-        asked.question = match asked.question {
-            Question::None => {
-                asked.count += 1;
-                mapping.ask_table(asked.count);
-                self.ring_bell();
-                Question::Open
-            }
-            Question::Open if is_refused => Question::None,
-            Question::Open => Question::Open,
-            // What came does not help.
-            Question::Answered => Question::None,
+        let given_up = match asked.question {
+            Question::Open if is_refused => Some(Question::None),
+            Question::Open if now.since(asked.at) >= ANSWER_MAX => Some(Question::Late),
+            // What came does not help the one who asked.
+            Question::Answered if !asked.is_helped() => Some(Question::None),
+            _ => None,
         };
-        match asked.question == Question::Open && self.live.load(Ordering::Acquire) {
+        if let Some(question) = given_up {
+            asked.question = question;
+            asked.none_until = now.saturating_add(ASK_AGAIN);
+            return TableAnswer::None;
+        }
+        if asked.question != Question::Open {
+            asked.ask(index, now);
+            mapping.ask_table(asked.count);
+            self.ring_bell();
+        }
+        match self.live.load(Ordering::Acquire) {
             true => TableAnswer::Pending,
             false => TableAnswer::None,
         }
@@ -190,7 +209,7 @@ impl Local {
     fn take_table(&self, file: &OwnedFd) {
         let mut asked = lock(&self.asked);
         // Otherwise nobody asked.
-        if asked.question == Question::Open {
+        if matches!(asked.question, Question::Open | Question::Late) {
             asked.question = Question::Answered;
             // What cannot be mapped is none; whoever waits asks the engine itself.
             let table = LocalTable::accept(file, self.live.clone());

@@ -9,12 +9,14 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::process::{Resource, getrlimit};
 use trunkline_ring::{
     TABLE_SLOT_BYTES, TableEntry, TableMemory, TableReader, TableSlot, TableWriter,
 };
+use trunkline_types::Tick;
 
 use crate::sync::{Arc, AtomicBool, Ordering};
 
@@ -46,10 +48,22 @@ pub fn create_table(slots: usize) -> io::Result<(TableWriter, OwnedFd)> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = rustix::fs::memfd_create(c"trunkline-values", flags)?;
     rustix::fs::ftruncate(&file, bytes as u64)?;
+    reserve(&file, bytes as u64)?;
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     let mapping = TableMapping::map(&file, bytes, protection)?;
     rustix::fs::fcntl_add_seals(&file, SEALS)?;
     Ok((Arc::new(mapping).memory().writer(), file))
+}
+
+/// Has the system set the memory of a file aside. Without that, a store into a page that it has no
+/// memory for would kill the process.
+fn reserve(file: &OwnedFd, bytes: u64) -> io::Result<()> {
+    loop {
+        match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
+            Err(Errno::INTR) => {}
+            reserved => return Ok(reserved?),
+        }
+    }
 }
 
 /// Last values that the process at the other end of a connection stores for as long as that lasts.
@@ -117,8 +131,27 @@ pub(super) struct Asked {
     /// How often it has asked.
     pub(super) count: u64,
     pub(super) question: Question,
+    /// When the last question was asked, and what for.
+    pub(super) at: Tick,
+    index: u32,
+    /// The other end is not asked before, because it gave none.
+    pub(super) none_until: Tick,
     /// The newest table that came.
     pub(super) table: Option<Arc<LocalTable>>,
+}
+
+impl Asked {
+    /// A new question, for a table with a place for `index`.
+    pub(super) fn ask(&mut self, index: u32, now: Tick) {
+        self.count += 1;
+        (self.question, self.index, self.at) = (Question::Open, index, now);
+    }
+
+    /// Whether the newest table is what the last question was for.
+    pub(super) fn is_helped(&self) -> bool {
+        let table = self.table.as_ref();
+        table.is_some_and(|table| table.serves(self.index))
+    }
 }
 
 /// Where the last question is.
@@ -129,6 +162,8 @@ pub(super) enum Question {
     None,
     /// The other end has not answered.
     Open,
+    /// It has not answered in time; what comes all the same is taken.
+    Late,
     /// It has sent something that nobody has looked at.
     Answered,
 }

@@ -16,8 +16,11 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 /// process, in nanoseconds and without the engine taking part; where there is no such memory, asks
 /// the engine. Made by [`Client::local_reader`].
 ///
-/// Both ways give the newest update the engine has at that moment, with its number, timestamps and
-/// quality. They differ in two things:
+/// Both ways give the last update that the engine has stored for it, with its number, timestamps
+/// and quality. They differ in three things:
+/// - The engine stores an update for itself first and in this memory next, a moment later, or later
+///   where the thread that does so is kept from running between the two. Until then an answer may
+///   have the update, and memory the one before. Never the other way round.
 /// - [`Client::read`] is a call on the connection: writes that this client has handed over before
 ///   are taken first. A read from memory does not wait for writes that are still on their way
 ///   ([`Client::write_untracked`]): [`Client::flush`] first where that matters. A write whose
@@ -105,10 +108,13 @@ impl LocalReader {
 
     fn find_source(&mut self, deadline: Tick) {
         let link = &self.client.shared.link;
-        let variable = link.with(|core, _, _| core.local_variable(self.variable));
-        self.source = variable.and_then(|variable| {
+        let known = || link.with(|core, _, _| core.local_variable(self.variable));
+        self.source = known().and_then(|variable| {
             let table = link.last_values(variable.handle(), deadline)?;
-            Some(Source { table, variable })
+            // The engine may have been started anew during the wait, and counts its variables from
+            // the start again: the table is of this handle only where the connection is the same.
+            let is_of_same = known()?.is_of_same_connection(&variable);
+            is_of_same.then_some(Source { table, variable })
         });
     }
 }

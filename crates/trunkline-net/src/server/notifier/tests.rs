@@ -97,6 +97,15 @@ impl SendHalf for Wire {
     fn finish(&mut self) {}
 }
 
+/// How a turn ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Done,
+    Again,
+    /// A writer had the outlet.
+    Taken,
+}
+
 /// A connection with a thread of its own.
 struct Rig {
     ends: Arc<Ends>,
@@ -131,11 +140,12 @@ impl Rig {
         }
     }
 
-    /// A turn, which does something to other sessions while it has the outlet. False when there is
-    /// more to do.
-    fn turn(&self, others: &mut dyn FnMut()) -> bool {
+    /// A turn, which does something to other sessions while it has the outlet.
+    fn turn(&self, others: &mut dyn FnMut()) -> Turn {
         self.sut.accept();
-        let mut guard = self.sut.outlet();
+        let Some(mut guard) = self.sut.turn() else {
+            return Turn::Taken;
+        };
         let outlet = guard.as_mut().unwrap();
         assert!(outlet.take_failure().is_none());
         others();
@@ -146,14 +156,19 @@ impl Rig {
         let flush = outgoing.flush(&mut **endpoint, now, WALL, 1 << 10);
         let flush = flush.unwrap();
         outlet.look();
-        flush == Flush::Done
+        match flush {
+            Flush::Done => Turn::Done,
+            _ => Turn::Again,
+        }
     }
 
     /// The connection thread's life, until it is told to end and everything before is done.
     fn run(&self, mut others: impl FnMut()) {
-        let (mut mail, mut idle, mut is_over) = (Vec::new(), true, false);
-        while !(is_over && idle) {
-            // One that found no room is told when there is.
+        let (mut mail, mut last, mut is_over) = (Vec::new(), Turn::Done, false);
+        while !(is_over && last == Turn::Done) {
+            // One that found no room is told when there is; one whose outlet a writer has does
+            // nothing but wait for the writer's word.
+            let idle = last != Turn::Again;
             if idle && self.mailbox.fall_asleep() {
                 self.bell.wait();
             }
@@ -166,7 +181,9 @@ impl Rig {
                     _ => due = true,
                 }
             }
-            idle = !due || self.turn(&mut others);
+            if due {
+                last = self.turn(&mut others);
+            }
         }
     }
 

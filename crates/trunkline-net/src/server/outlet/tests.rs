@@ -184,7 +184,11 @@ fn a_failure_and_a_panic_are_the_sessions_and_the_thread_hears_of_them() {
     let (mut sut, state) = self::sut();
     state.lock().unwrap().panics = true;
     assert!(!sut.send(at(100), WALL));
-    assert!(sut.take_failure().is_some());
+    assert!(sut.has_panicked() && sut.take_failure().is_none());
+    state.lock().unwrap().panics = false;
+    assert!(!sut.send(at(20_000), WALL), "it is not asked again");
+    assert_eq!(state.lock().unwrap().told.len(), 1);
+    assert_eq!(taken(&state), 0);
 }
 
 #[test]

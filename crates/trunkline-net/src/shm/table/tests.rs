@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect, munmap};
 use trunkline_ring::{TABLE_SLOT_BYTES, TableEntry, TableValue};
+use trunkline_types::Tick;
 
 use super::super::{Side, TableAnswer, local_transport};
 use super::create_table;
@@ -43,6 +45,10 @@ fn talk(dialler: &mut Transport, acceptor: &mut Transport) {
     assert_eq!(dialler.receive.try_read(&mut buffer).unwrap(), Some(1));
 }
 
+fn at(seconds: u64) -> Tick {
+    Tick::from_nanos((100 + seconds) * 1_000_000_000)
+}
+
 /// Answers the question that there has to be, with a file or without one.
 fn answer(acceptor: &Transport, file: Option<&OwnedFd>) {
     let (local, question) = acceptor.source.table_question().expect("a question");
@@ -62,23 +68,26 @@ fn a_table_is_asked_for_given_and_read_until_the_connection_ends() {
     let (mut dialler, mut acceptor) = pair();
     assert!(acceptor.source.table_question().is_none());
     for _ in 0..2 {
-        let asked = dialler.source.table(5);
+        let asked = dialler.source.table(5, at(0));
         assert!(matches!(asked, TableAnswer::Pending), "{asked:?}");
     }
     let (writer, file) = create_table(8).unwrap();
     answer(&acceptor, Some(&file));
     talk(&mut dialler, &mut acceptor);
-    let TableAnswer::Here(table) = dialler.source.table(5) else {
+    let TableAnswer::Here(table) = dialler.source.table(5, at(0)) else {
         panic!("no table");
     };
     writer.store(5, &value(7));
     assert_eq!(table.read(5), Some(value(7)));
     // Beyond its end there may be another one.
-    assert!(matches!(dialler.source.table(8), TableAnswer::Pending));
+    assert!(matches!(
+        dialler.source.table(8, at(0)),
+        TableAnswer::Pending
+    ));
     let (larger, file) = create_table(16).unwrap();
     answer(&acceptor, Some(&file));
     talk(&mut dialler, &mut acceptor);
-    let TableAnswer::Here(second) = dialler.source.table(8) else {
+    let TableAnswer::Here(second) = dialler.source.table(8, at(0)) else {
         panic!("no larger table");
     };
     larger.store(8, &value(9));
@@ -87,18 +96,43 @@ fn a_table_is_asked_for_given_and_read_until_the_connection_ends() {
     drop(acceptor);
     dialler.receive.acknowledge(true);
     assert_eq!((table.read(5), second.read(8)), (None, None));
-    assert!(matches!(dialler.source.table(5), TableAnswer::None));
+    assert!(matches!(dialler.source.table(5, at(0)), TableAnswer::None));
 }
 
 #[test]
 fn who_gives_no_table_is_not_waited_for() {
-    let (mut dialler, mut acceptor) = pair();
-    for _ in 0..2 {
-        assert!(matches!(dialler.source.table(1), TableAnswer::Pending));
+    let (dialler, acceptor) = pair();
+    let table = |seconds| dialler.source.table(1, at(seconds));
+    for (asked, refused) in [(0, 1), (11, 11)] {
+        assert!(matches!(table(asked), TableAnswer::Pending));
         answer(&acceptor, None);
-        talk(&mut dialler, &mut acceptor);
-        assert!(matches!(dialler.source.table(1), TableAnswer::None));
+        assert!(matches!(table(refused), TableAnswer::None));
+        // Nor is it asked again at once.
+        assert!(matches!(table(refused + 9), TableAnswer::None));
+        assert!(acceptor.source.table_question().is_none());
     }
+}
+
+/// An engine of an older version does not know the question.
+#[test]
+fn who_never_answers_is_waited_for_a_second_in_eleven() {
+    let (mut dialler, mut acceptor) = pair();
+    for round in [0, 11] {
+        let table = |after: u64| dialler.source.table(1, at(round + after));
+        assert!(matches!(table(0), TableAnswer::Pending));
+        assert!(matches!(table(0), TableAnswer::Pending));
+        assert!(matches!(table(1), TableAnswer::None));
+        assert!(matches!(table(10), TableAnswer::None));
+    }
+    // What comes late is taken all the same.
+    let (_writer, file) = create_table(8).unwrap();
+    answer(&acceptor, Some(&file));
+    talk(&mut dialler, &mut acceptor);
+    let asked = dialler.source.table(1, at(20));
+    assert!(matches!(asked, TableAnswer::Here(_)), "{asked:?}");
+    // And one that helped is no reason not to ask for a larger one.
+    let asked = dialler.source.table(8, at(21));
+    assert!(matches!(asked, TableAnswer::Pending), "{asked:?}");
 }
 
 #[test]
@@ -126,10 +160,12 @@ fn files_that_are_no_table_are_none_and_the_connection_goes_on() {
     ];
     let (mut dialler, mut acceptor) = pair();
     for (index, file) in files.iter().enumerate() {
-        assert!(matches!(dialler.source.table(5), TableAnswer::Pending));
+        let now = at(10 * index as u64);
+        let asked = dialler.source.table(5, now);
+        assert!(matches!(asked, TableAnswer::Pending), "file {index}");
         answer(&acceptor, Some(file));
         talk(&mut dialler, &mut acceptor);
-        let asked = dialler.source.table(5);
+        let asked = dialler.source.table(5, now);
         assert!(matches!(asked, TableAnswer::None), "file {index}");
     }
 }
@@ -144,6 +180,23 @@ fn only_its_maker_writes_to_a_table() {
         fcntl_add_seals(&file, SealFlags::WRITE),
     ];
     for error in errors {
+        let kind = io::Error::from(error.unwrap_err()).kind();
+        assert_eq!(kind, io::ErrorKind::PermissionDenied);
+    }
+    // The mapping of a reader stays one that can only be read.
+    let nowhere = std::ptr::null_mut();
+    let writes = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: new mappings at places of the system's choice, which nobody uses.
+    #[allow(unsafe_code)]
+    let (writable, promoted) = unsafe {
+        let writable = mmap(nowhere, 512, writes, MapFlags::SHARED, &file, 0);
+        let start = mmap(nowhere, 512, ProtFlags::READ, MapFlags::SHARED, &file, 0).unwrap();
+        let writes = MprotectFlags::READ | MprotectFlags::WRITE;
+        let promoted = mprotect(start, 512, writes);
+        munmap(start, 512).unwrap();
+        (writable.map(drop), promoted)
+    };
+    for error in [writable, promoted] {
         let kind = io::Error::from(error.unwrap_err()).kind();
         assert_eq!(kind, io::ErrorKind::PermissionDenied);
     }
