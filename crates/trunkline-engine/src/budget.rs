@@ -144,7 +144,7 @@ impl EngineBudget {
     }
 
     /// The same, and wakes writers that find enough now.
-    fn give_back(&self, bytes: usize, wakes: &mut Wakes) {
+    pub(crate) fn give_back(&self, bytes: usize, wakes: &mut Wakes) {
         self.take_back(bytes);
         self.parked.lock().retain(|parked| {
             let wakes_up = self.has(parked.need);

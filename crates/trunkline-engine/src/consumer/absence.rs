@@ -49,6 +49,10 @@ pub struct Absent {
     charge: Charge,
 }
 
+fn cost_of(update: &Update) -> usize {
+    Room::one(update.value.as_slice().len()).cost()
+}
+
 /// One of them, with its place in the feed.
 #[derive(Debug)]
 struct AbsentFeed {
@@ -61,14 +65,19 @@ struct AbsentFeed {
 
 impl Absent {
     /// Adds an update; false when no bytes are to spare, and nothing is kept.
-    fn add(&mut self, handle: u32, update: Update) {
-        let cost = Room::one(update.value.as_slice().len()).cost();
-        if self.charge.take(cost) {
+    fn add(&mut self, handle: u32, update: Update, wakes: &mut Wakes) {
+        if self.charge.take(cost_of(&update)) {
             self.past.entry(handle).or_default().push(update);
         } else {
-            self.past.clear();
-            self.charge.give_back(usize::MAX);
+            self.forget_past(wakes);
         }
+    }
+
+    /// Only what is the newest without a gap is of use.
+    fn forget_past(&mut self, wakes: &mut Wakes) {
+        let past = std::mem::take(&mut self.past);
+        let cost = past.values().flatten().map(cost_of).sum();
+        self.charge.give_back(cost, wakes);
     }
 
     /// Takes out what has come meanwhile for a subscription.
@@ -88,7 +97,7 @@ impl Absent {
         };
         let updates: Vec<_> = entries.into_iter().filter_map(of_handle).collect();
         for (handle, update) in updates {
-            self.add(handle, update);
+            self.add(handle, update, wakes);
         }
     }
 
@@ -114,8 +123,8 @@ impl Absent {
         let known = match self.owed.contains_key(&handle) {
             true => self.past.get(&handle).cloned(),
             false => self.past.remove(&handle).inspect(|known| {
-                let cost = |one: &Update| Room::one(one.value.as_slice().len()).cost();
-                self.charge.give_back(known.iter().map(cost).sum());
+                let cost = known.iter().map(cost_of).sum();
+                self.charge.give_back(cost, wakes);
             }),
         };
         // Who has nothing of it gets what this subscription was to get.
@@ -131,7 +140,7 @@ impl Absent {
         if feed.is_some_and(|feed| feed.owed.is_empty())
             && let Some(feed) = self.feeds.remove(&subscription)
         {
-            self.charge.give_back(feed.handles.len() * ITEM_COST);
+            self.charge.give_back(feed.handles.len() * ITEM_COST, wakes);
             feed.release(engine, wakes);
         }
     }
@@ -232,7 +241,9 @@ impl Consumer {
     /// it. After [`Consumer::queue_bytes_max`].
     #[must_use]
     pub fn keeping_sent(mut self) -> Self {
-        self.sent = Some(Sent::new(&self.engine, self.outbox.budget.max()));
+        let max = self.outbox.budget.max();
+        self.sent = Some(Sent::new(&self.engine, max));
+        self.past = Charge::of(&self.engine, max);
         self
     }
 
@@ -240,10 +251,13 @@ impl Consumer {
     pub fn leave(mut self, caller: &Caller, until: Tick) {
         let engine = self.engine.clone();
         let mut wakes = Wakes::new();
-        let charge = match &mut self.sent {
+        let mut charge = match &mut self.sent {
             Some(sent) => std::mem::take(&mut sent.charge),
             None => return,
         };
+        // What waits is sorted out into it as well.
+        let max = self.outbox.budget.max();
+        charge.limit(max.saturating_add(max / 8));
         let mut absent = Absent {
             sessions: vec![caller.session],
             principal: caller.principal.clone(),
@@ -257,10 +271,12 @@ impl Consumer {
         let ids = self.subscriptions.iter().filter(|(_, one)| is_kept(one));
         let ids: Vec<u32> = ids.map(|(id, _)| *id).collect();
         let mut taken = Vec::new();
+        let mut left = Vec::new();
         for id in ids {
             let Some(subscription) = self.subscriptions.remove(&id) else {
                 continue;
             };
+            left.extend(subscription.items.iter());
             let Some(membership) = subscription.feed else {
                 continue;
             };
@@ -284,14 +300,14 @@ impl Consumer {
                 continue;
             }
             let membership = &mut feed.membership;
-            membership.feed.set_absent(membership.member, &mut wakes);
             let mut room = Room::default();
             for entry in membership.taken.drain(..) {
                 room.add(entry.room());
                 taken.push((feed.handles.get(&entry.place).copied(), entry));
             }
+            // What was taken counts no more before the oldest of what is left may go.
             membership.feed.pass(membership.member, room, &mut wakes);
-            membership.past = Charge::default();
+            membership.feed.set_absent(membership.member, &mut wakes);
             for handle in feed.owed.keys() {
                 *absent.owed.entry(*handle).or_default() += 1;
             }
@@ -300,11 +316,11 @@ impl Consumer {
         // What was sent is charged already; the others where there is room to spare.
         if let Some(sent) = &mut self.sent {
             for (handle, entry) in sent.drain() {
-                absent.charge.give_back(entry.cost());
+                absent.charge.give_back(entry.cost(), &mut wakes);
                 if let Some(update) = entry.into_update()
                     && absent.owed.contains_key(&handle)
                 {
-                    absent.add(handle, update);
+                    absent.add(handle, update, &mut wakes);
                 }
             }
         }
@@ -314,13 +330,16 @@ impl Consumer {
             if let Some(handle) = handle.filter(|handle| absent.owed.contains_key(handle))
                 && let Some(update) = entry.clone().into_update()
             {
-                absent.add(handle, update);
+                absent.add(handle, update, &mut wakes);
             }
         });
         for (handle, entry) in taken {
             if let (Some(handle), Some(update)) = (handle, entry.into_update()) {
-                absent.add(handle, update);
+                absent.add(handle, update, &mut wakes);
             }
+        }
+        for index in left {
+            self.free(index);
         }
         for mut older in self.followed.drain(..) {
             older.sessions.push(caller.session);
@@ -385,6 +404,15 @@ impl Consumer {
         found
     }
 
+    /// Counts what was found of a variable, which is to wait with all the others; where no bytes are
+    /// to spare only the newest is left.
+    pub(super) fn count_past(&mut self, mut found: Vec<Update>) -> Vec<Update> {
+        if found.len() > 1 && !self.past.take(found.iter().map(cost_of).sum()) {
+            found.drain(..found.len() - 1);
+        }
+        found
+    }
+
     /// Those it follows of which nothing is left, or whose time is over.
     pub(super) fn release_settled(&mut self, subscription: u32, wakes: &mut Wakes) {
         let engine = &self.engine;
@@ -411,8 +439,6 @@ impl Membership {
                 place,
                 event: Event::Past(update),
             };
-            // It was counted where it was found.
-            let _counted = self.past.take(entry.cost());
             self.taken.push_back(entry);
         }
     }

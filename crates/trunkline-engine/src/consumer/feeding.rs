@@ -7,7 +7,6 @@ use trunkline_types::Position;
 use super::drain::TAKE;
 use super::in_flight::{InFlight, Table};
 use super::item::{Items, VariableItem};
-use super::sent::Charge;
 use super::{Consumer, EndedItem, Sink};
 use crate::feed::{Event, Feed, FeedEntry, Room, SharedRun, Taken, Terms};
 use crate::outbox::{Outbox, Wakes};
@@ -29,8 +28,6 @@ pub(super) struct Membership {
     pub(super) by_handle: HashMap<u32, (u32, u32)>,
     /// Taken out of the feed and not delivered yet.
     pub(super) taken: VecDeque<FeedEntry>,
-    /// What among it is from before the subscription was made.
-    pub(super) past: Charge,
     /// Its variables are as they were when it last looked for others with the same.
     pub(super) is_settled: bool,
 }
@@ -59,7 +56,6 @@ impl Membership {
             table: Arc::default(),
             by_handle: HashMap::new(),
             taken: VecDeque::new(),
-            past: Charge::default(),
             is_settled: false,
         }
     }
@@ -110,20 +106,25 @@ impl Membership {
         index.copied().unwrap_or(u32::MAX)
     }
 
-    /// Room of the entries that were taken, as the feed still counts it, of these places.
-    fn drop_taken(&mut self, places: &HashSet<u32>) -> Room {
+    /// What that of the entries that were taken costs which is from before the subscription.
+    pub(super) fn past_cost(&self) -> usize {
+        self.taken.iter().map(FeedEntry::past_cost).sum()
+    }
+
+    /// Room of the entries that were taken, as the feed still counts it, of these places; and what
+    /// those cost that are from before the subscription.
+    fn drop_taken(&mut self, places: &HashSet<u32>) -> (Room, usize) {
         let mut freed = Room::default();
+        let mut past = 0;
         self.taken.retain(|entry| {
             let stays = !places.contains(&entry.place);
             if !stays {
                 freed.add(entry.room());
-                if matches!(entry.event, Event::Past(_)) {
-                    self.past.give_back(entry.cost());
-                }
+                past += entry.past_cost();
             }
             stays
         });
-        freed
+        (freed, past)
     }
 }
 
@@ -260,7 +261,8 @@ impl Consumer {
                     let done = membership.taken.drain(..room.updates);
                     if let Some(sent) = &mut self.sent {
                         let (table, items) = (&membership.table, &self.items);
-                        sent.extend(done, room.cost(), |place| handle_at(table, items, place));
+                        let handle_at = |place| handle_at(table, items, place);
+                        sent.extend(done, room.cost(), handle_at, wakes);
                     }
                     passed.add(room);
                     count += room.updates;
@@ -291,8 +293,8 @@ impl Consumer {
                 }
             }
             passed.add(entry.room());
-            if matches!(entry.event, Event::Past(_)) {
-                membership.past.give_back(entry.cost());
+            if let Event::Past(_) = &entry.event {
+                self.past.give_back(entry.past_cost(), wakes);
             }
             if let Some(entry) = membership.taken.pop_front()
                 && let Some(sent) = &mut self.sent
@@ -300,7 +302,7 @@ impl Consumer {
             {
                 let (table, items, cost) = (&membership.table, &self.items, entry.cost());
                 let handle_at = |place| handle_at(table, items, place);
-                sent.extend(std::iter::once(entry), cost, handle_at);
+                sent.extend(std::iter::once(entry), cost, handle_at, wakes);
             }
             count += 1;
             if gone.is_some() || count == TAKE {
@@ -393,7 +395,7 @@ impl Consumer {
         };
         let is_whole = closing.len() == membership.by_handle.len();
         if is_whole && membership.feed.depart_from_others(membership.member, wakes) {
-            return self.leave_feed(id);
+            return self.leave_feed(id, wakes);
         }
         self.stop_sharing(id);
         let mut indices: Vec<u32> = closing.values().map(|(index, _)| *index).collect();
@@ -403,15 +405,16 @@ impl Consumer {
         // After the interests are gone, so that none of them adds anything any more.
         let places = closing.values().map(|(_, place)| *place).collect();
         if let Some(membership) = self.membership_mut(id) {
-            let freed = membership.drop_taken(&places);
+            let (freed, past) = membership.drop_taken(&places);
             membership.feed.remove_places(&places, freed, wakes);
+            self.past.give_back(past, wakes);
         }
         self.remove_if_empty(id, wakes);
         closed
     }
 
     /// The end of a subscription whose feed goes on without it.
-    fn leave_feed(&mut self, id: u32) -> usize {
+    fn leave_feed(&mut self, id: u32, wakes: &mut Wakes) -> usize {
         let Some(subscription) = self.subscriptions.remove(&id) else {
             return 0;
         };
@@ -419,6 +422,7 @@ impl Consumer {
             self.free(index);
         }
         if let Some(membership) = subscription.feed {
+            self.past.give_back(membership.past_cost(), wakes);
             self.free(membership.mark);
         }
         subscription.items.len()

@@ -39,7 +39,7 @@ use self::in_flight::InFlight;
 use self::indices::Indices;
 use self::item::{Items, VariableItem};
 pub use self::provide::ProviderOrder;
-use self::sent::Sent;
+use self::sent::{Charge, Sent};
 pub use self::sink::{Delivery, EndedItem, Sink, SubscribeOptions};
 pub(crate) use self::subscribe::forget;
 pub use self::sweep::Looked;
@@ -78,6 +78,8 @@ pub struct Consumer {
     sent: Option<Sent>,
     /// What sessions before this one have left.
     followed: Vec<Absent>,
+    /// What waits from before its subscriptions were made.
+    past: Charge,
 }
 
 struct Subscription {
@@ -122,6 +124,7 @@ impl Consumer {
             shares_feeds: false,
             sent: None,
             followed: Vec::new(),
+            past: Charge::default(),
         }
     }
 
@@ -188,7 +191,7 @@ impl Consumer {
     pub fn confirm(&mut self, records: u64) -> bool {
         let is_right = self.in_flight.confirm(records, &mut self.items);
         if let Some(sent) = &mut self.sent {
-            sent.trim(self.in_flight.len());
+            sent.trim(self.in_flight.len(), &mut Wakes::new());
         }
         is_right
     }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use crate::budget::EngineBudget;
 use crate::engine::Engine;
 use crate::feed::FeedEntry;
+use crate::outbox::Wakes;
 use crate::sync::Arc;
 
 /// On top of the bytes that may wait for the consumer one in so many is kept once it is sent.
@@ -17,22 +18,34 @@ const CHUNK: usize = 16 << 10;
 #[derive(Debug, Default)]
 pub(super) struct Charge {
     engine: Option<Arc<EngineBudget>>,
+    /// Bytes that it takes at most.
+    max: usize,
     used: usize,
     borrowed: usize,
 }
 
 impl Charge {
-    pub(super) fn of(engine: &Engine) -> Self {
+    /// Of at most `max` bytes.
+    pub(super) fn of(engine: &Engine, max: usize) -> Self {
         Self {
             engine: engine.memory().map(Arc::clone),
+            max,
             ..Self::default()
         }
+    }
+
+    /// From now on at most `max` bytes.
+    pub(super) fn limit(&mut self, max: usize) {
+        self.max = max;
     }
 
     /// Takes bytes; false when none are to spare.
     #[inline]
     pub(super) fn take(&mut self, bytes: usize) -> bool {
-        let used = self.used + bytes;
+        let used = self.used.saturating_add(bytes);
+        if used > self.max {
+            return false;
+        }
         if used > self.borrowed
             && let Some(engine) = &self.engine
         {
@@ -47,17 +60,20 @@ impl Charge {
     }
 
     #[inline]
-    pub(super) fn give_back(&mut self, bytes: usize) {
+    pub(super) fn give_back(&mut self, bytes: usize, wakes: &mut Wakes) {
+        debug_assert!(bytes <= self.used, "more is given back than was taken");
         self.used = self.used.saturating_sub(bytes);
         if self.borrowed > self.used + 4 * CHUNK || self.used == 0 {
-            self.shrink();
+            self.shrink(wakes);
         }
     }
 
-    fn shrink(&mut self) {
+    /// Writers may wait for what is given back.
+    fn shrink(&mut self, wakes: &mut Wakes) {
         let kept = self.used.next_multiple_of(CHUNK).min(self.borrowed);
-        if let Some(engine) = &self.engine {
-            engine.take_back(self.borrowed - kept);
+        let surplus = self.borrowed - kept;
+        if let Some(engine) = self.engine.as_ref().filter(|_| surplus > 0) {
+            engine.give_back(surplus, wakes);
         }
         self.borrowed = kept;
     }
@@ -66,7 +82,7 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.used = 0;
-        self.shrink();
+        self.shrink(&mut Wakes::new());
     }
 }
 
@@ -76,8 +92,6 @@ impl Drop for Charge {
 pub(super) struct Sent {
     entries: VecDeque<FeedEntry>,
     pub(super) charge: Charge,
-    /// Bytes that are kept at most.
-    max: usize,
 }
 
 impl Sent {
@@ -85,8 +99,7 @@ impl Sent {
     pub(super) fn new(engine: &Engine, queue_max: usize) -> Self {
         Self {
             entries: VecDeque::new(),
-            charge: Charge::of(engine),
-            max: queue_max / SENT_PART,
+            charge: Charge::of(engine, queue_max / SENT_PART),
         }
     }
 
@@ -96,11 +109,12 @@ impl Sent {
         entries: impl Iterator<Item = FeedEntry>,
         cost: usize,
         handle_at: impl Fn(u32) -> u32,
+        wakes: &mut Wakes,
     ) {
-        if self.charge.used + cost > self.max || !self.charge.take(cost) {
+        if !self.charge.take(cost) {
             // A gap in the middle is of no use.
             drop(entries);
-            return self.clear();
+            return self.clear(wakes);
         }
         // Now: an item that has gone leaves its number to another one.
         self.entries.extend(entries.map(|mut entry| {
@@ -111,11 +125,11 @@ impl Sent {
 
     /// At most so many are not confirmed, of all contracts.
     #[inline]
-    pub(super) fn trim(&mut self, unconfirmed: usize) {
+    pub(super) fn trim(&mut self, unconfirmed: usize, wakes: &mut Wakes) {
         let over = self.entries.len().saturating_sub(unconfirmed);
         if over > 0 {
             let cost = self.entries.drain(..over).map(|entry| entry.cost()).sum();
-            self.charge.give_back(cost);
+            self.charge.give_back(cost, wakes);
         }
     }
 
@@ -125,8 +139,8 @@ impl Sent {
     }
 
     #[cold]
-    fn clear(&mut self) {
+    fn clear(&mut self, wakes: &mut Wakes) {
         self.entries = VecDeque::new();
-        self.charge.give_back(usize::MAX);
+        self.charge.give_back(self.charge.used, wakes);
     }
 }

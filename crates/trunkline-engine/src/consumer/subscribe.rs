@@ -145,6 +145,7 @@ impl Consumer {
             true => self.reach_back(id, (variable, &state), had, &current, &mut wakes),
             false => Vec::new(),
         };
+        let past = self.count_past(past);
         let first = past
             .first()
             .map_or(current.sequence, |first| first.sequence);
@@ -268,6 +269,7 @@ impl Consumer {
         if let Some(subscription) = self.subscriptions.remove(&id)
             && let Some(membership) = subscription.feed
         {
+            self.past.give_back(membership.past_cost(), wakes);
             membership.feed.depart(membership.member, wakes);
             self.free(membership.mark);
         }

@@ -77,6 +77,14 @@ impl FeedEntry {
             .map_or(0, |update| cost_of(1, update.value.as_slice().len()))
     }
 
+    /// What it costs to keep it, where it is from before the subscription.
+    pub(crate) fn past_cost(&self) -> usize {
+        match &self.event {
+            Event::Past(_) => self.cost(),
+            Event::First(_) | Event::Next(_) | Event::Gone => 0,
+        }
+    }
+
     /// Its update, or the first reading that it is.
     pub(crate) fn update(&self) -> Option<&Update> {
         match &self.event {

@@ -1,0 +1,104 @@
+//! What is kept of `all` subscriptions whose session broke, and what that costs.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
+#![cfg(not(shuttle))]
+
+mod rig;
+
+use std::time::Duration;
+
+use rig::{Rig, all, at, balanced, define, updates};
+use trunkline_engine::Consumer;
+use trunkline_types::{DataType, Properties, VariableDefinition};
+
+const MAX: usize = 1 << 20;
+/// What an update of a number costs: 64 bytes, and its value.
+const COST: u64 = 72;
+
+fn numbers(count: usize) -> Vec<VariableDefinition> {
+    let number = |at: usize| define(&format!("x{at}"), Properties::new(DataType::F64));
+    (0..count).map(number).collect()
+}
+
+fn used(rig: &Rig) -> u64 {
+    rig.engine.queue_memory().expect("it has a bound").used
+}
+
+/// Of a session that confirms what it gets, and may come back.
+fn session(rig: &Rig, queue_bytes_max: usize) -> Consumer {
+    let consumer = rig.consumer().confirmed_by_peer();
+    consumer.queue_bytes_max(queue_bytes_max).keeping_sent()
+}
+
+fn leave(rig: &Rig, consumer: Consumer) {
+    let until = rig.now().saturating_add(Duration::from_secs(30));
+    consumer.leave(&rig.caller, until);
+}
+
+/// Behaviour: B-05.
+#[test]
+fn a_session_that_breaks_is_no_subscriber_any_more() {
+    let rig = Rig::with(numbers(10));
+    let before = rig.engine.subscription_count();
+    for _ in 0..3 {
+        let mut consumer = session(&rig, MAX);
+        for number in 0..10 {
+            let variable = rig.variable(&format!("rig/x{number}"));
+            rig.subscribe(&mut consumer, 1, all(10), &variable);
+            rig.subscribe(&mut consumer, 2, all(10), &variable);
+        }
+        assert_eq!(rig.engine.subscription_count(), before + 20);
+        leave(&rig, consumer);
+        assert_eq!(rig.engine.subscription_count(), before);
+    }
+    assert_eq!(rig.engine.absent_sessions(), 3);
+}
+
+/// Behaviour: B-06, B-02.
+#[test]
+fn what_is_reached_back_is_charged_and_bounded_by_the_session() {
+    let rig = Rig::bounded(MAX, numbers(1));
+    let x = rig.variable("rig/x0");
+    let mut other = rig.consumer();
+    rig.subscribe(&mut other, 1, all(10_000), &x);
+    for _ in 0..1000 {
+        rig.write(&x, 1.0);
+    }
+    let before = used(&rig);
+    let mut consumer = session(&rig, 100 << 10);
+    for id in 0..200 {
+        rig.resume(&mut consumer, id, all(10_000), &x, at(500));
+    }
+    // Two of them have what they missed, which is 500 updates; the others the newest alone.
+    let charged = used(&rig) - before;
+    assert!(
+        (1000 * COST..=(100 << 10) + (16 << 10)).contains(&charged),
+        "{charged}"
+    );
+    let got = updates(&mut consumer);
+    assert_eq!(got.len(), 2 * 500 + 198);
+    for id in [0, 1] {
+        let of_it = got.iter().filter(|one| one.subscription == id);
+        let numbers: Vec<u64> = of_it.map(|one| one.sequence).collect();
+        assert_eq!(numbers, (501..=1000).collect::<Vec<_>>());
+    }
+    let lost: u64 = got.iter().map(|one| one.lost.disconnect).sum();
+    assert_eq!(lost, 198 * 499, "what was not kept is told");
+    balanced(&consumer, 0, &x);
+    balanced(&consumer, 199, &x);
+    // Delivered and confirmed, it costs nothing.
+    assert!(consumer.confirm(got.len() as u64));
+    assert_eq!(used(&rig), before);
+    // Not delivered, it is given back with its subscription, and with its session.
+    rig.resume(&mut consumer, 300, all(10_000), &x, at(500));
+    assert!(used(&rig) >= before + 500 * COST);
+    consumer.unsubscribe(300, None, &mut trunkline_engine::Wakes::new());
+    assert_eq!(used(&rig), before);
+    rig.resume(&mut consumer, 301, all(10_000), &x, at(500));
+    drop(consumer);
+    assert_eq!(used(&rig), before);
+}
