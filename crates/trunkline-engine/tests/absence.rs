@@ -11,9 +11,9 @@ mod rig;
 
 use std::time::Duration;
 
-use rig::{Rig, all, at, balanced, define, updates};
+use rig::{Rig, all, at, balanced, define, sequences, updates};
 use trunkline_engine::Consumer;
-use trunkline_types::{DataType, Properties, VariableDefinition};
+use trunkline_types::{Contract, DataType, Properties, VariableDefinition};
 
 const MAX: usize = 1 << 20;
 /// What an update of a number costs: 64 bytes, and its value.
@@ -101,4 +101,109 @@ fn what_is_reached_back_is_charged_and_bounded_by_the_session() {
     rig.resume(&mut consumer, 301, all(10_000), &x, at(500));
     drop(consumer);
     assert_eq!(used(&rig), before);
+}
+
+/// Behaviour: B-02, B-03.
+#[test]
+fn what_is_kept_once_sent_is_just_what_is_not_confirmed_beside_other_contracts() {
+    let rig = Rig::bounded(MAX, numbers(2));
+    let (x, y) = (rig.variable("rig/x0"), rig.variable("rig/x1"));
+    // A tenth of this is kept once it is sent: ten updates.
+    let mut consumer = session(&rig, 10 * 10 * COST as usize);
+    rig.subscribe(&mut consumer, 1, all(1000), &x);
+    rig.subscribe(&mut consumer, 2, Contract::Latest, &y);
+    let got = updates(&mut consumer).len();
+    assert!(consumer.confirm(got as u64));
+    // Always nine deliveries of `latest` on their way, and one of `all`.
+    for _ in 0..9 {
+        rig.write(&y, 1.0);
+        assert_eq!(updates(&mut consumer).len(), 1);
+    }
+    for _ in 0..100 {
+        rig.write(&x, 1.0);
+        assert_eq!(updates(&mut consumer).len(), 1);
+        for _ in 0..9 {
+            rig.write(&y, 1.0);
+            assert_eq!(updates(&mut consumer).len(), 1);
+        }
+        assert!(consumer.confirm(10));
+    }
+    // Five that are not confirmed, among them.
+    for _ in 0..5 {
+        rig.write(&x, 1.0);
+        rig.write(&y, 1.0);
+        assert_eq!(updates(&mut consumer).len(), 2);
+    }
+    leave(&rig, consumer);
+    let mut next = session(&rig, MAX);
+    next.follow(&rig.caller, rig.caller.session);
+    rig.resume(&mut next, 1, all(1000), &x, at(100));
+    let got = updates(&mut next);
+    assert_eq!(sequences(&got), [101, 102, 103, 104, 105]);
+    assert_eq!(got[0].lost.count(), Some(0));
+}
+
+/// Behaviour: B-05, B-06.
+#[test]
+fn who_is_away_gives_way_to_who_is_there_and_keeps_the_newest() {
+    let rig = Rig::bounded(MAX, numbers(2));
+    let (x, y) = (rig.variable("rig/x0"), rig.variable("rig/x1"));
+    let sessions = 40;
+    for _ in 0..sessions {
+        let mut consumer = session(&rig, MAX);
+        rig.subscribe(&mut consumer, 1, all(100_000), &x);
+        updates(&mut consumer);
+        leave(&rig, consumer);
+    }
+    for _ in 0..3000 {
+        rig.write(&x, 1.0);
+    }
+    let (kept, half) = (used(&rig), MAX as u64 / 2);
+    // Half of the engine's bytes, and what each borrows at a time.
+    assert!(
+        (half - half / 4..=half + sessions * (8 << 10)).contains(&kept),
+        "{kept}"
+    );
+    // Who is there has the other half, and takes more than its floor.
+    let mut present = rig.consumer();
+    rig.subscribe(&mut present, 1, all(100_000), &y);
+    for _ in 0..2000 {
+        rig.write(&y, 1.0);
+    }
+    assert_eq!(updates(&mut present).len(), 2001);
+    // Who comes back has the newest without a gap.
+    let mut next = session(&rig, MAX);
+    next.follow(&rig.caller, rig.caller.session);
+    rig.resume(&mut next, 1, all(100_000), &x, at(0));
+    let got = updates(&mut next);
+    let first = got[0].sequence;
+    assert!((1..3000).contains(&first), "{first}");
+    assert_eq!(sequences(&got), (first..=3000).collect::<Vec<_>>());
+    assert_eq!(got[0].lost.disconnect, first - 1);
+}
+
+/// Behaviour: B-05.
+#[test]
+fn who_is_away_drops_the_oldest_until_its_session_has_room() {
+    let long = define("long", Properties::new(DataType::String));
+    let rig = Rig::bounded(MAX, [numbers(1), vec![long]].concat());
+    let (x, long) = (rig.variable("rig/x0"), rig.variable("rig/long"));
+    let mut consumer = session(&rig, 100 << 10);
+    rig.subscribe(&mut consumer, 1, all(10_000), &x);
+    rig.subscribe(&mut consumer, 1, all(10_000), &long);
+    updates(&mut consumer);
+    leave(&rig, consumer);
+    for _ in 0..2000 {
+        rig.write(&x, 1.0);
+    }
+    // As long as many hundreds of what waits.
+    rig.write(&long, "x".repeat(50_000).as_str());
+    rig.write(&x, 1.0);
+    let mut next = session(&rig, MAX);
+    next.follow(&rig.caller, rig.caller.session);
+    rig.resume(&mut next, 1, all(10_000), &x, at(0));
+    let got = updates(&mut next);
+    let first = got[0].sequence;
+    assert!((1001..2001).contains(&first), "{first}");
+    assert_eq!(sequences(&got), (first..=2001).collect::<Vec<_>>());
 }

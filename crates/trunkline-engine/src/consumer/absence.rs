@@ -29,6 +29,9 @@ use crate::variable::{State, Variable};
 const ABSENT_MAX: usize = 1024;
 /// Those that one session follows: each time a session breaks while it comes back it is one more.
 const FOLLOWED_MAX: usize = 16;
+/// Entries of other subscribers' feeds that are looked through for the updates of one variable: who
+/// comes back with many variables must not keep the writers waiting.
+const LOOK_BACK: usize = 1024;
 /// What keeping an item costs beside its updates: its place in tables.
 const ITEM_COST: usize = 128;
 
@@ -49,6 +52,12 @@ pub struct Absent {
     charge: Charge,
 }
 
+/// Each once, in the order of their numbers.
+fn in_order(found: &mut Vec<Update>) {
+    found.sort_by_key(|update| update.sequence);
+    found.dedup_by_key(|update| update.sequence);
+}
+
 fn cost_of(update: &Update) -> usize {
     Room::one(update.value.as_slice().len()).cost()
 }
@@ -66,7 +75,18 @@ struct AbsentFeed {
 impl Absent {
     /// Adds an update; false when no bytes are to spare, and nothing is kept.
     fn add(&mut self, handle: u32, update: Update, wakes: &mut Wakes) {
-        if self.charge.take(cost_of(&update)) {
+        let is_taken = self.charge.take(cost_of(&update));
+        self.put(handle, update, is_taken, wakes);
+    }
+
+    /// [`add`](Self::add) of what has waited until now, in bytes that are free again.
+    fn add_waiting(&mut self, handle: u32, update: Update, wakes: &mut Wakes) {
+        let is_taken = self.charge.take_over(cost_of(&update));
+        self.put(handle, update, is_taken, wakes);
+    }
+
+    fn put(&mut self, handle: u32, update: Update, is_taken: bool, wakes: &mut Wakes) {
+        if is_taken {
             self.past.entry(handle).or_default().push(update);
         } else {
             self.forget_past(wakes);
@@ -97,7 +117,7 @@ impl Absent {
         };
         let updates: Vec<_> = entries.into_iter().filter_map(of_handle).collect();
         for (handle, update) in updates {
-            self.add(handle, update, wakes);
+            self.add_waiting(handle, update, wakes);
         }
     }
 
@@ -238,11 +258,12 @@ impl Engine {
 impl Consumer {
     /// From now on what is delivered under `all` is kept until the peer has confirmed it, so that
     /// [`Consumer::leave`] can leave it to who comes after: a tenth of the bytes that may wait for
-    /// it. After [`Consumer::queue_bytes_max`].
+    /// it. After [`Consumer::queue_bytes_max`] and [`Consumer::confirmed_by_peer`].
     #[must_use]
     pub fn keeping_sent(mut self) -> Self {
         let max = self.outbox.budget.max();
-        self.sent = Some(Sent::new(&self.engine, max));
+        let is_confirmed = self.in_flight.is_kept();
+        self.sent = is_confirmed.then(|| Sent::new(&self.engine, max));
         self.past = Charge::of(&self.engine, max);
         self
     }
@@ -335,12 +356,13 @@ impl Consumer {
         });
         for (handle, entry) in taken {
             if let (Some(handle), Some(update)) = (handle, entry.into_update()) {
-                absent.add(handle, update, &mut wakes);
+                absent.add_waiting(handle, update, &mut wakes);
             }
         }
         for index in left {
             self.free(index);
         }
+        absent.charge.settle(&mut wakes);
         for mut older in self.followed.drain(..) {
             older.sessions.push(caller.session);
             if let Some(oldest) = engine.absences().put(older) {
@@ -367,6 +389,15 @@ impl Consumer {
         }
     }
 
+    /// Whether an item takes the place of one that was kept, and needs no further memory.
+    pub(super) fn takes_over(&self, subscription: u32, variable: &Variable) -> bool {
+        let mut feeds = self
+            .followed
+            .iter()
+            .filter_map(|absent| absent.feeds.get(&subscription));
+        feeds.any(|feed| feed.owed.contains_key(&variable.handle()))
+    }
+
     /// The updates of a variable that is subscribed again, from the first on behind which none is
     /// missing, up to the newest; the newest is left out where nothing is before it. The caller
     /// holds the variable's lock.
@@ -382,15 +413,28 @@ impl Consumer {
         for absent in &mut self.followed {
             absent.claim(subscription, variable.handle(), had, &mut found, wakes);
         }
+        in_order(&mut found);
         if let (Some(had), Some(interests)) = (had, state.interests()) {
-            let has_gap = found.iter().filter(|one| one.sequence > had).count() as u64 + had
-                < newest.sequence;
-            for interest in interests.feeds().filter(|one| has_gap && !one.only_changes) {
-                interest.feed.recent_of(interest.place, had, &mut found);
+            let mut looks = LOOK_BACK;
+            for interest in interests.feeds().filter(|one| !one.only_changes) {
+                let missed = newest.sequence.saturating_sub(had);
+                let behind = |one: &&Update| {
+                    (had..newest.sequence).contains(&one.sequence.saturating_sub(1))
+                };
+                let known = found.iter().filter(behind).count() as u64;
+                // Whether the newest is there makes no difference.
+                let has_newest = found
+                    .last()
+                    .is_some_and(|one| one.sequence == newest.sequence);
+                if looks == 0 || known + u64::from(!has_newest) >= missed {
+                    break;
+                }
+                interest
+                    .feed
+                    .recent_of(interest.place, had, &mut looks, &mut found);
+                in_order(&mut found);
             }
         }
-        found.sort_by_key(|update| update.sequence);
-        found.dedup_by_key(|update| update.sequence);
         if found
             .last()
             .is_none_or(|last| last.sequence < newest.sequence)
@@ -404,11 +448,18 @@ impl Consumer {
         found
     }
 
-    /// Counts what was found of a variable, which is to wait with all the others; where no bytes are
-    /// to spare only the newest is left.
-    pub(super) fn count_past(&mut self, mut found: Vec<Update>) -> Vec<Update> {
-        if found.len() > 1 && !self.past.take(found.iter().map(cost_of).sum()) {
-            found.drain(..found.len() - 1);
+    /// Counts what was found of a variable, which is to wait with all the others; where no bytes
+    /// are to spare only the newest is left. `is_kept`: it has waited until now, somewhere else.
+    pub(super) fn count_past(&mut self, mut found: Vec<Update>, is_kept: bool) -> Vec<Update> {
+        if found.len() > 1 {
+            let cost = found.iter().map(cost_of).sum();
+            let is_taken = match is_kept {
+                true => self.past.take_over(cost),
+                false => self.past.take(cost),
+            };
+            if !is_taken {
+                found.drain(..found.len() - 1);
+            }
         }
         found
     }

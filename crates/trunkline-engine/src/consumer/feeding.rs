@@ -262,7 +262,8 @@ impl Consumer {
                     if let Some(sent) = &mut self.sent {
                         let (table, items) = (&membership.table, &self.items);
                         let handle_at = |place| handle_at(table, items, place);
-                        sent.extend(done, room.cost(), handle_at, wakes);
+                        let (size, left) = ((room.updates, room.cost()), self.in_flight.len());
+                        sent.extend(done, size, left, handle_at, wakes);
                     }
                     passed.add(room);
                     count += room.updates;
@@ -273,6 +274,7 @@ impl Consumer {
                 }
             }
             let index = membership.index_at(entry.place);
+            let before = self.in_flight.len();
             match &entry.event {
                 Event::Gone => gone = Some(index),
                 Event::First(_) | Event::Next(_) | Event::Past(_)
@@ -296,13 +298,20 @@ impl Consumer {
             if let Event::Past(_) = &entry.event {
                 self.past.give_back(entry.past_cost(), wakes);
             }
+            let in_flight = self.in_flight.len();
             if let Some(entry) = membership.taken.pop_front()
                 && let Some(sent) = &mut self.sent
-                && gone.is_none()
+                && in_flight > before
             {
                 let (table, items, cost) = (&membership.table, &self.items, entry.cost());
                 let handle_at = |place| handle_at(table, items, place);
-                sent.extend(std::iter::once(entry), cost, handle_at, wakes);
+                sent.extend(
+                    std::iter::once(entry),
+                    (1, cost),
+                    in_flight,
+                    handle_at,
+                    wakes,
+                );
             }
             count += 1;
             if gone.is_some() || count == TAKE {
