@@ -207,3 +207,31 @@ fn who_is_away_drops_the_oldest_until_its_session_has_room() {
     assert!((1001..2001).contains(&first), "{first}");
     assert_eq!(sequences(&got), (first..=2001).collect::<Vec<_>>());
 }
+
+/// Behaviour: B-05.
+#[test]
+fn what_nobody_came_back_for_is_given_up_in_slices() {
+    let rig = Rig::bounded(64 << 20, numbers(5000));
+    let before = used(&rig);
+    let mut consumer = session(&rig, 64 << 20);
+    for number in 0..5000 {
+        let variable = rig.variable(&format!("rig/x{number}"));
+        let id = if number < 2000 { number } else { 9999 };
+        rig.subscribe(&mut consumer, id, all(10), &variable);
+    }
+    leave(&rig, consumer);
+    rig.advance(Duration::from_secs(30));
+    let mut polls = 0;
+    while rig.engine.absent_sessions() > 0 {
+        let mut wakes = trunkline_engine::Wakes::new();
+        rig.engine.poll(rig.now(), rig.wall(), &mut wakes);
+        polls += 1;
+    }
+    assert!((4..=20).contains(&polls), "{polls}");
+    assert_eq!(used(&rig), before);
+    for number in [0, 1999, 2000, 4999] {
+        let variable = rig.variable(&format!("rig/x{number}"));
+        assert_eq!(rig.write(&variable, 1.0), rig::applied(1));
+    }
+    assert_eq!(used(&rig), before, "nobody is left to get it");
+}

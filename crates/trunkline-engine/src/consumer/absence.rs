@@ -10,7 +10,7 @@
 //! oldest is dropped first, and no writer ever waits for it. The session that names it as the one
 //! before begins where its peer was, item by item.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use trunkline_types::Tick;
 
@@ -44,7 +44,7 @@ pub struct Absent {
     principal: Principal,
     until: Tick,
     /// By the number of the subscription.
-    feeds: HashMap<u32, AbsentFeed>,
+    feeds: BTreeMap<u32, AbsentFeed>,
     /// How many of them owe each variable.
     owed: HashMap<u32, u32>,
     /// What was taken out of the feeds, or was never confirmed, by the variable's handle.
@@ -70,6 +70,8 @@ struct AbsentFeed {
     /// The variables that nobody has come back for, and the number before the first that the
     /// subscription was to get.
     owed: HashMap<u32, u64>,
+    /// The variables that it has still to leave, once it is given up.
+    leaving: Option<Vec<u32>>,
 }
 
 impl Absent {
@@ -166,29 +168,61 @@ impl Absent {
     }
 
     fn release(mut self, engine: &Engine, wakes: &mut Wakes) {
-        for (_, feed) in self.feeds.drain() {
-            feed.release(engine, wakes);
+        self.release_some(engine, &mut { usize::MAX }, wakes);
+    }
+
+    /// [`release`](Self::release) in slices of `budget` items; false when there is more to do.
+    /// Nobody may come back for it any more.
+    fn release_some(&mut self, engine: &Engine, budget: &mut usize, wakes: &mut Wakes) -> bool {
+        self.sessions.clear();
+        while let Some(mut feed) = self.feeds.first_entry() {
+            if !feed.get_mut().release_some(engine, budget, wakes) {
+                return false;
+            }
+            feed.remove();
         }
+        true
     }
 }
 
 impl AbsentFeed {
     fn release(mut self, engine: &Engine, wakes: &mut Wakes) {
+        self.release_some(engine, &mut { usize::MAX }, wakes);
+    }
+
+    /// [`release`](Self::release) in slices of `budget` items; false when there is more to do.
+    fn release_some(&mut self, engine: &Engine, budget: &mut usize, wakes: &mut Wakes) -> bool {
         let (feed, member) = (Arc::clone(&self.membership.feed), self.membership.member);
-        if feed.depart_from_others(member, wakes) {
-            return;
+        if *budget == 0 {
+            return false;
         }
-        if feed.shut() {
-            // Somebody has joined meanwhile, and goes on.
-            feed.set_open();
-            return feed.depart(member, wakes);
+        *budget -= 1;
+        if self.leaving.is_none() {
+            if feed.depart_from_others(member, wakes) {
+                return true;
+            }
+            if feed.shut() {
+                // Somebody has joined meanwhile, and goes on.
+                feed.set_open();
+                feed.depart(member, wakes);
+                return true;
+            }
         }
-        for handle in self.handles.values() {
-            if let Some(variable) = engine.variable(*handle) {
+        let handles = &mut self.handles;
+        let leaving = self
+            .leaving
+            .get_or_insert_with(|| handles.drain().map(|(_, handle)| handle).collect());
+        while let Some(handle) = leaving.pop() {
+            if let Some(variable) = engine.variable(handle) {
                 self.membership.forget(variable);
+            }
+            *budget = budget.saturating_sub(1);
+            if *budget == 0 && !leaving.is_empty() {
+                return false;
             }
         }
         feed.depart(member, wakes);
+        true
     }
 }
 
@@ -213,6 +247,11 @@ impl Absences {
         (list.len() > ABSENT_MAX).then(|| list.pop_front())?
     }
 
+    /// The next to go on with.
+    fn put_back(&self, absent: Absent) {
+        self.list.lock().push_front(absent);
+    }
+
     /// Those of a session of the same principal; none where there are none.
     fn take(&self, session: u32, caller: &Caller) -> Vec<Absent> {
         let mut list = self.list.lock();
@@ -231,21 +270,24 @@ impl Absences {
 }
 
 impl Engine {
-    /// Gives up what is kept of sessions that nobody has come back for in time, at most `budget`
-    /// of them. When the next are due.
+    /// Gives up what is kept of sessions that nobody has come back for in time, at most about
+    /// `budget` items of them. When the next are due.
     pub(crate) fn expire_absent(
         &self,
         now: Tick,
-        budget: usize,
+        mut budget: usize,
         wakes: &mut Wakes,
     ) -> Option<Tick> {
-        for _ in 0..budget {
-            match self.absences().expired(now) {
-                (Some(absent), _) => absent.release(self, wakes),
+        loop {
+            let mut absent = match self.absences().expired(now) {
+                (Some(absent), _) => absent,
                 (None, next) => return next,
+            };
+            if !absent.release_some(self, &mut budget, wakes) {
+                self.absences().put_back(absent);
+                return Some(now);
             }
         }
-        Some(now)
     }
 
     /// Sessions that broke and are kept for a while. What waits for them is part of the
@@ -283,7 +325,7 @@ impl Consumer {
             sessions: vec![caller.session],
             principal: caller.principal.clone(),
             until,
-            feeds: HashMap::new(),
+            feeds: BTreeMap::new(),
             owed: HashMap::new(),
             past: HashMap::new(),
             charge,
@@ -315,6 +357,7 @@ impl Consumer {
                 membership,
                 handles,
                 owed,
+                leaving: None,
             };
             if !absent.charge.take(feed.handles.len() * ITEM_COST) {
                 feed.release(&engine, &mut wakes);

@@ -221,7 +221,12 @@ fn what_is_kept_counts_in_the_engines_bytes_and_gives_way_to_what_waits() {
         world.set("rig/a", f64::from(number));
     }
     let used = world.engine().queue_memory().unwrap();
-    assert!(used.used <= used.max + 40 * (64 << 10), "{used:?}");
+    // Half of them, and for each session what it borrows at a time.
+    let bound = used.max / 2 + 40 * (8 << 10);
+    assert!(
+        (before + (100 << 10)..=bound).contains(&used.used),
+        "{used:?}"
+    );
     world.advance(RESUME_FOR);
     assert_eq!(world.engine().queue_memory().unwrap().used, before);
     assert_eq!(world.engine().absent_sessions(), 0);
