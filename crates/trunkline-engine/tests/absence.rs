@@ -12,7 +12,7 @@ mod rig;
 use std::time::Duration;
 
 use rig::{Rig, all, at, balanced, define, sequences, updates};
-use trunkline_engine::Consumer;
+use trunkline_engine::{AccessError, Consumer, SubscribeOptions, Wakes};
 use trunkline_types::{Contract, DataType, Properties, VariableDefinition};
 
 const MAX: usize = 1 << 20;
@@ -96,7 +96,7 @@ fn what_is_reached_back_is_charged_and_bounded_by_the_session() {
     // Not delivered, it is given back with its subscription, and with its session.
     rig.resume(&mut consumer, 300, all(10_000), &x, at(500));
     assert!(used(&rig) >= before + 500 * COST);
-    consumer.unsubscribe(300, None, &mut trunkline_engine::Wakes::new());
+    consumer.unsubscribe(300, None, &mut Wakes::new());
     assert_eq!(used(&rig), before);
     rig.resume(&mut consumer, 301, all(10_000), &x, at(500));
     drop(consumer);
@@ -223,7 +223,7 @@ fn what_nobody_came_back_for_is_given_up_in_slices() {
     rig.advance(Duration::from_secs(30));
     let mut polls = 0;
     while rig.engine.absent_sessions() > 0 {
-        let mut wakes = trunkline_engine::Wakes::new();
+        let mut wakes = Wakes::new();
         rig.engine.poll(rig.now(), rig.wall(), &mut wakes);
         polls += 1;
     }
@@ -234,4 +234,47 @@ fn what_nobody_came_back_for_is_given_up_in_slices() {
         assert_eq!(rig.write(&variable, 1.0), rig::applied(1));
     }
     assert_eq!(used(&rig), before, "nobody is left to get it");
+}
+
+/// Behaviour: B-05, B-06.
+#[test]
+fn who_comes_back_is_not_refused_where_the_engine_is_full() {
+    let rig = Rig::bounded(MAX, numbers(2));
+    let (x, y) = (rig.variable("rig/x0"), rig.variable("rig/x1"));
+    let mut consumer = session(&rig, MAX);
+    rig.subscribe(&mut consumer, 1, all(100_000), &x);
+    updates(&mut consumer);
+    leave(&rig, consumer);
+    for _ in 0..1000 {
+        rig.write(&x, 1.0);
+    }
+    let mut present = rig.consumer();
+    rig.subscribe(&mut present, 1, all(100_000), &y);
+    let full = MAX as u64 - (64 << 10);
+    while used(&rig) <= full {
+        rig.write(&y, 1.0);
+    }
+    let mut next = session(&rig, MAX);
+    next.follow(&rig.caller, rig.caller.session);
+    let options = SubscribeOptions::default();
+    let mut subscribe = |id, variable| {
+        let had = Some(at(0));
+        next.subscribe(&rig.caller, id, all(100_000), options, variable, had)
+    };
+    let refused = subscribe(2, &y);
+    assert!(
+        matches!(refused, Err(AccessError::MemoryFull { .. })),
+        "{refused:?}"
+    );
+    let refused = subscribe(2, &x);
+    assert!(
+        matches!(refused, Err(AccessError::MemoryFull { .. })),
+        "{refused:?}"
+    );
+    subscribe(1, &x).expect("it takes the place of what was kept");
+    assert_eq!(
+        sequences(&updates(&mut next)),
+        (1..=1000).collect::<Vec<_>>()
+    );
+    assert_eq!(rig.engine.absent_sessions(), 0);
 }

@@ -75,31 +75,49 @@ struct AbsentFeed {
 }
 
 impl Absent {
-    /// Adds an update; false when no bytes are to spare, and nothing is kept.
+    /// Adds an update, where bytes are to spare, or become free when the older half of what is kept
+    /// goes.
     fn add(&mut self, handle: u32, update: Update, wakes: &mut Wakes) {
-        let is_taken = self.charge.take(cost_of(&update));
-        self.put(handle, update, is_taken, wakes);
+        self.put(handle, update, Charge::take, wakes);
     }
 
     /// [`add`](Self::add) of what has waited until now, in bytes that are free again.
     fn add_waiting(&mut self, handle: u32, update: Update, wakes: &mut Wakes) {
-        let is_taken = self.charge.take_over(cost_of(&update));
-        self.put(handle, update, is_taken, wakes);
+        self.put(handle, update, Charge::take_over, wakes);
     }
 
-    fn put(&mut self, handle: u32, update: Update, is_taken: bool, wakes: &mut Wakes) {
+    fn put(
+        &mut self,
+        handle: u32,
+        update: Update,
+        take: impl Fn(&mut Charge, usize) -> bool,
+        wakes: &mut Wakes,
+    ) {
+        let cost = cost_of(&update);
+        let is_taken = take(&mut self.charge, cost) || {
+            self.forget_older(wakes);
+            take(&mut self.charge, cost)
+        };
         if is_taken {
             self.past.entry(handle).or_default().push(update);
-        } else {
-            self.forget_past(wakes);
+        } else if let Some(known) = self.past.remove(&handle) {
+            // Only what is the newest without a gap is of use.
+            self.charge
+                .give_back(known.iter().map(cost_of).sum(), wakes);
         }
     }
 
-    /// Only what is the newest without a gap is of use.
-    fn forget_past(&mut self, wakes: &mut Wakes) {
-        let past = std::mem::take(&mut self.past);
-        let cost = past.values().flatten().map(cost_of).sum();
+    /// Drops the older half of what is kept of each variable.
+    #[cold]
+    fn forget_older(&mut self, wakes: &mut Wakes) {
+        let mut cost = 0;
+        self.past.retain(|_, known| {
+            let half = known.len().div_ceil(2);
+            cost += known.drain(..half).map(|one| cost_of(&one)).sum::<usize>();
+            !known.is_empty()
+        });
         self.charge.give_back(cost, wakes);
+        self.charge.settle(wakes);
     }
 
     /// Takes out what has come meanwhile for a subscription.

@@ -44,18 +44,21 @@ impl Charge {
     /// Takes bytes; false when none are to spare.
     #[inline]
     pub(super) fn take(&mut self, bytes: usize) -> bool {
-        self.take_from(bytes, EngineBudget::borrow_spare)
+        self.take_from(bytes, CHUNK, EngineBudget::borrow_spare)
     }
 
     /// Takes bytes for what waited until now, and was charged as that; false when none are left.
     pub(super) fn take_over(&mut self, bytes: usize) -> bool {
-        self.take_from(bytes, |engine, bytes| engine.borrow(bytes, false))
+        self.take_from(bytes, FINE_CHUNK, |engine, bytes| {
+            engine.borrow(bytes, false)
+        })
     }
 
     #[inline]
     fn take_from(
         &mut self,
         bytes: usize,
+        chunk: usize,
         borrow: impl FnOnce(&EngineBudget, usize) -> bool,
     ) -> bool {
         let used = self.used.saturating_add(bytes);
@@ -65,7 +68,7 @@ impl Charge {
         if used > self.borrowed
             && let Some(engine) = &self.engine
         {
-            let more = (used - self.borrowed).next_multiple_of(CHUNK);
+            let more = (used - self.borrowed).next_multiple_of(chunk);
             if !borrow(engine, more) {
                 return false;
             }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use trunkline_client::{Event, SubscriptionId};
 use trunkline_engine::{Engine, EngineOptions};
+use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_serve::{RESUME_FOR, ServeOptions};
 use trunkline_types::Reading;
 
@@ -168,6 +169,24 @@ fn who_says_goodbye_leaves_nothing() {
     pair.exchange();
     pair.client.shut_down();
     pair.exchange();
+    assert_eq!(world.engine().absent_sessions(), 0);
+}
+
+/// Behaviour: B-05.
+#[test]
+fn who_does_not_keep_to_the_protocol_leaves_nothing() {
+    let world = world();
+    let mut pair = Pair::on(&world);
+    pair.subscribe(&NAMES, "all:1000");
+    pair.exchange();
+    let (now, wall) = world.time();
+    let session = pair.session.as_mut().expect("it is connected");
+    session.handle_input(now, wall, &[0xff; 64]);
+    let cause = session.wants_close();
+    assert!(
+        matches!(cause, Some(Disconnect::Malformed { .. })),
+        "{cause:?}"
+    );
     assert_eq!(world.engine().absent_sessions(), 0);
 }
 
