@@ -11,9 +11,9 @@ mod rig;
 
 use std::time::Duration;
 
-use rig::{Rig, all, at, balanced, define, updates};
-use trunkline_engine::Consumer;
-use trunkline_types::{DataType, Properties, VariableDefinition};
+use rig::{Rig, all, at, balanced, define, sequences, updates};
+use trunkline_engine::{AccessError, Consumer, SubscribeOptions, Wakes};
+use trunkline_types::{Contract, DataType, Properties, VariableDefinition};
 
 const MAX: usize = 1 << 20;
 /// What an update of a number costs: 64 bytes, and its value.
@@ -96,9 +96,218 @@ fn what_is_reached_back_is_charged_and_bounded_by_the_session() {
     // Not delivered, it is given back with its subscription, and with its session.
     rig.resume(&mut consumer, 300, all(10_000), &x, at(500));
     assert!(used(&rig) >= before + 500 * COST);
-    consumer.unsubscribe(300, None, &mut trunkline_engine::Wakes::new());
+    consumer.unsubscribe(300, None, &mut Wakes::new());
     assert_eq!(used(&rig), before);
     rig.resume(&mut consumer, 301, all(10_000), &x, at(500));
     drop(consumer);
     assert_eq!(used(&rig), before);
+}
+
+/// Behaviour: B-02, B-03, B-11.
+#[test]
+fn what_is_reached_back_keeps_within_the_bound_of_its_subscription() {
+    let rig = Rig::bounded(MAX, numbers(3));
+    let variables = ["rig/x0", "rig/x1", "rig/x2"].map(|name| rig.variable(name));
+    let mut other = rig.consumer();
+    for variable in &variables {
+        rig.subscribe(&mut other, 1, all(1000), variable);
+        for _ in 0..9 {
+            rig.write(variable, 1.0);
+        }
+    }
+    let mut consumer = session(&rig, MAX);
+    for variable in &variables[..2] {
+        rig.resume(&mut consumer, 1, all(10), variable, at(1));
+    }
+    let got = updates(&mut consumer);
+    let of = |variable: &trunkline_engine::Variable| {
+        let of_it = got.iter().filter(|one| one.handle == variable.handle());
+        of_it.map(|one| one.sequence).collect::<Vec<_>>()
+    };
+    assert_eq!(of(&variables[0]), (2..=9).collect::<Vec<_>>());
+    assert_eq!(of(&variables[1]), [8, 9]);
+    let lost: u64 = got.iter().map(|one| one.lost.disconnect).sum();
+    assert_eq!(lost, 6, "what had no room is told");
+    // What was delivered makes room for what is reached back next.
+    rig.resume(&mut consumer, 1, all(10), &variables[2], at(1));
+    assert_eq!(
+        sequences(&updates(&mut consumer)),
+        (2..=9).collect::<Vec<_>>()
+    );
+}
+
+/// Behaviour: B-02, B-03.
+#[test]
+fn what_is_kept_once_sent_is_just_what_is_not_confirmed_beside_other_contracts() {
+    let rig = Rig::bounded(MAX, numbers(2));
+    let (x, y) = (rig.variable("rig/x0"), rig.variable("rig/x1"));
+    // A tenth of this is kept once it is sent: ten updates.
+    let mut consumer = session(&rig, 10 * 10 * COST as usize);
+    rig.subscribe(&mut consumer, 1, all(1000), &x);
+    rig.subscribe(&mut consumer, 2, Contract::Latest, &y);
+    let got = updates(&mut consumer).len();
+    assert!(consumer.confirm(got as u64));
+    // Always nine deliveries of `latest` on their way, and one of `all`.
+    for _ in 0..9 {
+        rig.write(&y, 1.0);
+        assert_eq!(updates(&mut consumer).len(), 1);
+    }
+    for _ in 0..100 {
+        rig.write(&x, 1.0);
+        assert_eq!(updates(&mut consumer).len(), 1);
+        for _ in 0..9 {
+            rig.write(&y, 1.0);
+            assert_eq!(updates(&mut consumer).len(), 1);
+        }
+        assert!(consumer.confirm(10));
+    }
+    // Five that are not confirmed, among them.
+    for _ in 0..5 {
+        rig.write(&x, 1.0);
+        rig.write(&y, 1.0);
+        assert_eq!(updates(&mut consumer).len(), 2);
+    }
+    leave(&rig, consumer);
+    let mut next = session(&rig, MAX);
+    next.follow(&rig.caller, rig.caller.session);
+    rig.resume(&mut next, 1, all(1000), &x, at(100));
+    let got = updates(&mut next);
+    assert_eq!(sequences(&got), [101, 102, 103, 104, 105]);
+    assert_eq!(got[0].lost.count(), Some(0));
+}
+
+/// Behaviour: B-05, B-06.
+#[test]
+fn who_is_away_gives_way_to_who_is_there_and_keeps_the_newest() {
+    let rig = Rig::bounded(MAX, numbers(2));
+    let (x, y) = (rig.variable("rig/x0"), rig.variable("rig/x1"));
+    let sessions = 40;
+    for _ in 0..sessions {
+        let mut consumer = session(&rig, MAX);
+        rig.subscribe(&mut consumer, 1, all(100_000), &x);
+        updates(&mut consumer);
+        leave(&rig, consumer);
+    }
+    for _ in 0..3000 {
+        rig.write(&x, 1.0);
+    }
+    let (kept, half) = (used(&rig), MAX as u64 / 2);
+    // Half of the engine's bytes, and what each borrows at a time.
+    assert!(
+        (half - half / 4..=half + sessions * (8 << 10)).contains(&kept),
+        "{kept}"
+    );
+    // Who is there has the other half, and takes more than its floor.
+    let mut present = rig.consumer();
+    rig.subscribe(&mut present, 1, all(100_000), &y);
+    for _ in 0..2000 {
+        rig.write(&y, 1.0);
+    }
+    assert_eq!(updates(&mut present).len(), 2001);
+    // Who comes back has the newest without a gap.
+    let mut next = session(&rig, MAX);
+    next.follow(&rig.caller, rig.caller.session);
+    rig.resume(&mut next, 1, all(100_000), &x, at(0));
+    let got = updates(&mut next);
+    let first = got[0].sequence;
+    assert!((1..3000).contains(&first), "{first}");
+    assert_eq!(sequences(&got), (first..=3000).collect::<Vec<_>>());
+    assert_eq!(got[0].lost.disconnect, first - 1);
+}
+
+/// Behaviour: B-05.
+#[test]
+fn who_is_away_drops_the_oldest_until_its_session_has_room() {
+    let long = define("long", Properties::new(DataType::String));
+    let rig = Rig::bounded(MAX, [numbers(1), vec![long]].concat());
+    let (x, long) = (rig.variable("rig/x0"), rig.variable("rig/long"));
+    let mut consumer = session(&rig, 100 << 10);
+    rig.subscribe(&mut consumer, 1, all(10_000), &x);
+    rig.subscribe(&mut consumer, 1, all(10_000), &long);
+    updates(&mut consumer);
+    leave(&rig, consumer);
+    for _ in 0..2000 {
+        rig.write(&x, 1.0);
+    }
+    // As long as many hundreds of what waits.
+    rig.write(&long, "x".repeat(50_000).as_str());
+    rig.write(&x, 1.0);
+    let mut next = session(&rig, MAX);
+    next.follow(&rig.caller, rig.caller.session);
+    rig.resume(&mut next, 1, all(10_000), &x, at(0));
+    let got = updates(&mut next);
+    let first = got[0].sequence;
+    assert!((1001..2001).contains(&first), "{first}");
+    assert_eq!(sequences(&got), (first..=2001).collect::<Vec<_>>());
+}
+
+/// Behaviour: B-05.
+#[test]
+fn what_nobody_came_back_for_is_given_up_in_slices() {
+    let rig = Rig::bounded(64 << 20, numbers(5000));
+    let before = used(&rig);
+    let mut consumer = session(&rig, 64 << 20);
+    for number in 0..5000 {
+        let variable = rig.variable(&format!("rig/x{number}"));
+        let id = if number < 2000 { number } else { 9999 };
+        rig.subscribe(&mut consumer, id, all(10), &variable);
+    }
+    leave(&rig, consumer);
+    rig.advance(Duration::from_secs(30));
+    let mut polls = 0;
+    while rig.engine.absent_sessions() > 0 {
+        let mut wakes = Wakes::new();
+        rig.engine.poll(rig.now(), rig.wall(), &mut wakes);
+        polls += 1;
+    }
+    assert!((4..=20).contains(&polls), "{polls}");
+    assert_eq!(used(&rig), before);
+    for number in [0, 1999, 2000, 4999] {
+        let variable = rig.variable(&format!("rig/x{number}"));
+        assert_eq!(rig.write(&variable, 1.0), rig::applied(1));
+    }
+    assert_eq!(used(&rig), before, "nobody is left to get it");
+}
+
+/// Behaviour: B-05, B-06.
+#[test]
+fn who_comes_back_is_not_refused_where_the_engine_is_full() {
+    let rig = Rig::bounded(MAX, numbers(2));
+    let (x, y) = (rig.variable("rig/x0"), rig.variable("rig/x1"));
+    let mut consumer = session(&rig, MAX);
+    rig.subscribe(&mut consumer, 1, all(100_000), &x);
+    updates(&mut consumer);
+    leave(&rig, consumer);
+    for _ in 0..1000 {
+        rig.write(&x, 1.0);
+    }
+    let mut present = rig.consumer();
+    rig.subscribe(&mut present, 1, all(100_000), &y);
+    let full = MAX as u64 - (64 << 10);
+    while used(&rig) <= full {
+        rig.write(&y, 1.0);
+    }
+    let mut next = session(&rig, MAX);
+    next.follow(&rig.caller, rig.caller.session);
+    let options = SubscribeOptions::default();
+    let mut subscribe = |id, variable| {
+        let had = Some(at(0));
+        next.subscribe(&rig.caller, id, all(100_000), options, variable, had)
+    };
+    let refused = subscribe(2, &y);
+    assert!(
+        matches!(refused, Err(AccessError::MemoryFull { .. })),
+        "{refused:?}"
+    );
+    let refused = subscribe(2, &x);
+    assert!(
+        matches!(refused, Err(AccessError::MemoryFull { .. })),
+        "{refused:?}"
+    );
+    subscribe(1, &x).expect("it takes the place of what was kept");
+    assert_eq!(
+        sequences(&updates(&mut next)),
+        (1..=1000).collect::<Vec<_>>()
+    );
+    assert_eq!(rig.engine.absent_sessions(), 0);
 }

@@ -310,7 +310,11 @@ fn may_come_back(cause: &Disconnect) -> bool {
     match cause {
         Disconnect::Local => false,
         Disconnect::Goodbye { code, .. } => *code != FaultCode::ShuttingDown,
-        _ => true,
+        Disconnect::PeerClosed
+        | Disconnect::Io { .. }
+        | Disconnect::Dead { .. }
+        | Disconnect::Slow { .. } => true,
+        _ => false,
     }
 }
 

@@ -10,9 +10,9 @@
 //! oldest is dropped first, and no writer ever waits for it. The session that names it as the one
 //! before begins where its peer was, item by item.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use trunkline_types::Tick;
+use trunkline_types::{Contract, Tick};
 
 use super::Consumer;
 use super::feeding::Membership;
@@ -29,6 +29,9 @@ use crate::variable::{State, Variable};
 const ABSENT_MAX: usize = 1024;
 /// Those that one session follows: each time a session breaks while it comes back it is one more.
 const FOLLOWED_MAX: usize = 16;
+/// Entries of other subscribers' feeds that are looked through for the updates of one variable: who
+/// comes back with many variables must not keep the writers waiting.
+const LOOK_BACK: usize = 1024;
 /// What keeping an item costs beside its updates: its place in tables.
 const ITEM_COST: usize = 128;
 
@@ -41,12 +44,18 @@ pub struct Absent {
     principal: Principal,
     until: Tick,
     /// By the number of the subscription.
-    feeds: HashMap<u32, AbsentFeed>,
+    feeds: BTreeMap<u32, AbsentFeed>,
     /// How many of them owe each variable.
     owed: HashMap<u32, u32>,
     /// What was taken out of the feeds, or was never confirmed, by the variable's handle.
     past: HashMap<u32, Vec<Update>>,
     charge: Charge,
+}
+
+/// Each once, in the order of their numbers.
+fn in_order(found: &mut Vec<Update>) {
+    found.sort_by_key(|update| update.sequence);
+    found.dedup_by_key(|update| update.sequence);
 }
 
 fn cost_of(update: &Update) -> usize {
@@ -61,23 +70,54 @@ struct AbsentFeed {
     /// The variables that nobody has come back for, and the number before the first that the
     /// subscription was to get.
     owed: HashMap<u32, u64>,
+    /// The variables that it has still to leave, once it is given up.
+    leaving: Option<Vec<u32>>,
 }
 
 impl Absent {
-    /// Adds an update; false when no bytes are to spare, and nothing is kept.
+    /// Adds an update, where bytes are to spare, or become free when the older half of what is kept
+    /// goes.
     fn add(&mut self, handle: u32, update: Update, wakes: &mut Wakes) {
-        if self.charge.take(cost_of(&update)) {
+        self.put(handle, update, Charge::take, wakes);
+    }
+
+    /// [`add`](Self::add) of what has waited until now, in bytes that are free again.
+    fn add_waiting(&mut self, handle: u32, update: Update, wakes: &mut Wakes) {
+        self.put(handle, update, Charge::take_over, wakes);
+    }
+
+    fn put(
+        &mut self,
+        handle: u32,
+        update: Update,
+        take: impl Fn(&mut Charge, usize) -> bool,
+        wakes: &mut Wakes,
+    ) {
+        let cost = cost_of(&update);
+        let is_taken = take(&mut self.charge, cost) || {
+            self.forget_older(wakes);
+            take(&mut self.charge, cost)
+        };
+        if is_taken {
             self.past.entry(handle).or_default().push(update);
-        } else {
-            self.forget_past(wakes);
+        } else if let Some(known) = self.past.remove(&handle) {
+            // Only what is the newest without a gap is of use.
+            self.charge
+                .give_back(known.iter().map(cost_of).sum(), wakes);
         }
     }
 
-    /// Only what is the newest without a gap is of use.
-    fn forget_past(&mut self, wakes: &mut Wakes) {
-        let past = std::mem::take(&mut self.past);
-        let cost = past.values().flatten().map(cost_of).sum();
+    /// Drops the older half of what is kept of each variable.
+    #[cold]
+    fn forget_older(&mut self, wakes: &mut Wakes) {
+        let mut cost = 0;
+        self.past.retain(|_, known| {
+            let half = known.len().div_ceil(2);
+            cost += known.drain(..half).map(|one| cost_of(&one)).sum::<usize>();
+            !known.is_empty()
+        });
         self.charge.give_back(cost, wakes);
+        self.charge.settle(wakes);
     }
 
     /// Takes out what has come meanwhile for a subscription.
@@ -97,7 +137,7 @@ impl Absent {
         };
         let updates: Vec<_> = entries.into_iter().filter_map(of_handle).collect();
         for (handle, update) in updates {
-            self.add(handle, update, wakes);
+            self.add_waiting(handle, update, wakes);
         }
     }
 
@@ -146,29 +186,61 @@ impl Absent {
     }
 
     fn release(mut self, engine: &Engine, wakes: &mut Wakes) {
-        for (_, feed) in self.feeds.drain() {
-            feed.release(engine, wakes);
+        self.release_some(engine, &mut { usize::MAX }, wakes);
+    }
+
+    /// [`release`](Self::release) in slices of `budget` items; false when there is more to do.
+    /// Nobody may come back for it any more.
+    fn release_some(&mut self, engine: &Engine, budget: &mut usize, wakes: &mut Wakes) -> bool {
+        self.sessions.clear();
+        while let Some(mut feed) = self.feeds.first_entry() {
+            if !feed.get_mut().release_some(engine, budget, wakes) {
+                return false;
+            }
+            feed.remove();
         }
+        true
     }
 }
 
 impl AbsentFeed {
     fn release(mut self, engine: &Engine, wakes: &mut Wakes) {
+        self.release_some(engine, &mut { usize::MAX }, wakes);
+    }
+
+    /// [`release`](Self::release) in slices of `budget` items; false when there is more to do.
+    fn release_some(&mut self, engine: &Engine, budget: &mut usize, wakes: &mut Wakes) -> bool {
         let (feed, member) = (Arc::clone(&self.membership.feed), self.membership.member);
-        if feed.depart_from_others(member, wakes) {
-            return;
+        if *budget == 0 {
+            return false;
         }
-        if feed.shut() {
-            // Somebody has joined meanwhile, and goes on.
-            feed.set_open();
-            return feed.depart(member, wakes);
+        *budget -= 1;
+        if self.leaving.is_none() {
+            if feed.depart_from_others(member, wakes) {
+                return true;
+            }
+            if feed.shut() {
+                // Somebody has joined meanwhile, and goes on.
+                feed.set_open();
+                feed.depart(member, wakes);
+                return true;
+            }
         }
-        for handle in self.handles.values() {
-            if let Some(variable) = engine.variable(*handle) {
+        let handles = &mut self.handles;
+        let leaving = self
+            .leaving
+            .get_or_insert_with(|| handles.drain().map(|(_, handle)| handle).collect());
+        while let Some(handle) = leaving.pop() {
+            if let Some(variable) = engine.variable(handle) {
                 self.membership.forget(variable);
+            }
+            *budget = budget.saturating_sub(1);
+            if *budget == 0 && !leaving.is_empty() {
+                return false;
             }
         }
         feed.depart(member, wakes);
+        true
     }
 }
 
@@ -193,6 +265,11 @@ impl Absences {
         (list.len() > ABSENT_MAX).then(|| list.pop_front())?
     }
 
+    /// The next to go on with.
+    fn put_back(&self, absent: Absent) {
+        self.list.lock().push_front(absent);
+    }
+
     /// Those of a session of the same principal; none where there are none.
     fn take(&self, session: u32, caller: &Caller) -> Vec<Absent> {
         let mut list = self.list.lock();
@@ -211,21 +288,24 @@ impl Absences {
 }
 
 impl Engine {
-    /// Gives up what is kept of sessions that nobody has come back for in time, at most `budget`
-    /// of them. When the next are due.
+    /// Gives up what is kept of sessions that nobody has come back for in time, at most about
+    /// `budget` items of them. When the next are due.
     pub(crate) fn expire_absent(
         &self,
         now: Tick,
-        budget: usize,
+        mut budget: usize,
         wakes: &mut Wakes,
     ) -> Option<Tick> {
-        for _ in 0..budget {
-            match self.absences().expired(now) {
-                (Some(absent), _) => absent.release(self, wakes),
+        loop {
+            let mut absent = match self.absences().expired(now) {
+                (Some(absent), _) => absent,
                 (None, next) => return next,
+            };
+            if !absent.release_some(self, &mut budget, wakes) {
+                self.absences().put_back(absent);
+                return Some(now);
             }
         }
-        Some(now)
     }
 
     /// Sessions that broke and are kept for a while. What waits for them is part of the
@@ -238,11 +318,12 @@ impl Engine {
 impl Consumer {
     /// From now on what is delivered under `all` is kept until the peer has confirmed it, so that
     /// [`Consumer::leave`] can leave it to who comes after: a tenth of the bytes that may wait for
-    /// it. After [`Consumer::queue_bytes_max`].
+    /// it. After [`Consumer::queue_bytes_max`] and [`Consumer::confirmed_by_peer`].
     #[must_use]
     pub fn keeping_sent(mut self) -> Self {
         let max = self.outbox.budget.max();
-        self.sent = Some(Sent::new(&self.engine, max));
+        let is_confirmed = self.in_flight.is_kept();
+        self.sent = is_confirmed.then(|| Sent::new(&self.engine, max));
         self.past = Charge::of(&self.engine, max);
         self
     }
@@ -262,7 +343,7 @@ impl Consumer {
             sessions: vec![caller.session],
             principal: caller.principal.clone(),
             until,
-            feeds: HashMap::new(),
+            feeds: BTreeMap::new(),
             owed: HashMap::new(),
             past: HashMap::new(),
             charge,
@@ -294,6 +375,7 @@ impl Consumer {
                 membership,
                 handles,
                 owed,
+                leaving: None,
             };
             if !absent.charge.take(feed.handles.len() * ITEM_COST) {
                 feed.release(&engine, &mut wakes);
@@ -335,12 +417,13 @@ impl Consumer {
         });
         for (handle, entry) in taken {
             if let (Some(handle), Some(update)) = (handle, entry.into_update()) {
-                absent.add(handle, update, &mut wakes);
+                absent.add_waiting(handle, update, &mut wakes);
             }
         }
         for index in left {
             self.free(index);
         }
+        absent.charge.settle(&mut wakes);
         for mut older in self.followed.drain(..) {
             older.sessions.push(caller.session);
             if let Some(oldest) = engine.absences().put(older) {
@@ -367,6 +450,15 @@ impl Consumer {
         }
     }
 
+    /// Whether an item takes the place of one that was kept, and needs no further memory.
+    pub(super) fn takes_over(&self, subscription: u32, variable: &Variable) -> bool {
+        let mut feeds = self
+            .followed
+            .iter()
+            .filter_map(|absent| absent.feeds.get(&subscription));
+        feeds.any(|feed| feed.owed.contains_key(&variable.handle()))
+    }
+
     /// The updates of a variable that is subscribed again, from the first on behind which none is
     /// missing, up to the newest; the newest is left out where nothing is before it. The caller
     /// holds the variable's lock.
@@ -382,15 +474,28 @@ impl Consumer {
         for absent in &mut self.followed {
             absent.claim(subscription, variable.handle(), had, &mut found, wakes);
         }
+        in_order(&mut found);
         if let (Some(had), Some(interests)) = (had, state.interests()) {
-            let has_gap = found.iter().filter(|one| one.sequence > had).count() as u64 + had
-                < newest.sequence;
-            for interest in interests.feeds().filter(|one| has_gap && !one.only_changes) {
-                interest.feed.recent_of(interest.place, had, &mut found);
+            let mut looks = LOOK_BACK;
+            for interest in interests.feeds().filter(|one| !one.only_changes) {
+                let missed = newest.sequence.saturating_sub(had);
+                let behind = |one: &&Update| {
+                    (had..newest.sequence).contains(&one.sequence.saturating_sub(1))
+                };
+                let known = found.iter().filter(behind).count() as u64;
+                // Whether the newest is there makes no difference.
+                let has_newest = found
+                    .last()
+                    .is_some_and(|one| one.sequence == newest.sequence);
+                if looks == 0 || known + u64::from(!has_newest) >= missed {
+                    break;
+                }
+                interest
+                    .feed
+                    .recent_of(interest.place, had, &mut looks, &mut found);
+                in_order(&mut found);
             }
         }
-        found.sort_by_key(|update| update.sequence);
-        found.dedup_by_key(|update| update.sequence);
         if found
             .last()
             .is_none_or(|last| last.sequence < newest.sequence)
@@ -404,13 +509,51 @@ impl Consumer {
         found
     }
 
-    /// Counts what was found of a variable, which is to wait with all the others; where no bytes are
-    /// to spare only the newest is left.
-    pub(super) fn count_past(&mut self, mut found: Vec<Update>) -> Vec<Update> {
-        if found.len() > 1 && !self.past.take(found.iter().map(cost_of).sum()) {
-            found.drain(..found.len() - 1);
+    /// Counts what was found of a variable, which is to wait with all the others; what exceeds the
+    /// subscription's bound is left out from the oldest on, and where no bytes are to spare only
+    /// the newest is left. `is_kept`: it has waited until now, somewhere else.
+    pub(super) fn count_past(
+        &mut self,
+        subscription: u32,
+        mut found: Vec<Update>,
+        is_kept: bool,
+    ) -> Vec<Update> {
+        let room = self.room_for_past(subscription);
+        let mut taken = Room::default();
+        let fits = found.iter().rev().take_while(|update| {
+            taken.add(Room::one(update.value.as_slice().len()));
+            taken.updates <= room.updates && taken.bytes <= room.bytes
+        });
+        let fitting = fits.count().max(1);
+        found.drain(..found.len().saturating_sub(fitting));
+        if found.len() > 1 {
+            let cost = found.iter().map(cost_of).sum();
+            let is_taken = match is_kept {
+                true => self.past.take_over(cost),
+                false => self.past.take(cost),
+            };
+            if !is_taken {
+                found.drain(..found.len() - 1);
+            }
         }
         found
+    }
+
+    /// What may still come before what a subscription gets: all of it together no more than its
+    /// bound, because its subscriber has no room for more, and would begin again without end.
+    fn room_for_past(&self, subscription: u32) -> Room {
+        let Some(subscription) = self.subscriptions.get(&subscription) else {
+            return Room::default();
+        };
+        let (Contract::All { elements, bytes }, Some(membership)) =
+            (subscription.contract, &subscription.feed)
+        else {
+            return Room::default();
+        };
+        Room {
+            updates: (elements as usize).saturating_sub(membership.past.updates),
+            bytes: (bytes as usize).saturating_sub(membership.past.bytes),
+        }
     }
 
     /// Those it follows of which nothing is left, or whose time is over.
@@ -435,6 +578,7 @@ impl Membership {
     /// Puts what was found of a variable before what comes.
     pub(super) fn put_past(&mut self, place: u32, updates: Vec<Update>) {
         for update in updates {
+            self.past.add(Room::one(update.value.as_slice().len()));
             let entry = FeedEntry {
                 place,
                 event: Event::Past(update),

@@ -28,6 +28,8 @@ pub(super) struct Membership {
     pub(super) by_handle: HashMap<u32, (u32, u32)>,
     /// Taken out of the feed and not delivered yet.
     pub(super) taken: VecDeque<FeedEntry>,
+    /// What is in it from before the subscription.
+    pub(super) past: Room,
     /// Its variables are as they were when it last looked for others with the same.
     pub(super) is_settled: bool,
 }
@@ -56,6 +58,7 @@ impl Membership {
             table: Arc::default(),
             by_handle: HashMap::new(),
             taken: VecDeque::new(),
+            past: Room::default(),
             is_settled: false,
         }
     }
@@ -106,25 +109,21 @@ impl Membership {
         index.copied().unwrap_or(u32::MAX)
     }
 
-    /// What that of the entries that were taken costs which is from before the subscription.
-    pub(super) fn past_cost(&self) -> usize {
-        self.taken.iter().map(FeedEntry::past_cost).sum()
-    }
-
     /// Room of the entries that were taken, as the feed still counts it, of these places; and what
     /// those cost that are from before the subscription.
     fn drop_taken(&mut self, places: &HashSet<u32>) -> (Room, usize) {
         let mut freed = Room::default();
-        let mut past = 0;
+        let before = self.past;
+        let past = &mut self.past;
         self.taken.retain(|entry| {
             let stays = !places.contains(&entry.place);
             if !stays {
                 freed.add(entry.room());
-                past += entry.past_cost();
+                past.leave(entry.past());
             }
             stays
         });
-        (freed, past)
+        (freed, before.cost() - self.past.cost())
     }
 }
 
@@ -262,7 +261,8 @@ impl Consumer {
                     if let Some(sent) = &mut self.sent {
                         let (table, items) = (&membership.table, &self.items);
                         let handle_at = |place| handle_at(table, items, place);
-                        sent.extend(done, room.cost(), handle_at, wakes);
+                        let (size, left) = ((room.updates, room.cost()), self.in_flight.len());
+                        sent.extend(done, size, left, handle_at, wakes);
                     }
                     passed.add(room);
                     count += room.updates;
@@ -273,6 +273,7 @@ impl Consumer {
                 }
             }
             let index = membership.index_at(entry.place);
+            let before = self.in_flight.len();
             match &entry.event {
                 Event::Gone => gone = Some(index),
                 Event::First(_) | Event::Next(_) | Event::Past(_)
@@ -294,15 +295,24 @@ impl Consumer {
             }
             passed.add(entry.room());
             if let Event::Past(_) = &entry.event {
-                self.past.give_back(entry.past_cost(), wakes);
+                let past = entry.past();
+                membership.past.leave(past);
+                self.past.give_back(past.cost(), wakes);
             }
+            let in_flight = self.in_flight.len();
             if let Some(entry) = membership.taken.pop_front()
                 && let Some(sent) = &mut self.sent
-                && gone.is_none()
+                && in_flight > before
             {
                 let (table, items, cost) = (&membership.table, &self.items, entry.cost());
                 let handle_at = |place| handle_at(table, items, place);
-                sent.extend(std::iter::once(entry), cost, handle_at, wakes);
+                sent.extend(
+                    std::iter::once(entry),
+                    (1, cost),
+                    in_flight,
+                    handle_at,
+                    wakes,
+                );
             }
             count += 1;
             if gone.is_some() || count == TAKE {
@@ -422,7 +432,7 @@ impl Consumer {
             self.free(index);
         }
         if let Some(membership) = subscription.feed {
-            self.past.give_back(membership.past_cost(), wakes);
+            self.past.give_back(membership.past.cost(), wakes);
             self.free(membership.mark);
         }
         subscription.items.len()

@@ -189,9 +189,10 @@ impl Consumer {
     /// The peer has received the `records` oldest unconfirmed deliveries. Returns false when it
     /// claims more than were sent.
     pub fn confirm(&mut self, records: u64) -> bool {
+        let before = self.in_flight.len();
         let is_right = self.in_flight.confirm(records, &mut self.items);
         if let Some(sent) = &mut self.sent {
-            sent.trim(self.in_flight.len(), &mut Wakes::new());
+            sent.confirm(before - self.in_flight.len(), &mut Wakes::new());
         }
         is_right
     }

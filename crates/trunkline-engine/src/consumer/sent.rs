@@ -12,6 +12,8 @@ use crate::sync::Arc;
 const SENT_PART: usize = 10;
 /// Borrowed at a time.
 const CHUNK: usize = 16 << 10;
+/// The same where there are many that hardly use any.
+const FINE_CHUNK: usize = 1 << 10;
 
 /// Bytes of the engine's budget for what is kept. What waits goes before it: nothing is lent from
 /// the second half of the budget.
@@ -42,6 +44,23 @@ impl Charge {
     /// Takes bytes; false when none are to spare.
     #[inline]
     pub(super) fn take(&mut self, bytes: usize) -> bool {
+        self.take_from(bytes, CHUNK, EngineBudget::borrow_spare)
+    }
+
+    /// Takes bytes for what waited until now, and was charged as that; false when none are left.
+    pub(super) fn take_over(&mut self, bytes: usize) -> bool {
+        self.take_from(bytes, FINE_CHUNK, |engine, bytes| {
+            engine.borrow(bytes, false)
+        })
+    }
+
+    #[inline]
+    fn take_from(
+        &mut self,
+        bytes: usize,
+        chunk: usize,
+        borrow: impl FnOnce(&EngineBudget, usize) -> bool,
+    ) -> bool {
         let used = self.used.saturating_add(bytes);
         if used > self.max {
             return false;
@@ -49,8 +68,8 @@ impl Charge {
         if used > self.borrowed
             && let Some(engine) = &self.engine
         {
-            let more = (used - self.borrowed).next_multiple_of(CHUNK);
-            if !engine.borrow_spare(more) {
+            let more = (used - self.borrowed).next_multiple_of(chunk);
+            if !borrow(engine, more) {
                 return false;
             }
             self.borrowed += more;
@@ -64,13 +83,18 @@ impl Charge {
         debug_assert!(bytes <= self.used, "more is given back than was taken");
         self.used = self.used.saturating_sub(bytes);
         if self.borrowed > self.used + 4 * CHUNK || self.used == 0 {
-            self.shrink(wakes);
+            self.shrink(CHUNK, wakes);
         }
     }
 
+    /// Nothing more is taken for long: keeps no more than is used.
+    pub(super) fn settle(&mut self, wakes: &mut Wakes) {
+        self.shrink(FINE_CHUNK, wakes);
+    }
+
     /// Writers may wait for what is given back.
-    fn shrink(&mut self, wakes: &mut Wakes) {
-        let kept = self.used.next_multiple_of(CHUNK).min(self.borrowed);
+    fn shrink(&mut self, chunk: usize, wakes: &mut Wakes) {
+        let kept = self.used.next_multiple_of(chunk).min(self.borrowed);
         let surplus = self.borrowed - kept;
         if let Some(engine) = self.engine.as_ref().filter(|_| surplus > 0) {
             engine.give_back(surplus, wakes);
@@ -82,7 +106,7 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.used = 0;
-        self.shrink(&mut Wakes::new());
+        self.shrink(CHUNK, &mut Wakes::new());
     }
 }
 
@@ -91,7 +115,19 @@ impl Drop for Charge {
 #[derive(Debug)]
 pub(super) struct Sent {
     entries: VecDeque<FeedEntry>,
+    /// Which deliveries they were: between them are those of other contracts.
+    pieces: VecDeque<Piece>,
+    /// Deliveries that were ever confirmed, of all contracts.
+    confirmed: u64,
     pub(super) charge: Charge,
+}
+
+/// Entries that were delivered with nothing between them.
+#[derive(Debug)]
+struct Piece {
+    /// The number of the delivery after the last of them.
+    end: u64,
+    count: usize,
 }
 
 impl Sent {
@@ -99,15 +135,19 @@ impl Sent {
     pub(super) fn new(engine: &Engine, queue_max: usize) -> Self {
         Self {
             entries: VecDeque::new(),
+            pieces: VecDeque::new(),
+            confirmed: 0,
             charge: Charge::of(engine, queue_max / SENT_PART),
         }
     }
 
-    /// These entries, which take `cost` bytes, were sent; `handle_at` says whose each place is.
+    /// These entries, `count` of them which take `cost` bytes, were the last that was sent, and
+    /// `in_flight` deliveries are not confirmed; `handle_at` says whose each place is.
     pub(super) fn extend(
         &mut self,
         entries: impl Iterator<Item = FeedEntry>,
-        cost: usize,
+        (count, cost): (usize, usize),
+        in_flight: usize,
         handle_at: impl Fn(u32) -> u32,
         wakes: &mut Wakes,
     ) {
@@ -116,6 +156,14 @@ impl Sent {
             drop(entries);
             return self.clear(wakes);
         }
+        let end = self.confirmed + in_flight as u64;
+        match self.pieces.back_mut() {
+            Some(last) if last.end + count as u64 == end => {
+                last.end = end;
+                last.count += count;
+            }
+            _ => self.pieces.push_back(Piece { end, count }),
+        }
         // Now: an item that has gone leaves its number to another one.
         self.entries.extend(entries.map(|mut entry| {
             entry.place = handle_at(entry.place);
@@ -123,11 +171,25 @@ impl Sent {
         }));
     }
 
-    /// At most so many are not confirmed, of all contracts.
+    /// The peer has confirmed the oldest deliveries, of whatever contracts.
     #[inline]
-    pub(super) fn trim(&mut self, unconfirmed: usize, wakes: &mut Wakes) {
-        let over = self.entries.len().saturating_sub(unconfirmed);
+    pub(super) fn confirm(&mut self, deliveries: usize, wakes: &mut Wakes) {
+        self.confirmed += deliveries as u64;
+        let mut over = 0;
+        while let Some(piece) = self.pieces.front_mut() {
+            let start = piece.end - piece.count as u64;
+            if start >= self.confirmed {
+                break;
+            }
+            let confirmed = ((self.confirmed - start) as usize).min(piece.count);
+            over += confirmed;
+            piece.count -= confirmed;
+            if piece.count == 0 {
+                self.pieces.pop_front();
+            }
+        }
         if over > 0 {
+            let over = over.min(self.entries.len());
             let cost = self.entries.drain(..over).map(|entry| entry.cost()).sum();
             self.charge.give_back(cost, wakes);
         }
@@ -141,6 +203,7 @@ impl Sent {
     #[cold]
     fn clear(&mut self, wakes: &mut Wakes) {
         self.entries = VecDeque::new();
+        self.pieces = VecDeque::new();
         self.charge.give_back(self.charge.used, wakes);
     }
 }

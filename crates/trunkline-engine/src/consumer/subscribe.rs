@@ -40,7 +40,9 @@ impl Consumer {
         if self.item_count() >= ITEMS_MAX {
             return Err(items_limit());
         }
-        self.check_memory(contract)?;
+        if !self.takes_over(subscription, variable) {
+            self.check_memory(contract)?;
+        }
         self.make_subscription(subscription, contract, options)?;
         let opened = self.open(subscription, variable, resume);
         if opened.is_err() {
@@ -141,11 +143,12 @@ impl Consumer {
         // A position that is none of this engine's reaches nothing.
         let is_known =
             resume.is_none_or(|had| had.epoch == epoch && had.sequence <= current.sequence);
+        let is_kept = self.takes_over(id, variable);
         let past = match is_whole && is_known {
             true => self.reach_back(id, (variable, &state), had, &current, &mut wakes),
             false => Vec::new(),
         };
-        let past = self.count_past(past);
+        let past = self.count_past(id, past, is_kept);
         let first = past
             .first()
             .map_or(current.sequence, |first| first.sequence);
@@ -269,7 +272,7 @@ impl Consumer {
         if let Some(subscription) = self.subscriptions.remove(&id)
             && let Some(membership) = subscription.feed
         {
-            self.past.give_back(membership.past_cost(), wakes);
+            self.past.give_back(membership.past.cost(), wakes);
             membership.feed.depart(membership.member, wakes);
             self.free(membership.mark);
         }

@@ -5,10 +5,6 @@ use super::{Event, Feed, FeedEntry, Room};
 use crate::outbox::Wakes;
 use crate::update::Update;
 
-/// Entries of a log that are looked through for the updates of one variable: who comes back with
-/// many variables must not keep the writers waiting.
-const LOOK_BACK: usize = 1024;
-
 impl Feed {
     /// The member's session is gone: from now on it holds the newest of what comes, as much as its
     /// bound allows, until it [departs](Feed::depart). Writers that wait for it go on.
@@ -21,9 +17,16 @@ impl Feed {
         self.log.lock().take_rest(member, out, wakes);
     }
 
-    /// Adds the updates of a place behind `after`, as far as they are among the newest entries.
-    pub(crate) fn recent_of(&self, place: u32, after: u64, out: &mut Vec<Update>) {
-        self.log.lock().recent_of(place, after, out);
+    /// Adds the updates of a place behind `after`, as far as they are among the newest `looks`
+    /// entries; what is left of those is for others.
+    pub(crate) fn recent_of(
+        &self,
+        place: u32,
+        after: u64,
+        looks: &mut usize,
+        out: &mut Vec<Update>,
+    ) {
+        self.log.lock().recent_of(place, after, looks, out);
     }
 }
 
@@ -68,10 +71,12 @@ impl Log {
         self.trim();
     }
 
-    fn recent_of(&self, place: u32, after: u64, out: &mut Vec<Update>) {
-        let newest = self.entries.iter().rev().take(LOOK_BACK);
-        for entry in newest.filter(|entry| entry.place == place) {
-            if let Event::Next(update) = &entry.event {
+    fn recent_of(&self, place: u32, after: u64, looks: &mut usize, out: &mut Vec<Update>) {
+        for entry in self.entries.iter().rev().take(*looks) {
+            *looks -= 1;
+            if entry.place == place
+                && let Event::Next(update) = &entry.event
+            {
                 if update.sequence <= after {
                     return;
                 }
@@ -80,24 +85,29 @@ impl Log {
         }
     }
 
-    /// An absent member goes past what it has held longest, until there is `room` and an eighth of
-    /// its bound beside it, so that this is not to be done with every write.
+    /// An absent member goes past what it has held longest, until its bound has `room`: past an
+    /// eighth of what waits, so that this is not to be done with every write; where it gives way to
+    /// others past as much as comes. False when nothing was left.
     #[cold]
-    pub(super) fn drop_oldest(&mut self, at: usize, room: Room, wakes: &mut Wakes) {
+    pub(super) fn drop_oldest(&mut self, at: usize, room: Room, wakes: &mut Wakes) -> bool {
         let (start, total) = (self.start, self.total());
         let Some(one) = self.members.get_mut(at).and_then(Option::as_mut) else {
-            return;
+            return false;
         };
         let waiting = total.minus(one.passed);
-        let updates = one.terms.elements_max - one.terms.elements_max / 8;
-        let bytes = one.terms.bytes_max - one.terms.bytes_max / 8;
-        let mut freed = Room::default();
+        let least = match one.gives_way() {
+            true => (1, room.cost()),
+            false => (1 + waiting.updates / 8, 0),
+        };
+        let (updates, bytes) = (one.terms.elements_max, one.terms.bytes_max);
         let fits = |freed: Room| {
             let left = waiting.minus(freed);
-            freed.updates > 0
+            freed.updates >= least.0
+                && freed.cost() >= least.1
                 && left.updates + room.updates <= updates
                 && left.bytes.saturating_add(room.bytes) <= bytes
         };
+        let mut freed = Room::default();
         while !fits(freed)
             && let Some(entry) = one.backlog.pop_front()
         {
@@ -115,5 +125,6 @@ impl Log {
             one.pass(freed, waiting.minus(freed).is_none(), wakes);
         }
         self.trim();
+        !freed.is_none()
     }
 }

@@ -231,14 +231,21 @@ impl Log {
                 true => member.has_room(total, room),
                 false => member.fits(total, room) && member.claim(room, is_shared),
             };
-            if has_room(member) {
+            let gives_way = !look && member.gives_way();
+            if !gives_way && has_room(member) {
                 continue;
             }
             if member.absent {
-                // Nobody waits for it: what it holds longest goes.
-                self.drop_oldest(at, room, wakes);
-                if !self.member_mut(at).is_some_and(has_room) {
-                    self.end_member(at, wakes);
+                // Nobody waits for it: what it holds longest goes, until there is room.
+                loop {
+                    let dropped = self.drop_oldest(at, room, wakes);
+                    if self.member_mut(at).is_some_and(has_room) {
+                        break;
+                    }
+                    if !dropped {
+                        self.end_member(at, wakes);
+                        break;
+                    }
                 }
                 continue;
             }

@@ -115,6 +115,16 @@ impl Member {
             && (self.ahead >= need || self.budget().has(self.budget().need(need, 0)))
     }
 
+    /// Whether what it takes must not be more than what it gives up: it is there for who may come
+    /// back, and half of the engine's bytes are for those who are there.
+    pub(super) fn gives_way(&self) -> bool {
+        self.absent
+            && self
+                .budget()
+                .engine()
+                .is_some_and(|engine| engine.used() > engine.max() / 2)
+    }
+
     /// Charges the consumer for `room`; false when its bytes are not free.
     pub(super) fn claim(&mut self, room: Room, is_shared: bool) -> bool {
         let cost = room.cost();

@@ -56,7 +56,7 @@ pub(crate) enum Event {
     /// An update; what the bound is about.
     Next(Update),
     /// An update from before the subscription was made again, which another feed still had; outside
-    /// the bound. Never in a log.
+    /// the bound of what comes, and in one of its own. Never in a log.
     Past(Update),
     /// The variable was undeployed; outside the bound.
     Gone,
@@ -77,11 +77,11 @@ impl FeedEntry {
             .map_or(0, |update| cost_of(1, update.value.as_slice().len()))
     }
 
-    /// What it costs to keep it, where it is from before the subscription.
-    pub(crate) fn past_cost(&self) -> usize {
+    /// What it takes of the bound of what is from before the subscription.
+    pub(crate) fn past(&self) -> Room {
         match &self.event {
-            Event::Past(_) => self.cost(),
-            Event::First(_) | Event::Next(_) | Event::Gone => 0,
+            Event::Past(update) => Room::one(update.value.as_slice().len()),
+            Event::First(_) | Event::Next(_) | Event::Gone => Room::default(),
         }
     }
 
@@ -140,6 +140,11 @@ impl Room {
     pub(crate) fn add(&mut self, other: Room) {
         self.updates = self.updates.wrapping_add(other.updates);
         self.bytes = self.bytes.wrapping_add(other.bytes);
+    }
+
+    /// Takes `other` out, which is part of it.
+    pub(crate) fn leave(&mut self, other: Room) {
+        *self = self.minus(other);
     }
 
     fn minus(self, other: Room) -> Room {
