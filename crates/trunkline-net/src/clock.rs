@@ -29,7 +29,7 @@ static ORIGIN: LazyLock<Instant> = LazyLock::new(|| {
 const OFFSET_NANOS_MAX: u64 = 1_000_000;
 /// A look at both clocks took so short a time that nothing came between.
 const LOOK_NANOS_MAX: u64 = 2_000;
-const LOOKS_MAX: usize = 4;
+const LOOKS_MAX: usize = 8;
 
 /// UTC minus the monotonic clock, in nanoseconds, and the tick until which that is believed. Two
 /// words that are renewed one after the other: whoever sees a new time with the old difference
@@ -54,56 +54,56 @@ impl Clock {
     }
 
     /// Both clocks for the price of one: UTC is reckoned from the monotonic clock and the
-    /// difference of the two, which is at most a millisecond old.
+    /// difference of the two, which is at most a millisecond old. Everything that an engine stamps
+    /// is stamped with this: what is reckoned and what is read differ by some nanoseconds, and a
+    /// stamp of the one behind a stamp of the other could seem older.
+    #[inline]
     pub fn moment(&self) -> (Tick, Timestamp) {
         let now = self.now();
         if now.as_nanos() >= OFFSET_UNTIL.load(Ordering::Relaxed) {
             return self.look_at_both();
         }
         let offset = OFFSET.load(Ordering::Relaxed);
-        let wall = (now.as_nanos() as i64).saturating_add(offset);
-        (now, Timestamp::from_nanos(wall))
+        (now, reckoned(now, offset))
     }
 
-    /// Looks at both clocks, again when the thread was interrupted in between.
+    /// Looks at both clocks, again when the thread was interrupted in between: who compares them
+    /// would take a pause for a step of the system clock.
     #[cold]
     fn look_at_both(&self) -> (Tick, Timestamp) {
-        let mut looks = LOOKS_MAX;
-        loop {
-            looks -= 1;
-            let (before, wall, after) = (self.now(), self.wall(), self.now());
-            if after.since(before).as_nanos() as u64 <= LOOK_NANOS_MAX {
-                let nanos = before.as_nanos();
-                let offset = wall.as_nanos().saturating_sub(nanos as i64);
-                let known = OFFSET.load(Ordering::Relaxed);
-                // Within what a look is exact to, UTC does not go back.
-                let is_known = (0..=LOOK_NANOS_MAX as i64).contains(&known.saturating_sub(offset));
-                let offset = if is_known { known } else { offset };
-                let wall = Timestamp::from_nanos((nanos as i64).saturating_add(offset));
-                OFFSET.store(offset, Ordering::Relaxed);
-                OFFSET_UNTIL.store(nanos.saturating_add(OFFSET_NANOS_MAX), Ordering::Relaxed);
-                return (before, wall);
-            }
-            if looks == 0 {
-                // Not to be kept, but as good as two separate looks.
-                return (after, wall);
-            }
-        }
-    }
-
-    /// Both clocks at one moment: what lies between the two readings is short, however the system
-    /// schedules this thread. Who compares them would take a pause for a step of the system clock.
-    pub fn both(&self) -> (Tick, Timestamp) {
-        const TRIES: usize = 8;
-        const SHORT: Duration = Duration::from_millis(1);
-        let mut read = (self.now(), self.wall());
-        for _ in 0..TRIES {
-            if self.now().since(read.0) <= SHORT {
+        let mut best = self.look();
+        for _ in 1..LOOKS_MAX {
+            if best.took <= LOOK_NANOS_MAX {
                 break;
             }
-            read = (self.now(), self.wall());
+            let look = self.look();
+            if look.took < best.took {
+                best = look;
+            }
         }
-        read
+        let (nanos, took) = (best.now.as_nanos(), best.took as i64);
+        let seen = best.wall.as_nanos().saturating_sub(nanos as i64);
+        let known = OFFSET.load(Ordering::Relaxed);
+        // What is known may well be right, by what the two looks are exact to: UTC does not go back.
+        let is_known = (-took..=LOOK_NANOS_MAX as i64).contains(&known.saturating_sub(seen));
+        let offset = if is_known { known } else { seen };
+        if best.took > LOOK_NANOS_MAX {
+            // Not to be kept, but as good as two separate looks.
+            return (best.now, reckoned(best.now, offset));
+        }
+        let until = nanos.saturating_add(OFFSET_NANOS_MAX);
+        // Who has looked meanwhile was later.
+        let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+        let renewed = OFFSET.compare_exchange(known, offset, success, failure);
+        let offset = renewed.map_or_else(|later| later, |_| offset);
+        OFFSET_UNTIL.store(until, Ordering::Relaxed);
+        (best.now, reckoned(best.now, offset))
+    }
+
+    fn look(&self) -> Look {
+        let (now, wall, after) = (self.now(), self.wall(), self.now());
+        let took = after.since(now).as_nanos() as u64;
+        Look { now, wall, took }
     }
 
     /// UTC. May step in either direction when somebody sets the system clock.
@@ -118,6 +118,18 @@ impl Clock {
             Err(before) => Timestamp::from_nanos(nanos(before.duration()).saturating_neg()),
         }
     }
+}
+
+/// The two clocks, one read after the other.
+struct Look {
+    now: Tick,
+    wall: Timestamp,
+    /// Nanoseconds within which both were read.
+    took: u64,
+}
+
+fn reckoned(now: Tick, offset: i64) -> Timestamp {
+    Timestamp::from_nanos((now.as_nanos() as i64).saturating_add(offset))
 }
 
 /// Nanoseconds, at most `i64::MAX` (292 years).
@@ -146,6 +158,22 @@ mod tests {
             let after = clock.now();
             assert!((before..=after).contains(&now));
             assert!(wall.is_plausible());
+        }
+    }
+
+    /// But for somebody who sets the system clock, which nobody does meanwhile: the stamps of a
+    /// thread never go back, over many looks at the system clock.
+    #[test]
+    fn what_is_stamped_later_is_not_older() {
+        let clock = Clock::new();
+        let (start, mut newest) = clock.moment();
+        loop {
+            let (now, wall) = clock.moment();
+            assert!(wall >= newest, "{wall:?} behind {newest:?}");
+            newest = wall;
+            if now.since(start) > Duration::from_millis(50) {
+                break;
+            }
         }
     }
 

@@ -46,7 +46,7 @@ impl Housekeeper {
             // What is due next does not wait for a socket.
             only_mark();
             while !in_thread.is_stopped() {
-                let (now, wall) = clock.both();
+                let (now, wall) = clock.moment();
                 let due = work(now, wall);
                 in_thread.sleep(clock, due);
             }

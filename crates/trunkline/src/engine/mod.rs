@@ -182,7 +182,8 @@ impl Engine {
             inner.shadowed = shadowed;
         }
         if !options.health.is_zero() {
-            health.begin(clock.now(), clock.wall())?;
+            let (now, wall) = clock.moment();
+            health.begin(now, wall)?;
         }
         engine.inner.server.release();
         Ok(engine)
@@ -249,7 +250,7 @@ impl Engine {
             }
             if io.driver == PROCESS_DRIVER {
                 check_process(io, &settings).map_err(driver_error)?;
-                let (now, wall) = (self.inner.clock.now(), self.inner.clock.wall());
+                let (now, wall) = self.inner.clock.moment();
                 let core = &self.inner.core;
                 core.expect_source(&io.name, now, wall, &mut Wakes::new());
                 continue;

@@ -159,7 +159,7 @@ impl Engine {
         let consumer = Consumer::new(core.clone(), wake);
         let clock = self.inner.clock;
         loop {
-            let (now, wall) = (clock.now(), clock.wall());
+            let (now, wall) = clock.moment();
             let mut wakes = Wakes::new();
             let attempt = core.try_write_group(caller, now, wall, &members, &mut wakes);
             wakes.send();

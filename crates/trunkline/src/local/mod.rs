@@ -89,8 +89,8 @@ impl Engine {
     pub fn variable<T: FromValue>(&self, name: &str) -> Result<Variable<T>, OpenError> {
         let caller = self.caller();
         let core = &self.inner.core;
-        let clock = self.inner.clock;
-        let variable = core.open_name(&caller, name, clock.now(), clock.wall())?;
+        let (now, wall) = self.inner.clock.moment();
+        let variable = core.open_name(&caller, name, now, wall)?;
         if !T::reads(variable.data_type()) {
             let actual = variable.data_type().to_string();
             let mismatch = TypeMismatch {

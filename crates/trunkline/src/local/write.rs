@@ -136,7 +136,7 @@ impl<T: IntoValue> Variable<T> {
     #[inline]
     fn wall(&self) -> Timestamp {
         match self.variable.has_timestamps() {
-            true => self.clock.wall(),
+            true => self.clock.moment().1,
             false => Timestamp::UNIX_EPOCH,
         }
     }
