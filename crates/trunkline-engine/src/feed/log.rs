@@ -235,14 +235,14 @@ impl Log {
             if !gives_way && has_room(member) {
                 continue;
             }
-            if member.absent {
+            if member.is_absent() {
                 // Nobody waits for it: what it holds longest goes, until there is room.
                 loop {
                     let dropped = self.drop_oldest(at, room, wakes);
                     if self.member_mut(at).is_some_and(has_room) {
                         break;
                     }
-                    if !dropped {
+                    if !dropped && !self.drop_older(at, wakes) {
                         self.end_member(at, wakes);
                         break;
                     }
@@ -581,7 +581,7 @@ impl Log {
     }
 
     pub(super) fn visit(&self, visit: &mut dyn FnMut(&Arc<Outbox>)) -> usize {
-        let present = self.members.iter().flatten().filter(|one| !one.absent);
+        let present = self.members.iter().flatten().filter(|one| !one.is_absent());
         let outboxes = present.map(|one| &one.terms.outbox);
         outboxes
             .filter(|outbox| !outbox.is_service)
@@ -593,7 +593,7 @@ impl Log {
     pub(super) fn pressures(&mut self, room: Room, visit: &mut dyn FnMut(Pressure)) {
         self.settle();
         let total = self.total();
-        let members = self.members.iter().flatten().filter(|one| !one.absent);
+        let members = self.members.iter().flatten().filter(|one| !one.is_absent());
         for member in members.filter(|one| !one.terms.outbox.is_service) {
             visit(match (member.ended, member.has_room(total, room)) {
                 (true, _) => Pressure::Ended,

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use trunkline_types::Tick;
 
+pub(crate) use self::absent::Older;
 use self::log::Log;
 pub(crate) use self::member::{Moved, Terms};
 pub use self::run::SharedRun;
