@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use trunkline_types::Tick;
 
-use super::feeding::Membership;
 use super::kept::Kept;
+use super::membership::Membership;
 use crate::caller::{Caller, Principal};
 use crate::engine::Engine;
 use crate::feed::FeedEntry;

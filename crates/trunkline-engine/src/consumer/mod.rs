@@ -6,7 +6,8 @@
 //! # Layout
 //! - `item`: the items and their side of the ledger; `sink`: what a subscriber gets.
 //! - `subscribe`: items come and go; `indices`: which are a subscription's.
-//! - `drain`: from marks to deliveries, `feeding` for `all`; `sharing`: who has a feed in common;
+//! - `drain`: from marks to deliveries, `feeding` for `all`; `membership`: a
+//!   subscription's part in a feed; `sharing`: who has a feed in common;
 //!   `in_flight`: what the peer has not confirmed.
 //! - `absence`: what is left to the next session when this one breaks. `leaving`: how; `kept`: what
 //!   lies outside the feeds; `reaching`: what the next one is given.
@@ -24,6 +25,7 @@ mod item;
 mod kept;
 mod leaving;
 mod ledger;
+mod membership;
 mod provide;
 mod reaching;
 mod sent;
@@ -41,10 +43,10 @@ use trunkline_types::{Contract, Tick};
 pub(crate) use self::absence::Absences;
 pub use self::absence::Absent;
 use self::charge::Charge;
-use self::feeding::Membership;
 use self::in_flight::InFlight;
 use self::indices::Indices;
 use self::item::{Items, VariableItem};
+use self::membership::Membership;
 pub use self::provide::ProviderOrder;
 use self::sent::Sent;
 pub use self::sink::{Delivery, EndedItem, Sink, SubscribeOptions};

@@ -3,9 +3,8 @@
 use trunkline_types::Contract;
 
 use super::Consumer;
-use super::feeding::Membership;
 use super::kept::cost_of;
-use crate::feed::{Event, FeedEntry, Room};
+use crate::feed::Room;
 use crate::outbox::Wakes;
 use crate::update::Update;
 use crate::variable::{State, Variable};
@@ -131,20 +130,6 @@ impl Consumer {
         Room {
             updates: (elements as usize).saturating_sub(membership.past.updates),
             bytes: (bytes as usize).saturating_sub(membership.past.bytes),
-        }
-    }
-}
-
-impl Membership {
-    /// Puts what was found of a variable before what comes.
-    pub(super) fn put_past(&mut self, place: u32, updates: Vec<Update>) {
-        for update in updates {
-            self.past.add(Room::one(update.value.as_slice().len()));
-            let entry = FeedEntry {
-                place,
-                event: Event::Past(update),
-            };
-            self.taken.push_back(entry);
         }
     }
 }
