@@ -1,5 +1,5 @@
-//! One variable: its cold properties (shared) and its newest update. What else its lock guards, such
-//! as who wants to know, is in `state`.
+//! One variable: its cold properties (shared) and its newest update. What else its lock guards,
+//! such as who wants to know, is in `state`.
 
 mod state;
 

@@ -275,8 +275,8 @@ impl Engine {
         }
     }
 
-    /// Sessions that broke and are kept for a while, or are being given up. What waits for them is part of the
-    /// [queue memory](Self::queue_memory).
+    /// Sessions that broke and are kept for a while, or are being given up. What waits for them is
+    /// part of the [queue memory](Self::queue_memory).
     pub fn absent_sessions(&self) -> u64 {
         self.absences().count() as u64
     }

@@ -1,7 +1,8 @@
 //! The items of a consumer: one variable under one subscription each, with its side of the ledger.
 //!
 //! There may be two million, so an item is 28 bytes: a handle in place of a reference, and what
-//! most do not need apart (`packed`). What was delivered is not counted but follows from the numbers.
+//! most do not need apart (`packed`). What was delivered is not counted but follows from the
+//! numbers.
 
 mod packed;
 #[cfg(test)]

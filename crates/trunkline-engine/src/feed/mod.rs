@@ -8,7 +8,8 @@
 //! variable, then feed.
 //!
 //! # Layout
-//! - `log`: what is behind the lock; `reserving`: room in it; `reading`: what members take out of it.
+//! - `log`: what is behind the lock; `reserving`: room in it; `reading`: what members take out of
+//!   it.
 //! - `member`: one subscription's place, bound and charge; `moving`: they come and go;
 //!   `share`: who joins whom.
 //! - `run`: a piece of the log as it was encoded once for all.
