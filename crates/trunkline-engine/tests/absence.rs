@@ -311,3 +311,189 @@ fn who_comes_back_is_not_refused_where_the_engine_is_full() {
     );
     assert_eq!(rig.engine.absent_sessions(), 0);
 }
+
+/// Behaviour: B-02, B-03, B-05.
+#[test]
+fn where_the_oldest_was_dropped_what_was_sent_before_it_costs_nothing_any_more() {
+    let rig = Rig::bounded(MAX, numbers(2));
+    let (x, y) = (rig.variable("rig/x0"), rig.variable("rig/x1"));
+    let mut consumer = session(&rig, MAX);
+    rig.subscribe(&mut consumer, 1, all(400), &x);
+    rig.subscribe(&mut consumer, 1, all(400), &y);
+    let count = updates(&mut consumer).len();
+    assert!(consumer.confirm(count as u64));
+    for _ in 0..400 {
+        rig.write(&x, 1.0);
+        rig.write(&y, 1.0);
+        updates(&mut consumer);
+    }
+    leave(&rig, consumer);
+    let sent = used(&rig);
+    assert!(sent >= 800 * COST, "{sent}");
+    for _ in 0..400 {
+        rig.write(&x, 1.0);
+    }
+    let full = used(&rig);
+    assert!(full >= 1200 * COST, "{full}");
+    // No room for this one, and what was dropped for it is between it and what was sent.
+    rig.write(&x, 1.0);
+    let given_back = full - used(&rig);
+    // Bytes are given back by the kilobyte.
+    assert!(given_back >= 400 * COST - 1024, "{given_back}");
+    let mut next = session(&rig, MAX);
+    next.follow(&rig.caller, rig.caller.session);
+    // Nothing of this one was dropped.
+    rig.resume(&mut next, 1, all(400), &y, at(0));
+    assert_eq!(
+        sequences(&updates(&mut next)),
+        (1..=400).collect::<Vec<_>>()
+    );
+    rig.resume(&mut next, 1, all(400), &x, at(0));
+    let got = updates(&mut next);
+    let first = got[0].sequence;
+    assert!((402..=460).contains(&first), "{first}");
+    assert_eq!(sequences(&got), (first..=801).collect::<Vec<_>>());
+    assert_eq!(got[0].lost.disconnect, first - 1);
+}
+
+/// Behaviour: B-02, B-03.
+#[test]
+fn what_was_sent_stays_as_long_as_one_of_the_subscriptions_goes_on_from_there() {
+    let rig = Rig::bounded(MAX, numbers(1));
+    let x = rig.variable("rig/x0");
+    let mut consumer = session(&rig, MAX);
+    rig.subscribe(&mut consumer, 1, all(10), &x);
+    rig.subscribe(&mut consumer, 2, all(1000), &x);
+    for _ in 0..5 {
+        rig.write(&x, 1.0);
+        updates(&mut consumer);
+    }
+    leave(&rig, consumer);
+    for _ in 0..20 {
+        rig.write(&x, 1.0);
+    }
+    let mut next = session(&rig, MAX);
+    next.follow(&rig.caller, rig.caller.session);
+    rig.resume(&mut next, 2, all(1000), &x, at(0));
+    assert_eq!(sequences(&updates(&mut next)), (1..=25).collect::<Vec<_>>());
+}
+
+/// Behaviour: B-02, B-06.
+#[test]
+fn one_request_looks_through_so_many_entries_of_others_and_no_more() {
+    const VARIABLES: usize = 200;
+    let rig = Rig::with(numbers(VARIABLES));
+    let variable = |number: usize| rig.variable(&format!("rig/x{number}"));
+    let variables: Vec<_> = (0..VARIABLES).map(variable).collect();
+    let mut other = rig.consumer();
+    for variable in &variables {
+        rig.subscribe(&mut other, 1, all(10_000), variable);
+    }
+    for _ in 0..5 {
+        variables.iter().for_each(|one| drop(rig.write(one, 1.0)));
+    }
+    let mut consumer = session(&rig, MAX);
+    consumer.begin_request();
+    let per_request = consumer.looks_left();
+    assert_eq!(per_request, 65_536);
+    let mut left = per_request;
+    for variable in &variables {
+        let options = SubscribeOptions::default();
+        consumer
+            .subscribe(&rig.caller, 1, all(10_000), options, variable, Some(at(1)))
+            .expect("it may be subscribed");
+        let looks = left - consumer.looks_left();
+        assert!(looks <= 1024, "{looks}");
+        left -= looks;
+    }
+    assert_eq!(left, 0, "it would have looked at more");
+    let got = updates(&mut consumer);
+    let of = |number: usize| {
+        let handle = variables[number].handle();
+        got.iter().filter(move |one| one.handle == handle)
+    };
+    assert_eq!(of(0).count(), 4);
+    assert_eq!(of(0).map(|one| one.lost.disconnect).sum::<u64>(), 0);
+    // What is beyond is told.
+    assert_eq!(of(VARIABLES - 1).count(), 1);
+    let last = of(VARIABLES - 1).map(|one| one.lost.disconnect);
+    assert_eq!(last.sum::<u64>(), 3);
+    // The next request has as much again.
+    rig.resume(&mut consumer, 2, all(10), &variables[VARIABLES - 1], at(1));
+    assert!((per_request - 1024..per_request).contains(&consumer.looks_left()));
+    assert_eq!(sequences(&updates(&mut consumer)), [2, 3, 4, 5]);
+}
+
+/// Behaviour: B-02, B-03, B-06.
+#[test]
+fn where_too_much_is_sent_the_newest_is_kept_and_confirmed_exactly() {
+    // What is confirmed of 25, and whether they are delivered one by one.
+    for (confirmed, singly) in [(0, true), (0, false), (22, true), (22, false), (25, true)] {
+        let rig = Rig::bounded(MAX, numbers(2));
+        let (x, y) = (rig.variable("rig/x0"), rig.variable("rig/x1"));
+        let before = used(&rig);
+        // A tenth of this is kept once it is sent: ten updates.
+        let mut consumer = session(&rig, 10 * 10 * COST as usize);
+        rig.subscribe(&mut consumer, 1, all(1000), &x);
+        rig.subscribe(&mut consumer, 2, Contract::Latest, &y);
+        let got = updates(&mut consumer).len();
+        assert!(consumer.confirm(got as u64));
+        let mut deliveries = 0;
+        for _ in 0..25 {
+            rig.write(&x, 1.0);
+            if singly {
+                deliveries += updates(&mut consumer).len();
+                rig.write(&y, 1.0);
+                deliveries += updates(&mut consumer).len();
+            }
+        }
+        deliveries += updates(&mut consumer).len();
+        let each = deliveries / 25;
+        assert!(consumer.confirm((confirmed * each) as u64));
+        if confirmed == 25 {
+            // What is kept borrows four times as much at a time as what waits.
+            let left = used(&rig) - before;
+            assert!(left <= 4 << 10, "nothing is kept any more, and {left}");
+        }
+        leave(&rig, consumer);
+        let mut next = session(&rig, MAX);
+        next.follow(&rig.caller, rig.caller.session);
+        rig.resume(&mut next, 1, all(1000), &x, at(0));
+        let got = sequences(&updates(&mut next));
+        let first = got[0];
+        assert_eq!(got, (first..=25).collect::<Vec<_>>());
+        match confirmed {
+            0 => assert!((16..=21).contains(&first), "{first}"),
+            22 => assert_eq!(first, 23),
+            _ => assert_eq!(first, 25),
+        }
+    }
+}
+
+/// Behaviour: B-05.
+#[test]
+fn the_oldest_of_too_many_broken_sessions_is_given_up_in_slices() {
+    let rig = Rig::bounded(64 << 20, numbers(4000));
+    let mut first = session(&rig, 64 << 20);
+    for number in 0..4000 {
+        let variable = rig.variable(&format!("rig/x{number}"));
+        rig.subscribe(&mut first, 1, all(10), &variable);
+    }
+    leave(&rig, first);
+    let x = rig.variable("rig/x0");
+    for _ in 0..1024 {
+        let mut consumer = session(&rig, 64 << 20);
+        rig.subscribe(&mut consumer, 1, all(10), &x);
+        leave(&rig, consumer);
+    }
+    assert_eq!(rig.engine.absent_sessions(), 1025);
+    let mut polls = 0;
+    while rig.engine.absent_sessions() > 1024 {
+        let due = rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new());
+        polls += 1;
+        if rig.engine.absent_sessions() > 1024 {
+            assert_eq!(due, Some(rig.now()), "it wants to go on at once");
+        }
+    }
+    assert!((4..=6).contains(&polls), "{polls}");
+}

@@ -14,11 +14,11 @@ mod schedules;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rig::{Got, Recorder, Told};
+use rig::{EPOCH, Got, Recorder, Told};
 use schedules::{Bell, engine, explore, has, of, subscribe, write};
 use shuttle::thread;
-use trunkline_engine::{Consumer, Engine, Variable, Wakes};
-use trunkline_types::Contract;
+use trunkline_engine::{Caller, Consumer, Engine, SubscribeOptions, Variable, Wakes};
+use trunkline_types::{Contract, Position, Tick};
 
 const VALUES: u64 = 3;
 
@@ -170,5 +170,45 @@ fn stopped_member_ends_alone() {
         for item in &ends[0] {
             assert_eq!(item.last.sequence + item.lost, VALUES);
         }
+    });
+}
+
+/// Behaviour: B-02, B-03, B-05.
+#[test]
+fn what_a_broken_session_leaves_is_taken_while_its_oldest_is_dropped() {
+    explore(|| {
+        let (engine, variables) = engine(Duration::ZERO);
+        let caller = Caller::local(1, 7);
+        let keeping = || {
+            let bell = Bell::default();
+            let consumer = Consumer::new(engine.clone(), Box::new(bell.clone()));
+            let consumer = consumer.confirmed_by_peer().queue_bytes_max(1 << 20);
+            (consumer.keeping_sent(), bell)
+        };
+        let (mut broken, _) = keeping();
+        for variable in variables.iter().take(2) {
+            subscribe(&mut broken, 1, few(2), variable);
+        }
+        let writers = write_both(&engine, &variables);
+        // Sent, and never confirmed.
+        drain(&mut broken, &mut Vec::new());
+        broken.leave(&caller, Tick::MAX);
+        let (mut next, bell) = keeping();
+        next.follow(&caller, caller.session);
+        for variable in variables.iter().take(2) {
+            let had = Some(Position {
+                epoch: EPOCH,
+                sequence: 0,
+            });
+            let options = SubscribeOptions::default();
+            next.subscribe(&caller, 1, few(100), options, variable, had)
+                .expect("it may be subscribed");
+        }
+        let told = drain_all(&mut next, &bell, &variables, None);
+        for writer in writers {
+            writer.join().expect("no panic");
+        }
+        assert_all(&next, &told, &variables);
+        assert_eq!(engine.absent_sessions(), 0);
     });
 }

@@ -6,20 +6,28 @@
 //! # Layout
 //! - `item`: the items and their side of the ledger; `sink`: what a subscriber gets.
 //! - `subscribe`: items come and go; `indices`: which are a subscription's.
-//! - `drain`: from marks to deliveries, `feeding` for `all`; `sharing`: who has a feed in common;
+//! - `drain`: from marks to deliveries, `feeding` for `all`; `membership`: a
+//!   subscription's part in a feed; `sharing`: who has a feed in common;
 //!   `in_flight`: what the peer has not confirmed.
-//! - `absence`: what is left to the next session when this one breaks.
+//! - `absence`: what is left to the next session when this one breaks. `leaving`: how; `kept`: what
+//!   lies outside the feeds; `reaching`: what the next one is given.
+//! - `sent`: what was sent and is not confirmed; `charge`: the bytes of all that.
 //! - `ledger`: what became of all; `sweep`: whether what was delivered is what there is; `provide`:
 //!   a provider behind a consumer.
 
 mod absence;
+mod charge;
 mod drain;
 mod feeding;
 mod in_flight;
 mod indices;
 mod item;
+mod kept;
+mod leaving;
 mod ledger;
+mod membership;
 mod provide;
+mod reaching;
 mod sent;
 mod sharing;
 mod sink;
@@ -34,12 +42,13 @@ use trunkline_types::{Contract, Tick};
 
 pub(crate) use self::absence::Absences;
 pub use self::absence::Absent;
-use self::feeding::Membership;
+use self::charge::Charge;
 use self::in_flight::InFlight;
 use self::indices::Indices;
 use self::item::{Items, VariableItem};
+use self::membership::Membership;
 pub use self::provide::ProviderOrder;
-use self::sent::{Charge, Sent};
+use self::sent::Sent;
 pub use self::sink::{Delivery, EndedItem, Sink, SubscribeOptions};
 pub(crate) use self::subscribe::forget;
 pub use self::sweep::Looked;
@@ -80,6 +89,8 @@ pub struct Consumer {
     followed: Vec<Absent>,
     /// What waits from before its subscriptions were made.
     past: Charge,
+    /// Entries of others' feeds that this request may still look through.
+    looks: usize,
 }
 
 struct Subscription {
@@ -125,6 +136,7 @@ impl Consumer {
             sent: None,
             followed: Vec::new(),
             past: Charge::default(),
+            looks: reaching::LOOKS_PER_REQUEST,
         }
     }
 

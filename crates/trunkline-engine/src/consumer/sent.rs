@@ -2,114 +2,13 @@
 
 use std::collections::VecDeque;
 
-use crate::budget::EngineBudget;
+use super::charge::Charge;
 use crate::engine::Engine;
 use crate::feed::FeedEntry;
 use crate::outbox::Wakes;
-use crate::sync::Arc;
 
 /// On top of the bytes that may wait for the consumer one in so many is kept once it is sent.
 const SENT_PART: usize = 10;
-/// Borrowed at a time.
-const CHUNK: usize = 16 << 10;
-/// The same where there are many that hardly use any.
-const FINE_CHUNK: usize = 1 << 10;
-
-/// Bytes of the engine's budget for what is kept. What waits goes before it: nothing is lent from
-/// the second half of the budget.
-#[derive(Debug, Default)]
-pub(super) struct Charge {
-    engine: Option<Arc<EngineBudget>>,
-    /// Bytes that it takes at most.
-    max: usize,
-    used: usize,
-    borrowed: usize,
-}
-
-impl Charge {
-    /// Of at most `max` bytes.
-    pub(super) fn of(engine: &Engine, max: usize) -> Self {
-        Self {
-            engine: engine.memory().map(Arc::clone),
-            max,
-            ..Self::default()
-        }
-    }
-
-    /// From now on at most `max` bytes.
-    pub(super) fn limit(&mut self, max: usize) {
-        self.max = max;
-    }
-
-    /// Takes bytes; false when none are to spare.
-    #[inline]
-    pub(super) fn take(&mut self, bytes: usize) -> bool {
-        self.take_from(bytes, CHUNK, EngineBudget::borrow_spare)
-    }
-
-    /// Takes bytes for what waited until now, and was charged as that; false when none are left.
-    pub(super) fn take_over(&mut self, bytes: usize) -> bool {
-        self.take_from(bytes, FINE_CHUNK, |engine, bytes| {
-            engine.borrow(bytes, false)
-        })
-    }
-
-    #[inline]
-    fn take_from(
-        &mut self,
-        bytes: usize,
-        chunk: usize,
-        borrow: impl FnOnce(&EngineBudget, usize) -> bool,
-    ) -> bool {
-        let used = self.used.saturating_add(bytes);
-        if used > self.max {
-            return false;
-        }
-        if used > self.borrowed
-            && let Some(engine) = &self.engine
-        {
-            let more = (used - self.borrowed).next_multiple_of(chunk);
-            if !borrow(engine, more) {
-                return false;
-            }
-            self.borrowed += more;
-        }
-        self.used = used;
-        true
-    }
-
-    #[inline]
-    pub(super) fn give_back(&mut self, bytes: usize, wakes: &mut Wakes) {
-        debug_assert!(bytes <= self.used, "more is given back than was taken");
-        self.used = self.used.saturating_sub(bytes);
-        if self.borrowed > self.used + 4 * CHUNK || self.used == 0 {
-            self.shrink(CHUNK, wakes);
-        }
-    }
-
-    /// Nothing more is taken for long: keeps no more than is used.
-    pub(super) fn settle(&mut self, wakes: &mut Wakes) {
-        self.shrink(FINE_CHUNK, wakes);
-    }
-
-    /// Writers may wait for what is given back.
-    fn shrink(&mut self, chunk: usize, wakes: &mut Wakes) {
-        let kept = self.used.next_multiple_of(chunk).min(self.borrowed);
-        let surplus = self.borrowed - kept;
-        if let Some(engine) = self.engine.as_ref().filter(|_| surplus > 0) {
-            engine.give_back(surplus, wakes);
-        }
-        self.borrowed = kept;
-    }
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.used = 0;
-        self.shrink(CHUNK, &mut Wakes::new());
-    }
-}
-
 /// What was sent under `all` and is not confirmed, in the order in which it was; in place of its
 /// place in the feed each entry has the variable's handle.
 #[derive(Debug)]
@@ -151,12 +50,45 @@ impl Sent {
         handle_at: impl Fn(u32) -> u32,
         wakes: &mut Wakes,
     ) {
-        if !self.charge.take(cost) {
-            // A gap in the middle is of no use.
-            drop(entries);
-            return self.clear(wakes);
-        }
         let end = self.confirmed + in_flight as u64;
+        // Now: an item that has gone leaves its number to another one.
+        let named = entries.map(|mut entry| {
+            entry.place = handle_at(entry.place);
+            entry
+        });
+        if !self.charge.take(cost) {
+            return self.extend_singly(named, end - count as u64, wakes);
+        }
+        self.note(end, count);
+        self.entries.extend(named);
+    }
+
+    /// Where there are no bytes for all that comes, older ones go: only what is the newest without
+    /// a gap is of use. `start` is the number of the first delivery.
+    #[cold]
+    fn extend_singly(
+        &mut self,
+        entries: impl Iterator<Item = FeedEntry>,
+        start: u64,
+        wakes: &mut Wakes,
+    ) {
+        for (end, entry) in (start + 1..).zip(entries) {
+            let cost = entry.cost();
+            let mut is_taken = self.charge.take(cost);
+            while !is_taken && !self.entries.is_empty() {
+                self.forget(self.entries.len().div_ceil(2), wakes);
+                is_taken = self.charge.take(cost);
+            }
+            if is_taken {
+                self.note(end, 1);
+                self.entries.push_back(entry);
+            }
+        }
+    }
+
+    /// So many further entries are here, the last of which was the delivery before `end`.
+    #[inline]
+    fn note(&mut self, end: u64, count: usize) {
         match self.pieces.back_mut() {
             Some(last) if last.end + count as u64 == end => {
                 last.end = end;
@@ -164,11 +96,6 @@ impl Sent {
             }
             _ => self.pieces.push_back(Piece { end, count }),
         }
-        // Now: an item that has gone leaves its number to another one.
-        self.entries.extend(entries.map(|mut entry| {
-            entry.place = handle_at(entry.place);
-            entry
-        }));
     }
 
     /// The peer has confirmed the oldest deliveries, of whatever contracts.
@@ -200,10 +127,20 @@ impl Sent {
         self.entries.drain(..).map(|entry| (entry.place, entry))
     }
 
-    #[cold]
-    fn clear(&mut self, wakes: &mut Wakes) {
-        self.entries = VecDeque::new();
-        self.pieces = VecDeque::new();
-        self.charge.give_back(self.charge.used, wakes);
+    /// Drops the oldest entries. Those left of their piece still end where it does.
+    fn forget(&mut self, count: usize, wakes: &mut Wakes) {
+        let mut left = count.min(self.entries.len());
+        let cost = self.entries.drain(..left).map(|entry| entry.cost()).sum();
+        self.charge.give_back(cost, wakes);
+        while left > 0
+            && let Some(piece) = self.pieces.front_mut()
+        {
+            let gone = left.min(piece.count);
+            left -= gone;
+            piece.count -= gone;
+            if piece.count == 0 {
+                self.pieces.pop_front();
+            }
+        }
     }
 }

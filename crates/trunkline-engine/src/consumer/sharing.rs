@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::Consumer;
-use super::feeding::Membership;
 use super::in_flight::Table;
+use super::membership::Membership;
 use crate::feed::{Feed, Moved};
 use crate::group::GROUP_MAX;
 use crate::interest::FeedInterest;

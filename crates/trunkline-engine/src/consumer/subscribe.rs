@@ -3,9 +3,9 @@
 use trunkline_types::contract::{BUFFER_ELEMENTS_MAX, SAMPLED_PERIOD_MIN};
 use trunkline_types::{Contract, Position};
 
-use super::feeding::Membership;
 use super::indices::Indices;
 use super::item::VariableItem;
+use super::membership::Membership;
 use super::{Consumer, ITEMS_MAX, SubscribeOptions, Subscription};
 use crate::caller::Caller;
 use crate::interest::{FeedInterest, Interest, Kind};

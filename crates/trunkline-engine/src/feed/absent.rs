@@ -1,15 +1,34 @@
 //! Members whose session broke, and what a log still has for who comes back.
 
+use std::fmt;
+
 use super::log::Log;
 use super::{Event, Feed, FeedEntry, Room};
 use crate::outbox::Wakes;
 use crate::update::Update;
 
+/// What is kept of an absent member beside its feed, and is older than all that waits there: it is
+/// of no use once something between is missing. Called under the feed's lock.
+pub(crate) trait Older: fmt::Debug + Send {
+    /// Something that waited at this place was dropped.
+    fn miss(&mut self, place: u32);
+
+    /// Something may be dropped at any place.
+    fn miss_all(&mut self);
+
+    /// Drops what is of no use since. Returns whether bytes were given back.
+    fn forget_missed(&mut self, wakes: &mut Wakes) -> bool;
+
+    /// All that waited was taken out, to be kept as well: nothing is missing behind that.
+    fn begin_anew(&mut self);
+}
+
 impl Feed {
     /// The member's session is gone: from now on it holds the newest of what comes, as much as its
-    /// bound allows, until it [departs](Feed::depart). Writers that wait for it go on.
-    pub(crate) fn set_absent(&self, member: usize, wakes: &mut Wakes) {
-        self.log.lock().set_absent(member, wakes);
+    /// bound allows, until it [departs](Feed::depart); `older` goes before that. Writers that wait
+    /// for it go on.
+    pub(crate) fn set_absent(&self, member: usize, older: Box<dyn Older>, wakes: &mut Wakes) {
+        self.log.lock().set_absent(member, older, wakes);
     }
 
     /// Takes everything out that waits for a member, behind what is in `out`.
@@ -31,12 +50,12 @@ impl Feed {
 }
 
 impl Log {
-    fn set_absent(&mut self, member: usize, wakes: &mut Wakes) {
+    fn set_absent(&mut self, member: usize, older: Box<dyn Older>, wakes: &mut Wakes) {
         self.settle_all();
         let Some(one) = self.members.get_mut(member).and_then(Option::as_mut) else {
             return;
         };
-        one.absent = true;
+        one.older = Some(older);
         one.forget_full();
         if one.asleep && !one.ended {
             // There is nobody to be marked.
@@ -59,6 +78,9 @@ impl Log {
             let from = one.cursor.saturating_sub(start) as usize;
             out.extend(self.entries.iter().skip(from).cloned());
             one.cursor = end;
+        }
+        if let Some(older) = &mut one.older {
+            older.begin_anew();
         }
         let mut freed = Room::default();
         let taken = out.iter().skip(before);
@@ -112,6 +134,9 @@ impl Log {
             && let Some(entry) = one.backlog.pop_front()
         {
             freed.add(entry.room());
+            if let Some(older) = &mut one.older {
+                older.miss(entry.place);
+            }
         }
         let from = one.cursor.saturating_sub(start) as usize;
         for entry in self.entries.iter().skip(from) {
@@ -120,11 +145,29 @@ impl Log {
             }
             freed.add(entry.room());
             one.cursor += 1;
+            if let Some(older) = &mut one.older {
+                older.miss(entry.place);
+            }
+        }
+        if let Some(older) = &mut one.older {
+            older.forget_missed(wakes);
         }
         if !freed.is_none() {
             one.pass(freed, waiting.minus(freed).is_none(), wakes);
         }
         self.trim();
         !freed.is_none()
+    }
+
+    /// Nothing of it waits, and the engine has no bytes for what comes: what is kept of it
+    /// elsewhere goes. False when that was nothing.
+    #[cold]
+    pub(super) fn drop_older(&mut self, at: usize, wakes: &mut Wakes) -> bool {
+        let one = self.members.get_mut(at).and_then(Option::as_mut);
+        let older = one.and_then(|one| one.older.as_mut());
+        older.is_some_and(|older| {
+            older.miss_all();
+            older.forget_missed(wakes)
+        })
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use trunkline_types::Tick;
 
+use super::absent::Older;
 use super::log::AtHand;
 use super::{FeedEntry, Room};
 use crate::budget::Budget;
@@ -71,8 +72,9 @@ pub(super) struct Member {
     ended_at: u32,
     /// It has found nothing, and is to be marked when there is something.
     pub(super) asleep: bool,
-    /// Its session broke: it holds what comes for whoever comes back, and nobody waits for it.
-    pub(super) absent: bool,
+    /// Its session broke: it holds what comes for whoever comes back, behind this, and nobody waits
+    /// for it.
+    pub(super) older: Option<Box<dyn Older>>,
 }
 
 impl Member {
@@ -90,7 +92,7 @@ impl Member {
             ended: false,
             ended_at: 0,
             asleep: true,
-            absent: false,
+            older: None,
         }
     }
 
@@ -115,10 +117,14 @@ impl Member {
             && (self.ahead >= need || self.budget().has(self.budget().need(need, 0)))
     }
 
+    pub(super) fn is_absent(&self) -> bool {
+        self.older.is_some()
+    }
+
     /// Whether what it takes must not be more than what it gives up: it is there for who may come
     /// back, and half of the engine's bytes are for those who are there.
     pub(super) fn gives_way(&self) -> bool {
-        self.absent
+        self.is_absent()
             && self
                 .budget()
                 .engine()

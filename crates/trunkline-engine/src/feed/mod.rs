@@ -8,15 +8,19 @@
 //! variable, then feed.
 //!
 //! # Layout
-//! - `log`: what is behind the lock; `reading`: what members take out of it.
-//! - `member`: one subscription's place, bound and charge; `share`: who joins whom.
+//! - `log`: what is behind the lock; `reserving`: room in it; `reading`: what members take out of
+//!   it.
+//! - `member`: one subscription's place, bound and charge; `moving`: they come and go;
+//!   `share`: who joins whom.
 //! - `run`: a piece of the log as it was encoded once for all.
 //! - `absent`: members whose session broke, and what a log still has for who comes back.
 
 mod absent;
 mod log;
 mod member;
+mod moving;
 mod reading;
+mod reserving;
 mod run;
 mod share;
 
@@ -25,6 +29,7 @@ use std::time::Duration;
 
 use trunkline_types::Tick;
 
+pub(crate) use self::absent::Older;
 use self::log::Log;
 pub(crate) use self::member::{Moved, Terms};
 pub use self::run::SharedRun;

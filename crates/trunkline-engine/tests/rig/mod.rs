@@ -196,6 +196,7 @@ impl Rig {
         variable: &Arc<Variable>,
         position: Position,
     ) {
+        consumer.begin_request();
         let options = SubscribeOptions::default();
         consumer
             .subscribe(

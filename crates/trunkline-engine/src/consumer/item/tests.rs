@@ -1,5 +1,6 @@
 //! Counts of one item where they leave the bits that it has for them.
 
+use super::packed::UNCONFIRMED_MAX;
 use super::*;
 
 /// Items of which one is a variable's, `sequence` delivered and nothing confirmed.
