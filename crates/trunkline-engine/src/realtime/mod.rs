@@ -80,8 +80,8 @@ impl RealTime {
     }
 }
 
-/// Whether a value in wire form has as many elements as those of the FIFO that `properties` ask for,
-/// if they do (SP-22).
+/// Whether a value in wire form has as many elements as those of the FIFO that `properties` ask
+/// for, if they do (SP-22).
 pub(crate) fn check_length(properties: &Properties, value: &Encoded) -> Result<(), Refusal> {
     match FifoElement::of(properties) {
         Ok(Some(element)) => length_of(&element, value.as_slice()),
