@@ -255,7 +255,12 @@ fn read_library<'a>(
         }
         // A file without variables makes no library.
         None if variables.is_empty() && uses.is_empty() && overrides.is_empty() => return,
-        None => Some(name_after_file(file.source, expansion.report)),
+        None => {
+            let first = [&variables, &uses, &overrides].into_iter().flatten().next();
+            let place = first.map_or(file.document.place, |table| table.place);
+            let name = name_after_file(file.source, expansion.report);
+            checked_library(name, place, expansion.report)
+        }
     };
     let mut target = Target {
         is_incomplete: name.is_none(),
@@ -283,10 +288,14 @@ fn read_library<'a>(
 fn library_name(section: &Table, report: &mut Report) -> Option<String> {
     let node = required(section, Section::Library, "name", report)?;
     let name = Values::plain(report).text("name", node)?;
+    checked_library(name, node.place, report)
+}
+
+fn checked_library(name: String, place: Place, report: &mut Report) -> Option<String> {
     match check_library(&name) {
         Ok(()) => Some(name),
         Err(reason) => {
-            report.error(node.place, Kind::InvalidName { name, reason });
+            report.error(place, Kind::InvalidName { name, reason });
             None
         }
     }
@@ -301,7 +310,7 @@ fn check_library(name: &str) -> Result<(), String> {
         ));
     }
     if is_reserved(name) {
-        return Err("names that begin with _ are for the engine's own libraries".to_owned());
+        return Err("names that begin with _ are for the engine's own libraries; give [library] another name".to_owned());
     }
     Ok(())
 }
@@ -317,7 +326,7 @@ fn name_after_file(source: u32, report: &Report) -> String {
         .map(|stem| stem.to_string_lossy());
     let stem = stem.unwrap_or_default();
     let name = escape_segment(&stem).into_owned();
-    if check_library(&name).is_ok() {
+    if check_segment(&name).is_ok() {
         name
     } else {
         "library".to_owned()
