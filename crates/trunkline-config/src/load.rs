@@ -310,7 +310,8 @@ fn check_library(name: &str) -> Result<(), String> {
         ));
     }
     if is_reserved(name) {
-        return Err("names that begin with _ are for the engine's own libraries; give [library] another name".to_owned());
+        let rule = "names that begin with _ are for the engine's own libraries";
+        return Err(format!("{rule}; give [library] another name"));
     }
     Ok(())
 }
