@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use trunkline_types::name::{NameError, register_number};
+use trunkline_types::name::{NameError, is_reserved, register_number};
 use trunkline_types::{Effort, Name, Pattern, Tick, Timestamp};
 
 use crate::age::Ages;
@@ -15,7 +15,7 @@ use crate::clock::WallClock;
 use crate::consumer::Absences;
 use crate::feed::Feeds;
 use crate::force::Forcing;
-use crate::health::{Losses, Subscriptions, is_reserved};
+use crate::health::{Losses, Subscriptions};
 use crate::lease::Leases;
 use crate::library::Library;
 use crate::mirror::Mirrors;

@@ -6,6 +6,8 @@
 
 use std::collections::HashMap;
 
+use trunkline_types::name::is_reserved;
+
 use crate::budget::FLOOR_BYTES;
 use crate::engine::Engine;
 use crate::sync::{Arc, AtomicUsize, Ordering};
@@ -178,9 +180,4 @@ impl Engine {
     pub fn lost_and_overruns(&self) -> (u64, u64) {
         self.losses().get()
     }
-}
-
-/// Whether the name, of a library or a variable, is for the engine's own.
-pub fn is_reserved(name: &str) -> bool {
-    name.starts_with('_')
 }

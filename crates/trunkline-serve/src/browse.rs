@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use trunkline_engine::Variable;
 use trunkline_engine::field::Field;
-use trunkline_engine::health::is_reserved;
 use trunkline_engine::search::{Comparison, Condition};
 use trunkline_proto::limits::{
     ENGINE_LIBRARIES_MAX, FIND_CONDITIONS_MAX, INFO_READERS_MAX, INFO_SUBSCRIPTIONS_MAX, PAGE_BYTES,
@@ -18,6 +17,7 @@ use trunkline_proto::message::info::{
 use trunkline_proto::message::subscribe::SubscribeTerms;
 use trunkline_proto::message::why::Why;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
+use trunkline_types::name::is_reserved;
 use trunkline_types::{Access, DataType, Effort, Pattern, Tick, Timestamp};
 
 use crate::fault::unknown_handle;

@@ -7,13 +7,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use trunkline_engine::health::is_reserved;
 use trunkline_engine::store::{RetainedValue, Store, StoreError, StoredLibrary};
 use trunkline_engine::{
     DeployError, Deployed, Engine as Core, LibraryState, Retained, UnknownLibrary, Wakes,
 };
 use trunkline_io::IoServer;
 use trunkline_net::Clock;
+use trunkline_types::name::is_reserved;
 use trunkline_types::{LibraryDefinition, Name, Properties, Reason};
 
 use crate::audit::AuditLog;

@@ -6,7 +6,9 @@
     reason = "a test stops at what it did not expect"
 )]
 
-use std::process::{Child, Command, Stdio};
+#[path = "../../trunkline-net/tests/victim/mod.rs"]
+mod victim;
+
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
@@ -19,12 +21,10 @@ use trunkline::{
     WriteOutcome,
 };
 use trunkline_net::Clock;
+use victim::Victim;
 
 /// Only cuts off a test that hangs.
 const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Where a child is to listen.
-const SOCKET: &str = "TRUNKLINE_LAST_VALUES_SOCKET";
 
 /// Taken for writing by those that look at all memory of the process.
 static MEMORY: RwLock<()> = RwLock::new(());
@@ -309,42 +309,10 @@ fn a_table_that_nobody_reads_is_given_back() {
     });
 }
 
-/// This program again, running the test below that is nothing by itself.
-struct Victim(Child);
-
-impl Victim {
-    fn start(role: &str, socket: &SocketPath) -> Self {
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", role, "--nocapture"])
-            .env(SOCKET, socket.to_string())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        Self(child.expect("a child"))
-    }
-
-    fn kill(mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-impl Drop for Victim {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn victims_socket() -> Option<SocketPath> {
-    let text = std::env::var(SOCKET).ok()?;
-    Some(SocketPath::parse(&text).unwrap())
-}
-
 /// An engine of its own, whose variable changes all the time.
 #[test]
 fn victim_engine() {
-    let Some(socket) = victims_socket() else {
+    let Some(socket) = victim::socket() else {
         return;
     };
     let engine = start(&socket);
@@ -358,7 +326,7 @@ fn victim_engine() {
 
 #[test]
 fn victim_reader() {
-    let Some(socket) = victims_socket() else {
+    let Some(socket) = victim::socket() else {
         return;
     };
     let client = connect(&socket);

@@ -6,17 +6,18 @@
     reason = "a test stops at what it did not expect"
 )]
 
+mod following;
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use following::{TIMEOUT, wait_for};
 use tempfile::TempDir;
 use trunkline::local::Variable;
-use trunkline::types::{Contract, DataType, LibraryDefinition, Value, VariableDefinition};
+use trunkline::types::{Contract, DataType, LibraryDefinition, VariableDefinition};
 use trunkline::{Client, Engine, EngineOptions, Event, Subscription};
 use trunkline_net::{Clock, Housekeeper};
 
-/// Only cuts off a test that hangs.
-const TIMEOUT: Duration = Duration::from_secs(60);
 /// Updates of each count.
 const UPDATES: u32 = 500;
 /// Longer than the silence after which a writer sends by itself.
@@ -100,21 +101,6 @@ impl Rig {
             format!("tl+unix://{}", self.socket),
             format!("tl+shm://{}", self.socket),
         ]
-    }
-}
-
-/// Waits for a reading of this value.
-fn wait_for(subscription: &Subscription, value: f64) {
-    loop {
-        match subscription.next(Some(TIMEOUT)) {
-            Some(Event::Reading { reading, .. }) => {
-                if reading.sample.value == Value::F64(value) {
-                    return;
-                }
-            }
-            Some(_) => {}
-            None => panic!("{value} did not come"),
-        }
     }
 }
 

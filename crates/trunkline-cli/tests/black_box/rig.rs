@@ -312,7 +312,8 @@ impl Served {
     }
 }
 
-fn serve(config: &Path, listen: &str) -> (Running, String) {
+/// An engine that serves this file, or all files of this folder, at this address; and its URL.
+pub fn serve(config: &Path, listen: &str) -> (Running, String) {
     let config = config.to_str().unwrap();
     let arguments = ["serve", config, "--listen", listen, "--store", "none"];
     let running = Running::start(&arguments);

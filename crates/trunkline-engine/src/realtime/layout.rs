@@ -7,9 +7,9 @@
 //! ```
 //! Integers are sign-extended, the timestamp is left out where the variable carries none.
 
-use trunkline_types::{DataType, ElementType, Fifo, Properties, Timestamp, wire};
+use trunkline_types::fifo::{FifoElement, FifoError, FifoShape, WAVEFORM_WORDS};
+use trunkline_types::{DataType, Properties, Timestamp, wire};
 
-use crate::outcome::Refusal;
 use crate::update::{Encoded, INLINE_BYTES, Update};
 
 use super::buffers::Buffers;
@@ -17,129 +17,48 @@ use super::buffers::Buffers;
 /// How the values of one variable lie in words.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Layout {
-    shape: Shape,
+    shape: FifoShape,
     /// Elements of the value.
     length: usize,
     /// Bytes of one element in wire form.
     size: usize,
     signed: bool,
     stamped: bool,
+    /// Words of one element, timestamp included.
+    words: usize,
     /// The number of elements in wire form; none stands before a scalar.
     count: Box<[u8]>,
 }
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Shape {
-    Scalar,
-    Array,
-    Waveform,
-}
-
-/// Words before the samples of a waveform.
-const WAVEFORM_WORDS: usize = 2;
 
 impl Layout {
     /// The layout for these properties; `None` when no FIFO is configured.
     ///
     /// # Errors
-    /// A sentence when the type cannot be in a FIFO.
-    pub(crate) fn new(properties: &Properties) -> Result<Option<Self>, String> {
-        let length = match properties.fifo {
-            Fifo::Off => return Ok(None),
-            Fifo::Single { length: 0 } | Fifo::Multi { length: 0, .. } => {
-                return Err("an element of the FIFO is never empty; set `fifo.length`".to_owned());
-            }
-            Fifo::Single { length } | Fifo::Multi { length, .. } => length as usize,
+    /// The type cannot be in a FIFO.
+    pub(crate) fn new(properties: &Properties) -> Result<Option<Self>, FifoError> {
+        let Some(element) = FifoElement::of(properties)? else {
+            return Ok(None);
         };
-        let (shape, length, element) = match &properties.data_type {
-            data_type if super::is_slot_type(data_type) => (Shape::Scalar, 1, None),
-            DataType::Array(ty) => match ty.shape.as_slice() {
-                [Some(0)] => {
-                    return Err("an array of length 0 has nothing for a FIFO to hold".to_owned());
-                }
-                [Some(fixed)] => (Shape::Array, *fixed as usize, Some(ty.element)),
-                [None] => (Shape::Array, length, Some(ty.element)),
-                _ => {
-                    return Err("a real-time FIFO takes one-dimensional arrays only; \
-                                flatten the array or switch `fifo` off"
-                        .to_owned());
-                }
-            },
-            DataType::Waveform(element) => (Shape::Waveform, length, Some(*element)),
-            other => {
-                return Err(format!(
-                    "a real-time FIFO cannot hold {other}; it takes scalars, and arrays and \
-                     waveforms of fixed length"
-                ));
-            }
-        };
-        let (size, signed) = match element {
-            Some(ElementType::String) => {
-                return Err("a real-time FIFO cannot hold text; its length is not fixed".to_owned());
-            }
-            Some(element) => (
-                element.fixed_size().unwrap_or(8),
-                is_signed(&element.data_type()),
-            ),
-            None => (
-                properties.data_type.fixed_size().unwrap_or(8),
-                is_signed(&properties.data_type),
-            ),
+        let data_type = match element.element {
+            Some(of_array) => of_array.data_type(),
+            None => properties.data_type.clone(),
         };
         let mut count = Vec::new();
-        wire::put_varint(&mut count, length as u64);
+        wire::put_varint(&mut count, element.length as u64);
         Ok(Some(Self {
-            shape,
-            length,
-            size,
-            signed,
-            stamped: properties.timestamps,
+            shape: element.shape,
+            length: element.length,
+            size: data_type.fixed_size().unwrap_or(8),
+            signed: is_signed(&data_type),
+            stamped: element.stamped,
+            words: element.words(),
             count: count.into(),
         }))
     }
 
     /// Words of one element, timestamp included.
     pub(crate) fn words(&self) -> usize {
-        let head = if self.shape == Shape::Waveform {
-            WAVEFORM_WORDS
-        } else {
-            0
-        };
-        head + self.length + usize::from(self.stamped)
-    }
-
-    /// Whether a value in wire form has the declared number of elements. Attributes of a waveform
-    /// do not travel through a FIFO and do not count.
-    pub(crate) fn check_length(&self, bytes: &[u8]) -> Result<(), Refusal> {
-        let expected = self.length as u64;
-        match self.head(&mut wire::Reader::new(bytes)) {
-            Some(head) if head.length == expected => Ok(()),
-            head => Err(Refusal::Length {
-                expected,
-                given: head.map_or(0, |head| head.length),
-            }),
-        }
-    }
-
-    /// What stands before the elements of a value in wire form.
-    fn head(&self, reader: &mut wire::Reader<'_>) -> Option<Head> {
-        match self.shape {
-            Shape::Scalar => Some(Head {
-                waveform: None,
-                length: 1,
-            }),
-            Shape::Array => Some(Head {
-                waveform: None,
-                length: reader.varint().ok()?,
-            }),
-            Shape::Waveform => {
-                let (t0, dt) = (reader.u64().ok()?, reader.u64().ok()?);
-                Some(Head {
-                    waveform: Some([t0, dt]),
-                    length: reader.varint().ok()?,
-                })
-            }
-        }
+        self.words
     }
 
     /// Writes an update's value and timestamp into `words`. False when its length is not the
@@ -147,6 +66,7 @@ impl Layout {
     pub(crate) fn to_words(&self, update: &Update, words: &mut [u64]) -> bool {
         let mut reader = wire::Reader::new(update.value.as_slice());
         let Some(head) = self
+            .shape
             .head(&mut reader)
             .filter(|head| head.length == self.length as u64)
         else {
@@ -188,7 +108,7 @@ impl Layout {
         let (value, rest) = words.split_at(self.words() - usize::from(self.stamped));
         let stamp = rest.first().map(|word| Timestamp::from_nanos(*word as i64));
         let encoded = match (self.shape, value) {
-            (Shape::Scalar, [word, ..]) => {
+            (FifoShape::Scalar, [word, ..]) => {
                 let unused = u64::BITS - 8 * self.size as u32;
                 Encoded::from_words(&[word << unused >> unused, 0, 0], self.size)
             }
@@ -206,10 +126,10 @@ impl Layout {
     fn wire_bytes(&self) -> usize {
         let elements = self.length * self.size;
         match self.shape {
-            Shape::Scalar => elements,
-            Shape::Array => self.count.len() + elements,
+            FifoShape::Scalar => elements,
+            FifoShape::Array => self.count.len() + elements,
             // No attributes: their count is 0.
-            Shape::Waveform => 8 * WAVEFORM_WORDS + self.count.len() + elements + 1,
+            FifoShape::Waveform => 8 * WAVEFORM_WORDS + self.count.len() + elements + 1,
         }
     }
 
@@ -245,13 +165,6 @@ impl Layout {
         let shift = 64 - 8 * self.size as u32;
         (((value << shift) as i64) >> shift) as u64
     }
-}
-
-/// What stands before the elements of a value.
-struct Head {
-    /// Start time and interval, as words.
-    waveform: Option<[u64; WAVEFORM_WORDS]>,
-    length: u64,
 }
 
 /// The lowest `N` bytes of each word, little-endian.

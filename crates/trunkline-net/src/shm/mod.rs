@@ -25,24 +25,27 @@
 
 mod mapping;
 mod passing;
+mod receive;
+mod send;
 mod table;
 
 use std::io::{self, ErrorKind};
-use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use trunkline_ring::{ByteConsumer, ByteProducer, Corrupt, Moved};
+use trunkline_ring::Corrupt;
 use trunkline_types::Tick;
 
-use crate::halves::{StreamSocket, not_blocked};
+use crate::halves::StreamSocket;
 use crate::sync::{Arc, AtomicBool, AtomicU8, Mutex, Ordering, lock};
-use crate::transport::{ReceiveHalf, SendHalf, Source, Transport};
+use crate::transport::{Source, Transport};
 use crate::unix::Credentials;
 
 use mapping::{Mapping, Way};
+use receive::{ReceiveStage, SharedReceive};
+use send::{SendStage, SharedSend};
 pub(crate) use table::TableAnswer;
 use table::{Asked, Question};
 pub use table::{LocalTable, create_table};
@@ -315,70 +318,9 @@ pub(crate) fn local_transport(
     })
 }
 
-impl Drop for SharedReceive {
-    fn drop(&mut self) {
-        // What the other end stores from now on does not count.
-        self.local.live.store(false, Ordering::Release);
-    }
-}
-
 impl AsFd for Local {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.stream.as_fd()
-    }
-}
-
-struct SharedReceive {
-    local: Arc<Local>,
-    /// Bytes of the stream that came over the socket.
-    received: u64,
-    stage: ReceiveStage,
-}
-
-enum ReceiveStage {
-    Socket,
-    Ring {
-        consumer: ByteConsumer,
-        /// The socket has ended, or failed: nothing follows what is in the ring.
-        ended: Option<io::Result<()>>,
-    },
-}
-
-impl ReceiveHalf for SharedReceive {
-    fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        if matches!(self.stage, ReceiveStage::Socket) {
-            match self.read_socket(buffer)? {
-                Step::Moved(count) => return Ok(count),
-                Step::GoOn => {}
-            }
-        }
-        self.read_ring(buffer)
-    }
-
-    fn acknowledge(&mut self, hung_up: bool) {
-        if let ReceiveStage::Ring { ended, .. } = &mut self.stage
-            && ended.is_none()
-        {
-            *ended = read_bells(&self.local, hung_up);
-            self.local.set_gone(ended.is_some());
-        }
-    }
-
-    fn glance(&mut self) -> Option<bool> {
-        match &mut self.stage {
-            ReceiveStage::Socket => None,
-            ReceiveStage::Ring { consumer, ended } => Some(ended.is_some() || !consumer.is_empty()),
-        }
-    }
-
-    fn arm(&mut self) -> bool {
-        match &mut self.stage {
-            ReceiveStage::Socket => false,
-            // What cannot be true is for the next read to say.
-            ReceiveStage::Ring { consumer, ended } => {
-                ended.is_some() || consumer.wait_for_bytes() != Ok(true)
-            }
-        }
     }
 }
 
@@ -388,222 +330,6 @@ enum Step {
     Moved(Option<usize>),
     /// The stream goes on in the ring.
     GoOn,
-}
-
-impl SharedReceive {
-    fn read_socket(&mut self, buffer: &mut [u8]) -> io::Result<Step> {
-        let local = &self.local;
-        let expects_offer = local.side == Side::Acceptor && self.received == 0;
-        let read = match expects_offer {
-            true => {
-                let mut file = None;
-                let read = not_blocked(|| {
-                    let (count, offered) = passing::receive_with(&local.stream, buffer)?;
-                    file = offered;
-                    Ok(count)
-                })?;
-                match read {
-                    None | Some(0) => read,
-                    Some(count) => {
-                        take_offer(local, file)?;
-                        // The system ends a read behind a file; a read that returned less than it
-                        // could has to mean that there is nothing more. An error comes again.
-                        let more = not_blocked(|| local.stream.receive(&mut buffer[count..]));
-                        Some(count + more.ok().flatten().unwrap_or(0))
-                    }
-                }
-            }
-            false => not_blocked(|| local.receive_bells(buffer))?,
-        };
-        // The file came with the first bytes, and the answer to it before theirs.
-        let mapping = local.mapping.get();
-        let Some(limit) = mapping.and_then(|mapping| mapping.over_socket(local.incoming())) else {
-            if let (Side::Dialler { .. }, Some(1..), Some(mapping)) = (local.side, read, mapping)
-                && !mapping.is_accepted()
-                && local.may_share()
-            {
-                local.decline("the engine does not take it".to_owned())?;
-            }
-            self.received += read.unwrap_or(0) as u64;
-            return Ok(Step::Moved(read));
-        };
-        let Some(rest) = limit.checked_sub(self.received) else {
-            return Err(nonsense());
-        };
-        let count = read.unwrap_or(0) as u64;
-        if count < rest || (rest > 0 && read.is_none()) {
-            self.received += count;
-            return Ok(Step::Moved(read));
-        }
-        // What came behind the last byte of the stream are doorbells.
-        self.received = limit;
-        // From here on this end may ring, and the other has to know that a bell is no byte of the
-        // stream.
-        local.leave_socket(&mut lock(&local.over_socket));
-        // An event may have told of the end already, and is not told again.
-        let ended = match read {
-            Some(0) => Some(Ok(())),
-            _ => read_bells(local, true),
-        };
-        local.set_gone(ended.is_some());
-        if let Some(mapping) = mapping {
-            self.stage = ReceiveStage::Ring {
-                consumer: mapping.ring(local.incoming()).consumer(),
-                ended,
-            };
-        }
-        // Below the length of the buffer, which is a usize.
-        Ok(match rest as usize {
-            0 => Step::GoOn,
-            rest => Step::Moved(Some(rest)),
-        })
-    }
-
-    fn read_ring(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        let ReceiveStage::Ring { consumer, ended } = &mut self.stage else {
-            return Ok(None);
-        };
-        let moved = consumer.pop(buffer).map_err(from_nonsense)?;
-        if moved.wake {
-            self.local.ring_bell();
-        }
-        match (moved.count, &ended) {
-            (0, None) => Ok(None),
-            // The pop came after the end was seen, so there is nothing behind it.
-            (0, Some(Ok(()))) => Ok(Some(0)),
-            (0, Some(Err(error))) => Err(io::Error::new(error.kind(), error.to_string())),
-            (count, _) => Ok(Some(count)),
-        }
-    }
-}
-
-/// Takes doorbells from the socket, and its end when that is there. Only who knows that it is has
-/// to read up to it: otherwise it is told again.
-fn read_bells(local: &Local, hung_up: bool) -> Option<io::Result<()>> {
-    let mut bells = [0; BELLS];
-    for _ in 0..BELLS_MAX / BELLS {
-        match not_blocked(|| local.receive_bells(&mut bells)) {
-            Ok(None) => return None,
-            Ok(Some(0)) => return Some(Ok(())),
-            Ok(Some(count)) if count < BELLS && !hung_up => return None,
-            Ok(Some(_)) => {}
-            // Whoever was killed leaves a reset behind; what it had sent is still in the ring.
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Some(Ok(())),
-            Err(error) => return Some(Err(error)),
-        }
-    }
-    Some(Err(nonsense()))
-}
-
-/// The acceptor's decision.
-fn take_offer(local: &Local, file: Option<OwnedFd>) -> io::Result<()> {
-    let Some(file) = file else {
-        return local.decline("the client does not offer it".to_owned());
-    };
-    match Mapping::accept(file) {
-        Ok(mapping) => {
-            let _first = local.mapping.set(mapping);
-            Ok(())
-        }
-        Err(error) => local.decline(format!("the client's cannot be mapped: {error}")),
-    }
-}
-
-struct SharedSend {
-    local: Arc<Local>,
-    stage: SendStage,
-}
-
-enum SendStage {
-    /// With the file to send beside the first bytes.
-    Socket(Option<OwnedFd>),
-    Ring {
-        producer: ByteProducer,
-        /// The other end may sleep on the socket without having said so in the ring.
-        first: bool,
-    },
-}
-
-impl SendHalf for SharedSend {
-    fn try_write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
-        if let SendStage::Socket(offer) = &mut self.stage {
-            match write_socket(&self.local, offer, bytes)? {
-                Step::Moved(written) => return Ok(written),
-                Step::GoOn => self.enter_ring(),
-            }
-        }
-        match &mut self.stage {
-            SendStage::Socket(_) => Ok(None),
-            SendStage::Ring { producer, first } => {
-                let moved = push(producer, bytes).inspect_err(|_| {
-                    // So that the other half, which says more, comes to an end as well.
-                    let _ = self.local.stream.shutdown(Shutdown::Both);
-                })?;
-                if moved.count > 0 && (moved.wake || std::mem::take(first)) {
-                    self.local.ring_bell();
-                }
-                // A ring, other than a socket, takes what nobody will read; it must not wait for
-                // who would.
-                match moved.count {
-                    0 if self.local.gone.load(Ordering::Relaxed) => {
-                        Err(ErrorKind::BrokenPipe.into())
-                    }
-                    0 => Ok(None),
-                    count => Ok(Some(count)),
-                }
-            }
-        }
-    }
-
-    fn finish(&mut self) {
-        // Fails only when the connection is gone, which the other half reports.
-        let _ = self.local.stream.finish();
-    }
-}
-
-impl SharedSend {
-    fn enter_ring(&mut self) {
-        if let Some(mapping) = self.local.mapping.get() {
-            self.stage = SendStage::Ring {
-                producer: mapping.ring(self.local.outgoing()).producer(),
-                first: true,
-            };
-        }
-    }
-}
-
-/// Sends over the socket, unless both ends have the memory.
-fn write_socket(local: &Local, offer: &mut Option<OwnedFd>, bytes: &[u8]) -> io::Result<Step> {
-    let mut over_socket = lock(&local.over_socket);
-    let is_accepted = |mapping: &Arc<Mapping>| mapping.is_accepted();
-    if matches!(local.side, Side::Dialler { .. })
-        && local.may_share()
-        && local.mapping.get().is_some_and(is_accepted)
-    {
-        local.leave_socket(&mut over_socket);
-    }
-    if over_socket.left {
-        return Ok(Step::GoOn);
-    }
-    let written = not_blocked(|| match &offer {
-        Some(file) => passing::send_with(&local.stream, bytes, file.as_fd()),
-        None => local.stream.send(bytes),
-    })?;
-    if let Some(count) = written.filter(|count| *count > 0) {
-        *offer = None;
-        over_socket.sent += count as u64;
-    }
-    Ok(Step::Moved(written))
-}
-
-/// Puts bytes into a ring, or has its consumer say when there is room.
-fn push(producer: &mut ByteProducer, bytes: &[u8]) -> io::Result<Moved> {
-    loop {
-        let moved = producer.push(bytes).map_err(from_nonsense)?;
-        if moved.count > 0 || producer.wait_for_room().map_err(from_nonsense)? {
-            return Ok(moved);
-        }
-    }
 }
 
 fn from_nonsense(Corrupt: Corrupt) -> io::Error {
