@@ -411,7 +411,10 @@ fn library_with_a_name_of_the_engines_own_is_refused() {
         variables: vec![VariableDefinition::new("level", DataType::F64)],
     };
     let refused = engine.deploy(&library).expect_err("a reserved name");
-    assert!(matches!(refused, LibraryError::Reserved { .. }), "{refused:?}");
+    assert!(
+        matches!(refused, LibraryError::Reserved { .. }),
+        "{refused:?}"
+    );
     let client = Client::connect(&format!("tl://{address}")).expect("a client");
     let refused = client.deploy(library, false, TIMEOUT);
     let refused = refused.expect_err("a reserved name").to_string();
