@@ -151,6 +151,12 @@ impl Extent {
             for subscribers in w5::SUBSCRIBERS {
                 let settings = self.stream().with("vars", w5::SEVERAL_VARIABLES);
                 let settings = settings.with("subs", subscribers);
+                // What many may have waiting within their bounds is to be a small part of it.
+                let settings = match self {
+                    Extent::Quick => settings,
+                    _ if subscribers > 1 => settings.with("ms", 5000),
+                    _ => settings,
+                };
                 let systems = &[RAW, TRUNKLINE, TRUNKLINE_BATCHED];
                 cells.push((w5::SEVERAL, systems, settings));
             }

@@ -23,12 +23,13 @@ static ORIGIN: LazyLock<Instant> = LazyLock::new(|| {
     now.checked_sub(Duration::from_secs(1)).unwrap_or(now)
 });
 
-/// How long the difference between the two clocks is believed. So long a step of the system clock
-/// may go unnoticed by [`Clock::moment`]; what the system clock is slewed by meanwhile, at most
-/// 500 ppm, is half a microsecond.
+/// How long the difference between the two clocks is believed: so long a step of the system clock
+/// may go unnoticed.
 const OFFSET_NANOS_MAX: u64 = 1_000_000;
 /// A look at both clocks took so short a time that nothing came between.
 const LOOK_NANOS_MAX: u64 = 2_000;
+/// The best of several looks took longer than this: the thread was interrupted each time.
+const INTERRUPTED_NANOS: u64 = 100_000;
 const LOOKS_MAX: usize = 8;
 
 /// UTC minus the monotonic clock, in nanoseconds, and the tick until which that is believed. Two
@@ -54,23 +55,32 @@ impl Clock {
     }
 
     /// Both clocks for the price of one: UTC is reckoned from the monotonic clock and the
-    /// difference of the two, which is at most a millisecond old. Everything that an engine stamps
-    /// is stamped with this: what is reckoned and what is read differ by some nanoseconds, and a
-    /// stamp of the one behind a stamp of the other could seem older.
+    /// difference of the two, which is at most a millisecond old.
     #[inline]
     pub fn moment(&self) -> (Tick, Timestamp) {
         let now = self.now();
         if now.as_nanos() >= OFFSET_UNTIL.load(Ordering::Relaxed) {
             return self.look_at_both();
         }
-        let offset = OFFSET.load(Ordering::Relaxed);
-        (now, reckoned(now, offset))
+        (now, reckoned(now, OFFSET.load(Ordering::Relaxed)))
+    }
+
+    /// UTC, as [`moment`](Self::moment) has it. May step in either direction when somebody sets the
+    /// system clock, and goes back by some microseconds at times where the system slews its clocks
+    /// apart, which Linux does not.
+    ///
+    /// There is no other source of it: what is reckoned and what is read differ by some
+    /// nanoseconds, and a stamp of the one behind a stamp of the other could be the older.
+    #[inline]
+    pub fn wall(&self) -> Timestamp {
+        self.moment().1
     }
 
     /// Looks at both clocks, again when the thread was interrupted in between: who compares them
     /// would take a pause for a step of the system clock.
     #[cold]
     fn look_at_both(&self) -> (Tick, Timestamp) {
+        let known = OFFSET.load(Ordering::Relaxed);
         let mut best = self.look();
         for _ in 1..LOOKS_MAX {
             if best.took <= LOOK_NANOS_MAX {
@@ -81,33 +91,33 @@ impl Clock {
                 best = look;
             }
         }
-        let (nanos, took) = (best.now.as_nanos(), best.took as i64);
-        let seen = best.wall.as_nanos().saturating_sub(nanos as i64);
-        let known = OFFSET.load(Ordering::Relaxed);
+        let nanos = best.now.as_nanos();
+        let seen = best.utc.as_nanos().saturating_sub(nanos as i64);
         // What is known may well be right, by what the two looks are exact to: UTC does not go back.
-        let is_known = (-took..=LOOK_NANOS_MAX as i64).contains(&known.saturating_sub(seen));
-        let offset = if is_known { known } else { seen };
-        if best.took > LOOK_NANOS_MAX {
-            // Not to be kept, but as good as two separate looks.
-            return (best.now, reckoned(best.now, offset));
+        let exact_to = best.took.max(LOOK_NANOS_MAX) as i64;
+        let is_known = (-exact_to..=exact_to).contains(&known.saturating_sub(seen));
+        let mut offset = if is_known { known } else { seen };
+        if best.took <= INTERRUPTED_NANOS {
+            let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+            match OFFSET.compare_exchange(known, offset, success, failure) {
+                Ok(_) => {
+                    let until = nanos.saturating_add(OFFSET_NANOS_MAX);
+                    OFFSET_UNTIL.store(until, Ordering::Relaxed);
+                }
+                // Somebody has looked meanwhile.
+                Err(later) => offset = later,
+            }
         }
-        let until = nanos.saturating_add(OFFSET_NANOS_MAX);
-        // Who has looked meanwhile was later.
-        let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
-        let renewed = OFFSET.compare_exchange(known, offset, success, failure);
-        let offset = renewed.map_or_else(|later| later, |_| offset);
-        OFFSET_UNTIL.store(until, Ordering::Relaxed);
         (best.now, reckoned(best.now, offset))
     }
 
     fn look(&self) -> Look {
-        let (now, wall, after) = (self.now(), self.wall(), self.now());
+        let (now, utc, after) = (self.now(), self.system_utc(), self.now());
         let took = after.since(now).as_nanos() as u64;
-        Look { now, wall, took }
+        Look { now, utc, took }
     }
 
-    /// UTC. May step in either direction when somebody sets the system clock.
-    pub fn wall(&self) -> Timestamp {
+    fn system_utc(&self) -> Timestamp {
         #[allow(
             clippy::disallowed_methods,
             reason = "this module is where clocks are read"
@@ -123,7 +133,7 @@ impl Clock {
 /// The two clocks, one read after the other.
 struct Look {
     now: Tick,
-    wall: Timestamp,
+    utc: Timestamp,
     /// Nanoseconds within which both were read.
     took: u64,
 }
@@ -161,20 +171,30 @@ mod tests {
         }
     }
 
-    /// But for somebody who sets the system clock, which nobody does meanwhile: the stamps of a
-    /// thread never go back, over many looks at the system clock.
+    /// However UTC is asked for, over many looks at the system clock; but for somebody who sets
+    /// that, which nobody does meanwhile.
     #[test]
     fn what_is_stamped_later_is_not_older() {
         let clock = Clock::new();
         let (start, mut newest) = clock.moment();
         loop {
-            let (now, wall) = clock.moment();
-            assert!(wall >= newest, "{wall:?} behind {newest:?}");
-            newest = wall;
+            let (now, one) = clock.moment();
+            for stamp in [one, clock.wall()] {
+                assert!(stamp >= newest, "{stamp:?} behind {newest:?}");
+                newest = stamp;
+            }
             if now.since(start) > Duration::from_millis(50) {
                 break;
             }
         }
+    }
+
+    #[test]
+    fn utc_is_the_systems_within_what_a_look_is_exact_to() {
+        let clock = Clock::new();
+        let (before, wall, after) = (clock.system_utc(), clock.wall(), clock.system_utc());
+        let slack = OFFSET_NANOS_MAX as i64;
+        assert!(wall.nanos_since(before) >= -slack && after.nanos_since(wall) >= -slack);
     }
 
     #[test]

@@ -345,7 +345,7 @@ impl Sink for UpdateSink<'_> {
         self.has_bytes()
             && self.window.has_room_for(run.count())
             && run.value_max() <= self.records.value_max
-            && !run.may_be_of(self.records.session)
+            && !run.is_of(self.records.session)
     }
 
     fn deliver_run(&mut self, subscription: u32, run: &SharedRun) {

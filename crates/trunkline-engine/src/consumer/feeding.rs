@@ -22,9 +22,12 @@ impl Consumer {
         self.settle(id, wakes);
         let mut delivered = 0;
         loop {
+            // Before anything is taken that would then have to be delivered one by one.
+            if delivered >= TAKE || (delivered > 0 && !sink.wants()) {
+                return true;
+            }
             if !self.has_taken(id) {
-                let runs = delivered < TAKE && sink.wants();
-                match self.take(id, runs, sink, wakes) {
+                match self.take(id, sink.wants(), sink, wakes) {
                     Step::Run(count) => {
                         delivered += count;
                         continue;
@@ -38,9 +41,6 @@ impl Consumer {
                         return false;
                     }
                 }
-            }
-            if delivered >= TAKE || (delivered > 0 && !sink.wants()) {
-                return true;
             }
             let (count, stop) = self.deliver_taken(id, sink, wakes);
             delivered += count;

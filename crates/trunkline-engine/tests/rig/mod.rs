@@ -448,7 +448,7 @@ impl Sink for Recorder {
         assert_eq!(records.len(), run.count() as usize);
         for record in records {
             let head = word(record, 0);
-            assert!(run.may_be_of(word(record, 16) as u32));
+            assert!(run.is_of(word(record, 16) as u32));
             self.told.push(Told::Update(Got {
                 subscription,
                 handle: head as u32,

@@ -16,6 +16,7 @@ use trunkline_engine::store::Store;
 use trunkline_engine::{Caller, Engine as Core, Wakes};
 use trunkline_io::{DriverError, IoServer, Setting, SettingError, Settings};
 use trunkline_net::server::{Server, ServerCounters, ServerOptions};
+use trunkline_net::tcp::USER_TIMEOUT;
 use trunkline_net::{Clock, Housekeeper};
 use trunkline_serve::{Flushes, ServeOptions};
 use trunkline_store::SqliteStore;
@@ -137,6 +138,8 @@ impl Engine {
             connections_per_address: options.connections_per_address,
             spin: options.spin,
             shared_memory: options.shared_memory,
+            // Who may be silent for longer may also take nothing for longer.
+            user_timeout: USER_TIMEOUT.max(options.deadline),
             // Whoever comes early waits, and finds every library.
             held: true,
             ..ServerOptions::default()

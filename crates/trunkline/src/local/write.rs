@@ -136,7 +136,7 @@ impl<T: IntoValue> Variable<T> {
     #[inline]
     fn wall(&self) -> Timestamp {
         match self.variable.has_timestamps() {
-            true => self.clock.moment().1,
+            true => self.clock.wall(),
             false => Timestamp::UNIX_EPOCH,
         }
     }
