@@ -10,7 +10,7 @@
 mod rig;
 
 use rig::absent::{COST, MAX, leave, numbers, return_of, session, used};
-use rig::{Rig, all, at, sequences, updates};
+use rig::{Rig, all, applied, at, define, sequences, stalling, updates};
 use trunkline_engine::{AccessError, Consumer, SubscribeOptions, Variable};
 
 /// A subscriber that takes nothing, of a variable that is written until at most `left` of the
@@ -137,4 +137,28 @@ fn what_a_session_was_given_and_has_not_taken_it_leaves_again() {
     rig.resume(&mut next, 1, all(100_000), &x, at(0));
     let got = sequences(&updates(&mut next));
     assert_eq!(got, (1..=6000).collect::<Vec<_>>());
+}
+
+/// Behaviour: B-05.
+#[test]
+fn no_writer_waits_for_a_session_for_whose_place_there_are_no_bytes() {
+    const VARIABLES: usize = 3000;
+    let stalling = |number: usize| define(&format!("s{number}"), stalling());
+    let stalling: Vec<_> = (0..VARIABLES).map(stalling).collect();
+    let rig = Rig::bounded(MAX, [numbers(2), stalling].concat());
+    let mut consumer = session(&rig, MAX);
+    for number in 0..VARIABLES {
+        let variable = rig.variable(&format!("rig/s{number}"));
+        rig.subscribe(&mut consumer, 1, all(1), &variable);
+    }
+    let first = rig.variable("rig/s0");
+    rig.write(&first, 1.0);
+    rig.blocks_until(&first, 2.0);
+    let _stopped = fill(&rig, 4096);
+    leave(&rig, consumer);
+    assert_eq!(rig.write(&first, 2.0), applied(2));
+    while rig.engine.absent_sessions() > 0 {
+        rig.poll();
+    }
+    assert_eq!(rig.write(&first, 3.0), applied(3));
 }

@@ -87,6 +87,10 @@ impl Consumer {
             lent += self.past.hand_over(past.cost());
             let cost = feed.handles.len() * ITEM_COST;
             if !kept.lock().charge.take_over(cost) {
+                // No writer waits for it until it has gone.
+                let nothing = Box::new(KeptBehind::new(&kept, HashMap::new()));
+                let member = membership.member;
+                membership.feed.set_absent(member, nothing, &mut wakes);
                 absent.give_up_feed(id, feed, &engine, &mut wakes);
                 continue;
             }
