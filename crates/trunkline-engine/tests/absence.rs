@@ -11,33 +11,10 @@ mod rig;
 
 use std::time::Duration;
 
-use rig::{Rig, all, at, balanced, define, sequences, updates};
-use trunkline_engine::{AccessError, Consumer, SubscribeOptions, Wakes};
-use trunkline_types::{Contract, DataType, Properties, VariableDefinition};
-
-const MAX: usize = 1 << 20;
-/// What an update of a number costs: 64 bytes, and its value.
-const COST: u64 = 72;
-
-fn numbers(count: usize) -> Vec<VariableDefinition> {
-    let number = |at: usize| define(&format!("x{at}"), Properties::new(DataType::F64));
-    (0..count).map(number).collect()
-}
-
-fn used(rig: &Rig) -> u64 {
-    rig.engine.queue_memory().expect("it has a bound").used
-}
-
-/// Of a session that confirms what it gets, and may come back.
-fn session(rig: &Rig, queue_bytes_max: usize) -> Consumer {
-    let consumer = rig.consumer().confirmed_by_peer();
-    consumer.queue_bytes_max(queue_bytes_max).keeping_sent()
-}
-
-fn leave(rig: &Rig, consumer: Consumer) {
-    let until = rig.now().saturating_add(Duration::from_secs(30));
-    consumer.leave(&rig.caller, until);
-}
+use rig::absent::{COST, MAX, leave, numbers, return_of, session, used};
+use rig::{Recorder, Rig, all, at, balanced, define, sequences, updates};
+use trunkline_engine::{Consumer, SubscribeOptions, Wakes};
+use trunkline_types::{Contract, DataType, Properties};
 
 /// Behaviour: B-05.
 #[test]
@@ -168,8 +145,7 @@ fn what_is_kept_once_sent_is_just_what_is_not_confirmed_beside_other_contracts()
         assert_eq!(updates(&mut consumer).len(), 2);
     }
     leave(&rig, consumer);
-    let mut next = session(&rig, MAX);
-    next.follow(&rig.caller, rig.caller.session);
+    let mut next = return_of(&rig);
     rig.resume(&mut next, 1, all(1000), &x, at(100));
     let got = updates(&mut next);
     assert_eq!(sequences(&got), [101, 102, 103, 104, 105]);
@@ -205,8 +181,7 @@ fn who_is_away_gives_way_to_who_is_there_and_keeps_the_newest() {
     }
     assert_eq!(updates(&mut present).len(), 2001);
     // Who comes back has the newest without a gap.
-    let mut next = session(&rig, MAX);
-    next.follow(&rig.caller, rig.caller.session);
+    let mut next = return_of(&rig);
     rig.resume(&mut next, 1, all(100_000), &x, at(0));
     let got = updates(&mut next);
     let first = got[0].sequence;
@@ -232,8 +207,7 @@ fn who_is_away_drops_the_oldest_until_its_session_has_room() {
     // As long as many hundreds of what waits.
     rig.write(&long, "x".repeat(50_000).as_str());
     rig.write(&x, 1.0);
-    let mut next = session(&rig, MAX);
-    next.follow(&rig.caller, rig.caller.session);
+    let mut next = return_of(&rig);
     rig.resume(&mut next, 1, all(10_000), &x, at(0));
     let got = updates(&mut next);
     let first = got[0].sequence;
@@ -269,49 +243,6 @@ fn what_nobody_came_back_for_is_given_up_in_slices() {
     assert_eq!(used(&rig), before, "nobody is left to get it");
 }
 
-/// Behaviour: B-05, B-06.
-#[test]
-fn who_comes_back_is_not_refused_where_the_engine_is_full() {
-    let rig = Rig::bounded(MAX, numbers(2));
-    let (x, y) = (rig.variable("rig/x0"), rig.variable("rig/x1"));
-    let mut consumer = session(&rig, MAX);
-    rig.subscribe(&mut consumer, 1, all(100_000), &x);
-    updates(&mut consumer);
-    leave(&rig, consumer);
-    for _ in 0..1000 {
-        rig.write(&x, 1.0);
-    }
-    let mut present = rig.consumer();
-    rig.subscribe(&mut present, 1, all(100_000), &y);
-    let full = MAX as u64 - (64 << 10);
-    while used(&rig) <= full {
-        rig.write(&y, 1.0);
-    }
-    let mut next = session(&rig, MAX);
-    next.follow(&rig.caller, rig.caller.session);
-    let options = SubscribeOptions::default();
-    let mut subscribe = |id, variable| {
-        let had = Some(at(0));
-        next.subscribe(&rig.caller, id, all(100_000), options, variable, had)
-    };
-    let refused = subscribe(2, &y);
-    assert!(
-        matches!(refused, Err(AccessError::MemoryFull { .. })),
-        "{refused:?}"
-    );
-    let refused = subscribe(2, &x);
-    assert!(
-        matches!(refused, Err(AccessError::MemoryFull { .. })),
-        "{refused:?}"
-    );
-    subscribe(1, &x).expect("it takes the place of what was kept");
-    assert_eq!(
-        sequences(&updates(&mut next)),
-        (1..=1000).collect::<Vec<_>>()
-    );
-    assert_eq!(rig.engine.absent_sessions(), 0);
-}
-
 /// Behaviour: B-02, B-03, B-05.
 #[test]
 fn where_the_oldest_was_dropped_what_was_sent_before_it_costs_nothing_any_more() {
@@ -340,8 +271,7 @@ fn where_the_oldest_was_dropped_what_was_sent_before_it_costs_nothing_any_more()
     let given_back = full - used(&rig);
     // Bytes are given back by the kilobyte.
     assert!(given_back >= 400 * COST - 1024, "{given_back}");
-    let mut next = session(&rig, MAX);
-    next.follow(&rig.caller, rig.caller.session);
+    let mut next = return_of(&rig);
     // Nothing of this one was dropped.
     rig.resume(&mut next, 1, all(400), &y, at(0));
     assert_eq!(
@@ -372,8 +302,7 @@ fn what_was_sent_stays_as_long_as_one_of_the_subscriptions_goes_on_from_there() 
     for _ in 0..20 {
         rig.write(&x, 1.0);
     }
-    let mut next = session(&rig, MAX);
-    next.follow(&rig.caller, rig.caller.session);
+    let mut next = return_of(&rig);
     rig.resume(&mut next, 2, all(1000), &x, at(0));
     assert_eq!(sequences(&updates(&mut next)), (1..=25).collect::<Vec<_>>());
 }
@@ -456,8 +385,7 @@ fn where_too_much_is_sent_the_newest_is_kept_and_confirmed_exactly() {
             assert!(left <= 4 << 10, "nothing is kept any more, and {left}");
         }
         leave(&rig, consumer);
-        let mut next = session(&rig, MAX);
-        next.follow(&rig.caller, rig.caller.session);
+        let mut next = return_of(&rig);
         rig.resume(&mut next, 1, all(1000), &x, at(0));
         let got = sequences(&updates(&mut next));
         let first = got[0];
@@ -496,4 +424,253 @@ fn the_oldest_of_too_many_broken_sessions_is_given_up_in_slices() {
         }
     }
     assert!((4..=6).contains(&polls), "{polls}");
+}
+
+/// Gives up what is to be given up; in so many slices.
+fn polls_until_given_up(rig: &Rig) -> u32 {
+    let mut polls = 0;
+    while rig.engine.absent_sessions() > 0 {
+        rig.poll();
+        polls += 1;
+    }
+    polls
+}
+
+/// Behaviour: B-05.
+#[test]
+fn what_the_next_session_does_not_want_is_given_up_in_slices() {
+    /// How the session that comes after the broken one goes on.
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    enum Then {
+        TakesTooLong,
+        Ends,
+        TakesAll,
+    }
+    for then in [Then::TakesTooLong, Then::Ends, Then::TakesAll] {
+        let rig = Rig::bounded(64 << 20, numbers(5000));
+        let before = used(&rig);
+        let variable = |number: usize| rig.variable(&format!("rig/x{number}"));
+        let variables: Vec<_> = (0..5000).map(variable).collect();
+        let mut consumer = session(&rig, 64 << 20);
+        for variable in &variables {
+            rig.subscribe(&mut consumer, 1, all(10), variable);
+        }
+        leave(&rig, consumer);
+        let mut next = return_of(&rig);
+        let count = if then == Then::TakesAll { 5000 } else { 2500 };
+        for variable in &variables[..count] {
+            rig.resume(&mut next, 1, all(10), variable, at(0));
+        }
+        match then {
+            Then::TakesTooLong => {
+                rig.advance(Duration::from_secs(30));
+                next.poll(rig.now());
+            }
+            Then::Ends => drop(next),
+            Then::TakesAll => {}
+        }
+        let polls = polls_until_given_up(&rig);
+        assert!((4..=10).contains(&polls), "{then:?}: {polls}");
+        assert_eq!(used(&rig), before);
+    }
+}
+
+/// Behaviour: B-05.
+#[test]
+fn what_was_sent_and_nobody_came_back_for_is_given_up_in_slices() {
+    let rig = Rig::bounded(64 << 20, numbers(1));
+    let before = used(&rig);
+    let x = rig.variable("rig/x0");
+    let mut consumer = session(&rig, 64 << 20);
+    rig.subscribe(&mut consumer, 1, all(10_000), &x);
+    for _ in 0..5000 {
+        rig.write(&x, 1.0);
+    }
+    updates(&mut consumer);
+    leave(&rig, consumer);
+    assert!(used(&rig) >= 5000 * COST);
+    rig.advance(Duration::from_secs(30));
+    let polls = polls_until_given_up(&rig);
+    assert!((5..=8).contains(&polls), "{polls}");
+    assert_eq!(used(&rig), before);
+}
+
+/// Behaviour: B-02, B-06.
+#[test]
+fn feeds_that_have_nothing_are_looks_as_well() {
+    let rig = Rig::with(numbers(1));
+    let x = rig.variable("rig/x0");
+    let mut others = rig.consumer();
+    for id in 0..2000 {
+        rig.subscribe(&mut others, id, all(10), &x);
+    }
+    for _ in 0..5 {
+        rig.write(&x, 1.0);
+    }
+    updates(&mut others);
+    let mut consumer = session(&rig, MAX);
+    consumer.begin_request();
+    let before = consumer.looks_left();
+    rig.resume(&mut consumer, 1, all(10), &x, at(1));
+    assert_eq!(before - consumer.looks_left(), 1024);
+}
+
+/// Behaviour: B-02, B-03.
+#[test]
+fn who_had_nothing_yet_is_told_what_it_was_to_get_and_does_not() {
+    let rig = Rig::with(numbers(1));
+    let x = rig.variable("rig/x0");
+    let write = |count| (0..count).for_each(|_| drop(rig.write(&x, 1.0)));
+    write(10);
+    for drains in [false, true] {
+        let mut consumer = session(&rig, MAX);
+        let opened = x.update().sequence;
+        rig.subscribe(&mut consumer, 1, all(100), &x);
+        if drains {
+            // Sent, and it never arrived.
+            updates(&mut consumer);
+        }
+        leave(&rig, consumer);
+        write(500);
+        let mut next = return_of(&rig);
+        rig.subscribe(&mut next, 1, all(100), &x);
+        let ledger = balanced(&next, 1, &x);
+        assert_eq!(ledger.written, 501, "the first reading, and what came then");
+        let got = updates(&mut next);
+        let first = got[0].sequence;
+        assert!((opened + 400..opened + 500).contains(&first), "{first}");
+        assert_eq!(sequences(&got), (first..=opened + 500).collect::<Vec<_>>());
+        assert_eq!(got[0].lost.disconnect, first - opened);
+        let ledger = balanced(&next, 1, &x);
+        assert_eq!(ledger.dropped_disconnect, first - opened);
+    }
+    // Who comes back before anything else was written has its first reading all the same.
+    for rig in [&rig, &Rig::with(numbers(1))] {
+        let x = rig.variable("rig/x0");
+        let mut consumer = session(rig, MAX);
+        rig.subscribe(&mut consumer, 1, all(100), &x);
+        leave(rig, consumer);
+        let mut next = return_of(rig);
+        rig.subscribe(&mut next, 1, all(100), &x);
+        let got = updates(&mut next);
+        assert_eq!(sequences(&got), [x.update().sequence]);
+        assert_eq!(got[0].lost.count(), Some(0));
+    }
+}
+
+/// Behaviour: B-02, B-03.
+#[test]
+fn what_a_subscription_that_came_back_left_goes_when_the_other_ones_oldest_is_dropped() {
+    let rig = Rig::bounded(MAX, numbers(1));
+    let x = rig.variable("rig/x0");
+    let mut consumer = session(&rig, MAX);
+    rig.subscribe(&mut consumer, 1, all(400), &x);
+    rig.subscribe(&mut consumer, 2, all(400), &x);
+    for _ in 0..200 {
+        rig.write(&x, 1.0);
+    }
+    updates(&mut consumer);
+    leave(&rig, consumer);
+    let mut next = return_of(&rig);
+    rig.resume(&mut next, 1, all(10_000), &x, at(200));
+    let mut write = |count| {
+        for _ in 0..count {
+            rig.write(&x, 1.0);
+        }
+        let got = updates(&mut next).len();
+        assert!(next.confirm(got as u64));
+        used(&rig)
+    };
+    let full = write(400);
+    assert!(full >= 800 * COST, "{full}");
+    // The other one has no room for this, and what was dropped is between it and what was sent.
+    let given_back = full - write(1);
+    assert!(given_back >= 400 * COST - 1024, "{given_back}");
+}
+
+/// Two consumers that share the feed of `rig/x0`, the first of which is a session.
+fn sharing(rig: &Rig, queue_bytes_max: usize) -> (Consumer, Consumer) {
+    let x = rig.variable("rig/x0");
+    let one = session(rig, queue_bytes_max).sharing_feeds();
+    let mut both = (one, rig.consumer().sharing_feeds());
+    for consumer in [&mut both.0, &mut both.1] {
+        rig.subscribe(consumer, 1, all(10_000), &x);
+        let count = updates(consumer).len();
+        consumer.confirm(count as u64);
+    }
+    both
+}
+
+/// Takes everything, in pieces as they were encoded.
+fn take_runs(consumer: &mut Consumer) {
+    let mut sink = Recorder::default();
+    sink.takes_runs = true;
+    consumer.drain(&mut sink, &mut Wakes::new());
+    assert!(sink.runs > 0);
+}
+
+/// Behaviour: B-02, B-03.
+#[test]
+fn where_the_older_half_goes_it_is_the_older_one_however_it_was_sent() {
+    let rig = Rig::bounded(64 << 20, numbers(1));
+    let x = rig.variable("rig/x0");
+    let write = |count| (0..count).for_each(|_| drop(rig.write(&x, 1.0)));
+    // A tenth of this is kept once it is sent: a hundred updates, beside what is sent in pieces.
+    let (mut consumer, mut other) = sharing(&rig, 1000 * COST as usize);
+    for _ in 0..9 {
+        write(100);
+        take_runs(&mut consumer);
+        updates(&mut other);
+    }
+    write(100);
+    updates(&mut consumer);
+    updates(&mut other);
+    leave(&rig, consumer);
+    // More than there is room for.
+    write(200);
+    updates(&mut other);
+    let mut next = return_of(&rig);
+    rig.resume(&mut next, 1, all(10_000), &x, at(0));
+    let got = updates(&mut next);
+    let first = got[0].sequence;
+    assert!((500..=700).contains(&first), "{first}");
+    assert_eq!(sequences(&got), (first..=1200).collect::<Vec<_>>());
+    assert_eq!(got[0].lost.disconnect, first - 1);
+}
+
+/// Behaviour: B-02, B-05.
+#[test]
+fn what_is_charged_stays_where_there_are_no_bytes_for_what_was_sent_in_pieces() {
+    let rig = Rig::bounded(MAX, numbers(3));
+    let [x, y, z] = ["rig/x0", "rig/x1", "rig/x2"].map(|name| rig.variable(name));
+    let (mut consumer, mut other) = sharing(&rig, MAX);
+    rig.subscribe(&mut consumer, 2, all(1000), &y);
+    updates(&mut consumer);
+    for _ in 0..50 {
+        rig.write(&y, 1.0);
+    }
+    updates(&mut consumer);
+    for _ in 0..10 {
+        for _ in 0..100 {
+            rig.write(&x, 1.0);
+        }
+        take_runs(&mut consumer);
+        updates(&mut other);
+    }
+    let mut stopped = rig.consumer();
+    rig.subscribe(&mut stopped, 1, all(100_000), &z);
+    while used(&rig) <= MAX as u64 * 3 / 4 {
+        rig.write(&z, 1.0);
+    }
+    leave(&rig, consumer);
+    let mut next = return_of(&rig);
+    rig.resume(&mut next, 2, all(1000), &y, at(0));
+    assert_eq!(sequences(&updates(&mut next)), (1..=50).collect::<Vec<_>>());
+    // There were no bytes for most of these.
+    rig.resume(&mut next, 1, all(1000), &x, at(0));
+    let got = updates(&mut next);
+    let first = got[0].sequence;
+    assert!(first > 500, "{first}");
+    assert_eq!(sequences(&got), (first..=1000).collect::<Vec<_>>());
+    assert_eq!(got[0].lost.disconnect, first - 1);
 }

@@ -17,10 +17,11 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use trunkline_types::Tick;
 
+use super::charge::Charge;
 use super::kept::Kept;
 use super::membership::Membership;
 use crate::caller::{Caller, Principal};
-use crate::engine::Engine;
+use crate::engine::{Engine, SLICE};
 use crate::feed::FeedEntry;
 use crate::outbox::Wakes;
 use crate::sync::{Arc, Mutex};
@@ -56,21 +57,24 @@ pub(super) struct AbsentFeed {
     /// The variables that nobody has come back for, and the number before the first that the
     /// subscription was to get.
     pub(super) owed: HashMap<u32, u64>,
-    /// The variables that it has still to leave, once it is given up.
-    pub(super) leaving: Option<Vec<u32>>,
+    /// The variables that it has still to leave, by place, once it is given up.
+    pub(super) leaving: Option<Vec<(u32, u32)>>,
 }
 
 impl Absent {
     /// Takes out what has come meanwhile for a subscription.
-    fn gather(&mut self, subscription: u32, wakes: &mut Wakes) {
+    pub(super) fn gather(&self, subscription: u32, wakes: &mut Wakes) {
         let Some(feed) = self.feeds.get(&subscription) else {
             return;
         };
-        let mut entries = Vec::new();
-        let membership = &feed.membership;
-        membership
-            .feed
-            .take_rest(membership.member, &mut entries, wakes);
+        let mut entries = VecDeque::new();
+        let Membership {
+            feed: log, member, ..
+        } = &feed.membership;
+        let lent = log.take_rest(*member, &mut entries, wakes);
+        if entries.is_empty() {
+            return;
+        }
         let of_handle = |entry: FeedEntry| {
             let handle = feed.handles.get(&entry.place).copied()?;
             let update = entry.into_update()?;
@@ -78,21 +82,24 @@ impl Absent {
         };
         let updates: Vec<_> = entries.into_iter().filter_map(of_handle).collect();
         let mut kept = self.kept.lock();
+        kept.charge.adopt(lent);
         for (handle, update) in updates {
             kept.add_waiting(handle, update, wakes);
         }
+        kept.charge.settle(wakes);
     }
 
     /// What it has of a variable that is subscribed again, behind the position that the subscriber
-    /// has. The caller holds the variable's lock.
+    /// has; its bytes of the engine's go to `charge`. Returns the number before the first that the
+    /// subscription was to get. The caller holds the variable's lock.
     pub(super) fn claim(
         &mut self,
         subscription: u32,
         handle: u32,
         had: Option<u64>,
-        out: &mut Vec<Update>,
+        (out, charge): (&mut Vec<Update>, &mut Charge),
         wakes: &mut Wakes,
-    ) {
+    ) -> Option<u64> {
         self.gather(subscription, wakes);
         let feed = self.feeds.get_mut(&subscription);
         let opened = feed.and_then(|feed| feed.owed.remove(&handle));
@@ -103,14 +110,17 @@ impl Absent {
             }
         }
         let known = match self.owed.contains_key(&handle) {
-            true => self.kept.lock().of(handle),
-            false => self.kept.lock().take(handle, wakes),
+            true => self.kept.lock().of(handle).map(|known| (known, 0)),
+            false => self.kept.lock().take(handle),
         };
-        // Who has nothing of it gets what this subscription was to get.
-        let (Some(known), Some(after)) = (known, had.or(opened)) else {
-            return;
-        };
-        out.extend(known.into_iter().filter(|update| update.sequence > after));
+        if let Some((known, lent)) = known {
+            charge.adopt(lent);
+            // Who has nothing of it gets what this subscription was to get.
+            if let Some(after) = had.or(opened) {
+                out.extend(known.into_iter().filter(|update| update.sequence > after));
+            }
+        }
+        opened
     }
 
     /// Gives up the place in a feed when nothing of it is owed any more.
@@ -126,20 +136,46 @@ impl Absent {
         {
             let cost = feed.handles.len() * ITEM_COST;
             self.kept.lock().charge.give_back(cost, wakes);
-            feed.release(engine, wakes);
+            self.give_up_feed(subscription, feed, engine, wakes);
         }
     }
 
-    pub(super) fn release(mut self, engine: &Engine, wakes: &mut Wakes) {
-        self.release_some(engine, &mut { usize::MAX }, wakes);
+    /// Gives up the place in a feed.
+    pub(super) fn give_up_feed(
+        &self,
+        subscription: u32,
+        feed: AbsentFeed,
+        engine: &Engine,
+        wakes: &mut Wakes,
+    ) {
+        let one = Self {
+            sessions: Vec::new(),
+            principal: self.principal.clone(),
+            until: self.until,
+            feeds: BTreeMap::from([(subscription, feed)]),
+            owed: HashMap::new(),
+            kept: Arc::clone(&self.kept),
+        };
+        one.give_up(engine, wakes);
     }
 
-    /// [`release`](Self::release) in slices of `budget` items; false when there is more to do.
-    /// Nobody may come back for it any more.
+    /// Nobody may come back for it any more. It is given up at once where that is soon done, and
+    /// the rest with the engine's next [polls](Engine::poll).
+    pub(super) fn give_up(mut self, engine: &Engine, wakes: &mut Wakes) {
+        if !self.release_some(engine, &mut { SLICE }, wakes) {
+            engine.absences().give_up(self);
+        }
+    }
+
+    /// Gives it up in slices of `budget` items; false when there is more to do. Nobody may come
+    /// back for it any more.
     fn release_some(&mut self, engine: &Engine, budget: &mut usize, wakes: &mut Wakes) -> bool {
         if !self.sessions.is_empty() {
             self.sessions.clear();
-            self.kept.lock().forget_all(wakes);
+            self.kept.lock().forget_all();
+        }
+        if !self.kept.lock().drop_over(budget, wakes) {
+            return false;
         }
         while let Some(mut feed) = self.feeds.first_entry() {
             if !feed.get_mut().release_some(engine, budget, wakes) {
@@ -152,11 +188,7 @@ impl Absent {
 }
 
 impl AbsentFeed {
-    pub(super) fn release(mut self, engine: &Engine, wakes: &mut Wakes) {
-        self.release_some(engine, &mut { usize::MAX }, wakes);
-    }
-
-    /// [`release`](Self::release) in slices of `budget` items; false when there is more to do.
+    /// Gives its place up in slices of `budget` items; false when there is more to do.
     fn release_some(&mut self, engine: &Engine, budget: &mut usize, wakes: &mut Wakes) -> bool {
         let (feed, member) = (Arc::clone(&self.membership.feed), self.membership.member);
         if *budget == 0 {
@@ -177,8 +209,9 @@ impl AbsentFeed {
         let handles = &mut self.handles;
         let leaving = self
             .leaving
-            .get_or_insert_with(|| handles.drain().map(|(_, handle)| handle).collect());
-        while let Some(handle) = leaving.pop() {
+            .get_or_insert_with(|| handles.drain().collect());
+        while let Some((place, handle)) = leaving.pop() {
+            feed.miss(member, place, wakes);
             if let Some(variable) = engine.variable(handle) {
                 self.membership.forget(variable);
             }

@@ -82,6 +82,22 @@ impl Charge {
         }
     }
 
+    /// Bytes that are needed no more here, nor what is borrowed beyond them: they stay taken from
+    /// the engine, for whoever [adopts](Self::adopt) them, so that nobody gets them between.
+    pub(super) fn hand_over(&mut self, bytes: usize) -> usize {
+        debug_assert!(bytes <= self.used, "more is handed over than was taken");
+        self.used = self.used.saturating_sub(bytes);
+        let lent = self.borrowed.saturating_sub(self.used);
+        self.borrowed -= lent;
+        lent
+    }
+
+    /// Has these bytes of the engine from now on; what it does not use is to be given back with
+    /// [`settle`](Self::settle).
+    pub(super) fn adopt(&mut self, lent: usize) {
+        self.borrowed += lent;
+    }
+
     /// Nothing more is taken for long: keeps no more than is used.
     pub(super) fn settle(&mut self, wakes: &mut Wakes) {
         self.shrink(FINE_CHUNK, wakes);

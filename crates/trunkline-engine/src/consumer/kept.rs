@@ -18,6 +18,8 @@ pub(super) struct Kept {
     updates: HashMap<u32, Vec<Update>>,
     /// Of each variable that is owed, the feeds that hold everything that came behind what is here.
     whole_in: HashMap<u32, usize>,
+    /// Of no use to anybody any more, and still in memory.
+    over: Vec<Vec<Update>>,
     pub(super) charge: Charge,
 }
 
@@ -31,42 +33,56 @@ impl Kept {
         Self {
             updates: HashMap::new(),
             whole_in: HashMap::new(),
+            over: Vec::new(),
             charge,
         }
     }
 
-    /// Adds an update, where bytes are to spare, or become free when the older half of what is kept
-    /// goes.
+    /// Whether what came behind what is kept of a variable is still there, in one of the feeds.
+    fn is_wanted(&self, handle: u32) -> bool {
+        self.whole_in.get(&handle).is_some_and(|feeds| *feeds > 0)
+    }
+
+    /// Adds an update that is charged here already.
+    pub(super) fn add_charged(&mut self, handle: u32, update: Update, wakes: &mut Wakes) {
+        if self.is_wanted(handle) {
+            self.updates.entry(handle).or_default().push(update);
+        } else {
+            self.charge.give_back(cost_of(&update), wakes);
+        }
+    }
+
+    /// Adds an update that was charged nowhere, where bytes are to spare, or become free when what
+    /// is older of its variable goes.
     pub(super) fn add(&mut self, handle: u32, update: Update, wakes: &mut Wakes) {
-        self.put(handle, update, Charge::take, wakes);
-    }
-
-    /// [`add`](Self::add) of what has waited until now, in bytes that are free again.
-    pub(super) fn add_waiting(&mut self, handle: u32, update: Update, wakes: &mut Wakes) {
-        self.put(handle, update, Charge::take_over, wakes);
-    }
-
-    fn put(
-        &mut self,
-        handle: u32,
-        update: Update,
-        take: impl Fn(&mut Charge, usize) -> bool,
-        wakes: &mut Wakes,
-    ) {
-        if self.whole_in.get(&handle).is_none_or(|feeds| *feeds == 0) {
-            // What came behind it was dropped meanwhile.
+        if !self.is_wanted(handle) {
             return;
         }
         let cost = cost_of(&update);
-        let is_taken = take(&mut self.charge, cost) || {
+        let is_taken = self.charge.take(cost) || {
+            self.forget_before(handle, update.sequence, wakes);
+            self.charge.take(cost)
+        };
+        if is_taken {
+            self.updates.entry(handle).or_default().push(update);
+        }
+    }
+
+    /// Adds an update that has waited until now, in bytes that were handed over or are free, or
+    /// become free when the older half of what is kept goes.
+    pub(super) fn add_waiting(&mut self, handle: u32, update: Update, wakes: &mut Wakes) {
+        if !self.is_wanted(handle) {
+            return;
+        }
+        let cost = cost_of(&update);
+        let is_taken = self.charge.take_over(cost) || {
             self.forget_older(wakes);
-            take(&mut self.charge, cost)
+            self.charge.take_over(cost)
         };
         if is_taken {
             self.updates.entry(handle).or_default().push(update);
         } else {
-            // Only what is the newest without a gap is of use.
-            self.forget(handle, wakes);
+            self.forget_before(handle, update.sequence, wakes);
         }
     }
 
@@ -75,12 +91,31 @@ impl Kept {
     fn forget_older(&mut self, wakes: &mut Wakes) {
         let mut cost = 0;
         self.updates.retain(|_, known| {
+            // It came from several places.
+            known.sort_by_key(|one| one.sequence);
             let half = known.len().div_ceil(2);
             cost += known.drain(..half).map(|one| cost_of(&one)).sum::<usize>();
             !known.is_empty()
         });
         self.charge.give_back(cost, wakes);
-        self.charge.settle(wakes);
+    }
+
+    /// An update is not kept: what is older of its variable is of no use either.
+    #[cold]
+    fn forget_before(&mut self, handle: u32, sequence: u64, wakes: &mut Wakes) {
+        let Some(known) = self.updates.get_mut(&handle) else {
+            return;
+        };
+        let mut cost = 0;
+        known.retain(|one| {
+            let stays = one.sequence > sequence;
+            cost += if stays { 0 } else { cost_of(one) };
+            stays
+        });
+        if known.is_empty() {
+            self.updates.remove(&handle);
+        }
+        self.charge.give_back(cost, wakes);
     }
 
     /// What is kept of a variable, which others are to get as well.
@@ -88,13 +123,13 @@ impl Kept {
         self.updates.get(&handle).cloned()
     }
 
-    /// What is kept of a variable that nobody else is to get.
-    pub(super) fn take(&mut self, handle: u32, wakes: &mut Wakes) -> Option<Vec<Update>> {
+    /// What is kept of a variable that nobody else is to get, and its bytes of the engine's, which
+    /// are the caller's now.
+    pub(super) fn take(&mut self, handle: u32) -> Option<(Vec<Update>, usize)> {
         self.whole_in.remove(&handle);
         let known = self.updates.remove(&handle)?;
         let cost = known.iter().map(cost_of).sum();
-        self.charge.give_back(cost, wakes);
-        Some(known)
+        Some((known, self.charge.hand_over(cost)))
     }
 
     /// Drops what is kept of a variable; returns what it cost.
@@ -107,13 +142,32 @@ impl Kept {
         cost
     }
 
-    /// Nobody comes back for it any more.
-    pub(super) fn forget_all(&mut self, wakes: &mut Wakes) {
-        let known = self.updates.drain().flat_map(|(_, known)| known);
-        let cost = known.map(|one| cost_of(&one)).sum();
+    /// Nobody comes back for it any more: it is to [go](Self::drop_over).
+    pub(super) fn forget_all(&mut self) {
+        self.over
+            .extend(self.updates.drain().map(|(_, known)| known));
         self.whole_in.clear();
+    }
+
+    /// Drops what is over in slices of `budget` updates; false when there is more of it.
+    pub(super) fn drop_over(&mut self, budget: &mut usize, wakes: &mut Wakes) -> bool {
+        let mut cost = 0;
+        while *budget > 0
+            && let Some(known) = self.over.last_mut()
+        {
+            let from = known.len().saturating_sub(*budget);
+            *budget -= known.len() - from;
+            cost += known.drain(from..).map(|one| cost_of(&one)).sum::<usize>();
+            if known.is_empty() {
+                self.over.pop();
+            }
+        }
         self.charge.give_back(cost, wakes);
-        self.charge.settle(wakes);
+        let is_over = self.over.is_empty();
+        if is_over {
+            self.charge.settle(wakes);
+        }
+        is_over
     }
 }
 

@@ -55,6 +55,8 @@ impl Consumer {
         let ids = self.subscriptions.iter().filter(|(_, one)| is_kept(one));
         let ids: Vec<u32> = ids.map(|(id, _)| *id).collect();
         let mut taken = Vec::new();
+        // Bytes that were charged for it until now.
+        let mut lent = 0;
         let mut left = Vec::new();
         for id in ids {
             let Some(subscription) = self.subscriptions.remove(&id) else {
@@ -80,8 +82,16 @@ impl Consumer {
                 owed,
                 leaving: None,
             };
-            if !kept.lock().charge.take(feed.handles.len() * ITEM_COST) {
-                feed.release(&engine, &mut wakes);
+            let membership = &mut feed.membership;
+            let past = std::mem::take(&mut membership.past);
+            lent += self.past.hand_over(past.cost());
+            let cost = feed.handles.len() * ITEM_COST;
+            if !kept.lock().charge.take_over(cost) {
+                // No writer waits for it until it has gone.
+                let nothing = Box::new(KeptBehind::new(&kept, HashMap::new()));
+                let member = membership.member;
+                membership.feed.set_absent(member, nothing, &mut wakes);
+                absent.give_up_feed(id, feed, &engine, &mut wakes);
                 continue;
             }
             let membership = &mut feed.membership;
@@ -91,7 +101,8 @@ impl Consumer {
                 taken.push((feed.handles.get(&entry.place).copied(), entry));
             }
             // What was taken counts no more before the oldest of what is left may go.
-            membership.feed.pass(membership.member, room, &mut wakes);
+            let member = membership.member;
+            lent += membership.feed.hand_over(member, room, &mut wakes);
             let older = Box::new(KeptBehind::new(&kept, feed.handles.clone()));
             membership
                 .feed
@@ -104,12 +115,10 @@ impl Consumer {
         // What was sent is charged already; the others where there is room to spare.
         if let Some(sent) = &mut self.sent {
             for (handle, entry) in sent.drain() {
-                let mut kept = kept.lock();
-                kept.charge.give_back(entry.cost(), &mut wakes);
-                if let Some(update) = entry.into_update()
-                    && absent.owed.contains_key(&handle)
-                {
-                    kept.add(handle, update, &mut wakes);
+                let (cost, mut kept) = (entry.cost(), kept.lock());
+                match entry.into_update() {
+                    Some(update) => kept.add_charged(handle, update, &mut wakes),
+                    None => kept.charge.give_back(cost, &mut wakes),
                 }
             }
         }
@@ -122,6 +131,7 @@ impl Consumer {
                 kept.lock().add(handle, update, &mut wakes);
             }
         });
+        kept.lock().charge.adopt(lent);
         for (handle, entry) in taken {
             if let (Some(handle), Some(update)) = (handle, entry.into_update()) {
                 kept.lock().add_waiting(handle, update, &mut wakes);
@@ -171,7 +181,7 @@ impl Consumer {
     pub(super) fn release_followed(&mut self, now: Tick, wakes: &mut Wakes) -> Option<Tick> {
         while let Some(at) = self.followed.iter().position(|one| one.until <= now) {
             let absent = self.followed.remove(at);
-            absent.release(&self.engine, wakes);
+            absent.give_up(&self.engine, wakes);
         }
         self.followed.iter().map(|one| one.until).min()
     }

@@ -21,6 +21,14 @@ fn in_order(found: &mut Vec<Update>) {
     found.dedup_by_key(|update| update.sequence);
 }
 
+/// Whether all behind `had` is there; whether the newest is makes no difference.
+fn reaches(found: &[Update], had: u64, newest: u64) -> bool {
+    let behind = |one: &&Update| (had..newest).contains(&one.sequence.saturating_sub(1));
+    let known = found.iter().filter(behind).count() as u64;
+    let has_newest = found.last().is_some_and(|one| one.sequence == newest);
+    known + u64::from(!has_newest) >= newest.saturating_sub(had)
+}
+
 impl Consumer {
     /// Another request of the peer's begins: subscriptions that it makes again are given what other
     /// subscribers' feeds still have, at most about 65,000 of whose entries are looked through for
@@ -34,9 +42,17 @@ impl Consumer {
         self.looks
     }
 
+    /// Takes out what has come meanwhile for a subscription that is made again, before the lock of
+    /// any of its variables: that may be much.
+    pub(super) fn gather_followed(&mut self, subscription: u32, wakes: &mut Wakes) {
+        for absent in &self.followed {
+            absent.gather(subscription, wakes);
+        }
+    }
+
     /// The updates of a variable that is subscribed again, from the first on behind which none is
-    /// missing, up to the newest; the newest is left out where nothing is before it. The caller
-    /// holds the variable's lock.
+    /// missing, up to the newest; and the number before the first that the subscription was to get
+    /// in the sessions before. The caller holds the variable's lock.
     pub(super) fn reach_back(
         &mut self,
         subscription: u32,
@@ -44,32 +60,33 @@ impl Consumer {
         had: Option<u64>,
         newest: &Update,
         wakes: &mut Wakes,
-    ) -> Vec<Update> {
+    ) -> (Vec<Update>, Option<u64>) {
         let mut found = Vec::new();
+        let mut opened = None;
         for absent in &mut self.followed {
-            absent.claim(subscription, variable.handle(), had, &mut found, wakes);
+            let to = (&mut found, &mut self.past);
+            let before = absent.claim(subscription, variable.handle(), had, to, wakes);
+            opened = opened.into_iter().chain(before).min();
         }
         in_order(&mut found);
         if let (Some(had), Some(interests)) = (had, state.interests()) {
             let most = LOOK_BACK.min(self.looks);
             let mut looks = most;
+            let mut is_whole = reaches(&found, had, newest.sequence);
             for interest in interests.feeds().filter(|one| !one.only_changes) {
-                let missed = newest.sequence.saturating_sub(had);
-                let behind = |one: &&Update| {
-                    (had..newest.sequence).contains(&one.sequence.saturating_sub(1))
-                };
-                let known = found.iter().filter(behind).count() as u64;
-                // Whether the newest is there makes no difference.
-                let has_newest = found
-                    .last()
-                    .is_some_and(|one| one.sequence == newest.sequence);
-                if looks == 0 || known + u64::from(!has_newest) >= missed {
+                if looks == 0 || is_whole {
                     break;
                 }
+                // A feed that has nothing is a look as well.
+                looks -= 1;
+                let known = found.len();
                 interest
                     .feed
                     .recent_of(interest.place, had, &mut looks, &mut found);
-                in_order(&mut found);
+                if found.len() > known {
+                    in_order(&mut found);
+                    is_whole = reaches(&found, had, newest.sequence);
+                }
             }
             self.looks -= most - looks;
         }
@@ -83,7 +100,7 @@ impl Consumer {
             .array_windows()
             .rposition(|[before, after]| before.sequence + 1 != after.sequence);
         found.drain(..gap.map_or(0, |at| at + 1));
-        found
+        (found, opened)
     }
 
     /// Counts what was found of a variable, which is to wait with all the others; what exceeds the

@@ -122,6 +122,7 @@ impl Consumer {
         });
         self.stop_sharing(id);
         let mut wakes = Wakes::new();
+        self.gather_followed(id, &mut wakes);
         let mut state = variable.lock();
         if variable.is_gone() {
             return Err(AccessError::Gone);
@@ -144,11 +145,18 @@ impl Consumer {
         let is_known =
             resume.is_none_or(|had| had.epoch == epoch && had.sequence <= current.sequence);
         let is_kept = self.takes_over(id, variable);
-        let past = match is_whole && is_known {
+        let (past, opened) = match is_whole && is_known {
             true => self.reach_back(id, (variable, &state), had, &current, &mut wakes),
-            false => Vec::new(),
+            false => (Vec::new(), None),
         };
         let past = self.count_past(id, past, is_kept);
+        if is_kept {
+            self.past.settle(&mut wakes);
+        }
+        // Who has nothing of it is told what it was to get before, and does not.
+        let opened = opened.filter(|before| *before < current.sequence);
+        let opened = opened.map(|sequence| Position { epoch, sequence });
+        let resume = resume.or(opened);
         let first = past
             .first()
             .map_or(current.sequence, |first| first.sequence);

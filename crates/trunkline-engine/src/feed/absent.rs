@@ -1,8 +1,10 @@
 //! Members whose session broke, and what a log still has for who comes back.
 
+use std::collections::VecDeque;
 use std::fmt;
 
 use super::log::Log;
+use super::reading::move_behind;
 use super::{Event, Feed, FeedEntry, Room};
 use crate::outbox::Wakes;
 use crate::update::Update;
@@ -31,9 +33,35 @@ impl Feed {
         self.log.lock().set_absent(member, older, wakes);
     }
 
-    /// Takes everything out that waits for a member, behind what is in `out`.
-    pub(crate) fn take_rest(&self, member: usize, out: &mut Vec<FeedEntry>, wakes: &mut Wakes) {
-        self.log.lock().take_rest(member, out, wakes);
+    /// Takes everything out that waits for a member, to be kept elsewhere. Returns the bytes of the
+    /// engine's that stay lent for it, which are the caller's now.
+    pub(crate) fn take_rest(
+        &self,
+        member: usize,
+        out: &mut VecDeque<FeedEntry>,
+        wakes: &mut Wakes,
+    ) -> usize {
+        self.log.lock().take_rest(member, out, wakes)
+    }
+
+    /// [`Feed::pass`] of what was taken before and is kept elsewhere. Returns the bytes of the
+    /// engine's that stay lent for it, which are the caller's now.
+    pub(crate) fn hand_over(&self, member: usize, room: Room, wakes: &mut Wakes) -> usize {
+        match room.is_none() {
+            true => 0,
+            false => self.log.lock().hand_over(member, room, wakes),
+        }
+    }
+
+    /// A member is about to go, and this place of its first: what is kept of it elsewhere goes, if
+    /// nobody else needs it.
+    pub(crate) fn miss(&self, member: usize, place: u32, wakes: &mut Wakes) {
+        let mut log = self.log.lock();
+        let older = log.member_mut(member).and_then(|one| one.older.as_mut());
+        if let Some(older) = older {
+            older.miss(place);
+            older.forget_missed(wakes);
+        }
     }
 
     /// Adds the updates of a place behind `after`, as far as they are among the newest `looks`
@@ -66,31 +94,56 @@ impl Log {
         self.wake_parked(wakes);
     }
 
-    fn take_rest(&mut self, member: usize, out: &mut Vec<FeedEntry>, wakes: &mut Wakes) {
+    fn take_rest(
+        &mut self,
+        member: usize,
+        out: &mut VecDeque<FeedEntry>,
+        wakes: &mut Wakes,
+    ) -> usize {
         self.settle_all();
-        let (start, end, total) = (self.start, self.end(), self.total());
+        let (start, end, is_alone) = (self.start, self.end(), self.live == 1);
         let Some(one) = self.members.get_mut(member).and_then(Option::as_mut) else {
-            return;
+            return 0;
         };
         let before = out.len();
-        out.extend(one.backlog.drain(..));
+        move_behind(&mut one.backlog, out);
         if !one.ended {
-            let from = one.cursor.saturating_sub(start) as usize;
-            out.extend(self.entries.iter().skip(from).cloned());
+            if is_alone && one.cursor <= start {
+                // Nobody else takes any of it.
+                move_behind(&mut self.entries, out);
+                self.start = end;
+            } else {
+                let from = one.cursor.saturating_sub(start) as usize;
+                out.extend(self.entries.iter().skip(from).cloned());
+            }
             one.cursor = end;
-        }
-        if let Some(older) = &mut one.older {
-            older.begin_anew();
+            if let Some(older) = &mut one.older {
+                older.begin_anew();
+            }
         }
         let mut freed = Room::default();
         let taken = out.iter().skip(before);
         taken.for_each(|entry| freed.add(entry.room()));
-        if !freed.is_none() {
-            let mut passed = one.passed;
-            passed.add(freed);
-            one.pass(freed, total.minus(passed).is_none(), wakes);
-        }
+        let lent = match freed.is_none() {
+            true => 0,
+            false => self.hand_over(member, freed, wakes),
+        };
+        self.drop_runs();
         self.trim();
+        lent
+    }
+
+    fn hand_over(&mut self, member: usize, room: Room, wakes: &mut Wakes) -> usize {
+        self.settle_all();
+        let total = self.total();
+        let Some(one) = self.member_mut(member) else {
+            return 0;
+        };
+        let mut passed = one.passed;
+        passed.add(room);
+        let lent = one.hand_over(room, total.minus(passed).is_none(), wakes);
+        self.wake_parked(wakes);
+        lent
     }
 
     fn recent_of(&self, place: u32, after: u64, looks: &mut usize, out: &mut Vec<Update>) {
@@ -163,11 +216,6 @@ impl Log {
     /// elsewhere goes. False when that was nothing.
     #[cold]
     pub(super) fn drop_older(&mut self, at: usize, wakes: &mut Wakes) -> bool {
-        let one = self.members.get_mut(at).and_then(Option::as_mut);
-        let older = one.and_then(|one| one.older.as_mut());
-        older.is_some_and(|older| {
-            older.miss_all();
-            older.forget_missed(wakes)
-        })
+        self.member_mut(at).is_some_and(|one| one.miss_all(wakes))
     }
 }

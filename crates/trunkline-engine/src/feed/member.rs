@@ -117,6 +117,15 @@ impl Member {
             && (self.ahead >= need || self.budget().has(self.budget().need(need, 0)))
     }
 
+    /// Of what is kept of it elsewhere nothing is of use any more on its behalf. False when it had
+    /// nothing that others do not need.
+    pub(super) fn miss_all(&mut self, wakes: &mut Wakes) -> bool {
+        self.older.as_mut().is_some_and(|older| {
+            older.miss_all();
+            older.forget_missed(wakes)
+        })
+    }
+
     pub(super) fn is_absent(&self) -> bool {
         self.older.is_some()
     }
@@ -215,6 +224,19 @@ impl Member {
 
     /// What took this room is delivered; `is_last`: nothing else waits.
     pub(super) fn pass(&mut self, room: Room, is_last: bool, wakes: &mut Wakes) {
+        let freed = self.note_passed(room, is_last);
+        self.budget().release(freed, wakes);
+    }
+
+    /// [`pass`](Self::pass) of what is kept elsewhere: returns the bytes that stay lent for it.
+    pub(super) fn hand_over(&mut self, room: Room, is_last: bool, wakes: &mut Wakes) -> usize {
+        let freed = self.note_passed(room, is_last);
+        self.budget().hand_over(freed, wakes)
+    }
+
+    /// Returns what it cost.
+    #[inline]
+    fn note_passed(&mut self, room: Room, is_last: bool) -> usize {
         debug_assert!(
             room.updates <= self.charged.minus(self.passed).updates,
             "more is delivered than was put in"
@@ -225,7 +247,7 @@ impl Member {
         if is_last {
             freed += std::mem::take(&mut self.ahead);
         }
-        self.budget().release(freed, wakes);
+        freed
     }
 
     /// Nothing is reserved for it any more; what was reserved before `turn` it still gets.

@@ -10,9 +10,10 @@ use crate::sync::Arc;
 
 impl Log {
     pub(super) fn depart(&mut self, member: usize, wakes: &mut Wakes) {
-        let Some(gone) = self.remove(member) else {
+        let Some(mut gone) = self.remove(member) else {
             return;
         };
+        gone.miss_all(wakes);
         gone.close(wakes);
         self.wake_parked(wakes);
     }

@@ -198,6 +198,7 @@ impl Log {
         self.asleep = asleep - usize::from(member.asleep);
         member.asleep = false;
         member.end(turn, wakes);
+        member.miss_all(wakes);
         self.live -= 1;
         self.drop_runs();
         self.wake_parked(wakes);

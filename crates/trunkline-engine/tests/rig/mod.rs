@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
+pub mod absent;
 mod terms;
 
 use std::cell::Cell;
