@@ -174,8 +174,9 @@ fn stopped_member_ends_alone() {
 }
 
 /// A session of both variables breaks while they are written, and another one takes what it leaves.
-/// `elements`: what it holds of them; `shares`: another consumer has the same feed.
-fn broken_session(elements: u32, shares: bool) {
+/// `elements`: what it holds of them; `has_sent`: it breaks only when it has sent something;
+/// `shares`: another consumer has the same feed.
+fn broken_session(elements: u32, has_sent: bool, shares: bool) {
     let (engine, variables) = engine(Duration::ZERO);
     let caller = Caller::local(1, 7);
     let keeping = || {
@@ -188,13 +189,15 @@ fn broken_session(elements: u32, shares: bool) {
             false => (consumer, bell),
         }
     };
-    let (mut broken, _) = keeping();
+    let (mut broken, bell) = keeping();
     for variable in variables.iter().take(2) {
         subscribe(&mut broken, 1, few(elements), variable);
     }
+    if has_sent {
+        drain(&mut broken, &mut Vec::new());
+    }
     let other = shares.then(|| {
         let (mut other, bell) = sharing(&engine, &variables, Contract::ALL);
-        drain(&mut broken, &mut Vec::new());
         drain(&mut other, &mut Vec::new());
         let variables = variables.clone();
         thread::spawn(move || {
@@ -207,6 +210,9 @@ fn broken_session(elements: u32, shares: bool) {
         })
     });
     let writers = write_both(&engine, &variables);
+    if has_sent {
+        bell.wait();
+    }
     // Sent, and never confirmed.
     drain(&mut broken, &mut Vec::new());
     broken.leave(&caller, Tick::MAX);
@@ -242,23 +248,23 @@ fn broken_session(elements: u32, shares: bool) {
 /// Behaviour: B-02, B-03, B-05.
 #[test]
 fn what_a_broken_session_leaves_is_taken_while_its_oldest_is_dropped() {
-    explore(|| broken_session(2, false));
+    explore(|| broken_session(2, false, false));
 }
 
 /// Behaviour: B-02, B-03.
 #[test]
 fn what_a_broken_session_leaves_is_all_that_has_room() {
-    explore(|| broken_session(100, false));
+    explore(|| broken_session(100, true, false));
 }
 
 /// Behaviour: B-02, B-03, B-05.
 #[test]
 fn what_a_broken_session_leaves_of_a_shared_feed_is_taken_while_its_oldest_is_dropped() {
-    explore(|| broken_session(2, true));
+    explore(|| broken_session(2, true, true));
 }
 
 /// Behaviour: B-02, B-03.
 #[test]
 fn what_a_broken_session_leaves_of_a_shared_feed_is_all_that_has_room() {
-    explore(|| broken_session(100, true));
+    explore(|| broken_session(100, true, true));
 }

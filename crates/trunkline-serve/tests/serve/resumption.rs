@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trunkline_client::{Event, SubscriptionId};
+use trunkline_client::{Event, SubscribeOptions, SubscriptionId};
 use trunkline_engine::{Engine, EngineOptions};
 use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_serve::{RESUME_FOR, ServeOptions};
@@ -114,6 +114,30 @@ fn beyond_the_bound_of_the_subscription_the_oldest_is_lost_and_counted() {
     for one in &had.sequences {
         assert_eq!(*one.last().unwrap(), 101);
     }
+}
+
+/// Behaviour: B-02, B-03.
+#[test]
+fn what_is_lost_of_a_subscription_whose_first_readings_never_arrived_is_told() {
+    let world = world();
+    let mut pair = Pair::on(&world);
+    let options = SubscribeOptions::default();
+    let contract = "all:24".parse().unwrap();
+    let id = pair.client.subscribe(&NAMES, contract, options).unwrap();
+    pair.cut_after(usize::MAX, 0);
+    assert_eq!(world.engine().absent_sessions(), 1, "the engine has had it");
+    set_all(&world, 100);
+    pair.connect();
+    let mut had = Had::default();
+    for _ in 0..10 {
+        pair.exchange();
+        had.take(&mut pair, id);
+    }
+    let got: usize = had.sequences.iter().map(Vec::len).sum();
+    assert!((20..=24).contains(&got), "{got} of at most 24");
+    assert!(had.is_gapless(), "{:?}", had.sequences);
+    // The first reading would have been that of an update.
+    assert_eq!((got as u64 + had.lost, had.unknown), (303, false));
 }
 
 /// Behaviour: B-05, B-08.
