@@ -9,9 +9,15 @@
 
 mod rig;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use rig::absent::{COST, MAX, leave, numbers, return_of, session, used};
-use rig::{Rig, all, applied, at, define, sequences, stalling, updates};
-use trunkline_engine::{AccessError, Consumer, SubscribeOptions, Variable};
+use rig::{Rig, all, applied, at, define, drain_some, only_updates, sequences, stalling, updates};
+use trunkline_engine::{
+    AccessError, Attempt, Caller, Consumer, SubscribeOptions, Variable, Wakes, Write,
+};
+use trunkline_types::Value;
 
 /// A subscriber that takes nothing, of a variable that is written until at most `left` of the
 /// engine's bytes are free.
@@ -161,4 +167,69 @@ fn no_writer_waits_for_a_session_for_whose_place_there_are_no_bytes() {
         rig.poll();
     }
     assert_eq!(rig.write(&first, 3.0), applied(3));
+}
+
+/// Behaviour: B-02, B-06.
+#[test]
+fn bytes_that_go_from_account_to_account_beside_writers_are_never_more_and_all_come_back() {
+    let rig = Rig::bounded(MAX, numbers(3));
+    let variables = [0, 1, 2].map(|number| rig.variable(&format!("rig/x{number}")));
+    let is_over = AtomicBool::new(false);
+    // What each has by right, and what two borrow at a time.
+    let most = MAX as u64 + 4 * (64 << 10);
+    std::thread::scope(|scope| {
+        for (session, variable) in (2..).zip(&variables) {
+            let (engine, is_over, now, wall) = (&rig.engine, &is_over, rig.now(), rig.wall());
+            scope.spawn(move || {
+                let (caller, value) = (Caller::local(session, 1000), Value::F64(1.0));
+                let write = Write::value(&value);
+                while !is_over.load(Ordering::Relaxed) {
+                    let mut wakes = Wakes::new();
+                    let attempt =
+                        engine.try_write(&caller, now, wall, variable, &write, &mut wakes);
+                    assert!(matches!(attempt, Attempt::Done(_)));
+                }
+            });
+        }
+        let _stop = Stop(&is_over);
+        let (mut had, mut stopped) = ([0; 2], None);
+        for round in 0..100 {
+            let mut consumer = return_of(&rig);
+            for (index, variable) in variables[..2].iter().enumerate() {
+                rig.resume(&mut consumer, 1, all(3000), variable, at(had[index]));
+            }
+            assert!(used(&rig) <= most, "{}", used(&rig));
+            // Takes a part, confirms a part of that, and breaks.
+            let (told, _) = drain_some(&mut consumer, round * 7 % 500);
+            let count = told.len() / 2;
+            let got = only_updates(told);
+            assert!(consumer.confirm(count as u64));
+            for one in &got[..count] {
+                let index = variables.iter().position(|v| v.handle() == one.handle);
+                let had = &mut had[index.expect("one of them")];
+                assert_eq!(one.sequence, *had + 1 + one.lost.disconnect);
+                *had = one.sequence;
+            }
+            leave(&rig, consumer);
+            // Somebody else, who takes nothing of the third, has bytes at times and at times not.
+            stopped = stopped.xor(Some(rig.consumer()));
+            if let Some(stopped) = &mut stopped {
+                rig.subscribe(stopped, 1, all(20_000), &variables[2]);
+            }
+        }
+    });
+    rig.advance(Duration::from_secs(30));
+    while rig.engine.absent_sessions() > 0 {
+        rig.poll();
+    }
+    assert_eq!(used(&rig), 0);
+}
+
+/// Ends the writers, however the test ends.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
