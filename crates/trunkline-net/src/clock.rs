@@ -93,7 +93,8 @@ impl Clock {
         }
         let nanos = best.now.as_nanos();
         let seen = best.utc.as_nanos().saturating_sub(nanos as i64);
-        // What is known may well be right, by what the two looks are exact to: UTC does not go back.
+        // What is known may well be right, by what the two looks are exact to: UTC does not go
+        // back.
         let exact_to = best.took.max(LOOK_NANOS_MAX) as i64;
         let is_known = (-exact_to..=exact_to).contains(&known.saturating_sub(seen));
         let mut offset = if is_known { known } else { seen };

@@ -5,21 +5,21 @@
 //! stamp         one per slot         the claim whose write it holds; with BUSY while it is given
 //! ```
 //!
-//! One compare-and-set of `head` takes the next number and a slot together, so numbers are dense and
-//! their order is the order of the claims; it is the only locked operation of a write. A claim turns
-//! the parity bit of its slot: where `head` and the slot's stamp differ in that bit, the slot was
-//! claimed and its writer has not come to stamp it yet. Only the writer that has the slot stores its
-//! stamp.
+//! One compare-and-set of `head` takes the next number and a slot together, so numbers are dense
+//! and their order is the order of the claims; it is the only locked operation of a write. A claim
+//! turns the parity bit of its slot: where `head` and the slot's stamp differ in that bit, the slot
+//! was claimed and its writer has not come to stamp it yet. Only the writer that has the slot
+//! stores its stamp.
 //!
 //! A writer claims a slot that is free and does not hold the newest complete write, stamps it as
 //! busy, fills it, and stamps it as complete: that publishes it. Of four slots one holds the newest
 //! complete write, so three writers can be in the middle of one, however long each of them has been
 //! without a processor, and neither readers nor one another notice.
 //!
-//! A reader looks at the slot of the last claim. Where that write is complete it is the newest; else
-//! the complete slot with the largest number is. It copies the slot and then looks at its stamp: the
-//! copy is good if the slot still belongs to that write. It fails only if a write was claimed since
-//! the reader began.
+//! A reader looks at the slot of the last claim. Where that write is complete it is the newest;
+//! else the complete slot with the largest number is. It copies the slot and then looks at its
+//! stamp: the copy is good if the slot still belongs to that write. It fails only if a write was
+//! claimed since the reader began.
 //!
 //! # Why a claimed slot belongs to one writer
 //!
@@ -33,8 +33,8 @@
 //! # Why the newest complete write stays
 //!
 //! A slot is claimed only where another one was complete with a larger number. So a reader that
-//! finds the last claim incomplete, and no trace of a later one in any stamp, has seen the slot that
-//! was newest when it loaded `head`: only a later claim could have taken it.
+//! finds the last claim incomplete, and no trace of a later one in any stamp, has seen the slot
+//! that was newest when it loaded `head`: only a later claim could have taken it.
 
 use std::cmp::Reverse;
 
@@ -198,7 +198,8 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
         self.try_read(out).unwrap_or_else(|| self.read_again(out))
     }
 
-    /// One attempt, while nobody is in the middle of the newest write. `out` has the declared width.
+    /// One attempt, while nobody is in the middle of the newest write. `out` has the declared
+    /// width.
     #[inline]
     pub(crate) fn try_read(&self, out: &mut [u64]) -> Option<Snapshot> {
         let head = Claim(self.head.load(Ordering::Acquire));

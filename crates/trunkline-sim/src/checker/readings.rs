@@ -134,8 +134,9 @@ impl Checker {
                         self.fail(|| format!("B-05: lost over a short cut; {}", who()));
                     }
                 }
-                // What the product mends it begins behind what the program has, as after a cut. Only
-                // runs that plant the loss of records tolerate that there is something to mend.
+                // What the product mends it begins behind what the program has, as after a cut.
+                // Only runs that plant the loss of records tolerate that there is something to
+                // mend.
                 let is_mended = self.repairs == Repairs::Records;
                 if lost.disconnect > 0 && !interrupted && !is_mended {
                     self.fail(|| format!("B-03: lost to a disconnect that was none; {}", who()));
