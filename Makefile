@@ -21,10 +21,13 @@ SOAK_HOURS ?= 1000
 # Tests of interleavings live in tests/loom*.rs and tests/shuttle*.rs of their crate.
 LOOM_TESTS := $(wildcard crates/*/tests/loom*.rs)
 SHUTTLE_TESTS := $(wildcard crates/*/tests/shuttle*.rs)
+# Crates with such tests inside, named shuttle_*.
+SHUTTLE_CRATES := trunkline-net
 
-# $(call step,NAME,COMMAND): says what runs, and afterwards how long it took.
+# $(call step,NAME,COMMAND): says what runs, and afterwards how long it took. In brackets, or the
+# shell would not stop where the first of two commands joined by && fails.
 define step
-	@printf '\n== %s\n' '$(1)'; start=$$(date +%s); $(2); \
+	@printf '\n== %s\n' '$(1)'; start=$$(date +%s); ( $(2) ); \
 	printf '== %s: %s s\n' '$(1)' $$(( $$(date +%s) - start ))
 endef
 
@@ -34,6 +37,14 @@ define run_under
 		package=$$(basename "$$(dirname "$$(dirname "$$file")")"); \
 		CARGO_TARGET_DIR='$(TARGET)/$(1)' CARGO_PROFILE_DEV_OPT_LEVEL=2 RUSTFLAGS='--cfg $(1)' \
 			cargo test -p "$$package" --test "$$(basename "$$file" .rs)"; \
+	done
+endef
+
+# $(call run_inside,CFG,CRATES): runs the tests inside crates that are named after CFG.
+define run_inside
+	for package in $(2); do \
+		CARGO_TARGET_DIR='$(TARGET)/$(1)' CARGO_PROFILE_DEV_OPT_LEVEL=2 RUSTFLAGS='--cfg $(1)' \
+			cargo test -p "$$package" --lib $(1)_; \
 	done
 endef
 
@@ -63,7 +74,8 @@ test: toolchain ## Everything that must hold before a change goes in
 		-p trunkline-sim --features planted --test planted)
 	$(call step,docs,cargo build --bin trunkline && cargo xtask docs --check --require-binary)
 	$(call step,loom,$(call run_under,loom,$(LOOM_TESTS)))
-	$(call step,shuttle,$(call run_under,shuttle,$(SHUTTLE_TESTS)))
+	$(call step,shuttle,$(call run_under,shuttle,$(SHUTTLE_TESTS)); \
+		$(call run_inside,shuttle,$(SHUTTLE_CRATES)))
 
 .PHONY: soak
 soak: toolchain ## Long runs: many more schedules and cases than `make test`

@@ -23,6 +23,8 @@ pub const TRUNKLINE_SPINNING: &str = "trunkline-spinning";
 pub const TRUNKLINE_SHM: &str = "trunkline-shm";
 /// Shared memory, but nobody looks.
 pub const TRUNKLINE_SHM_SLEEPING: &str = "trunkline-shm-sleeping";
+/// The ways to an engine, or to wait for it, that are no sleeping TCP.
+pub const NEAR_WAYS: [&str; 3] = [TRUNKLINE_SPINNING, TRUNKLINE_SHM, TRUNKLINE_SHM_SLEEPING];
 /// Trunkline with many updates per call.
 pub const TRUNKLINE_BATCHED: &str = "trunkline-batched";
 

@@ -53,8 +53,8 @@ struct End {
 struct Rig {
     clock: Clock,
     engine: Engine,
-    caller: Caller,
-    variables: Vec<Arc<Variable>>,
+    /// Each with who writes it.
+    variables: Vec<(Arc<Variable>, Caller)>,
     ends: Vec<End>,
     value: f64,
     /// Writes are tried the short way first.
@@ -195,12 +195,14 @@ impl Rig {
         engine.deploy(&library, clock.now(), clock.wall())?;
         let found = |index| engine.resolve(&caller, &name(index)).map(Arc::clone);
         let opened = (0..variables).map(found).collect::<Result<Vec<_>, _>>()?;
+        // Each handle of a program is a writer of its own.
+        let callers = (1000..).map(|session| Caller::local(session, 0));
+        let opened = opened.into_iter().zip(callers).collect();
         let ends = (0..subscribers).map(|_| End::new(&engine, &clock, variables, contract));
         let ends = ends.collect::<Outcome<Vec<_>>>()?;
         Ok(Self {
             clock,
             engine,
-            caller,
             variables: opened,
             ends,
             value: 0.0,
@@ -212,21 +214,22 @@ impl Rig {
     fn write(&mut self, count: usize) -> Outcome<usize> {
         let (now, wall) = (self.clock.now(), self.clock.wall());
         let mut wakes = Wakes::new();
-        for variable in self.variables.iter().cycle().take(count) {
+        for (variable, caller) in self.variables.iter().cycle().take(count) {
             self.value += 1.0;
             let value = Value::F64(self.value);
             if self.short {
                 // As a program beside the engine writes.
-                let (caller, wakes) = (&self.caller, &mut wakes);
                 if variable.is_plain()
                     && self.engine.is_clock_settled()
-                    && variable.write_plain(caller, wall, &value, wakes).is_some()
+                    && variable
+                        .write_plain(caller, wall, &value, &mut wakes)
+                        .is_some()
                 {
                     continue;
                 }
             }
             let attempt = self.engine.try_write(
-                &self.caller,
+                caller,
                 now,
                 wall,
                 variable,

@@ -10,6 +10,7 @@
 //! - `w1`, `w2`, `w5`, `w8`: the scenarios; each has one loop, and an end per system that it
 //!   drives.
 //! - `blocks`, `same_host`, `clients`: the scenarios of bars that have a name of their own.
+//! - `lone_update`: one update from the engine's program, with and without the connection thread.
 //! - `w7`: what happens within one process.
 //! - `raw`, `hosting`, `trunkline_calls`: what the ends of a system have in common.
 //! - `cells`, `role`, `settings`, `placement`: a cell is a process of its own, and so is its far
@@ -32,6 +33,7 @@ pub mod cells;
 pub mod clients;
 pub mod counted;
 pub mod hosting;
+pub mod lone_update;
 pub mod machine;
 pub mod peers;
 pub mod placement;

@@ -1,6 +1,6 @@
 //! What a run consists of: every cell with every system in turn, several times over.
 
-use crate::cells::{RAW, TRUNKLINE, TRUNKLINE_ALL, TRUNKLINE_BATCHED};
+use crate::cells::{NEAR_WAYS, RAW, TRUNKLINE, TRUNKLINE_ALL, TRUNKLINE_BATCHED};
 use crate::settings::Settings;
 use crate::stages;
 use crate::w1::{self, Kind};
@@ -112,6 +112,10 @@ impl Extent {
                     cells.push((w1::SCENARIO, systems, settings));
                 }
             }
+            // One variable, as ways and not packing are what differs.
+            let settings = Settings::default().with("n", 1).with("type", "i32");
+            let settings = settings.with("periods", self.first_period());
+            cells.push((w1::SCENARIO, &NEAR_WAYS, settings));
             let settings = Settings::default().with("n", 100).with("type", "i32");
             let settings = settings.with("periods", format!("{}:100", w1::AT_ONCE));
             cells.push((w1::SCENARIO, &[TRUNKLINE, TRUNKLINE_ALL], settings));
@@ -130,7 +134,11 @@ impl Extent {
                     .with("calls", calls)
                     .with("passes", passes)
                     .with("operations", operations);
-                cells.push((w2::SCENARIO, &[RAW, TRUNKLINE], settings));
+                let systems: &[&str] = match calls {
+                    w2::CALLS => &w2::SYSTEMS,
+                    _ => &[RAW, TRUNKLINE],
+                };
+                cells.push((w2::SCENARIO, systems, settings));
             }
         }
         if wanted(w5::SCENARIO) {
@@ -143,6 +151,12 @@ impl Extent {
             for subscribers in w5::SUBSCRIBERS {
                 let settings = self.stream().with("vars", w5::SEVERAL_VARIABLES);
                 let settings = settings.with("subs", subscribers);
+                // What many may have waiting within their bounds is to be a small part of it.
+                let settings = match self {
+                    Extent::Quick => settings,
+                    _ if subscribers > 1 => settings.with("ms", 5000),
+                    _ => settings,
+                };
                 let systems = &[RAW, TRUNKLINE, TRUNKLINE_BATCHED];
                 cells.push((w5::SEVERAL, systems, settings));
             }
@@ -168,7 +182,7 @@ impl Extent {
         let mut steps = Vec::new();
         for (scenario, systems, settings) in cells {
             let mut systems = systems.to_vec();
-            if with_peers && self.has_peers(scenario, &settings) {
+            if with_peers && systems != NEAR_WAYS && self.has_peers(scenario, &settings) {
                 systems.extend(peers::of(scenario).map(|peer| peer.system));
             }
             if repeat.is_multiple_of(2) {
@@ -246,6 +260,8 @@ impl Extent {
             let settings = ms(1000).with("transport", transport);
             cells.push((same_host::SCENARIO, &[TRUNKLINE], settings));
         }
+        let local = Settings::default().with("what", same_host::LOCAL_READ);
+        cells.push((same_host::SCENARIO, &[TRUNKLINE], local));
         let clients = if is_quick { 10 } else { clients::CLIENTS };
         for (scenario, long) in [
             (clients::IDLE, 5000),
@@ -314,15 +330,17 @@ mod tests {
         assert_eq!((first[0].system, first[1].system), (RAW, TRUNKLINE));
         assert_eq!((second[1].system, second[2].system), (TRUNKLINE, RAW));
         assert_eq!(first[0].settings, first[1].settings);
-        // 15 connections of W1, five of them in two ways, and ticks at once; two numbers of calls,
-        // four numbers of variables and three of subscribers with three systems.
-        let published = 15 * 2 + 5 + 2 + 2 * 2 + (4 + 3) * 3;
+        // 15 connections of W1, five of them in two ways, three more ways, and ticks at once; two
+        // numbers of calls, one with those three; four numbers of variables and three of
+        // subscribers with three systems.
+        let published = 15 * 2 + 5 + 3 + 2 + (2 * 2 + 3) + (4 + 3) * 3;
         // Two halves of W7; memory at four points beside a map and of five more types at two of
         // them; of two numbers of variables items in two ways and first sets of two systems; a
         // restart.
         let memory = 4 * 2 + 5 * 2 + 2 * 4 + 1;
-        // Four ways on the same host, three scenarios of many clients, blocks of four lengths.
-        assert_eq!(first.len(), published + 2 + memory + 4 + 3 + 4 * 2);
+        // Five ways on the same host and reading there, three scenarios of many clients, blocks of
+        // four lengths.
+        assert_eq!(first.len(), published + 2 + memory + 6 + 3 + 4 * 2);
     }
 
     #[test]

@@ -29,8 +29,9 @@ pub struct Row {
     /// Where the processes ran.
     pub placement: String,
     /// How they waited: `sleeping`, or `mixed` where an end often found its answer there before it
-    /// could sleep. Every system blocks at once when it has to wait, except in `w7`: there are
-    /// `none` that wait, and FIFOs whose ends are `spinning`; and except memory in `v9`.
+    /// could sleep. Raw blocks at once when it has to wait; Trunkline does in `w1` and `w2` where
+    /// no spinning is named, and may look for a while before it sleeps elsewhere. In `w7` there are
+    /// `none` that wait, and FIFOs whose ends are `spinning`, as memory is in `v9`.
     pub waiting: String,
     /// Names end in their unit.
     pub figures: BTreeMap<String, f64>,

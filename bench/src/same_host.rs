@@ -29,7 +29,12 @@ pub const RAW_MEMORY: &str = "raw-memory";
 /// The limit of those that sleep: eight bytes through a Unix socket.
 pub const RAW_UNIX: &str = "raw-unix";
 /// Ways from a client to an engine on the same machine, as its URL has them.
-pub const TRANSPORTS: [&str; 2] = ["tcp", "unix"];
+pub const TRANSPORTS: [&str; 3] = ["tcp", "unix", "shm"];
+/// The cell of reading without a round trip.
+pub const LOCAL_READ: &str = "local-read";
+/// Reads between two looks at the clock, and how often the two ways take turns.
+const READS: u32 = 100_000;
+const READ_ROUNDS: usize = 30;
 /// Round trips before the measured ones.
 const WARM_UP: u64 = 1000;
 
@@ -93,6 +98,12 @@ pub fn measure(
 /// # Errors
 /// There is no such system, or an end has failed.
 pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
+    if settings.value_or("what", String::new())? == LOCAL_READ {
+        let case = format!("what={LOCAL_READ}");
+        let mut row = Row::new(SCENARIO, system, case, placement);
+        local_read(&mut row)?;
+        return Ok(row);
+    }
     let timing = Timing::read(settings)?;
     let transport: String = settings.value_or("transport", String::new())?;
     let case = match system {
@@ -223,6 +234,46 @@ fn trunkline(transport: &str, timing: &Timing, row: &mut Row) -> Outcome<()> {
         next()
     })?;
     slept(row, near_before, far_before, far.pid())
+}
+
+/// The last value of an engine in another process, read in memory, beside that of one in this. Both
+/// are read by one thread in turns, and nobody writes meanwhile.
+fn local_read(row: &mut Row) -> Outcome<()> {
+    "none".clone_into(&mut row.waiting);
+    let mut far = Role::start("v9-engine", &Settings::default().with("transport", "shm"))?;
+    let client = Client::connect(&far.expect("LISTENING")?)?;
+    let variable = opened(client.open(&[name(0)], OpenOptions::default(), PATIENCE)?)?[0];
+    client.write([Write::new(variable, Value::F64(4.5))], PATIENCE)?;
+    let near = client.local_reader(variable, PATIENCE)?;
+    row.require(near.is_local(), || {
+        "the engine shows no values in memory".to_owned()
+    });
+    let engine = start(&library(1, DataType::F64, Duration::ZERO))?;
+    let own = engine.variable::<f64>(&name(0))?;
+    own.write(4.5)?;
+    let mut wrong = 0_u64;
+    let (mut local, mut in_process) = (Vec::new(), Vec::new());
+    for _ in 0..READ_ROUNDS {
+        let before = Instant::now();
+        for _ in 0..READS {
+            let read = std::hint::black_box(near.last());
+            wrong += u64::from(read.is_none_or(|read| read.sample.value != Value::F64(4.5)));
+        }
+        local.push(before.elapsed().as_secs_f64() * 1e9 / f64::from(READS));
+        let before = Instant::now();
+        for _ in 0..READS {
+            let read = std::hint::black_box(own.read());
+            wrong += u64::from(!read.is_ok_and(|read| read.value == 4.5));
+        }
+        in_process.push(before.elapsed().as_secs_f64() * 1e9 / f64::from(READS));
+    }
+    let middle = |times: &[f64]| crate::statistics::median(times).unwrap_or(f64::NAN);
+    let (local, in_process) = (middle(&local), middle(&in_process));
+    row.figure("local_ns", local);
+    row.figure("in_process_ns", in_process);
+    row.figure("local_ratio", local / in_process);
+    row.require(wrong == 0, || format!("{wrong} reads had another value"));
+    Ok(())
 }
 
 fn slept(row: &mut Row, near: Usage, far: Usage, far_pid: u32) -> Outcome<()> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trunkline::types::{Contract, DataType, Tick, Value};
-use trunkline::{Batch, OpenOptions, SubscribeOptions, VariableRef, Write};
+use trunkline::{Batch, OpenOptions, ReadingPage, SubscribeOptions, VariableRef, Write};
 use trunkline_client::{Answer, ClientCore, ClientOptions, SubscriptionId};
 use trunkline_engine::{Attempt, Caller, Engine, EngineOptions, Variable, Wake, Wakes};
 use trunkline_net::Clock;
@@ -175,6 +175,7 @@ struct Pair {
     subscription: Option<SubscriptionId>,
     bytes: Vec<u8>,
     batch: Batch,
+    page: ReadingPage,
     value: f64,
 }
 
@@ -206,6 +207,7 @@ impl Pair {
             subscription: None,
             bytes: Vec::new(),
             batch: Batch::new(),
+            page: ReadingPage::new(),
             value: 0.0,
         };
         let (now, wall) = (clock.now(), clock.wall());
@@ -223,7 +225,11 @@ impl Pair {
         let contract = match path {
             Path::RoundTrip => Contract::Latest,
             Path::Update => Contract::ALL,
-            Path::Put | Path::Get => return Ok(pair),
+            Path::Put => return Ok(pair),
+            Path::Get => {
+                pair.update(1.0)?;
+                return Ok(pair);
+            }
         };
         let options = SubscribeOptions::default();
         let subscription = pair.client.subscribe(&names(items), contract, options)?;
@@ -256,7 +262,10 @@ impl Pair {
         times[0] = Instant::now();
         match path {
             Path::Put => batch = Some(self.client.write(writes)?),
-            Path::Get => request = Some(self.client.read(&self.variables)?),
+            Path::Get => {
+                let page = std::mem::take(&mut self.page);
+                request = Some(self.client.read_page(&self.variables, page)?);
+            }
             Path::RoundTrip => self.client.write_untracked(writes)?,
             Path::Update => self.update(value)?,
         }
@@ -273,7 +282,10 @@ impl Pair {
         times[5] = Instant::now();
         let taken = match (request, batch, self.subscription) {
             (Some(request), _, _) => match self.client.take(request) {
-                Some(Answer::Readings(readings)) => readings.len(),
+                Some(Answer::Page(page)) => {
+                    self.page = page;
+                    self.page.values::<f64>().flatten().count()
+                }
                 other => return Err(format!("instead of readings: {other:?}").into()),
             },
             (_, Some(batch), _) => self

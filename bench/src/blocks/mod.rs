@@ -277,7 +277,6 @@ fn trunkline_through_fifo(blocks: &Blocks, row: &mut Row) -> Outcome<()> {
     let mut writer = engine.rt_writer(VARIABLE)?;
     let variable = engine.variable::<Value>(VARIABLE)?;
     let (capacity, mut written, mut left) = (blocks.capacity() as u64, 0, 0);
-    let mut words = vec![0; blocks.length];
     let mut overflows = 0_u64;
     write_all(blocks, far, row, |block| {
         while written - left >= capacity {
@@ -286,11 +285,8 @@ fn trunkline_through_fifo(blocks: &Blocks, row: &mut Row) -> Outcome<()> {
                 thread::sleep(POLL / 10);
             }
         }
-        for (word, element) in words.iter_mut().zip(block) {
-            *word = element.to_bits();
-        }
         written += 1;
-        overflows += u64::from(writer.write_words(&words, wall()) != RtWrite::Written);
+        overflows += u64::from(writer.write_slice(block, wall()) != RtWrite::Written);
         Ok(())
     })?;
     row.figure("fifo_blocks", capacity as f64);

@@ -4,7 +4,7 @@
 use super::medians::ratio;
 use super::results::Results;
 use super::{blocks, cells, figure, medians::Repeats, same_host, w2, w5, w7, w8};
-use crate::cells::{RAW, TRUNKLINE, TRUNKLINE_BATCHED};
+use crate::cells::{RAW, TRUNKLINE, TRUNKLINE_BATCHED, TRUNKLINE_SHM, TRUNKLINE_SPINNING};
 use crate::w2::{CALLS, OPERATIONS, Operation};
 use crate::w5::VARIABLES;
 
@@ -85,12 +85,15 @@ pub(super) fn section(results: &Results, counted: &str) -> String {
 /// What several subscribers share is done once.
 fn fan_out(counted: &str) -> Bar {
     let measured = |path| crate::counted::measured(counted, path);
-    Bar::at_most(
-        "V6",
-        "engine instructions per delivered update, 32 subscribers : 1",
-        0.35,
-        ratio(measured("fan-out-32"), measured("fan-out-1")),
-    )
+    let (several, one) = (measured("fan-out-32"), measured("fan-out-1"));
+    // A ratio alone would look better where one subscriber costs more.
+    let figure = |figure: Option<f64>| figure.map_or("-".to_owned(), |value| format!("{value:.0}"));
+    let what = format!(
+        "engine instructions per delivered update, 32 subscribers : 1 ({} : {})",
+        figure(several),
+        figure(one)
+    );
+    Bar::at_most("V6", &what, 0.35, ratio(several, one))
 }
 
 fn bars(results: &Results) -> Vec<Bar> {
@@ -102,6 +105,7 @@ fn bars(results: &Results) -> Vec<Bar> {
         |system, operation, name| w2::find(results.of("w2"), system, operation, CALLS).figure(name);
     let elapsed = |system, operation| w2(system, operation, "elapsed_ms");
     let to_raw = |operation| ratio(elapsed(TRUNKLINE, operation), elapsed(RAW, operation));
+    let way_to_raw = |system, operation| ratio(elapsed(system, operation), elapsed(RAW, operation));
     let gain =
         |sync: Operation, packed| ratio(elapsed(TRUNKLINE, sync), elapsed(TRUNKLINE, packed));
     let gain_of_raw = |sync: Operation, packed| {
@@ -137,6 +141,30 @@ fn bars(results: &Results) -> Vec<Bar> {
         ),
         Bar::at_most("V3", "W2, synchronous put: to raw", 1.1, to_raw(sync_put)),
         Bar::at_most("V3", "W2, synchronous get: to raw", 1.1, to_raw(sync_get)),
+        Bar::at_most(
+            "V3",
+            "W2, synchronous put, both ends spinning: to sleeping raw",
+            0.4,
+            way_to_raw(TRUNKLINE_SPINNING, sync_put),
+        ),
+        Bar::at_most(
+            "V3",
+            "W2, synchronous get, both ends spinning: to sleeping raw",
+            0.4,
+            way_to_raw(TRUNKLINE_SPINNING, sync_get),
+        ),
+        Bar::at_most(
+            "V3",
+            "W2, synchronous put, same host: to sleeping raw",
+            0.1,
+            way_to_raw(TRUNKLINE_SHM, sync_put),
+        ),
+        Bar::at_most(
+            "V3",
+            "W2, synchronous get, same host: to sleeping raw",
+            0.1,
+            way_to_raw(TRUNKLINE_SHM, sync_get),
+        ),
         Bar::at_most(
             "V4",
             "W2, asynchronous put: to raw packed",

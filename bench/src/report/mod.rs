@@ -144,8 +144,12 @@ fn head(results: &Results) -> String {
     }
     text.push_str(
         "\nPlacement `cross`: one process per CPU, its threads included; `same`: both ends on one CPU. \
-         Waiting: every wait blocks at once, on both sides, except in the FIFOs of W7, where both ends \
-         spin.\n\n\
+         Waiting: raw blocks at once, on both sides, and so does Trunkline in W1 and W2: the spinning \
+         that its programs do by default is switched off there, except in the rows that name it, and \
+         in those of shared memory that do not name sleeping. In all other scenarios with connections \
+         Trunkline waits as its programs do by default, also beside a raw that sleeps: an end may look \
+         for a while before it sleeps, where that has paid lately. In the FIFOs of W7 both ends spin \
+         without end.\n\n\
          Every figure is the median of the repeats of one run, in which the systems took turns cell \
          by cell; each scenario is of the newest run that has it, which its section names. *Raw* is TCP \
          used by hand: the least code that does the same work. Other systems take part where `bench/run \
@@ -153,8 +157,8 @@ fn head(results: &Results) -> String {
          nothing on disk, and its rows count only if nothing was lost, out of order or of another content. Ratios are to raw where nothing else is \
          said; figures of different runs must not be compared. An asterisk: an end was often answered \
          before it could sleep (less than 0.9 voluntary context switches per wait), so the row is no \
-         measurement of sleeping ends. That is the machine's doing, not a spinning program's: none of \
-         the systems that wait for each other across a connection spins.\n",
+         measurement of sleeping ends. In W1 and W2 that is the machine's doing, not a spinning \
+         program's; elsewhere it is either, in the rows of Trunkline.\n",
     );
     text
 }

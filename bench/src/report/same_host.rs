@@ -6,7 +6,7 @@ use super::{Section, cells, figure};
 use crate::cells::TRUNKLINE;
 use crate::clients::{CHANGES, CLIENTS, IDLE, STALLED, VARIABLES};
 use crate::record::Run;
-use crate::same_host::{RAW_MEMORY, RAW_UNIX, SCENARIO, TRANSPORTS};
+use crate::same_host::{LOCAL_READ, RAW_MEMORY, RAW_UNIX, SCENARIO, TRANSPORTS};
 
 const PING_PONG: &str = "what=ping-pong";
 
@@ -63,6 +63,17 @@ pub(super) fn section(run: &Run) -> Section {
             figure(ratio(time, unix)),
         ]));
     }
+    let of = Repeats::find(run, SCENARIO, TRUNKLINE, &format!("what={LOCAL_READ}"));
+    text.push_str(
+        "\nReading without a round trip: the last value of an engine in another process, in memory that \
+         it shares, beside that of a variable of an engine in the reading process; nobody writes.\n\n\
+         | other process ns | same process ns | ratio |\n|---:|---:|---:|\n",
+    );
+    text.push_str(&cells(&[
+        figure(of.figure("local_ns")),
+        figure(of.figure("in_process_ns")),
+        figure(of.figure("local_ratio")),
+    ]));
     Section {
         text,
         charts: Vec::new(),
@@ -168,6 +179,13 @@ pub(super) fn bars<'a>(of: impl Fn(&str) -> &'a Run) -> Vec<Bar> {
         3.0,
         ratio(fastest, time(RAW_MEMORY, PING_PONG)),
     )];
+    let local = Repeats::find(run, SCENARIO, TRUNKLINE, &format!("what={LOCAL_READ}"));
+    bars.push(Bar::at_most(
+        "V9",
+        "local last-value read : in-process read",
+        3.0,
+        local.figure("local_ratio"),
+    ));
     for (name, scenario, what, figure, at_most, limit) in [
         (
             "V10",
@@ -225,12 +243,15 @@ mod tests {
             row.figure("round_trip_us", time);
             row
         };
+        let mut read = Row::new(SCENARIO, TRUNKLINE, format!("what={LOCAL_READ}"), "cross");
+        read.figure("local_ratio", 2.5);
         let run = Run {
             machine: Machine::here("quick").unwrap(),
             rows: vec![
                 row(RAW_MEMORY, PING_PONG, 0.25),
                 row(TRUNKLINE, &transport("tcp"), 50.0),
                 row(TRUNKLINE, &transport("unix"), 40.0),
+                read,
             ],
         };
         let text = section(&run).text;
@@ -240,6 +261,7 @@ mod tests {
         );
         let bars = bars(|_| &run);
         assert_eq!(bars[0].measured(), Some(160.0));
-        assert_eq!(bars[1].measured(), None);
+        assert_eq!(bars[1].measured(), Some(2.5));
+        assert_eq!(bars[2].measured(), None);
     }
 }

@@ -4,7 +4,7 @@ use super::medians::{Repeats, ratio};
 use super::peers::Beside;
 use super::svg::{Chart, Line};
 use super::{Plot, Section, cells, figure, published};
-use crate::cells::{RAW, TRUNKLINE, TRUNKLINE_ALL};
+use crate::cells::{NEAR_WAYS, RAW, TRUNKLINE, TRUNKLINE_ALL};
 use crate::record::Run;
 use crate::w1::{AT_ONCE, Kind, PERIODS_MS, SCENARIO, TYPES, VARIABLES};
 
@@ -29,6 +29,7 @@ pub(super) fn section(run: &Run) -> Section {
             }
         }
     }
+    text.push_str(&ways(run));
     text.push_str(&overwritten(run));
     text.push_str(
         "\n### Beside other systems\n\ni32, every 10 ms, mean from write to notification. ",
@@ -48,6 +49,29 @@ pub(super) fn section(run: &Run) -> Section {
         ),
     ];
     Section { text, charts }
+}
+
+/// One variable by every way to an engine.
+fn ways(run: &Run) -> String {
+    let mut text = String::from(
+        "\n### One variable, every way\n\n\
+         i32, every 10 ms. `spinning`: both ends look before they sleep, which pays while updates follow \
+         each other; `shm`: the same through shared memory.\n\n\
+         | system | mean us | median us | p99 us | ratio of means |\n|---|---:|---:|---:|---:|\n",
+    );
+    let raw = find(run, RAW, Kind::I32, 1, 10).figure("mean_us");
+    for system in [RAW, TRUNKLINE].into_iter().chain(NEAR_WAYS) {
+        let repeats = find(run, system, Kind::I32, 1, 10);
+        let mean = repeats.figure("mean_us");
+        text.push_str(&cells(&[
+            format!("{system}{}", super::mark(&repeats)),
+            figure(mean),
+            figure(repeats.figure("median_us")),
+            figure(repeats.figure("p99_us")),
+            figure(ratio(mean, raw)),
+        ]));
+    }
+    text
 }
 
 fn beside(run: &Run) -> Beside<'_> {

@@ -6,7 +6,7 @@ use super::svg::Bars;
 use super::{Plot, Section, cells, figure, published};
 use crate::cells::{RAW, TRUNKLINE};
 use crate::record::Run;
-use crate::w2::{CALLS, MANY_CALLS, OPERATIONS, Operation, SCENARIO};
+use crate::w2::{CALLS, MANY_CALLS, OPERATIONS, Operation, SCENARIO, SYSTEMS};
 
 const HEAD: &str = "\
 | operation | system | elapsed ms | ratio | CPU of the client ms | of the far end ms | bytes \
@@ -19,7 +19,8 @@ pub(super) fn section(run: &Run) -> Section {
         "\n## W2: puts and gets\n\n\
          {CALLS} calls, over {CALLS} f64 variables in turn. Synchronous: each call is answered before the \
          next. Asynchronous: all are handed over in one call that waits once. Raw: requests of 13 bytes, \
-         in one `write` where they may be. Bytes and packets are the loopback interface's, both \
+         in one `write` where they may be. `spinning`: both ends look before they sleep; `shm`: the same \
+         through shared memory, of which the loopback interface sees nothing. Bytes and packets are the loopback interface's, both \
          directions, headers and acknowledgements included. Published: sent and received together.\n\n{HEAD}"
     );
     for operation in OPERATIONS {
@@ -93,7 +94,7 @@ pub(super) fn find<'a>(
 fn rows(run: &Run, operation: Operation, calls: usize) -> String {
     let raw = find(run, RAW, operation, calls).figure("elapsed_ms");
     let mut text = String::new();
-    for system in [RAW, TRUNKLINE] {
+    for system in SYSTEMS {
         let repeats = find(run, system, operation, calls);
         let elapsed = repeats.figure("elapsed_ms");
         if elapsed.is_none() && repeats.invalid().is_empty() {

@@ -6,9 +6,18 @@ pub mod raw;
 pub mod trunkline;
 
 use crate::Outcome;
+use crate::cells::{RAW, TRUNKLINE, TRUNKLINE_SHM, TRUNKLINE_SHM_SLEEPING, TRUNKLINE_SPINNING};
 
 /// Name of the scenario in results.
 pub const SCENARIO: &str = "w2";
+/// Who makes the calls of the published table.
+pub const SYSTEMS: [&str; 5] = [
+    RAW,
+    TRUNKLINE,
+    TRUNKLINE_SPINNING,
+    TRUNKLINE_SHM,
+    TRUNKLINE_SHM_SLEEPING,
+];
 /// Variables that the calls go round.
 pub const VARIABLES: usize = 1000;
 /// Calls of the published table.

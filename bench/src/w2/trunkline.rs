@@ -1,7 +1,7 @@
 //! W2 with Trunkline: calls of one item, and calls of many that wait once.
 
 use trunkline::types::{Reading, Value};
-use trunkline::{Client, OpenOptions, VariableRef, Write, WriteOutcome};
+use trunkline::{Client, OpenOptions, ReadingPage, VariableRef, Write, WriteOutcome};
 
 use super::{VARIABLES, Variables};
 use crate::Outcome;
@@ -13,6 +13,7 @@ use crate::trunkline_calls::{PATIENCE, opened};
 pub struct Near {
     client: Client,
     variables: Vec<VariableRef>,
+    page: ReadingPage,
 }
 
 impl Near {
@@ -24,7 +25,12 @@ impl Near {
         let client = manner.client(url)?;
         let variables =
             opened(client.open(&names(VARIABLES), OpenOptions::default(), PATIENCE)?)?;
-        Ok(Self { client, variables })
+        let page = ReadingPage::new();
+        Ok(Self {
+            client,
+            variables,
+            page,
+        })
     }
 }
 
@@ -55,21 +61,23 @@ impl Variables for Near {
 
     fn get_all(&mut self, count: usize, values: &mut Vec<f64>) -> Outcome<()> {
         values.clear();
-        let mut wanted = count;
-        let readings = if count <= VARIABLES {
-            self.client.read(&self.variables[..count], PATIENCE)?
+        if count <= VARIABLES {
+            self.client
+                .read_page(&self.variables[..count], &mut self.page, PATIENCE)?;
         } else {
             let variables: Vec<_> = self.variables.iter().cycle().take(count).copied().collect();
-            self.client.read(&variables, PATIENCE)?
-        };
-        for reading in readings {
-            values.push(number(&reading.map_err(|fault| fault.to_string())?)?);
-            wanted -= 1;
+            self.client
+                .read_page(&variables, &mut self.page, PATIENCE)?;
         }
-        if wanted == 0 {
+        for reading in self.page.iter() {
+            let reading = reading.map_err(ToString::to_string)?;
+            let value = reading.get::<f64>();
+            values.push(value.ok_or_else(|| format!("a value of another type: {reading:?}"))?);
+        }
+        if values.len() == count {
             Ok(())
         } else {
-            Err(format!("{wanted} readings are missing").into())
+            Err(format!("{} of {count} readings came", values.len()).into())
         }
     }
 }

@@ -170,6 +170,9 @@ fn take_one(stream: Stream, url: &str, subscribed: &AtomicUsize) -> Outcome<Shar
                 && reading.engine_timestamp() >= newest
                 && reading.quality().level() == Level::Good
                 && reading.lost().count() == Some(0);
+            if !is_right && taken.out_of_order == 0 {
+                eprintln!("not as it was written, and behind one of {newest:?}: {reading:?}");
+            }
             newest = reading.engine_timestamp();
             taken.out_of_order += u64::from(!is_right);
             taken.take(reading.item() as usize, value);

@@ -171,15 +171,16 @@ fn through_variable<const N: usize>(engine: &Engine, count: u64) -> Timed {
                 }
             }
             written += 1;
-            writer.write(*element, Timestamp::UNIX_EPOCH) == RtWrite::Written
+            writer.write_slice(element, Timestamp::UNIX_EPOCH) == RtWrite::Written
         },
         |number| {
-            let reading = reader.read::<[f64; N]>();
+            let reading = reader.read_slice::<f64>();
             if reading.status == RtRead::Underflow {
                 return None;
             }
             published.store(number + 1, Ordering::Release);
-            Some(is_right(number, &reading.value))
+            let element: Result<&[f64; N], _> = reading.value.try_into();
+            Some(element.is_ok_and(|element| is_right(number, element)))
         },
     );
     timed.wrong += reader.overflows() - overflows;

@@ -43,6 +43,7 @@ pub(crate) enum Command {
     Ls(verbs::ls::Args),
     Find(verbs::find::Args),
     Why(verbs::why::Args),
+    Limits(verbs::limits::Args),
     Deploy(verbs::deploy::Args),
     Undeploy(verbs::undeploy::Args),
     Library(verbs::library::Args),

@@ -12,6 +12,7 @@ use trunkline_proto::message::why::{WhyStage, WhyVerdict};
 use trunkline_types::{Access, AuditPage, DataType, Position, Properties, Reading, Timestamp};
 
 use crate::outcome::WriteOutcome;
+use crate::page::ReadingPage;
 use crate::variable::VariableRef;
 
 /// The answer to a request. Lists have one entry per item, in the order of the request; a fault of
@@ -25,6 +26,8 @@ pub enum Answer {
     Closed(Vec<Result<(), Fault>>),
     /// To a read.
     Readings(Vec<Result<Reading, Fault>>),
+    /// To a read into a page.
+    Page(ReadingPage),
     /// To a request for fresh values: whether the sources were asked.
     Requested(Vec<Result<(), Fault>>),
     /// To a question about variables.

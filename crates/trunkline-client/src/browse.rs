@@ -15,7 +15,8 @@ use crate::client::ClientCore;
 use crate::condition::Condition;
 use crate::error::RequestError;
 use crate::open::wrong_answer;
-use crate::request::{Request, RequestId, Verb, malformed};
+use crate::page::{ReadList, ReadingPage};
+use crate::request::{Request, RequestId, Verb, malformed, next_answered};
 use crate::variable::VariableRef;
 
 impl ClientCore {
@@ -25,7 +26,23 @@ impl ClientCore {
     /// [`RequestError`] when a bound is reached or the client is closed.
     pub fn read(&mut self, variables: &[VariableRef]) -> Result<RequestId, RequestError> {
         self.check_request(variables.len())?;
-        Ok(self.ask(variables.len(), Verb::Read(Page::new(variables.to_vec()))))
+        let (list, as_page) = (ReadList::new(variables, ReadingPage::new()), false);
+        Ok(self.ask(variables.len(), Verb::Read { list, as_page }))
+    }
+
+    /// As [`read`](Self::read), into the room that `page` has, without readings of their own.
+    /// Answered by [`Answer::Page`].
+    ///
+    /// # Errors
+    /// As there; the page is gone then.
+    pub fn read_page(
+        &mut self,
+        variables: &[VariableRef],
+        page: ReadingPage,
+    ) -> Result<RequestId, RequestError> {
+        self.check_request(variables.len())?;
+        let (list, as_page) = (ReadList::new(variables, page), true);
+        Ok(self.ask(variables.len(), Verb::Read { list, as_page }))
     }
 
     /// Asks the sources of variables for fresh values, which come as updates. Answered by
@@ -130,28 +147,30 @@ impl ClientCore {
         readings: Readings<'_>,
     ) -> Result<(), Disconnect> {
         let arrival = self.connection.arrival(now)?;
+        let (answered, sent) = (&mut request.answered, request.sent);
+        let (Verb::Read { list, .. } | Verb::Snapshot { list, .. }) = &mut request.verb else {
+            return Err(wrong_answer("READINGS"));
+        };
+        list.set_epoch(arrival.epoch);
         let mut index = readings.first_index();
         for reading in readings {
             let reading = reading?;
-            let place = request.answer_item(index)?;
+            let place = next_answered(answered, sent, index)?;
             index = index.saturating_add(1);
-            let (Verb::Read(page) | Verb::Snapshot { page, .. }) = &mut request.verb else {
-                return Err(wrong_answer("READINGS"));
-            };
-            let Some(item) = page.asked(place) else {
+            let Some(variable) = list.answered(place) else {
                 continue;
             };
-            let variable = page.variable(item).and_then(|v| self.variables.get(v));
+            let variable = self.variables.get(variable);
             let data_type = variable.and_then(|v| v.data_type.as_ref());
-            let result = match (reading, data_type) {
-                (Err(fault), _) => Err(fault.to_fault()),
-                // Closed by the program meanwhile.
-                (Ok(_), None) => Err(FaultCode::UnknownHandle.into()),
+            match (reading, data_type) {
                 (Ok(record), Some(data_type)) => {
-                    Ok(arrival.reading(&record, data_type, variable.and_then(|v| v.max_age))?)
+                    let max_age = variable.and_then(|v| v.max_age);
+                    list.push(arrival.entry(&record, data_type, max_age)?);
                 }
-            };
-            page.set(item, result);
+                // Closed by the program meanwhile.
+                (Ok(_), None) => list.push_fault(FaultCode::UnknownHandle.into()),
+                (Err(fault), _) => list.push_fault(fault.to_fault()),
+            }
         }
         Ok(())
     }

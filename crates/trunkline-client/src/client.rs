@@ -206,7 +206,8 @@ impl ClientCore {
             _ if is_greeting => Err(malformed(format!("{kind} before WELCOME"))),
             FrameKind::Keepalive => {
                 let keepalive = Keepalive::decode(frame)?;
-                self.connection.liveness.handle_keepalive(now, &keepalive);
+                let answers = self.connection.liveness.handle_keepalive(now, &keepalive);
+                self.connection.keepalive_due |= answers;
                 self.compare_digest(&keepalive);
                 Ok(())
             }

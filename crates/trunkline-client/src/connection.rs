@@ -143,7 +143,7 @@ impl Connection {
             .map_err(Disconnect::VersionMismatch)?;
         let keepalive = welcome.keepalive.clamp(KEEPALIVE_MIN, KEEPALIVE_MAX);
         let deadline = welcome.deadline.clamp(keepalive * 2, KEEPALIVE_MAX * 2);
-        self.liveness = Liveness::new(now, keepalive, deadline);
+        self.liveness = Liveness::new(now, keepalive, deadline).answering();
         self.counters.connections += 1;
         let Welcome {
             session,
@@ -168,6 +168,8 @@ impl Connection {
             version: agreed.version,
             features: agreed.features,
             items_max: welcome.items_max,
+            writes_max: welcome.write_credit_count,
+            write_bytes_max: welcome.write_credit_bytes,
             keepalive,
             deadline,
             since: now,

@@ -20,7 +20,7 @@ use crate::client::ClientCore;
 use crate::reading::{Arrival, not_valid};
 use crate::request::Verb;
 use crate::subscription::Delivery;
-use crate::wire::{Next, Status, Target, WireItem, WireSubscription};
+use crate::wire::{Next, Pause, Status, Target, WireItem, WireSubscription};
 
 /// Items that may differ, until they are named to the engine: wire subscription and handle.
 #[derive(Debug, Default)]
@@ -46,6 +46,45 @@ impl ClientCore {
             self.connection.receipt.take_over(records, digest);
             self.connection.counters.diverged += 1;
             self.check_everything();
+            if self.counts_ends() {
+                self.ask_again();
+            }
+        }
+    }
+
+    fn counts_ends(&self) -> bool {
+        let session = self.connection.session();
+        session.is_some_and(|session| session.features.contains(Features::ENDS))
+    }
+
+    /// The engine has told that an item has ended.
+    pub(crate) fn count_end(&mut self, handle: u32) {
+        if self.counts_ends() {
+            let of_end = digest::of_end(handle);
+            self.connection.receipt.count_records(0, of_end);
+        }
+    }
+
+    /// What was lost may have been an end, of an item that the engine does not know any more and
+    /// never speaks of again: every item is subscribed once more. One that goes on stays as it is.
+    fn ask_again(&mut self) {
+        for (id, wire) in &mut self.wires.by_id {
+            if wire.closing || wire.pause != Pause::No {
+                continue;
+            }
+            let live = wire.items().filter(|(_, item)| {
+                matches!(item.status, Status::Live) && !item.asked && item.handle.is_some()
+            });
+            let items: Vec<u32> = live.map(|(index, _)| index).collect();
+            if !items.is_empty() {
+                wire.ask(&items);
+                for index in &items {
+                    if let Some(item) = wire.item_mut(*index) {
+                        item.asked_again = true;
+                    }
+                }
+                self.requests.push(Verb::Resume { wire: *id, items });
+            }
         }
     }
 

@@ -110,23 +110,22 @@ impl ClientCore {
             "" => Arc::from(head.reason.fault_code().meaning()),
             sentence => Arc::from(sentence),
         };
+        let mut is_renewed = false;
         for record in ended {
             let record = record?;
+            self.count_end(record.handle);
             let Some(wire) = self.wires.get_mut(head.subscription) else {
                 continue;
             };
             let index = wire.of_handle(record.handle);
-            let is_asked = |item: &WireItem| item.asked && matches!(item.status, Status::Opening);
-            if head.reason == EndReason::Overrun
-                && index
-                    .and_then(|index| wire.item(index))
-                    .is_some_and(is_asked)
-            {
-                // The end of a life that ended at this end before: the answer to the request for
-                // the next one is still to come, and comes before anything of it.
-                continue;
-            }
             if head.reason == EndReason::Overrun {
+                let item = index.and_then(|index| wire.item_mut(index));
+                if item.is_some_and(|item| item.ends_before_answer(record.lost)) {
+                    // The end of a life behind which another one was asked for: the answer to that
+                    // is still to come, and comes before anything of it.
+                    is_renewed = true;
+                    continue;
+                }
                 wire.pause = Pause::Overrun;
             }
             let item = index.and_then(|index| wire.item_mut(index));
@@ -141,6 +140,9 @@ impl ClientCore {
             );
             self.changes += 1;
         }
+        if is_renewed && let Some(wire) = self.wires.get_mut(head.subscription) {
+            wire.begin_life();
+        }
         if head.reason == EndReason::Gone {
             self.retry_failed_later();
         }
@@ -152,6 +154,7 @@ impl ClientCore {
         let sentence: Arc<str> = Arc::from(fault.sentence.as_str());
         for handle in Handles::decode(frame)? {
             let handle = handle?;
+            self.count_end(handle);
             let Some(variable) = self.variables.of_handle(handle) else {
                 continue;
             };
@@ -242,9 +245,14 @@ impl ClientCore {
         let Some(wire) = wires.get_mut(wire_id) else {
             return;
         };
-        let Some(item) = wire.item(index) else { return };
+        let Some(item) = wire.item_mut(index) else {
+            return;
+        };
+        item.asked_again = false;
         let is_leaving = matches!(item.status, Status::Leaving);
-        if !is_leaving && !matches!(item.status, Status::Opening) {
+        // It was asked for once more, because its end may have been lost on the way.
+        let has_ended = result.is_err() && matches!(item.status, Status::Live);
+        if !is_leaving && !has_ended && !matches!(item.status, Status::Opening) {
             return;
         }
         if let Err(fault) = result {

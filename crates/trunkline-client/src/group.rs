@@ -20,6 +20,7 @@ use crate::client::ClientCore;
 use crate::error::{RequestError, WriteError};
 use crate::open::wrong_answer;
 use crate::outcome::WriteOutcome;
+use crate::page::{ReadList, ReadingPage};
 use crate::request::{Request, RequestId, Verb, malformed};
 use crate::variable::{VariableRef, Variables};
 use crate::write::{Write, check_write};
@@ -127,8 +128,8 @@ impl ClientCore {
     /// [`RequestError`] when a bound is reached or the client is closed.
     pub fn snapshot(&mut self, variables: &[VariableRef]) -> Result<RequestId, RequestError> {
         self.check_request(variables.len())?;
-        let page = Page::new(variables.to_vec());
-        Ok(self.ask(variables.len(), Verb::Snapshot { page, said: None }))
+        let list = ReadList::new(variables, ReadingPage::new());
+        Ok(self.ask(variables.len(), Verb::Snapshot { list, said: None }))
     }
 
     /// Takes, renews or gives back leases. Answered by [`Answer::Leases`].

@@ -26,8 +26,8 @@
 //! - [`ClientCore`] (`client`), `connection`, `receipt`, `output`: the state machine, the
 //!   connection's life, what is acknowledged, what is sent.
 //! - `provider`: this client as the source of variables.
-//! - `request`, `settle`, `open`, `browse`, `library`, `forcing`, `audit`, [`answer`]: verbs with
-//!   one answer.
+//! - `request`, `settle`, `open`, `browse`, `page`, `library`, `forcing`, `audit`, [`answer`]:
+//!   verbs with one answer.
 //! - `write`, `write_queue`, `outcome`: writes, credit, how they end; `group`: many at one instant,
 //!   and leases.
 //! - `subscribe`, `taking`, `subscription`, `queue`, `lane`, `event`, `batch`: subscriptions as the
@@ -59,10 +59,12 @@ mod forcing;
 mod group;
 mod lane;
 mod library;
+mod local;
 mod open;
 pub mod options;
 mod outcome;
 mod output;
+mod page;
 mod provider;
 mod queue;
 mod reading;
@@ -91,10 +93,12 @@ pub use error::{RequestError, SubscribeError, WriteError};
 pub use event::Event;
 pub use follow::{FollowEvent, FollowId};
 pub use group::LeaseTerms;
+pub use local::{LocalUpdate, LocalVariable};
 pub use options::{
     BufferError, ClientOptions, Need, OpenOptions, SubscribeOptions, contract_of_buffer,
 };
 pub use outcome::{WriteCounts, WriteOutcome};
+pub use page::{PageReading, ReadingPage};
 pub use provider::{ProviderEvent, ProviderReply, Publication};
 pub use request::RequestId;
 pub use state::{ConnectionCounters, ConnectionState, Session};

@@ -191,7 +191,8 @@ impl ClientCore {
                 let known = self.variables.get(variable);
                 let arrival = self.connection.arrival(now)?;
                 let max_age = known.and_then(|v| v.max_age);
-                Some(arrival.reading(&record, &data_type, max_age)?)
+                let entry = arrival.entry(&record, &data_type, max_age)?;
+                Some(entry.into_reading(arrival.epoch))
             }
             None => None,
         };

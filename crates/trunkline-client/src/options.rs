@@ -107,8 +107,9 @@ pub struct SubscribeOptions {
     /// When an `all` subscription has overrun its bound: go on from there, once the program has
     /// taken everything that waited, the end included. Otherwise it stays ended.
     pub reopen: bool,
-    /// Bytes of values in wire form that may wait under `last:n` and `first:n`, all items together;
-    /// beyond, they drop as they do at `n`. The bound of `all` is in its contract.
+    /// Bytes that may wait under `last:n` and `first:n`, all items together: values in wire form,
+    /// and 120 for each reading; beyond, they drop as they do at `n`, and every item keeps one. The
+    /// bound of `all` is in its contract: its elements bound what its readings take.
     pub buffer_bytes_max: usize,
 }
 

@@ -153,10 +153,9 @@ impl ClientCore {
         request.total = match &mut request.verb {
             Verb::Open { page, .. } => page.ask(by_name),
             Verb::Restore { page } => page.ask(by_name),
-            Verb::Read(page) => page.ask(by_handle),
+            Verb::Read { list, .. } | Verb::Snapshot { list, .. } => list.ask(variables),
             Verb::RequestValue(page) => page.ask(by_handle),
             Verb::Info(page) => page.ask(by_handle),
-            Verb::Snapshot { page, .. } => page.ask(by_handle),
             Verb::Lease { page, terms } => {
                 let mut items = 0..;
                 page.ask(|variable| {
@@ -284,7 +283,7 @@ fn encode(
             }
             frame.finish(*sent < total);
         }
-        Verb::Read(list) => {
+        Verb::Read { list, .. } => {
             send_handles(
                 HandlesBuilder::read(out, number),
                 &list.asked,
@@ -294,7 +293,7 @@ fn encode(
             );
         }
         Verb::Group(group) => send_group(group, number, variables, out),
-        Verb::Snapshot { page: list, .. } => send_snapshot(&list.asked, number, sent, page, out),
+        Verb::Snapshot { list, .. } => send_snapshot(&list.asked, number, sent, page, out),
         Verb::Lease { page: list, terms } => {
             send_lease(&list.asked, terms, epoch, number, sent, page, out);
         }

@@ -25,6 +25,7 @@ use trunkline_types::wire::{Reader, decode_value, encode_value};
 use trunkline_types::{Access, DataType, Quality, Tick, Timestamp, Value};
 
 use crate::client::ClientCore;
+use crate::open::wrong_answer;
 use crate::request::{Request, Verb};
 use crate::table::NumberMap;
 
@@ -208,6 +209,10 @@ impl ClientCore {
         let Some((id, request)) = self.requests.answered_by(frame)? else {
             return Ok(());
         };
+        if !matches!(request.verb, Verb::Provide { .. }) {
+            self.requests.put_back(id, request);
+            return Err(wrong_answer("PROVIDED"));
+        }
         self.provider.is_provided = true;
         self.provider.events.push_back(ProviderEvent::Provided);
         self.requests.end(id, &request);

@@ -10,6 +10,7 @@ use trunkline_types::{
     ArrayType, DataType, Lost, Position, Quality, Reading, Reason, Sample, Tick, Timestamp, Value,
 };
 
+use crate::page::Entry;
 use crate::request::malformed;
 
 /// Largest default value that is made for a variable without one.
@@ -68,43 +69,41 @@ impl Arrival {
     ///
     /// # Errors
     /// The value is not one of this type.
-    #[inline]
-    pub(crate) fn reading(
+    #[inline(always)]
+    pub(crate) fn entry(
         &self,
         record: &UpdateRecord<'_>,
         data_type: &DataType,
         max_age: Option<Duration>,
-    ) -> Result<Reading, Disconnect> {
-        let (mut age_ns, mut stale) = (0, None);
+    ) -> Result<Entry, Disconnect> {
         let value = match record.value.map(|bytes| decode_whole(data_type, bytes)) {
             Some(Ok(value)) => value,
             Some(Err(error)) => return Err(not_valid(&error)),
             None => standing_in(Some(data_type)),
         };
-        let is_said_to_be_stale = record.quality.has_reason(Reason::Stale);
-        if is_said_to_be_stale || max_age.is_some() {
-            if record.value.is_some() {
-                age_ns = self.age_ns(record.engine_timestamp);
-            }
-            let age = Duration::from_nanos(age_ns);
-            let is_old = is_said_to_be_stale || max_age.is_some_and(|max| age > max);
-            stale = is_old.then_some(age);
-        }
-        Ok(Reading {
-            sample: Sample {
-                value,
-                source_timestamp: record.source_timestamp,
-                engine_timestamp: record.engine_timestamp,
-                quality: record.quality,
-            },
-            position: Position {
-                epoch: self.epoch,
-                sequence: record.sequence,
-            },
-            lost: Lost::NONE,
-            stale,
+        let mut entry = Entry {
+            value: Some(value),
+            source_timestamp: record.source_timestamp,
+            engine_timestamp: record.engine_timestamp,
+            sequence: record.sequence,
+            age_ns: 0,
+            quality: record.quality,
+            is_stale: false,
             own: record.own,
-        })
+        };
+        if record.quality.has_reason(Reason::Stale) || max_age.is_some() {
+            self.note_age(record, max_age, &mut entry);
+        }
+        Ok(entry)
+    }
+
+    #[cold]
+    fn note_age(&self, record: &UpdateRecord<'_>, max_age: Option<Duration>, entry: &mut Entry) {
+        if record.value.is_some() {
+            entry.age_ns = self.age_ns(record.engine_timestamp);
+        }
+        let is_old = max_age.is_some_and(|max| Duration::from_nanos(entry.age_ns) > max);
+        entry.is_stale = is_old || record.quality.has_reason(Reason::Stale);
     }
 
     /// An update record and its value as they arrive. `first` ones may have waited at the engine

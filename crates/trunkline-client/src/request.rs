@@ -10,13 +10,14 @@ use std::sync::Arc;
 use trunkline_proto::message::forcing::{ForcedEntry, ForcingVerb};
 use trunkline_proto::message::library::LibraryVerb;
 use trunkline_proto::{Disconnect, Fault, Features, Frame};
-use trunkline_types::{LibraryDefinition, Reading};
+use trunkline_types::LibraryDefinition;
 
 use crate::answer::{Answer, Found, Lease, Opened, Page};
 use crate::audit::Asked;
 use crate::condition::Condition;
 use crate::group::{Group, LeaseTerms, SnapshotSaid};
 use crate::options::OpenOptions;
+use crate::page::ReadList;
 use crate::table::Key;
 use trunkline_proto::message::info::VariableInfo;
 
@@ -76,7 +77,11 @@ pub(crate) enum Verb {
         handles: Vec<u32>,
         page: Page<()>,
     },
-    Read(Page<Reading>),
+    Read {
+        list: ReadList,
+        /// The program takes the block of memory as it is.
+        as_page: bool,
+    },
     RequestValue(Page<()>),
     Info(Page<VariableInfo>),
     Find {
@@ -106,7 +111,7 @@ pub(crate) enum Verb {
     },
     Group(Group),
     Snapshot {
-        page: Page<Reading>,
+        list: ReadList,
         said: Option<SnapshotSaid>,
     },
     Lease {
@@ -157,7 +162,7 @@ impl Verb {
         use Verb::{Close, Group, Info, Lease, Read, RequestValue, Snapshot};
         matches!(
             self,
-            Read(_)
+            Read { .. }
                 | RequestValue(_)
                 | Info(_)
                 | Close { .. }
@@ -240,15 +245,26 @@ impl Request {
 
     /// The index of the next answered item, which the engine says is `index`.
     pub(crate) fn answer_item(&mut self, index: u32) -> Result<u32, Disconnect> {
-        if index != self.answered || index >= self.sent {
-            return Err(malformed(format!(
-                "item {index} is answered where {} was next and {} were asked for",
-                self.answered, self.sent
-            )));
-        }
-        self.answered += 1;
-        Ok(index)
+        next_answered(&mut self.answered, self.sent, index)
     }
+}
+
+/// The index of the next item, which the engine says is `index`, where so many are sent and
+/// answered.
+#[inline]
+pub(crate) fn next_answered(answered: &mut u32, sent: u32, index: u32) -> Result<u32, Disconnect> {
+    if index != *answered || index >= sent {
+        return Err(not_next(index, *answered, sent));
+    }
+    *answered += 1;
+    Ok(index)
+}
+
+#[cold]
+fn not_next(index: u32, answered: u32, sent: u32) -> Disconnect {
+    malformed(format!(
+        "item {index} is answered where {answered} was next and {sent} were asked for"
+    ))
 }
 
 impl Requests {

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Nothing here relies on the engine to keep a session: every connection is subscribed anew. The
-//! session that the hello names only lets the engine end the old one at once.
+//! session that the hello names lets the engine give it what that one has left.
 //!
 //! Items that cannot be subscribed now but may be later (no such name yet, the library is stopped)
 //! are asked for again after a while, all in one request: within 1 s at first, then more and more
@@ -62,7 +62,7 @@ impl ClientCore {
         } = self;
         for (id, wire) in &mut wires.by_id {
             wire.outstanding = 0;
-            wire.items_mut().for_each(|(_, item)| item.asked = false);
+            wire.items_mut().for_each(|(_, item)| item.not_asked());
             wire.begin_life();
             let leaving: Vec<u32> = wire
                 .items()
@@ -251,7 +251,7 @@ impl ClientCore {
             let Some(item) = wire.item_mut(*index) else {
                 continue;
             };
-            item.asked = false;
+            item.not_asked();
             match item.status {
                 Status::Opening => {
                     fail_item(subscriptions, item, fault.clone());

@@ -105,15 +105,19 @@ impl ClientCore {
                 Answer::Opened(results)
             }
             Verb::Close { page, .. } => Answer::Closed(page.finish(&fault)),
-            Verb::Read(page) => Answer::Readings(page.finish(&fault)),
+            Verb::Read {
+                list,
+                as_page: true,
+            } => Answer::Page(list.finish(&fault)),
+            Verb::Read { list, .. } => Answer::Readings(list.finish_readings(&fault)),
             Verb::RequestValue(page) => Answer::Requested(page.finish(&fault)),
             Verb::Info(page) => Answer::Info(page.finish(&fault)),
             Verb::Group(group) => Answer::Group(group.ended(&fault)),
-            Verb::Snapshot { page, said } => Answer::Snapshot(Snapshot {
+            Verb::Snapshot { list, said } => Answer::Snapshot(Snapshot {
                 is_consistent: said.is_some_and(|said| said.is_consistent),
                 commit: said.map_or(0, |said| said.commit),
                 instant: said.map_or(Timestamp::UNIX_EPOCH, |said| said.instant),
-                readings: page.finish(&fault),
+                readings: list.finish_readings(&fault),
             }),
             Verb::Lease { page, .. } => Answer::Leases(page.finish(&fault)),
             Verb::Find { found, .. } => match whole {

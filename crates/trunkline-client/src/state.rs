@@ -48,6 +48,10 @@ pub struct Session {
     pub features: Features,
     /// Items the engine allows.
     pub items_max: u32,
+    /// Writes that may be on their way at the same time, as the engine began with.
+    pub writes_max: u32,
+    /// Bytes of them.
+    pub write_bytes_max: u32,
     /// Interval of keep-alives.
     pub keepalive: Duration,
     /// Silence after which the engine counts as dead.

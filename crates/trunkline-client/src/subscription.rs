@@ -1,25 +1,35 @@
 //! One subscription of the program: its items, what waits for it, and its ledger.
 
+mod take;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use trunkline_proto::Fault;
 use trunkline_proto::message::ended::EndReason;
 use trunkline_types::ledger::ClientLedger;
-use trunkline_types::{Contract, Lost, Position, Reading, Tick};
+use trunkline_types::{Contract, Lost, Position, Tick};
 
 use crate::account::Missed;
-use crate::batch::Batch;
 use crate::event::Event;
 use crate::options::SubscribeOptions;
-use crate::queue::{Next, Queue, Queued};
+use crate::queue::{Queue, Queued};
 use crate::reading::Received;
 use crate::table::Key;
-use crate::wire::{Status, WireItem, WireSubscription};
+use crate::wire::WireSubscription;
 
 /// An emptied buffer with more room than this gives it back.
 const KEPT_SERIALS_MAX: usize = 64;
+/// What a reading that waits takes beside its value.
+const COST: usize = size_of::<Queued>();
+/// As the options say it.
+const _: () = assert!(COST <= 120);
+
+/// What so many readings take with these bytes of values.
+fn held(bytes: usize, readings: u64) -> usize {
+    // As many as there is memory for.
+    bytes.saturating_add((readings as usize).saturating_mul(COST))
+}
 
 /// The wire item of a place where no item is.
 pub(crate) const NOBODY: u32 = u32::MAX;
@@ -249,8 +259,9 @@ impl Subscription {
             Waiting::Count(count) => {
                 let mut missed = delivery.missed;
                 if let Contract::First(n) = self.contract {
-                    let bytes = self.bytes + delivery.bytes as usize;
-                    let is_full = self.bytes > 0 && bytes > self.options.buffer_bytes_max;
+                    let held = held(self.bytes, self.ledger.waiting);
+                    let bytes = held + COST + delivery.bytes as usize;
+                    let is_full = held > 0 && bytes > self.options.buffer_bytes_max;
                     entry.missed.add(missed);
                     if *count >= n || is_full {
                         self.ledger.dropped += 1;
@@ -282,7 +293,8 @@ impl Subscription {
         let mut missed = delivery.missed;
         let max = self.options.buffer_bytes_max;
         while serials.len() >= n as usize
-            || (!serials.is_empty() && self.bytes + delivery.bytes as usize > max)
+            || (!serials.is_empty()
+                && held(self.bytes, self.ledger.waiting) + COST + delivery.bytes as usize > max)
         {
             let oldest = serials.pop_front().and_then(|serial| {
                 self.queue.kill_reading(serial, |queued| {
@@ -334,151 +346,6 @@ impl Subscription {
         self.changes += 1;
     }
 
-    /// Hands over what happened next, up to `most` events. How many there were, and how many of
-    /// them make room for others.
-    #[inline]
-    pub(crate) fn take(
-        &mut self,
-        taking: Taking<'_>,
-        most: usize,
-        mut give: impl FnMut(Event),
-    ) -> (usize, u32) {
-        let (mut given, mut credits) = (0, 0);
-        while given < most {
-            let (readings, room) = self.take_readings(taking, most - given, |queued| {
-                let item = queued.item;
-                let reading = queued.into_reading();
-                give(Event::Reading { item, reading });
-            });
-            given += readings;
-            credits += room;
-            if given == most {
-                break;
-            }
-            match self.next_mark(taking) {
-                Some(event) => give(event),
-                None => break,
-            }
-            given += 1;
-        }
-        (given, credits)
-    }
-
-    /// Fills a batch with the readings that are next, up to `most` of them, and what is behind
-    /// them if it is no reading. How many of them make room for others.
-    #[inline]
-    pub(crate) fn take_batch(&mut self, taking: Taking<'_>, most: usize, batch: &mut Batch) -> u32 {
-        batch.reserve(most.min(self.queue.len()));
-        let (readings, credits) = self.take_readings(taking, most, |queued| batch.push(queued));
-        if readings < most
-            && let Some(event) = self.next_mark(taking)
-        {
-            match event {
-                // Under `latest` every reading is made of a local copy.
-                Event::Reading { item, reading } => {
-                    batch.push(Queued::of_reading(item, reading));
-                    self.take_cells(taking, most - 1, batch);
-                }
-                event => batch.end_with(event),
-            }
-        }
-        credits
-    }
-
-    /// Goes on with a batch of readings that are made of local copies.
-    fn take_cells(&mut self, taking: Taking<'_>, most: usize, batch: &mut Batch) {
-        for _ in 0..most {
-            match self.next_mark(taking) {
-                Some(Event::Reading { item, reading }) => {
-                    batch.push(Queued::of_reading(item, reading));
-                }
-                Some(event) => return batch.end_with(event),
-                None => return,
-            }
-        }
-    }
-
-    /// Takes readings that wait, up to `most` of them; how many, and how many make room.
-    #[inline(always)]
-    fn take_readings(
-        &mut self,
-        taking: Taking<'_>,
-        most: usize,
-        give: impl FnMut(Queued),
-    ) -> (usize, u32) {
-        let Self {
-            items,
-            bytes,
-            options,
-            queue,
-            ..
-        } = self;
-        let mut credits = 0;
-        let look = |queued: &mut Queued| {
-            credits += u32::from(queued.credit == taking.wire.life);
-            *bytes -= queued.bytes as usize;
-            let entry = items.get_mut(queued.item as usize);
-            take_queued(queued, entry, options.max_age, taking);
-        };
-        let readings = queue.take_readings(most, look, give);
-        self.ledger.taken += readings as u64;
-        self.ledger.waiting -= readings as u64;
-        (readings, credits)
-    }
-
-    /// Takes what is next where that is no reading that waits.
-    fn next_mark(&mut self, taking: Taking<'_>) -> Option<Event> {
-        loop {
-            let event = match self.queue.next_mark()? {
-                Next::Cell { item } => {
-                    let reading = self.take_cell(item, taking);
-                    reading.map(|reading| Event::Reading { item, reading })
-                }
-                Next::Notice { item } => self.take_notice(item),
-                Next::Connection(event) => Some(event),
-            };
-            if event.is_some() {
-                return event;
-            }
-        }
-    }
-
-    /// The next reading of one item that was not taken yet, whatever waits before it, and how many
-    /// others it makes room for.
-    pub(crate) fn next_of(&mut self, item: u32, taking: Taking<'_>) -> Option<(Reading, u32)> {
-        let entry = self.items.get_mut(item as usize)?;
-        let serial = match &entry.waiting {
-            Waiting::Cell(cell) => {
-                let (serial, _) = (*cell)?;
-                self.queue.kill_mark(serial);
-                return Some((self.take_cell(item, taking)?, 0));
-            }
-            Waiting::Buffer(serials) => serials.front().copied(),
-            Waiting::Count(0) => None,
-            Waiting::Count(_) => self.queue.first_reading_of(item),
-        }?;
-        let max_age = self.options.max_age;
-        let (reading, bytes, credit) = self.queue.kill_reading(serial, |queued| {
-            take_queued(queued, Some(entry), max_age, taking);
-            (queued.take_reading(), queued.bytes, queued.credit)
-        })?;
-        self.bytes -= bytes as usize;
-        self.ledger.taken += 1;
-        self.ledger.waiting -= 1;
-        Some((reading, u32::from(credit == taking.wire.life)))
-    }
-
-    /// The local copy of an item as it is now; it stays.
-    pub(crate) fn peek(&self, item: u32, taking: Taking<'_>) -> Option<Reading> {
-        let wire_item = taking.wire.item(self.items.get(item as usize)?.wire_item)?;
-        let copy = wire_item.copy.as_ref()?;
-        let stale = staleness(copy, wire_item, self.options.max_age, taking);
-        let data_type = Some(wire_item.data_type.as_ref()?);
-        let mut copy = copy.clone();
-        copy.taken(data_type, None);
-        Some(copy.into_reading(Lost::NONE, stale))
-    }
-
     /// Readings that wait.
     pub(crate) fn readings_waiting(&self) -> u64 {
         self.ledger.waiting
@@ -492,87 +359,6 @@ impl Subscription {
     /// Events that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.queue.len()
-    }
-
-    fn take_cell(&mut self, item: u32, taking: Taking<'_>) -> Option<Reading> {
-        let mut reading = self.peek(item, taking)?;
-        let entry = self.items.get_mut(item as usize)?;
-        entry.waiting = Waiting::Cell(None);
-        reading.lost = std::mem::take(&mut entry.missed).lost();
-        self.ledger.taken += 1;
-        self.ledger.waiting -= 1;
-        Some(reading)
-    }
-
-    fn take_notice(&mut self, item: u32) -> Option<Event> {
-        let (_, notice) = *self.items.get_mut(item as usize)?.notice.take()?;
-        Some(match notice {
-            Notice::Fault(fault) => Event::ItemError { item, fault },
-            Notice::Ended {
-                reason,
-                last,
-                lost,
-                sentence,
-            } => Event::Ended {
-                item,
-                reason,
-                last,
-                lost,
-                sentence,
-            },
-        })
-    }
-}
-
-/// A reading that waited is given to the program.
-#[inline(always)]
-fn take_queued(
-    queued: &mut Queued,
-    entry: Option<&mut LocalItem>,
-    max_age: Option<Duration>,
-    taking: Taking<'_>,
-) {
-    let mut wire_item = None;
-    if let Some(entry) = entry {
-        match &mut entry.waiting {
-            Waiting::Count(count) => *count -= 1,
-            Waiting::Buffer(serials) => {
-                // `next_of` and the queue's order both take the oldest first.
-                serials.pop_front();
-                if serials.is_empty() && serials.capacity() > KEPT_SERIALS_MAX {
-                    **serials = VecDeque::new();
-                }
-            }
-            Waiting::Cell(_) => {}
-        }
-        wire_item = taking.wire.item(entry.wire_item);
-    }
-    let received = &mut queued.received;
-    let stale = wire_item.and_then(|item| staleness(received, item, max_age, taking));
-    let data_type = wire_item.and_then(|item| item.data_type.as_ref());
-    received.taken(data_type, stale);
-}
-
-/// How old a reading is, when it may no longer be the current one.
-#[inline]
-fn staleness(
-    received: &Received,
-    item: &WireItem,
-    max_age: Option<Duration>,
-    taking: Taking<'_>,
-) -> Option<Duration> {
-    let is_live = taking.connected && matches!(item.status, Status::Live);
-    #[cfg(feature = "planted")]
-    let is_live =
-        is_live || trunkline_types::planted::is(trunkline_types::planted::Bug::StaleNotSaid);
-    let max_age = max_age.or(item.max_age);
-    if is_live && max_age.is_none() && !received.is_said_to_be_stale() {
-        return None;
-    }
-    let age = received.age(taking.now);
-    match is_live {
-        true => received.too_old(age, max_age),
-        false => Some(age),
     }
 }
 

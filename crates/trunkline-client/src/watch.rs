@@ -23,6 +23,7 @@ use trunkline_types::{Access, DataType};
 
 use crate::client::ClientCore;
 use crate::error::RequestError;
+use crate::open::wrong_answer;
 use crate::request::{Request, Verb};
 use crate::table::{Key, NameMap, NumberMap, Slab};
 
@@ -213,6 +214,10 @@ impl ClientCore {
             && frame.request() != 0
             && let Ok(Some((id, request))) = self.requests.answered_by(frame)
         {
+            if !matches!(request.verb, Verb::Watch { .. }) {
+                self.requests.put_back(id, request);
+                return Err(wrong_answer("APPEARED"));
+            }
             self.requests.end(id, &request);
         }
         let Some(key) = self.watches.by_number.get(&number).copied() else {

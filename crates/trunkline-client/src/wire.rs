@@ -72,6 +72,8 @@ pub(crate) struct WireItem {
     pub(crate) status: Status,
     /// Part of a request that is not answered.
     pub(crate) asked: bool,
+    /// It is live, and asked for once more because its end may have been lost; no answer yet.
+    pub(crate) asked_again: bool,
     /// The handle it was subscribed by last.
     pub(crate) handle: Option<u32>,
     pub(crate) data_type: Option<DataType>,
@@ -341,6 +343,7 @@ impl WireItem {
             targets: Few::None,
             status: Status::Opening,
             asked: false,
+            asked_again: false,
             handle: None,
             data_type: None,
             max_age: None,
@@ -350,6 +353,23 @@ impl WireItem {
             own: None,
             told: None,
         }
+    }
+
+    /// The request that it is part of is over, or the connection is.
+    pub(crate) fn not_asked(&mut self) {
+        (self.asked, self.asked_again) = (false, false);
+    }
+
+    /// An overrun has ended it, as the engine says. True when the answer to a request for its next
+    /// life is still to come: then it waits for that.
+    pub(crate) fn ends_before_answer(&mut self, lost: u64) -> bool {
+        if std::mem::take(&mut self.asked_again) && matches!(self.status, Status::Live) {
+            self.account.tell_end(lost);
+            self.status = Status::Opening;
+            return true;
+        }
+        // One that ended at this end before has told its end.
+        self.asked && matches!(self.status, Status::Opening)
     }
 
     /// A write of this client became the update of this number.

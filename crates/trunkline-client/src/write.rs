@@ -193,7 +193,10 @@ impl ClientCore {
             return None;
         }
         let outcomes = self.writes.end_batch(batch.0)?;
-        Some(outcomes.into_iter().flatten().collect())
+        // All are known: none is left out, and the room is the one that is needed.
+        let mut known = Vec::with_capacity(outcomes.len());
+        known.extend(outcomes.into_iter().flatten());
+        Some(known)
     }
 
     /// Whether every outcome of the batch is known.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use trunkline_types::ListenAddress;
+use trunkline_types::definition::VARIABLES_MAX;
 use trunkline_types::url::DEFAULT_PORT;
 
 use crate::error::ConfigErrorKind as Kind;
@@ -207,7 +208,7 @@ fn read_limits(section: &Table, report: &mut Report) -> Limits {
         1_000_000,
         limits.writes_per_session_max,
     );
-    let variables = count("variables_max", 100_000_000, limits.variables_max);
+    let variables = count("variables_max", VARIABLES_MAX as i64, limits.variables_max);
     let mut bytes = |key: &str, min: i64, max: i64| {
         let node = section.node(key)?;
         values.bytes(key, node, min..=max)

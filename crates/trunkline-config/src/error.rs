@@ -140,13 +140,10 @@ pub enum ConfigErrorKind {
     ScaleWithoutSource,
     #[error("this scale cannot be used: {reason}")]
     InvalidScale { reason: String },
-    #[error("a variable of type {data_type} cannot have a FIFO: {reason}")]
-    FifoRefused {
-        data_type: String,
-        reason: &'static str,
-    },
+    #[error("{reason}")]
+    FifoRefused { reason: String },
     #[error(
-        "a FIFO of {data_type} needs \"length\", the most {elements} one value may have: it is \
+        "a FIFO of {data_type} needs \"length\", the number of {elements} that each value has: it is \
          allocated once, at the start"
     )]
     FifoLengthMissing {
@@ -156,11 +153,11 @@ pub enum ConfigErrorKind {
     #[error("every value of {data_type} has length {fixed}, so \"length\" cannot be {length}")]
     FifoLengthFixed {
         data_type: String,
-        fixed: u64,
-        length: u64,
+        fixed: u32,
+        length: u32,
     },
-    #[error("this FIFO would take {bytes} bytes, more than the {max} that one may have")]
-    FifoTooLarge { bytes: String, max: String },
+    #[error("this FIFO is too large: {reason}")]
+    FifoTooLarge { reason: String },
     #[error("timestamps can be switched off only for scope = \"process\"")]
     TimestampsNeeded,
     #[error("this initial value cannot be used: {reason}")]
@@ -177,6 +174,14 @@ pub enum ConfigErrorKind {
     InvalidAlias { text: String, reason: String },
     #[error("an alias has its value from its target, so it cannot have \"{key}\"; leave one out")]
     AliasContradicted { key: &'static str },
+    #[error("{reason}")]
+    AliasRefused { reason: String },
+    #[error("the register number {number} is also that of {name} at {other}; give one another")]
+    NumberTwice {
+        number: u32,
+        name: String,
+        other: String,
+    },
     #[error("no [[io]] section is named \"{name}\"")]
     UnknownIo { name: String },
 
@@ -310,6 +315,8 @@ codes! {
     InvalidSource => "invalid-source",
     InvalidAlias => "invalid-alias",
     AliasContradicted => "alias-contradicted",
+    AliasRefused => "alias-refused",
+    NumberTwice => "number-twice",
     UnknownIo => "unknown-io",
     Placeholder => "placeholder",
     PlaceholderHere => "placeholder-here",

@@ -30,6 +30,7 @@ mod fields;
 mod intern;
 mod io;
 pub mod keys;
+mod libraries;
 mod load;
 mod node;
 mod placeholder;

@@ -3,20 +3,20 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use trunkline_types::LibraryDefinition;
-use trunkline_types::name::{check_segment, escape_segment};
+use trunkline_types::name::{NUMBERS_LIBRARY, check_segment, escape_segment, is_reserved};
 
 use crate::error::{ConfigErrorKind as Kind, ConfigErrors};
-use crate::expand::{Expansion, Made, Override, Prepared, Target};
+use crate::expand::{Expansion, Override, Prepared, Target};
 use crate::fields::{Braces, Values};
 use crate::keys::Section;
+use crate::libraries::Libraries;
 use crate::node::{Node, Table};
 use crate::plan::{DeploymentPlan, EngineConfig, IoConfig};
 use crate::report::Report;
 use crate::sections::{check_keys, required, table, tables};
 use crate::source::{Place, Source, files_of};
 use crate::template::{self, Template};
-use crate::variable::{DESCRIPTION_BYTES_MAX, Draft, IoNames, Layer, Texts};
+use crate::variable::{Draft, IoNames, Layer, Texts};
 use crate::{engine, io};
 
 /// What a program knows that its configuration files do not say.
@@ -96,21 +96,6 @@ fn add_file(path: &Path, report: &mut Report) {
         }
         Err((position, kind)) => report.file_error(path.display().to_string(), position, kind),
     }
-}
-
-/// The libraries while variables are being added to them.
-#[derive(Debug, Default)]
-struct Libraries {
-    index: HashMap<String, usize>,
-    all: Vec<Library>,
-}
-
-#[derive(Debug)]
-struct Library {
-    name: String,
-    description: String,
-    described_at: Option<Place>,
-    made: Vec<Made>,
 }
 
 /// One file's document and what all of its variables share.
@@ -270,7 +255,12 @@ fn read_library<'a>(
         }
         // A file without variables makes no library.
         None if variables.is_empty() && uses.is_empty() && overrides.is_empty() => return,
-        None => Some(name_after_file(file.source, expansion.report)),
+        None => {
+            let first = [&variables, &uses, &overrides].into_iter().flatten().next();
+            let place = first.map_or(file.document.place, |table| table.place);
+            let name = name_after_file(file.source, expansion.report);
+            checked_library(name, place, expansion.report)
+        }
     };
     let mut target = Target {
         is_incomplete: name.is_none(),
@@ -298,14 +288,32 @@ fn read_library<'a>(
 fn library_name(section: &Table, report: &mut Report) -> Option<String> {
     let node = required(section, Section::Library, "name", report)?;
     let name = Values::plain(report).text("name", node)?;
-    match check_segment(&name) {
+    checked_library(name, node.place, report)
+}
+
+fn checked_library(name: String, place: Place, report: &mut Report) -> Option<String> {
+    match check_library(&name) {
         Ok(()) => Some(name),
-        Err(error) => {
-            let reason = error.to_string();
-            report.error(node.place, Kind::InvalidName { name, reason });
+        Err(reason) => {
+            report.error(place, Kind::InvalidName { name, reason });
             None
         }
     }
+}
+
+/// Whether files may have a library of this name; why not.
+fn check_library(name: &str) -> Result<(), String> {
+    check_segment(name).map_err(|error| error.to_string())?;
+    if name == NUMBERS_LIBRARY {
+        return Err(format!(
+            "names that begin with {name}/ are register numbers"
+        ));
+    }
+    if is_reserved(name) {
+        let rule = "names that begin with _ are for the engine's own libraries";
+        return Err(format!("{rule}; give [library] another name"));
+    }
+    Ok(())
 }
 
 /// A variable outside a library gets one named after its file (DP-02).
@@ -323,81 +331,5 @@ fn name_after_file(source: u32, report: &Report) -> String {
         name
     } else {
         "library".to_owned()
-    }
-}
-
-impl Libraries {
-    fn add(&mut self, name: String, section: Option<&Table>, made: Vec<Made>, report: &mut Report) {
-        let described = section.and_then(|section| section.node("description"));
-        let described = described.and_then(|node| {
-            let max = DESCRIPTION_BYTES_MAX;
-            let text = Values::plain(report).text_within("description", node, max)?;
-            Some((text, node.place))
-        });
-        let index = *self.index.entry(name.clone()).or_insert_with(|| {
-            let (description, described_at, made) = (String::new(), None, Vec::new());
-            self.all.push(Library {
-                name,
-                description,
-                described_at,
-                made,
-            });
-            self.all.len() - 1
-        });
-        let Some(library) = self.all.get_mut(index) else {
-            return;
-        };
-        library.made.extend(made);
-        let Some((description, place)) = described else {
-            return;
-        };
-        match library.described_at {
-            Some(first) if library.description != description => {
-                let (name, other) = (library.name.clone(), report.place(first));
-                report.error(place, Kind::DescriptionTwice { name, other });
-            }
-            _ => {
-                library.description = description;
-                library.described_at = Some(place);
-            }
-        }
-    }
-
-    /// The libraries, after a look for names that are used twice.
-    fn finish(self, report: &mut Report) -> Vec<LibraryDefinition> {
-        let mut libraries = Vec::with_capacity(self.all.len());
-        for library in self.all {
-            report_twins(&library, report);
-            let Library {
-                name,
-                description,
-                made,
-                ..
-            } = library;
-            let variables = made.into_iter().map(|made| made.definition).collect();
-            libraries.push(LibraryDefinition {
-                name,
-                description,
-                variables,
-            });
-        }
-        libraries
-    }
-}
-
-fn report_twins(library: &Library, report: &mut Report) {
-    let mut first: HashMap<&str, Place> = HashMap::with_capacity(library.made.len());
-    for made in &library.made {
-        let path = made.definition.path.as_str();
-        match first.get(path) {
-            Some(other) => {
-                let name = format!("{}/{path}", library.name);
-                let other = report.place(*other);
-                report.error(made.place, Kind::VariableTwice { name, other });
-            }
-            None => {
-                first.insert(path, made.place);
-            }
-        }
     }
 }

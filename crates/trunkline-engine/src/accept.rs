@@ -6,7 +6,30 @@ use trunkline_types::{
 
 use crate::outcome::Refusal;
 use crate::update::{Encoded, Update};
-use crate::write::{Origin, Write, WriteValue};
+use crate::write::{Origin, Write};
+
+/// A value in either form.
+#[derive(Clone, Copy, Debug)]
+pub enum WriteValue<'a> {
+    /// As a value.
+    Value(&'a Value),
+    /// As the variable's wire form, not yet checked.
+    Wire(&'a [u8]),
+    /// The same, in memory that the update may keep.
+    Encoded(&'a Encoded),
+}
+
+impl WriteValue<'_> {
+    /// The wire form, if it comes in that.
+    #[inline]
+    pub(crate) fn as_wire(&self) -> Option<&[u8]> {
+        match self {
+            WriteValue::Value(_) => None,
+            WriteValue::Wire(bytes) => Some(bytes),
+            WriteValue::Encoded(value) => Some(value.as_slice()),
+        }
+    }
+}
 
 /// A value that passed every rule that does not depend on the variable's present state. It is
 /// filled in where it stays until it is committed: moving it costs as much as the rest of a write.
@@ -62,7 +85,7 @@ pub(crate) fn accept_value(
     accepted: &mut Accepted,
 ) -> Result<(), Refusal> {
     let data_type = &properties.data_type;
-    if let WriteValue::Wire(bytes) = write.value {
+    if let Some(bytes) = write.value.as_wire() {
         check_size(bytes.len())?;
     }
     let scaling = properties
@@ -218,6 +241,10 @@ pub(crate) fn encode(
             wire::check_value(data_type, bytes).map_err(Refusal::InvalidValue)?;
             *encoded = Encoded::from_bytes(bytes);
         }
+        WriteValue::Encoded(value) => {
+            wire::check_value(data_type, value.as_slice()).map_err(Refusal::InvalidValue)?;
+            *encoded = (*value).clone();
+        }
     }
     Ok(())
 }
@@ -227,14 +254,17 @@ fn decode(data_type: &DataType, value: &WriteValue<'_>, raw: bool) -> Result<Val
     match value {
         WriteValue::Value(value) if raw || value.has_type(data_type) => Ok((*value).clone()),
         WriteValue::Value(_) => Err(wrong_type(data_type)),
-        WriteValue::Wire(bytes) => {
-            let mut reader = wire::Reader::new(bytes);
-            let value = wire::decode_value(data_type, &mut reader);
-            value
-                .and_then(|value| reader.finish().map(|()| value))
-                .map_err(Refusal::InvalidValue)
-        }
+        WriteValue::Wire(bytes) => decode_wire(data_type, bytes),
+        WriteValue::Encoded(value) => decode_wire(data_type, value.as_slice()),
     }
+}
+
+fn decode_wire(data_type: &DataType, bytes: &[u8]) -> Result<Value, Refusal> {
+    let mut reader = wire::Reader::new(bytes);
+    let value = wire::decode_value(data_type, &mut reader);
+    value
+        .and_then(|value| reader.finish().map(|()| value))
+        .map_err(Refusal::InvalidValue)
 }
 
 /// The end of the range that `number` lies beyond, as a value of a numeric type: whole numbers are

@@ -122,6 +122,18 @@ impl EngineBudget {
         lent
     }
 
+    /// Lends `bytes` from the first half of what there is: for what is kept and not needed, which
+    /// gives way to what waits.
+    pub(crate) fn borrow_spare(&self, bytes: usize) -> bool {
+        let sum = |used: usize| {
+            let sum = used.checked_add(bytes)?;
+            (sum <= self.max / 2).then_some(sum)
+        };
+        self.used
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, sum)
+            .is_ok()
+    }
+
     /// Takes back what was borrowed, without telling writers that wait for it.
     pub(crate) fn take_back(&self, bytes: usize) {
         let before = self.used.fetch_sub(bytes, Ordering::SeqCst);
@@ -132,7 +144,7 @@ impl EngineBudget {
     }
 
     /// The same, and wakes writers that find enough now.
-    fn give_back(&self, bytes: usize, wakes: &mut Wakes) {
+    pub(crate) fn give_back(&self, bytes: usize, wakes: &mut Wakes) {
         self.take_back(bytes);
         self.parked.lock().retain(|parked| {
             let wakes_up = self.has(parked.need);
@@ -322,6 +334,22 @@ impl Budget {
         self.wake_satisfied(wakes);
     }
 
+    /// [`release`](Self::release) of bytes that go on being used elsewhere: returns those of the
+    /// engine's that are not needed here any more, and stay lent, so that nobody gets them between.
+    pub(crate) fn hand_over(&self, cost: usize, wakes: &mut Wakes) -> usize {
+        if self.engine.is_none() || cost == 0 {
+            self.release(cost, wakes);
+            return 0;
+        }
+        let used = self.used.fetch_sub(cost, Ordering::SeqCst) - cost;
+        if used <= self.max() / 2 {
+            self.ebbs.fetch_add(1, Ordering::AcqRel);
+        }
+        let lent = self.take_surplus(|used| used);
+        self.wake_satisfied(wakes);
+        lent
+    }
+
     fn subtract(&self, cost: usize, wakes: &mut Wakes) -> usize {
         let used = self.used.fetch_sub(cost, Ordering::SeqCst) - cost;
         if let Some(engine) = &self.engine
@@ -335,21 +363,24 @@ impl Budget {
     /// Gives the engine back what is borrowed and not used, but for a chunk that the next updates
     /// will want.
     fn return_surplus(&self, engine: &EngineBudget, wakes: &mut Wakes) {
-        let surplus = {
-            let _moving = self.moving.lock();
-            let borrowed = self.borrowed.load(Ordering::SeqCst);
-            let enough = |used: usize| used.next_multiple_of(CHUNK_BYTES).max(CHUNK_BYTES);
-            let mut kept = enough(self.used.load(Ordering::SeqCst)).min(borrowed);
-            self.borrowed.store(kept, Ordering::SeqCst);
-            // A claim that came between may have counted on what it saw borrowed.
-            let needed = enough(self.used.load(Ordering::SeqCst)).min(borrowed);
-            if needed > kept {
-                kept = needed;
-                self.borrowed.store(kept, Ordering::SeqCst);
-            }
-            borrowed - kept
-        };
+        let enough = |used: usize| used.next_multiple_of(CHUNK_BYTES).max(CHUNK_BYTES);
+        let surplus = self.take_surplus(enough);
         engine.give_back(surplus, wakes);
+    }
+
+    /// Takes out what is borrowed beyond what is `enough`.
+    fn take_surplus(&self, enough: impl Fn(usize) -> usize) -> usize {
+        let _moving = self.moving.lock();
+        let borrowed = self.borrowed.load(Ordering::SeqCst);
+        let mut kept = enough(self.used.load(Ordering::SeqCst)).min(borrowed);
+        self.borrowed.store(kept, Ordering::SeqCst);
+        // A claim that came between may have counted on what it saw borrowed.
+        let needed = enough(self.used.load(Ordering::SeqCst)).min(borrowed);
+        if needed > kept {
+            kept = needed;
+            self.borrowed.store(kept, Ordering::SeqCst);
+        }
+        borrowed - kept
     }
 
     /// Only writers that find what they need: two that take and give back in turn would wake each

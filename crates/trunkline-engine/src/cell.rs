@@ -89,14 +89,14 @@ impl Cell {
     /// reader every time.
     #[inline]
     pub(crate) fn read_word(&self) -> Option<PlainUpdate> {
-        let mut words = [0; HEADER_WORDS + 1];
-        let snapshot = self.last.read(&mut words);
+        let (sequence, words) = self.last.read_words::<{ HEADER_WORDS + 1 }>()?;
         let [source, engine, about, word] = words;
-        (snapshot.complete && snapshot.count > 0).then(|| PlainUpdate {
-            sequence: snapshot.count,
+        (sequence > 0).then(|| PlainUpdate {
+            sequence,
             source_timestamp: Timestamp::from_nanos(source as i64),
             engine_timestamp: Timestamp::from_nanos(engine as i64),
             quality: Quality::from_bits(about as u32),
+            writer: (about >> 32) as u32,
             word,
         })
     }

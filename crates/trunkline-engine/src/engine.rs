@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use trunkline_types::name::{NameError, register_number};
+use trunkline_types::name::{NameError, is_reserved, register_number};
 use trunkline_types::{Effort, Name, Pattern, Tick, Timestamp};
 
 use crate::age::Ages;
@@ -12,11 +12,13 @@ use crate::audit::Audit;
 use crate::budget::EngineBudget;
 use crate::caller::Caller;
 use crate::clock::WallClock;
+use crate::consumer::Absences;
 use crate::feed::Feeds;
 use crate::force::Forcing;
-use crate::health::{Losses, is_reserved};
+use crate::health::{Losses, Subscriptions};
 use crate::lease::Leases;
 use crate::library::Library;
+use crate::mirror::Mirrors;
 use crate::outbox::Wakes;
 use crate::outcome::AccessError;
 use crate::provider::{PROVIDER_TIMEOUT_DEFAULT, Providers};
@@ -83,7 +85,10 @@ struct Inner {
     audit: Audit,
     aliases: Aliases,
     losses: Losses,
+    subscriptions: Subscriptions,
     feeds: Feeds,
+    mirrors: Mirrors,
+    absences: Absences,
     /// What may wait for all subscribers together, where that is bounded.
     memory: Option<Arc<EngineBudget>>,
     wall_clock: WallClock,
@@ -111,7 +116,10 @@ impl Engine {
                 audit: Audit::default(),
                 aliases: Aliases::default(),
                 losses: Losses::default(),
+                subscriptions: Subscriptions::default(),
                 feeds: Feeds::default(),
+                mirrors: Mirrors::default(),
+                absences: Absences::default(),
                 memory,
                 wall_clock: WallClock::default(),
                 libraries: Mutex::new(Vec::new()),
@@ -232,16 +240,21 @@ impl Engine {
         None
     }
 
-    /// Does what is due: provider time-outs, values that have become too old and the ends of
-    /// leases, in slices. Returns when it wants to be called again.
+    /// Does what is due: provider time-outs, values that have become too old, the ends of leases
+    /// and of what is kept for sessions that broke, and what comes into tables of last values, in
+    /// slices. Returns when it wants to be called again.
     pub fn poll(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
         self.watch_clock(now, wall);
         let aged = self.mark_stale(now, wall, SLICE, wakes);
         if self.expire_pending(now, wall, SLICE, wakes) == SLICE {
             return Some(now);
         }
+        if self.fill_tables(SLICE) {
+            return Some(now);
+        }
         let (_, lease_ends) = self.expire_leases(now, SLICE);
-        let due = [aged, self.next_provider_deadline(), lease_ends];
+        let kept = self.expire_absent(now, SLICE, wakes);
+        let due = [aged, self.next_provider_deadline(), lease_ends, kept];
         due.into_iter().flatten().min()
     }
 
@@ -263,6 +276,10 @@ impl Engine {
 
     pub(crate) fn providers(&self) -> &Providers {
         &self.inner.providers
+    }
+
+    pub(crate) fn mirrors(&self) -> &Mirrors {
+        &self.inner.mirrors
     }
 
     pub(crate) fn forcing(&self) -> &Forcing {
@@ -302,6 +319,10 @@ impl Engine {
         &self.inner.feeds
     }
 
+    pub(crate) fn absences(&self) -> &Absences {
+        &self.inner.absences
+    }
+
     #[inline]
     pub(crate) fn wall_clock(&self) -> &WallClock {
         &self.inner.wall_clock
@@ -309,6 +330,10 @@ impl Engine {
 
     pub(crate) fn losses(&self) -> &Losses {
         &self.inner.losses
+    }
+
+    pub(crate) fn subscriptions(&self) -> &Subscriptions {
+        &self.inner.subscriptions
     }
 
     /// What may wait for all subscribers together; `None`: nobody counts it.

@@ -24,7 +24,7 @@ pub(crate) const AUDITED: u32 = 1 << 24;
 const PLAIN: u32 = 1 << 26;
 /// It shows and writes another variable.
 const ALIAS: u32 = 1 << 27;
-/// A plain one that has, or had, more than the short way looks at.
+/// A plain one that has, or had until its last subscriber went, more than the short way looks at.
 const ATTENDED: u32 = 1 << 23;
 /// The bits that name its provider.
 const PROVIDER: u32 = (1 << 23) - 1;
@@ -105,6 +105,14 @@ impl Variable {
         self.set(state, ATTENDED);
     }
 
+    /// One of those has gone: the short way is open again, where it was the last. The caller holds
+    /// the lock.
+    pub(crate) fn forget_attended(&self, state: &State) {
+        if state.has_only_feeds() {
+            self.clear(state, ATTENDED);
+        }
+    }
+
     /// Whether its cell is all there is to be looked at by who reads it.
     #[inline]
     pub(crate) fn is_plain_to_read(&self) -> bool {
@@ -135,6 +143,7 @@ impl Variable {
     /// commit.
     pub(crate) fn set_gone(&self, state: &State) {
         self.set(state, GONE);
+        self.mirror(state);
     }
 
     /// Marks it as stopped, or no longer so. The caller holds the lock.

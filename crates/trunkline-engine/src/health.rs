@@ -1,15 +1,19 @@
 //! Totals over all variables: what the engine as a whole is doing.
 //!
 //! Counted in slices, so that an engine with very many variables is looked through over several
-//! calls. Libraries whose names begin with `_` are the engine's own, and are not counted.
+//! calls. Nothing is looked at per subscription: there may be a hundred times as many. Libraries
+//! whose names begin with `_` are the engine's own, and are not counted.
 
 use std::collections::HashMap;
+
+use trunkline_types::name::is_reserved;
 
 use crate::budget::FLOOR_BYTES;
 use crate::engine::Engine;
 use crate::sync::{Arc, AtomicUsize, Ordering};
+use crate::variable::Variable;
 
-/// What all variables and subscriptions come to. Counts of updates and writes include those of
+/// What all variables come to. Counts of updates and writes include those of
 /// variables that were undeployed since, so that they only grow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
@@ -19,8 +23,6 @@ pub struct Totals {
     pub written: u64,
     /// Of those, the ones that were refused.
     pub refused: u64,
-    /// Subscriptions of single variables.
-    pub subscriptions: u64,
     /// Bytes that wait in `all` and `first` subscriptions of connections.
     pub queued_bytes: u64,
 }
@@ -30,7 +32,8 @@ pub struct Totals {
 pub struct Census {
     next: u32,
     totals: Totals,
-    /// Of each consumer, once.
+    /// Of each consumer with a buffer, once; where the engine's bytes have a bound, they are
+    /// counted there.
     queued: HashMap<usize, usize>,
 }
 
@@ -48,10 +51,12 @@ impl Census {
                 self.totals.offered += ledger.offered;
                 self.totals.written += ledger.written;
                 self.totals.refused += ledger.refused;
-                let queued = &mut self.queued;
-                self.totals.subscriptions += variable.of_outboxes(&mut |outbox| {
-                    queued.insert(Arc::as_ptr(outbox) as usize, outbox.budget.used());
-                }) as u64;
+                if engine.memory().is_none() {
+                    variable.of_buffers(&mut |outbox| {
+                        let key = Arc::as_ptr(outbox) as usize;
+                        self.queued.insert(key, outbox.budget.used());
+                    });
+                }
             }
         }
         self.next = until;
@@ -59,8 +64,30 @@ impl Census {
             return None;
         }
         let mut census = std::mem::take(self);
-        census.totals.queued_bytes = census.queued.values().map(|bytes| *bytes as u64).sum();
+        census.totals.queued_bytes = match engine.queue_memory() {
+            Some(memory) => memory.used,
+            None => census.queued.values().map(|bytes| *bytes as u64).sum(),
+        };
         Some(census.totals)
+    }
+}
+
+/// Subscriptions of single variables, but those of the engine's own services and of its own
+/// libraries. Relaxed: the number stands alone.
+#[derive(Debug, Default)]
+pub(crate) struct Subscriptions(AtomicUsize);
+
+impl Subscriptions {
+    pub(crate) fn add(&self, variable: &Variable) {
+        if !is_reserved(variable.name()) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn remove(&self, variable: &Variable) {
+        if !is_reserved(variable.name()) {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -124,6 +151,12 @@ impl QueueMemory {
 }
 
 impl Engine {
+    /// Subscriptions of single variables, but those of the engine's own services, of its own
+    /// libraries, and the FIFOs of this process's own programs.
+    pub fn subscription_count(&self) -> u64 {
+        count(&self.subscriptions().0)
+    }
+
     /// The memory for updates that wait; `None` where it has no bound.
     pub fn queue_memory(&self) -> Option<QueueMemory> {
         let memory = self.memory()?;
@@ -147,9 +180,4 @@ impl Engine {
     pub fn lost_and_overruns(&self) -> (u64, u64) {
         self.losses().get()
     }
-}
-
-/// Whether the name, of a library or a variable, is for the engine's own.
-pub fn is_reserved(name: &str) -> bool {
-    name.starts_with('_')
 }

@@ -1,6 +1,8 @@
 //! The subscriptions of `latest` without filters, and what a commit does for all of them and the
 //! others.
 
+use trunkline_ring::TableWriter;
+
 use crate::group::GroupRooms;
 use crate::interest::{Interest, Interests, Kind};
 use crate::outbox::{Outbox, Wakes};
@@ -15,8 +17,11 @@ pub(crate) struct Plain {
     item: u32,
 }
 
+/// The item of what is no subscription but a table of last values; no subscription has so many.
+const TABLE: u32 = u32::MAX;
+
 /// The subscriptions of `latest` without filters of one variable: there may be millions of them in
-/// an engine, so the list is no longer than it has to be.
+/// an engine, so the list is no longer than it has to be. Tables of last values come first.
 #[derive(Debug, Default)]
 pub(crate) struct Plains(Box<[Plain]>);
 
@@ -53,9 +58,46 @@ impl Plains {
         true
     }
 
+    /// From now on changes are to be stored into the table of `outbox`.
+    pub(crate) fn add_table(&mut self, outbox: Arc<Outbox>) {
+        self.add(outbox, TABLE);
+        self.0.rotate_right(1);
+    }
+
+    pub(crate) fn remove_table(&mut self, outbox: &Arc<Outbox>) {
+        let is_it = |one: &Plain| one.item == TABLE && Arc::ptr_eq(&one.outbox, outbox);
+        if self.0.iter().any(is_it) {
+            let mut list = std::mem::take(&mut self.0).into_vec();
+            list.retain(|one| !is_it(one));
+            self.0 = list.into_boxed_slice();
+        }
+    }
+
+    #[inline]
+    pub(crate) fn has_tables(&self) -> bool {
+        self.0.first().is_some_and(|one| one.item == TABLE)
+    }
+
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &TableWriter> {
+        let tables = self.0.iter().take_while(|one| one.item == TABLE);
+        tables.filter_map(|one| one.outbox.table.as_ref())
+    }
+
+    /// Those that are subscriptions.
+    #[inline]
+    fn subscriptions(&self) -> &[Plain] {
+        match self.0.first() {
+            Some(first) if first.item == TABLE => {
+                let tables = self.0.iter().take_while(|one| one.item == TABLE);
+                self.0.get(tables.count()..).unwrap_or_default()
+            }
+            _ => &self.0,
+        }
+    }
+
     #[inline]
     fn announce(&self, wakes: &mut Wakes) {
-        for one in &self.0 {
+        for one in self.subscriptions() {
             one.outbox.mark(one.item, wakes);
         }
     }

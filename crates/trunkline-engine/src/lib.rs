@@ -19,6 +19,7 @@
 //! - `write`, `accept`, [`outcome`]: the write path and the five ends of a write.
 //! - `plain`: the short way of numbers that have no rule and no subscriber.
 //! - `lease`: who alone may write a variable, and for how long.
+//! - `mirror`: last values in tables that other programs read without asking.
 //! - `group`: many variables written, or read, at one instant.
 //! - `latest`, `interest`, `outbox`, `feed`, `retained`, `budget`: what a commit does for each
 //!   contract.
@@ -56,6 +57,7 @@ mod interest;
 mod latest;
 mod lease;
 mod library;
+mod mirror;
 mod order;
 mod outbox;
 pub mod outcome;
@@ -88,8 +90,9 @@ pub use lease::{Granted, HeldBy, LEASE_MAX, LEASE_MIN, LeaseVerb, WRITERS_WAITIN
 pub use library::{
     DeployError, Deployed, Library, LibraryState, Retained, RetainedValues, UnknownLibrary,
 };
+pub use mirror::Mirror;
 pub use order::{Administrator, Order, OrderRefused, OrderResult, OrderRule, Reply, Report};
-pub use outbox::{Wake, Wakes};
+pub use outbox::{Reader, Wake, Wakes, Whose};
 pub use outcome::{AccessError, Attempt, Refusal, UnknownCause, WriteOutcome};
 pub use plain::PlainUpdate;
 pub use provider::{

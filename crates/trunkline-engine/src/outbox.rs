@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use trunkline_ring::MarkSet;
+use trunkline_ring::{MarkSet, TableWriter};
 
 use crate::budget::{Budget, EngineBudget};
 use crate::consumer::ProviderOrder;
@@ -18,6 +18,49 @@ use crate::sync::{Arc, AtomicU32, Mutex, Ordering};
 pub trait Wake: Send + Sync {
     /// Something waits in the outbox that did not before.
     fn wake(&self);
+
+    /// As [`wake`](Self::wake), by a thread that may carry what waits to its receiver itself, as
+    /// far as it can be done at once: [`Wakes::send`].
+    fn send(&self) {
+        self.wake();
+    }
+
+    /// Whose the consumer is, for people.
+    fn whose(&self) -> Whose {
+        Whose::default()
+    }
+}
+
+/// Consumers that a writer may serve itself after a write or a batch: with more of them it is the
+/// turn of their own threads.
+const SENDS_BELOW: usize = 4;
+
+/// Nobody waits.
+pub(crate) struct NoWake;
+
+impl Wake for NoWake {
+    fn wake(&self) {}
+}
+
+/// Whose a consumer is, for people.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Whose {
+    /// The session's number; 0: it is no session's.
+    pub session: u32,
+    /// From where it came; empty: unknown.
+    pub from: String,
+    /// What its connection is made of, in a word or two; empty: unknown.
+    pub transport: &'static str,
+}
+
+/// Somebody who hears of a variable's updates.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Reader {
+    /// Who.
+    pub whose: Whose,
+    /// Items that were sent to them once more because they had something else, of all their
+    /// subscriptions; not 0: something is broken.
+    pub repaired: u64,
 }
 
 /// The writers' side of a consumer: each item is marked at most once, however often it changes.
@@ -34,10 +77,14 @@ pub(crate) struct Outbox {
     pub(crate) budget: Arc<Budget>,
     /// Of a service of the engine: nobody is told that it subscribes.
     pub(crate) is_service: bool,
+    /// Items that were sent once more because the peer had something else.
+    pub(crate) repaired: AtomicU32,
     /// Marks that were made, to lose some of them.
     #[cfg(feature = "planted")]
     made: AtomicU32,
     wake: Box<dyn Wake>,
+    /// Of nobody who waits: what is stored when a variable changes.
+    pub(crate) table: Option<TableWriter>,
 }
 
 impl fmt::Debug for Outbox {
@@ -58,6 +105,7 @@ impl Outbox {
             is_service,
             #[cfg(feature = "planted")]
             made: AtomicU32::new(0),
+            repaired: AtomicU32::new(0),
             marks: MarkSet::new(),
             completions: Mutex::new(VecDeque::new()),
             reports: Mutex::new(VecDeque::new()),
@@ -65,6 +113,24 @@ impl Outbox {
             names_changed: AtomicU32::new(0),
             budget: Arc::new(Budget::within(engine)),
             wake,
+            table: None,
+        }
+    }
+
+    /// Of a table, which nobody has to be told of.
+    pub(crate) fn of_table(table: TableWriter) -> Self {
+        Self {
+            table: Some(table),
+            ..Self::new(Box::new(NoWake), true, None)
+        }
+    }
+
+    /// Who hears of it.
+    pub(crate) fn reader(&self) -> Reader {
+        Reader {
+            whose: self.wake.whose(),
+            // Relaxed: a count that stands alone.
+            repaired: u64::from(self.repaired.load(Ordering::Relaxed)),
         }
     }
 
@@ -163,6 +229,26 @@ impl Wakes {
     pub fn flush(&mut self) {
         for outbox in self.outboxes.drain(..) {
             outbox.wake.wake();
+        }
+    }
+
+    /// The write, or the last of a batch, is done: as [`flush`](Self::flush), but where few wait
+    /// this thread sends by itself what it can send at once. Not for threads that have more to do
+    /// than to write: those that scan, call functions of the program or serve real-time threads.
+    #[inline]
+    pub fn send(&mut self) {
+        if !self.outboxes.is_empty() {
+            self.send_all();
+        }
+    }
+
+    #[cold]
+    fn send_all(&mut self) {
+        if self.outboxes.len() >= SENDS_BELOW {
+            return self.flush();
+        }
+        for outbox in self.outboxes.drain(..) {
+            outbox.wake.send();
         }
     }
 }

@@ -23,6 +23,8 @@ pub struct PlainUpdate {
     pub engine_timestamp: Timestamp,
     /// How far it can be trusted.
     pub quality: Quality,
+    /// The session that wrote it.
+    pub writer: u32,
     /// The wire form of the value, little-endian, filled up with zeros.
     pub word: u64,
 }
@@ -54,6 +56,12 @@ impl Variable {
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.is_plain_now()
+    }
+
+    /// Bytes of its value in wire form, where it [can be read](Self::read_plain) the short way.
+    #[inline]
+    pub fn plain_bytes(&self) -> usize {
+        word_bytes(self.data_type())
     }
 
     /// Whether its updates carry timestamps.
@@ -147,6 +155,7 @@ impl Variable {
             }
         };
         state.offered += 1;
+        self.mirror(state);
         state.announce_plain(wakes);
         Some(sequence)
     }

@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, HashSet};
 use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
+pub use trunkline_types::definition::VARIABLES_MAX;
 
 use crate::sync::{Arc, HashSeed, OnceLock, RwLock};
 use crate::variable::Variable;
 
 const CHUNK: usize = 4096;
 const CHUNKS: usize = 512;
-/// Most variables one engine has in one epoch, undeployed ones included.
-pub const VARIABLES_MAX: usize = CHUNK * CHUNKS;
+const _: () = assert!(CHUNK * CHUNKS == VARIABLES_MAX);
 
 type Chunk = Box<[OnceLock<Arc<Variable>>]>;
 

@@ -2,7 +2,7 @@
 //! shuttle under `--cfg shuttle`, where every lock operation is a scheduling point and nothing is
 //! random.
 
-pub(crate) use std::sync::{Arc, OnceLock, Weak};
+pub(crate) use std::sync::{Arc, OnceLock, Weak, atomic::fence};
 
 #[cfg(not(shuttle))]
 pub(crate) use parking_lot::{Mutex, MutexGuard, RwLock};

@@ -1,4 +1,7 @@
-//! One variable: its cold properties (shared), its newest update, and who wants to know.
+//! One variable: its cold properties (shared) and its newest update. What else its lock guards,
+//! such as who wants to know, is in `state`.
+
+mod state;
 
 use std::fmt;
 use std::ops::Deref;
@@ -8,18 +11,14 @@ use trunkline_types::{
     Access, DataType, Properties, Quality, Reason, Sample, Scope, Tick, Timestamp, Value,
 };
 
-use crate::alias::Bonds;
+pub(crate) use self::state::{Extra, State};
 use crate::caller::Caller;
 use crate::cell::{Cell, CellRead};
 use crate::feed::Room;
-use crate::field::OpenField;
 use crate::flags::{AUDITED, EDITED, first_flags};
-use crate::force::Forced;
-use crate::interest::{Interests, Pressure};
-use crate::latest::Plains;
-use crate::lease::Hold;
-use crate::outbox::{Outbox, Wakes};
-use crate::outcome::{AccessError, Refusal};
+use crate::interest::Pressure;
+use crate::outbox::{Outbox, Reader, Wakes};
+use crate::outcome::AccessError;
 use crate::plain::PlainUpdate;
 use crate::provider::ProviderId;
 use crate::realtime::RealTime;
@@ -39,189 +38,6 @@ pub struct Variable {
     cell: Cell,
     pub(crate) realtime: Option<Box<RealTime>>,
     state: Mutex<State>,
-}
-
-/// What the variable's lock guards.
-#[derive(Debug, Default)]
-pub(crate) struct State {
-    /// Writes that have ended, whatever their outcome.
-    pub(crate) offered: u64,
-    /// Subscriptions of `latest` without filters.
-    pub(crate) plains: Plains,
-    /// Allocated with the first subscriber of another kind, the first value that is longer than the
-    /// cell keeps in place, or the first write that was not applied.
-    pub(crate) extra: Option<Box<Extra>>,
-}
-
-/// The part of the state that most variables do not need.
-#[derive(Debug, Default)]
-pub(crate) struct Extra {
-    pub(crate) interests: Interests,
-    /// The value when it is longer than the cell keeps in place.
-    pub(crate) shared: Option<Arc<[u8]>>,
-    /// What holds instead of the properties it was deployed with.
-    edited: Option<Arc<Properties>>,
-    forced: Option<Box<Forced>>,
-    /// The fields of it that are open; see [`field`](crate::field).
-    #[expect(
-        clippy::box_collection,
-        reason = "one word where most variables have none"
-    )]
-    fields: Option<Box<Vec<OpenField>>>,
-    /// Who alone may write it.
-    hold: Option<Box<Hold>>,
-    /// Allocated with the first write that was not applied.
-    unapplied: Option<Box<Unapplied>>,
-    /// Of an alias, and of a variable that has aliases.
-    pub(crate) bonds: Option<Box<Bonds>>,
-}
-
-impl Extra {
-    /// Whether a plain variable has nothing here that a write has to look at but one `all` feed.
-    #[inline]
-    pub(crate) fn is_feed_at_most(&self) -> bool {
-        self.has_only_interests() && self.interests.is_feed_at_most()
-    }
-
-    /// The same with any number of feeds.
-    pub(crate) fn has_only_feeds(&self) -> bool {
-        self.has_only_interests() && self.interests.has_only_feeds()
-    }
-
-    #[inline]
-    fn has_only_interests(&self) -> bool {
-        self.edited.is_none()
-            && self.forced.is_none()
-            && self.fields.is_none()
-            && self.hold.is_none()
-            && self.bonds.is_none()
-    }
-}
-
-/// Writes that ended in another way than by being applied.
-#[derive(Debug, Default)]
-pub(crate) struct Unapplied {
-    pub(crate) unchanged: u64,
-    pub(crate) superseded: u64,
-    pub(crate) refused: u64,
-    pub(crate) unknown: u64,
-    pub(crate) fifo_overflow: u64,
-    pub(crate) upstream_lost: u64,
-    /// The last refusal, and the newest update then.
-    pub(crate) last_refusal: Option<(u64, Refusal)>,
-    /// The newest update when one was unchanged last, and how many were while it was the newest.
-    pub(crate) unchanged_since: (u64, u64),
-}
-
-impl State {
-    pub(crate) fn forced(&self) -> Option<&Forced> {
-        self.extra.as_ref()?.forced.as_deref()
-    }
-
-    pub(crate) fn forced_mut(&mut self) -> Option<&mut Forced> {
-        self.extra.as_mut()?.forced.as_deref_mut()
-    }
-
-    /// Holds the variable at a value, or no longer; returns what held it before.
-    pub(crate) fn put_forced(&mut self, forced: Option<Box<Forced>>) -> Option<Box<Forced>> {
-        if forced.is_none() && self.extra.is_none() {
-            return None;
-        }
-        std::mem::replace(&mut self.extra.get_or_insert_default().forced, forced)
-    }
-
-    /// Writes that confirmed the value without changing it.
-    pub(crate) fn confirmed(&self) -> u64 {
-        let extra = self.extra.as_deref();
-        extra
-            .and_then(|extra| extra.unapplied.as_deref())
-            .map_or(0, |unapplied| unapplied.unchanged)
-    }
-
-    /// The fields that are open.
-    pub(crate) fn fields(&self) -> &[OpenField] {
-        let extra = self.extra.as_ref();
-        extra
-            .and_then(|extra| extra.fields.as_deref())
-            .map_or(&[], Vec::as_slice)
-    }
-
-    pub(crate) fn add_field(&mut self, field: OpenField) {
-        let extra = self.extra.get_or_insert_default();
-        extra.fields.get_or_insert_default().push(field);
-    }
-
-    pub(crate) fn hold(&self) -> Option<&Hold> {
-        self.extra.as_ref()?.hold.as_deref()
-    }
-
-    pub(crate) fn hold_mut(&mut self) -> Option<&mut Hold> {
-        self.extra.as_mut()?.hold.as_deref_mut()
-    }
-
-    /// What is known of who may write it; the place for it is made if there is none yet.
-    pub(crate) fn make_hold(&mut self) -> &mut Hold {
-        let extra = self.extra.get_or_insert_default();
-        extra.hold.get_or_insert_default()
-    }
-
-    pub(crate) fn drop_hold(&mut self) {
-        if let Some(extra) = &mut self.extra {
-            extra.hold = None;
-        }
-    }
-
-    fn edited(&self) -> Option<&Arc<Properties>> {
-        self.extra.as_ref()?.edited.as_ref()
-    }
-
-    pub(crate) fn interests(&self) -> Option<&Interests> {
-        self.extra.as_ref().map(|extra| &extra.interests)
-    }
-
-    pub(crate) fn interests_mut(&mut self) -> Option<&mut Interests> {
-        self.extra.as_mut().map(|extra| &mut extra.interests)
-    }
-
-    /// The subscriptions; the place for them is made if there is none yet.
-    pub(crate) fn make_interests(&mut self) -> &mut Interests {
-        &mut self.extra.get_or_insert_default().interests
-    }
-
-    /// Enters a write that is within the deadband of the newest update.
-    pub(crate) fn count_unchanged(&mut self, sequence: u64) {
-        self.count(1, |unapplied| &mut unapplied.unchanged);
-        if let Some(unapplied) = self.unapplied_mut() {
-            let since = &mut unapplied.unchanged_since;
-            *since = match since.0 == sequence {
-                true => (sequence, since.1 + 1),
-                false => (sequence, 1),
-            };
-        }
-    }
-
-    /// Enters a write that was refused while `sequence` was the newest update.
-    pub(crate) fn count_refused(&mut self, sequence: u64, refusal: &Refusal) {
-        self.count(1, |unapplied| &mut unapplied.refused);
-        if let Some(unapplied) = self.unapplied_mut() {
-            unapplied.last_refusal = Some((sequence, refusal.clone()));
-        }
-    }
-
-    fn unapplied_mut(&mut self) -> Option<&mut Unapplied> {
-        self.extra.as_mut()?.unapplied.as_deref_mut()
-    }
-
-    pub(crate) fn unapplied(&self) -> Option<&Unapplied> {
-        self.extra.as_ref()?.unapplied.as_deref()
-    }
-
-    /// Enters `count` writes that ended without being applied, in the counter that `which` names.
-    pub(crate) fn count(&mut self, count: u64, which: impl FnOnce(&mut Unapplied) -> &mut u64) {
-        self.offered += count;
-        let extra = self.extra.get_or_insert_default();
-        *which(extra.unapplied.get_or_insert_default()) += count;
-    }
 }
 
 impl Variable {
@@ -305,6 +121,8 @@ impl Variable {
             state.extra.get_or_insert_default().edited = Some(properties);
             self.set(&state, EDITED);
         }
+        // It may be readable no longer, or again.
+        self.mirror(&state);
         self.refresh_fields(&state, now, wall, wakes);
     }
 
@@ -428,29 +246,35 @@ impl Variable {
 
     /// Number of subscriptions, those of the engine's own services not counted.
     pub fn subscribers(&self) -> usize {
-        self.of_outboxes(&mut |_| ())
+        let state = self.lock();
+        let is_counted = |one: &&Arc<Outbox>| !one.is_service;
+        let plain = state.plains.outboxes().filter(is_counted).count();
+        plain + buffers(&state, &mut |_| ())
     }
 
-    /// Visits the consumers behind those subscriptions, each once for each of them; the lock is
-    /// held. Returns how many there are.
-    pub(crate) fn of_outboxes(&self, visit: &mut dyn FnMut(&Arc<Outbox>)) -> usize {
-        let state = self.lock();
-        let mut count = 0;
-        for outbox in state.plains.outboxes().filter(|one| !one.is_service) {
-            visit(outbox);
-            count += 1;
-        }
-        let Some(interests) = state.interests() else {
-            return count;
+    /// Who subscribes to it, each once, `max` at most.
+    pub fn readers(&self, max: usize) -> Vec<Reader> {
+        let mut outboxes: Vec<Arc<Outbox>> = Vec::new();
+        let mut note = |outbox: &Arc<Outbox>| {
+            let known = outboxes.iter().any(|known| Arc::ptr_eq(known, outbox));
+            if !known && outboxes.len() < max {
+                outboxes.push(Arc::clone(outbox));
+            }
         };
-        for interest in interests.iter().filter(|one| !one.outbox.is_service) {
-            visit(&interest.outbox);
-            count += 1;
+        {
+            let state = self.lock();
+            let plain = state.plains.outboxes().filter(|one| !one.is_service);
+            plain.for_each(&mut note);
+            buffers(&state, &mut note);
         }
-        for interest in interests.feeds() {
-            count += interest.feed.visit(visit);
-        }
-        count
+        // They say who they are outside the lock.
+        outboxes.iter().map(|outbox| outbox.reader()).collect()
+    }
+
+    /// Visits the consumers behind those that are not simply of `latest`, each once for each of
+    /// them; the lock is held.
+    pub(crate) fn of_buffers(&self, visit: &mut dyn FnMut(&Arc<Outbox>)) {
+        buffers(&self.lock(), visit);
     }
 
     /// Tells how the buffer of each of those subscriptions stands before an update of `bytes`.
@@ -487,6 +311,10 @@ impl Variable {
         self.cell.read_word()
     }
 
+    pub(crate) fn read_cell(&self) -> CellRead {
+        self.cell.read(self.data_type())
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
@@ -504,6 +332,11 @@ impl Variable {
         }
     }
 
+    /// [`update_locked`](Self::update_locked) for a caller that does not look at the value.
+    pub(crate) fn update_without_value(&self) -> Update {
+        self.cell.read_with(Encoded::EMPTY)
+    }
+
     /// Publishes `update` as the newest one, and returns its number. The caller holds the lock.
     pub(crate) fn publish(&self, state: &mut State, update: &mut Update) -> u64 {
         if let Some(extra) = &mut state.extra {
@@ -514,6 +347,7 @@ impl Variable {
             }
             update.sequence = self.cell.publish(self.data_type(), update);
         }
+        self.mirror(state);
         update.sequence
     }
 
@@ -534,6 +368,21 @@ impl Variable {
     pub fn provider(&self) -> Option<ProviderId> {
         self.provider_index().map(ProviderId::at)
     }
+}
+
+/// Visits the consumers behind the subscriptions that are not simply of `latest`, those of the
+/// engine's own services aside. Returns how many there are.
+fn buffers(state: &State, visit: &mut dyn FnMut(&Arc<Outbox>)) -> usize {
+    let Some(interests) = state.interests() else {
+        return 0;
+    };
+    let mut count = 0;
+    for interest in interests.iter().filter(|one| !one.outbox.is_service) {
+        visit(&interest.outbox);
+        count += 1;
+    }
+    let of_feeds = interests.feeds().map(|one| one.feed.visit(visit));
+    count + of_feeds.sum::<usize>()
 }
 
 /// What a variable's configuration says at the moment it is asked.

@@ -2,124 +2,33 @@
 //!
 //! It runs on the writer's thread. No engine thread, no global lock, nothing that blocks: a write
 //! that would have to wait says so before it has a number. Lock order: variable, then feed.
+//!
+//! # Layout
+//! - `request`: what is to be written; here: the path of it, and what needs no lock.
+//! - `commit`: what is done under the variable's lock.
+//! - `publish`: updates that no client has written.
 
-use std::time::Duration;
+mod commit;
+mod publish;
+mod request;
 
-use trunkline_types::{
-    Clock, ClockSync, Level, Position, Properties, Quality, Reason, Tick, Timestamp, Value,
-};
+use trunkline_types::{Position, Properties, Quality, Reason, Tick, Timestamp};
 
-use crate::accept::{Accepted, accept, within_deadband};
-use crate::alias::{Following, Watch, commit_followed};
+use self::commit::commit;
+pub(crate) use self::commit::{Decision, decide};
+pub(crate) use self::publish::{publish_locked, requalify, requalify_locked};
+pub use self::request::{Completion, Origin, Verb, Write};
+pub use crate::accept::WriteValue;
+use crate::accept::{Accepted, accept};
+use crate::alias::Watch;
 use crate::audit::{Audited, is_noted};
 use crate::caller::Caller;
 use crate::engine::Engine;
-use crate::outbox::{Outbox, Wakes};
+use crate::outbox::Wakes;
 use crate::outcome::{Attempt, Refusal, UnknownCause, WriteOutcome};
 use crate::provider::{Ask, SendFailure, Waiting};
-use crate::sync::Arc;
-use crate::update::{Encoded, Update};
-use crate::variable::{Extra, State, Variable};
-
-/// One value to be written.
-#[derive(Clone, Debug)]
-pub struct Write<'a> {
-    /// The value.
-    pub value: WriteValue<'a>,
-    /// When it was measured; `None`: now, by the engine's clock.
-    pub source_timestamp: Option<Timestamp>,
-    /// Its quality; `None`: good.
-    pub quality: Option<Quality>,
-    /// Who produced it.
-    pub origin: Origin,
-    /// What is to be done, by a client; sources only publish.
-    pub verb: Verb,
-    /// Only if the variable is still at this update (B-22). Where a provider is asked, it may have
-    /// published meanwhile.
-    pub expected: Option<Position>,
-    /// Where the outcome goes when a provider has to be asked first; `None`: nowhere.
-    pub completion: Option<Completion>,
-}
-
-/// What a client wants done.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Verb {
-    /// The value goes to the variable's provider, and into the cell when it has taken it; without a
-    /// provider, into the cell.
-    #[default]
-    Put,
-    /// The value goes into the cell only; no provider is asked (LM-04).
-    Set,
-    /// What the cell holds goes to the provider (LM-06). The write has no value of its own.
-    Send,
-    /// The provider is asked for a fresh value (LM-05). The write has no value of its own.
-    Request,
-    /// The value stays, whatever the source and other writers say, until it is unforced (H-27).
-    Force,
-    /// The variable shows what its source says again. The write has no value of its own.
-    Unforce,
-}
-
-/// A value in either form.
-#[derive(Clone, Copy, Debug)]
-pub enum WriteValue<'a> {
-    /// As a value.
-    Value(&'a Value),
-    /// As the variable's wire form, not yet checked.
-    Wire(&'a [u8]),
-}
-
-/// Who produced a value, which decides scaling, deadband and access.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Origin {
-    /// A client or program, in engineering units; a provided variable asks its provider first.
-    Client,
-    /// The variable's source, already in engineering units.
-    Source,
-    /// The variable's source, in raw units: scaled by the variable's scaling.
-    SourceRaw,
-}
-
-/// Where the outcome of a write that a provider answers is delivered.
-#[derive(Clone, Debug)]
-pub struct Completion {
-    pub(crate) outbox: Arc<Outbox>,
-    pub(crate) id: u64,
-    /// The alias through which the write came.
-    pub(crate) alias: Option<Arc<Variable>>,
-}
-
-impl<'a> Write<'a> {
-    /// A client's write of `value`, stamped on arrival.
-    pub fn value(value: &'a Value) -> Self {
-        Self::of(WriteValue::Value(value))
-    }
-
-    /// A client's write of a value in wire form, stamped on arrival.
-    pub fn wire(bytes: &'a [u8]) -> Self {
-        Self::of(WriteValue::Wire(bytes))
-    }
-
-    pub(crate) fn of(value: WriteValue<'a>) -> Self {
-        Self {
-            value,
-            source_timestamp: None,
-            quality: None,
-            origin: Origin::Client,
-            verb: Verb::Put,
-            expected: None,
-            completion: None,
-        }
-    }
-
-    /// A client's order that has no value of its own: send, request, unforce.
-    pub fn order(verb: Verb) -> Self {
-        Self {
-            verb,
-            ..Self::of(WriteValue::Wire(&[]))
-        }
-    }
-}
+use crate::update::Encoded;
+use crate::variable::{State, Variable};
 
 impl Engine {
     /// Writes one value, or says at once why not. Never waits, and calls nobody's code while it
@@ -395,275 +304,6 @@ pub(crate) fn check(
     Refusal::by_access(properties.access).map_or(Ok(()), Err)
 }
 
-/// What becomes of a write that nothing refuses.
-pub(crate) enum Decision {
-    /// It equals the update of this number.
-    Unchanged { sequence: u64 },
-    /// It becomes the newest update; `changed`: another value or quality than the one before, as
-    /// far as anybody asks.
-    Commit { changed: bool },
-}
-
-/// Step 3 but for the room in feeds. The caller holds the variable's lock. Always in place: what it
-/// returns is as long as a refusal.
-#[inline(always)]
-pub(crate) fn decide(
-    variable: &Variable,
-    state: &mut State,
-    properties: &Properties,
-    write: &Write<'_>,
-    accepted: &mut Accepted,
-    wall: Timestamp,
-) -> Result<Decision, Refusal> {
-    if variable.is_blocked()
-        && let Some(refusal) = blocked(variable, state, write, accepted, wall)
-    {
-        return Err(refusal);
-    }
-    let wants_changes = state
-        .interests()
-        .is_some_and(|interests| interests.wants_changes());
-    let mut changed = true;
-    if accepted.is_stamped || accepted.number.is_some() || wants_changes {
-        let current = variable.update_locked(state);
-        if accepted.is_stamped && is_late(&current, accepted.update.source_timestamp, wall) {
-            return Err(Refusal::Late {
-                live: current.source_timestamp,
-            });
-        }
-        if within_deadband(properties, write, accepted, &current) {
-            return Ok(Decision::Unchanged {
-                sequence: current.sequence,
-            });
-        }
-        changed = current.sequence == 0
-            || current.quality != accepted.update.quality
-            || current.value.as_slice() != accepted.update.value.as_slice();
-    }
-    Ok(Decision::Commit { changed })
-}
-
-/// Steps 3 and 4: decide, commit. The caller holds the variable's lock. Always in place: a write
-/// pays for a call.
-#[inline(always)]
-fn commit(
-    put: Put<'_>,
-    variable: &Variable,
-    state: &mut State,
-    properties: &Properties,
-    write: &Write<'_>,
-    accepted: &mut Accepted,
-    wakes: &mut Wakes,
-) -> Result<Attempt, Refusal> {
-    let Put {
-        caller,
-        now,
-        wall,
-        may_stall,
-        completion,
-        ..
-    } = put;
-    let stall = if may_stall {
-        properties.stall
-    } else {
-        Duration::ZERO
-    };
-    let changed = match decide(variable, state, properties, write, accepted, wall)? {
-        Decision::Commit { changed } => changed,
-        Decision::Unchanged { sequence } => {
-            state.count_unchanged(sequence);
-            return Ok(Attempt::Done(WriteOutcome::Unchanged { sequence }));
-        }
-    };
-    let update = &mut accepted.update;
-    update.writer = caller.session;
-    if properties.timestamps {
-        update.engine_timestamp = wall;
-    }
-    let is_followed = !state.followers().is_empty();
-    if completion.is_none()
-        && !is_followed
-        && let Some(attempt) =
-            commit_to_one_feed(variable, state, update, changed, (put, stall), wakes)
-    {
-        return Ok(attempt);
-    }
-    if let Some(interests) = state.interests_mut() {
-        let bytes = update.value.as_slice().len();
-        if let Err(until) = interests.reserve_room(changed, bytes, now, stall, wakes) {
-            return Ok(Attempt::WouldBlock { until });
-        }
-    }
-    state.offered += 1;
-    if is_followed {
-        let outcome = commit_followed(put, variable, state, update, changed, wakes);
-        return Ok(Attempt::Done(outcome));
-    }
-    let mut publish = || variable.publish(state, update);
-    let sequence = match completion {
-        Some(Completion { outbox, id, .. }) => {
-            wakes.add(outbox);
-            outbox.complete_applied(*id, publish)
-        }
-        None => publish(),
-    };
-    state.announce(update, changed, None, wakes);
-    if !state.fields().is_empty() {
-        variable.refresh_fields(state, now, wall, wakes);
-    }
-    Ok(Attempt::Done(WriteOutcome::Applied { sequence }))
-}
-
-/// The end of [`commit`] where one `all` feed is all that has to have room: its lock is taken once.
-/// `None` where it is not so.
-#[inline]
-fn commit_to_one_feed(
-    variable: &Variable,
-    state: &mut State,
-    update: &mut Update,
-    changed: bool,
-    (put, stall): (Put<'_>, Duration),
-    wakes: &mut Wakes,
-) -> Option<Attempt> {
-    let State {
-        offered,
-        plains,
-        extra,
-    } = state;
-    let Extra {
-        interests, shared, ..
-    } = extra.as_deref_mut()?;
-    if !interests.has_one_feed() || !plains.is_empty() {
-        return None;
-    }
-    let publish = |update: &mut Update| {
-        *offered += 1;
-        variable.publish_to(shared, update);
-    };
-    let time = (put.now, stall);
-    if let Err(until) = interests.commit_one(update, changed, time, wakes, publish) {
-        return Some(Attempt::WouldBlock { until });
-    }
-    if !state.fields().is_empty() {
-        variable.refresh_fields(state, put.now, put.wall, wakes);
-    }
-    let sequence = update.sequence;
-    Some(Attempt::Done(WriteOutcome::Applied { sequence }))
-}
-
-/// A write to a variable that takes none. What a source says of a forced variable is kept for the
-/// time when it is unforced.
-#[cold]
-fn blocked(
-    variable: &Variable,
-    state: &mut State,
-    write: &Write<'_>,
-    accepted: &mut Accepted,
-    wall: Timestamp,
-) -> Option<Refusal> {
-    let refusal = variable.blocked_by(state)?;
-    if let (Refusal::Forced { .. }, false) = (&refusal, write.origin == Origin::Client)
-        && let Some(forced) = state.forced_mut()
-    {
-        accepted.update.engine_timestamp = wall;
-        forced.behind = Some(accepted.update.clone());
-    }
-    Some(refusal)
-}
-
-/// Publishes the current value again with another quality: what its source said about itself
-/// changed.
-///
-/// Nobody can be asked to wait here, so a full `all` subscription ends, whatever the owner's
-/// `stall`.
-pub(crate) fn requalify(
-    variable: &Variable,
-    quality: Quality,
-    now: Tick,
-    wall: Timestamp,
-    wakes: &mut Wakes,
-) {
-    let mut guard = variable.lock();
-    if !variable.is_blocked() {
-        requalify_locked(variable, &mut guard, quality, now, wall, wakes);
-    } else if let Some(forced) = guard.forced_mut() {
-        forced.requalify(quality, wall);
-    }
-}
-
-/// [`requalify`] for a caller that holds the variable's lock and has seen to it that it may be
-/// written.
-pub(crate) fn requalify_locked(
-    variable: &Variable,
-    state: &mut State,
-    quality: Quality,
-    now: Tick,
-    wall: Timestamp,
-    wakes: &mut Wakes,
-) {
-    let current = variable.update_locked(state);
-    let (stamp, quality) = match variable.deployed().timestamps {
-        true => (wall, quality),
-        false => (
-            Timestamp::UNIX_EPOCH,
-            quality.with_clock(Clock::Unknown, ClockSync::Unknown),
-        ),
-    };
-    if current.sequence > 0 && current.quality == quality {
-        return;
-    }
-    let value = if current.sequence == 0 {
-        Encoded::from_value(&Value::default_of(variable.data_type()))
-    } else {
-        current.value
-    };
-    let update = Update {
-        sequence: 0,
-        source_timestamp: stamp,
-        engine_timestamp: stamp,
-        quality,
-        writer: 0,
-        value,
-    };
-    publish_locked(variable, state, update, now, wall, wakes);
-}
-
-/// Publishes an update that nothing can hold up. The caller holds the variable's lock.
-pub(crate) fn publish_locked(
-    variable: &Variable,
-    state: &mut State,
-    mut update: Update,
-    now: Tick,
-    wall: Timestamp,
-    wakes: &mut Wakes,
-) -> u64 {
-    if let Some(interests) = state.interests_mut() {
-        let bytes = update.value.as_slice().len();
-        let reserved = interests.reserve_room(true, bytes, now, Duration::ZERO, wakes);
-        debug_assert!(
-            reserved.is_ok(),
-            "without stall a full feed ends instead of blocking"
-        );
-    }
-    state.offered += 1;
-    let sequence = variable.publish(state, &mut update);
-    state.announce(&update, true, None, wakes);
-    if !state.fields().is_empty() {
-        variable.refresh_fields(state, now, update.engine_timestamp, wakes);
-    }
-    if !state.followers().is_empty() {
-        let following = Following {
-            source: variable,
-            update: &update,
-            now,
-            wall,
-            watched: 0,
-        };
-        following.tell(state, wakes);
-    }
-    sequence
-}
-
 /// Counts a write whose outcome nobody knows.
 pub(crate) fn count_unknown(variable: &Variable, cause: UnknownCause) -> WriteOutcome {
     variable.lock().count(1, |unapplied| &mut unapplied.unknown);
@@ -677,22 +317,3 @@ pub(crate) fn count_refused(variable: &Variable, refusal: Refusal) -> WriteOutco
     drop(state);
     WriteOutcome::Refused(refusal)
 }
-
-/// A sample is late when it was measured before the live value and both clocks were set: it does
-/// not overwrite the newer one (B-41). What replaces every live value that is no measurement
-/// (initial, retained, bad), and one whose own clock was unset or runs more than a day ahead, is
-/// not late.
-fn is_late(current: &Update, source_timestamp: Timestamp, wall: Timestamp) -> bool {
-    let quality = current.quality;
-    let is_measured = current.sequence > 0
-        && quality.level() != Level::Bad
-        && !matches!(quality.reason(), Reason::Initial | Reason::Retained);
-    let is_timed = quality.clock_sync() != ClockSync::Unset
-        && current.source_timestamp <= wall.saturating_add_nanos(CLOCK_AHEAD_NANOS_MAX)
-        // Else the clock was set back since, and times from before say nothing about those after.
-        && current.engine_timestamp <= wall;
-    is_measured && is_timed && source_timestamp < current.source_timestamp
-}
-
-/// How far a source's clock may run ahead of the engine's and still be believed: one day.
-const CLOCK_AHEAD_NANOS_MAX: i64 = 86_400_000_000_000;

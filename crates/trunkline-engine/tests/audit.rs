@@ -16,15 +16,13 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use rig::{Bell, EPOCH, Rig, applied, define, done};
+use rig::{Bell, Rig, applied, at, define, done};
 use trunkline_engine::explain::Verdict;
 use trunkline_engine::{
     AUDIT_NOTES_MAX, Answer, Attempt, AuditKeeping, Caller, Principal, Provider, Refusal, Rights,
     Ticket, Variable, Verb, Wakes, Write, WriteOutcome, WriteValue,
 };
-use trunkline_types::{
-    Access, AuditAction, AuditEntry, AuditOutcome, DataType, Position, Properties, Value,
-};
+use trunkline_types::{Access, AuditAction, AuditEntry, AuditOutcome, DataType, Properties, Value};
 
 fn audited() -> (Rig, Arc<Variable>) {
     Rig::of(properties())
@@ -45,13 +43,6 @@ fn with_verb(rig: &Rig, x: &Variable, verb: Verb, value: f64) -> WriteOutcome {
     let mut write = Write::value(&value);
     write.verb = verb;
     done(rig.attempt(x, &write))
-}
-
-fn at(sequence: u64) -> Position {
-    Position {
-        epoch: EPOCH,
-        sequence,
-    }
 }
 
 /// What happened, as `action old -> new: outcome`.

@@ -48,7 +48,16 @@ fn totals_are_the_same_in_any_slices_and_go_on_when_variables_are_gone() {
     let (totals, calls) = count(&rig, 1000);
     assert_eq!(calls, 1);
     assert_eq!((totals.offered, totals.written, totals.refused), (5, 4, 1));
-    assert_eq!(totals.subscriptions, 2);
+    rig.subscribe(&mut consumer, 4, Contract::Latest, &a);
+    let mut other = rig.consumer();
+    rig.subscribe(&mut other, 1, Contract::ALL, &a);
+    rig.subscribe(&mut other, 2, Contract::Latest, &b);
+    assert_eq!(rig.engine.subscription_count(), 5);
+    other.unsubscribe(2, None, &mut Wakes::new());
+    assert_eq!(rig.engine.subscription_count(), 4);
+    drop(other);
+    consumer.unsubscribe(4, None, &mut Wakes::new());
+    assert_eq!(rig.engine.subscription_count(), 2);
     assert!(totals.queued_bytes >= 4 * 64, "{totals:?}");
     let (slowly, calls) = count(&rig, 2);
     assert_eq!((slowly, calls > 1), (totals, true));
@@ -59,7 +68,7 @@ fn totals_are_the_same_in_any_slices_and_go_on_when_variables_are_gone() {
         .unwrap();
     drain(&mut consumer);
     let (after, _) = count(&rig, 1000);
-    assert_eq!((after.written, after.subscriptions), (4, 0));
+    assert_eq!((after.written, rig.engine.subscription_count()), (4, 0));
     assert_eq!(after.queued_bytes, 0);
 }
 

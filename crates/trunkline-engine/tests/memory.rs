@@ -15,10 +15,13 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use rig::{Rig, balanced, define, drain, drain_some, library_of, updates};
+use trunkline_engine::realtime::Pumped;
 use trunkline_engine::{
     Consumer, Delivery, EndedItem, Sink, SubscribeOptions, Variable, Wakes, Write, WriteOutcome,
 };
-use trunkline_types::{Contract, DataType, Fifo, Properties, Value, VariableDefinition};
+use trunkline_types::{
+    ArrayType, Contract, DataType, ElementType, Fifo, Properties, Value, VariableDefinition,
+};
 
 /// Counts per thread, so that tests do not see each other.
 struct Counting;
@@ -302,8 +305,10 @@ fn real_time_endpoints_allocate_when_they_are_made_and_never_again() {
             let cost = cost(|| {
                 for n in 0..100 {
                     writer.write(f64::from(n), rig.wall());
+                    writer.write_slice(&[f64::from(n)], rig.wall());
                     if n % 3 == 0 {
                         reader.read::<f64>();
+                        reader.read_slice::<f64>();
                     }
                 }
                 for _ in 0..100 {
@@ -313,6 +318,43 @@ fn real_time_endpoints_allocate_when_they_are_made_and_never_again() {
             assert_eq!(cost.allocations, 0, "{fifo:?} {scope:?}");
         }
     }
+}
+
+/// Neither do blocks on their whole way from a real-time thread to a subscriber, once there are
+/// buffers for as many as wait at a time.
+///
+/// Behaviour: SP-20, SP-22.
+#[test]
+fn blocks_go_through_a_fifo_to_a_subscriber_without_an_allocation() {
+    let mut properties = Properties::new(DataType::Array(Arc::new(ArrayType {
+        element: ElementType::F64,
+        shape: vec![Some(128)],
+    })));
+    properties.fifo = Fifo::Multi {
+        capacity: 16,
+        length: 128,
+    };
+    let (rig, x) = Rig::of(properties);
+    let mut consumer = rig.consumer();
+    rig.subscribe(&mut consumer, 1, Contract::ALL, &x);
+    let caller = &rig.caller;
+    let mut writer = rig.engine.rt_writer(caller, "rig/x").expect("it may");
+    let mut sink = Tap { taken: 0 };
+    let mut wakes = Wakes::new();
+    let mut round = |first: f64| {
+        let block: [f64; 128] = std::array::from_fn(|at| first + at as f64);
+        for _ in 0..10 {
+            writer.write_slice(&block, rig.wall());
+        }
+        let (now, wall) = (rig.now(), rig.wall());
+        assert_eq!(rig.engine.pump(now, wall, &mut wakes), Pumped::Moved);
+        while consumer.drain(&mut sink, &mut wakes) {}
+    };
+    round(0.0);
+    round(1.0);
+    let cost = cost(|| (0..100).for_each(|n| round(f64::from(n))));
+    assert_eq!(cost.allocations, 0);
+    assert_eq!((sink.taken, x.sequence()), (1020, 1020));
 }
 
 #[test]

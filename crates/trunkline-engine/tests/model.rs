@@ -203,6 +203,8 @@ struct Pair {
     live: Vec<(Arc<Variable>, usize)>,
     /// Runs that were taken as somebody had encoded them.
     runs: usize,
+    /// Last values in a table, in some histories.
+    mirrored: Option<rig::Mirrored>,
 }
 
 /// Every second variable lets writers wait.
@@ -234,6 +236,7 @@ impl Pair {
             consumers,
             live: Vec::new(),
             runs: 0,
+            mirrored: None,
         };
         pair.model.confirms(1);
         pair.model.confirms(2);
@@ -415,6 +418,12 @@ impl Pair {
         }
     }
 
+    fn check_table(&self) {
+        if let Some(mirrored) = &self.mirrored {
+            mirrored.check(&self.rig);
+        }
+    }
+
     /// At the end everything is granted, due and taken: nothing may be left anywhere.
     fn settle(&mut self) {
         for consumer in 0..CONSUMERS {
@@ -473,5 +482,30 @@ proptest! {
             pair.check_ledgers();
         }
         pair.settle();
+    }
+
+    /// The same with a table of last values, which some variables enter late and all leave again.
+    #[test]
+    fn a_table_has_the_newest_update_in_every_history(
+        steps in prop::collection::vec(step(), 1..120),
+        begins in 0..60_usize,
+        ends in 0..120_usize,
+    ) {
+        let mut pair = Pair::new();
+        for (number, step) in steps.iter().enumerate() {
+            if number == begins {
+                pair.mirrored = Some(rig::Mirrored::new(&pair.rig));
+            }
+            if number == ends && let Some(mirrored) = pair.mirrored.take() {
+                mirrored.end();
+            }
+            pair.run(step);
+            pair.check_ledgers();
+            let (now, wall) = (pair.rig.now(), pair.rig.wall());
+            pair.rig.engine.poll(now, wall, &mut Wakes::new());
+            pair.check_table();
+        }
+        pair.settle();
+        pair.check_table();
     }
 }

@@ -13,43 +13,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rig::{
-    Bell, EPOCH, Rig, Told, applied, balanced, define, drain, drain_some, numbers, only_updates,
-    sequences, updates,
+    Bell, Rig, STALL, Told, all, applied, at, balanced, define, drain, drain_some, numbers,
+    only_updates, sequences, stalling, updates,
 };
-use trunkline_engine::{Attempt, Consumer, EndedItem, Variable, Wakes, Write, WriteOutcome};
-use trunkline_types::{
-    Contract, DataType, Position, Properties, Quality, Reason, Value, VariableDefinition,
-};
-
-const STALL: Duration = Duration::from_millis(500);
-
-fn all(elements: u32) -> Contract {
-    Contract::All {
-        elements,
-        bytes: u32::MAX,
-    }
-}
-
-fn stalling() -> Properties {
-    let mut properties = Properties::new(DataType::F64);
-    properties.stall = STALL;
-    properties
-}
-
-fn at(sequence: u64) -> Position {
-    Position {
-        epoch: EPOCH,
-        sequence,
-    }
-}
-
-fn blocks_until(rig: &Rig, variable: &Variable, value: f64) -> trunkline_types::Tick {
-    let value = Value::F64(value);
-    match rig.attempt(variable, &Write::value(&value)) {
-        Attempt::WouldBlock { until } => until,
-        other => panic!("the write does not block: {other:?}"),
-    }
-}
+use trunkline_engine::{Consumer, EndedItem, Variable, Wakes, WriteOutcome};
+use trunkline_types::{Contract, DataType, Properties, Quality, Reason, VariableDefinition};
 
 /// Behaviour: B-05, B-03.
 #[test]
@@ -99,7 +67,7 @@ fn with_stall_a_write_is_told_to_wait_before_it_has_a_number() {
     rig.subscribe(&mut consumer, 1, all(2), &x);
     rig.write(&x, 1.0);
     rig.write(&x, 2.0);
-    let until = blocks_until(&rig, &x, 3.0);
+    let until = rig.blocks_until(&x, 3.0);
     assert_eq!(until, rig.now().saturating_add(STALL));
     let ledger = x.ledger();
     assert!(ledger.is_balanced());
@@ -110,7 +78,7 @@ fn with_stall_a_write_is_told_to_wait_before_it_has_a_number() {
     );
     rig.advance(STALL / 2);
     assert_eq!(
-        blocks_until(&rig, &x, 3.0),
+        rig.blocks_until(&x, 3.0),
         until,
         "the clock runs from the first that waited"
     );
@@ -120,7 +88,7 @@ fn with_stall_a_write_is_told_to_wait_before_it_has_a_number() {
     assert_eq!(rig.write(&x, 3.0), applied(3));
     // And the next time it is full, time is counted anew.
     rig.advance(STALL);
-    assert_eq!(blocks_until(&rig, &x, 4.0), rig.now().saturating_add(STALL));
+    assert_eq!(rig.blocks_until(&x, 4.0), rig.now().saturating_add(STALL));
     assert_eq!(numbers(&updates(&mut consumer)), [2.0, 3.0]);
     assert_eq!(balanced(&consumer, 1, &x).received, 3);
 }
@@ -133,9 +101,9 @@ fn after_the_stall_the_subscription_ends_and_the_write_goes_on() {
     let mut consumer = Consumer::new(rig.engine.clone(), Box::new(bell.clone()));
     rig.subscribe(&mut consumer, 1, all(1), &x);
     rig.write(&x, 1.0);
-    let until = blocks_until(&rig, &x, 2.0);
+    let until = rig.blocks_until(&x, 2.0);
     rig.advance(STALL - Duration::from_nanos(1));
-    assert_eq!(blocks_until(&rig, &x, 2.0), until);
+    assert_eq!(rig.blocks_until(&x, 2.0), until);
     rig.advance(Duration::from_nanos(1));
     assert_eq!(rig.write(&x, 2.0), applied(2));
     assert_eq!(rig.write(&x, 3.0), applied(3));
@@ -168,14 +136,14 @@ fn writes_that_go_nowhere_do_not_shorten_the_stall_of_later_ones() {
     rig.write(&x, 1.0);
     // `slow` is full: attempts at x leave the other feed as it is, however many there are.
     for _ in 0..10 {
-        blocks_until(&rig, &x, 2.0);
+        rig.blocks_until(&x, 2.0);
     }
     rig.advance(STALL / 2);
     assert_eq!(rig.write(&y, 1.0), applied(1));
     let ledger = balanced(&shared, 1, &y);
     assert_eq!((ledger.waiting, ledger.dropped_overrun), (1, 0));
     // Now it is full itself, since just now.
-    assert_eq!(blocks_until(&rig, &y, 2.0), rig.now().saturating_add(STALL));
+    assert_eq!(rig.blocks_until(&y, 2.0), rig.now().saturating_add(STALL));
     drain(&mut slow);
     drain(&mut shared);
     assert_eq!(rig.write(&x, 2.0), applied(2));
@@ -360,7 +328,7 @@ fn writer_that_is_its_own_subscriber_gets_on() {
     assert!(!consumer.wait_for_room(&x), "there is room");
     for value in 1..=100 {
         assert_eq!(rig.write(&x, f64::from(value)), applied(value as u64));
-        blocks_until(&rig, &x, -1.0);
+        rig.blocks_until(&x, -1.0);
         assert!(consumer.wait_for_room(&x));
         bell.rings();
         assert_eq!(numbers(&updates(&mut consumer)), [f64::from(value)]);
@@ -376,7 +344,7 @@ fn parked(rig: &Rig, x: &Arc<Variable>) -> (Consumer, Consumer, Bell) {
     let mut reader = rig.consumer();
     rig.subscribe(&mut reader, 1, all(1), x);
     rig.write(x, 1.0);
-    blocks_until(rig, x, 2.0);
+    rig.blocks_until(x, 2.0);
     assert!(writer.wait_for_room(x));
     assert!(writer.wait_for_room(x), "asking twice is asking once");
     assert_eq!(bell.rings(), 0);

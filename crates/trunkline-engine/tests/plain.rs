@@ -242,6 +242,27 @@ fn subscribers_of_all_get_what_is_written_the_short_way_up_to_their_bound() {
     assert_eq!(x.ledger().offered, 15);
 }
 
+/// Whoever needs the common way closes the short one only for as long as it is there.
+#[test]
+fn when_the_last_who_attended_to_it_goes_the_short_way_is_open_again() {
+    let contracts = [
+        Contract::Last(2),
+        Contract::First(2),
+        Contract::Sampled(Duration::from_secs(1)),
+    ];
+    for contract in contracts {
+        let (rig, x) = Rig::plain();
+        let (mut one, mut other) = (rig.consumer(), rig.consumer());
+        rig.subscribe(&mut one, 1, contract, &x);
+        rig.subscribe(&mut other, 1, contract, &x);
+        assert_eq!(short(&rig, &x, 1.0), None, "{contract}");
+        one.unsubscribe(1, None, &mut Wakes::new());
+        assert_eq!(short(&rig, &x, 1.0), None, "{contract}: one is left");
+        drop(other);
+        assert_eq!(short(&rig, &x, 1.0), Some(1), "{contract}");
+    }
+}
+
 /// What comes to a plain variable later closes the short way, at once and for every writer.
 #[test]
 fn whoever_attends_to_a_variable_is_attended_to() {

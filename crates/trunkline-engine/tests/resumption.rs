@@ -9,41 +9,9 @@
 
 mod rig;
 
-use std::time::Duration;
-
-use rig::{EPOCH, Rig, balanced, drain, sequences, updates};
-use trunkline_engine::{Attempt, SubscribeOptions, Variable, Wakes, Write, WriteOutcome};
-use trunkline_types::{Contract, DataType, Position, Properties, Value, VariableDefinition};
-
-const STALL: Duration = Duration::from_millis(500);
-
-fn all(elements: u32) -> Contract {
-    Contract::All {
-        elements,
-        bytes: u32::MAX,
-    }
-}
-
-fn stalling() -> Properties {
-    let mut properties = Properties::new(DataType::F64);
-    properties.stall = STALL;
-    properties
-}
-
-fn at(sequence: u64) -> Position {
-    Position {
-        epoch: EPOCH,
-        sequence,
-    }
-}
-
-fn blocks_until(rig: &Rig, variable: &Variable, value: f64) -> trunkline_types::Tick {
-    let value = Value::F64(value);
-    match rig.attempt(variable, &Write::value(&value)) {
-        Attempt::WouldBlock { until } => until,
-        other => panic!("the write does not block: {other:?}"),
-    }
-}
+use rig::{EPOCH, Rig, all, at, balanced, drain, sequences, stalling, updates};
+use trunkline_engine::{SubscribeOptions, Wakes, WriteOutcome};
+use trunkline_types::{Contract, DataType, Position, VariableDefinition};
 
 /// Behaviour: B-02.
 #[test]
@@ -187,7 +155,7 @@ fn options_do_not_matter_to_who_waits() {
     for _ in 0..5 {
         assert!(matches!(rig.write(&x, 1.0), WriteOutcome::Applied { .. }));
     }
-    blocks_until(&rig, &x, 2.0);
+    rig.blocks_until(&x, 2.0);
     let got = updates(&mut consumer);
     assert_eq!(sequences(&got), [0, 1]);
     rig.write(&x, 2.0);

@@ -14,11 +14,11 @@ mod schedules;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rig::{Got, Recorder, Told};
+use rig::{EPOCH, Got, Recorder, Told};
 use schedules::{Bell, engine, explore, has, of, subscribe, write};
 use shuttle::thread;
-use trunkline_engine::{Consumer, Engine, Variable, Wakes};
-use trunkline_types::Contract;
+use trunkline_engine::{Caller, Consumer, Engine, SubscribeOptions, Variable, Wakes};
+use trunkline_types::{Contract, Position, Tick};
 
 const VALUES: u64 = 3;
 
@@ -171,4 +171,100 @@ fn stopped_member_ends_alone() {
             assert_eq!(item.last.sequence + item.lost, VALUES);
         }
     });
+}
+
+/// A session of both variables breaks while they are written, and another one takes what it leaves.
+/// `elements`: what it holds of them; `has_sent`: it breaks only when it has sent something;
+/// `shares`: another consumer has the same feed.
+fn broken_session(elements: u32, has_sent: bool, shares: bool) {
+    let (engine, variables) = engine(Duration::ZERO);
+    let caller = Caller::local(1, 7);
+    let keeping = || {
+        let bell = Bell::default();
+        let consumer = Consumer::new(engine.clone(), Box::new(bell.clone()));
+        let consumer = consumer.confirmed_by_peer().queue_bytes_max(1 << 20);
+        let consumer = consumer.keeping_sent();
+        match shares {
+            true => (consumer.sharing_feeds(), bell),
+            false => (consumer, bell),
+        }
+    };
+    let (mut broken, bell) = keeping();
+    for variable in variables.iter().take(2) {
+        subscribe(&mut broken, 1, few(elements), variable);
+    }
+    if has_sent {
+        drain(&mut broken, &mut Vec::new());
+    }
+    let other = shares.then(|| {
+        let (mut other, bell) = sharing(&engine, &variables, Contract::ALL);
+        drain(&mut other, &mut Vec::new());
+        let variables = variables.clone();
+        thread::spawn(move || {
+            let told = drain_all(&mut other, &bell, &variables, None);
+            for variable in variables.iter().take(2) {
+                let got = of(&told, variable).into_iter();
+                let got: Vec<u64> = got.map(|got| got.sequence).collect();
+                assert_eq!(got, (1..=VALUES).collect::<Vec<_>>(), "it goes on");
+            }
+        })
+    });
+    let writers = write_both(&engine, &variables);
+    if has_sent {
+        bell.wait();
+    }
+    // Sent, and never confirmed.
+    drain(&mut broken, &mut Vec::new());
+    broken.leave(&caller, Tick::MAX);
+    let (mut next, bell) = keeping();
+    next.follow(&caller, caller.session);
+    for variable in variables.iter().take(2) {
+        let had = Some(Position {
+            epoch: EPOCH,
+            sequence: 0,
+        });
+        let options = SubscribeOptions::default();
+        next.subscribe(&caller, 1, few(100), options, variable, had)
+            .expect("it may be subscribed");
+    }
+    let told = drain_all(&mut next, &bell, &variables, None);
+    for thread in writers.into_iter().chain(other) {
+        thread.join().expect("no panic");
+    }
+    assert_all(&next, &told, &variables);
+    for variable in variables.iter().take(2) {
+        let got = of(&told, variable);
+        let (first, lost) = (got[0].sequence, got[0].lost.disconnect);
+        assert_eq!(lost, first - 1, "what is missing is told");
+        let ledger = next.ledger(1, variable.handle()).expect("it is subscribed");
+        assert_eq!(ledger.dropped_disconnect, lost);
+        if u64::from(elements) >= 2 * VALUES {
+            assert_eq!(first, 1, "there was room for all");
+        }
+    }
+    assert_eq!(engine.absent_sessions(), 0);
+}
+
+/// Behaviour: B-02, B-03, B-05.
+#[test]
+fn what_a_broken_session_leaves_is_taken_while_its_oldest_is_dropped() {
+    explore(|| broken_session(2, false, false));
+}
+
+/// Behaviour: B-02, B-03.
+#[test]
+fn what_a_broken_session_leaves_is_all_that_has_room() {
+    explore(|| broken_session(100, true, false));
+}
+
+/// Behaviour: B-02, B-03, B-05.
+#[test]
+fn what_a_broken_session_leaves_of_a_shared_feed_is_taken_while_its_oldest_is_dropped() {
+    explore(|| broken_session(2, true, true));
+}
+
+/// Behaviour: B-02, B-03.
+#[test]
+fn what_a_broken_session_leaves_of_a_shared_feed_is_all_that_has_room() {
+    explore(|| broken_session(100, true, true));
 }

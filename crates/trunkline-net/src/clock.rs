@@ -23,13 +23,14 @@ static ORIGIN: LazyLock<Instant> = LazyLock::new(|| {
     now.checked_sub(Duration::from_secs(1)).unwrap_or(now)
 });
 
-/// How long the difference between the two clocks is believed. So long a step of the system clock
-/// may go unnoticed by [`Clock::moment`]; what the system clock is slewed by meanwhile, at most
-/// 500 ppm, is half a microsecond.
+/// How long the difference between the two clocks is believed: so long a step of the system clock
+/// may go unnoticed.
 const OFFSET_NANOS_MAX: u64 = 1_000_000;
 /// A look at both clocks took so short a time that nothing came between.
 const LOOK_NANOS_MAX: u64 = 2_000;
-const LOOKS_MAX: usize = 4;
+/// The best of several looks took longer than this: the thread was interrupted each time.
+const INTERRUPTED_NANOS: u64 = 100_000;
+const LOOKS_MAX: usize = 8;
 
 /// UTC minus the monotonic clock, in nanoseconds, and the tick until which that is believed. Two
 /// words that are renewed one after the other: whoever sees a new time with the old difference
@@ -55,59 +56,69 @@ impl Clock {
 
     /// Both clocks for the price of one: UTC is reckoned from the monotonic clock and the
     /// difference of the two, which is at most a millisecond old.
+    #[inline]
     pub fn moment(&self) -> (Tick, Timestamp) {
         let now = self.now();
         if now.as_nanos() >= OFFSET_UNTIL.load(Ordering::Relaxed) {
             return self.look_at_both();
         }
-        let offset = OFFSET.load(Ordering::Relaxed);
-        let wall = (now.as_nanos() as i64).saturating_add(offset);
-        (now, Timestamp::from_nanos(wall))
+        (now, reckoned(now, OFFSET.load(Ordering::Relaxed)))
     }
 
-    /// Looks at both clocks, again when the thread was interrupted in between.
+    /// UTC, as [`moment`](Self::moment) has it. May step in either direction when somebody sets the
+    /// system clock, and goes back by some microseconds at times where the system slews its clocks
+    /// apart, which Linux does not.
+    ///
+    /// There is no other source of it: what is reckoned and what is read differ by some
+    /// nanoseconds, and a stamp of the one behind a stamp of the other could be the older.
+    #[inline]
+    pub fn wall(&self) -> Timestamp {
+        self.moment().1
+    }
+
+    /// Looks at both clocks, again when the thread was interrupted in between: who compares them
+    /// would take a pause for a step of the system clock.
     #[cold]
     fn look_at_both(&self) -> (Tick, Timestamp) {
-        let mut looks = LOOKS_MAX;
-        loop {
-            looks -= 1;
-            let (before, wall, after) = (self.now(), self.wall(), self.now());
-            if after.since(before).as_nanos() as u64 <= LOOK_NANOS_MAX {
-                let nanos = before.as_nanos();
-                let offset = wall.as_nanos().saturating_sub(nanos as i64);
-                let known = OFFSET.load(Ordering::Relaxed);
-                // Within what a look is exact to, UTC does not go back.
-                let is_known = (0..=LOOK_NANOS_MAX as i64).contains(&known.saturating_sub(offset));
-                let offset = if is_known { known } else { offset };
-                let wall = Timestamp::from_nanos((nanos as i64).saturating_add(offset));
-                OFFSET.store(offset, Ordering::Relaxed);
-                OFFSET_UNTIL.store(nanos.saturating_add(OFFSET_NANOS_MAX), Ordering::Relaxed);
-                return (before, wall);
-            }
-            if looks == 0 {
-                // Not to be kept, but as good as two separate looks.
-                return (after, wall);
-            }
-        }
-    }
-
-    /// Both clocks at one moment: what lies between the two readings is short, however the system
-    /// schedules this thread. Who compares them would take a pause for a step of the system clock.
-    pub fn both(&self) -> (Tick, Timestamp) {
-        const TRIES: usize = 8;
-        const SHORT: Duration = Duration::from_millis(1);
-        let mut read = (self.now(), self.wall());
-        for _ in 0..TRIES {
-            if self.now().since(read.0) <= SHORT {
+        let known = OFFSET.load(Ordering::Relaxed);
+        let mut best = self.look();
+        for _ in 1..LOOKS_MAX {
+            if best.took <= LOOK_NANOS_MAX {
                 break;
             }
-            read = (self.now(), self.wall());
+            let look = self.look();
+            if look.took < best.took {
+                best = look;
+            }
         }
-        read
+        let nanos = best.now.as_nanos();
+        let seen = best.utc.as_nanos().saturating_sub(nanos as i64);
+        // What is known may well be right, by what the two looks are exact to: UTC does not go
+        // back.
+        let exact_to = best.took.max(LOOK_NANOS_MAX) as i64;
+        let is_known = (-exact_to..=exact_to).contains(&known.saturating_sub(seen));
+        let mut offset = if is_known { known } else { seen };
+        if best.took <= INTERRUPTED_NANOS {
+            let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+            match OFFSET.compare_exchange(known, offset, success, failure) {
+                Ok(_) => {
+                    let until = nanos.saturating_add(OFFSET_NANOS_MAX);
+                    OFFSET_UNTIL.store(until, Ordering::Relaxed);
+                }
+                // Somebody has looked meanwhile.
+                Err(later) => offset = later,
+            }
+        }
+        (best.now, reckoned(best.now, offset))
     }
 
-    /// UTC. May step in either direction when somebody sets the system clock.
-    pub fn wall(&self) -> Timestamp {
+    fn look(&self) -> Look {
+        let (now, utc, after) = (self.now(), self.system_utc(), self.now());
+        let took = after.since(now).as_nanos() as u64;
+        Look { now, utc, took }
+    }
+
+    fn system_utc(&self) -> Timestamp {
         #[allow(
             clippy::disallowed_methods,
             reason = "this module is where clocks are read"
@@ -118,6 +129,18 @@ impl Clock {
             Err(before) => Timestamp::from_nanos(nanos(before.duration()).saturating_neg()),
         }
     }
+}
+
+/// The two clocks, one read after the other.
+struct Look {
+    now: Tick,
+    utc: Timestamp,
+    /// Nanoseconds within which both were read.
+    took: u64,
+}
+
+fn reckoned(now: Tick, offset: i64) -> Timestamp {
+    Timestamp::from_nanos((now.as_nanos() as i64).saturating_add(offset))
 }
 
 /// Nanoseconds, at most `i64::MAX` (292 years).
@@ -147,6 +170,32 @@ mod tests {
             assert!((before..=after).contains(&now));
             assert!(wall.is_plausible());
         }
+    }
+
+    /// However UTC is asked for, over many looks at the system clock; but for somebody who sets
+    /// that, which nobody does meanwhile.
+    #[test]
+    fn what_is_stamped_later_is_not_older() {
+        let clock = Clock::new();
+        let (start, mut newest) = clock.moment();
+        loop {
+            let (now, one) = clock.moment();
+            for stamp in [one, clock.wall()] {
+                assert!(stamp >= newest, "{stamp:?} behind {newest:?}");
+                newest = stamp;
+            }
+            if now.since(start) > Duration::from_millis(50) {
+                break;
+            }
+        }
+    }
+
+    #[test]
+    fn utc_is_the_systems_within_what_a_look_is_exact_to() {
+        let clock = Clock::new();
+        let (before, wall, after) = (clock.system_utc(), clock.wall(), clock.system_utc());
+        let slack = OFFSET_NANOS_MAX as i64;
+        assert!(wall.nanos_since(before) >= -slack && after.nanos_since(wall) >= -slack);
     }
 
     #[test]

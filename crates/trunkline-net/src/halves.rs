@@ -4,6 +4,9 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::SockRef;
 
 use crate::transport::{ReceiveHalf, SendHalf};
 
@@ -13,6 +16,8 @@ pub(crate) trait StreamSocket: Send + Sync {
     fn send(&self, bytes: &[u8]) -> io::Result<usize>;
     /// Nothing more is sent.
     fn finish(&self) -> io::Result<()>;
+    /// Nothing more is sent, not even what the system has not sent yet.
+    fn abort(&self) -> io::Result<()>;
 }
 
 pub(crate) struct SocketReceive<S>(pub(crate) Arc<S>);
@@ -34,6 +39,11 @@ impl<S: StreamSocket> SendHalf for SocketSend<S> {
         // Fails only when the connection is gone, which the other half reports.
         let _ = self.0.finish();
     }
+
+    fn abort(&mut self) {
+        // As above.
+        let _ = self.0.abort();
+    }
 }
 
 impl StreamSocket for TcpStream {
@@ -50,6 +60,12 @@ impl StreamSocket for TcpStream {
     fn finish(&self) -> io::Result<()> {
         self.shutdown(Shutdown::Write)
     }
+
+    /// The system resets the connection when the socket is closed. An orderly end would wait in the
+    /// queue behind bytes whose receipt a line that is cut in one direction never confirms.
+    fn abort(&self) -> io::Result<()> {
+        SockRef::from(self).set_linger(Some(Duration::ZERO))
+    }
 }
 
 impl StreamSocket for UnixStream {
@@ -65,6 +81,11 @@ impl StreamSocket for UnixStream {
 
     fn finish(&self) -> io::Result<()> {
         self.shutdown(Shutdown::Write)
+    }
+
+    /// Between two processes of a machine nothing is lost: an orderly end arrives at once.
+    fn abort(&self) -> io::Result<()> {
+        self.finish()
     }
 }
 

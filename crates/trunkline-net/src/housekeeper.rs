@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 use trunkline_types::{Tick, Timestamp};
 
 use crate::Clock;
+use crate::server::only_mark;
 use crate::sync::{Arc, Condvar, Mutex, lock, wait, wait_timeout};
 
 /// One thread that calls a closure whenever the closure said it is due, such as an engine's `poll`.
@@ -42,8 +43,10 @@ impl Housekeeper {
         let shared = Arc::new(Shared::default());
         let in_thread = shared.clone();
         let body = move || {
+            // What is due next does not wait for a socket.
+            only_mark();
             while !in_thread.is_stopped() {
-                let (now, wall) = clock.both();
+                let (now, wall) = clock.moment();
                 let due = work(now, wall);
                 in_thread.sleep(clock, due);
             }

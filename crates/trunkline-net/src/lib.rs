@@ -52,6 +52,9 @@ pub use link::{Link, LinkOptions, StartError};
 pub use pipe::pipe;
 pub use server::{
     BindError, Notifier, Refusal, Server, ServerCounters, ServerOptions, SessionFactory,
+    SharedFile, only_mark,
 };
+pub use shm::{LocalTable, create_table};
 pub use spin::SPIN_DEFAULT;
 pub use transport::{Peer, Transport, TransportUsed};
+pub use trunkline_ring::{TableEntry, TableValue, TableWriter};

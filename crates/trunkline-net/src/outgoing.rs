@@ -28,6 +28,9 @@ pub(crate) struct Outgoing {
     buffer: Vec<u8>,
     sent: usize,
     blocked: bool,
+    finished: bool,
+    /// When something was written last.
+    wrote_at: Tick,
     /// Set once the connection is to close.
     close_by: Option<Tick>,
 }
@@ -50,6 +53,8 @@ impl Outgoing {
             buffer: Vec::new(),
             sent: 0,
             blocked: false,
+            finished: false,
+            wrote_at: Tick::ZERO,
             close_by: None,
         }
     }
@@ -69,9 +74,12 @@ impl Outgoing {
         let mut written = 0;
         loop {
             let waiting = self.waiting();
-            let more = waiting < OUTPUT_MAX
-                && endpoint.poll_output(now, wall, OUTPUT_MAX - waiting, &mut self.buffer);
+            let room = OUTPUT_MAX.saturating_sub(waiting).min(quantum);
+            let more = room > 0 && endpoint.poll_output(now, wall, room, &mut self.buffer);
             let batch = self.waiting();
+            if batch > 0 {
+                self.wrote_at = now;
+            }
             if !self.write()? {
                 return Ok(Flush::Blocked);
             }
@@ -109,6 +117,11 @@ impl Outgoing {
         Ok(true)
     }
 
+    /// When a flush last had something to write.
+    pub(crate) fn wrote_at(&self) -> Tick {
+        self.wrote_at
+    }
+
     /// True while the transport has to say that it has room before anything can be sent.
     pub(crate) fn is_blocked(&self) -> bool {
         self.blocked
@@ -129,9 +142,16 @@ impl Outgoing {
         self.close_by
     }
 
-    /// Tells the other end that nothing follows what was written.
+    /// Tells the other end that nothing follows what was written; once, however often it is called.
     pub(crate) fn finish(&mut self) {
-        self.half.finish();
+        if !std::mem::replace(&mut self.finished, true) {
+            self.half.finish();
+        }
+    }
+
+    /// Gives up what is not sent: the other end counts as dead.
+    pub(crate) fn abort(&mut self) {
+        self.half.abort();
     }
 
     fn waiting(&self) -> usize {
@@ -151,5 +171,39 @@ impl Outgoing {
         if self.buffer.capacity() > RETAINED_MAX && written < RETAINED_MAX {
             self.buffer = Vec::new();
         }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    struct Ends(Arc<AtomicUsize>);
+
+    impl SendHalf for Ends {
+        fn try_write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
+            Ok(Some(bytes.len()))
+        }
+
+        fn finish(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A socket tells of its own end as of any event: a thread that answered each by ending it once
+    /// more would turn until the other end closes.
+    #[test]
+    fn what_is_finished_is_not_finished_again() {
+        let ends = Arc::new(AtomicUsize::new(0));
+        let mut sut = Outgoing::new(Box::new(Ends(ends.clone())));
+        sut.push(b"the last word");
+        assert!(sut.write().unwrap());
+        sut.finish();
+        sut.finish();
+        assert_eq!(ends.load(Ordering::Relaxed), 1);
     }
 }

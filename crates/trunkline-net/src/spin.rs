@@ -6,7 +6,8 @@
 //! that burns is bounded in four ways: by the limit that the program set; by halving the time after
 //! each spin that found nothing, until a sleep turns out so short that a spin would have paid; by
 //! the number of threads of this process that spin at once; and by resting for a second when the
-//! system takes the processor away from a spinning thread, because somebody else needs it.
+//! system takes the processor away from a spinning thread for a fifth of the time, because somebody
+//! else needs it.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -28,11 +29,15 @@ const SPIN_MIN: Duration = Duration::from_micros(2);
 /// have been spared by spinning.
 const WAKE_UP: Duration = Duration::from_micros(20);
 
-/// How often a spinning thread looks whether the processor was taken away from it.
-const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// Between two looks lies less than a microsecond, or a poll of all sessions: longer than this the
+/// processor was taken away, and not for a turn of another thread of this program.
+const GAP_MIN: Duration = Duration::from_micros(200);
 
-/// How often in that time it may have been.
-const TAKEN_AWAY_MAX: u64 = 4;
+/// For so long is added up what a spinning thread loses in such gaps.
+const LOST_WINDOW: Duration = Duration::from_millis(100);
+
+/// What it may lose in that time. Half of it goes to whoever else has work for the same processor.
+const LOST_MAX: Duration = Duration::from_millis(20);
 
 /// How long it does not spin then.
 const REST: Duration = Duration::from_secs(1);
@@ -66,11 +71,14 @@ impl Spin {
         };
         let clock = Clock::new();
         let start = clock.now();
-        if is_resting(start) {
+        if TAKEN_AWAY.get().is_resting(start) {
             return false;
         }
         let budget = longest.map_or(self.budget, |longest| longest.min(self.budget));
-        let found = spin_until(start.saturating_add(budget), clock, look);
+        let (found, lost) = spin_until(start, budget, || clock.now(), look);
+        if !lost.is_zero() {
+            note_lost(clock.now(), lost);
+        }
         if found {
             self.budget = (self.budget * 2).min(self.limit);
         } else if budget == self.budget {
@@ -92,14 +100,27 @@ impl Spin {
     }
 }
 
-fn spin_until(end: Tick, clock: Clock, mut look: impl FnMut() -> bool) -> bool {
+/// Whether `look` was true before the time was over, and how much of it somebody else had the
+/// processor.
+fn spin_until(
+    start: Tick,
+    budget: Duration,
+    mut now: impl FnMut() -> Tick,
+    mut look: impl FnMut() -> bool,
+) -> (bool, Duration) {
+    let end = start.saturating_add(budget);
+    let (mut before, mut lost) = (start, Duration::ZERO);
     loop {
-        if look() {
-            return true;
+        let found = look();
+        let after = now();
+        let gap = after.since(before);
+        if gap >= GAP_MIN {
+            lost += gap;
         }
-        if clock.now() >= end {
-            return false;
+        if found || after >= end {
+            return (found, lost);
         }
+        before = after;
         std::hint::spin_loop();
     }
 }
@@ -132,65 +153,40 @@ impl Drop for Turn {
     }
 }
 
-/// What a thread knows of how often the processor was taken away from it.
+/// What a thread has lost of its processor while it was spinning.
 #[derive(Clone, Copy, Default)]
 struct TakenAway {
-    looked: Option<(Tick, u64)>,
+    since: Tick,
+    lost: Duration,
     rests_until: Tick,
 }
 
 impl TakenAway {
-    /// Takes a new count in; true while the thread is to rest.
-    fn look(&mut self, now: Tick, count: impl FnOnce() -> u64) -> bool {
-        if now < self.rests_until {
-            return true;
+    fn is_resting(self, now: Tick) -> bool {
+        now < self.rests_until
+    }
+
+    fn add(&mut self, now: Tick, lost: Duration) {
+        if now.since(self.since) > LOST_WINDOW {
+            (self.since, self.lost) = (now, Duration::ZERO);
         }
-        if let Some((at, _)) = self.looked
-            && now.since(at) < LOOK_INTERVAL
-        {
-            return false;
-        }
-        let count = count();
-        // Over a longer time than the interval more may have come together; that is fine.
-        let (at, before) = self.looked.replace((now, count)).unwrap_or((now, count));
-        let intervals = (now.since(at).as_nanos() / LOOK_INTERVAL.as_nanos()).max(1) as u64;
-        let rest = count.saturating_sub(before) >= TAKEN_AWAY_MAX.saturating_mul(intervals);
-        if rest {
+        self.lost += lost;
+        if self.lost >= LOST_MAX {
+            self.lost = Duration::ZERO;
             self.rests_until = now.saturating_add(REST);
         }
-        rest
     }
 }
 
-fn is_resting(now: Tick) -> bool {
-    thread_local! {
-        static TAKEN_AWAY: Cell<TakenAway> = Cell::new(TakenAway::default());
-    }
-    TAKEN_AWAY.with(|cell| {
-        let mut taken_away = cell.get();
-        let resting = taken_away.look(now, involuntary_switches);
-        cell.set(taken_away);
-        resting
-    })
+thread_local! {
+    static TAKEN_AWAY: Cell<TakenAway> = Cell::new(TakenAway::default());
 }
 
-/// How often the system has taken the processor away from this thread.
-#[cfg(target_os = "linux")]
-#[allow(unsafe_code, reason = "the system has no safe form of this question")]
-fn involuntary_switches() -> u64 {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the pointer is to a whole `rusage` of this frame, which the call fills, or leaves at
-    // zero when it fails; every bit pattern of it is a value.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
-        usage.assume_init()
-    };
-    u64::try_from(usage.ru_nivcsw).unwrap_or(0)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn involuntary_switches() -> u64 {
-    0
+#[cold]
+fn note_lost(now: Tick, lost: Duration) {
+    let mut taken_away = TAKEN_AWAY.get();
+    taken_away.add(now, lost);
+    TAKEN_AWAY.set(taken_away);
 }
 
 #[cfg(test)]
@@ -232,26 +228,47 @@ mod tests {
         assert!(!sut.run(None, || panic!("it does not even look")));
     }
 
-    #[test]
-    fn a_thread_that_loses_its_processor_rests_for_a_second() {
-        let at = |millis: u64| Tick::from_nanos(1_000_000_000 + millis * 1_000_000);
-        let mut sut = TakenAway::default();
-        assert!(!sut.look(at(0), || 100), "what was before does not count");
-        assert!(!sut.look(at(10), || panic!("it has just looked")));
-        assert!(!sut.look(at(20), || 100 + TAKEN_AWAY_MAX - 1));
-        assert!(sut.look(at(40), || 100 + 2 * TAKEN_AWAY_MAX));
-        assert!(sut.look(at(1039), || panic!("it rests")));
-        assert!(!sut.look(at(1040), || 100 + 2 * TAKEN_AWAY_MAX));
-        assert!(
-            !sut.look(at(11_040), || 200),
-            "a few in ten seconds are nothing"
-        );
+    fn at(millis: u64) -> Tick {
+        Tick::from_nanos(1_000_000_000 + millis * 1_000_000)
     }
 
     #[test]
-    fn the_system_counts_switches() {
-        // Only that it can be asked.
-        assert!(involuntary_switches() < u64::MAX);
+    fn a_thread_that_loses_its_processor_rests_for_a_second() {
+        let lost = LOST_MAX / 2;
+        let mut sut = TakenAway::default();
+        sut.add(at(0), lost);
+        sut.add(at(200), lost);
+        assert!(!sut.is_resting(at(200)), "it is as much, over a long time");
+        sut.add(at(250), lost);
+        assert!(sut.is_resting(at(251)));
+        assert!(sut.is_resting(at(1249)));
+        assert!(!sut.is_resting(at(1250)));
+        sut.add(at(1250), lost);
+        assert!(!sut.is_resting(at(1251)), "what was before counts no more");
+    }
+
+    #[test]
+    fn what_lies_between_two_looks_was_lost_when_it_was_long() {
+        // The last look finds something: what was waited for came while the thread did not run.
+        let mut times = [at(1), at(5)].into_iter().chain(std::iter::repeat(at(6)));
+        let mut looks = 0;
+        let look = || {
+            looks += 1;
+            looks == 3
+        };
+        let long = Duration::from_secs(1);
+        let (found, lost) = spin_until(at(1), long, || times.next().unwrap_or_default(), look);
+        assert!(found);
+        assert_eq!(lost, Duration::from_millis(5));
+        let mut nanos = at(0).as_nanos();
+        let now = || {
+            nanos += 1000;
+            Tick::from_nanos(nanos)
+        };
+        assert_eq!(
+            spin_until(at(0), LIMIT, now, || false),
+            (false, Duration::ZERO)
+        );
     }
 
     #[test]

@@ -4,9 +4,11 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use crate::shm::Local;
+use trunkline_types::Tick;
+
+use crate::shm::{Local, TableAnswer};
 
 /// One connected byte stream, already in the two halves that different threads use.
 ///
@@ -62,6 +64,13 @@ pub trait SendHalf: Send {
 
     /// Tells the other end that nothing follows. What was written before still arrives.
     fn finish(&mut self);
+
+    /// To be called instead of [`finish`](Self::finish) when the other end counts as dead: what is
+    /// not sent yet is given up. An other end that is there after all learns of it as soon as the
+    /// halves are dropped, without waiting for bytes that the network has lost.
+    fn abort(&mut self) {
+        self.finish();
+    }
 }
 
 /// What a thread polls to learn that a transport may go on; stays valid while anyone holds it.
@@ -87,6 +96,21 @@ pub enum SourceKind {
     /// A signal: readable means that either half may go on. Whoever polled it acknowledges it, then
     /// reads until there is nothing more and writes what waits.
     Signal,
+}
+
+/// What shared memory is called, beside the names of [`Peer::transport_name`].
+pub(crate) const SHARED_MEMORY: &str = "shared memory";
+
+/// Knows whether a source has become shared memory, without keeping anything open.
+#[derive(Clone)]
+pub(crate) struct SourceHint(Option<Weak<Local>>);
+
+impl SourceHint {
+    /// Whether the two ends use shared memory, or are about to.
+    pub(crate) fn is_shared(&self) -> bool {
+        let local = self.0.as_ref().and_then(Weak::upgrade);
+        local.is_some_and(|local| local.is_agreed())
+    }
 }
 
 /// What a connection is made of at the moment.
@@ -158,9 +182,29 @@ impl Source {
         self.local.as_ref().is_some_and(|local| local.may_share())
     }
 
+    /// For who outlives it.
+    pub(crate) fn hint(&self) -> SourceHint {
+        SourceHint(self.local.as_ref().map(Arc::downgrade))
+    }
+
     /// Whether the two ends use shared memory, or are about to.
     pub(crate) fn is_shared(&self) -> bool {
         self.local.as_ref().is_some_and(|local| local.is_agreed())
+    }
+
+    /// A table of the last values at the other end, with a place for `index`.
+    pub(crate) fn table(&self, index: u32, now: Tick) -> TableAnswer {
+        match &self.local {
+            Some(local) => local.table(index, now),
+            None => TableAnswer::None,
+        }
+    }
+
+    /// The shared memory in which the other end has asked for a table of last values, and its
+    /// question.
+    pub(crate) fn table_question(&self) -> Option<(&Local, u64)> {
+        let local = self.local.as_ref()?;
+        Some((local, local.table_question()?))
     }
 
     /// Why the two ends do not use shared memory although they could have.

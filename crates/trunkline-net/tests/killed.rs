@@ -3,55 +3,25 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 mod echo;
+mod victim;
 
 use std::hash::{BuildHasher, RandomState};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use echo::{Caller, CallerLink, Echo, Over, Rig, cut_off};
 use trunkline_net::{Clock, Dialler, Link, LinkOptions, Server, ServerOptions};
 use trunkline_types::SocketPath;
+use victim::{Victim, socket};
 
-/// Where a child is to connect to, or to listen.
-const SOCKET: &str = "TRUNKLINE_KILLED_SOCKET";
-
-/// This program again, running one of the tests below that are nothing by themselves.
-struct Victim(Child);
-
-impl Victim {
-    fn start(role: &str, socket: &SocketPath) -> Self {
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", role, "--nocapture"])
-            .env(SOCKET, socket.to_string())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        Self(child.expect("a child"))
+/// After up to two milliseconds, at whatever instruction that is.
+fn kill_soon(victim: Victim) {
+    let clock = Clock::new();
+    let pause = RandomState::new().hash_one(victim.id()) % 2_000_000;
+    let at = clock.now().saturating_add(Duration::from_nanos(pause));
+    while clock.now() < at {
+        std::hint::spin_loop();
     }
-
-    /// After up to two milliseconds, at whatever instruction that is.
-    fn kill_soon(&mut self) {
-        let clock = Clock::new();
-        let pause = RandomState::new().hash_one(self.0.id()) % 2_000_000;
-        let at = clock.now().saturating_add(Duration::from_nanos(pause));
-        while clock.now() < at {
-            std::hint::spin_loop();
-        }
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-impl Drop for Victim {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn socket() -> Option<SocketPath> {
-    let text = std::env::var(SOCKET).ok()?;
-    Some(SocketPath::parse(&text).unwrap())
+    victim.kill();
 }
 
 #[test]
@@ -105,9 +75,9 @@ fn clients_and_servers_are_killed_at_any_instruction() {
     bystander.call(b"here");
     let own = mappings();
     for _ in 0..150 {
-        let mut victim = Victim::start("victim_client", rig.socket());
+        let victim = Victim::start("victim_client", rig.socket());
         until("a connection", || rig.server().counters().sessions == 2);
-        victim.kill_soon();
+        kill_soon(victim);
         until("the end of its session", || {
             rig.server().counters().sessions == 1
         });
@@ -123,14 +93,14 @@ fn clients_and_servers_are_killed_at_any_instruction() {
     let dialler = Dialler::Shared(path.clone());
     let link = Link::start(dialler, Caller::redialling(), LinkOptions::default()).unwrap();
     for round in 1..=50 {
-        let mut victim = Victim::start("victim_server", &path);
+        let victim = Victim::start("victim_server", &path);
         let connected = link.wait_until(cut_off(), |caller, _| {
             (caller.connected && caller.connections >= round).then_some(caller.connections)
         });
         let connections = connected.expect("a connection");
         link.with(|caller, _, _| caller.received.clear());
         link.send(&vec![7; 300 << 10]);
-        victim.kill_soon();
+        kill_soon(victim);
         let lost = link.wait_until(cut_off(), |caller, _| {
             (!caller.connected && caller.connections >= connections).then_some(())
         });

@@ -4,7 +4,7 @@
 
 mod echo;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -266,12 +266,54 @@ fn stuck() -> (Arc<Link<Caller>>, TcpStream) {
 
 #[test]
 fn a_connection_to_a_dead_peer_is_closed_at_once() {
-    let (sut, _server) = stuck();
+    let (sut, mut server) = stuck();
     let dead = Disconnect::Dead {
         silent_for: Duration::from_secs(3),
     };
     sut.with(|caller, _, _| caller.closing = Some(dead.clone()));
     assert_eq!(sut.wait_disconnected(), dead);
+    // A peer that was only cut off in one direction learns of it as well, and not in order behind
+    // what it has not confirmed.
+    server.set_read_timeout(Some(CUT_OFF)).unwrap();
+    let read = server.read_to_end(&mut Vec::new());
+    assert_eq!(read.unwrap_err().kind(), ErrorKind::ConnectionReset);
+}
+
+/// Is dead to itself as soon as it has heard something.
+struct Mute(Echo, bool);
+
+impl Endpoint for Mute {
+    fn handle_connected(&mut self, now: Tick, wall: Timestamp) {
+        self.0.handle_connected(now, wall);
+    }
+    fn handle_input(&mut self, _: Tick, _: Timestamp, _: &[u8]) {
+        self.1 = true;
+    }
+    fn poll_output(&mut self, _: Tick, _: Timestamp, budget: usize, out: &mut Vec<u8>) -> bool {
+        // A whole buffer, or the end would find nothing in its way.
+        out.resize(out.len() + budget, 7);
+        !self.1
+    }
+    fn poll_timeout(&self) -> Option<Tick> {
+        None
+    }
+    fn handle_timeout(&mut self, _: Tick, _: Timestamp) {}
+    fn handle_disconnected(&mut self, _: Tick, _: Disconnect) {}
+    fn wants_close(&self) -> Option<Disconnect> {
+        let silent_for = Duration::from_secs(3);
+        self.1.then_some(Disconnect::Dead { silent_for })
+    }
+}
+
+#[test]
+fn a_server_resets_the_connection_of_a_dead_peer() {
+    let server = serve(|_: Peer, _: Notifier| {
+        Ok(Box::new(Mute(Echo::default(), false)) as Box<dyn Endpoint>)
+    });
+    let mut sut = connect(&server);
+    sut.write_all(b"something").unwrap();
+    let read = sut.read_to_end(&mut Vec::new());
+    assert_eq!(read.unwrap_err().kind(), ErrorKind::ConnectionReset);
 }
 
 #[test]

@@ -4,8 +4,22 @@
 
 mod echo;
 
-use echo::{CallerLink, Over, Rig};
-use trunkline_net::Clock;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use echo::{CUT_OFF, Caller, CallerLink, LOOPBACK, Over, Rig};
+use trunkline_net::{Clock, Dialler, Link, LinkOptions, Notifier, Peer, Server, ServerOptions};
+use trunkline_proto::{Disconnect, Endpoint};
+use trunkline_types::{Tick, Timestamp};
+
+/// Switches are counted for the whole process: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Voluntary context switches of the threads of this process whose names begin with `name`.
 fn sleeps_of(name: &str) -> u64 {
@@ -32,6 +46,7 @@ fn sleeps_in(status: &str) -> u64 {
 
 #[test]
 fn a_round_trip_costs_one_wake_up_on_each_side() {
+    let _alone = alone();
     const TRIPS: u64 = 2000;
     for over in [Over::Tcp, Over::Unix, Over::Shared, Over::Pipe(64 << 10)] {
         let rig = Rig::sleeping(over);
@@ -63,4 +78,116 @@ fn a_round_trip_costs_one_wake_up_on_each_side() {
             "{over:?}: the engine's side slept {server} times"
         );
     }
+}
+
+/// Two sessions: what one receives, the other one sends.
+struct Relay {
+    /// Bytes that each has to send.
+    waiting: Arc<[AtomicU64; 2]>,
+    notifiers: Arc<Mutex<Vec<Notifier>>>,
+    own: usize,
+    /// Their connection threads.
+    threads: Arc<Mutex<HashSet<ThreadId>>>,
+}
+
+/// One byte in a frame of the callers.
+const FRAME: [u8; 5] = [1, 0, 0, 0, b'x'];
+
+impl Endpoint for Relay {
+    /// By its own thread: the first turn of a session is nobody else's.
+    fn handle_connected(&mut self, _: Tick, _: Timestamp) {
+        self.threads.lock().unwrap().insert(thread::current().id());
+    }
+
+    fn handle_input(&mut self, _: Tick, _: Timestamp, bytes: &[u8]) {
+        let other = 1 - self.own;
+        self.waiting[other].fetch_add(bytes.len() as u64, Ordering::SeqCst);
+        self.notifiers.lock().unwrap()[other].send();
+    }
+
+    fn poll_output(&mut self, _: Tick, _: Timestamp, _: usize, out: &mut Vec<u8>) -> bool {
+        let waiting = self.waiting[self.own].swap(0, Ordering::SeqCst);
+        (0..waiting / FRAME.len() as u64).for_each(|_| out.extend(FRAME));
+        false
+    }
+
+    fn lets_writers_send(&self) -> bool {
+        true
+    }
+
+    fn poll_timeout(&self) -> Option<Tick> {
+        None
+    }
+
+    fn handle_timeout(&mut self, _: Tick, _: Timestamp) {}
+
+    fn handle_disconnected(&mut self, _: Tick, _: Disconnect) {}
+
+    fn wants_close(&self) -> Option<Disconnect> {
+        None
+    }
+}
+
+#[test]
+fn what_one_connection_thread_reads_for_another_does_not_wake_that_one() {
+    let _alone = alone();
+    const RELAYED: u64 = 1000;
+    let waiting = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+    let notifiers: Arc<Mutex<Vec<Notifier>>> = Arc::default();
+    let options = ServerOptions {
+        listen: vec![LOOPBACK.into()],
+        threads: Some(2),
+        spin: Duration::ZERO,
+        ..ServerOptions::default()
+    };
+    let threads: Arc<Mutex<HashSet<ThreadId>>> = Arc::default();
+    let (known, of_sessions) = (notifiers.clone(), threads.clone());
+    let factory = move |_: Peer, notifier: Notifier| {
+        let mut all = known.lock().unwrap();
+        let own = all.len();
+        all.push(notifier);
+        let relay: Box<dyn Endpoint> = Box::new(Relay {
+            waiting: waiting.clone(),
+            notifiers: known.clone(),
+            own,
+            threads: of_sessions.clone(),
+        });
+        Ok(relay)
+    };
+    let server = Server::bind(options, Arc::new(factory)).unwrap();
+    let dial = || {
+        let address = server.local_addrs()[0];
+        let dialler = Dialler::tcp(address.ip().to_string(), address.port());
+        let link = Link::start(dialler, Caller::default(), LinkOptions::default()).unwrap();
+        link.wait_connected();
+        link
+    };
+    let (writer, reader) = (dial(), dial());
+    let clock = Clock::new();
+    let start = clock.now();
+    while notifiers.lock().unwrap().len() < 2 || threads.lock().unwrap().len() < 2 {
+        assert!(
+            clock.now().since(start) < CUT_OFF,
+            "two sessions, each on a thread of its own"
+        );
+        thread::yield_now();
+    }
+    let relay = || {
+        let before = sleeps_of("trunkline-conn");
+        for _ in 0..RELAYED {
+            writer.send(b"x");
+            assert_eq!(reader.receive(), b"x");
+            // One that comes soon after another is its own thread's.
+            let arrived = clock.now();
+            while clock.now().since(arrived) < Duration::from_micros(100) {
+                std::hint::spin_loop();
+            }
+        }
+        sleeps_of("trunkline-conn") - before
+    };
+    let slept = relay();
+    assert!(
+        slept <= RELAYED * 3 / 2,
+        "{slept} sleeps for {RELAYED} messages, one each is the writer's own"
+    );
 }

@@ -216,7 +216,7 @@ impl<'a> Items<'a> {
     }
 
     /// Reads one item; after the last one checks that nothing follows. Ends after an error.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next_with<T>(
         &mut self,
         read: impl FnOnce(&mut Payload<'a>) -> Result<T, DecodeError>,

@@ -15,6 +15,11 @@ pub const fn of_position(handle: u32, sequence: u64) -> u64 {
     finish(sequence.wrapping_add((handle as u64).wrapping_mul(SPREAD)))
 }
 
+/// What the news that an item has ended adds to the running digest, of GONE and of ENDED.
+pub const fn of_end(handle: u32) -> u64 {
+    of_position(handle, u64::MAX)
+}
+
 /// Everything about a record that the reader of an item sees: handle, sequence, times, quality and
 /// every bit of the value; not whether this session wrote it.
 pub fn of_record(record: &UpdateRecord<'_>) -> u64 {

@@ -35,6 +35,13 @@ pub trait Endpoint: Send {
     fn poll_output(&mut self, now: Tick, wall: Timestamp, budget: usize, out: &mut Vec<u8>)
     -> bool;
 
+    /// Server only: whether a thread that has just changed something may ask for the output itself
+    /// and send it, because there is nothing to send but such changes. False leaves it to whoever
+    /// drives.
+    fn lets_writers_send(&self) -> bool {
+        false
+    }
+
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called next (keep-alive, sampled,
     /// deadlines); `None` for never.
     fn poll_timeout(&self) -> Option<Tick>;

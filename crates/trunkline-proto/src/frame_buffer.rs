@@ -93,6 +93,17 @@ pub struct FrameBuffer {
     /// `pending` (and `parts`) hold what was handed out last.
     spent: bool,
     started_at: Option<Tick>,
+    /// Of a message in parts, what `frame_max` bytes more have to be there in time for.
+    stretch: Option<Stretch>,
+}
+
+/// So much of a message in parts as a frame may be long: it has the time of a frame, in however
+/// many parts it comes. A message of small parts would otherwise have as much time as it has bytes.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    began: Tick,
+    /// Bytes of the message before it.
+    before: usize,
 }
 
 /// Where the payload of a complete frame stands.
@@ -175,8 +186,10 @@ impl FrameBuffer {
                 self.parts.extend_from_slice(bytes);
                 empty(&mut self.pending);
                 if is_part {
+                    self.note_part(now, length);
                     continue;
                 }
+                self.stretch = None;
                 self.spent = true;
                 return Frame::new(header, &self.parts).map(Some);
             }
@@ -196,13 +209,14 @@ impl FrameBuffer {
         self.started_at
     }
 
-    /// When the incomplete frame must be complete.
+    /// When the incomplete frame must be complete, or the next stretch of a message in parts.
     pub fn poll_timeout(&self) -> Option<Tick> {
-        self.started_at
-            .map(|start| start.saturating_add(self.limits.frame_deadline))
+        let stretch = self.stretch.map(|stretch| stretch.began);
+        let began = [self.started_at, stretch].into_iter().flatten().min();
+        began.map(|began| began.saturating_add(self.limits.frame_deadline))
     }
 
-    /// Checks the deadline of the incomplete frame.
+    /// Checks the deadline of what is incomplete.
     ///
     /// # Errors
     /// [`FrameError::Slow`] when it has passed; the connection is to be closed.
@@ -221,6 +235,20 @@ impl FrameBuffer {
             0
         } else {
             self.pending.len().saturating_add(self.parts.len())
+        }
+    }
+
+    /// A part has made the message `length` bytes long.
+    fn note_part(&mut self, now: Tick, length: usize) {
+        let stretch = self.stretch.get_or_insert(Stretch {
+            began: now,
+            before: 0,
+        });
+        if length.saturating_sub(stretch.before) >= self.limits.frame_max as usize {
+            *stretch = Stretch {
+                began: now,
+                before: length,
+            };
         }
     }
 

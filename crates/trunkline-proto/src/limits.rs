@@ -42,6 +42,8 @@ pub const HELLO_TEXT_BYTES_MAX: usize = 256;
 pub const PAGE_BYTES: usize = 64 << 10;
 /// Most subscriptions that the answer to INFO lists for one variable.
 pub const INFO_SUBSCRIPTIONS_MAX: usize = 1024;
+/// Most sessions that the answer to INFO lists as subscribers of one variable.
+pub const INFO_READERS_MAX: usize = 32;
 /// Patterns that one session may watch at a time.
 pub const WATCHES_MAX: usize = 1024;
 /// Most conditions of one FIND.

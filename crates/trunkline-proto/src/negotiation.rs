@@ -112,8 +112,10 @@ impl Features {
     pub const CONVERGENCE: Features = Features(256);
     /// Who did what: AUDIT, AUDIT_PAGE.
     pub const AUDIT: Features = Features(512);
+    /// The running digest counts GONE and ENDED as well.
+    pub const ENDS: Features = Features(1 << 20);
     /// Every feature of this release.
-    pub const OURS: Features = Features(1 | 2 | 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512);
+    pub const OURS: Features = Features(1 | 2 | 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512 | 1 << 20);
 
     /// The bits on the wire; bits this release does not know are kept and mean nothing.
     pub const fn to_bits(self) -> u64 {

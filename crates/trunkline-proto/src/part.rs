@@ -8,8 +8,8 @@
 //!
 //! The payloads of the PART frames are prepended to the payload of the next frame that is no PART;
 //! the receiver's [`FrameBuffer`](crate::FrameBuffer) joins them, so no decoder knows of it.
-//! Nothing may come between the parts of one message. Every part has the deadline of a frame of its
-//! own.
+//! Nothing may come between the parts of one message. Every `frame_max` bytes of it have the
+//! deadline of a frame, in however many parts they come.
 
 use crate::FrameKind;
 use crate::frame::{FrameHeader, HEADER_BYTES};

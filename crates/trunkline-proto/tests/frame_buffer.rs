@@ -222,6 +222,46 @@ fn the_deadline_ends_with_the_frame_and_begins_anew_with_the_next() {
     assert_eq!(sut.frame_started_at(), Some(later));
 }
 
+/// Behaviour: B-83.
+#[test]
+fn a_message_in_parts_comes_at_the_pace_of_frames_however_small_they_are() {
+    let limits = FrameLimits {
+        frame_max: 100,
+        message_max: 4000,
+        ..FrameLimits::default()
+    };
+    let part = |sut: &mut FrameBuffer, millis: u64, length: usize| {
+        let mut bytes = Vec::new();
+        frame(&mut bytes, FrameKind::Part, 2, &vec![7; length]);
+        let now = NOW.saturating_add(Duration::from_millis(millis));
+        assert!(
+            sut.next_frame(now, &mut bytes.as_slice())
+                .unwrap()
+                .is_none()
+        );
+        sut.handle_timeout(now)
+    };
+    // Whole parts, each as late as may be, take as long as they take.
+    let mut sut = FrameBuffer::new(limits);
+    for n in 0..30 {
+        assert_eq!(part(&mut sut, n * 4_900, 100), Ok(()));
+    }
+    let mut last = Vec::new();
+    frame(&mut last, FrameKind::Updates, 2, b"the rest");
+    let mut input = last.as_slice();
+    let whole = sut.next_frame(NOW, &mut input).unwrap().unwrap();
+    assert_eq!(whole.payload().len(), 3008);
+    assert_eq!(sut.poll_timeout(), None);
+    // Small ones, of nothing even, have that time together.
+    for length in [0, 1, 9] {
+        let mut sut = FrameBuffer::new(limits);
+        for n in 0..10 {
+            assert_eq!(part(&mut sut, n * 499, length), Ok(()), "{length}, {n}");
+        }
+        assert!(part(&mut sut, 5_000, length).is_err(), "{length}");
+    }
+}
+
 #[test]
 fn memory_follows_the_bytes_that_came_not_the_length_announced() {
     let header = FrameHeader {

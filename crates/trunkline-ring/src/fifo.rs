@@ -130,7 +130,39 @@ impl Fifo {
     #[track_caller]
     pub fn push_overwriting(&self, element: &[u64]) -> Overflow {
         check_width(element.len(), self.words());
-        self.ring.push_overwriting(element)
+        self.ring.push_overwriting(element, &[]).0
+    }
+
+    /// [`try_push`](Self::try_push) of an element that lies in two parts, such as a block and its
+    /// timestamp. Returns its place in the order of all elements: the places of elements of one
+    /// FIFO grow from each to the next, not by one.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Panics
+    ///
+    /// When the parts together do not have the declared width.
+    #[inline]
+    #[track_caller]
+    pub fn try_push_parts(&self, first: &[u64], rest: &[u64]) -> Result<u64, Full> {
+        check_width(first.len() + rest.len(), self.words());
+        self.ring.try_push_parts(first, rest)
+    }
+
+    /// [`push_overwriting`](Self::push_overwriting) of an element that lies in two parts. Also
+    /// returns its place, as [`try_push_parts`](Self::try_push_parts) does; of an element that was
+    /// refused, that of one that comes next.
+    ///
+    /// # Panics
+    ///
+    /// When the parts together do not have the declared width.
+    #[inline]
+    #[track_caller]
+    pub fn push_parts_overwriting(&self, first: &[u64], rest: &[u64]) -> (Overflow, u64) {
+        check_width(first.len() + rest.len(), self.words());
+        self.ring.push_overwriting(first, rest)
     }
 
     /// Takes the oldest element out and copies it to `element`, which is otherwise left as it is.
@@ -147,6 +179,16 @@ impl Fifo {
     pub fn try_pop(&self, element: &mut [u64]) -> Result<(), Empty> {
         check_width(element.len(), self.words());
         self.ring.try_pop(element)
+    }
+
+    /// Takes the oldest element out where it lies: `take` is shown it, before its slot is free.
+    ///
+    /// # Errors
+    ///
+    /// [`Empty`] when the next element is not there; `take` is not called.
+    #[inline]
+    pub fn try_pop_with<R>(&self, take: impl FnOnce(&[u64]) -> R) -> Result<R, Empty> {
+        self.ring.try_pop_with(take)
     }
 
     /// Appends as many of the elements, first to last, as there is room for, and returns how many.

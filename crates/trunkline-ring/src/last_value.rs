@@ -75,7 +75,19 @@ impl LastValue {
     #[inline]
     #[track_caller]
     pub fn publish(&self, words: &[u64]) -> u64 {
-        check_width_of_slots(words.len(), &self.slots, 2);
+        self.publish_parts(words, &[])
+    }
+
+    /// [`publish`](Self::publish) of a value that lies in two parts.
+    ///
+    /// # Panics
+    ///
+    /// When the parts together do not have the declared width.
+    #[inline]
+    #[track_caller]
+    pub fn publish_parts(&self, first: &[u64], rest: &[u64]) -> u64 {
+        let width = first.len() + rest.len();
+        check_width_of_slots(width, &self.slots, 2);
         let slots = &*self.slots;
         // Only writers store the count, and there is one at a time; a lock that passes from one to
         // the next carries the latest value along.
@@ -85,7 +97,9 @@ impl LastValue {
         // `count - 1` published, and so know that its copy is no longer that write's. The fence
         // stands between the store of `count - 1`, in the previous call, and those words.
         fence(Ordering::Release);
-        copy_in(slot(slots, count, words.len()), words);
+        let (first_words, rest_words) = slot(slots, count, width).split_at(first.len());
+        copy_in(first_words, first);
+        copy_in(rest_words, rest);
         // SYNC POINT, pairs with the acquire load in `try_read`: the words are there before the
         // count.
         self.published.store(count, Ordering::Release);
@@ -105,6 +119,39 @@ impl LastValue {
     pub fn read(&self, out: &mut [u64]) -> Snapshot {
         check_width_of_slots(out.len(), &self.slots, 2);
         self.try_read(out).unwrap_or_else(|| self.read_again(out))
+    }
+
+    /// As [`read`](Self::read), of a width that the program knows: the number of the write and its
+    /// words, which stay in registers. `None` when the copy would not be complete.
+    ///
+    /// ```
+    /// let cell = trunkline_ring::LastValue::new(2);
+    /// cell.publish(&[7, 8]);
+    /// assert_eq!(cell.read_words(), Some((1, [7, 8])));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When `N` is not the declared width.
+    #[inline]
+    #[track_caller]
+    pub fn read_words<const N: usize>(&self) -> Option<(u64, [u64; N])> {
+        check_width_of_slots(N, &self.slots, 2);
+        let mut words = [0; N];
+        match self.try_read(&mut words) {
+            Some(snapshot) => Some((snapshot.count, words)),
+            None => self.read_words_again(),
+        }
+    }
+
+    /// The attempts after the first, with words of their own: those of the first can then stay in
+    /// registers.
+    #[cold]
+    #[inline(never)]
+    fn read_words_again<const N: usize>(&self) -> Option<(u64, [u64; N])> {
+        let mut words = [0; N];
+        let snapshot = self.read_again(&mut words);
+        snapshot.complete.then_some((snapshot.count, words))
     }
 
     /// One attempt; `None` when a writer overtook it. `out` has the declared width.

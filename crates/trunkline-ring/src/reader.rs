@@ -119,7 +119,7 @@ where
     }
 
     /// Copies the last complete value; false when writers overtook every attempt.
-    #[inline]
+    #[inline(never)]
     fn refresh(&mut self) -> bool {
         let snapshot = self.cell.read(&mut self.copy);
         if snapshot.complete {

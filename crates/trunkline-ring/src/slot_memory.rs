@@ -12,7 +12,7 @@
 //!
 //! Seven doubles and their stamps are one line; with a stamp word beside each they would be two.
 //! A wide element shares no line with the next, so that writing one does not disturb reading the
-//! other.
+//! other. One of 512 bytes or more shares none with its stamp either.
 //!
 //! Under loom the same interface stands on loom's cells, one by one, so that it sees every access.
 

@@ -69,6 +69,11 @@ pub struct Overflow {
 }
 
 impl Overflow {
+    const NONE: Self = Self {
+        stored: true,
+        dropped: 0,
+    };
+
     /// Whether nothing was lost.
     #[must_use]
     pub fn is_none(self) -> bool {
@@ -100,6 +105,19 @@ struct Claimed {
     spot: Spot,
     /// The stamp that gives it to the other side.
     next_stamp: u8,
+}
+
+/// Gives a slot to the other side when it goes.
+struct GivenOn<'a, T: Copy> {
+    memory: &'a SlotMemory<T>,
+    slot: &'a Claimed,
+}
+
+impl<T: Copy> Drop for GivenOn<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.memory.set_stamp(self.slot.spot, self.slot.next_stamp);
+    }
 }
 
 /// Slots in a row that one thread has for itself.
@@ -171,14 +189,20 @@ impl<T: Copy> SlotRing<T> {
 
     #[inline]
     pub(crate) fn try_push(&self, element: &[T]) -> Result<(), Full> {
-        debug_assert_eq!(element.len(), self.width());
-        let slot = self
+        self.try_push_parts(element, &[]).map(|_| ())
+    }
+
+    /// Pushes an element that lies in two parts, and returns its position.
+    #[inline]
+    pub(crate) fn try_push_parts(&self, first: &[T], rest: &[T]) -> Result<u64, Full> {
+        debug_assert_eq!(first.len() + rest.len(), self.width());
+        let (slot, position) = self
             .claim(&self.tail, |tail| self.ready(tail, Turn::Push))
             .ok_or(Full)?;
         // SAFETY: the slot is this thread's alone from the claim until it is given on.
-        unsafe { self.memory.write(slot.spot, element) };
+        unsafe { self.memory.write(slot.spot, first, rest) };
         self.memory.set_stamp(slot.spot, slot.next_stamp);
-        Ok(())
+        Ok(position)
     }
 
     #[inline]
@@ -195,7 +219,7 @@ impl<T: Copy> SlotRing<T> {
     /// `target` has room for one element.
     #[inline]
     pub(crate) unsafe fn try_pop_to(&self, target: *mut T) -> Result<(), Empty> {
-        let slot = self
+        let (slot, _) = self
             .claim(&self.head, |head| self.ready(head, Turn::Pop))
             .ok_or(Empty)?;
         // SAFETY: the slot is this thread's alone from the claim until it is given on, and was
@@ -205,12 +229,28 @@ impl<T: Copy> SlotRing<T> {
         Ok(())
     }
 
+    /// Pops an element where it lies: `take` sees it, and nobody else has it meanwhile.
+    #[inline]
+    pub(crate) fn try_pop_with<R>(&self, take: impl FnOnce(&[T]) -> R) -> Result<R, Empty> {
+        let (slot, _) = self
+            .claim(&self.head, |head| self.ready(head, Turn::Pop))
+            .ok_or(Empty)?;
+        // Also when `take` panics: the slot would be lost otherwise.
+        let _given = GivenOn {
+            memory: &self.memory,
+            slot: &slot,
+        };
+        // SAFETY: the slot is this thread's alone from the claim until `_given` gives it on, which
+        // is after this call, and was written before it came to the poppers.
+        Ok(unsafe { self.memory.with(slot.spot, take) })
+    }
+
     /// Pushes as many leading elements as have room, and returns how many.
     pub(crate) fn try_push_slice(&self, elements: &[T]) -> usize {
         let width = self.width();
         let wanted = (elements.len() / width).min(self.capacity());
         let ready = |tail| self.ready_run(tail, Turn::Push, wanted);
-        let Some(run) = self.claim(&self.tail, ready) else {
+        let Some((run, _)) = self.claim(&self.tail, ready) else {
             return 0;
         };
         let (first, rest) = elements.split_at(run.first.slots() * width);
@@ -228,7 +268,7 @@ impl<T: Copy> SlotRing<T> {
         let width = self.width();
         let wanted = (elements.len() / width).min(self.capacity());
         let ready = |head| self.ready_run(head, Turn::Pop, wanted);
-        let Some(run) = self.claim(&self.head, ready) else {
+        let Some((run, _)) = self.claim(&self.head, ready) else {
             return 0;
         };
         let (first, rest) = elements.split_at_mut(run.first.slots() * width);
@@ -241,16 +281,29 @@ impl<T: Copy> SlotRing<T> {
         self.give(&run)
     }
 
-    /// Pushes the element, dropping the oldest ones while there is no room.
+    /// Pushes an element that lies in two parts, dropping the oldest ones while there is no room;
+    /// also returns its position, or the one that it would have had.
     #[inline]
-    pub(crate) fn push_overwriting(&self, element: &[T]) -> Overflow {
+    pub(crate) fn push_overwriting(&self, first: &[T], rest: &[T]) -> (Overflow, u64) {
+        match self.try_push_parts(first, rest) {
+            Ok(position) => (Overflow::NONE, position),
+            Err(Full) => self.overwrite(first, rest),
+        }
+    }
+
+    /// Apart, so that a push for which there is room is small enough to stand where it is needed.
+    #[cold]
+    #[inline(never)]
+    fn overwrite(&self, first: &[T], rest: &[T]) -> (Overflow, u64) {
         let mut outcome = Overflow {
             stored: false,
             dropped: 0,
         };
+        let mut place = None;
         for _ in 0..OVERWRITE_ATTEMPTS_MAX {
-            if self.try_push(element).is_ok() {
+            if let Ok(position) = self.try_push_parts(first, rest) {
                 outcome.stored = true;
+                place = Some(position);
                 break;
             }
             if self.drop_oldest() {
@@ -263,7 +316,8 @@ impl<T: Copy> SlotRing<T> {
         if outcome.dropped > 0 {
             self.dropped.fetch_add(outcome.dropped, Ordering::Relaxed);
         }
-        outcome
+        let place = place.unwrap_or_else(|| self.tail.load(Ordering::Relaxed));
+        (outcome, place)
     }
 
     /// Takes the oldest element out, if its slot is the one that the next push needs.
@@ -289,11 +343,15 @@ impl<T: Copy> SlotRing<T> {
         claim.is_ok()
     }
 
-    /// Claims what is `ready` at `end`; `None` when nothing is.
+    /// Claims what is `ready` at `end`, and says at which position; `None` when nothing is.
     ///
     /// `ready` says, for a position, what can be claimed there and which position comes next.
     #[inline]
-    fn claim<C>(&self, end: &AtomicU64, ready: impl Fn(u64) -> Option<(C, u64)>) -> Option<C> {
+    fn claim<C>(
+        &self,
+        end: &AtomicU64,
+        ready: impl Fn(u64) -> Option<(C, u64)>,
+    ) -> Option<(C, u64)> {
         let mut position = end.load(Ordering::Acquire);
         loop {
             let Some((claimed, next)) = ready(position) else {
@@ -311,7 +369,7 @@ impl<T: Copy> SlotRing<T> {
             let swap =
                 end.compare_exchange_weak(position, next, Ordering::Release, Ordering::Acquire);
             match swap {
-                Ok(_) => return Some(claimed),
+                Ok(_) => return Some((claimed, position)),
                 Err(now) => position = now,
             }
         }

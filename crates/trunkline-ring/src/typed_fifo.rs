@@ -81,7 +81,7 @@ impl<T: Copy + Send> TypedFifo<T> {
     /// [`Fifo::push_overwriting`](crate::Fifo::push_overwriting).
     #[inline]
     pub fn push_overwriting(&self, element: T) -> Overflow {
-        self.ring.push_overwriting(&[element])
+        self.ring.push_overwriting(&[element], &[]).0
     }
 
     /// Takes the oldest element out.

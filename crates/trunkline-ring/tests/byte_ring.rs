@@ -104,8 +104,9 @@ impl Open {
     }
 
     fn memory(self: &Arc<Self>) -> RingMemory {
-        let header = NonNull::from(self.word(0)).cast();
-        let bytes = NonNull::from(self.word(WORDS)).cast();
+        let words = &self.words[self.first()..];
+        let header = NonNull::from(words).cast();
+        let bytes = NonNull::from(&words[WORDS..]).cast();
         // SAFETY: inside the allocation that the owner keeps, aligned, apart; the words are only
         // used as atomics, and the bytes only by the ends.
         unsafe { RingMemory::from_raw(header, bytes, CAPACITY, self.clone()) }

@@ -288,3 +288,33 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn element_in_parts_is_one_element_and_is_shown_where_it_lies() {
+    // Narrow ones that share a line, and one that has its stamp on a line of its own.
+    for width in [1, 2, 3, 64, 65, 129] {
+        let fifo = Fifo::new(3, width);
+        let mut place_before = None;
+        for lap in 0..10_u64 {
+            let element: Vec<u64> = (lap..lap + width as u64).collect();
+            let (first, rest) = element.split_at(lap as usize % (width + 1));
+            let place = fifo.try_push_parts(first, rest).expect("it has room");
+            assert!(place_before < Some(place), "places grow");
+            place_before = Some(place);
+            if lap > 0 {
+                let shown = fifo.try_pop_with(<[u64]>::to_vec).expect("it is there");
+                assert_eq!(shown, (lap - 1..lap - 1 + width as u64).collect::<Vec<_>>());
+            }
+        }
+    }
+}
+
+#[test]
+fn slot_is_free_again_when_whoever_is_shown_it_panics() {
+    let fifo = Fifo::new(1, 1);
+    fifo.try_push(&[1]).expect("it has room");
+    let panics = || fifo.try_pop_with(|words| assert_ne!(words, [1], "on purpose"));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+    assert_eq!(fifo.try_push(&[2]), Ok(()));
+    assert_eq!(fifo.try_pop_with(|words| words[0]), Ok(2));
+}

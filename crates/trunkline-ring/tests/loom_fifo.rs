@@ -107,6 +107,32 @@ fn slots_are_used_again_lap_after_lap() {
     });
 }
 
+/// An element in two parts is one element, and one that is shown where it lies is the reader's
+/// alone until it has seen it.
+#[test]
+fn elements_in_two_parts_are_shown_whole() {
+    model(3, || {
+        let fifo = Arc::new(Fifo::new(1, 2));
+        let writer = thread::spawn({
+            let fifo = Arc::clone(&fifo);
+            move || {
+                let places = [1, 2].map(|value| fifo.push_parts_overwriting(&[value], &[value]));
+                assert!(places[0].1 < places[1].1, "places grow");
+                places[0].0.dropped + places[1].0.dropped
+            }
+        });
+        let show = |words: &[u64]| {
+            assert_eq!(words[0], words[1], "torn");
+            words[0]
+        };
+        let mut shown: Vec<u64> = fifo.try_pop_with(show).into_iter().collect();
+        let dropped = writer.join().unwrap();
+        shown.extend(std::iter::from_fn(|| fifo.try_pop_with(show).ok()));
+        assert!(shown.is_sorted());
+        assert_eq!(shown.len() as u64 + dropped, 2);
+    });
+}
+
 /// Behaviour: SP-16.
 #[test]
 fn overwriting_drops_are_counted_exactly() {

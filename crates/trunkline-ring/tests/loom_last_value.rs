@@ -9,6 +9,12 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 use trunkline_ring::LastValue;
 
+/// Without a bound these run for many minutes. A preemption takes the processor from a thread that
+/// could go on; waits and ends are not counted. To tear a value takes two: the reader is stopped
+/// between its words, and the writer between its own, or after lapping the reader. With four, both
+/// reads of a reader may be hit so in one execution, or the retry of one of them.
+const PREEMPTIONS_MAX: usize = 4;
+
 fn check(words: [u64; 2], count: u64) {
     assert_eq!(words, [count, count * 10], "torn");
 }
@@ -16,7 +22,9 @@ fn check(words: [u64; 2], count: u64) {
 /// Behaviour: SP-13.
 #[test]
 fn reader_sees_whole_values_in_order() {
-    loom::model(|| {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(PREEMPTIONS_MAX);
+    builder.check(|| {
         let cell = Arc::new(LastValue::new(2));
         let reader = thread::spawn({
             let cell = Arc::clone(&cell);
@@ -46,7 +54,6 @@ fn reader_sees_whole_values_in_order() {
 #[test]
 fn two_readers_see_whole_values() {
     let mut builder = loom::model::Builder::new();
-    // Without a bound this runs for many minutes; with it, every interleaving of three preemptions.
     builder.preemption_bound = Some(3);
     builder.check(|| {
         let cell = Arc::new(LastValue::new(2));

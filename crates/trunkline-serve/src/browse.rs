@@ -4,18 +4,20 @@ use std::borrow::Cow;
 
 use trunkline_engine::Variable;
 use trunkline_engine::field::Field;
-use trunkline_engine::health::is_reserved;
 use trunkline_engine::search::{Comparison, Condition};
 use trunkline_proto::limits::{
-    ENGINE_LIBRARIES_MAX, FIND_CONDITIONS_MAX, INFO_SUBSCRIPTIONS_MAX, PAGE_BYTES,
+    ENGINE_LIBRARIES_MAX, FIND_CONDITIONS_MAX, INFO_READERS_MAX, INFO_SUBSCRIPTIONS_MAX, PAGE_BYTES,
 };
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo, decode_engine_request};
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::find::{Comparison as Asked, Find, FindCondition, NamesBuilder};
-use trunkline_proto::message::info::{InfoAnswerBuilder, SubscriptionInfo, VariableInfo};
+use trunkline_proto::message::info::{
+    InfoAnswerBuilder, ReaderInfo, SubscriptionInfo, VariableInfo,
+};
 use trunkline_proto::message::subscribe::SubscribeTerms;
 use trunkline_proto::message::why::Why;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
+use trunkline_types::name::is_reserved;
 use trunkline_types::{Access, DataType, Effort, Pattern, Tick, Timestamp};
 
 use crate::fault::unknown_handle;
@@ -108,6 +110,7 @@ impl Session {
             Some((body, fields)) => (body, Some(fields)),
             None => (pattern, None),
         };
+        let limit = variables_of(limit, fields.as_deref());
         let mut answers = std::mem::take(&mut self.answers.frames);
         let before = answers.len();
         let mut names = NamesBuilder::begin(&mut answers, request);
@@ -231,6 +234,16 @@ impl Session {
                 false => String::new(),
             },
             subscriptions,
+            readers: variable
+                .readers(INFO_READERS_MAX)
+                .into_iter()
+                .map(|reader| ReaderInfo {
+                    session: reader.whose.session,
+                    from: reader.whose.from,
+                    transport: reader.whose.transport.to_owned(),
+                    repaired: reader.repaired,
+                })
+                .collect(),
             forced: self
                 .engine
                 .forced_of(variable)
@@ -267,6 +280,11 @@ fn conditions(asked: &[FindCondition<'_>]) -> Result<Vec<Condition>, String> {
         condition.map_err(|error| error.to_string())
     };
     asked.iter().map(condition).collect()
+}
+
+/// How many variables make a page of `names` names, where each has so many fields to tell.
+pub(crate) fn variables_of(names: usize, fields: Option<&[&'static Field]>) -> usize {
+    names.div_ceil(fields.map_or(1, <[_]>::len).max(1))
 }
 
 /// What is told of a variable that was found: itself, or these fields of it.

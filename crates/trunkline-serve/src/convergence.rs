@@ -18,6 +18,8 @@ use trunkline_proto::message::convergence::{
 };
 use trunkline_proto::message::updates::UpdatesBuilder;
 use trunkline_proto::{Disconnect, Features, Frame, digest};
+use trunkline_types::Tick;
+use trunkline_types::time::duration_nanos;
 
 use crate::session::Session;
 use crate::work::{Progress, SLICE, Work};
@@ -26,9 +28,14 @@ use crate::work::{Progress, SLICE, Work};
 const PARTS: u32 = 64;
 
 /// How far the look through the items is.
+///
+/// What the time says is the same for all sessions of an engine, so that those which have the same
+/// variables look at the same ones together: their memory is fetched for all at once.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
     agreed: bool,
+    /// The keep-alive for which it went on last, by the time.
+    turn: Option<u64>,
     /// The index of the next item.
     next: u32,
     /// Indices that are still to be looked at, in slices.
@@ -42,6 +49,36 @@ impl Sweep {
             agreed: features.contains(Features::CONVERGENCE),
             ..Self::default()
         }
+    }
+
+    /// Whether there are items to be looked at now.
+    pub(crate) fn is_running(&self) -> bool {
+        self.left > 0
+    }
+
+    /// Goes on to the end of the part that keep-alive number `turn` has of `end` indices: from
+    /// where it is, so that none is left out however many there were before and however late the
+    /// turn is.
+    fn go_on(&mut self, turn: u64, end: u32) {
+        let before = self.turn.replace(turn);
+        if end == 0 || before == Some(turn) {
+            self.turn = self.turn.filter(|_| end > 0);
+            return;
+        }
+        let part = end.div_ceil(PARTS);
+        let first = (turn % u64::from(end.div_ceil(part))) as u32 * part;
+        if before.is_none() && self.left == 0 {
+            self.next = first;
+        }
+        if self.next >= end {
+            self.next = 0;
+        }
+        let goal = first.saturating_add(part).min(end);
+        let way = match goal > self.next {
+            true => goal - self.next,
+            false => end - self.next + goal,
+        };
+        self.left = self.left.max(way);
     }
 
     /// The next slice of the indices up to `end`; `None` when there is nothing to look at now.
@@ -63,13 +100,13 @@ impl Sweep {
 
 impl Session {
     /// What a keep-alive says of the update records sent so far; the look at the next part begins.
-    pub(crate) fn begin_sweep(&mut self) -> (u64, u64) {
+    pub(crate) fn begin_sweep(&mut self, now: Tick) -> (u64, u64) {
         if !self.sweep.agreed {
             return (0, 0);
         }
-        let part = self.consumer.index_end().div_ceil(PARTS);
-        // What a slow client has left of the part before is not skipped.
-        self.sweep.left = self.sweep.left.max(part);
+        let interval = duration_nanos(self.options.keepalive).max(1);
+        let turn = now.as_nanos() / interval;
+        self.sweep.go_on(turn, self.consumer.index_end());
         (self.window.sent(), self.window.digest())
     }
 
@@ -85,7 +122,10 @@ impl Session {
         let records = self.records;
         let mut answers = std::mem::take(&mut self.answers.frames);
         let mut frame = CheckBuilder::begin(&mut answers);
-        let mut chunk = Chunk::default();
+        let mut chunk = Chunk {
+            handles: Vec::with_capacity(CHUNK_ITEMS_MAX),
+            ..Chunk::default()
+        };
         let looked = self
             .consumer
             .look(indices, |subscription, variable, update| {
@@ -183,6 +223,52 @@ mod tests {
         assert_eq!(sut.slice(5000), Some(4200..5000));
         assert_eq!(sut.slice(5000), Some(0..700));
         assert_eq!(sut.slice(5000), None);
+    }
+
+    /// The indices of all slices there are, in order.
+    fn looked(sut: &mut Sweep, end: u32) -> Vec<u32> {
+        std::iter::from_fn(|| sut.slice(end)).flatten().collect()
+    }
+
+    #[test]
+    fn each_item_has_its_turn_in_64_keep_alives_and_is_the_same_for_all_sessions() {
+        for end in [1, 5, 64, 65, 1000, 10_000] {
+            let (mut early, mut late) = (Sweep::of(Features::OURS), Sweep::of(Features::OURS));
+            let mut seen = vec![0; end as usize];
+            for turn in 7..7 + 64 {
+                early.go_on(turn, end);
+                let part = looked(&mut early, end);
+                assert!(part.len() <= end.div_ceil(64) as usize, "{end}");
+                part.iter().for_each(|index| seen[*index as usize] += 1);
+                if turn > 30 {
+                    late.go_on(turn, end);
+                    assert_eq!(looked(&mut late, end), part, "{end} at {turn}");
+                }
+            }
+            assert!(seen.iter().all(|count| *count > 0), "{end}: {seen:?}");
+        }
+    }
+
+    #[test]
+    fn turns_that_were_missed_and_items_that_came_are_made_up_for() {
+        let mut sut = Sweep::of(Features::OURS);
+        sut.go_on(0, 640);
+        assert_eq!(looked(&mut sut, 640).len(), 10);
+        sut.go_on(3, 640);
+        assert_eq!(looked(&mut sut, 640), Vec::from_iter(10..40));
+        // A second one in the same interval.
+        sut.go_on(3, 640);
+        assert!(looked(&mut sut, 640).is_empty());
+        // The client is slow: what is left is not left out.
+        sut.go_on(4, 640);
+        sut.go_on(5, 1280);
+        assert_eq!(looked(&mut sut, 1280), Vec::from_iter(40..120));
+        sut.go_on(63, 1280);
+        assert_eq!(looked(&mut sut, 1280), Vec::from_iter(120..1280));
+        sut.go_on(64, 1280);
+        assert_eq!(looked(&mut sut, 1280), Vec::from_iter(0..20));
+        sut.go_on(65, 0);
+        assert!(looked(&mut sut, 0).is_empty());
     }
 
     #[test]

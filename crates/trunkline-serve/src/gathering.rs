@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use trunkline_engine::Wake;
+use trunkline_engine::{Wake, Whose};
 use trunkline_proto::message::flush::{decode_flush, encode_flushed};
 use trunkline_proto::message::hello::Hello;
 use trunkline_proto::{Agreement, Disconnect, Endpoint, Features, Frame, Gather, Throughput};
@@ -177,5 +177,13 @@ impl std::fmt::Debug for SharedWake {
 impl Wake for SharedWake {
     fn wake(&self) {
         self.0.wake();
+    }
+
+    fn send(&self) {
+        self.0.send();
+    }
+
+    fn whose(&self) -> Whose {
+        self.0.whose()
     }
 }

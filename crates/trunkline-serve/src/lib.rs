@@ -59,5 +59,5 @@ mod write;
 mod write_run;
 
 pub use gathering::Flushes;
-pub use options::{EngineFacts, ServeOptions};
+pub use options::{EngineFacts, RESUME_FOR, ServeOptions};
 pub use session::Session;

@@ -212,6 +212,9 @@ impl Session {
         let engine = self.engine.clone();
         let total = work.items.len();
         let (request, first) = (work.page.request, work.page.first_index());
+        if first == 0 {
+            self.consumer.begin_request();
+        }
         let mut answers = std::mem::take(&mut self.answers.frames);
         let mut results = ResultsBuilder::subscribed(&mut answers, request, first);
         for item in work.page.slice(&work.items) {

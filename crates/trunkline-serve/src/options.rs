@@ -15,6 +15,10 @@ use trunkline_types::Tick;
 
 use crate::gathering::Flushes;
 
+/// How long a session that broke is kept: several attempts to reconnect, and a switch that starts
+/// anew.
+pub const RESUME_FOR: Duration = Duration::from_secs(30);
+
 /// Facts about the running engine that only its host knows.
 pub trait EngineFacts: Send + Sync {
     /// Connections open now.
@@ -60,6 +64,9 @@ pub struct ServeOptions {
     pub write_credit_bytes: u32,
     /// Bytes that may wait in the subscriptions of one session: values, and 64 for each update.
     pub queue_bytes_max: usize,
+    /// How long the `all` subscriptions of a session that broke are kept for the next one of its
+    /// client; 0: not at all.
+    pub resume_for: Duration,
     /// What only the host knows.
     pub facts: Option<Arc<dyn EngineFacts>>,
     /// Where a flush reaches every session that gathers.
@@ -83,6 +90,7 @@ impl Default for ServeOptions {
             write_credit_count: WRITE_CREDIT_COUNT,
             write_credit_bytes: WRITE_CREDIT_BYTES,
             queue_bytes_max: QUEUE_BYTES_MAX_DEFAULT,
+            resume_for: RESUME_FOR,
             facts: None,
             flushes: Arc::default(),
             administrator: None,

@@ -1,4 +1,7 @@
-//! The engine's end of one connection: its life, its input and its output.
+//! The engine's end of one connection: what it has, and how it begins and ends. Its input and its
+//! output are in `endpoint`.
+
+mod endpoint;
 
 use std::sync::Arc;
 
@@ -7,8 +10,7 @@ use trunkline_proto::limits::{FRAME_DEADLINE, FRAME_MAX_MIN};
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::hello::{Hello, Welcome};
 use trunkline_proto::{
-    Agreement, Disconnect, Endpoint, FaultCode, FrameBuffer, FrameLimits, Liveness, LivenessAction,
-    Throughput,
+    Agreement, Disconnect, FaultCode, Features, FrameBuffer, FrameLimits, Liveness, Throughput,
 };
 use trunkline_types::{Tick, Timestamp};
 
@@ -96,10 +98,13 @@ impl Session {
         wake: Box<dyn Wake>,
     ) -> Self {
         let wake = SharedWake(Arc::from(wake));
-        let consumer = Consumer::new(engine.clone(), Box::new(wake.clone()))
+        let mut consumer = Consumer::new(engine.clone(), Box::new(wake.clone()))
             .confirmed_by_peer()
             .queue_bytes_max(options.queue_bytes_max)
             .sharing_feeds();
+        if !options.resume_for.is_zero() {
+            consumer = consumer.keeping_sent();
+        }
         Self {
             engine,
             consumer,
@@ -158,13 +163,22 @@ impl Session {
             }
         };
         self.caller.origin = described(&self.caller.origin, hello);
+        let before = hello.resume.filter(|one| one.epoch == self.engine.epoch());
+        if let Some(session) = before.and_then(|one| u32::try_from(one.session).ok()) {
+            self.consumer.follow(&self.caller, session);
+            self.sampled_due = self.consumer.poll(now);
+        }
         let throughput = self.begin_to_gather(hello, &agreement);
         self.welcome(&agreement, throughput, wall);
         self.frame_max = agreement.frame_max;
         self.records = Records::new(self.caller.session, agreement.message_max);
         self.window = Window::of(hello);
+        if agreement.features.contains(Features::ENDS) {
+            self.window.count_ends();
+        }
         self.sweep = Sweep::of(agreement.features);
-        self.liveness = Liveness::new(now, self.options.keepalive, self.options.deadline);
+        let liveness = Liveness::new(now, self.options.keepalive, self.options.deadline);
+        self.liveness = liveness.together();
         self.frames.set_limits(agreement.frame_limits());
         self.phase = Phase::Open;
         Ok(())
@@ -178,7 +192,7 @@ impl Session {
             epoch: self.engine.epoch(),
             engine_id: options.engine_id,
             session: u64::from(self.caller.session),
-            // A new session goes on with the positions of the old one; nothing of it is kept here.
+            // It is a new session, which goes on from positions, item by item.
             resumed: false,
             frame_max: agreement.frame_max,
             message_max: agreement.message_max,
@@ -221,12 +235,14 @@ impl Session {
 
     /// From here on nothing but the answers that wait is sent.
     fn close(&mut self, cause: Disconnect) {
+        let comes_back = may_come_back(&cause);
         self.phase = Phase::Closing(cause);
-        self.release();
+        self.release(comes_back);
     }
 
-    /// Gives everything back that others might wait for.
-    fn release(&mut self) {
+    /// Gives everything back that others might wait for. `comes_back`: the client may go on in
+    /// another session, which is to begin where this one was.
+    fn release(&mut self, comes_back: bool) {
         self.stop_providing();
         self.engine.end_session(self.caller.session);
         self.work.clear();
@@ -234,7 +250,12 @@ impl Session {
         self.sweep = Sweep::default();
         self.parked_until = None;
         self.sampled_due = None;
-        self.consumer = Consumer::new(self.engine.clone(), Box::new(Silent));
+        let silent = Consumer::new(self.engine.clone(), Box::new(Silent));
+        let consumer = std::mem::replace(&mut self.consumer, silent);
+        if comes_back {
+            let until = self.last_seen.0.saturating_add(self.options.resume_for);
+            consumer.leave(&self.caller, until);
+        }
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -285,6 +306,20 @@ impl Session {
     }
 }
 
+/// Whether the client may dial again and go on: it has not said that it is done, nor was it told to
+/// go. A client that has heard nothing says goodbye as well, and comes back.
+fn may_come_back(cause: &Disconnect) -> bool {
+    match cause {
+        Disconnect::Local => false,
+        Disconnect::Goodbye { code, .. } => *code != FaultCode::ShuttingDown,
+        Disconnect::PeerClosed
+        | Disconnect::Io { .. }
+        | Disconnect::Dead { .. }
+        | Disconnect::Slow { .. } => true,
+        _ => false,
+    }
+}
+
 /// From where the peer asks, and what it says of itself: nobody vouches for that.
 fn described(origin: &str, hello: &Hello) -> Arc<str> {
     let mut text = origin.to_owned();
@@ -302,189 +337,4 @@ fn described(origin: &str, hello: &Hello) -> Arc<str> {
         text.push_str(&format!(", pid {}", hello.pid));
     }
     text.into()
-}
-
-impl Endpoint for Session {
-    fn handle_connected(&mut self, now: Tick, _wall: Timestamp) {
-        let deadline = now.saturating_add(self.options.hello_deadline);
-        self.phase = Phase::Hello { deadline };
-    }
-
-    fn handle_input(&mut self, now: Tick, wall: Timestamp, bytes: &[u8]) {
-        if self.is_over() {
-            return;
-        }
-        self.last_seen = (now, wall);
-        self.liveness.handle_received(now);
-        let (mut wakes, mut input) = (Wakes::new(), bytes);
-        loop {
-            // The frame borrows the buffer, which therefore steps aside; the hello changes its
-            // limits.
-            let mut frames = std::mem::take(&mut self.frames);
-            let was_open = self.is_open();
-            let result = match frames.next_frame(now, &mut input) {
-                Ok(Some(frame)) => self.dispatch(now, wall, &frame, &mut wakes),
-                Ok(None) => {
-                    self.frames = frames;
-                    return;
-                }
-                Err(error) => Err(error.into()),
-            };
-            if was_open {
-                self.frames = frames;
-            }
-            if let Err(cause) = result {
-                return self.fail(cause);
-            }
-        }
-    }
-
-    fn wants_input(&self) -> bool {
-        self.answers.len() < ANSWERS_BYTES_MAX && self.work.bytes() < WORK_BYTES_MAX
-    }
-
-    fn poll_output(
-        &mut self,
-        now: Tick,
-        wall: Timestamp,
-        budget: usize,
-        out: &mut Vec<u8>,
-    ) -> bool {
-        // The buffer is out of the session while it asks for what goes into it.
-        if self.gathering.is_some() {
-            return self.gather_output(now, wall, budget, out);
-        }
-        self.last_seen = (now, wall);
-        let (start, end) = (out.len(), out.len().saturating_add(budget));
-        let was_reading = self.wants_input();
-        let mut wakes = Wakes::new();
-        let mut more = false;
-        if self.is_open() {
-            self.answer_completions();
-            self.answer_reports();
-            let more_orders = self.send_provider_orders();
-            more = self.run_work(now, wall, budget, &mut wakes) || more_orders;
-            more |= self.run_watches(budget);
-            more |= self.run_sweep(budget);
-        }
-        #[cfg(feature = "planted")]
-        if trunkline_types::planted::is(trunkline_types::planted::Bug::AnswerAfterUpdate)
-            && self.is_open()
-        {
-            more |= self.send_updates(end, out, &mut wakes);
-        }
-        self.answers.send(out, budget, self.frame_max);
-        if !self.answers.is_empty() {
-            // No update overtakes the answer to the write that made it.
-            more = true;
-        } else if self.is_open() {
-            more |= self.send_updates(end, out, &mut wakes);
-            // The last updates of what is gone may have been among them.
-            if self.has_waiting_watch() {
-                more |= self.run_watches(budget);
-                self.answers.send(out, budget, self.frame_max);
-                more |= !self.answers.is_empty();
-            }
-            let goodbye = self
-                .options
-                .facts
-                .as_ref()
-                .and_then(|facts| facts.goodbye());
-            if let Some(goodbye) = goodbye.filter(|_| !more) {
-                self.shut_down(&goodbye);
-                self.answers.send(out, usize::MAX, self.frame_max);
-            }
-        }
-        if !was_reading && out.len() > start {
-            // It takes what is sent to it, so it lives.
-            self.excuse_peer(now);
-        }
-        more
-    }
-
-    fn poll_timeout(&self) -> Option<Tick> {
-        match &self.phase {
-            Phase::Hello { deadline } => Some(*deadline),
-            Phase::Open => {
-                let frame = self
-                    .frames
-                    .poll_timeout()
-                    .map(|due| due.max(self.excused_until));
-                let gathered = self
-                    .gathering
-                    .as_ref()
-                    .and_then(|buffer| buffer.poll_timeout());
-                let others = [frame, self.parked_until, self.sampled_due, gathered];
-                let others = others.into_iter().flatten();
-                Some(others.fold(self.liveness.poll_timeout(), Tick::min))
-            }
-            Phase::Closing(_) | Phase::Ended => None,
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Tick, wall: Timestamp) {
-        self.last_seen = (now, wall);
-        match self.phase {
-            Phase::Hello { deadline } if now >= deadline => {
-                let deadline = self.options.hello_deadline;
-                return self.fail(Disconnect::Slow {
-                    what: "hello",
-                    deadline,
-                });
-            }
-            Phase::Open => {}
-            _ => return,
-        }
-        self.send_gathered |= self
-            .gathering
-            .as_mut()
-            .is_some_and(|gathering| gathering.expire(now));
-        if self.work.bytes() >= WORK_BYTES_MAX {
-            self.excuse_peer(now);
-        }
-        if now >= self.excused_until
-            && let Err(error) = self.frames.handle_timeout(now)
-        {
-            return self.fail(error.into());
-        }
-        match self.liveness.poll(now) {
-            LivenessAction::Idle => {}
-            LivenessAction::SendKeepalive => {
-                self.send_gathered = true;
-                let (records, digest) = self.begin_sweep();
-                self.liveness
-                    .keepalive(now, records, digest)
-                    .encode(&mut self.answers.frames);
-            }
-            LivenessAction::Dead { silent_for } => {
-                return self.fail(Disconnect::Dead { silent_for });
-            }
-        }
-        // The output that follows tries the write again, as soon as there is room for its answer.
-        self.parked_until = self.parked_until.filter(|until| *until > now);
-        if self.sampled_due.is_some_and(|due| due <= now) {
-            self.sampled_due = self.consumer.poll(now);
-        }
-    }
-
-    fn handle_disconnected(&mut self, now: Tick, _cause: Disconnect) {
-        let (seen, wall) = self.last_seen;
-        let since = i64::try_from(now.since(seen).as_nanos()).unwrap_or(i64::MAX);
-        self.last_seen = (now, wall.saturating_add_nanos(since));
-        self.phase = Phase::Ended;
-        self.gathering = None;
-        self.answers.discard();
-        self.release();
-    }
-
-    fn is_in_handshake(&self) -> bool {
-        matches!(self.phase, Phase::Hello { .. })
-    }
-
-    fn wants_close(&self) -> Option<Disconnect> {
-        match &self.phase {
-            Phase::Closing(cause) => Some(cause.clone()),
-            _ => None,
-        }
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use trunkline_engine::{Delivery, EndedItem, SharedRun, Sink, Update};
+use trunkline_engine::{Delivery, EndedItem, PlainUpdate, SharedRun, Sink, Update};
 use trunkline_proto::frame::HEADER_BYTES;
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::ended::{self, EndReason, EndedBuilder, EndedHead};
@@ -87,6 +87,29 @@ impl Records {
         }
     }
 
+    /// [`record`](Self::record) of a plain variable's update, of which this is the value; `None`
+    /// when the value is too long for the connection's messages.
+    #[inline]
+    pub(crate) fn plain_record<'v>(
+        self,
+        handle: u32,
+        update: &PlainUpdate,
+        value: &'v [u8],
+    ) -> Option<UpdateRecord<'v>> {
+        let own = update.writer == self.session;
+        #[cfg(feature = "planted")]
+        let own = own && !trunkline_types::planted::is(trunkline_types::planted::Bug::OwnNotMarked);
+        (value.len() <= self.value_max).then_some(UpdateRecord {
+            handle,
+            sequence: update.sequence,
+            engine_timestamp: update.engine_timestamp,
+            source_timestamp: update.source_timestamp,
+            quality: update.quality,
+            own,
+            value: Some(value),
+        })
+    }
+
     /// An update that is the answer to a request, which can say in words what is wrong.
     ///
     /// # Errors
@@ -143,6 +166,7 @@ impl<'a> UpdateSink<'a> {
             let mut frame = HandlesBuilder::gone(self.out);
             while let Some(handle) = gone.next_if(|_| frame.len_bytes() < PAGE_BYTES) {
                 frame.push(*handle);
+                self.window.send_end(*handle);
             }
             frame.finish(false);
         }
@@ -321,7 +345,7 @@ impl Sink for UpdateSink<'_> {
         self.has_bytes()
             && self.window.has_room_for(run.count())
             && run.value_max() <= self.records.value_max
-            && !run.may_be_of(self.records.session)
+            && !run.is_of(self.records.session)
     }
 
     fn deliver_run(&mut self, subscription: u32, run: &SharedRun) {
@@ -352,6 +376,7 @@ impl Sink for UpdateSink<'_> {
                     last_sequence: item.last.sequence,
                     lost: item.lost,
                 });
+                self.window.send_end(item.handle);
             }
             frame.finish();
         }

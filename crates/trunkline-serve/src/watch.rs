@@ -12,7 +12,7 @@ use trunkline_proto::message::watch::{
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::{Effort, Pattern};
 
-use crate::browse::{SEARCH_STEPS, names_of};
+use crate::browse::{SEARCH_STEPS, names_of, variables_of};
 use crate::session::Session;
 use crate::work::SLICE;
 
@@ -32,6 +32,13 @@ struct Entry {
     /// Of the WATCH, until the listing is complete; then 0.
     request: u32,
     progress: WatchProgress,
+}
+
+impl Watches {
+    /// Whether any pattern is followed.
+    pub(crate) fn are_any(&self) -> bool {
+        !self.by_number.is_empty()
+    }
 }
 
 impl Session {
@@ -106,9 +113,10 @@ impl Session {
                 continue;
             }
             *turn = number.wrapping_add(1);
+            let limit = variables_of(SLICE, entry.fields.as_deref());
             let slice = entry
                 .watch
-                .next(&self.consumer, &self.caller, SLICE, &mut effort);
+                .next(&self.consumer, &self.caller, limit, &mut effort);
             entry.progress = slice.progress;
             more |= slice.progress == WatchProgress::More;
             let out = &mut self.answers.frames;

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use trunkline_proto::digest;
 use trunkline_proto::message::hello::Hello;
 
 /// Records that a client may leave unconfirmed, whatever it says: eight bytes are kept for each.
@@ -15,6 +16,8 @@ pub(crate) struct Window {
     /// Records since the session began, and the running digest of them.
     sent: u64,
     digest: u64,
+    /// Ends count in it, too.
+    counts_ends: bool,
     confirmed: u64,
     /// Bytes of the records that are not confirmed.
     bytes: u64,
@@ -31,6 +34,18 @@ impl Window {
             records_max: u64::from(hello.window_records.clamp(1, RECORDS_MAX)),
             bytes_max: u64::from(hello.window_bytes.max(1)),
             ..Self::default()
+        }
+    }
+
+    /// The peer counts ends in its running digest, too.
+    pub(crate) fn count_ends(&mut self) {
+        self.counts_ends = true;
+    }
+
+    /// The end of an item is sent.
+    pub(crate) fn send_end(&mut self, handle: u32) {
+        if self.counts_ends {
+            self.digest = self.digest.wrapping_add(digest::of_end(handle));
         }
     }
 

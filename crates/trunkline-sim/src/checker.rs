@@ -4,11 +4,14 @@
 //! made it. A witness in the engine's process tells every update at once; all else is compared
 //! with that and with itself.
 
+mod readings;
+
 use std::collections::BTreeMap;
 
 use trunkline_client::WriteOutcome;
-use trunkline_types::{Contract, Position, Quality, Reading, Reason, Tick, Timestamp, Value};
+use trunkline_types::{Position, Quality, Reading, Reason, Tick, Timestamp, Value};
 
+pub use self::readings::{Had, Took};
 use crate::plan::Repairs;
 
 /// The write of an update that the witness has not seen.
@@ -83,6 +86,8 @@ pub struct Totals {
     pub readings: u64,
     /// Updates that readings said were missed.
     pub lost: u64,
+    /// Of those, the ones that were lost while there was no connection.
+    pub lost_while_away: u64,
     /// Writes by all writers.
     pub writes: u64,
     /// Writes that ended as unknown.
@@ -123,32 +128,10 @@ pub struct Checker {
     /// All writes up to there have ended.
     ended_to: usize,
     lives: BTreeMap<(u32, u64), Life>,
+    /// Whose each session is, and whether the engine had not noticed the end of the one before.
+    sessions: BTreeMap<u64, (Writer, bool)>,
     groups: Vec<Vec<u64>>,
     touched: Vec<u32>,
-}
-
-/// What one program has had of one item.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Had {
-    /// The last reading it took.
-    pub position: Option<Position>,
-    /// The subscription was ended, or the connection was, since then.
-    pub interrupted: bool,
-}
-
-/// A reading that a program took, and whose.
-#[derive(Debug)]
-pub struct Took<'a> {
-    /// Who took it.
-    pub by: Writer,
-    /// The session it came in.
-    pub session: u64,
-    /// The variable it is of.
-    pub variable: u32,
-    /// Under which contract.
-    pub contract: Contract,
-    /// It.
-    pub reading: &'a Reading,
 }
 
 impl Checker {
@@ -369,60 +352,9 @@ impl Checker {
         self.totals.groups += u64::from(applied);
     }
 
-    /// A program took a reading.
-    pub fn took(&mut self, took: &Took<'_>, had: &mut Had) {
-        self.totals.readings += 1;
-        let reading = took.reading;
-        let (position, lost) = (reading.position, reading.lost);
-        self.check_content(took);
-        let before = had.position.replace(position);
-        let interrupted = std::mem::take(&mut had.interrupted);
-        let told = lost.coalesced + lost.queue + lost.overrun + lost.disconnect;
-        self.totals.lost += told;
-        let who = || {
-            format!(
-                "program {} variable {} under {}: {before:?} then {position:?} with {lost:?}",
-                took.by, took.variable, took.contract
-            )
-        };
-        match before {
-            // What was coalesced or dropped before it was taken counts from the subscription on.
-            None if told >= position.sequence.max(1)
-                && !lost.unknown
-                && self.repairs != Repairs::Records =>
-            {
-                self.fail(|| format!("B-03: lost before the first; {}", who()));
-            }
-            None => {}
-            Some(before) if before.epoch != position.epoch => {
-                if !lost.unknown {
-                    self.fail(|| format!("B-03: across epochs the loss is unknown; {}", who()));
-                }
-                if before.epoch > position.epoch {
-                    self.fail(|| format!("B-01: back to an earlier epoch; {}", who()));
-                }
-            }
-            Some(before) if position.sequence <= before.sequence => {
-                self.fail(|| format!("B-01: repeated or back; {}", who()));
-            }
-            Some(before) => {
-                let gap = position.sequence - before.sequence - 1;
-                if (gap != told || lost.unknown) && self.repairs != Repairs::Records {
-                    self.fail(|| format!("B-03: {gap} missing, {told} told; {}", who()));
-                }
-                if lost.disconnect > 0 && !interrupted {
-                    self.fail(|| format!("B-03: lost to a disconnect that was none; {}", who()));
-                }
-            }
-        }
-        let fits = match took.contract {
-            Contract::Latest | Contract::Sampled(_) => lost.queue == 0 && lost.overrun == 0,
-            Contract::Last(_) | Contract::First(_) => lost.coalesced == 0 && lost.overrun == 0,
-            Contract::All { .. } => lost.coalesced == 0 && lost.queue == 0,
-        };
-        if !fits {
-            self.fail(|| format!("B-05: a loss that the contract does not know; {}", who()));
-        }
+    /// A connection of this program was accepted.
+    pub fn accepted(&mut self, session: u64, by: Writer, overlaps: bool) {
+        self.sessions.insert(session, (by, overlaps));
     }
 
     /// What update it was that the witness has not seen.
@@ -455,102 +387,6 @@ impl Checker {
         if let Some(write) = number_of(&sample.value) {
             let stamp = (sample.engine_timestamp, sample.quality);
             self.reveal(variable, reading.position, write, Some(stamp));
-        }
-    }
-
-    /// What the reading holds was written, to this variable, as this update (no invented reading).
-    fn check_content(&mut self, took: &Took<'_>) {
-        let (variable, reading) = (took.variable, took.reading);
-        let position = reading.position;
-        if position.sequence == 0 {
-            return;
-        }
-        self.reveal_reading(variable, reading);
-        let Some(seen) = self.seen(variable, position).copied() else {
-            return self.fail(|| {
-                format!("an invented reading: variable {variable} was never at {position:?}")
-            });
-        };
-        let write = number_of(&reading.sample.value);
-        if write != Some(seen.write) {
-            return self.fail(|| {
-                format!(
-                    "a false reading: variable {variable} at {position:?} is write {}, not {write:?}",
-                    seen.write
-                )
-            });
-        }
-        if reading.sample.engine_timestamp != seen.engine_timestamp
-            || reading.sample.quality != seen.quality
-        {
-            return self.fail(|| {
-                format!(
-                    "variable {variable} at {position:?} has another time or quality: {reading:?}"
-                )
-            });
-        }
-        let Some(written) = self.write(seen.write) else {
-            return;
-        };
-        let is_own = written.by == took.by && took.by != 0 && written.seen == Some(position);
-        let (fate, session, alone) = (written.fate, written.session, written.alone);
-        let number = seen.write;
-        if reading.own && !is_own {
-            self.fail(|| format!("B-21: write {number} is no write of program {}", took.by));
-        }
-        if alone
-            && is_own
-            && !reading.own
-            && session == took.session
-            && matches!(fate, Fate::Applied(_))
-        {
-            self.fail(|| format!("B-21: write {number} is not marked as its writer's own"));
-        }
-        if alone && reading.own && fate == Fate::Open {
-            self.fail(|| format!("B-21: the update of write {number} came before its answer"));
-        }
-    }
-
-    /// A read or a snapshot of all variables was answered. What it holds was written; what is of
-    /// one instant all variables held at the same time (B-23).
-    pub fn answered<E: std::fmt::Debug>(
-        &mut self,
-        readings: &[Result<Reading, E>],
-        is_one_instant: bool,
-    ) {
-        let (mut newest, mut next) = (0, u64::MAX);
-        for (reading, variable) in readings.iter().zip(0..) {
-            let Ok(reading) = reading else {
-                continue;
-            };
-            self.totals.readings += 1;
-            let position = reading.position;
-            self.reveal_reading(variable, reading);
-            let behind = Position {
-                sequence: position.sequence + 1,
-                ..position
-            };
-            next = next.min(
-                self.seen(variable, behind)
-                    .map_or(u64::MAX, |seen| seen.serial),
-            );
-            if position.sequence == 0 {
-                continue;
-            }
-            let Some(seen) = self.seen(variable, position).copied() else {
-                return self.fail(|| {
-                    format!("an invented answer: variable {variable} was never at {position:?}")
-                });
-            };
-            newest = newest.max(seen.serial);
-            if number_of(&reading.sample.value) != Some(seen.write) {
-                self.fail(|| format!("a false answer: variable {variable} as {reading:?}"));
-            }
-        }
-        self.totals.snapshots += u64::from(is_one_instant);
-        // What the witness has not seen has no place among the updates of other variables.
-        if is_one_instant && newest >= next && !self.is_plain {
-            self.fail(|| format!("B-23: a snapshot of no one instant: {readings:?}"));
         }
     }
 

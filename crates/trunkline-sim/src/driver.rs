@@ -22,6 +22,14 @@ fn ended(end: End) -> Disconnect {
     }
 }
 
+/// What an end that closes because of `cause` leaves behind: nothing waits for a peer that is dead.
+fn last_word(gone: Option<End>, cause: &Disconnect) -> End {
+    match (gone, cause) {
+        (Some(End::Reset), _) | (_, Disconnect::Dead { .. }) => End::Reset,
+        _ => End::Fin,
+    }
+}
+
 fn io(kind: std::io::ErrorKind) -> Disconnect {
     Disconnect::Io {
         kind,
@@ -196,10 +204,7 @@ impl World {
         let gone = pipes.to_client.ended(now, &ways.to_client);
         if let Some(cause) = closes.or(gone.map(ended)) {
             pipes.client_is_gone = true;
-            let end = match gone {
-                Some(End::Reset) => End::Reset,
-                _ => End::Fin,
-            };
+            let end = last_word(gone, &cause);
             pipes.to_engine.finish(now, end, &ways.to_engine);
             host.link = None;
             let text = format!("program {program} link {link} ends: {cause}");
@@ -334,7 +339,11 @@ impl World {
             .as_ref()
             .is_some_and(|e| e.sessions.contains_key(&link));
         if !known {
-            self.engine.accept(link, program, now);
+            let host = self.programs.get(program);
+            let running = host.and_then(|host| host.running.as_ref());
+            let writer = running.map_or(0, |running| running.writer);
+            let checker = &mut self.checker;
+            self.engine.accept(link, program, writer, now, checker);
         }
         let Self {
             engine,
@@ -409,10 +418,7 @@ impl World {
         if let Some(cause) = closes.or(gone.map(ended)) {
             session.handle_disconnected(now, cause.clone());
             pipes.engine_is_gone = true;
-            let end = match gone {
-                Some(End::Reset) => End::Reset,
-                _ => End::Fin,
-            };
+            let end = last_word(gone, &cause);
             pipes.to_client.finish(now, end, &ways.to_client);
             running.sessions.remove(&link);
             trace.say(now, || format!("engine ends link {link}: {cause}"));

@@ -14,7 +14,7 @@ use trunkline_types::{
     VariableDefinition,
 };
 
-use crate::checker::{Checker, Seen, is_engines, number_of};
+use crate::checker::{Checker, Seen, Writer, is_engines, number_of};
 use crate::plan::{Content, Plan};
 
 /// The name of the only library.
@@ -190,11 +190,20 @@ impl EngineHost {
     }
 
     /// A session for a connection that was accepted.
-    pub fn accept(&mut self, link: u32, program: usize, now: Tick) {
+    pub fn accept(
+        &mut self,
+        link: u32,
+        program: usize,
+        writer: Writer,
+        now: Tick,
+        checker: &mut Checker,
+    ) {
         let Some(running) = &mut self.running else {
             return;
         };
         self.sessions += 1;
+        let overlaps = running.sessions.values().any(|one| one.program == program);
+        checker.accepted(u64::from(self.sessions), writer, overlaps);
         let caller = Caller {
             session: self.sessions,
             principal: Principal::Loopback,

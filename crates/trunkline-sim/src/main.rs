@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use trunkline_sim::plan::{Plan, Repairs};
 use trunkline_sim::report::Sum;
 use trunkline_sim::run::{Outcome, run};
@@ -44,7 +44,7 @@ struct Arguments {
     planted: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Debug, ValueEnum)]
 enum Tolerate {
     Records,
     Marks,
@@ -136,7 +136,7 @@ fn main() -> ExitCode {
         let outcome = run(plan, arguments.trace);
         sum.add(&outcome, cycles);
         if outcome.violation.is_some() || arguments.seed.is_some() {
-            show(&outcome, arguments.chaos);
+            show(&outcome, &arguments);
         }
         if sum.violations() >= VIOLATIONS {
             break;
@@ -149,20 +149,72 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(sum.violations() > 0))
 }
 
-fn show(outcome: &Outcome, chaos: Option<u64>) {
+impl Arguments {
+    /// The command that runs this seed once more, the same in every byte.
+    fn replay(&self, seed: u64) -> String {
+        let command = match cfg!(feature = "planted") {
+            true => "cargo run --profile sim -p trunkline-sim --features planted",
+            false => "cargo run --profile sim -p trunkline-sim",
+        };
+        let mut options = format!(" -- --seed {seed}");
+        if self.chaos.is_some() {
+            options.push_str(" --chaos 1");
+        }
+        if let Some(tolerated) = self
+            .tolerate
+            .as_ref()
+            .and_then(ValueEnum::to_possible_value)
+        {
+            options.push_str(" --tolerate ");
+            options.push_str(tolerated.get_name());
+        }
+        #[cfg(feature = "planted")]
+        if let Some(bug) = &self.planted {
+            options.push_str(" --planted ");
+            options.push_str(bug);
+        }
+        format!("{command}{options} --trace")
+    }
+}
+
+fn show(outcome: &Outcome, arguments: &Arguments) {
     let seed = outcome.seed;
     if let Some(violation) = &outcome.violation {
         for line in &outcome.last_lines {
             println!("{line}");
         }
         println!("seed {seed}: {violation}");
-        let chaos = chaos.map_or(String::new(), |_| " --chaos 1".to_owned());
-        println!(
-            "replay: cargo run --profile sim -p trunkline-sim -- --seed {seed}{chaos} --trace"
-        );
+        println!("replay: {}", arguments.replay(seed));
     }
     println!(
         "seed {seed}: trace {:016x}, {} events, {} connections, {:?}",
         outcome.hash, outcome.events, outcome.connections, outcome.totals
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replay_is_the_run_itself() {
+        for options in [
+            &["--seeds", "0..9"][..],
+            &["--chaos", "10000", "--tolerate", "marks"],
+            #[cfg(feature = "planted")]
+            &["--tolerate", "records", "--planted", "silent-drop"],
+        ] {
+            let sut = Arguments::parse_from([&["trunkline-sim"], options].concat());
+            let replay = sut.replay(7);
+            let (_, after) = replay.split_once(" -- ").unwrap();
+            let again = ["trunkline-sim"].into_iter().chain(after.split(' '));
+            let again = Arguments::parse_from(again);
+            assert_eq!(again.seed, Some(7));
+            assert!(again.trace);
+            assert_eq!(again.chaos.is_some(), sut.chaos.is_some());
+            assert_eq!(again.tolerate, sut.tolerate);
+            #[cfg(feature = "planted")]
+            assert_eq!(again.planted, sut.planted);
+        }
+    }
 }

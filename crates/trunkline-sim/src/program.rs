@@ -273,7 +273,7 @@ impl Program {
                     break;
                 };
                 left -= 1;
-                follow.took(event, *writer, core, checker);
+                follow.took(now, event, *writer, core, checker);
             }
             more |= left == 0;
         }
@@ -383,7 +383,14 @@ pub fn value_of(plan: &Plan, variable: u32, number: u64, rng: &mut Rng) -> Value
 }
 
 impl Follow {
-    fn took(&mut self, event: Event, by: Writer, core: &ClientCore, checker: &mut Checker) {
+    fn took(
+        &mut self,
+        now: Tick,
+        event: Event,
+        by: Writer,
+        core: &ClientCore,
+        checker: &mut Checker,
+    ) {
         match event {
             Event::Connected { session, .. } => self.session = session,
             Event::Disconnected { .. } => {
@@ -405,12 +412,14 @@ impl Follow {
                     variable,
                     contract: self.contract,
                     reading: &reading,
+                    variables: &self.variables,
+                    now,
                 };
                 checker.took(&took, had);
             }
             Event::Ended { item, .. } | Event::ItemError { item, .. } => {
                 if let Some(had) = self.had.get_mut(item as usize) {
-                    had.interrupted = true;
+                    (had.interrupted, had.ended) = (true, true);
                 }
             }
             _ => {}

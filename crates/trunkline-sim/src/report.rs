@@ -35,6 +35,7 @@ impl Sum {
             ("updates known from answers only", totals.hidden),
             ("readings checked", totals.readings),
             ("updates told as missed", totals.lost),
+            ("of those, while away", totals.lost_while_away),
             ("writes", totals.writes),
             ("writes that ended as unknown", totals.unknown),
             ("compare-and-set writes applied", totals.conditional),

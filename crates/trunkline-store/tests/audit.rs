@@ -9,25 +9,12 @@
 
 mod rig;
 
-use std::path::PathBuf;
-
-use rig::{entries, library};
+use rig::{entries, library, open, place};
 use rusqlite::Connection;
-use tempfile::TempDir;
 use trunkline_engine::store::{Store, StoreTrouble};
 use trunkline_store::SqliteStore;
 use trunkline_types::audit::{AUDIT_PAGE_MAX, AUDIT_SCAN_MAX};
 use trunkline_types::{AuditEntry, AuditQuery, Pattern, Timestamp};
-
-fn place() -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().expect("there is room");
-    let path = folder.path().join("store.db");
-    (folder, path)
-}
-
-fn open(path: &PathBuf) -> SqliteStore {
-    SqliteStore::open(path).expect("it can be opened")
-}
 
 /// Every page of an answer, and how many there were.
 fn all(store: &mut SqliteStore, query: &AuditQuery) -> (Vec<AuditEntry>, usize) {

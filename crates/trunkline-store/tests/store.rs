@@ -12,22 +12,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use rig::{library, value};
-use tempfile::TempDir;
+use rig::{library, open, place, value};
 use trunkline_engine::LibraryState;
 use trunkline_engine::store::{Store, StoreTrouble, StoredLibrary};
 use trunkline_store::SqliteStore;
 use trunkline_types::{DataType, Value};
-
-fn place() -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().expect("there is room");
-    let path = folder.path().join("store.db");
-    (folder, path)
-}
-
-fn open(path: &PathBuf) -> SqliteStore {
-    SqliteStore::open(path).expect("it can be opened")
-}
 
 /// What is wrong with a store that is in that place.
 fn trouble(path: &PathBuf) -> StoreTrouble {

@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use crate::{Pattern, Position, Timestamp};
+use crate::{Effort, Pattern, Position, Timestamp};
 
 /// Longest text of a value, bytes; what is longer is cut and ends in `…`.
 pub const AUDIT_VALUE_BYTES_MAX: usize = 256;
@@ -19,6 +19,9 @@ pub const AUDIT_TEXT_BYTES_MAX: usize = 1024;
 pub const AUDIT_PAGE_MAX: usize = 500;
 /// Entries that are looked at for one page, whether they are asked for or not.
 pub const AUDIT_SCAN_MAX: usize = 5_000;
+/// Steps of an [`Effort`] after which a page ends, however few entries were looked at: a slow
+/// pattern costs as many pages more as it is slower.
+pub const AUDIT_STEPS_MAX: usize = 400_000;
 
 /// One thing that somebody did, or tried to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -171,13 +174,18 @@ pub struct AuditPage {
 impl AuditQuery {
     /// Whether an entry is one of those asked for, wherever it stands.
     pub fn matches(&self, entry: &AuditEntry) -> bool {
+        self.matches_within(&mut Effort::new(usize::MAX), entry)
+    }
+
+    fn matches_within(&self, effort: &mut Effort, entry: &AuditEntry) -> bool {
         let is_since = self.since.is_none_or(|since| entry.when >= since);
         let is_whose = self.who.as_ref().is_none_or(|who| *who == entry.who);
-        let is_named = self
-            .pattern
-            .as_ref()
-            .is_none_or(|pattern| pattern.matches(&entry.name));
-        is_since && is_whose && is_named
+        let mut is_named = || {
+            self.pattern
+                .as_ref()
+                .is_none_or(|pattern| pattern.matches_within(effort, &entry.name))
+        };
+        is_since && is_whose && is_named()
     }
 
     /// Takes a page out of the entries from [`from`](Self::from) on, in the order that is asked
@@ -194,12 +202,13 @@ impl AuditQuery {
             limit => AUDIT_PAGE_MAX.min(limit as usize),
         };
         let mut page = Vec::new();
+        let mut effort = Effort::new(AUDIT_STEPS_MAX);
         for (looked, entry) in entries.enumerate() {
             let entry = entry?;
-            if page.len() >= limit || looked >= AUDIT_SCAN_MAX {
+            if page.len() >= limit || looked >= AUDIT_SCAN_MAX || effort.is_spent() {
                 return Ok((page, Some(entry.number)));
             }
-            if self.matches(&entry) {
+            if self.matches_within(&mut effort, &entry) {
                 page.push(entry);
             }
         }
@@ -270,5 +279,48 @@ mod tests {
         assert_eq!(cut("longer", 5), "lo…");
         assert_eq!(cut("ääää", 6), "ä…");
         assert_eq!(cut("ääää", 8), "ääää");
+    }
+
+    /// Behaviour: B-83, B-24.
+    #[test]
+    fn a_slow_pattern_gets_short_pages_and_all_of_them_together_are_complete() {
+        const ENTRIES: u64 = 400;
+        let slow = "**/ab/**/a*b*/**/*a*b*/**/*b/*c";
+        let entry = |number: u64| AuditEntry {
+            number,
+            when: Timestamp::UNIX_EPOCH,
+            who: String::new(),
+            from: String::new(),
+            action: AuditAction::Put,
+            name: match number % 100 {
+                0 => "rig/ab/ab/ab/ab/xc".to_owned(),
+                _ => format!("rig/{}{number}", "ab/".repeat(300)),
+            },
+            data_type: String::new(),
+            old: String::new(),
+            new: String::new(),
+            outcome: AuditOutcome::Done,
+        };
+        for (pattern, pages_least, pages_most) in [(slow, 5, 400), ("rig/**", 1, 4)] {
+            let mut sut = AuditQuery {
+                pattern: Some(Pattern::parse(pattern).unwrap()),
+                from: Some(1),
+                ..AuditQuery::default()
+            };
+            let (mut found, mut pages) = (Vec::new(), 0);
+            while let Some(from) = sut.from {
+                let entries = (from..=ENTRIES).map(entry).map(Ok::<_, ()>);
+                let (page, next) = sut.take_page(entries).unwrap();
+                found.extend(page.iter().map(|entry| entry.number));
+                pages += 1;
+                sut.from = next;
+            }
+            assert!(
+                (pages_least..=pages_most).contains(&pages),
+                "{pattern}: {pages} pages"
+            );
+            let expected = (1..=ENTRIES).filter(|n| pattern != slow || n % 100 == 0);
+            assert_eq!(found, expected.collect::<Vec<_>>());
+        }
     }
 }

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use crate::{DataType, Scaling, Value};
 
+/// Most variables one engine has in one epoch, undeployed ones included.
+pub const VARIABLES_MAX: usize = 2 << 20;
+
 /// A library: the unit that is deployed, with every variable in it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LibraryDefinition {

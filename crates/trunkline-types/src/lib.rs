@@ -19,6 +19,7 @@
 //! - [`time`]: [`Timestamp`] (UTC nanoseconds) and [`Tick`] (monotonic nanoseconds).
 //! - [`quality`], [`sample`]: quality with its reason and clock; samples and readings.
 //! - [`scaling`], [`definition`]: what configuration says about a variable.
+//! - [`fifo`], [`alias`]: which real-time FIFOs can be made, and which aliases.
 //! - [`audit`]: who did what to an engine.
 //! - [`wire`]: the binary form shared by cells, frames and golden vectors.
 //! - [`json`], [`text`]: the forms people and scripts read and write.
@@ -26,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod alias;
 #[cfg(test)]
 mod arbitrary;
 pub mod array;
@@ -34,6 +36,7 @@ pub mod contract;
 pub mod data_type;
 pub mod definition;
 pub mod effort;
+pub mod fifo;
 pub mod json;
 pub mod ledger;
 pub mod name;

@@ -23,6 +23,11 @@ pub const NAME_BYTES_MAX: usize = 1024;
 /// variable whose `number` is 20. No library can have this name.
 pub const NUMBERS_LIBRARY: &str = ":";
 
+/// Whether the name, of a library or a variable, is for the engine's own.
+pub fn is_reserved(name: &str) -> bool {
+    name.starts_with('_')
+}
+
 /// The register number that a full name stands for, in decimal digits without a leading zero.
 pub fn register_number(name: &str) -> Option<u32> {
     let digits = name.strip_prefix(NUMBERS_LIBRARY)?.strip_prefix('/')?;

@@ -112,7 +112,7 @@ impl AuditLog {
             Ok(effect) => (effect, AuditOutcome::Done),
             Err(rule) => (String::new(), AuditOutcome::Refused(rule)),
         };
-        let (wall, about) = (self.clock.wall(), (name, effect.as_str()));
+        let ((_, wall), about) = (self.clock.moment(), (name, effect.as_str()));
         let mut wakes = Wakes::new();
         self.core
             .note_order(caller, wall, action, about, outcome, &mut wakes);

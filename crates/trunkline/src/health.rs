@@ -21,12 +21,20 @@ use crate::sessions::Facts;
 pub(crate) const LIBRARY: &str = "_engine";
 /// Variables looked at per period.
 const CENSUS_SLICE: usize = 50_000;
+/// Periods between two counts of an engine in which nothing was written between the last two.
+const STILL_PERIODS: u32 = 4;
 
 /// What is measured: path, type, unit, description.
 const VARIABLES: &[(&str, DataType, &str, &str)] = &[
     ("uptime", DataType::F64, "s", "Since the engine started"),
     ("epoch", DataType::U64, "", "The number of this start"),
     ("sessions", DataType::U64, "", "Connections"),
+    (
+        "sessions_max",
+        DataType::U64,
+        "",
+        "As many connections may be open",
+    ),
     ("variables", DataType::U64, "", "Variables, without these"),
     (
         "subscriptions",
@@ -70,6 +78,12 @@ const VARIABLES: &[(&str, DataType, &str, &str)] = &[
         DataType::U64,
         "",
         "Times that somebody needed more of it than there was",
+    ),
+    (
+        "sessions_absent",
+        DataType::U64,
+        "",
+        "Broken connections whose `all` subscriptions are kept for the next one",
     ),
     (
         "lost",
@@ -154,6 +168,8 @@ struct State {
     totals: Totals,
     /// When the last census ended, and the one before: updates then.
     counted: Option<(Tick, u64)>,
+    /// Periods in which nothing is counted, because nothing was written.
+    rests: u32,
     rate: f64,
     /// When it was looked last, and the processor time until then.
     cpu: Option<(Tick, Duration)>,
@@ -273,8 +289,9 @@ impl Health {
             Some(Value::F64(uptime.as_secs() as f64)),
             Some(Value::U64(self.core.epoch())),
             Some(Value::U64(self.facts.sessions())),
+            Some(Value::U64(self.facts.sessions_max())),
             Some(Value::U64(self.core.variable_count() as u64)),
-            Some(Value::U64(totals.subscriptions)),
+            Some(Value::U64(self.core.subscription_count())),
             Some(Value::U64(totals.written)),
             Some(Value::F64(state.rate)),
             Some(Value::U64(totals.offered)),
@@ -284,6 +301,7 @@ impl Health {
             )),
             Some(Value::U64(memory.map_or(u64::MAX, |memory| memory.max))),
             Some(Value::U64(memory.map_or(0, |memory| memory.refusals))),
+            Some(Value::U64(self.core.absent_sessions())),
             Some(Value::U64(lost)),
             Some(Value::U64(overruns)),
             Some(Value::U64(repaired + marked)),
@@ -304,9 +322,15 @@ impl Health {
 impl State {
     /// Goes on counting; the rate is that between two counts that were completed.
     fn count(&mut self, core: &Core, now: Tick) {
+        if self.rests > 0 {
+            self.rests -= 1;
+            return;
+        }
         let Some(totals) = self.census.advance(core, CENSUS_SLICE) else {
             return;
         };
+        let is_still = self.counted.is_some() && totals == self.totals;
+        self.rests = if is_still { STILL_PERIODS - 1 } else { 0 };
         if let Some((before, updates)) = self.counted {
             let seconds = now.since(before).as_secs_f64();
             let more = totals.written.saturating_sub(updates);
@@ -386,5 +410,44 @@ mod process {
             assert_eq!(parse_resident(status), Some(1 << 20));
             assert_eq!(parse_resident("Name:\ta\n"), None);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trunkline_engine::EngineOptions;
+    use trunkline_types::Tick;
+
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_counted_within_four_periods_of_silence_and_then_in_each() {
+        let core = Core::new(EngineOptions::new("sut", 1));
+        let library = LibraryDefinition {
+            name: "rig".to_owned(),
+            description: String::new(),
+            variables: vec![VariableDefinition::new("x", DataType::F64)],
+        };
+        let at = |second: u64| Tick::from_nanos(second * 1_000_000_000);
+        let wall = Timestamp::from_nanos(1);
+        let handle = core.deploy(&library, at(0), wall).unwrap()[0];
+        let variable = core.variable(handle).unwrap();
+        let write = |second| {
+            let (value, caller) = (Value::F64(second as f64), Caller::engine());
+            let write = Write::value(&value);
+            let wakes = &mut Wakes::new();
+            core.try_write(&caller, at(second), wall, variable, &write, wakes);
+        };
+        let mut sut = State::default();
+        let mut seen = Vec::new();
+        for second in 1..=16 {
+            // One while it rests, then one in each period.
+            if second == 4 || second > 10 {
+                write(second);
+            }
+            sut.count(&core, at(second));
+            seen.push(sut.totals.written);
+        }
+        assert_eq!(seen, [0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 3, 4, 5, 6, 7]);
     }
 }

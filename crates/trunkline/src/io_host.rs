@@ -157,7 +157,7 @@ impl IoHost {
         let _already = id.set(provider);
         let turn = move |now, wall| Some(runner.turn_or_fail(now, wall));
         let thread = Housekeeper::start(clock, turn).map_err(|error| {
-            let (now, wall) = (clock.now(), clock.wall());
+            let (now, wall) = clock.moment();
             engine.detach_provider(provider, Reason::Inactive, now, wall, &mut Wakes::new());
             StartError::Thread(error)
         })?;
@@ -177,9 +177,9 @@ impl IoHost {
     /// Ends the thread; the variables turn bad with `reason`.
     pub(crate) fn stop(self, engine: &Engine, reason: Reason) {
         drop(self.thread);
-        let clock = Clock::new();
+        let (now, wall) = Clock::new().moment();
         let mut wakes = Wakes::new();
-        engine.detach_provider(self.id, reason, clock.now(), clock.wall(), &mut wakes);
+        engine.detach_provider(self.id, reason, now, wall, &mut wakes);
     }
 }
 

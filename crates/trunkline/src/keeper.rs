@@ -7,13 +7,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use trunkline_engine::health::is_reserved;
 use trunkline_engine::store::{RetainedValue, Store, StoreError, StoredLibrary};
 use trunkline_engine::{
     DeployError, Deployed, Engine as Core, LibraryState, Retained, UnknownLibrary, Wakes,
 };
 use trunkline_io::IoServer;
 use trunkline_net::Clock;
+use trunkline_types::name::is_reserved;
 use trunkline_types::{LibraryDefinition, Name, Properties, Reason};
 
 use crate::audit::AuditLog;
@@ -138,7 +138,7 @@ impl Keeper {
             let known = self.retained(&definition.name)?;
             self.deploy_now(&definition, false, &known)?;
             if state == LibraryState::Stopped {
-                let (now, wall) = (self.clock.now(), self.clock.wall());
+                let (now, wall) = self.clock.moment();
                 self.core
                     .stop_library(&definition.name, now, wall, &mut Wakes::new())?;
             }
@@ -160,7 +160,7 @@ impl Keeper {
         replace: bool,
         known: &HashMap<String, RetainedValue>,
     ) -> Result<Deployed, LibraryError> {
-        let (now, wall) = (self.clock.now(), self.clock.wall());
+        let (now, wall) = self.clock.moment();
         let mut wakes = Wakes::new();
         let retained = |name: &Name, properties: &Properties| {
             let value = known
@@ -194,7 +194,7 @@ impl Keeper {
         if let Some(store) = &self.store {
             lock(store).remove_library(name)?;
         }
-        let (now, wall) = (self.clock.now(), self.clock.wall());
+        let (now, wall) = self.clock.moment();
         Ok(self.core.undeploy(name, now, wall, &mut Wakes::new())?)
     }
 
@@ -210,7 +210,7 @@ impl Keeper {
         {
             lock(store).set_state(name, state)?;
         }
-        let (now, wall) = (self.clock.now(), self.clock.wall());
+        let (now, wall) = self.clock.moment();
         let mut wakes = Wakes::new();
         Ok(match state {
             LibraryState::Running => core.start_library(name, now, wall, &mut wakes)?,

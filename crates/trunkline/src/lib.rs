@@ -46,16 +46,17 @@ mod retention;
 mod sessions;
 
 pub use client::{
-    CallError, Callbacks, Client, ConnectError, ConnectOptions, OnChangeError, PatternSet,
-    PatternSubscription, Subscription, VariableError, Watch,
+    CallError, Callbacks, Client, ConnectError, ConnectOptions, LocalReader, OnChangeError,
+    PatternSet, PatternSubscription, Subscription, VariableError, Watch,
 };
 pub use engine::{Engine, EngineOptions, LibraryError, StartError};
 pub use provider::{Provider, ProviderOptions, ProviderStatus};
 pub use trunkline_client::{
     Batch, BatchReading, Comparison, Condition, ConnectionState, Event, FollowEvent, ForcedList,
     Found, FromValue, GROUP_MAX, GroupOutcome, IntoValue, Item, Lease, LeaseTerms, LeaseVerb,
-    OpenOptions, Opened, Snapshot, Step, SubscribeOptions, SubscriptionAccount, Typed, VariableRef,
-    WatchEvent, Write, WriteCounts, WriteMode, WriteOutcome,
+    OpenOptions, Opened, PageReading, ReadingPage, Snapshot, Step, SubscribeOptions,
+    SubscriptionAccount, Typed, VariableRef, WatchEvent, Write, WriteCounts, WriteMode,
+    WriteOutcome,
 };
 pub use trunkline_config as config;
 pub use trunkline_io as io;
@@ -81,7 +82,7 @@ pub mod store {
 pub mod proto {
     pub use trunkline_proto::message::engine::{EngineInfo, LibraryInfo};
     pub use trunkline_proto::message::forcing::ForcedEntry;
-    pub use trunkline_proto::message::info::{SubscriptionInfo, VariableInfo};
+    pub use trunkline_proto::message::info::{ReaderInfo, SubscriptionInfo, VariableInfo};
     pub use trunkline_proto::message::library::{LibraryAfter, LibraryReport, LibraryVerb};
     pub use trunkline_proto::message::why::{WhyStage, WhyVerdict};
     pub use trunkline_proto::{Disconnect, Fault, FaultCode, Throughput, VersionMismatch};

@@ -1,12 +1,13 @@
 //! An endpoint for each connection, with the caller it speaks for.
 
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use trunkline_engine::{Caller, Engine, Principal, Rights, Wake};
+use trunkline_engine::{Caller, Engine, Mirror, Principal, Rights, Wake, Whose};
 use trunkline_net::server::{Refusal, Server, SessionFactory};
-use trunkline_net::{Notifier, Peer};
+use trunkline_net::{Notifier, Peer, SharedFile, create_table};
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::{Endpoint, FaultCode, Negotiation};
 use trunkline_serve::{EngineFacts, ServeOptions, Session};
@@ -18,6 +19,21 @@ pub(crate) struct Sessions {
     pub(crate) numbers: Arc<SessionNumbers>,
     /// User id of this process.
     pub(crate) uid: u32,
+    /// The newest table of last values that clients have mapped.
+    pub(crate) shown: Mutex<Weak<ShownValues>>,
+}
+
+/// The last values of an engine, in a file that clients map.
+pub(crate) struct ShownValues {
+    file: OwnedFd,
+    slots: usize,
+    _mirror: Mirror,
+}
+
+impl AsFd for ShownValues {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
 }
 
 /// Numbers that are never given twice within an engine start; 0 is the engine itself.
@@ -43,6 +59,14 @@ pub(crate) struct Facts {
     pub(crate) stopping: AtomicBool,
 }
 
+impl Facts {
+    /// As many sessions as there may be; the largest number where nothing bounds them.
+    pub(crate) fn sessions_max(&self) -> u64 {
+        let server = self.server.get().and_then(Weak::upgrade);
+        server.map_or(u64::MAX, |server| server.sessions_max() as u64)
+    }
+}
+
 impl EngineFacts for Facts {
     fn sessions(&self) -> u64 {
         let server = self.server.get().and_then(Weak::upgrade);
@@ -66,12 +90,28 @@ impl EngineFacts for Facts {
     }
 }
 
-/// Has a session's connection thread look at it.
-struct NotifyWake(Notifier);
+/// Has a session's connection thread look at it, or sends for it.
+struct NotifyWake {
+    notifier: Notifier,
+    session: u32,
+    origin: Arc<str>,
+}
 
 impl Wake for NotifyWake {
     fn wake(&self) {
-        self.0.notify();
+        self.notifier.notify();
+    }
+
+    fn whose(&self) -> Whose {
+        Whose {
+            session: self.session,
+            from: self.origin.to_string(),
+            transport: self.notifier.transport_name(),
+        }
+    }
+
+    fn send(&self) {
+        self.notifier.send();
     }
 }
 
@@ -92,18 +132,51 @@ impl Sessions {
             session,
             principal,
             origin: Arc::from(origin),
-            rights: Rights::ALL,
+            rights: self.rights(peer),
             remote,
         }
+    }
+
+    /// Until identities exist everybody who gets in may do everything.
+    fn rights(&self, _peer: Peer) -> Rights {
+        Rights::ALL
     }
 }
 
 impl SessionFactory for Sessions {
     fn open(&self, peer: Peer, notifier: Notifier) -> Result<Box<dyn Endpoint>, Vec<u8>> {
-        let wake = Box::new(NotifyWake(notifier));
+        let caller = self.caller(peer);
+        let wake = Box::new(NotifyWake {
+            notifier,
+            session: caller.session,
+            origin: Arc::clone(&caller.origin),
+        });
         let options = Arc::clone(&self.options);
-        let session = Session::new(self.engine.clone(), options, self.caller(peer), wake);
+        let session = Session::new(self.engine.clone(), options, caller, wake);
         Ok(Box::new(session))
+    }
+
+    fn last_values(&self, peer: Peer) -> Option<SharedFile> {
+        // One table for all: only for those who may read everything that connections may see.
+        if !self.rights(peer).read {
+            return None;
+        }
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = shown.upgrade();
+        let has_room = |one: &Arc<ShownValues>| one.slots >= self.engine.handles_end();
+        if let Some(current) = current.filter(has_room) {
+            return Some(current);
+        }
+        let slots = self.engine.table_slots();
+        // Where there is no memory for it, clients ask.
+        let (table, file) = create_table(slots).ok()?;
+        let values = Arc::new(ShownValues {
+            file,
+            slots,
+            _mirror: self.engine.mirror_into(table),
+        });
+        *shown = Arc::downgrade(&values);
+        Some(values)
     }
 
     fn refusal(&self, _peer: Peer, refusal: Refusal, retry_after: Option<Duration>) -> Vec<u8> {

@@ -17,7 +17,7 @@ use trunkline::store::{
 };
 use trunkline::types::{
     AuditAction, AuditEntry, AuditOutcome, AuditPage, AuditQuery, DataType, LibraryDefinition,
-    Properties, VariableDefinition,
+    Properties, Timestamp, VariableDefinition,
 };
 use trunkline::{Engine, EngineOptions};
 
@@ -322,4 +322,26 @@ fn while_the_disk_is_full_entries_wait_and_what_finds_no_room_is_told() {
             AuditAction::Put
         ]
     );
+}
+
+/// Behaviour: B-24.
+#[test]
+fn a_write_to_a_variable_without_timestamps_is_noted_at_its_moment() {
+    let engine = Engine::start(EngineOptions::default()).expect("it starts");
+    let mut library = rig();
+    let mut properties = Properties::new(DataType::F64);
+    (properties.audit, properties.timestamps) = (true, false);
+    library.variables[0].properties = properties.into();
+    engine.deploy(&library).expect("there is room");
+    write(&engine, 1.0);
+    let variable = engine.variable::<f64>("rig/x").expect("it is deployed");
+    variable.try_write(2.0);
+    let entries = everything(&engine).entries;
+    let writes: Vec<_> = entries
+        .iter()
+        .filter(|entry| entry.name == "rig/x")
+        .collect();
+    assert_eq!(writes.len(), 2, "{entries:?}");
+    let year = Timestamp::UNIX_EPOCH.saturating_add_nanos(365 * 24 * 3600 * 1_000_000_000);
+    assert!(writes.iter().all(|entry| entry.when > year), "{writes:?}");
 }

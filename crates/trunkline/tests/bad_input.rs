@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use trunkline::types::{Contract, DataType, LibraryDefinition, Value, VariableDefinition};
 use trunkline::{
-    Client, ConnectOptions, Engine, EngineOptions, OpenOptions, StartError, SubscribeOptions,
+    Client, ConnectOptions, Engine, EngineOptions, LibraryError, OpenOptions, StartError,
+    SubscribeOptions,
 };
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::hello::Hello;
@@ -398,4 +399,25 @@ fn a_client_that_stops_reading_costs_the_others_nothing() {
     };
     assert!(value.starts_with("4999 "));
     drop(stopped);
+}
+
+/// In the program and over the network: a configuration file would be refused before.
+#[test]
+fn library_with_a_name_of_the_engines_own_is_refused() {
+    let (engine, address) = engine();
+    let library = LibraryDefinition {
+        name: "_mine".into(),
+        description: String::new(),
+        variables: vec![VariableDefinition::new("level", DataType::F64)],
+    };
+    let refused = engine.deploy(&library).expect_err("a reserved name");
+    assert!(
+        matches!(refused, LibraryError::Reserved { .. }),
+        "{refused:?}"
+    );
+    let client = Client::connect(&format!("tl://{address}")).expect("a client");
+    let refused = client.deploy(library, false, TIMEOUT);
+    let refused = refused.expect_err("a reserved name").to_string();
+    assert!(refused.contains("the engine's own libraries"), "{refused}");
+    assert_undisturbed(address);
 }

@@ -7,16 +7,16 @@
     reason = "a test stops at what it did not expect"
 )]
 
+mod following;
+
 use std::time::Duration;
 
+use following::{TIMEOUT, wait_for};
 use trunkline::proto::Throughput;
 use trunkline::types::{Contract, DataType, LibraryDefinition, Value, VariableDefinition};
 use trunkline::{
     Client, ConnectOptions, Engine, EngineOptions, Event, SubscribeOptions, Subscription, Write,
 };
-
-/// Only cuts off a test that hangs.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn engine() -> Engine {
     let options = EngineOptions {
@@ -60,21 +60,6 @@ fn follow(client: &Client, name: &str) -> Subscription {
     let options = SubscribeOptions::default();
     let all = "all".parse().expect("a contract");
     client.subscribe(&[name], all, options).unwrap()
-}
-
-/// Waits for a reading of this value.
-fn wait_for(subscription: &Subscription, value: f64) {
-    loop {
-        match subscription.next(Some(TIMEOUT)) {
-            Some(Event::Reading { reading, .. }) => {
-                if reading.sample.value == Value::F64(value) {
-                    return;
-                }
-            }
-            Some(_) => {}
-            None => panic!("{value} did not come"),
-        }
-    }
 }
 
 fn level(client: &Client) -> trunkline::VariableRef {

@@ -11,6 +11,7 @@ pub(crate) mod help;
 pub(crate) mod info;
 pub(crate) mod io;
 pub(crate) mod library;
+pub(crate) mod limits;
 pub(crate) mod ls;
 pub(crate) mod monitor;
 pub(crate) mod put;
@@ -67,6 +68,7 @@ pub(crate) const VERBS: &[Verb] = &[
     ls::VERB,
     find::VERB,
     why::VERB,
+    limits::VERB,
     deploy::VERB,
     undeploy::VERB,
     library::VERB,
@@ -94,6 +96,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, Stop> {
         Command::Ls(args) => ls::run(args, context),
         Command::Find(args) => find::run(args, context),
         Command::Why(args) => why::run(args, context),
+        Command::Limits(args) => limits::run(args, context),
         Command::Deploy(args) => deploy::run(args, context),
         Command::Undeploy(args) => undeploy::run(args, context),
         Command::Library(args) => library::run(args, context),

@@ -1,9 +1,11 @@
 //! `why`: the first cause, in a sentence, with what to do.
 
 use serde_json::Value as Json;
+use trunkline_net::Clock;
 
 use crate::fake_engine::{FakeEngine, Manners};
-use crate::rig::{Output, Served, run};
+use crate::json_lines::checked;
+use crate::rig::{CUT_OFF, Output, RIG, Served, run};
 
 fn last_lines(output: &Output, count: usize) -> Vec<&str> {
     let lines: Vec<&str> = output.out.lines().collect();
@@ -154,7 +156,8 @@ fn a_value_that_is_too_old_says_so_everywhere() {
         (&reading["stale"], &reading["value"]),
         (&true.into(), &1.0.into())
     );
-    assert!(reading["age"].as_f64().unwrap() >= 0.05, "{reading}");
+    // By the engine's clock as the client knows it, which is late by what the welcome took.
+    assert!(reading["age"].as_f64().unwrap() >= 0.04, "{reading}");
     let get = served.run(&["get", "rig/old"]);
     assert!(
         get.out.contains("uncertain: stale") && get.out.contains("stale "),
@@ -263,4 +266,43 @@ fn monitor_says_once_that_nothing_matches_yet_and_waits() {
     );
     assert_eq!(served.run(&["deploy", &file]).code, Some(0));
     json.line_with("nope/x");
+}
+
+#[test]
+fn limits_are_told_with_what_is_in_use() {
+    let limits = "[engine.limits]\nsessions_max = 7\nqueue_bytes_max = \"2 MiB\"\n";
+    let rig = Served::start(&format!("{limits}{RIG}"));
+    let monitor = rig.spawn(&["monitor", "rig/level"]);
+    monitor.line_with("72.4");
+    let told = |form: &[&str]| rig.run(&[&["limits"], form].concat());
+    // The engine looks once per second.
+    let named = |rows: &[Json], name: &str| {
+        let row = rows.iter().find(|row| row["limit"] == name);
+        row.unwrap().clone()
+    };
+    let in_use = |limit: Json| limit["used"].as_u64().is_some_and(|used| used > 0);
+    let cut_off = Clock::new().now().saturating_add(CUT_OFF);
+    let rows = loop {
+        let output = told(&["--json"]);
+        assert_eq!(output.code, Some(0), "{}", output.err);
+        let rows = checked(&output.out, Some("limit"));
+        if in_use(named(&rows, "sessions")) && in_use(named(&rows, "subscriptions")) {
+            break rows;
+        }
+        assert!(Clock::new().now() < cut_off, "nothing is in use: {rows:?}");
+    };
+    let row = |name: &str| named(&rows, name);
+    assert_eq!(row("sessions")["max"], 7);
+    assert_eq!(row("sessions")["key"], "sessions_max");
+    assert_eq!(row("queued")["max"], 2 << 20);
+    assert_eq!(row("queued")["unit"], "B");
+    assert_eq!(row("items of a session")["max"], 2_000_000);
+    assert_eq!(row("writes of a session")["key"], "writes_per_session_max");
+    assert!(row("writes of a session")["max"].as_u64() > Some(0));
+    assert!(row("variables")["used"].as_u64() > Some(0));
+    assert_eq!(row("variables")["key"], "variables_max");
+    assert_eq!(row("subscriptions")["used"], 1);
+    assert_eq!(row("name")["max"], 1024);
+    let output = told(&["-o", "table"]);
+    assert!(output.out.contains("sessions_max"), "{}", output.out);
 }

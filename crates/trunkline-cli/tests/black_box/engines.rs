@@ -55,7 +55,10 @@ fn the_engine_measures_itself_into_variables_that_nobody_else_writes() {
         );
     }
     let file = served.file("_mine.toml", "[[variable]]\nname = \"x\"\ntype = \"f64\"\n");
-    assert_eq!(served.run(&["deploy", &file]).code, Some(5));
+    let refused = served.run(&["deploy", &file]);
+    assert_eq!(refused.code, Some(8), "{refused:?}");
+    let said = "_mine.toml:1:1 \"_mine\" cannot be a name";
+    assert!(refused.err.contains(said), "{refused:?}");
 }
 
 /// An engine that hosts little needs little, on Linux as anywhere else.

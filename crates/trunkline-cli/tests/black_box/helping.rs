@@ -28,6 +28,7 @@ fn help_describes_every_command_option_and_key_for_programs() {
         "ls",
         "find",
         "why",
+        "limits",
         "deploy",
         "undeploy",
         "library",

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 use tempfile::TempDir;
 
+use crate::json_lines::checked;
 use crate::rig::{RIG, Running, command, finish, run};
 
 struct Plant {
@@ -229,4 +230,40 @@ fn a_socket_that_cannot_be_says_why() {
     }
     let output = run(&["get", "rig/level", "--url", "tl+unix://plant"]);
     assert!(output.err.contains("is not a whole path"), "{}", output.err);
+}
+
+#[test]
+fn info_says_who_reads_a_variable_and_over_what() {
+    let plant = Plant::new("");
+    let (_engine, told) = plant.serve("127.0.0.1:0");
+    let url = told["listen"][0].as_str().unwrap().to_owned();
+    let by_port = url.replace("tl://", "tl+tcp://");
+    let follow = |url: &str| {
+        let mut monitor = command(&["monitor", "rig/level", "--url", url]);
+        let monitor = Running::spawn(monitor.env("XDG_RUNTIME_DIR", plant.path("")));
+        monitor.line_with("72.4");
+        monitor
+    };
+    let monitors = [follow(&by_port), follow(&url)];
+    let output = run(&["info", "--json", "rig/level", "--url", &by_port]);
+    let info = &checked(&output.out, Some("info"))[0];
+    let readers = info["readers"].as_array().unwrap();
+    let over = |reader: &Json| reader["transport"].as_str().unwrap().to_owned();
+    let transports: Vec<String> = readers.iter().map(over).collect();
+    assert_eq!(transports, ["TCP", "shared memory"]);
+    for (reader, process) in readers.iter().zip(&monitors) {
+        assert_eq!(reader["repaired"], 0);
+        assert_ne!(reader["session"], 0);
+        let from = reader["from"].as_str().unwrap();
+        let pid = format!("process {} of", process.child.id());
+        let is_named = from.starts_with("127.0.0.1:") || from.starts_with(&pid);
+        assert!(is_named, "{from}");
+    }
+    let output = run(&["info", "-o", "table", "rig/level", "--url", &by_port]);
+    let line = output.out.lines().find(|line| line.contains("read by"));
+    assert!(
+        line.unwrap().ends_with(" over shared memory"),
+        "{}",
+        output.out
+    );
 }

@@ -14,6 +14,7 @@ mod audit;
 mod browsing;
 mod diagnosis;
 mod engines;
+mod examples;
 mod fake_engine;
 mod fields;
 mod following;

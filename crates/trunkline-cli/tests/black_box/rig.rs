@@ -9,7 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// Long enough for any machine; only a test that hangs ever waits for it.
-const CUT_OFF: Duration = Duration::from_secs(60);
+pub const CUT_OFF: Duration = Duration::from_secs(60);
 
 /// The variables that most tests use.
 pub const RIG: &str = r#"
@@ -312,7 +312,8 @@ impl Served {
     }
 }
 
-fn serve(config: &Path, listen: &str) -> (Running, String) {
+/// An engine that serves this file, or all files of this folder, at this address; and its URL.
+pub fn serve(config: &Path, listen: &str) -> (Running, String) {
     let config = config.to_str().unwrap();
     let arguments = ["serve", config, "--listen", listen, "--store", "none"];
     let running = Running::start(&arguments);

@@ -18,13 +18,17 @@ const HEAD: &str = "\
 # The rig: faults with real processes
 
 `make rig` starts engines and clients as processes, stops, kills and starves them, cuts their links, and
-measures what comes of it. It writes this page; a row is as old as its date. The checks themselves are
+measures what comes of it. It writes this table; a row is as old as its date, and the machine below is
+that of the last run. Why a row misses what is wanted stands under [Remarks](#remarks). The checks are
 the tests in `crates/trunkline-cli/tests/rig`, which run in a short form with every `make test`: there
 they assert what must hold on any machine, and no times.
 
 | Check | Figure | Measured | Wanted | When |
 |---|---|---|---|---|
 ";
+
+/// What follows the table, written by people.
+const REMARKS: &str = "\n## Remarks\n";
 
 /// Keeps one figure of one check beside what is wanted of it (empty: nothing is).
 pub fn record(check: &str, figure: &str, measured: &str, wanted: &str) {
@@ -50,7 +54,13 @@ pub fn record(check: &str, figure: &str, measured: &str, wanted: &str) {
         .chain([row.as_str()])
         .collect();
     rows.sort_by_key(|row| number(row));
-    let text = format!("{HEAD}{}\n\nMachine: {}.\n", rows.join("\n"), machine());
+    // What people have written below the table stays.
+    let remarks = old.find(REMARKS).map_or("", |start| &old[start..]);
+    let text = format!(
+        "{HEAD}{}\n\nMachine: {}.\n{remarks}",
+        rows.join("\n"),
+        machine()
+    );
     std::fs::write(&page, text).unwrap();
 }
 

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use trunkline_client::{Event, SubscribeError, SubscribeOptions, contract_of_buffer};
-use trunkline_proto::FrameKind;
 use trunkline_proto::message::ended::{EndReason, EndedBuilder, EndedHead, EndedItem};
-use trunkline_types::{Contract, DataType, Lost, Position};
+use trunkline_proto::message::keepalive::Keepalive;
+use trunkline_proto::{Features, FrameKind};
+use trunkline_types::{Contract, DataType, Lost, Position, Value};
 
 use super::rig::{Rig, Said, lost, value};
 
@@ -121,11 +122,13 @@ fn first_keeps_the_oldest_and_counts_what_came_after() {
     assert_eq!((value(&readings[0]), readings[0].lost.queue), (7.0, 4));
 }
 
+/// A value of a byte takes the memory of a reading, and the bound is about that.
 #[test]
 fn a_buffer_is_bounded_in_bytes_as_well() {
     let mut rig = Rig::connected(&["a/b"]);
     let options = SubscribeOptions {
-        buffer_bytes_max: 24,
+        // Room for three readings of 8 bytes, not for the thirty that three of 128 are in values.
+        buffer_bytes_max: 3 * 128 + 100,
         ..SubscribeOptions::default()
     };
     let last = rig.subscribe_with(&["a/b"], Contract::Last(100), options);
@@ -273,6 +276,55 @@ fn an_end_of_the_life_before_does_not_end_the_next_one() {
     assert_eq!((value(&readings[0]), readings[0].lost.overrun), (10.0, 5));
     rig.set("a/b", 11.0);
     assert_eq!(rig.values(id), [11.0]);
+}
+
+/// As above, where the next life was asked for because a digest differed. What the end told is told
+/// with the first update behind it.
+///
+/// Behaviour: B-03, B-10.
+#[test]
+fn an_end_before_the_answer_to_a_second_request_leaves_the_item_to_that_answer() {
+    let mut rig = Rig::new();
+    rig.engine.welcome.features = Features::CONVERGENCE | Features::ENDS;
+    rig.engine.add("a/b", Value::F64(0.0));
+    rig.connect();
+    let id = rig.subscribe_with(&["a/b"], all(100, 1000), SubscribeOptions::default());
+    let wire = rig.wire(id);
+    rig.set("a/b", 1.0);
+    assert_eq!(rig.values(id), [0.0, 1.0]);
+    rig.engine.hold(FrameKind::Subscribe);
+    rig.said();
+    let differs = Keepalive {
+        records_received: 7,
+        digest: 7,
+        ..Keepalive::default()
+    };
+    rig.engine.records_sent = differs.records_received;
+    rig.tell(|out| differs.encode(out));
+    let said = rig.said();
+    let asked = said.iter().find(|said| said.kind() == FrameKind::Subscribe);
+    let asked = asked.expect("it asks for everything once more").clone();
+    // Of the updates 3 to 9 nothing arrives.
+    rig.engine.variable(100).sequence = 9;
+    overrun(&mut rig, wire, 100, 2, 7);
+    rig.engine.answer(&asked);
+    rig.exchange();
+    let readings = rig.readings(id);
+    assert_eq!(readings.len(), 1, "the engine's answer is taken");
+    assert_eq!(
+        (readings[0].position.sequence, readings[0].lost.overrun),
+        (9, 6)
+    );
+    rig.set("a/b", 11.0);
+    assert_eq!(rig.values(id), [11.0]);
+
+    // Behind the answer an end is one like any other.
+    overrun(&mut rig, wire, 100, 10, 1);
+    let events = rig.events(id);
+    assert!(
+        matches!(events[..], [Event::Ended { lost: Some(1), .. }]),
+        "{events:?}"
+    );
 }
 
 /// Behaviour: B-03.

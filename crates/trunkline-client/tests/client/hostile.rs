@@ -189,7 +189,8 @@ fn updates_for_unknown_subscriptions_and_handles_are_skipped_and_confirmed() {
     rig.set("a/b", 1.0);
     assert_eq!(rig.values(id), [1.0]);
     assert_eq!(rig.client.counters().skipped, 2);
-    rig.pass(std::time::Duration::from_secs(1));
+    // Its own keep-alive, as the engine sends none here.
+    rig.pass(std::time::Duration::from_millis(1250));
     assert_eq!(rig.engine.records_confirmed, rig.engine.records_sent);
 }
 
@@ -232,6 +233,30 @@ fn a_type_whose_default_is_huge_costs_nothing_before_it_is_written() {
             panic!("{reading:?}")
         };
         assert_eq!(array.shape(), [0]);
+    }
+}
+
+/// A frame of another kind than the one that answers a request ends the connection, and the request
+/// is asked again: it is not lost.
+#[test]
+fn a_request_that_is_answered_as_another_one_is_asked_again() {
+    let provided = FrameKind::Provided as u8;
+    let appeared = FrameKind::Appeared as u8;
+    // Watch 1, revision 1, listed whole.
+    let listed = [1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1];
+    for (kind, payload) in [(provided, &[][..]), (appeared, &listed[..])] {
+        let mut rig = Rig::connected(&["a/b"]);
+        let variable = rig.open_one("a/b");
+        rig.engine.hold(FrameKind::Read);
+        let asked = rig.client.read(&[variable]).unwrap();
+        rig.exchange();
+        let request = last_request(&mut rig);
+        rig.tell(|out| raw(out, kind, request, 0, payload));
+        assert!(!rig.client.state().is_connected(), "kind {kind}");
+        rig.engine.held.clear();
+        rig.connect();
+        rig.exchange();
+        assert!(rig.client.is_answered(asked), "kind {kind}");
     }
 }
 

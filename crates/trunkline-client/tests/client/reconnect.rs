@@ -24,6 +24,25 @@ fn restart(rig: &mut Rig) {
     rig.connect();
 }
 
+/// What was asked for before an engine's restart is never taken for the same thing behind it, even
+/// where the engine gives the variable the same number.
+#[test]
+fn what_is_known_of_a_variable_is_of_one_connection() {
+    let mut rig = Rig::connected(&["a/b", "a/c"]);
+    let (b, c) = (rig.open_one("a/b"), rig.open_one("a/c"));
+    let known = |rig: &Rig, variable| rig.client.local_variable(variable);
+    let before = known(&rig, b).unwrap();
+    assert!(before.is_of_same_connection(&known(&rig, b).unwrap()));
+    assert!(!before.is_of_same_connection(&known(&rig, c).unwrap()));
+    rig.cut();
+    assert!(known(&rig, b).is_none());
+    rig.engine.welcome.epoch += 1;
+    rig.connect();
+    let after = known(&rig, b).unwrap();
+    assert_eq!(before.handle(), after.handle());
+    assert!(!before.is_of_same_connection(&after));
+}
+
 #[test]
 fn a_subscription_goes_on_behind_the_last_update_it_has() {
     for contract in ["latest", "last:10", "first:10", "all", "sampled:1s"] {

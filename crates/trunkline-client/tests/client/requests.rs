@@ -1,7 +1,9 @@
 //! Bulk verbs: one round trip, results per item, and what happens to requests that meet a
 //! disconnect.
 
-use trunkline_client::{Answer, ClientOptions, Need, OpenOptions, RequestError, RequestId};
+use trunkline_client::{
+    Answer, ClientOptions, Need, OpenOptions, ReadingPage, RequestError, RequestId,
+};
 use trunkline_proto::message::forcing::ForcingVerb;
 use trunkline_proto::message::why::WhyStage;
 use trunkline_proto::{Fault, FaultCode, FrameKind};
@@ -14,6 +16,16 @@ impl Rig {
     pub fn answer_readings(&mut self, request: RequestId) -> Vec<Result<Reading, Fault>> {
         match self.answer(request) {
             Answer::Readings(readings) => readings,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+impl Rig {
+    /// The answer to a read into a page.
+    pub fn answer_page(&mut self, request: RequestId) -> ReadingPage {
+        match self.answer(request) {
+            Answer::Page(page) => page,
             other => panic!("{other:?}"),
         }
     }
@@ -288,6 +300,49 @@ fn requests_are_bounded_and_so_are_answers_that_nobody_takes() {
     assert_eq!(error, RequestError::TooManyRequests { max: 3 });
     rig.client.take(taken).unwrap();
     assert!(rig.client.engine_info().is_ok());
+}
+
+/// A read of many gives the same in one block of memory as it does in readings of their own, its
+/// faults in their places, whatever the types, and again on the next connection.
+///
+/// Behaviour: B-30, B-31.
+#[test]
+fn a_page_holds_what_readings_of_their_own_are() {
+    let mut rig = Rig::connected(&["a/b", "a/c", "a/d"]);
+    let variables = ["a/b", "a/c", "a/d"].map(|name| rig.open_one(name));
+    for (name, value) in [("a/b", 1.0), ("a/c", 2.0), ("a/d", 3.0)] {
+        rig.set(name, value);
+    }
+    let closed = rig.client.close(&variables[1..2]).unwrap();
+    rig.answer(closed);
+    let list = rig.client.read(&variables).unwrap();
+    let list = rig.answer_readings(list);
+    let page = rig
+        .client
+        .read_page(&variables, ReadingPage::new())
+        .unwrap();
+    let page = rig.answer_page(page);
+    assert_eq!(page.to_readings(), list);
+    let values: Vec<_> = page.values::<f64>().collect();
+    assert_eq!(values, [Some(1.0), None, Some(3.0)]);
+    let (place, fault) = page.faults().next().unwrap();
+    assert_eq!((place, fault.code), (1, FaultCode::UnknownHandle));
+    assert!(page.get(1).unwrap().is_err());
+    let (reading, own) = (page.get(2).unwrap().unwrap(), list[2].as_ref().unwrap());
+    assert_eq!(
+        (reading.position(), reading.quality(), reading.own()),
+        (own.position, own.sample.quality, own.own)
+    );
+
+    // Asked without a connection and answered on the next.
+    rig.cut();
+    let again = rig.client.read_page(&variables, page).unwrap();
+    rig.connect();
+    let page = rig.answer_page(again);
+    let values: Vec<_> = page.values::<f64>().collect();
+    assert_eq!(values, [Some(1.0), None, Some(3.0)]);
+    let empty = rig.client.read_page(&[], page).unwrap();
+    assert!(rig.answer_page(empty).is_empty());
 }
 
 #[test]

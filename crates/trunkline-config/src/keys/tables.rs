@@ -202,7 +202,7 @@ pub(super) const LIMITS: &[Key] = &[
     ),
     key(
         "variables_max",
-        "1 to 100,000,000",
+        "1 to 2,097,152",
         "1_000_000",
         "variables that all files together may define",
     ),
@@ -474,9 +474,9 @@ pub(super) const FIFO: &[Key] = &[
     ),
     key(
         "length",
-        "1 to 16,777,216",
-        "1, or the product of a fixed shape",
-        "most elements of an array or waveform, or bytes of text, that one value may have",
+        "1 to 1,048,576",
+        "1, or that of an array type with a fixed length",
+        "elements of an array or samples of a waveform that each value has",
     ),
 ];
 

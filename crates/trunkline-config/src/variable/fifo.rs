@@ -1,19 +1,16 @@
 //! `fifo = { kind = "multi", capacity = 100, length = 8 }`: everything is sized at the start, so a
 //! type whose values have no fixed size needs a length or cannot have a FIFO (SP-08, SP-09, SP-22).
 
-use trunkline_types::{DataType, Fifo, StructType};
+use trunkline_types::fifo::{self, ELEMENT_WORDS_MAX, FifoElement};
+use trunkline_types::{DataType, Fifo, Properties};
 
 use crate::error::ConfigErrorKind as Kind;
 use crate::fields::Values;
 use crate::keys::Section;
 use crate::node::{Node, Tree};
 use crate::sections::check_keys;
-use crate::shown::grouped;
 
-/// Bytes that the values of one FIFO may take.
-pub(crate) const FIFO_BYTES_MAX: u64 = 1 << 30;
 const CAPACITY_MAX: i64 = 1_000_000;
-const LENGTH_MAX: i64 = 16 << 20;
 
 /// A FIFO as it is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,17 +32,6 @@ const KINDS: &[(&str, FifoKind)] = &[
     ("multi", FifoKind::Multi),
     ("off", FifoKind::Off),
 ];
-
-/// What one value of a type takes in a FIFO.
-enum Size {
-    /// Always so many elements, together so many bytes.
-    Fixed { length: u64, bytes: u64 },
-    /// As many elements as `length` says, each of so many bytes.
-    Declared {
-        element_bytes: u64,
-        elements: &'static str,
-    },
-}
 
 /// Reads `"off"` or the table of `fifo`.
 pub(crate) fn read(values: &mut Values<'_, '_>, node: &Node) -> Option<Option<FifoForm>> {
@@ -74,7 +60,7 @@ pub(crate) fn read(values: &mut Values<'_, '_>, node: &Node) -> Option<Option<Fi
     };
     let (capacity, length) = (
         number("capacity", CAPACITY_MAX)?,
-        number("length", LENGTH_MAX)?,
+        number("length", ELEMENT_WORDS_MAX as i64)?,
     );
     match (kind, capacity) {
         (FifoKind::Off, _) => Some(None),
@@ -98,105 +84,49 @@ pub(crate) fn read(values: &mut Values<'_, '_>, node: &Node) -> Option<Option<Fi
 }
 
 impl FifoForm {
-    /// The FIFO for values of this type, or why there cannot be one.
-    pub fn for_type(self, data_type: &DataType) -> Result<Fifo, Kind> {
-        let size = size_of_value(data_type).map_err(|reason| Kind::FifoRefused {
-            data_type: data_type.to_string(),
-            reason,
-        })?;
-        let (length, bytes) = match (size, self.length.map(u64::from)) {
-            (Size::Fixed { length: fixed, .. }, Some(length)) if fixed != length => {
-                let data_type = data_type.to_string();
+    /// The FIFO for values of the type of these properties, or why there cannot be one.
+    pub fn of(self, properties: &Properties) -> Result<Fifo, Kind> {
+        let of_length = |length| match self.capacity {
+            None => Fifo::Single { length },
+            Some(capacity) => Fifo::Multi { capacity, length },
+        };
+        let mut properties = properties.clone();
+        let data_type = properties.data_type.to_string();
+        // Whether there can be one at all does not depend on its length.
+        properties.fifo = of_length(self.length.unwrap_or(1));
+        if let Err(error) = FifoElement::of(&properties) {
+            let reason = error.to_string();
+            return Err(Kind::FifoRefused { reason });
+        }
+        let fixed = match &properties.data_type {
+            DataType::Array(ty) => ty.shape.iter().copied().collect::<Option<Vec<u32>>>(),
+            DataType::Waveform(_) => None,
+            _ => Some(Vec::new()),
+        };
+        let fixed = fixed.map(|lengths| lengths.iter().product());
+        let length = match (fixed, self.length) {
+            (Some(fixed), Some(length)) if fixed != length => {
                 return Err(Kind::FifoLengthFixed {
                     data_type,
                     fixed,
                     length,
                 });
             }
-            (Size::Fixed { length, bytes }, _) => (length, bytes),
-            (Size::Declared { element_bytes, .. }, Some(length)) => {
-                (length, element_bytes * length)
-            }
-            (Size::Declared { elements, .. }, None) => {
-                let data_type = data_type.to_string();
+            (Some(length), _) | (None, Some(length)) => length,
+            (None, None) => {
+                let is_array = matches!(properties.data_type, DataType::Array(_));
                 return Err(Kind::FifoLengthMissing {
                     data_type,
-                    elements,
+                    elements: if is_array { "elements" } else { "samples" },
                 });
             }
         };
-        let bytes = bytes.saturating_mul(u64::from(self.capacity.unwrap_or(1)));
-        if bytes > FIFO_BYTES_MAX {
-            let (bytes, max) = (grouped(bytes), grouped(FIFO_BYTES_MAX));
-            return Err(Kind::FifoTooLarge { bytes, max });
+        properties.fifo = of_length(length);
+        match fifo::check(&properties) {
+            Ok(()) => Ok(properties.fifo),
+            Err(error) => Err(Kind::FifoTooLarge {
+                reason: error.to_string(),
+            }),
         }
-        // A length is that of a type within VALUE_BYTES_MAX, or was read as u32.
-        let length = u32::try_from(length).unwrap_or(u32::MAX);
-        Ok(match self.capacity {
-            None => Fifo::Single { length },
-            Some(capacity) => Fifo::Multi { capacity, length },
-        })
     }
-}
-
-fn size_of_value(data_type: &DataType) -> Result<Size, &'static str> {
-    if let Some(bytes) = data_type.fixed_size() {
-        return Ok(Size::Fixed {
-            length: 1,
-            bytes: bytes as u64,
-        });
-    }
-    let no_texts = "the texts in it have no fixed length";
-    match data_type {
-        DataType::String | DataType::Bytes => Ok(Size::Declared {
-            element_bytes: 1,
-            elements: "bytes",
-        }),
-        DataType::Waveform(element) => {
-            let element_bytes = element.fixed_size().ok_or(no_texts)? as u64;
-            Ok(Size::Declared {
-                element_bytes,
-                elements: "samples",
-            })
-        }
-        DataType::Array(ty) => {
-            let element_bytes = ty.element.fixed_size().ok_or(no_texts)? as u64;
-            let lengths: Option<Vec<u32>> = ty.shape.iter().copied().collect();
-            Ok(match lengths {
-                None => Size::Declared {
-                    element_bytes,
-                    elements: "elements",
-                },
-                Some(lengths) => {
-                    let lengths = lengths.into_iter().map(u64::from);
-                    let length = lengths.fold(1, u64::saturating_mul).max(1);
-                    Size::Fixed {
-                        length,
-                        bytes: length.saturating_mul(element_bytes),
-                    }
-                }
-            })
-        }
-        DataType::Struct(ty) => {
-            let bytes = size_of_struct(ty)?;
-            Ok(Size::Fixed { length: 1, bytes })
-        }
-        _ => Err("its values have no fixed size"),
-    }
-}
-
-/// A struct fits when every field does by itself: no arrays (SP-09), nothing without a fixed size.
-fn size_of_struct(ty: &StructType) -> Result<u64, &'static str> {
-    ty.fields.iter().try_fold(0, |sum: u64, (_, field)| {
-        let bytes = match field {
-            DataType::Array(_) | DataType::Waveform(_) => {
-                return Err("one of its fields is an array or waveform");
-            }
-            DataType::Struct(inner) => size_of_struct(inner)?,
-            other => other
-                .fixed_size()
-                .ok_or("one of its fields has no fixed length")? as u64,
-        };
-        Ok(sum.saturating_add(bytes))
-    })
 }

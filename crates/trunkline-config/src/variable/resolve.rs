@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use trunkline_types::wire::{VALUE_BYTES_MAX, encoded_len};
+use trunkline_types::fifo::FifoElement;
+use trunkline_types::wire::{VALUE_BYTES_MAX, encode_value, encoded_len};
 use trunkline_types::{DataType, Fifo, Name, Properties, Scaling, Scope};
 
 use super::{At, Draft, Layer, initial};
@@ -76,28 +77,30 @@ impl Resolver<'_, '_> {
         let (range, coerce) = self.range(data_type);
         let precision = self.precision(data_type);
         let deadband = self.deadband(data_type);
-        let fifo = self.fifo(data_type);
         let timestamps = self.timestamps();
-        let range = range?;
-        let initial = self.initial(data_type, range);
-        let alias = self.alias();
-
         let mut properties = Properties::new(data_type.clone());
+        properties.timestamps = timestamps.unwrap_or(true);
+        let alias = self.alias();
+        let fifo = match &alias {
+            Some(target) if !target.is_empty() => Some(Fifo::Off),
+            _ => self.fifo(&properties),
+        };
+        properties.fifo = fifo.unwrap_or_default();
+        let range = range?;
+        let initial = self.initial(&properties, range);
+
         properties.scaling = scale?;
         properties.range = range.map(|[low, high]| (low, high));
         properties.coerce = coerce?;
         properties.precision = precision?;
         properties.deadband = deadband?;
-        properties.fifo = fifo?;
-        properties.timestamps = timestamps?;
+        fifo?;
+        timestamps?;
         properties.initial = initial?;
         properties.description = text(&draft.description);
         properties.units = text(&draft.units);
         properties.source = text(&draft.source);
         properties.alias = alias?;
-        if !properties.alias.is_empty() {
-            properties.fifo = Fifo::Off;
-        }
         properties.origin = origin.to_owned();
         properties.access = draft.access.as_ref().map(|at| at.value).unwrap_or_default();
         properties.scope = draft.scope.as_ref().map(|at| at.value).unwrap_or_default();
@@ -310,7 +313,7 @@ impl Resolver<'_, '_> {
         self.refuse((at.place, at.layer), Kind::InvalidAlias { text, reason })
     }
 
-    fn fifo(&mut self, data_type: &DataType) -> Option<Fifo> {
+    fn fifo(&mut self, properties: &Properties) -> Option<Fifo> {
         let Some(At {
             place,
             layer,
@@ -319,7 +322,7 @@ impl Resolver<'_, '_> {
         else {
             return Some(Fifo::Off);
         };
-        match form.for_type(data_type) {
+        match form.of(properties) {
             Ok(fifo) => Some(fifo),
             Err(kind) => self.refuse((place, layer), kind),
         }
@@ -338,7 +341,7 @@ impl Resolver<'_, '_> {
 
     fn initial(
         &mut self,
-        data_type: &DataType,
+        properties: &Properties,
         range: Option<[f64; 2]>,
     ) -> Option<Option<trunkline_types::Value>> {
         let Some(at) = self.draft.initial else {
@@ -352,10 +355,19 @@ impl Resolver<'_, '_> {
             report: self.report,
             env,
         };
-        let value = initial::read(at.value, data_type, &mut values)?;
+        let value = initial::read(at.value, &properties.data_type, &mut values)?;
         if encoded_len(&value) > VALUE_BYTES_MAX {
             let reason = format!("it has more than {} bytes", grouped(VALUE_BYTES_MAX));
             return self.refuse((at.place, at.layer), Kind::InvalidInitial { reason });
+        }
+        if let Ok(Some(element)) = FifoElement::of(properties) {
+            let mut bytes = Vec::new();
+            encode_value(&value, &mut bytes);
+            if let Err(given) = element.check_length(&bytes) {
+                let length = element.length;
+                let reason = format!("it has length {given}, each value in the FIFO {length}");
+                return self.refuse((at.place, at.layer), Kind::InvalidInitial { reason });
+            }
         }
         if let (Some([low, high]), Some(number)) = (range, value.as_f64())
             && !(low..=high).contains(&number)

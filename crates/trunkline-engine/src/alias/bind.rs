@@ -1,10 +1,11 @@
 //! Aliases find their targets, and lose them. The list of libraries is held all the while, so no
 //! binding changes under another.
 
+use trunkline_types::alias::{misfit, target_of};
 use trunkline_types::{LibraryDefinition, Name, Quality, Reason, Tick, Timestamp};
 
-use super::graph::{Entry, target_of};
-use super::{Bonds, Following, Target, Unbound, misfit};
+use super::graph::Entry;
+use super::{Bonds, Following, Target, Unbound};
 use crate::engine::Engine;
 use crate::outbox::Wakes;
 use crate::sync::Arc;
@@ -74,7 +75,7 @@ impl Engine {
         };
         match misfit(&alias.properties(), name, &variable.properties()) {
             None => Ok(variable),
-            Some(unbound) => Err(unbound),
+            Some(misfit) => Err(misfit.into()),
         }
     }
 

@@ -21,10 +21,11 @@ mod write;
 
 pub(crate) use self::follow::Following;
 pub(crate) use self::graph::Aliases;
-pub use self::graph::{ALIAS_DEPTH_MAX, ALIASES_MAX, AliasFault};
 pub(crate) use self::write::{Watch, commit_followed};
+pub use trunkline_types::alias::{ALIAS_DEPTH_MAX, ALIASES_MAX, AliasFault};
 
-use trunkline_types::{Access, DataType, Properties, Reason, Scaling, Scope};
+use trunkline_types::Reason;
+use trunkline_types::alias::Misfit;
 
 use crate::sync::Arc;
 use crate::variable::Variable;
@@ -64,35 +65,11 @@ impl Unbound {
     }
 }
 
-/// Why a variable of these properties cannot show `target`, if so.
-fn misfit(alias: &Properties, name: &str, target: &Properties) -> Option<Unbound> {
-    let unbound = |reason, sentence: String| {
-        let sentence = sentence.into();
-        Some(Unbound { reason, sentence })
-    };
-    if alias.scope == Scope::Network && target.scope == Scope::Process {
-        let sentence = format!(
-            "{name} is for its own process only; give the alias `scope = \"process\"`, too"
-        );
-        return unbound(Reason::AccessDenied, sentence);
-    }
-    if target.access == Access::WriteOnly && alias.access != Access::WriteOnly {
-        let sentence =
-            format!("{name} is write-only; give the alias `access = \"write-only\"`, too");
-        return unbound(Reason::AccessDenied, sentence);
-    }
-    let (from, to) = (&target.data_type, &alias.data_type);
-    if !converts(alias.scaling.as_ref(), from, to) {
-        let sentence = format!("{name} is {from}, which cannot become {to}; give both one type");
-        return unbound(Reason::ConfigurationError, sentence);
-    }
-    None
-}
-
-/// Whether values of one type can become values of the other, and back.
-fn converts(scaling: Option<&Scaling>, from: &DataType, to: &DataType) -> bool {
-    match scaling {
-        None => from == to || (from.is_numeric() && to.is_numeric()),
-        Some(scaling) => scaling.check(from).is_ok() && scaling.check(to).is_ok(),
+impl From<Misfit> for Unbound {
+    fn from(misfit: Misfit) -> Self {
+        Self {
+            reason: misfit.reason,
+            sentence: misfit.sentence.into(),
+        }
     }
 }

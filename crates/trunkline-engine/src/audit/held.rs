@@ -48,14 +48,21 @@ impl Held {
                 bytes if bytes > VALUE_BYTES_MAX => Held::Long(bytes),
                 _ => Held::Value(Encoded::from_value(value)),
             },
-            WriteValue::Wire(bytes) if bytes.len() > VALUE_BYTES_MAX => Held::Long(bytes.len()),
-            WriteValue::Wire(bytes) => match wire::check_value(data_type, bytes) {
-                Ok(()) => Held::Value(Encoded::from_bytes(bytes)),
-                Err(_) => {
-                    let text = format!("({} bytes that are no value)", bytes.len());
-                    Held::Text(text.into())
-                }
-            },
+            WriteValue::Wire(bytes) => Self::of_wire(bytes, data_type),
+            WriteValue::Encoded(value) => Self::of_wire(value.as_slice(), data_type),
+        }
+    }
+
+    fn of_wire(bytes: &[u8], data_type: &DataType) -> Self {
+        if bytes.len() > VALUE_BYTES_MAX {
+            return Held::Long(bytes.len());
+        }
+        match wire::check_value(data_type, bytes) {
+            Ok(()) => Held::Value(Encoded::from_bytes(bytes)),
+            Err(_) => {
+                let text = format!("({} bytes that are no value)", bytes.len());
+                Held::Text(text.into())
+            }
         }
     }
 

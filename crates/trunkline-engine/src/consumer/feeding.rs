@@ -1,120 +1,18 @@
 //! `all` subscriptions: taking what waits in their feeds.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashMap;
 
 use trunkline_types::Position;
 
 use super::drain::TAKE;
 use super::in_flight::{InFlight, Table};
+use super::item::{Items, VariableItem};
+use super::membership::Membership;
 use super::{Consumer, EndedItem, Sink};
-use crate::feed::{Event, Feed, FeedEntry, Room, SharedRun, Taken, Terms};
-use crate::outbox::{Outbox, Wakes};
+use crate::feed::{Event, FeedEntry, Room, SharedRun, Taken};
+use crate::outbox::Wakes;
 use crate::sync::Arc;
 use crate::update::Update;
-use crate::variable::Variable;
-
-/// A subscription's part in a feed.
-pub(super) struct Membership {
-    pub(super) feed: Arc<Feed>,
-    /// Its number there.
-    pub(super) member: usize,
-    /// The index in the outbox that stands for the subscription.
-    pub(super) mark: u32,
-    /// The item at each place of the feed.
-    pub(super) table: Arc<Table>,
-    /// The item of each variable, and its place.
-    pub(super) by_handle: HashMap<u32, (u32, u32)>,
-    /// Taken out of the feed and not delivered yet.
-    pub(super) taken: VecDeque<FeedEntry>,
-    /// Its variables are as they were when it last looked for others with the same.
-    pub(super) is_settled: bool,
-}
-
-/// What of an item waits in a feed.
-pub(super) struct WaitingOf {
-    pub(super) count: u64,
-    /// The number of the newest of it.
-    pub(super) newest: Option<u64>,
-    /// The subscription has ended, and gets nothing else.
-    pub(super) ended: bool,
-}
-
-impl Membership {
-    pub(super) fn new(outbox: &Arc<Outbox>, mark: u32, elements: u32, bytes: u32) -> Self {
-        let terms = Terms {
-            outbox: Arc::clone(outbox),
-            mark,
-            elements_max: elements as usize,
-            bytes_max: bytes as usize,
-        };
-        Self {
-            feed: Arc::new(Feed::new(terms)),
-            member: 0,
-            mark,
-            table: Arc::default(),
-            by_handle: HashMap::new(),
-            taken: VecDeque::new(),
-            is_settled: false,
-        }
-    }
-
-    /// Adds a variable to the feed, which is not shared; returns its place.
-    pub(super) fn add(&mut self, handle: u32, index: u32) -> u32 {
-        let place = self.feed.add_place();
-        let table = Arc::make_mut(&mut self.table);
-        let needed = place as usize + 1;
-        table.resize(needed.max(table.len()), u32::MAX);
-        if let Some(entry) = table.get_mut(place as usize) {
-            *entry = index;
-        }
-        self.by_handle.insert(handle, (index, place));
-        place
-    }
-
-    /// Takes the feed out of a variable's interests. Where others share it the variable is gone:
-    /// they have all it had, too.
-    pub(super) fn forget(&mut self, variable: &Variable) {
-        self.by_handle.remove(&variable.handle());
-        if let Some(interests) = variable.lock().interests_mut()
-            && interests.remove_feed(&self.feed).is_some()
-        {
-            self.feed.remove_place();
-        }
-    }
-
-    pub(super) fn waiting_of(&self, handle: u32) -> WaitingOf {
-        let place = self
-            .by_handle
-            .get(&handle)
-            .map_or(u32::MAX, |(_, place)| *place);
-        let taken = self.taken.iter().filter(|entry| entry.is_update_of(place));
-        let newest_taken = taken.clone().next_back().map(FeedEntry::sequence);
-        let newest = self.feed.newest_of(self.member, place);
-        WaitingOf {
-            count: taken.count() as u64 + self.feed.waiting_of(self.member, place),
-            newest: newest.or(newest_taken),
-            ended: self.feed.has_ended(self.member),
-        }
-    }
-
-    fn index_at(&self, place: u32) -> u32 {
-        let index = self.table.get(place as usize);
-        index.copied().unwrap_or(u32::MAX)
-    }
-
-    /// Room of the entries that were taken, as the feed still counts it, of these places.
-    fn drop_taken(&mut self, places: &HashSet<u32>) -> Room {
-        let mut freed = Room::default();
-        self.taken.retain(|entry| {
-            let stays = !places.contains(&entry.place);
-            if !stays {
-                freed.add(entry.room());
-            }
-            stays
-        });
-        freed
-    }
-}
 
 impl Consumer {
     /// The entries of an `all` subscription, as far as its credit goes, and its end after the last
@@ -124,9 +22,12 @@ impl Consumer {
         self.settle(id, wakes);
         let mut delivered = 0;
         loop {
+            // Before anything is taken that would then have to be delivered one by one.
+            if delivered >= TAKE || (delivered > 0 && !sink.wants()) {
+                return true;
+            }
             if !self.has_taken(id) {
-                let runs = delivered < TAKE && sink.wants();
-                match self.take(id, runs, sink, wakes) {
+                match self.take(id, sink.wants(), sink, wakes) {
                     Step::Run(count) => {
                         delivered += count;
                         continue;
@@ -140,9 +41,6 @@ impl Consumer {
                         return false;
                     }
                 }
-            }
-            if delivered >= TAKE || (delivered > 0 && !sink.wants()) {
-                return true;
             }
             let (count, stop) = self.deliver_taken(id, sink, wakes);
             delivered += count;
@@ -192,9 +90,9 @@ impl Consumer {
                     return Step::Entries;
                 };
                 if u64::from(run.count()) > credit || !sink.takes(&run) {
+                    membership.taken.extend(run.entries().iter().cloned());
                     return Step::Entries;
                 }
-                membership.taken.clear();
                 run
             }
         };
@@ -246,7 +144,13 @@ impl Consumer {
                     if let Some(credit) = &mut subscription.credit {
                         *credit -= room.updates as u64;
                     }
-                    membership.taken.drain(..room.updates);
+                    let done = membership.taken.drain(..room.updates);
+                    if let Some(sent) = &mut self.sent {
+                        let (table, items) = (&membership.table, &self.items);
+                        let handle_at = |place| handle_at(table, items, place);
+                        let (size, left) = ((room.updates, room.cost()), self.in_flight.len());
+                        sent.extend(done, size, left, handle_at, wakes);
+                    }
                     passed.add(room);
                     count += room.updates;
                     match count == TAKE {
@@ -256,12 +160,15 @@ impl Consumer {
                 }
             }
             let index = membership.index_at(entry.place);
+            let before = self.in_flight.len();
             match &entry.event {
                 Event::Gone => gone = Some(index),
-                Event::First(_) | Event::Next(_) if subscription.credit == Some(0) => {
+                Event::First(_) | Event::Next(_) | Event::Past(_)
+                    if subscription.credit == Some(0) =>
+                {
                     break Stop::Credit;
                 }
-                Event::First(update) | Event::Next(update) => {
+                Event::First(update) | Event::Next(update) | Event::Past(update) => {
                     if let Some(credit) = &mut subscription.credit {
                         *credit -= 1;
                     }
@@ -274,7 +181,26 @@ impl Consumer {
                 }
             }
             passed.add(entry.room());
-            membership.taken.pop_front();
+            if let Event::Past(_) = &entry.event {
+                let past = entry.past();
+                membership.past.leave(past);
+                self.past.give_back(past.cost(), wakes);
+            }
+            let in_flight = self.in_flight.len();
+            if let Some(entry) = membership.taken.pop_front()
+                && let Some(sent) = &mut self.sent
+                && in_flight > before
+            {
+                let (table, items, cost) = (&membership.table, &self.items, entry.cost());
+                let handle_at = |place| handle_at(table, items, place);
+                sent.extend(
+                    std::iter::once(entry),
+                    (1, cost),
+                    in_flight,
+                    handle_at,
+                    wakes,
+                );
+            }
             count += 1;
             if gone.is_some() || count == TAKE {
                 break Stop::Taken;
@@ -366,7 +292,7 @@ impl Consumer {
         };
         let is_whole = closing.len() == membership.by_handle.len();
         if is_whole && membership.feed.depart_from_others(membership.member, wakes) {
-            return self.leave_feed(id);
+            return self.leave_feed(id, wakes);
         }
         self.stop_sharing(id);
         let mut indices: Vec<u32> = closing.values().map(|(index, _)| *index).collect();
@@ -376,15 +302,16 @@ impl Consumer {
         // After the interests are gone, so that none of them adds anything any more.
         let places = closing.values().map(|(_, place)| *place).collect();
         if let Some(membership) = self.membership_mut(id) {
-            let freed = membership.drop_taken(&places);
+            let (freed, past) = membership.drop_taken(&places);
             membership.feed.remove_places(&places, freed, wakes);
+            self.past.give_back(past, wakes);
         }
         self.remove_if_empty(id, wakes);
         closed
     }
 
     /// The end of a subscription whose feed goes on without it.
-    fn leave_feed(&mut self, id: u32) -> usize {
+    fn leave_feed(&mut self, id: u32, wakes: &mut Wakes) -> usize {
         let Some(subscription) = self.subscriptions.remove(&id) else {
             return 0;
         };
@@ -392,6 +319,7 @@ impl Consumer {
             self.free(index);
         }
         if let Some(membership) = subscription.feed {
+            self.past.give_back(membership.past.cost(), wakes);
             self.free(membership.mark);
         }
         subscription.items.len()
@@ -443,25 +371,24 @@ impl<'a, I: Iterator<Item = &'a FeedEntry>> Iterator for NextUpdates<'a, I> {
 
 /// What was taken as one piece, for all who share the feed. `None` where the sink makes none.
 fn encode(
-    membership: &Membership,
+    membership: &mut Membership,
     items: &super::Items,
     start: u64,
     sink: &mut dyn Sink,
 ) -> Option<Arc<SharedRun>> {
+    let table = &membership.table;
     let handle_of = |entry: &FeedEntry| {
-        let item = items.get(membership.index_at(entry.place));
-        item.map_or(0, |item| item.handle())
+        let index = table.get(entry.place as usize);
+        let item = index.and_then(|index| items.get(*index));
+        item.map_or(0, VariableItem::handle)
     };
-    let mut updates = membership
-        .taken
-        .iter()
-        .filter_map(|entry| match &entry.event {
-            Event::Next(update) => Some((handle_of(entry), update)),
-            Event::First(_) | Event::Gone => None,
-        });
     let mut run = membership.feed.spare_run().unwrap_or_default();
     let empty = Arc::get_mut(&mut run)?;
-    if !empty.fill(start, &membership.taken, |out| {
+    if !empty.fill(start, &mut membership.taken, |entries, out| {
+        let mut updates = entries.filter_map(|entry| match &entry.event {
+            Event::Next(update) => Some((handle_of(entry), update)),
+            Event::First(_) | Event::Past(_) | Event::Gone => None,
+        });
         sink.encode(&mut updates, out)
     }) {
         return None;
@@ -487,4 +414,13 @@ enum Stop {
     Taken,
     Credit,
     Sink,
+}
+
+/// The handle of the variable at a place of a feed.
+#[inline]
+fn handle_at(table: &[u32], items: &Items, place: u32) -> u32 {
+    let item = table
+        .get(place as usize)
+        .and_then(|index| items.get(*index));
+    item.map_or(0, VariableItem::handle)
 }

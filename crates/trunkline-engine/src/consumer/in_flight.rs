@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::item::Items;
-use crate::feed::SharedRun;
+use crate::feed::{FeedEntry, SharedRun};
 use crate::sync::Arc;
 
 /// The item at each place of a feed.
@@ -78,6 +78,17 @@ impl InFlight {
                 run: Arc::clone(run),
                 confirmed: 0,
             });
+        }
+    }
+
+    /// Visits the entries of runs that are not confirmed, each with the index of its item.
+    pub(super) fn unconfirmed_entries(&self, visit: &mut dyn FnMut(u32, &FeedEntry)) {
+        for one in &self.runs {
+            for entry in one.run.entries().iter().skip(one.confirmed) {
+                if let Some(index) = one.table.get(entry.place as usize) {
+                    visit(*index, entry);
+                }
+            }
         }
     }
 

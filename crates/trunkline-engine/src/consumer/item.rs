@@ -1,12 +1,20 @@
 //! The items of a consumer: one variable under one subscription each, with its side of the ledger.
 //!
 //! There may be two million, so an item is 28 bytes: a handle in place of a reference, and what
-//! most do not need apart. What was delivered is not counted but follows from the numbers.
+//! most do not need apart (`packed`). What was delivered is not counted but follows from the
+//! numbers.
+
+mod packed;
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests;
 
 use std::collections::HashMap;
 
 use trunkline_types::{Lost, Position};
 
+use self::packed::{COALESCED, FEED, FIRST, HANDLE, PENDING, REST, split};
+pub(crate) use self::packed::{Rest, VariableItem};
 use super::in_flight::{InFlight, Table};
 use super::sink::{Delivery, Sink};
 use crate::feed::SharedRun;
@@ -24,126 +32,6 @@ pub(crate) enum Slot<'a> {
     Feed {
         subscription: u32,
     },
-}
-
-/// One variable under one subscription.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct VariableItem {
-    /// The variable's handle, flags above it, and above those 8 bits of `unconfirmed`.
-    head: u32,
-    pub(crate) subscription: u32,
-    /// 24 bits of what was coalesced, and 8 more bits of `unconfirmed`.
-    counts: u32,
-    /// Sequence before the first update that counts for this subscription.
-    opened_at: [u32; 2],
-    /// Sequence of the last delivery.
-    last: [u32; 2],
-}
-
-/// Handles are below [`VARIABLES_MAX`](crate::VARIABLES_MAX).
-const HANDLE: u32 = (1 << 21) - 1;
-/// The first reading is still to be delivered.
-const FIRST: u32 = 1 << 21;
-/// There is a [`Rest`] of it.
-const REST: u32 = 1 << 22;
-/// It is no variable but a feed.
-const FEED: u32 = 1 << 23;
-const COALESCED: u32 = (1 << 24) - 1;
-const UNCONFIRMED_SHIFT: u32 = 24;
-const UNCONFIRMED_LOW: u32 = 0xff;
-/// As many as are counted in the item.
-const UNCONFIRMED_MAX: u32 = 0xffff;
-
-const _: () = assert!(size_of::<VariableItem>() == 28);
-const _: () = assert!(crate::registry::VARIABLES_MAX <= HANDLE as usize + 1);
-
-/// What only buffered contracts, filters, resumed subscriptions and large counts need.
-#[derive(Default)]
-pub(crate) struct Rest {
-    /// The ring's push number to read next (`last:n`).
-    pub(crate) cursor: u64,
-    /// The first reading of a buffered contract, until it is delivered.
-    pub(crate) initial: Option<Box<Update>>,
-    /// Held back by `only_changes` and told.
-    pub(crate) filtered: u64,
-    /// Dropped by the buffer and told.
-    pub(crate) queue: u64,
-    pub(crate) disconnect: u64,
-    /// Handed over once more because the peer had something else.
-    pub(crate) repaired: u64,
-    /// Still to be told with the next delivery.
-    untold: Lost,
-    /// Coalesced beyond what the item counts.
-    coalesced: u64,
-    /// Unconfirmed beyond what the item counts.
-    unconfirmed: u64,
-}
-
-fn split(value: u64) -> [u32; 2] {
-    [value as u32, (value >> 32) as u32]
-}
-
-fn join([low, high]: [u32; 2]) -> u64 {
-    u64::from(low) | u64::from(high) << 32
-}
-
-impl VariableItem {
-    pub(crate) fn handle(&self) -> u32 {
-        self.head & HANDLE
-    }
-
-    pub(crate) fn is_first(&self) -> bool {
-        self.head & FIRST != 0
-    }
-
-    pub(crate) fn opened_at(&self) -> u64 {
-        join(self.opened_at)
-    }
-
-    /// Sequence of the last delivery.
-    #[inline]
-    pub(crate) fn last(&self) -> u64 {
-        join(self.last)
-    }
-
-    /// The one place where the last delivery of an item changes.
-    #[inline]
-    fn set_last(&mut self, sequence: u64) {
-        self.last = split(sequence);
-        self.head &= !FIRST;
-    }
-
-    #[inline]
-    fn is_variable(&self) -> bool {
-        self.head & HANDLE != 0 && self.head & FEED == 0
-    }
-
-    /// One delivery more is not confirmed; false when the item counts no further.
-    #[inline]
-    fn count_unconfirmed(&mut self) -> bool {
-        let count = self.unconfirmed_here();
-        if count < UNCONFIRMED_MAX {
-            self.set_unconfirmed_here(count + 1);
-        }
-        count < UNCONFIRMED_MAX
-    }
-
-    #[inline]
-    fn unconfirmed_here(&self) -> u32 {
-        let (low, high) = (
-            self.head >> UNCONFIRMED_SHIFT,
-            self.counts >> UNCONFIRMED_SHIFT,
-        );
-        low | high << 8
-    }
-
-    #[inline]
-    fn set_unconfirmed_here(&mut self, count: u32) {
-        let low = (count & UNCONFIRMED_LOW) << UNCONFIRMED_SHIFT;
-        let high = (count >> 8) << UNCONFIRMED_SHIFT;
-        self.head = self.head & !(UNCONFIRMED_LOW << UNCONFIRMED_SHIFT) | low;
-        self.counts = self.counts & COALESCED | high;
-    }
 }
 
 /// The items by index; an index is used again when its item has gone, and all that it was sent is
@@ -172,16 +60,17 @@ impl Items {
     }
 
     /// An item that counts from what the variable holds now, `sequence`, and from what the
-    /// subscriber has already. Returns its index.
+    /// subscriber has already. `first` is the number of what it gets first: what it holds, or an
+    /// update before that which a feed still had. Returns its index.
     pub(crate) fn insert(
         &mut self,
         handle: u32,
         subscription: u32,
         sequence: u64,
-        resume: Option<Position>,
-        epoch: u64,
+        (resume, epoch): (Option<Position>, u64),
+        first: u64,
     ) -> u32 {
-        let before = split(sequence.saturating_sub(1));
+        let before = split(first.saturating_sub(1));
         let index = self.put(VariableItem {
             head: handle & HANDLE | FIRST,
             subscription,
@@ -191,17 +80,9 @@ impl Items {
         });
         self.variables += 1;
         let Some(had) = resume else { return index };
-        #[cfg(feature = "planted")]
-        let had = Position {
-            sequence: had.sequence
-                + u64::from(trunkline_types::planted::is(
-                    trunkline_types::planted::Bug::StaleResume,
-                )),
-            ..had
-        };
         if had.epoch != epoch || had.sequence > sequence {
             // Nobody knows what was written in between.
-            self.make_rest(index).untold.unknown = true;
+            self.make_pending(index).untold.unknown = true;
             return index;
         }
         if let Some(item) = self.get_mut(index) {
@@ -211,9 +92,9 @@ impl Items {
                 item.set_last(sequence);
             }
         }
-        let missed = sequence.saturating_sub(1).saturating_sub(had.sequence);
+        let missed = first.saturating_sub(1).saturating_sub(had.sequence);
         if missed > 0 {
-            let rest = self.make_rest(index);
+            let rest = self.make_pending(index);
             rest.disconnect = missed;
             rest.untold.disconnect = missed;
         }
@@ -339,6 +220,23 @@ impl Items {
         self.rests.entry(index).or_default()
     }
 
+    /// [`make_rest`](Self::make_rest), where something is left there for the next delivery or
+    /// confirmation.
+    fn make_pending(&mut self, index: u32) -> &mut Rest {
+        if let Some(item) = self.get_mut(index) {
+            item.counts |= PENDING;
+        }
+        self.make_rest(index)
+    }
+
+    /// The next delivery or confirmation need not look at the rest, if so.
+    fn settle_pending(&mut self, index: u32) {
+        let is_pending = self.rests.get(&index).is_some_and(Rest::is_pending);
+        if !is_pending && let Some(item) = self.get_mut(index) {
+            item.counts &= !PENDING;
+        }
+    }
+
     /// Held back by `only_changes` and told.
     pub(crate) fn filtered(&self, index: u32) -> u64 {
         self.rest(index).map_or(0, |rest| rest.filtered)
@@ -362,7 +260,11 @@ impl Items {
         let sum = u64::from(item.counts & COALESCED).saturating_add(more);
         match u32::try_from(sum).ok().filter(|sum| *sum <= COALESCED) {
             Some(sum) => item.counts = item.counts & !COALESCED | sum,
-            None => self.make_rest(index).coalesced += more,
+            None => {
+                item.counts &= !COALESCED;
+                let rest = self.make_rest(index);
+                rest.coalesced = rest.coalesced.saturating_add(sum);
+            }
         }
     }
 
@@ -386,7 +288,7 @@ impl Items {
             return;
         };
         if !item.count_unconfirmed() {
-            self.make_rest(index).unconfirmed += 1;
+            self.make_pending(index).unconfirmed += 1;
         }
     }
 
@@ -396,20 +298,25 @@ impl Items {
         let Some(item) = self.get_mut(index) else {
             return self.confirm_retired(index);
         };
-        let is_here = item.head & REST == 0;
-        if is_here {
+        if !item.is_pending() || !self.confirm_rest(index) {
+            let Some(item) = self.get_mut(index) else {
+                return;
+            };
             let count = item.unconfirmed_here();
-            return item.set_unconfirmed_here(count.saturating_sub(1));
+            item.set_unconfirmed_here(count.saturating_sub(1));
         }
-        match self.rests.get_mut(&index) {
-            Some(rest) if rest.unconfirmed > 0 => rest.unconfirmed -= 1,
-            _ => {
-                if let Some(item) = self.get_mut(index) {
-                    let count = item.unconfirmed_here();
-                    item.set_unconfirmed_here(count.saturating_sub(1));
-                }
-            }
-        }
+    }
+
+    /// Whether it was one that its rest counts.
+    #[cold]
+    fn confirm_rest(&mut self, index: u32) -> bool {
+        let rest = self.rests.get_mut(&index);
+        let Some(rest) = rest.filter(|rest| rest.unconfirmed > 0) else {
+            return false;
+        };
+        rest.unconfirmed -= 1;
+        self.settle_pending(index);
+        true
     }
 
     #[cold]
@@ -436,7 +343,7 @@ impl Items {
             };
             item.set_last(*sequence);
             if confirmed && !item.count_unconfirmed() {
-                self.make_rest(*index).unconfirmed += 1;
+                self.make_pending(*index).unconfirmed += 1;
             }
         }
     }
@@ -452,7 +359,7 @@ impl Items {
     ) -> Option<u32> {
         let item = self.place_mut(index)?;
         let is_next = item.is_variable() && sequence == item.last() + 1;
-        if !is_next || item.head & REST != 0 {
+        if !is_next || item.is_pending() {
             return None;
         }
         if in_flight.is_kept() {
@@ -503,10 +410,11 @@ impl Items {
         let Some(item) = self.get_mut(index) else {
             return;
         };
-        let (has_rest, subscription) = (item.head & REST != 0, item.subscription);
+        let (is_pending, subscription) = (item.is_pending(), item.subscription);
         item.set_last(update.sequence);
-        if has_rest && let Some(rest) = self.rests.get_mut(&index) {
+        if is_pending && let Some(rest) = self.rests.get_mut(&index) {
             lost = lost.plus(std::mem::take(&mut rest.untold));
+            self.settle_pending(index);
         }
         // Nothing written yet is no update: it is sent, and counts nowhere.
         let counts = update.sequence > 0;

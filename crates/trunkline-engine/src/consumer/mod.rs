@@ -6,18 +6,29 @@
 //! # Layout
 //! - `item`: the items and their side of the ledger; `sink`: what a subscriber gets.
 //! - `subscribe`: items come and go; `indices`: which are a subscription's.
-//! - `drain`: from marks to deliveries, `feeding` for `all`; `sharing`: who has a feed in common;
+//! - `drain`: from marks to deliveries, `feeding` for `all`; `membership`: a
+//!   subscription's part in a feed; `sharing`: who has a feed in common;
 //!   `in_flight`: what the peer has not confirmed.
+//! - `absence`: what is left to the next session when this one breaks. `leaving`: how; `kept`: what
+//!   lies outside the feeds; `reaching`: what the next one is given.
+//! - `sent`: what was sent and is not confirmed; `charge`: the bytes of all that.
 //! - `ledger`: what became of all; `sweep`: whether what was delivered is what there is; `provide`:
 //!   a provider behind a consumer.
 
+mod absence;
+mod charge;
 mod drain;
 mod feeding;
 mod in_flight;
 mod indices;
 mod item;
+mod kept;
+mod leaving;
 mod ledger;
+mod membership;
 mod provide;
+mod reaching;
+mod sent;
 mod sharing;
 mod sink;
 mod subscribe;
@@ -29,11 +40,15 @@ use std::fmt;
 use trunkline_ring::Cursor;
 use trunkline_types::{Contract, Tick};
 
-use self::feeding::Membership;
+pub(crate) use self::absence::Absences;
+pub use self::absence::Absent;
+use self::charge::Charge;
 use self::in_flight::InFlight;
 use self::indices::Indices;
 use self::item::{Items, VariableItem};
+use self::membership::Membership;
 pub use self::provide::ProviderOrder;
+use self::sent::Sent;
 pub use self::sink::{Delivery, EndedItem, Sink, SubscribeOptions};
 pub(crate) use self::subscribe::forget;
 pub use self::sweep::Looked;
@@ -68,6 +83,14 @@ pub struct Consumer {
     updates: Vec<Update>,
     /// Its `all` subscriptions may have their feeds in common with others'.
     shares_feeds: bool,
+    /// What the peer may ask for again; `None`: it never does.
+    sent: Option<Sent>,
+    /// What sessions before this one have left.
+    followed: Vec<Absent>,
+    /// What waits from before its subscriptions were made.
+    past: Charge,
+    /// Entries of others' feeds that this request may still look through.
+    looks: usize,
 }
 
 struct Subscription {
@@ -110,6 +133,10 @@ impl Consumer {
             taken: Vec::new(),
             updates: Vec::new(),
             shares_feeds: false,
+            sent: None,
+            followed: Vec::new(),
+            past: Charge::default(),
+            looks: reaching::LOOKS_PER_REQUEST,
         }
     }
 
@@ -174,7 +201,12 @@ impl Consumer {
     /// The peer has received the `records` oldest unconfirmed deliveries. Returns false when it
     /// claims more than were sent.
     pub fn confirm(&mut self, records: u64) -> bool {
-        self.in_flight.confirm(records, &mut self.items)
+        let before = self.in_flight.len();
+        let is_right = self.in_flight.confirm(records, &mut self.items);
+        if let Some(sent) = &mut self.sent {
+            sent.confirm(before - self.in_flight.len(), &mut Wakes::new());
+        }
+        is_right
     }
 
     /// Deliveries the peer has not confirmed.
@@ -226,10 +258,14 @@ impl Consumer {
         parked
     }
 
-    /// Does what is due for `sampled` subscriptions, at most [`SLICE`] items per call; returns when
+    /// Gives up what sessions before this one have left, when its time is over, and does what is
+    /// due for `sampled` subscriptions, at most [`SLICE`] items per call; returns when
     /// to come again. A subscription's periods are counted from the first call that knows of it.
     pub fn poll(&mut self, now: Tick) -> Option<Tick> {
         let mut next: Option<Tick> = None;
+        if !self.followed.is_empty() {
+            next = self.release_followed(now, &mut Wakes::new());
+        }
         let mut budget = SLICE;
         let mut first_next_time = None;
         for (place, id) in self.sampled.iter().enumerate() {
@@ -307,6 +343,7 @@ impl Drop for Consumer {
             let id = *id;
             self.unsubscribe(id, None, &mut wakes);
         }
+        self.release_followed(Tick::MAX, &mut wakes);
     }
 }
 

@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::Consumer;
-use super::feeding::Membership;
 use super::in_flight::Table;
+use super::membership::Membership;
 use crate::feed::{Feed, Moved};
 use crate::group::GROUP_MAX;
 use crate::interest::FeedInterest;
@@ -90,8 +90,9 @@ impl Consumer {
             .keys()
             .filter_map(|handle| Some((*handle, variable(handle)?)))
             .collect();
-        let mut locked = lock_all(&variables);
+        // Before the locks: they are free again when it is dropped, and wakes.
         let mut wakes = Wakes::new();
+        let mut locked = lock_all(&variables);
         let Some(moved) = membership.feed.move_out(membership.member, &mut wakes) else {
             return;
         };

@@ -3,9 +3,9 @@
 use trunkline_types::contract::{BUFFER_ELEMENTS_MAX, SAMPLED_PERIOD_MIN};
 use trunkline_types::{Contract, Position};
 
-use super::feeding::Membership;
 use super::indices::Indices;
 use super::item::VariableItem;
+use super::membership::Membership;
 use super::{Consumer, ITEMS_MAX, SubscribeOptions, Subscription};
 use crate::caller::Caller;
 use crate::interest::{FeedInterest, Interest, Kind};
@@ -40,7 +40,9 @@ impl Consumer {
         if self.item_count() >= ITEMS_MAX {
             return Err(items_limit());
         }
-        self.check_memory(contract)?;
+        if !self.takes_over(subscription, variable) {
+            self.check_memory(contract)?;
+        }
         self.make_subscription(subscription, contract, options)?;
         let opened = self.open(subscription, variable, resume);
         if opened.is_err() {
@@ -110,7 +112,17 @@ impl Consumer {
         resume: Option<Position>,
     ) -> Result<(), AccessError> {
         let epoch = self.engine.epoch();
+        #[cfg(feature = "planted")]
+        let resume = resume.map(|had| Position {
+            sequence: had.sequence
+                + u64::from(trunkline_types::planted::is(
+                    trunkline_types::planted::Bug::StaleResume,
+                )),
+            ..had
+        });
         self.stop_sharing(id);
+        let mut wakes = Wakes::new();
+        self.gather_followed(id, &mut wakes);
         let mut state = variable.lock();
         if variable.is_gone() {
             return Err(AccessError::Gone);
@@ -127,9 +139,31 @@ impl Consumer {
             return Err(AccessError::Gone);
         };
         let only_changes = subscription.options.only_changes;
-        let index = self
-            .items
-            .insert(handle, id, current.sequence, resume, epoch);
+        let is_whole = subscription.feed.is_some() && !only_changes && self.sent.is_some();
+        let had = resume.map(|had| had.sequence);
+        // A position that is none of this engine's reaches nothing.
+        let is_known =
+            resume.is_none_or(|had| had.epoch == epoch && had.sequence <= current.sequence);
+        let is_kept = self.takes_over(id, variable);
+        let (past, opened) = match is_whole && is_known {
+            true => self.reach_back(id, (variable, &state), had, &current, &mut wakes),
+            false => (Vec::new(), None),
+        };
+        let past = self.count_past(id, past, is_kept);
+        if is_kept {
+            self.past.settle(&mut wakes);
+        }
+        // Who has nothing of it is told what it was to get before, and does not.
+        let opened = opened.filter(|before| *before < current.sequence);
+        let opened = opened.map(|sequence| Position { epoch, sequence });
+        let resume = resume.or(opened);
+        let first = past
+            .first()
+            .map_or(current.sequence, |first| first.sequence);
+        let index = (self.items).insert(handle, id, current.sequence, (resume, epoch), first);
+        let Some(subscription) = self.subscriptions.get_mut(&id) else {
+            return Err(AccessError::Gone);
+        };
         let is_first = self.items.get(index).is_some_and(VariableItem::is_first);
         let mut mark = is_first.then_some(index);
         let kind = match subscription.contract {
@@ -147,7 +181,10 @@ impl Consumer {
         };
         if let Some(membership) = subscription.feed.as_mut().filter(|_| kind.is_none()) {
             let place = membership.add(handle, index);
-            if is_first {
+            if past.len() > 1 {
+                membership.put_past(place, past);
+                mark = Some(membership.mark);
+            } else if is_first {
                 membership.feed.push_first(place, current.clone());
                 mark = Some(membership.mark);
             }
@@ -159,6 +196,9 @@ impl Consumer {
             self.items.make_rest(index).initial = Some(Box::new(current));
         }
         subscription.items.insert(index);
+        if !self.outbox.is_service {
+            self.engine.subscriptions().add(variable);
+        }
         if let Some(kind) = kind {
             state.add_interest(Interest {
                 outbox: Arc::clone(&self.outbox),
@@ -171,6 +211,9 @@ impl Consumer {
         drop(state);
         if let Some(mark) = mark {
             self.outbox.marks.mark(mark);
+        }
+        if !self.followed.is_empty() {
+            self.release_settled(id, &mut wakes);
         }
         Ok(())
     }
@@ -237,6 +280,7 @@ impl Consumer {
         if let Some(subscription) = self.subscriptions.remove(&id)
             && let Some(membership) = subscription.feed
         {
+            self.past.give_back(membership.past.cost(), wakes);
             membership.feed.depart(membership.member, wakes);
             self.free(membership.mark);
         }
@@ -269,6 +313,10 @@ impl Consumer {
     }
 
     pub(super) fn free(&mut self, index: u32) {
+        let item = self.items.get(index).filter(|_| !self.outbox.is_service);
+        if let Some(variable) = item.and_then(|item| self.engine.variable(item.handle())) {
+            self.engine.subscriptions().remove(variable);
+        }
         self.items.remove(index);
         self.outbox.marks.unmark(index);
     }
@@ -276,7 +324,10 @@ impl Consumer {
 
 /// Removes an interest, and the memory that nobody else needs.
 pub(crate) fn forget(variable: &Variable, outbox: &Arc<Outbox>, index: u32) -> Option<Interest> {
-    variable.lock().remove_interest(outbox, index)
+    let mut state = variable.lock();
+    let removed = state.remove_interest(outbox, index);
+    variable.forget_attended(&state);
+    removed
 }
 
 fn items_limit() -> AccessError {

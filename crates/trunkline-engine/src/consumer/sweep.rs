@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::Consumer;
 use super::item::Slot;
 use crate::interest::Kind;
-use crate::sync::Arc;
+use crate::sync::{Arc, Ordering};
 use crate::update::Update;
 use crate::variable::Variable;
 
@@ -139,6 +139,7 @@ impl Consumer {
             return;
         };
         self.items.repair(index, &mut self.in_flight);
+        self.outbox.repaired.fetch_add(1, Ordering::Relaxed);
         self.engine.losses().add_repaired();
     }
 }

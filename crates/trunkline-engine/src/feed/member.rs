@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use trunkline_types::Tick;
 
+use super::absent::Older;
 use super::log::AtHand;
 use super::{FeedEntry, Room};
 use crate::budget::Budget;
@@ -71,6 +72,9 @@ pub(super) struct Member {
     ended_at: u32,
     /// It has found nothing, and is to be marked when there is something.
     pub(super) asleep: bool,
+    /// Its session broke: it holds what comes for whoever comes back, behind this, and nobody waits
+    /// for it.
+    pub(super) older: Option<Box<dyn Older>>,
 }
 
 impl Member {
@@ -88,6 +92,7 @@ impl Member {
             ended: false,
             ended_at: 0,
             asleep: true,
+            older: None,
         }
     }
 
@@ -110,6 +115,29 @@ impl Member {
         let need = room.cost();
         self.fits(total, room)
             && (self.ahead >= need || self.budget().has(self.budget().need(need, 0)))
+    }
+
+    /// Of what is kept of it elsewhere nothing is of use any more on its behalf. False when it had
+    /// nothing that others do not need.
+    pub(super) fn miss_all(&mut self, wakes: &mut Wakes) -> bool {
+        self.older.as_mut().is_some_and(|older| {
+            older.miss_all();
+            older.forget_missed(wakes)
+        })
+    }
+
+    pub(super) fn is_absent(&self) -> bool {
+        self.older.is_some()
+    }
+
+    /// Whether what it takes must not be more than what it gives up: it is there for who may come
+    /// back, and half of the engine's bytes are for those who are there.
+    pub(super) fn gives_way(&self) -> bool {
+        self.is_absent()
+            && self
+                .budget()
+                .engine()
+                .is_some_and(|engine| engine.used() > engine.max() / 2)
     }
 
     /// Charges the consumer for `room`; false when its bytes are not free.
@@ -196,6 +224,19 @@ impl Member {
 
     /// What took this room is delivered; `is_last`: nothing else waits.
     pub(super) fn pass(&mut self, room: Room, is_last: bool, wakes: &mut Wakes) {
+        let freed = self.note_passed(room, is_last);
+        self.budget().release(freed, wakes);
+    }
+
+    /// [`pass`](Self::pass) of what is kept elsewhere: returns the bytes that stay lent for it.
+    pub(super) fn hand_over(&mut self, room: Room, is_last: bool, wakes: &mut Wakes) -> usize {
+        let freed = self.note_passed(room, is_last);
+        self.budget().hand_over(freed, wakes)
+    }
+
+    /// Returns what it cost.
+    #[inline]
+    fn note_passed(&mut self, room: Room, is_last: bool) -> usize {
         debug_assert!(
             room.updates <= self.charged.minus(self.passed).updates,
             "more is delivered than was put in"
@@ -206,7 +247,7 @@ impl Member {
         if is_last {
             freed += std::mem::take(&mut self.ahead);
         }
-        self.budget().release(freed, wakes);
+        freed
     }
 
     /// Nothing is reserved for it any more; what was reserved before `turn` it still gets.

@@ -8,13 +8,19 @@
 //! variable, then feed.
 //!
 //! # Layout
-//! - `log`: what is behind the lock; `reading`: what members take out of it.
-//! - `member`: one subscription's place, bound and charge; `share`: who joins whom.
+//! - `log`: what is behind the lock; `reserving`: room in it; `reading`: what members take out of
+//!   it.
+//! - `member`: one subscription's place, bound and charge; `moving`: they come and go;
+//!   `share`: who joins whom.
 //! - `run`: a piece of the log as it was encoded once for all.
+//! - `absent`: members whose session broke, and what a log still has for who comes back.
 
+mod absent;
 mod log;
 mod member;
+mod moving;
 mod reading;
+mod reserving;
 mod run;
 mod share;
 
@@ -23,6 +29,7 @@ use std::time::Duration;
 
 use trunkline_types::Tick;
 
+pub(crate) use self::absent::Older;
 use self::log::Log;
 pub(crate) use self::member::{Moved, Terms};
 pub use self::run::SharedRun;
@@ -53,6 +60,9 @@ pub(crate) enum Event {
     First(Update),
     /// An update; what the bound is about.
     Next(Update),
+    /// An update from before the subscription was made again, which another feed still had; outside
+    /// the bound of what comes, and in one of its own. Never in a log.
+    Past(Update),
     /// The variable was undeployed; outside the bound.
     Gone,
 }
@@ -62,7 +72,39 @@ impl FeedEntry {
     pub(crate) fn room(&self) -> Room {
         match &self.event {
             Event::Next(update) => Room::one(update.value.as_slice().len()),
-            Event::First(_) | Event::Gone => Room::default(),
+            Event::First(_) | Event::Past(_) | Event::Gone => Room::default(),
+        }
+    }
+
+    /// What it costs to keep it, whatever the bound counts.
+    pub(crate) fn cost(&self) -> usize {
+        self.update()
+            .map_or(0, |update| cost_of(1, update.value.as_slice().len()))
+    }
+
+    /// What it takes of the bound of what is from before the subscription.
+    pub(crate) fn past(&self) -> Room {
+        match &self.event {
+            Event::Past(update) => Room::one(update.value.as_slice().len()),
+            Event::First(_) | Event::Next(_) | Event::Gone => Room::default(),
+        }
+    }
+
+    /// Its update, or the first reading that it is.
+    pub(crate) fn update(&self) -> Option<&Update> {
+        match &self.event {
+            Event::First(update) | Event::Next(update) | Event::Past(update) => Some(update),
+            Event::Gone => None,
+        }
+    }
+
+    /// Its update, if it is one.
+    pub(crate) fn into_update(self) -> Option<Update> {
+        match self.event {
+            Event::First(update) | Event::Next(update) | Event::Past(update) => {
+                (update.sequence > 0).then_some(update)
+            }
+            Event::Gone => None,
         }
     }
 
@@ -73,10 +115,7 @@ impl FeedEntry {
 
     /// The number of its update; 0 where it has none.
     pub(crate) fn sequence(&self) -> u64 {
-        match &self.event {
-            Event::First(update) | Event::Next(update) => update.sequence,
-            Event::Gone => 0,
-        }
+        self.update().map_or(0, |update| update.sequence)
     }
 }
 
@@ -106,6 +145,11 @@ impl Room {
     pub(crate) fn add(&mut self, other: Room) {
         self.updates = self.updates.wrapping_add(other.updates);
         self.bytes = self.bytes.wrapping_add(other.bytes);
+    }
+
+    /// Takes `other` out, which is part of it.
+    pub(crate) fn leave(&mut self, other: Room) {
+        *self = self.minus(other);
     }
 
     fn minus(self, other: Room) -> Room {

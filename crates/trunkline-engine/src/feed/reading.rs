@@ -146,7 +146,7 @@ impl Log {
 const SPENT: usize = 64;
 
 /// Moves all entries behind those of `out`; where that is empty, the buffers change places.
-fn move_behind(from: &mut VecDeque<FeedEntry>, out: &mut VecDeque<FeedEntry>) {
+pub(super) fn move_behind(from: &mut VecDeque<FeedEntry>, out: &mut VecDeque<FeedEntry>) {
     if out.is_empty() {
         std::mem::swap(from, out);
     } else {

@@ -4,9 +4,6 @@ use std::collections::VecDeque;
 
 use super::{Event, FeedEntry, Room};
 
-/// Writers that a run names; with more it says that anybody may be among them.
-const WRITERS: usize = 4;
-
 /// Updates of an `all` feed in one piece, encoded by the first subscriber that came to it. What it
 /// says is the same for all who share the feed.
 #[derive(Debug, Default)]
@@ -16,9 +13,10 @@ pub struct SharedRun {
     room: Room,
     /// The place in the feed of each update, and its number.
     updates: Vec<(u32, u64)>,
-    /// The sessions that wrote them, as many as are named.
-    writers: [u32; WRITERS],
-    writer_count: usize,
+    /// They themselves, for whoever has to begin before them again.
+    entries: VecDeque<FeedEntry>,
+    /// The sessions that wrote them, in the order of their numbers, each once.
+    writers: Vec<u32>,
     value_max: usize,
     bytes: Vec<u8>,
     /// What the sink noted about them.
@@ -26,47 +24,49 @@ pub struct SharedRun {
 }
 
 impl SharedRun {
-    /// Becomes these entries, which begin at `start`, as `encode` puts them down. Keeps its memory.
-    /// False when they are not updates only, or are not encoded.
+    /// Becomes these entries, which begin at `start`, as `encode` puts them down, and takes them.
+    /// Keeps its memory. False when they are not updates only, or are not encoded: they stay then.
     pub(crate) fn fill(
         &mut self,
         start: u64,
-        entries: &VecDeque<FeedEntry>,
-        encode: impl FnOnce(&mut Vec<u8>) -> Option<u64>,
+        entries: &mut VecDeque<FeedEntry>,
+        encode: impl FnOnce(&mut dyn Iterator<Item = &FeedEntry>, &mut Vec<u8>) -> Option<u64>,
     ) -> bool {
         let bytes = std::mem::take(&mut self.bytes);
         let updates = std::mem::take(&mut self.updates);
+        let kept = std::mem::take(&mut self.entries);
+        let writers = std::mem::take(&mut self.writers);
         *self = Self {
             start,
             updates,
             bytes,
+            entries: kept,
+            writers,
             ..Self::default()
         };
         self.updates.clear();
         self.bytes.clear();
-        for entry in entries {
+        self.entries.clear();
+        self.writers.clear();
+        for entry in entries.iter() {
             let Event::Next(update) = &entry.event else {
                 return false;
             };
             self.updates.push((entry.place, update.sequence));
             self.room.add(entry.room());
             self.value_max = self.value_max.max(update.value.as_slice().len());
-            self.add_writer(update.writer);
+            if self.writers.last() != Some(&update.writer) {
+                self.writers.push(update.writer);
+            }
         }
-        let digest = encode(&mut self.bytes);
+        self.writers.sort_unstable();
+        self.writers.dedup();
+        let digest = encode(&mut entries.iter(), &mut self.bytes);
         self.digest = digest.unwrap_or_default();
+        if digest.is_some() {
+            std::mem::swap(&mut self.entries, entries);
+        }
         digest.is_some()
-    }
-
-    fn add_writer(&mut self, writer: u32) {
-        if self.may_be_of(writer) {
-            return;
-        }
-        if let Some(place) = self.writers.get_mut(self.writer_count) {
-            *place = writer;
-        }
-        // One more than are named: anybody may be among them.
-        self.writer_count += 1;
     }
 
     /// What the sink made of them.
@@ -85,10 +85,9 @@ impl SharedRun {
         self.updates.len() as u32
     }
 
-    /// Whether this session may have written one of them.
-    pub fn may_be_of(&self, session: u32) -> bool {
-        let known = self.writers.get(..self.writer_count);
-        known.is_none_or(|known| known.contains(&session))
+    /// Whether this session has written one of them.
+    pub fn is_of(&self, session: u32) -> bool {
+        self.writers.binary_search(&session).is_ok()
     }
 
     /// Bytes of the longest value.
@@ -99,6 +98,10 @@ impl SharedRun {
     /// The place in the feed of each update, and its number.
     pub(crate) fn updates(&self) -> &[(u32, u64)] {
         &self.updates
+    }
+
+    pub(crate) fn entries(&self) -> &VecDeque<FeedEntry> {
+        &self.entries
     }
 
     pub(super) fn start(&self) -> u64 {

@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 
 use trunkline_types::name::NUMBERS_LIBRARY;
-use trunkline_types::{LibraryDefinition, Name, Properties, Quality, Reason, Timestamp, Value};
+use trunkline_types::{
+    LibraryDefinition, Name, Properties, Quality, Reason, Timestamp, Value, fifo,
+};
 
 use super::DeployError;
 use crate::accept::{Accepted, accept};
@@ -80,9 +82,9 @@ fn properties(name: &Name, properties: &Properties) -> Result<(), DeployError> {
                 error,
             })?;
     }
-    crate::realtime::check(properties).map_err(|reason| DeployError::Fifo {
+    fifo::check(properties).map_err(|error| DeployError::Fifo {
         name: name(),
-        reason,
+        error,
     })?;
     if let Some(initial) = &properties.initial {
         let mut accepted = Accepted::nothing();

@@ -1,6 +1,7 @@
 //! Why a library cannot be deployed, undeployed, started or stopped.
 
 use trunkline_types::data_type::TypeError;
+use trunkline_types::fifo::FifoError;
 use trunkline_types::scaling::ScalingError;
 
 use crate::alias::AliasFault;
@@ -98,12 +99,12 @@ pub enum DeployError {
         error: ScalingError,
     },
     /// The real-time FIFO does not fit the type.
-    #[error("{name}: {reason}")]
+    #[error("{name}: {error}")]
     Fifo {
         /// The full name.
         name: String,
         /// What is wrong and what to do.
-        reason: String,
+        error: FifoError,
     },
     /// It cannot be an alias.
     #[error("{name}: {fault}")]

@@ -11,9 +11,9 @@ mod lifetime;
 pub use self::deploy::{Deployed, Retained, RetainedValues};
 pub use self::error::{DeployError, UnknownLibrary};
 use crate::engine::Engine;
-use crate::health::is_reserved;
 use crate::sync::MutexGuard;
 use trunkline_types::Quality;
+use trunkline_types::name::is_reserved;
 
 /// A deployed library.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! What time-critical threads hold: a writing or a reading end, with all its memory.
 
 use trunkline_ring::Fifo as Ring;
-use trunkline_ring::{FifoReader, MarkSet, Reader, RtCell, WordArray, Words};
+use trunkline_ring::{FifoReader, LastValue, MarkSet, Reader, RtCell, WholeWord, WordArray, Words};
 use trunkline_types::Timestamp;
 
 use super::layout::Layout;
@@ -10,7 +10,7 @@ use super::{RealTime, Target};
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::interest::{Interest, Kind};
-use crate::outbox::{Outbox, Wake};
+use crate::outbox::{NoWake, Outbox};
 use crate::outcome::{AccessError, Refusal};
 use crate::sync::{Arc, Mutex};
 use crate::update::Update;
@@ -77,11 +77,10 @@ pub enum RtError {
 /// makes no system call.
 #[derive(Debug)]
 pub struct RtWriter {
-    target: Target,
+    side: WriteSide,
     marks: Arc<MarkSet>,
     mark: u32,
     stamped: bool,
-    element: Box<[u64]>,
     /// Its absence tells the pump that nothing more comes.
     open: Option<Arc<()>>,
 }
@@ -92,24 +91,87 @@ impl RtWriter {
     ///
     /// # Panics
     /// When `T` has another width than the variable, which [`Engine::rt_words`] tells.
+    #[inline]
     pub fn write<T: Words>(&mut self, value: T, at: Timestamp) -> RtWrite {
         self.write_words(value.to_words().as_ref(), at)
+    }
+
+    /// Writes one value given as numbers that are words, such as a block of `f64`: they go into
+    /// the FIFO as they lie.
+    ///
+    /// # Panics
+    /// When the width is not the variable's.
+    pub fn write_slice<W: WholeWord>(&mut self, values: &[W], at: Timestamp) -> RtWrite {
+        self.write_words(W::as_words(values), at)
     }
 
     /// Writes one value given as words.
     ///
     /// # Panics
     /// When the width is not the variable's.
+    #[inline]
     pub fn write_words(&mut self, words: &[u64], at: Timestamp) -> RtWrite {
-        let width = self.element.len() - usize::from(self.stamped);
-        self.element[..width].copy_from_slice(words);
-        if self.stamped {
-            self.element[width] = at.as_nanos() as u64;
-        }
-        let written = self.target.write(&self.element);
+        let at = [at.as_nanos() as u64];
+        let stamp = match self.stamped {
+            true => &at[..],
+            false => &[],
+        };
+        let written = self.side.write(words, stamp);
         // The pump looks by itself every few milliseconds: no wake-up here.
         self.marks.mark(self.mark);
         written
+    }
+}
+
+/// Where a writer's elements go.
+#[derive(Debug)]
+pub(super) enum WriteSide {
+    /// The cell, and memory for an element in one piece.
+    Single(Arc<RtCell>, Box<[u64]>),
+    /// The FIFO, and what was written last where somebody may look at it.
+    Multi(Arc<Ring>, Option<Arc<LastValue>>),
+}
+
+impl WriteSide {
+    pub(super) fn new(target: &Target, last: Option<Arc<LastValue>>) -> Self {
+        match target {
+            Target::Single(cell) => {
+                WriteSide::Single(Arc::clone(cell), vec![0; cell.words()].into())
+            }
+            Target::Multi(ring) => WriteSide::Multi(Arc::clone(ring), last),
+        }
+    }
+
+    /// Writes an element that lies in two parts.
+    #[inline]
+    pub(super) fn write(&mut self, words: &[u64], stamp: &[u64]) -> RtWrite {
+        match self {
+            WriteSide::Single(cell, element) => {
+                let (value, rest) = element.split_at_mut(words.len());
+                value.copy_from_slice(words);
+                rest.copy_from_slice(stamp);
+                match cell.write(element) {
+                    Ok(_) => RtWrite::Written,
+                    Err(_) => RtWrite::Busy,
+                }
+            }
+            WriteSide::Multi(ring, last) => {
+                let (overflow, place) = ring.push_parts_overwriting(words, stamp);
+                // Only for those who look: a look that comes meanwhile sees what was there before.
+                if let Some(last) = last
+                    && overflow.stored
+                {
+                    match stamp {
+                        [] => last.publish_parts(words, &[place]),
+                        [stamp, ..] => last.publish_parts(words, &[*stamp, place]),
+                    };
+                }
+                match overflow.is_none() {
+                    true => RtWrite::Written,
+                    false => RtWrite::Overflowed,
+                }
+            }
+        }
     }
 }
 
@@ -144,6 +206,7 @@ impl RtReader {
     ///
     /// # Panics
     /// When `T` has another width than the one the endpoint was made for.
+    #[inline]
     pub fn read<T: Words>(&mut self) -> RtReading<T> {
         let stamped = self.stamped;
         let (words, status) = self.read_words();
@@ -158,7 +221,23 @@ impl RtReader {
         }
     }
 
+    /// The value as numbers that are words, such as a block of `f64`: where the reader keeps what
+    /// it has read last.
+    pub fn read_slice<W: WholeWord>(&mut self) -> RtReading<&[W]> {
+        let stamped = self.stamped;
+        let (words, status) = self.read_words();
+        let (words, stamp) = words.split_at(words.len() - usize::from(stamped));
+        RtReading {
+            value: W::of_words(words),
+            timestamp: stamp
+                .first()
+                .map(|word| Timestamp::from_nanos(*word as i64)),
+            status,
+        }
+    }
+
     /// The value as words, followed by its timestamp if the variable carries one.
+    #[inline]
     pub fn read_words(&mut self) -> (&[u64], RtRead) {
         match &mut self.side {
             ReadSide::Single(reader) => {
@@ -203,27 +282,19 @@ impl Drop for RtReader {
 #[derive(Debug)]
 pub(crate) struct ReaderFifo {
     layout: Layout,
-    target: Target,
     /// Commits come one at a time, under the variable's lock; this only keeps the buffer.
-    element: Mutex<Box<[u64]>>,
+    side: Mutex<(WriteSide, Box<[u64]>)>,
 }
 
 impl ReaderFifo {
     /// Puts an update into the reader's FIFO; a full one discards its oldest element and counts it
     /// (NV-12). A value of another length than declared was refused before it got here.
     pub(crate) fn deliver(&self, update: &Update) {
-        let mut element = self.element.lock();
-        if self.layout.to_words(update, &mut element) {
-            self.target.write(&element);
+        let (side, element) = &mut *self.side.lock();
+        if self.layout.to_words(update, element) {
+            side.write(element, &[]);
         }
     }
-}
-
-/// Real-time endpoints wake nobody: their readers poll.
-struct NoWake;
-
-impl Wake for NoWake {
-    fn wake(&self) {}
 }
 
 impl Engine {
@@ -248,16 +319,19 @@ impl Engine {
         };
         let pump = self.pump_state();
         let mark = match &realtime.own {
-            Some(own) => pump.register_shared(&own.mark, || Source::watch(variable, &target, None)),
+            Some(own) => {
+                pump.register_shared(&own.mark, || Source::watch(variable, &target, &own.newest))
+            }
             None => pump.register(Source::drain(variable, &target, &open)),
         };
         let mark = mark.ok_or(RtError::TooMany)?;
+        let own = realtime.own.as_ref();
+        let last = own.map(|own| own.newest.add_writer(realtime.layout.words()));
         Ok(RtWriter {
-            target,
+            side: WriteSide::new(&target, last),
             marks: pump.marks(),
             mark,
             stamped: properties.timestamps,
-            element: vec![0; realtime.layout.words()].into(),
             open: Some(open),
         })
     }
@@ -281,12 +355,12 @@ impl Engine {
         let layout = realtime.layout.clone();
         let target = Target::new(variable.properties().fifo, &layout);
         let side = target.reader();
-        let element = Mutex::new(vec![0; layout.words()].into());
+        let element = vec![0; layout.words()].into();
         let fifo = Arc::new(ReaderFifo {
             layout,
-            target,
-            element,
+            side: Mutex::new((WriteSide::new(&target, None), element)),
         });
+        // The readers of a real-time endpoint poll.
         let outbox = Arc::new(Outbox::new(Box::new(NoWake), false, None));
         let mut state = variable.lock();
         let current = variable.update_locked(&state);

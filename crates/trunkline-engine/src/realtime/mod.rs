@@ -8,15 +8,20 @@
 //!
 //! # Layout
 //! - [`RtWriter`], [`RtReader`] in `endpoint`: what a time-critical thread holds.
+//! - `newest`: what a program that only looks sees of a FIFO that its readers empty.
 //! - `layout`: an element's words, and the value's wire form from them and back.
-//! - `pump`: from writers' FIFOs into the write path, on an ordinary thread.
+//! - `pump`: from writers' FIFOs into the write path, on an ordinary thread; `buffers` is where
+//!   long values lie on the way.
 
+mod buffers;
 mod endpoint;
 mod layout;
+mod newest;
 mod pump;
 
 use trunkline_ring::{Fifo as Ring, FifoReader, Reader, RtCell};
-use trunkline_types::{DataType, Fifo, Properties, Scope};
+use trunkline_types::fifo::FifoElement;
+use trunkline_types::{Fifo, Properties, Scope};
 
 use crate::outcome::Refusal;
 use crate::sync::{Arc, OnceLock};
@@ -25,17 +30,15 @@ use endpoint::ReadSide;
 pub(crate) use endpoint::ReaderFifo;
 pub use endpoint::{RtError, RtRead, RtReader, RtReading, RtWrite, RtWriter};
 use layout::Layout;
+use newest::Newest;
 pub(crate) use pump::Pump;
-
-/// The most words that one element may have: values beyond belong in streams or recordings.
-pub const ELEMENT_WORDS_MAX: usize = 1 << 20;
-/// The most words that one FIFO may have: 512 MiB, all taken when it is made.
-pub const FIFO_WORDS_MAX: usize = 1 << 26;
+pub use pump::Pumped;
 
 /// The real-time part of a FIFO-enabled variable.
 #[derive(Debug)]
 pub(crate) struct RealTime {
     layout: Layout,
+    element: FifoElement,
     /// The one FIFO of a single-process variable; hosted variables have theirs at the endpoints.
     own: Option<Own>,
 }
@@ -44,6 +47,7 @@ pub(crate) struct RealTime {
 #[derive(Debug)]
 struct Own {
     target: Target,
+    newest: Arc<Newest>,
     /// The pump's place for it, taken by the first writer: several would publish one value twice.
     mark: OnceLock<u32>,
 }
@@ -52,101 +56,63 @@ struct Own {
 #[derive(Clone, Debug)]
 enum Target {
     Single(Arc<RtCell>),
-    /// The FIFO, and the element written last for those who only look.
-    Multi(Arc<Ring>, Arc<RtCell>),
+    Multi(Arc<Ring>),
 }
 impl RealTime {
     pub(crate) fn new(properties: &Properties) -> Option<Box<Self>> {
         let layout = Layout::new(properties).ok()??;
+        let element = FifoElement::of(properties).ok()??;
         let own = (properties.scope == Scope::Process).then(|| Own {
             target: Target::new(properties.fifo, &layout),
+            newest: Arc::default(),
             mark: OnceLock::new(),
         });
-        Some(Box::new(Self { layout, own }))
+        Some(Box::new(Self {
+            layout,
+            element,
+            own,
+        }))
     }
 
     /// Whether a value in wire form has as many elements as the FIFO's have (SP-22).
     pub(crate) fn check_length(&self, bytes: &[u8]) -> Result<(), Refusal> {
-        self.layout.check_length(bytes)
+        length_of(&self.element, bytes)
     }
 }
 
-/// Whether a value in wire form fits the FIFO that `properties` ask for, if they do.
+/// Whether a value in wire form has as many elements as those of the FIFO that `properties` ask
+/// for, if they do (SP-22).
 pub(crate) fn check_length(properties: &Properties, value: &Encoded) -> Result<(), Refusal> {
-    match Layout::new(properties) {
-        Ok(Some(layout)) => layout.check_length(value.as_slice()),
+    match FifoElement::of(properties) {
+        Ok(Some(element)) => length_of(&element, value.as_slice()),
         _ => Ok(()),
     }
 }
 
-/// Whether the FIFO that `properties` ask for can be made; the reason if not (SP-08, SP-09, SP-22).
-pub(crate) fn check(properties: &Properties) -> Result<(), String> {
-    let Some(layout) = Layout::new(properties)? else {
-        return Ok(());
-    };
-    let capacity = match properties.fifo {
-        Fifo::Multi { capacity: 0, .. } => {
-            return Err(
-                "a multi-element FIFO has at least one element; set `fifo.capacity`".into(),
-            );
-        }
-        Fifo::Multi { capacity, .. } => capacity as usize,
-        Fifo::Single { .. } | Fifo::Off => 1,
-    };
-    let words = layout.words();
-    if words > ELEMENT_WORDS_MAX {
-        return Err(format!(
-            "an element of the FIFO may have {ELEMENT_WORDS_MAX} words, not {words}; \
-             use a stream or a recording for larger blocks"
-        ));
-    }
-    if words.saturating_mul(capacity) > FIFO_WORDS_MAX {
-        return Err(format!(
-            "{capacity} elements of {words} words are more than the {FIFO_WORDS_MAX} words that a \
-             FIFO may have; make it shorter"
-        ));
-    }
-    Ok(())
+fn length_of(element: &FifoElement, bytes: &[u8]) -> Result<(), Refusal> {
+    element
+        .check_length(bytes)
+        .map_err(|given| Refusal::Length {
+            expected: element.length as u64,
+            given,
+        })
 }
 
 impl Target {
     fn new(fifo: Fifo, layout: &Layout) -> Self {
         let words = layout.words();
         match fifo {
-            Fifo::Multi { capacity, .. } => Target::Multi(
-                Arc::new(Ring::new(capacity.max(1) as usize, words)),
-                Arc::new(RtCell::new(words)),
-            ),
+            Fifo::Multi { capacity, .. } => {
+                Target::Multi(Arc::new(Ring::new(capacity.max(1) as usize, words)))
+            }
             Fifo::Single { .. } | Fifo::Off => Target::Single(Arc::new(RtCell::new(words))),
         }
     }
 
-    fn write(&self, element: &[u64]) -> RtWrite {
-        match self {
-            Target::Single(cell) => match cell.write(element) {
-                Ok(_) => RtWrite::Written,
-                Err(_) => RtWrite::Busy,
-            },
-            Target::Multi(ring, last) => {
-                // Only for those who look: a look that comes while others write sees theirs.
-                let _busy = last.write(element);
-                match ring.push_overwriting(element).dropped {
-                    0 => RtWrite::Written,
-                    _ => RtWrite::Overflowed,
-                }
-            }
-        }
-    }
-}
-impl Target {
     fn reader(&self) -> ReadSide {
         match self {
             Target::Single(cell) => ReadSide::Single(Reader::new(Arc::clone(cell))),
-            Target::Multi(ring, _) => ReadSide::Multi(FifoReader::new(Arc::clone(ring))),
+            Target::Multi(ring) => ReadSide::Multi(FifoReader::new(Arc::clone(ring))),
         }
     }
-}
-/// Whether the type can live in slots of a fixed number of words.
-fn is_slot_type(data_type: &DataType) -> bool {
-    data_type.fixed_size().is_some()
 }

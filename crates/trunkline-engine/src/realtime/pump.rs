@@ -1,19 +1,23 @@
 //! From real-time writers into the write path: one ordinary thread empties their FIFOs.
 //!
 //! Real-time threads never take a variable's lock. They mark themselves in a bitmap with one atomic
-//! operation; the pump thread looks every millisecond while anything moves, every ten otherwise.
+//! operation; the pump thread looks every millisecond while anything moves, every ten otherwise,
+//! and at once where it has left something.
 
 use trunkline_ring::{Cursor, Fifo as Ring, MarkSet, RtCell};
 use trunkline_types::{Tick, Timestamp};
 
 use super::Target;
+use super::buffers::Buffers;
+use super::newest::{Newest, Seen};
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::outbox::Wakes;
 use crate::outcome::Attempt;
-use crate::sync::{Arc, Mutex, OnceLock, Weak};
+use crate::sync::{Arc, Mutex, OnceLock, Ordering, Weak, fence};
+use crate::update::Encoded;
 use crate::variable::Variable;
-use crate::write::{Origin, Write};
+use crate::write::{Origin, Write, WriteValue};
 
 /// Elements moved from one FIFO before the others get their turn.
 const TURN: usize = 1024;
@@ -23,6 +27,8 @@ const TURN: usize = 1024;
 pub(crate) struct Pump {
     marks: Arc<MarkSet>,
     state: Mutex<PumpState>,
+    /// Who writes what it moves.
+    caller: Caller,
 }
 
 #[derive(Debug, Default)]
@@ -42,97 +48,121 @@ pub(super) struct Source {
     /// Overflows already entered in the variable's ledger.
     overflows: u64,
     /// An element that found an `all` feed full, to be tried again.
-    held: bool,
-    element: Box<[u64]>,
+    held: Option<Element>,
+    /// The words of one element that is looked at.
+    words: Box<[u64]>,
+    buffers: Buffers,
     /// The writer; `None` for a FIFO that its variable keeps.
     writer: Option<Weak<()>>,
 }
 
+/// An element as it goes into the write path: its value and its timestamp, if it carries one.
+type Element = (Encoded, Option<Timestamp>);
+
 #[derive(Debug)]
 enum From {
-    /// Looks at the newest element and leaves it where it is.
+    /// Looks at the element of a single-element FIFO and leaves it where it is.
     Watch {
         cell: Arc<RtCell>,
         /// Number of the write that was looked at last.
         seen: u64,
     },
+    /// Looks at the newest element of a FIFO that others empty.
+    Newest(Arc<Newest>, Seen),
     /// Takes every element out.
     Drain(Arc<Ring>),
 }
 
-impl Source {
-    /// The one FIFO of a single-process variable belongs to its readers: the pump only looks.
-    pub(super) fn watch(
-        variable: &Arc<Variable>,
-        target: &Target,
-        writer: Option<Weak<()>>,
-    ) -> Self {
-        let (Target::Single(cell) | Target::Multi(_, cell)) = target;
-        let from = From::Watch {
+impl From {
+    fn watch(cell: &Arc<RtCell>) -> Self {
+        From::Watch {
             cell: Arc::clone(cell),
             seen: cell.count(),
+        }
+    }
+}
+
+impl Source {
+    /// The one FIFO of a single-process variable belongs to its readers: the pump only looks.
+    pub(super) fn watch(variable: &Arc<Variable>, target: &Target, newest: &Arc<Newest>) -> Self {
+        let (from, words) = match target {
+            Target::Single(cell) => (From::watch(cell), cell.words()),
+            Target::Multi(ring) => {
+                let from = From::Newest(Arc::clone(newest), Seen::default());
+                (from, ring.words())
+            }
         };
-        Self::new(variable, from, cell.words(), writer)
+        Self::new(variable, from, words, None)
     }
 
     /// A hosted variable's writer: everything it writes is published.
     pub(super) fn drain(variable: &Arc<Variable>, target: &Target, writer: &Arc<()>) -> Self {
-        let writer = Some(Arc::downgrade(writer));
-        match target {
-            Target::Single(_) => Self::watch(variable, target, writer),
-            Target::Multi(ring, _) => Self::new(
-                variable,
-                From::Drain(Arc::clone(ring)),
-                ring.words(),
-                writer,
-            ),
-        }
+        let (from, words) = match target {
+            Target::Single(cell) => (From::watch(cell), cell.words()),
+            // It is taken out where it lies.
+            Target::Multi(ring) => (From::Drain(Arc::clone(ring)), 0),
+        };
+        Self::new(variable, from, words, Some(Arc::downgrade(writer)))
     }
 
     fn new(variable: &Arc<Variable>, from: From, words: usize, writer: Option<Weak<()>>) -> Self {
-        let element = vec![0; words].into();
         Self {
             variable: Arc::clone(variable),
             from,
             overflows: 0,
-            held: false,
-            element,
+            held: None,
+            words: vec![0; words].into(),
+            buffers: Buffers::default(),
             writer,
         }
     }
 
     fn is_closed(&self) -> bool {
-        self.writer
-            .as_ref()
-            .is_some_and(|writer| writer.strong_count() == 0)
+        let is_gone = |writer: &Weak<()>| writer.strong_count() == 0;
+        let is_closed = self.writer.as_ref().is_some_and(is_gone);
+        if is_closed {
+            // The count is read relaxed; what the writer did before it went is to be seen.
+            fence(Ordering::Acquire);
+        }
+        is_closed
     }
 
-    /// The next element, in `self.element`. False when there is none.
-    fn next(&mut self) -> bool {
-        if std::mem::take(&mut self.held) {
-            return true;
+    /// The next element; `None` when there is none.
+    fn next(&mut self) -> Option<Element> {
+        if let Some(held) = self.held.take() {
+            return Some(held);
         }
-        match &mut self.from {
+        let layout = &self.variable.realtime.as_deref()?.layout;
+        let buffers = &mut self.buffers;
+        // Writes between two looks were replaced by newer ones before they had a number.
+        let (is_new, replaced) = match &mut self.from {
             From::Watch { cell, seen } => {
                 if cell.count() == *seen {
-                    return false;
+                    return None;
                 }
-                let snapshot = cell.read(&mut self.element);
+                let snapshot = cell.read(&mut self.words);
                 if !snapshot.complete {
-                    return false;
+                    return None;
                 }
-                // Writes between two looks were replaced by newer ones before they had a number.
                 let replaced = snapshot.count.saturating_sub(*seen).saturating_sub(1);
                 *seen = snapshot.count;
-                if replaced > 0 {
-                    self.variable
-                        .lock()
-                        .count(replaced, |unapplied| &mut unapplied.superseded);
-                }
-                true
+                (true, replaced)
             }
-            From::Drain(ring) => ring.try_pop(&mut self.element).is_ok(),
+            From::Newest(newest, seen) => {
+                let look = newest.look(seen, &mut self.words);
+                (look.is_new, look.replaced)
+            }
+            From::Drain(ring) => {
+                let take = |words: &[u64]| layout.wire_form(words, buffers);
+                return ring.try_pop_with(take).ok();
+            }
+        };
+        if replaced > 0 {
+            self.variable
+                .lock()
+                .count(replaced, |unapplied| &mut unapplied.superseded);
         }
+        is_new.then(|| layout.wire_form(&self.words, buffers))
     }
 
     /// Enters what the writer's FIFO discarded in the variable's ledger.
@@ -156,6 +186,7 @@ impl Pump {
         Self {
             marks: Arc::new(MarkSet::new()),
             state: Mutex::new(PumpState::default()),
+            caller: Caller::engine(),
         }
     }
 
@@ -207,10 +238,20 @@ impl PumpState {
     }
 }
 
+/// What became of a look at the real-time writers: when to come again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pumped {
+    /// Nobody had written: in 10 ms.
+    Nothing,
+    /// What was written has been moved as far as it goes: in 1 ms.
+    Moved,
+    /// Some writer's turn ended before its elements did: at once.
+    More,
+}
+
 impl Engine {
-    /// Publishes what real-time threads have written since the last call. Returns whether anything
-    /// moved: then come again in 1 ms, otherwise in 10 ms.
-    pub fn pump(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> bool {
+    /// Publishes what real-time threads have written since the last call.
+    pub fn pump(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Pumped {
         let pump = self.pump_state();
         let mut guard = pump.state.lock();
         let state = &mut *guard;
@@ -221,50 +262,65 @@ impl Engine {
             .take(&mut state.cursor, usize::MAX, &mut |index| {
                 marked.push(index)
             });
+        let mut pumped = match marked.is_empty() {
+            true => Pumped::Nothing,
+            false => Pumped::Moved,
+        };
         for index in &marked {
             let Some(Some(source)) = state.sources.get_mut(*index as usize) else {
                 continue;
             };
             // Asked before the elements are moved: nothing comes after it.
             let closed = source.is_closed();
-            if !self.move_elements(source, now, wall, wakes) {
-                pump.marks.mark(*index);
-            } else if closed {
-                state.remove(*index);
+            match self.move_elements(source, now, wall, wakes) {
+                Turn::Empty if closed => state.remove(*index),
+                Turn::Empty => {}
+                Turn::Blocked => {
+                    pump.marks.mark(*index);
+                }
+                Turn::Over => {
+                    pump.marks.mark(*index);
+                    pumped = Pumped::More;
+                }
             }
         }
-        let moved = !marked.is_empty();
         state.marked = marked;
-        moved
+        pumped
     }
 
-    /// Moves one writer's elements into the write path. False when some are left.
+    /// Moves one writer's elements into the write path.
     fn move_elements(
         &self,
         source: &mut Source,
         now: Tick,
         wall: Timestamp,
         wakes: &mut Wakes,
-    ) -> bool {
+    ) -> Turn {
         source.count_overflows();
-        let caller = Caller::engine();
+        let caller = &self.pump_state().caller;
         for _ in 0..TURN {
-            if !source.next() {
-                return true;
-            }
-            let Some(realtime) = &source.variable.realtime else {
-                return true;
+            let Some((value, stamp)) = source.next() else {
+                return Turn::Empty;
             };
-            let (value, stamp) = realtime.layout.wire_form(&source.element);
-            let mut write = Write::wire(value.as_slice());
+            let mut write = Write::of(WriteValue::Encoded(&value));
             write.source_timestamp = stamp;
             write.origin = Origin::Source;
-            let attempt = self.try_write(&caller, now, wall, &source.variable, &write, wakes);
+            let attempt = self.try_write(caller, now, wall, &source.variable, &write, wakes);
             if let Attempt::WouldBlock { .. } = attempt {
-                source.held = true;
-                return false;
+                source.held = Some((value, stamp));
+                return Turn::Blocked;
             }
         }
-        false
+        Turn::Over
     }
+}
+
+/// How a writer's turn ended.
+enum Turn {
+    /// It has written nothing more.
+    Empty,
+    /// A subscriber has no room.
+    Blocked,
+    /// It has had as much as the others.
+    Over,
 }

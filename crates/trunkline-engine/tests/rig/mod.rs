@@ -2,20 +2,28 @@
 
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
+pub mod absent;
+mod terms;
+
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use trunkline_engine::{
-    Attempt, Caller, Consumer, Delivery, EndedItem, Engine, EngineOptions, Origin, SharedRun, Sink,
-    SubscribeOptions, Update, Variable, Verb, Wake, Wakes, Write, WriteOutcome, WriteValue,
+    Attempt, Caller, Consumer, Delivery, EndedItem, Engine, EngineOptions, Mirror, Origin,
+    SharedRun, Sink, SubscribeOptions, Update, Variable, Verb, Wake, Wakes, Write, WriteOutcome,
+    WriteValue,
 };
+use trunkline_ring::{TABLE_VALUE_BYTES, TableEntry, TableReader, value_table};
 use trunkline_types::ledger::SubscriptionLedger;
 use trunkline_types::{
-    Contract, DataType, LibraryDefinition, Lost, Position, Properties, Quality, Tick, Timestamp,
-    Value, VariableDefinition,
+    Access, Contract, DataType, LibraryDefinition, Lost, Position, Properties, Quality, Scope,
+    Tick, Timestamp, Value, VariableDefinition,
 };
+
+#[allow(unused_imports, reason = "every test file uses a part of it")]
+pub use terms::{STALL, all, at, stalling};
 
 pub const EPOCH: u64 = 7;
 /// 2026-01-01T00:00:00Z, when simulated time begins.
@@ -69,6 +77,11 @@ impl Rig {
     /// An engine with the plain f64 variable `rig/x`.
     pub fn plain() -> (Self, Arc<Variable>) {
         Self::of(Properties::new(DataType::F64))
+    }
+
+    /// Does what time brings.
+    pub fn poll(&self) {
+        self.engine.poll(self.now(), self.wall(), &mut Wakes::new());
     }
 
     pub fn deploy(&self, library: &str, variables: Vec<VariableDefinition>) -> Vec<u32> {
@@ -184,6 +197,7 @@ impl Rig {
         variable: &Arc<Variable>,
         position: Position,
     ) {
+        consumer.begin_request();
         let options = SubscribeOptions::default();
         consumer
             .subscribe(
@@ -209,6 +223,54 @@ fn put_by_client<'a>(write: &Write<'a>) -> Option<&'a Value> {
     match write.value {
         WriteValue::Value(value) if is_bare => Some(value),
         _ => None,
+    }
+}
+
+/// A table of an engine's last values, as a program has it that reads them.
+pub struct Mirrored {
+    mirror: Mirror,
+    pub table: TableReader,
+}
+
+impl Mirrored {
+    pub fn new(rig: &Rig) -> Self {
+        let (writer, table) = value_table(rig.engine.table_slots());
+        let mirror = rig.engine.mirror_into(writer);
+        Self { mirror, table }
+    }
+
+    /// Everything that has entered it is as the engine has it.
+    pub fn check(&self, rig: &Rig) {
+        for handle in 1..rig.engine.handles_end() {
+            let variable = rig.engine.variable(handle as u32).expect("a handle");
+            let readable = Access::WriteOnly != variable.properties().access;
+            let update = variable.update();
+            let length = update.value.as_slice().len();
+            let name = variable.name();
+            match self.table.read(handle) {
+                None => assert_eq!(variable.properties().scope, Scope::Process, "{name}"),
+                Some(TableEntry::Gone) => assert!(variable.is_gone(), "{name}"),
+                Some(TableEntry::Elsewhere) => {
+                    assert!(!readable || length > TABLE_VALUE_BYTES, "{name}");
+                }
+                Some(TableEntry::Value(found)) => {
+                    assert!(readable && !variable.is_gone(), "{name}");
+                    assert_eq!(found.sequence, update.sequence, "{name}");
+                    assert_eq!(&found.bytes()[..found.length], update.value.as_slice());
+                    assert_eq!(found.quality, update.quality.to_bits());
+                    assert_eq!(found.writer, update.writer);
+                    assert_eq!(found.source_timestamp, update.source_timestamp.as_nanos());
+                    assert_eq!(found.engine_timestamp, update.engine_timestamp.as_nanos());
+                }
+            }
+        }
+    }
+
+    /// Nobody reads it any more.
+    pub fn end(self) -> TableReader {
+        drop(self.mirror);
+        assert!(!self.table.is_current());
+        self.table
     }
 }
 
@@ -387,7 +449,7 @@ impl Sink for Recorder {
         assert_eq!(records.len(), run.count() as usize);
         for record in records {
             let head = word(record, 0);
-            assert!(run.may_be_of(word(record, 16) as u32));
+            assert!(run.is_of(word(record, 16) as u32));
             self.told.push(Told::Update(Got {
                 subscription,
                 handle: head as u32,

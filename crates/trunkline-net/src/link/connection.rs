@@ -6,9 +6,10 @@ use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
 
 use crate::outgoing::{Flush, Outgoing};
+use crate::shm::TableAnswer;
 use crate::sleeper::Interest;
 use crate::spin::Spin;
-use crate::transport::{Peer, ReceiveHalf, Source, Transport, TransportUsed};
+use crate::transport::{Peer, ReceiveHalf, SHARED_MEMORY, Source, Transport, TransportUsed};
 
 /// Taken from the transport at once; also how long other threads may wait for the lock.
 const READ_BYTES: usize = 64 << 10;
@@ -113,7 +114,10 @@ impl<E: Endpoint> Connection<E> {
 
     pub(super) fn disconnect(&mut self, now: Tick, cause: Disconnect) {
         if let Some(mut wire) = self.wire.take() {
-            wire.outgoing.finish();
+            match cause {
+                Disconnect::Dead { .. } => wire.outgoing.abort(),
+                _ => wire.outgoing.finish(),
+            }
             self.endpoint.handle_disconnected(now, cause);
         }
     }
@@ -144,13 +148,21 @@ impl<E: Endpoint> Connection<E> {
     pub(super) fn transport(&self) -> Option<TransportUsed> {
         let wire = self.wire.as_ref()?;
         let name = match wire.source.is_shared() {
-            true => "shared memory",
+            true => SHARED_MEMORY,
             false => wire.peer.transport_name(),
         };
         Some(TransportUsed {
             name,
             why_not_shared_memory: wire.source.why_not_shared().map(str::to_owned),
         })
+    }
+
+    /// Last values of the other end, with a place for `index`.
+    pub(super) fn table(&self, index: u32, now: Tick) -> TableAnswer {
+        match &self.wire {
+            Some(wire) => wire.source.table(index, now),
+            None => TableAnswer::None,
+        }
     }
 
     /// The thread that has the receive half's wire sleeps on, or is about to; true when there is

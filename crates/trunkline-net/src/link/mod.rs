@@ -23,6 +23,7 @@ use trunkline_types::{Tick, Timestamp};
 
 use crate::dial::{DialLimits, Dialler};
 use crate::role::Check;
+use crate::shm::{LocalTable, TableAnswer};
 use crate::spin::SPIN_DEFAULT;
 use crate::sync::{Arc, Mutex, lock};
 use crate::transport::{Peer, TransportUsed};
@@ -187,6 +188,20 @@ impl<E: Endpoint + 'static> Link<E> {
     /// What the transport is made of, while there is one.
     pub fn transport(&self) -> Option<TransportUsed> {
         self.driven.role.lock().data.transport()
+    }
+
+    /// Last values of the engine in memory that it shares with this process, with a place for
+    /// `index`. `None` where the two have no shared memory (yet), the engine gives none, or it has
+    /// not answered by `deadline`.
+    pub fn last_values(&self, index: u32, deadline: Tick) -> Option<Arc<LocalTable>> {
+        let answer = self.wait_for(Some(deadline), |connection, now| {
+            match connection.table(index, now) {
+                TableAnswer::Here(table) => Some(Some(table)),
+                TableAnswer::None => Some(None),
+                TableAnswer::Pending => None,
+            }
+        });
+        answer.flatten()
     }
 
     /// Sends what the endpoint still has, until `deadline` at the latest, then closes the

@@ -1,6 +1,7 @@
 //! Who may come in, and to which connection thread.
 
 use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use trunkline_proto::Endpoint;
@@ -25,6 +26,9 @@ const SOON_INTERVAL: Duration = Duration::from_millis(1);
 const LATER: Duration = Duration::from_secs(2);
 pub(super) const LATER_INTERVAL: Duration = Duration::from_millis(50);
 
+/// A file that other processes are given; what lies behind it lasts as long as somebody has this.
+pub type SharedFile = Arc<dyn AsFd + Send + Sync>;
+
 /// Makes the endpoint of each session. Called on the connection thread that the session will live
 /// on.
 pub trait SessionFactory: Send + Sync {
@@ -34,6 +38,14 @@ pub trait SessionFactory: Send + Sync {
     /// The bytes that tell the peer why it is turned away; they are sent, then the connection
     /// closes.
     fn open(&self, peer: Peer, notifier: Notifier) -> Result<Box<dyn Endpoint>, Vec<u8>>;
+
+    /// Last values for a session's peer that asks for them, to be mapped by its process: the file
+    /// of a table ([`create_table`](crate::create_table)) all of which that peer may read. The
+    /// session keeps it until it is over, or asks again.
+    fn last_values(&self, peer: Peer) -> Option<SharedFile> {
+        let _ = peer;
+        None
+    }
 
     /// The bytes that tell a peer why there is no session for it, and after what time it is asked
     /// to come again; empty: close without a word.

@@ -54,6 +54,12 @@ impl<M, R: Ring> Mailbox<M, R> {
         self.asleep.store(false, Ordering::SeqCst);
     }
 
+    /// Whether a message would have to end the thread's sleep.
+    pub(super) fn is_asleep(&self) -> bool {
+        // Relaxed: nothing is decided by it but who sends.
+        self.asleep.load(Ordering::Relaxed)
+    }
+
     /// Whether there seems to be mail.
     pub(super) fn has_mail(&self) -> bool {
         self.posted.load(Ordering::Relaxed)
@@ -75,4 +81,4 @@ impl Ring for mio::Waker {
 
 #[cfg(test)]
 #[cfg(shuttle)]
-mod tests;
+pub(super) mod tests;

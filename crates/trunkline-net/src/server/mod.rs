@@ -6,8 +6,10 @@
 //!   Notifier           from any thread: this session has something to send
 //! ```
 //!
-//! A session's receive half and send half are separate; at present both are used by its connection
-//! thread alone, in turns of bounded size, so that no session starves the others of its thread.
+//! A session's receive half belongs to its connection thread, which uses it in turns of bounded
+//! size, so that no session starves the others of its thread. Its endpoint and its send half lie
+//! behind a lock, the *outlet*: the connection thread takes it, and a thread that has changed
+//! something for a session whose connection thread sleeps tries it, and sends by itself.
 
 mod acceptor;
 mod admission;
@@ -15,6 +17,7 @@ mod arrivals;
 mod listen;
 mod mailbox;
 mod notifier;
+mod outlet;
 mod session;
 mod unix_listener;
 mod worker;
@@ -43,9 +46,9 @@ use mailbox::{Mailbox, Ring};
 use unix_listener::BoundSocket;
 use worker::{MAILBOX, Mail, Worker};
 
-pub use admission::{Refusal, ServerCounters, SessionFactory};
+pub use admission::{Refusal, ServerCounters, SessionFactory, SharedFile};
 pub use listen::BindError;
-pub use notifier::Notifier;
+pub use notifier::{Notifier, only_mark};
 
 /// Descriptors left for everything else in the process when sessions are limited by `ulimit -n`.
 const DESCRIPTORS_KEPT: usize = 32;

@@ -1,13 +1,16 @@
 //! One session on its connection thread: a turn at a time.
 
+use std::os::fd::AsFd;
+
 use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
 
 use crate::outgoing::{CLOSE_LIMIT, Flush, Outgoing};
-use crate::transport::{ReceiveHalf, Source, SourceKind, Transport};
+use crate::transport::{Peer, ReceiveHalf, Source, SourceKind, Transport};
 
-use super::admission::Seat;
+use super::admission::{Seat, SharedFile};
 use super::notifier::Notifier;
+use super::outlet::{Outlet, Seen};
 
 /// Bytes read, and bytes sent, in one turn: then the other sessions of the thread come first.
 const QUANTUM: usize = 256 << 10;
@@ -21,8 +24,15 @@ pub(super) struct Session {
     pub(super) polls_room: bool,
     /// The entry of this session in its thread's timers.
     pub(super) timer: Option<Tick>,
+    peer: Peer,
+    /// Last values that its peer has mapped.
+    values: Option<SharedFile>,
     incoming: Incoming,
-    outgoing: Outgoing,
+    /// Since the last turn.
+    seen: Seen,
+    /// A writer has the outlet, and notifies when it has let go: nothing else is a reason for a
+    /// turn until then.
+    outlet_taken: bool,
     life: Life,
 }
 
@@ -45,11 +55,12 @@ enum Life {
     /// was sent last.
     Lingering {
         until: Tick,
+        outgoing: Outgoing,
     },
 }
 
 struct Live {
-    endpoint: Box<dyn Endpoint>,
+    /// Holds the outlet.
     notifier: Notifier,
     connected: bool,
     seat: Seat,
@@ -82,30 +93,37 @@ impl Session {
         notifier: Notifier,
         seat: Seat,
     ) -> Self {
-        let live = Live {
-            endpoint,
-            notifier,
-            connected: false,
-            seat,
-        };
-        Self::new(transport, Life::Live(live))
-    }
-
-    /// A connection that is told `bytes` and then closed.
-    pub(super) fn refused(transport: Transport, bytes: &[u8], now: Tick) -> Self {
-        let until = now.saturating_add(CLOSE_LIMIT);
-        let mut session = Self::new(transport, Life::Lingering { until });
-        session.outgoing.push(bytes);
-        session
-    }
-
-    fn new(transport: Transport, life: Life) -> Self {
         let Transport {
             source,
             receive,
             send,
-            ..
+            peer,
         } = transport;
+        let outlet = Outlet::new(endpoint, Outgoing::new(send));
+        notifier.target.open(outlet);
+        let live = Live {
+            notifier,
+            connected: false,
+            seat,
+        };
+        Self::new(source, peer, receive, Life::Live(live))
+    }
+
+    /// A connection that is told `bytes` and then closed.
+    pub(super) fn refused(transport: Transport, bytes: &[u8], now: Tick) -> Self {
+        let Transport {
+            source,
+            receive,
+            send,
+            peer,
+        } = transport;
+        let mut outgoing = Outgoing::new(send);
+        outgoing.push(bytes);
+        let until = now.saturating_add(CLOSE_LIMIT);
+        Self::new(source, peer, receive, Life::Lingering { until, outgoing })
+    }
+
+    fn new(source: Source, peer: Peer, receive: Box<dyn ReceiveHalf>, life: Life) -> Self {
         let source_kind = source.kind();
         let incoming = Incoming {
             half: receive,
@@ -119,8 +137,12 @@ impl Session {
             to_arm: false,
             timer: None,
             polls_room: source_kind == SourceKind::Socket,
+            peer,
+            values: None,
             incoming,
-            outgoing: Outgoing::new(send),
+            // Until the first turn, which comes at once.
+            seen: Seen::default(),
+            outlet_taken: false,
             life,
         }
     }
@@ -138,11 +160,25 @@ impl Session {
         self.incoming.hung_up |= hung_up;
     }
 
+    /// Whether its peer has asked for last values, and has no answer.
+    pub(super) fn asks_for_values(&self) -> bool {
+        matches!(self.life, Life::Live(_)) && self.source().table_question().is_some()
+    }
+
+    /// Gives its peer the last values that `file` finds for it, if any.
+    pub(super) fn show_values(&mut self, file: impl FnOnce(Peer) -> Option<SharedFile>) {
+        let values = file(self.peer);
+        if let Some((local, question)) = self.incoming.source.table_question() {
+            local.answer_table(question, values.as_ref().map(|file| file.as_fd()));
+        }
+        self.values = values;
+    }
+
     /// Whether its source is to be polled for room from now on, when that changes.
     pub(super) fn room_wanted(&self) -> Option<bool> {
         let wanted = match self.source().kind() {
             SourceKind::Socket => true,
-            SourceKind::UnixSocket => self.outgoing.is_blocked(),
+            SourceKind::UnixSocket => self.seen.is_blocked,
             SourceKind::Signal | SourceKind::SharedMemory => false,
         };
         (wanted != self.polls_room).then_some(wanted)
@@ -171,10 +207,7 @@ impl Session {
     }
 
     fn wants_input(&self) -> bool {
-        match &self.life {
-            Life::Live(live) => live.endpoint.wants_input(),
-            Life::Lingering { .. } => true,
-        }
+        (self.seen.wants_input && !self.outlet_taken) || self.is_lingering()
     }
 
     pub(super) fn is_lingering(&self) -> bool {
@@ -184,53 +217,80 @@ impl Session {
     /// When the next turn is due without an event.
     pub(super) fn deadline(&self) -> Option<Tick> {
         match &self.life {
-            Life::Live(live) => [live.endpoint.poll_timeout(), self.outgoing.close_by()]
-                .into_iter()
-                .flatten()
-                .min(),
-            Life::Lingering { until } => Some(*until),
+            Life::Live(_) => self.seen.deadline.filter(|_| !self.outlet_taken),
+            Life::Lingering { until, .. } => Some(*until),
         }
     }
 
     /// Reads, runs what is due and sends, within the quantum.
     pub(super) fn turn(&mut self, buffer: &mut [u8], moment: Moment) -> Turn {
-        let Self {
-            incoming, outgoing, ..
-        } = self;
+        let Self { incoming, seen, .. } = self;
         match &mut self.life {
-            Life::Live(live) => match live.turn(incoming, outgoing, buffer, moment) {
-                Turn::Over if incoming.ended.is_none() => {
-                    let until = moment.now.saturating_add(CLOSE_LIMIT);
-                    self.life = Life::Lingering { until };
-                    linger(incoming, outgoing, buffer)
+            Life::Live(live) => match live.turn(incoming, seen, buffer, moment) {
+                None => {
+                    self.outlet_taken = true;
+                    Turn::Wait
                 }
-                turn => turn,
+                Some(Turn::Over) if incoming.ended.is_none() => {
+                    let Some(outlet) = live.notifier.target.close() else {
+                        return Turn::Over;
+                    };
+                    let until = moment.now.saturating_add(CLOSE_LIMIT);
+                    let mut outgoing = outlet.outgoing;
+                    let turn = linger(incoming, seen, &mut outgoing, buffer);
+                    self.life = Life::Lingering { until, outgoing };
+                    turn
+                }
+                Some(turn) => {
+                    self.outlet_taken = false;
+                    turn
+                }
             },
-            Life::Lingering { until } if *until <= moment.now => Turn::Over,
-            Life::Lingering { .. } => linger(incoming, outgoing, buffer),
+            Life::Lingering { until, .. } if *until <= moment.now => Turn::Over,
+            Life::Lingering { outgoing, .. } => linger(incoming, seen, outgoing, buffer),
         }
     }
 
     /// The connection thread ends with the session still open.
     pub(super) fn abandon(&mut self, now: Tick) {
-        if let Life::Live(live) = &mut self.life {
-            live.endpoint.handle_disconnected(now, Disconnect::Local);
+        if let Life::Live(live) = &mut self.life
+            && let Some(mut outlet) = live.notifier.target.close()
+            && !outlet.has_panicked()
+        {
+            outlet.endpoint.handle_disconnected(now, Disconnect::Local);
         }
     }
 }
 
 impl Live {
-    /// A turn of a session with its endpoint, which has been told when the session is over.
+    /// A turn of a session with its endpoint, which has been told when the session is over. `None`:
+    /// a writer has the outlet, and notifies afterwards.
     fn turn(
         &mut self,
         incoming: &mut Incoming,
-        outgoing: &mut Outgoing,
+        seen: &mut Seen,
         buffer: &mut [u8],
         moment: Moment,
-    ) -> Turn {
+    ) -> Option<Turn> {
         let Moment { now, wall, closing } = moment;
-        let endpoint = &mut *self.endpoint;
-        self.notifier.accept();
+        // Before the lock: a writer that comes too late for this turn has it come again.
+        self.notifier.target.accept();
+        let mut guard = self.notifier.target.turn()?;
+        let Some(outlet) = guard.as_mut() else {
+            return Some(Turn::Over);
+        };
+        if outlet.has_panicked() {
+            // As after a panic in a turn: without a word, and without what lies half written.
+            incoming.ended.get_or_insert(Disconnect::Local);
+            return Some(Turn::Over);
+        }
+        let now = outlet.not_before(now);
+        if let Some(failure) = outlet.take_failure() {
+            incoming.ended.get_or_insert(failure);
+        }
+        let Outlet {
+            endpoint, outgoing, ..
+        } = outlet;
         if !std::mem::replace(&mut self.connected, true) {
             endpoint.handle_connected(now, wall);
         }
@@ -249,7 +309,7 @@ impl Live {
         if !endpoint.is_in_handshake() {
             self.seat.end_handshake();
         }
-        let flush = match outgoing.flush(endpoint, now, wall, QUANTUM) {
+        let flush = match outgoing.flush(&mut **endpoint, now, wall, QUANTUM) {
             Ok(flush) => flush,
             Err(error) => {
                 incoming.ended.get_or_insert(error.into());
@@ -261,28 +321,47 @@ impl Live {
         if let Some(cause) = cause.or(closing.then_some(Disconnect::Local))
             && outgoing.may_close(&cause, flush, now)
         {
+            // Nobody is there to read what would linger.
+            let dead = matches!(cause, Disconnect::Dead { .. });
+            if dead {
+                outgoing.abort();
+            }
             endpoint.handle_disconnected(now, cause);
-            if flush != Flush::Done {
+            if dead || flush != Flush::Done {
                 incoming.ended.get_or_insert(Disconnect::Local);
             }
-            return Turn::Over;
+            return Some(Turn::Over);
         }
-        let more = incoming.ready && endpoint.wants_input();
-        match flush {
+        *seen = outlet.look();
+        let more = incoming.ready && seen.wants_input;
+        Some(match flush {
             Flush::More => Turn::Again,
             _ if more => Turn::Again,
             _ => Turn::Wait,
-        }
+        })
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        // Of a session whose endpoint panicked; all others have ended before.
+        let _outlet = self.notifier.target.close();
     }
 }
 
 /// A turn of a connection that is only being closed.
-fn linger(incoming: &mut Incoming, outgoing: &mut Outgoing, buffer: &mut [u8]) -> Turn {
+fn linger(
+    incoming: &mut Incoming,
+    seen: &mut Seen,
+    outgoing: &mut Outgoing,
+    buffer: &mut [u8],
+) -> Turn {
     match outgoing.write() {
         Ok(true) => outgoing.finish(),
         Ok(false) => {}
         Err(_) => return Turn::Over,
     }
+    seen.is_blocked = outgoing.is_blocked();
     let mut read = 0;
     while read < QUANTUM && incoming.ready {
         read += incoming.read(buffer);

@@ -34,6 +34,9 @@ const LINGERING_MAX: usize = 64;
 /// Looks at memory for each question to the system, while the thread spins.
 const GLANCES: usize = 16;
 
+/// Timers that fire before what has arrived meanwhile has its turn.
+const TIMERS_MAX: usize = 16;
+
 /// Sessions whose memory is looked at while the thread spins.
 const GLANCED_MAX: usize = 8;
 
@@ -118,9 +121,9 @@ impl Worker {
         let mut moment = self.moment();
         while !self.is_over() {
             let start = moment.now;
-            let idle = self.turns.is_empty();
+            let idle = self.turns.is_empty() && !self.is_due(start);
             let found = idle && self.spin(&mut events, start);
-            let polled = found || self.sleep(&mut events, start);
+            let polled = found || self.sleep(&mut events, start, idle);
             if polled {
                 for event in &events {
                     self.accept_event(event);
@@ -203,11 +206,11 @@ impl Worker {
 
     /// Sleeps until there is something to do, or only takes the events that are there when there
     /// is already. False when there are none.
-    fn sleep(&mut self, events: &mut Events, now: Tick) -> bool {
-        if self.turns.is_empty() {
+    fn sleep(&mut self, events: &mut Events, now: Tick, idle: bool) -> bool {
+        if idle {
             self.arm();
         }
-        let asleep = self.turns.is_empty() && self.mailbox.fall_asleep();
+        let asleep = idle && self.turns.is_empty() && self.mailbox.fall_asleep();
         let timeout = match asleep {
             true => self.next_timer().map(|due| due.since(now)),
             false => Some(Duration::ZERO),
@@ -243,6 +246,12 @@ impl Worker {
         let key = SessionKey::from_token(event.token());
         if let Some(session) = session(&mut self.slots, key) {
             session.set_ready(event.is_read_closed() || event.is_error());
+            if session.asks_for_values() {
+                let factory = &self.admission.factory;
+                // As when a session is opened.
+                let show = || session.show_values(|peer| factory.last_values(peer));
+                let _ = catch_unwind(AssertUnwindSafe(show));
+            }
             queue(&mut self.turns, session, key);
         }
     }
@@ -270,7 +279,7 @@ impl Worker {
             return;
         }
         let key = self.allocate();
-        let notifier = Notifier::new(key, self.mailbox.clone());
+        let notifier = Notifier::new(key, self.mailbox.clone(), &transport);
         let factory = &self.admission.factory;
         let open = || factory.open(transport.peer, notifier.clone());
         // A panic is a defect of one session; the others go on.
@@ -357,11 +366,18 @@ impl Worker {
         }
     }
 
+    /// Whether a timer is due.
+    fn is_due(&self, now: Tick) -> bool {
+        self.timers.first().is_some_and(|(due, _)| *due <= now)
+    }
+
+    /// Plans turns of sessions whose timers are due. Many of them are at the same time; what
+    /// arrives meanwhile comes in between.
     fn fire_timers(&mut self, now: Tick) {
-        while let Some(&(due, key)) = self.timers.first() {
-            if due > now {
+        for _ in 0..TIMERS_MAX {
+            let Some(&(_, key)) = self.timers.first().filter(|(due, _)| *due <= now) else {
                 return;
-            }
+            };
             self.timers.pop_first();
             if let Some(session) = session(&mut self.slots, key) {
                 session.timer = None;
@@ -488,7 +504,7 @@ impl SessionKey {
         Token((self.generation as usize) << 32 | self.slot as usize)
     }
 
-    fn from_token(token: Token) -> Self {
+    pub(super) fn from_token(token: Token) -> Self {
         Self {
             slot: token.0 as u32,
             generation: (token.0 >> 32) as u32,

@@ -38,6 +38,11 @@ struct Header {
     /// 1 once the end that accepted the connection has mapped the memory.
     accepted: SharedWord,
     directions: [Direction; 2],
+    /// How often the dialler has asked for a table of last values.
+    table_asked: SharedWord,
+    /// Twice the number of the last question that the acceptor has answered, plus 1 if it sent a
+    /// table.
+    table_answered: SharedWord,
 }
 
 #[repr(C)]
@@ -168,6 +173,32 @@ impl Mapping {
     pub(super) fn over_socket(&self, way: Way) -> Option<u64> {
         let stored = self.direction(way).over_socket.load(Ordering::Acquire);
         stored.checked_sub(1)
+    }
+
+    /// Asks for a table of last values, for the `count`th time.
+    pub(super) fn ask_table(&self, count: u64) {
+        self.header().table_asked.store(count, Ordering::Release);
+    }
+
+    /// The number of the last question, when it has not been answered.
+    pub(super) fn table_question(&self) -> Option<u64> {
+        let asked = self.header().table_asked.load(Ordering::Acquire);
+        let answered = self.header().table_answered.load(Ordering::Relaxed);
+        (asked != answered >> 1).then_some(asked)
+    }
+
+    /// Answers question `count`; a table has been `sent` before.
+    pub(super) fn answer_table(&self, count: u64, sent: bool) {
+        let answer = count << 1 | u64::from(sent);
+        self.header()
+            .table_answered
+            .store(answer, Ordering::Release);
+    }
+
+    /// Whether question `count` was answered with a table, once it is answered.
+    pub(super) fn table_answer(&self, count: u64) -> Option<bool> {
+        let answer = self.header().table_answered.load(Ordering::Acquire);
+        (answer >> 1 == count).then_some(answer & 1 != 0)
     }
 
     /// A word of the memory, for a test that writes nonsense into it.

@@ -25,21 +25,30 @@
 
 mod mapping;
 mod passing;
+mod receive;
+mod send;
+mod table;
 
 use std::io::{self, ErrorKind};
-use std::net::Shutdown;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
+use std::time::Duration;
 
-use trunkline_ring::{ByteConsumer, ByteProducer, Corrupt, Moved};
+use trunkline_ring::Corrupt;
+use trunkline_types::Tick;
 
-use crate::halves::{StreamSocket, not_blocked};
+use crate::halves::StreamSocket;
 use crate::sync::{Arc, AtomicBool, AtomicU8, Mutex, Ordering, lock};
-use crate::transport::{ReceiveHalf, SendHalf, Source, Transport};
+use crate::transport::{Source, Transport};
 use crate::unix::Credentials;
 
 use mapping::{Mapping, Way};
+use receive::{ReceiveStage, SharedReceive};
+use send::{SendStage, SharedSend};
+pub(crate) use table::TableAnswer;
+use table::{Asked, Question};
+pub use table::{LocalTable, create_table};
 
 /// Doorbells read at once.
 const BELLS: usize = 256;
@@ -47,6 +56,13 @@ const BELLS: usize = 256;
 /// Doorbells that wait to be read: there is at most one for each time that an end says it sleeps,
 /// so more than this is not honest.
 const BELLS_MAX: usize = 64 << 10;
+
+/// Longest time that anybody waits for the answer to a question for a table. An acceptor of an
+/// older version never answers.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+
+/// An end that gave no table is asked for one after this time.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Which end of a connection this is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,6 +85,10 @@ pub(crate) struct Local {
     over_socket: Mutex<OverSocket>,
     /// Why there is no shared memory.
     why_not: OnceLock<String>,
+    /// What the dialler knows of a table of last values.
+    asked: Mutex<Asked>,
+    /// The connection is not over, as far as this process knows.
+    live: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -145,6 +165,105 @@ impl Local {
         }
     }
 
+    /// A table of the other end's last values with a place for `index`: at most one question is on
+    /// its way. An end that gives none that helps, or does not answer within [`ANSWER_MAX`], is
+    /// asked again after [`ASK_AGAIN`], and nobody waits for it before.
+    pub(crate) fn table(&self, index: u32, now: Tick) -> TableAnswer {
+        // Before this end has left the socket a doorbell would be a byte of the stream.
+        let Some(mapping) = self.mapping.get().filter(|_| self.is_shared()) else {
+            return TableAnswer::None;
+        };
+        let mut asked = lock(&self.asked);
+        if let Some(table) = asked.table.clone().filter(|table| table.serves(index)) {
+            if asked.question == Question::Answered {
+                asked.question = Question::None;
+                asked.none_until = Tick::ZERO;
+            }
+            return TableAnswer::Here(table);
+        }
+        if now < asked.none_until {
+            return TableAnswer::None;
+        }
+        let is_refused = mapping.table_answer(asked.count) == Some(false);
+        let given_up = match asked.question {
+            Question::Open if is_refused => Some(Question::None),
+            Question::Open if now.since(asked.at) >= ANSWER_MAX => Some(Question::Late),
+            // What came does not help the one who asked.
+            Question::Answered if !asked.is_helped() => Some(Question::None),
+            _ => None,
+        };
+        if let Some(question) = given_up {
+            asked.question = question;
+            asked.none_until = now.saturating_add(ASK_AGAIN);
+            return TableAnswer::None;
+        }
+        if asked.question != Question::Open {
+            asked.ask(index, now);
+            mapping.ask_table(asked.count);
+            self.ring_bell();
+        }
+        match self.live.load(Ordering::Acquire) {
+            true => TableAnswer::Pending,
+            false => TableAnswer::None,
+        }
+    }
+
+    /// A file that came with a doorbell.
+    fn take_table(&self, file: &OwnedFd) {
+        let mut asked = lock(&self.asked);
+        // Otherwise nobody asked.
+        if matches!(asked.question, Question::Open | Question::Late) {
+            asked.question = Question::Answered;
+            // What cannot be mapped is none; whoever waits asks the engine itself.
+            let table = LocalTable::accept(file, self.live.clone());
+            asked.table = table.ok().map(Arc::new);
+        }
+    }
+
+    /// Reads what came over the socket, and takes the table that a dialler has asked for.
+    fn receive_bells(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.side == Side::Acceptor {
+            return self.stream.receive(buffer);
+        }
+        let (count, file) = passing::receive_with(&self.stream, buffer)?;
+        if let Some(file) = file {
+            self.take_table(&file);
+        }
+        Ok(count)
+    }
+
+    /// The socket has ended, or not.
+    fn set_gone(&self, gone: bool) {
+        self.gone.store(gone, Ordering::Relaxed);
+        if gone {
+            self.live.store(false, Ordering::Release);
+        }
+    }
+
+    /// The question for a table that the acceptor has not answered.
+    pub(crate) fn table_question(&self) -> Option<u64> {
+        let is_acceptor = self.side == Side::Acceptor;
+        let mapping = self
+            .mapping
+            .get()
+            .filter(|_| is_acceptor && self.is_shared());
+        mapping?.table_question()
+    }
+
+    /// Answers it.
+    pub(crate) fn answer_table(&self, question: u64, file: Option<BorrowedFd<'_>>) {
+        let sent = file.is_some_and(|file| {
+            // A socket without room is one whose other end reads no doorbells.
+            passing::send_with(&self.stream, &[0], file).is_ok()
+        });
+        if let Some(mapping) = self.mapping.get() {
+            mapping.answer_table(question, sent);
+        }
+        if !sent {
+            self.ring_bell();
+        }
+    }
+
     /// Wakes the other end.
     fn ring_bell(&self) {
         // No room means that it has many to read already; that it has gone, the receive half finds
@@ -171,6 +290,8 @@ pub(crate) fn local_transport(
         gone: AtomicBool::new(false),
         over_socket: Mutex::new(OverSocket::default()),
         why_not: OnceLock::new(),
+        asked: Mutex::default(),
+        live: Arc::new(AtomicBool::new(true)),
     });
     let mut offer = None;
     if side != Side::Acceptor {
@@ -197,63 +318,9 @@ pub(crate) fn local_transport(
     })
 }
 
-impl std::os::fd::AsFd for Local {
+impl AsFd for Local {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.stream.as_fd()
-    }
-}
-
-struct SharedReceive {
-    local: Arc<Local>,
-    /// Bytes of the stream that came over the socket.
-    received: u64,
-    stage: ReceiveStage,
-}
-
-enum ReceiveStage {
-    Socket,
-    Ring {
-        consumer: ByteConsumer,
-        /// The socket has ended, or failed: nothing follows what is in the ring.
-        ended: Option<io::Result<()>>,
-    },
-}
-
-impl ReceiveHalf for SharedReceive {
-    fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        if matches!(self.stage, ReceiveStage::Socket) {
-            match self.read_socket(buffer)? {
-                Step::Moved(count) => return Ok(count),
-                Step::GoOn => {}
-            }
-        }
-        self.read_ring(buffer)
-    }
-
-    fn acknowledge(&mut self, hung_up: bool) {
-        if let ReceiveStage::Ring { ended, .. } = &mut self.stage
-            && ended.is_none()
-        {
-            *ended = read_bells(&self.local.stream, hung_up);
-            self.local.gone.store(ended.is_some(), Ordering::Relaxed);
-        }
-    }
-
-    fn glance(&mut self) -> Option<bool> {
-        match &mut self.stage {
-            ReceiveStage::Socket => None,
-            ReceiveStage::Ring { consumer, ended } => Some(ended.is_some() || !consumer.is_empty()),
-        }
-    }
-
-    fn arm(&mut self) -> bool {
-        match &mut self.stage {
-            ReceiveStage::Socket => false,
-            // What cannot be true is for the next read to say.
-            ReceiveStage::Ring { consumer, ended } => {
-                ended.is_some() || consumer.wait_for_bytes() != Ok(true)
-            }
-        }
     }
 }
 
@@ -263,222 +330,6 @@ enum Step {
     Moved(Option<usize>),
     /// The stream goes on in the ring.
     GoOn,
-}
-
-impl SharedReceive {
-    fn read_socket(&mut self, buffer: &mut [u8]) -> io::Result<Step> {
-        let local = &self.local;
-        let expects_offer = local.side == Side::Acceptor && self.received == 0;
-        let read = match expects_offer {
-            true => {
-                let mut file = None;
-                let read = not_blocked(|| {
-                    let (count, offered) = passing::receive_with(&local.stream, buffer)?;
-                    file = offered;
-                    Ok(count)
-                })?;
-                match read {
-                    None | Some(0) => read,
-                    Some(count) => {
-                        take_offer(local, file)?;
-                        // The system ends a read behind a file; a read that returned less than it
-                        // could has to mean that there is nothing more. An error comes again.
-                        let more = not_blocked(|| local.stream.receive(&mut buffer[count..]));
-                        Some(count + more.ok().flatten().unwrap_or(0))
-                    }
-                }
-            }
-            false => not_blocked(|| local.stream.receive(buffer))?,
-        };
-        // The file came with the first bytes, and the answer to it before theirs.
-        let mapping = local.mapping.get();
-        let Some(limit) = mapping.and_then(|mapping| mapping.over_socket(local.incoming())) else {
-            if let (Side::Dialler { .. }, Some(1..), Some(mapping)) = (local.side, read, mapping)
-                && !mapping.is_accepted()
-                && local.may_share()
-            {
-                local.decline("the engine does not take it".to_owned())?;
-            }
-            self.received += read.unwrap_or(0) as u64;
-            return Ok(Step::Moved(read));
-        };
-        let Some(rest) = limit.checked_sub(self.received) else {
-            return Err(nonsense());
-        };
-        let count = read.unwrap_or(0) as u64;
-        if count < rest || (rest > 0 && read.is_none()) {
-            self.received += count;
-            return Ok(Step::Moved(read));
-        }
-        // What came behind the last byte of the stream are doorbells.
-        self.received = limit;
-        // From here on this end may ring, and the other has to know that a bell is no byte of the
-        // stream.
-        local.leave_socket(&mut lock(&local.over_socket));
-        // An event may have told of the end already, and is not told again.
-        let ended = match read {
-            Some(0) => Some(Ok(())),
-            _ => read_bells(&local.stream, true),
-        };
-        local.gone.store(ended.is_some(), Ordering::Relaxed);
-        if let Some(mapping) = mapping {
-            self.stage = ReceiveStage::Ring {
-                consumer: mapping.ring(local.incoming()).consumer(),
-                ended,
-            };
-        }
-        // Below the length of the buffer, which is a usize.
-        Ok(match rest as usize {
-            0 => Step::GoOn,
-            rest => Step::Moved(Some(rest)),
-        })
-    }
-
-    fn read_ring(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        let ReceiveStage::Ring { consumer, ended } = &mut self.stage else {
-            return Ok(None);
-        };
-        let moved = consumer.pop(buffer).map_err(from_nonsense)?;
-        if moved.wake {
-            self.local.ring_bell();
-        }
-        match (moved.count, &ended) {
-            (0, None) => Ok(None),
-            // The pop came after the end was seen, so there is nothing behind it.
-            (0, Some(Ok(()))) => Ok(Some(0)),
-            (0, Some(Err(error))) => Err(io::Error::new(error.kind(), error.to_string())),
-            (count, _) => Ok(Some(count)),
-        }
-    }
-}
-
-/// Takes doorbells from the socket, and its end when that is there. Only who knows that it is has
-/// to read up to it: otherwise it is told again.
-fn read_bells(stream: &UnixStream, hung_up: bool) -> Option<io::Result<()>> {
-    let mut bells = [0; BELLS];
-    for _ in 0..BELLS_MAX / BELLS {
-        match not_blocked(|| stream.receive(&mut bells)) {
-            Ok(None) => return None,
-            Ok(Some(0)) => return Some(Ok(())),
-            Ok(Some(count)) if count < BELLS && !hung_up => return None,
-            Ok(Some(_)) => {}
-            // Whoever was killed leaves a reset behind; what it had sent is still in the ring.
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Some(Ok(())),
-            Err(error) => return Some(Err(error)),
-        }
-    }
-    Some(Err(nonsense()))
-}
-
-/// The acceptor's decision.
-fn take_offer(local: &Local, file: Option<OwnedFd>) -> io::Result<()> {
-    let Some(file) = file else {
-        return local.decline("the client does not offer it".to_owned());
-    };
-    match Mapping::accept(file) {
-        Ok(mapping) => {
-            let _first = local.mapping.set(mapping);
-            Ok(())
-        }
-        Err(error) => local.decline(format!("the client's cannot be mapped: {error}")),
-    }
-}
-
-struct SharedSend {
-    local: Arc<Local>,
-    stage: SendStage,
-}
-
-enum SendStage {
-    /// With the file to send beside the first bytes.
-    Socket(Option<OwnedFd>),
-    Ring {
-        producer: ByteProducer,
-        /// The other end may sleep on the socket without having said so in the ring.
-        first: bool,
-    },
-}
-
-impl SendHalf for SharedSend {
-    fn try_write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
-        if let SendStage::Socket(offer) = &mut self.stage {
-            match write_socket(&self.local, offer, bytes)? {
-                Step::Moved(written) => return Ok(written),
-                Step::GoOn => self.enter_ring(),
-            }
-        }
-        match &mut self.stage {
-            SendStage::Socket(_) => Ok(None),
-            SendStage::Ring { producer, first } => {
-                let moved = push(producer, bytes).inspect_err(|_| {
-                    // So that the other half, which says more, comes to an end as well.
-                    let _ = self.local.stream.shutdown(Shutdown::Both);
-                })?;
-                if moved.count > 0 && (moved.wake || std::mem::take(first)) {
-                    self.local.ring_bell();
-                }
-                // A ring, other than a socket, takes what nobody will read; it must not wait for
-                // who would.
-                match moved.count {
-                    0 if self.local.gone.load(Ordering::Relaxed) => {
-                        Err(ErrorKind::BrokenPipe.into())
-                    }
-                    0 => Ok(None),
-                    count => Ok(Some(count)),
-                }
-            }
-        }
-    }
-
-    fn finish(&mut self) {
-        // Fails only when the connection is gone, which the other half reports.
-        let _ = self.local.stream.finish();
-    }
-}
-
-impl SharedSend {
-    fn enter_ring(&mut self) {
-        if let Some(mapping) = self.local.mapping.get() {
-            self.stage = SendStage::Ring {
-                producer: mapping.ring(self.local.outgoing()).producer(),
-                first: true,
-            };
-        }
-    }
-}
-
-/// Sends over the socket, unless both ends have the memory.
-fn write_socket(local: &Local, offer: &mut Option<OwnedFd>, bytes: &[u8]) -> io::Result<Step> {
-    let mut over_socket = lock(&local.over_socket);
-    let is_accepted = |mapping: &Arc<Mapping>| mapping.is_accepted();
-    if matches!(local.side, Side::Dialler { .. })
-        && local.may_share()
-        && local.mapping.get().is_some_and(is_accepted)
-    {
-        local.leave_socket(&mut over_socket);
-    }
-    if over_socket.left {
-        return Ok(Step::GoOn);
-    }
-    let written = not_blocked(|| match &offer {
-        Some(file) => passing::send_with(&local.stream, bytes, file),
-        None => local.stream.send(bytes),
-    })?;
-    if let Some(count) = written.filter(|count| *count > 0) {
-        *offer = None;
-        over_socket.sent += count as u64;
-    }
-    Ok(Step::Moved(written))
-}
-
-/// Puts bytes into a ring, or has its consumer say when there is room.
-fn push(producer: &mut ByteProducer, bytes: &[u8]) -> io::Result<Moved> {
-    loop {
-        let moved = producer.push(bytes).map_err(from_nonsense)?;
-        if moved.count > 0 || producer.wait_for_room().map_err(from_nonsense)? {
-            return Ok(moved);
-        }
-    }
 }
 
 fn from_nonsense(Corrupt: Corrupt) -> io::Error {

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::net::{
@@ -15,10 +15,14 @@ const FILES_MAX: usize = 1;
 
 /// Sends as many of `bytes` as there is room for, with the file beside the first of them. A program
 /// that does not look for it never learns of it, and the system closes it.
-pub(super) fn send_with(stream: &UnixStream, bytes: &[u8], file: &OwnedFd) -> io::Result<usize> {
+pub(super) fn send_with(
+    stream: &UnixStream,
+    bytes: &[u8],
+    file: BorrowedFd<'_>,
+) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    let files = [file.as_fd()];
+    let files = [file];
     control.push(SendAncillaryMessage::ScmRights(&files));
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     Ok(sendmsg(

@@ -30,7 +30,7 @@ fn end(stream: UnixStream, side: Side) -> Transport {
 /// An acceptor, and a peer that sent `bytes` with a file by hand.
 fn offered(bytes: &[u8], file: &OwnedFd) -> (Transport, UnixStream) {
     let (near, far) = pair();
-    passing::send_with(&near, bytes, file).unwrap();
+    passing::send_with(&near, bytes, file.as_fd()).unwrap();
     (end(far, Side::Acceptor), near)
 }
 
@@ -259,7 +259,12 @@ proptest! {
                     Ok(count) => prop_assert!(count.unwrap_or(0) <= length),
                     Err(_) => break,
                 },
-                Move::Event { hung_up } => acceptor.receive.acknowledge(hung_up),
+                Move::Event { hung_up } => {
+                    acceptor.receive.acknowledge(hung_up);
+                    if let Some((local, question)) = acceptor.source.table_question() {
+                        local.answer_table(question, None);
+                    }
+                }
                 Move::Look => { let _ = (acceptor.receive.glance(), acceptor.receive.arm()); }
             }
         }

@@ -11,6 +11,7 @@
 //!            subscription u32 | contract | flags u8 | subscription ledger: 9 varints
 //!         30 held_by text     31 lease_left ms varint     32 writers_waiting varint
 //!         36 repaired (repeats, after 9): subscription u32 | count varint
+//!         37 reader (repeats): session u32 | from text | transport text | repaired varint
 //!         50 audit text
 //!         35 forced: as an item of FORCED
 //! ```
@@ -21,7 +22,7 @@ use std::time::Duration;
 
 use trunkline_types::ledger::{SubscriptionLedger, UpstreamLedger};
 use trunkline_types::wire::{
-    decode_properties, encode_properties, put_bytes, put_u8, put_u32, put_varint,
+    decode_properties, encode_properties, put_bytes, put_str, put_u8, put_u32, put_varint,
 };
 use trunkline_types::{DataType, Properties, Timestamp};
 
@@ -30,7 +31,7 @@ use super::forcing::{ForcedEntry, put_entry, read_entry};
 use super::subscribe::{SubscribeTerms, put_terms, read_terms};
 use super::typed::TypeRun;
 use crate::decode::{Items, Payload};
-use crate::limits::INFO_SUBSCRIPTIONS_MAX;
+use crate::limits::{INFO_READERS_MAX, INFO_SUBSCRIPTIONS_MAX};
 use crate::tlv::{put_field, put_fixed, put_nested, put_number, put_text, read_fields};
 use crate::{DecodeError, FaultRef, Frame, FrameKind, FrameWriter};
 
@@ -61,10 +62,25 @@ pub struct VariableInfo {
     pub writers_waiting: u64,
     /// This session's subscriptions to it, at most 1,024.
     pub subscriptions: Vec<SubscriptionInfo>,
+    /// Sessions that subscribe to it, whoever's they are, at most 32.
+    pub readers: Vec<ReaderInfo>,
     /// Where the audit of its writes is kept; empty when they are not audited.
     pub audit: String,
     /// The value it is held at, who did it, and what its source says meanwhile.
     pub forced: Option<ForcedEntry>,
+}
+
+/// A session that subscribes to a variable.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct ReaderInfo {
+    /// Its number; 0: it is the engine's own process.
+    pub session: u32,
+    /// From where it came.
+    pub from: String,
+    /// What its connection is made of, in a word or two.
+    pub transport: String,
+    /// Items that it was sent once more because it had something else, of all its subscriptions.
+    pub repaired: u64,
 }
 
 /// One of this session's subscriptions to a variable.
@@ -91,6 +107,7 @@ impl Default for VariableInfo {
             lease_left: Duration::ZERO,
             writers_waiting: 0,
             subscriptions: Vec::new(),
+            readers: Vec::new(),
             audit: String::new(),
             forced: None,
         }
@@ -226,6 +243,14 @@ fn put_info(out: &mut Vec<u8>, info: &VariableInfo) {
             put_entry(out, &mut TypeRun::default(), forced)
         });
     }
+    for reader in info.readers.iter().take(INFO_READERS_MAX) {
+        entry.clear();
+        put_u32(&mut entry, reader.session);
+        put_str(&mut entry, &reader.from);
+        put_str(&mut entry, &reader.transport);
+        put_varint(&mut entry, reader.repaired);
+        put_field(out, 37, &entry);
+    }
     put_text(out, 50, &info.audit);
 }
 
@@ -262,6 +287,15 @@ fn read_info(fields: &mut Payload<'_>) -> Result<VariableInfo, DecodeError> {
                     subscription.ledger.repaired = repaired;
                 }
             }
+            37 if info.readers.len() == INFO_READERS_MAX => {
+                return Err(field.unexpected("at most 32 readers", 33));
+            }
+            37 => info.readers.push(ReaderInfo {
+                session: field.u32()?,
+                from: field.text(usize::MAX)?.to_owned(),
+                transport: field.text(usize::MAX)?.to_owned(),
+                repaired: field.varint()?,
+            }),
             50 => info.audit = field.whole_text()?.to_owned(),
             35 => info.forced = Some(read_entry(field, &mut TypeRun::default())?),
             _ => return Ok(false),

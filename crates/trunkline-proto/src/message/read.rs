@@ -6,7 +6,7 @@
 //!                   ( code varint | sentence text )         (refused)
 //! ```
 
-use trunkline_types::wire::{put_u8, put_varint};
+use trunkline_types::wire::put_varint;
 
 use super::fault::put_fault;
 use super::record::{RunState, UpdateRecord};
@@ -38,10 +38,9 @@ impl<'a> ReadingsBuilder<'a> {
     }
 
     /// The next handle's reading.
+    #[inline]
     pub fn push(&mut self, record: &UpdateRecord<'_>) {
-        let out = self.frame.payload();
-        put_u8(out, 0);
-        self.run.put(out, record);
+        self.run.put_behind(self.frame.payload(), [0], record);
         self.frame.count_item();
     }
 
@@ -113,7 +112,7 @@ impl<'a> Readings<'a> {
 impl<'a> Iterator for Readings<'a> {
     type Item = Result<Result<UpdateRecord<'a>, FaultRef<'a>>, DecodeError>;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         let run = &mut self.run;
         self.items.next_with(|payload| match payload.status()? {

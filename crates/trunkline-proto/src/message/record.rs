@@ -110,8 +110,21 @@ impl RunState {
     /// Allocates only where `out` has to grow, once per record.
     #[inline]
     pub fn put(&mut self, out: &mut Vec<u8>, record: &UpdateRecord<'_>) {
+        self.put_behind::<0>(out, [], record);
+    }
+
+    /// [`put`](Self::put) behind bytes that say what kind of item the record is.
+    #[inline(always)]
+    pub(crate) fn put_behind<const N: usize>(
+        &mut self,
+        out: &mut Vec<u8>,
+        before: [u8; N],
+        record: &UpdateRecord<'_>,
+    ) {
         let value = record.value.unwrap_or_default();
-        let mut head = RecordHead::<RECORD_HEAD_BYTES_MAX>::begin(out, value.len());
+        let mut head = RecordHead::<{ RECORD_HEAD_BYTES_MAX + 1 }>::begin(out, value.len());
+        const { assert!(N <= 1) };
+        head.fixed(before);
         head.flags_here();
         let mut flags = 0;
         if record.handle == self.handle.wrapping_add(1) {
@@ -153,7 +166,7 @@ impl RunState {
     }
 
     /// Reads a record.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read<'a>(
         &mut self,
         payload: &mut Payload<'a>,

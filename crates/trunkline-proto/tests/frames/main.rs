@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
-#[path = "../../examples/write_vectors/fields.rs"]
+#[path = "../../examples/write_vectors/fields/mod.rs"]
 mod fields;
 mod golden;
 mod hostile;

@@ -47,8 +47,8 @@ fn newest_claim_wins_whatever_the_order_of_the_ends() {
         let mut newest = 0;
         for which in order {
             let claim = claims[which];
-            cell.finish(claim, &[claim.number; 2]);
-            newest = claim.number.max(newest);
+            cell.finish(claim, &[claim.number(); 2]);
+            newest = claim.number().max(newest);
             assert_eq!(read(&cell), (newest, [newest; 2]));
         }
     }
@@ -71,10 +71,33 @@ fn fourth_writer_at_once_is_refused_and_readers_keep_the_value() {
         let [first, second, third] = stopped;
         cell.finish(second, &[2; 2]);
         let after = cell.write(&[4; 2]).unwrap();
-        assert_eq!(after, third.number + 1, "a refused write took no number");
+        assert_eq!(after, third.number() + 1, "a refused write took no number");
         cell.finish(first, &[1; 2]);
         cell.finish(third, &[3; 2]);
         assert_eq!(read(&cell), (after, [4; 2]));
+    }
+}
+
+/// Behaviour: SP-13, SP-14.
+#[test]
+fn writers_that_stop_before_anything_is_complete_leave_the_initial_value() {
+    let cell = Cell::zeroed(2);
+    let stopped = [(); 3].map(|()| {
+        assert_eq!(read(&cell), (0, [0; 2]));
+        cell.claim().unwrap()
+    });
+    assert!(stopped.iter().all(|claim| claim.slot() != 0));
+    assert_eq!((read(&cell), cell.count()), ((0, [0; 2]), 0));
+    assert_eq!(cell.write(&[9; 2]), Err(CellBusy));
+    for claim in stopped {
+        // As far as it gets before it stops once more.
+        cell.stamps[claim.slot()].store(claim.0 | BUSY, Ordering::Relaxed);
+        assert_eq!(read(&cell), (0, [0; 2]));
+    }
+    for claim in stopped {
+        cell.finish(claim, &[claim.number(); 2]);
+        let number = claim.number();
+        assert_eq!((read(&cell), cell.count()), ((number, [number; 2]), number));
     }
 }
 
@@ -83,11 +106,8 @@ fn fourth_writer_at_once_is_refused_and_readers_keep_the_value() {
 fn reader_is_overtaken_only_when_its_slot_is_claimed_again() {
     let cell = Cell::zeroed(2);
     cell.write(&[1, 1]).unwrap();
-    let published = cell.published.load(Ordering::Acquire);
-    let is_intact = |cell: &Cell| {
-        let stamp = cell.stamps[(published & SLOT_MASK) as usize].load(Ordering::Relaxed);
-        (stamp ^ published) >> SLOT_BITS == 0
-    };
+    let first = Claim(cell.head.load(Ordering::Acquire));
+    let is_intact = |cell: &Cell| cell.is_complete(first);
     for number in 2..=4 {
         cell.write(&[number; 2]).unwrap();
         assert!(

@@ -9,6 +9,9 @@ use crate::sync::{AtomicU8, Ordering};
 const LINE_BYTES: usize = 64;
 /// Bytes kept for stamps at the beginning of a group; no group has more lanes than that.
 const STAMP_BYTES: usize = 8;
+/// Bytes from which on an element has its stamp on a line of its own: who waits for the stamp does
+/// not take the line away on which the element is being written, and copies are of whole lines.
+const WIDE_BYTES: usize = 512;
 
 #[repr(align(64))]
 struct Line(UnsafeCell<[MaybeUninit<u8>; LINE_BYTES]>);
@@ -32,7 +35,10 @@ impl Shape {
             "elements are aligned to at most a cache line"
         );
         let element_bytes = size_of::<T>().checked_mul(width)?;
-        let values_at = STAMP_BYTES.max(align_of::<T>());
+        let values_at = match element_bytes < WIDE_BYTES {
+            true => STAMP_BYTES.max(align_of::<T>()),
+            false => LINE_BYTES,
+        };
         let room = (LINE_BYTES - values_at).checked_div(element_bytes);
         let lanes = room.unwrap_or(STAMP_BYTES).clamp(1, STAMP_BYTES);
         let bytes = element_bytes.checked_mul(lanes)?.checked_add(values_at)?;
@@ -237,24 +243,38 @@ impl<T: Copy> SlotMemory<T> {
         }
     }
 
-    /// Copies an element into a slot.
+    /// Copies an element into a slot, from the two parts in which it lies.
     ///
     /// # Safety
     ///
-    /// `element` has the width of the memory, and no other thread accesses the values of the slot
-    /// during the call.
+    /// The parts together have the width of the memory, and no other thread accesses the values of
+    /// the slot during the call.
     #[inline]
-    pub(crate) unsafe fn write(&self, spot: Spot, element: &[T]) {
-        debug_assert_eq!(element.len(), self.width);
+    pub(crate) unsafe fn write(&self, spot: Spot, first: &[T], rest: &[T]) {
+        debug_assert_eq!(first.len() + rest.len(), self.width);
         let target = self.values(spot);
         // SAFETY: the slot has room for an element, and is the caller's alone.
         unsafe {
-            match element {
-                // A call to copy memory costs more than one value.
-                [value] => target.write(*value),
-                values => target.copy_from_nonoverlapping(values.as_ptr(), values.len()),
+            for (values, target) in [(first, target), (rest, target.add(first.len()))] {
+                match values {
+                    // A call to copy memory costs more than one value.
+                    [] => {}
+                    [value] => target.write(*value),
+                    values => target.copy_from_nonoverlapping(values.as_ptr(), values.len()),
+                }
             }
         }
+    }
+
+    /// Shows the element in a slot to `look`.
+    ///
+    /// # Safety
+    ///
+    /// The slot has been written, and no other thread writes its values during the call.
+    #[inline]
+    pub(crate) unsafe fn with<R>(&self, spot: Spot, look: impl FnOnce(&[T]) -> R) -> R {
+        // SAFETY: the slot has an element, of as many values, which nobody is writing.
+        look(unsafe { std::slice::from_raw_parts(self.values(spot), self.width) })
     }
 
     /// Copies an element out of a slot.

@@ -90,9 +90,24 @@ impl<T: Copy> SlotMemory<T> {
     /// # Safety
     ///
     /// As for the real one; loom reports whoever breaks it.
-    pub(crate) unsafe fn write(&self, spot: Spot, element: &[T]) {
+    pub(crate) unsafe fn write(&self, spot: Spot, first: &[T], rest: &[T]) {
+        let start = spot.0 * self.width;
         // SAFETY: the caller vouches for being alone.
-        unsafe { self.values.write_slice(spot.0 * self.width, element) };
+        unsafe {
+            self.values.write_slice(start, first);
+            self.values.write_slice(start + first.len(), rest);
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for the real one; loom reports whoever breaks it.
+    pub(crate) unsafe fn with<R>(&self, spot: Spot, look: impl FnOnce(&[T]) -> R) -> R {
+        let start = spot.0 * self.width;
+        // SAFETY: the caller vouches for the values and against writers.
+        let value = |offset| unsafe { self.values.read(start + offset) };
+        let values: Vec<T> = (0..self.width).map(value).collect();
+        look(&values)
     }
 
     /// # Safety

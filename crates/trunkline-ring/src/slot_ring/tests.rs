@@ -19,12 +19,13 @@ fn stop(ring: &SlotRing<u64>, turn: Turn) -> Claimed {
     };
     ring.claim(end, |position| ring.ready(position, turn))
         .expect("there is one to claim")
+        .0
 }
 
 /// The rest of a push that was stopped.
 fn go_on(ring: &SlotRing<u64>, slot: Claimed, value: u64) {
     // SAFETY: the slot was claimed for this push and has not been given on.
-    unsafe { ring.memory.write(slot.spot, &[value]) };
+    unsafe { ring.memory.write(slot.spot, &[value], &[]) };
     ring.memory.set_stamp(slot.spot, slot.next_stamp);
 }
 
@@ -73,18 +74,18 @@ fn overwriting_drops_nothing_for_a_slot_it_cannot_get() {
         stored: false,
         dropped: 1,
     };
-    assert_eq!(ring.push_overwriting(&[4]), refused);
+    assert_eq!(ring.push_overwriting(&[4], &[]).0, refused);
     assert_eq!((ring.len(), ring.dropped()), (2, 1));
     ring.memory.set_stamp(stopped.spot, stopped.next_stamp);
     assert_eq!(
-        ring.push_overwriting(&[5]),
+        ring.push_overwriting(&[5], &[]).0,
         Overflow {
             stored: true,
             dropped: 0
         }
     );
     assert_eq!(
-        ring.push_overwriting(&[6]),
+        ring.push_overwriting(&[6], &[]).0,
         Overflow {
             stored: true,
             dropped: 1

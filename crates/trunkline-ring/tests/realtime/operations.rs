@@ -97,8 +97,8 @@ fn cells() -> Vec<Operation> {
             move || assert_eq!(last_reader.read().words.len(), 4),
             move || assert!(beside_last_reader.publish(&[3; 4]) > 0),
         ),
-        alone("LastValue::publish", move || {
-            assert!(publishes.publish(&[1; 4]) > 0)
+        alone("LastValue::publish and publish_parts", move || {
+            assert!(publishes.publish(&[1; 4]) < publishes.publish_parts(&[1; 3], &[1]))
         }),
     ]
 }
@@ -111,6 +111,10 @@ fn fifos() -> Vec<Operation> {
     let beside_pops = Arc::clone(&pops);
     let overwrites = Arc::new(Fifo::new(8, 3));
     let beside_overwrites = Arc::clone(&overwrites);
+    let parts = Arc::new(Fifo::new(8, 3));
+    let beside_parts = Arc::clone(&parts);
+    let shows = Arc::new(Fifo::new(8, 3));
+    let beside_shows = Arc::clone(&shows);
     let slices = Arc::new(Fifo::new(8, 3));
     let beside_slices = Arc::clone(&slices);
     let read = Arc::new(Fifo::new(8, 3));
@@ -133,6 +137,16 @@ fn fifos() -> Vec<Operation> {
             "Fifo::push_overwriting",
             move || assert!(overwrites.push_overwriting(&[1; 3]).dropped < u64::MAX),
             move || _ = beside_overwrites.try_pop(&mut [0; 3]),
+        ),
+        between(
+            "Fifo::push_parts_overwriting",
+            move || assert!(parts.push_parts_overwriting(&[1; 2], &[1]).0.dropped < u64::MAX),
+            move || _ = beside_parts.try_pop(&mut [0; 3]),
+        ),
+        between(
+            "Fifo::try_pop_with",
+            move || assert_ne!(shows.try_pop_with(<[u64]>::len), Ok(0)),
+            move || _ = beside_shows.try_push_parts(&[1], &[1; 2]),
         ),
         between(
             "Fifo::try_push_slice and try_pop_slice",

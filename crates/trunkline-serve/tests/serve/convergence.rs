@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use trunkline_client::{SubscribeOptions, SubscriptionId};
+use trunkline_client::{Event, SubscribeOptions, SubscriptionId};
 use trunkline_proto::message::convergence::Check;
 use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::updates::{Updates, UpdatesBuilder};
@@ -111,6 +111,74 @@ fn an_update_that_was_lost_on_the_way_is_repaired_within_two_seconds() {
         assert_eq!(repaired(&sut), (1, 1), "{contract}: exactly once");
         assert_eq!(sut.client.counters().diverged, 1);
     }
+}
+
+/// The next frame of this kind is lost.
+fn lose(pair: &mut Pair, kind: FrameKind) {
+    let mut left = 1;
+    pair.between = Some(Box::new(move |frame, _| {
+        if frame.kind() != Some(kind) || left == 0 {
+            return None;
+        }
+        left -= 1;
+        Some(Vec::new())
+    }));
+}
+
+/// The engine never speaks of a variable again that was undeployed: that the news of it was lost
+/// shows in the running digest.
+///
+/// Behaviour: B-10, B-11.
+#[test]
+fn news_that_a_variable_is_gone_which_were_lost_on_the_way_are_missed_within_two_seconds() {
+    for contract in ["latest", "last:10", "all", "sampled:100ms"] {
+        let mut sut = Pair::of(&["x"]);
+        sut.world.deploy("other", vec![f64_variable("y")]);
+        let id = sut.subscribe(&["rig/x", "other/y"], contract);
+        sut.exchange();
+        sut.events(id);
+        lose(&mut sut, FrameKind::Gone);
+        sut.world.undeploy("rig");
+        sut.pass(Duration::from_millis(200));
+        assert!(sut.events(id).is_empty(), "{contract}: it was lost");
+        sut.pass(PROMISED);
+        let events = sut.events(id);
+        let is_told = |event: &Event| matches!(event, Event::ItemError { item: 0, .. });
+        assert!(events.iter().any(is_told), "{contract}: {events:?}");
+        assert_eq!(sut.client.counters().diverged, 1, "{contract}");
+        sut.world.set("other/y", 7.0);
+        sut.pass(PROMISED);
+        assert_eq!(sut.values(id), [7.0], "{contract}: the other one goes on");
+        assert_eq!(repaired(&sut), (0, 0), "{contract}");
+    }
+}
+
+/// Behaviour: B-03, B-10, B-11.
+#[test]
+fn an_end_that_was_lost_on_the_way_is_missed_and_the_subscription_goes_on() {
+    let mut sut = Pair::of(&["x"]);
+    let id = sut.subscribe(&["rig/x"], "all:4");
+    sut.exchange();
+    sut.events(id);
+    lose(&mut sut, FrameKind::Ended);
+    for number in 1..=20 {
+        sut.world.set("rig/x", f64::from(number));
+    }
+    sut.pass(Duration::from_millis(200));
+    let before = sut.readings(id);
+    assert!(before.len() <= 5, "the rest overran its bound: {before:?}");
+    sut.pass(PROMISED);
+    sut.world.set("rig/x", 21.0);
+    sut.pass(PROMISED);
+    let readings = sut.readings(id);
+    let lost: u64 = readings.iter().filter_map(|one| one.lost.count()).sum();
+    assert_eq!(value(readings.last().unwrap()), 21.0);
+    assert_eq!(
+        before.len() + readings.len() + lost as usize,
+        21,
+        "{readings:?}"
+    );
+    assert_eq!(sut.client.counters().diverged, 1);
 }
 
 /// Behaviour: B-10.

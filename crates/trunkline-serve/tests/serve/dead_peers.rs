@@ -19,9 +19,14 @@ struct Line {
     to_client: bool,
 }
 
-/// When each end gave the other up, from when the line broke; `None`: not within 20 s. Neither is
-/// told that the other closes: a broken line tells nobody.
-fn given_up(pair: &mut Pair, line: Line) -> (Option<Duration>, Option<Duration>, Session) {
+/// When each end gave the other up, from when the line broke; `None`: not within 20 s. `is_told`:
+/// that an end gives up reaches the other in the direction that still works, as a connection's
+/// reset does; without it, a broken line tells nobody.
+fn given_up(
+    pair: &mut Pair,
+    line: Line,
+    is_told: bool,
+) -> (Option<Duration>, Option<Duration>, Session) {
     let mut session = pair.session.take().unwrap();
     let broken = pair.world.time().0;
     let (mut at_client, mut at_engine) = (None, None);
@@ -54,10 +59,18 @@ fn given_up(pair: &mut Pair, line: Line) -> (Option<Duration>, Option<Duration>,
         if let Some(cause) = pair.client.wants_close().filter(|_| at_client.is_none()) {
             pair.client.handle_disconnected(now, cause);
             at_client = Some(since);
+            if is_told && line.to_engine && at_engine.is_none() {
+                session.handle_disconnected(now, Disconnect::PeerClosed);
+                at_engine = Some(since);
+            }
         }
         if let Some(cause) = session.wants_close().filter(|_| at_engine.is_none()) {
             session.handle_disconnected(now, cause);
             at_engine = Some(since);
+            if is_told && line.to_client && at_client.is_none() {
+                pair.client.handle_disconnected(now, Disconnect::PeerClosed);
+                at_client = Some(since);
+            }
         }
     }
     (at_client, at_engine, session)
@@ -83,7 +96,7 @@ fn a_line_that_breaks_in_any_direction_is_noticed_by_both_within_the_deadline() 
                 to_engine,
                 to_client,
             };
-            let (at_client, at_engine, _session) = given_up(&mut sut, line);
+            let (at_client, at_engine, _session) = given_up(&mut sut, line, false);
             let latest = Duration::from_millis(3500);
             assert!(
                 at_client.is_some_and(|after| after <= latest),
@@ -98,6 +111,33 @@ fn a_line_that_breaks_in_any_direction_is_noticed_by_both_within_the_deadline() 
             sut.world.set("rig/x", 5.0);
             sut.connect();
             assert_eq!(sut.values(id).last(), Some(&5.0), "{line:?}");
+        }
+    }
+}
+
+/// The end that hears nothing gives up at the deadline, and the other learns of it over the
+/// direction that works, however lately it has heard something itself: the keep-alives that still
+/// arrive do not put the moment off.
+///
+/// Behaviour: B-13.
+#[test]
+fn whenever_a_line_breaks_both_have_noticed_soon_after_the_deadline() {
+    for (to_engine, to_client) in [(false, false), (false, true), (true, false)] {
+        for phase in 0..20 {
+            let mut sut = Pair::of(&["x"]);
+            let id = sut.subscribe(&["rig/x"], "latest");
+            sut.events(id);
+            sut.pass(STEP * (20 + phase));
+            let line = Line {
+                to_engine,
+                to_client,
+            };
+            let (at_client, at_engine, _session) = given_up(&mut sut, line, true);
+            let latest = Duration::from_secs(3) + STEP;
+            for noticed in [at_client, at_engine] {
+                let in_time = noticed.is_some_and(|after| after <= latest);
+                assert!(in_time, "{line:?} in phase {phase}: {noticed:?}");
+            }
         }
     }
 }
@@ -123,7 +163,7 @@ fn the_deadline_is_configured_at_the_engine_and_holds_at_both_ends() {
             to_engine: false,
             to_client: false,
         };
-        let (at_client, at_engine, _session) = given_up(&mut sut, line);
+        let (at_client, at_engine, _session) = given_up(&mut sut, line, false);
         let expected = deadline.saturating_sub(keepalive)..=deadline + 2 * STEP;
         assert!(expected.contains(&at_client.unwrap()), "{at_client:?}");
         assert!(expected.contains(&at_engine.unwrap()), "{at_engine:?}");

@@ -22,6 +22,7 @@ mod life;
 mod pressure;
 mod provider;
 mod readings;
+mod resumption;
 mod rig;
 mod throughput;
 mod versions;

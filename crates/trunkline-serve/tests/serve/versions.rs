@@ -318,6 +318,23 @@ fn without_digests_nothing_is_compared() {
     }
 }
 
+/// Without it GONE and ENDED are in no digest, at neither end. Behaviour: B-51.
+#[test]
+fn a_peer_without_the_digest_of_ends_finds_no_difference() {
+    for mut sut in either_without(Features::ENDS) {
+        let id = sut.subscribe(&["rig/x"], "all:4");
+        sut.exchange();
+        for number in 1..=20 {
+            sut.world.set("rig/x", f64::from(number));
+        }
+        sut.pass(Duration::from_secs(3));
+        assert!(!sut.readings(id).is_empty());
+        sut.world.undeploy("rig");
+        sut.pass(Duration::from_secs(3));
+        assert_eq!(sut.client.counters().diverged, 0);
+    }
+}
+
 /// A new feature comes with a test here. Behaviour: B-51.
 #[test]
 fn every_feature_is_left_out_once() {
@@ -332,6 +349,7 @@ fn every_feature_is_left_out_once() {
         Features::FORCING,
         Features::CONVERGENCE,
         Features::AUDIT,
+        Features::ENDS,
     ];
     let all = left_out
         .into_iter()

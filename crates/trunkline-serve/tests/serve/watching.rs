@@ -268,6 +268,40 @@ fn slow_patterns_that_are_followed_share_one_turn_and_each_is_listed() {
     assert!(least > 5 && took >= least, "{took} turns of {least}");
 }
 
+/// Each variable has many fields; a page is as many names, not as many variables.
+///
+/// Behaviour: B-83.
+#[test]
+fn all_fields_of_all_variables_give_others_their_turn() {
+    const VARIABLES: usize = 2_000;
+    let plain = |n: usize| f64_variable(&format!("v{n}"));
+    let world = World::with_library("rig", (0..VARIABLES).map(plain).collect());
+    let mut pair = Pair::on(&world);
+    let request = pair.client.find("**#*", None).unwrap();
+    let took = turns(&mut pair, |pair| pair.client.is_answered(request));
+    let Answer::Names(found) = pair.answer(request) else {
+        panic!("no names")
+    };
+    assert!(found.len() > 10 * VARIABLES, "{} names", found.len());
+    assert_eq!(found.len() % VARIABLES, 0);
+    let least = found.len() / 1_000;
+    assert!(took >= least, "{took} turns of {least}");
+    let watch = pair.client.watch("**#*").unwrap();
+    let mut appeared = 0;
+    let took = turns(&mut pair, |pair| {
+        while let Some(event) = pair.client.next_watch_event(watch) {
+            match event {
+                WatchEvent::Appeared { .. } => appeared += 1,
+                WatchEvent::Listed => return true,
+                other => panic!("{other:?}"),
+            }
+        }
+        false
+    });
+    assert_eq!(appeared, found.len());
+    assert!(took >= least / 2, "{took} turns of {least}");
+}
+
 /// Behaviour: B-83, VS-02.
 #[test]
 fn long_texts_that_are_searched_give_others_their_turn() {

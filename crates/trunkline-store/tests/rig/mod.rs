@@ -1,15 +1,30 @@
-//! Libraries, values and entries to store.
+//! Stores, and libraries, values and entries to store.
 
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use tempfile::TempDir;
 use trunkline_engine::LibraryState;
 use trunkline_engine::store::{RetainedValue, StoredLibrary};
+use trunkline_store::SqliteStore;
 use trunkline_types::{
     AuditAction, AuditEntry, AuditOutcome, DataType, LibraryDefinition, Position, Properties,
     Quality, Timestamp, Value, VariableDefinition, wire,
 };
+
+/// A place for a store, in a folder that goes with its owner.
+pub fn place() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("there is room");
+    let path = folder.path().join("store.db");
+    (folder, path)
+}
+
+/// The store in that place.
+pub fn open(path: &PathBuf) -> SqliteStore {
+    SqliteStore::open(path).expect("it can be opened")
+}
 
 /// A library of `count` variables `v0`, `v1` and so on, f64, each tenth with a description.
 pub fn library(name: &str, count: usize) -> StoredLibrary {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 use trunkline_client::{Event, SubscribeOptions};
+use trunkline_net::only_mark;
 use trunkline_types::Contract;
 
 use super::blocking::Client;
@@ -96,6 +97,8 @@ pub enum OnChangeError {
 }
 
 fn run(followed: &Followed, state: &State, mut call: impl FnMut(Event)) {
+    // What the function writes is sent by others: it has enough to do.
+    only_mark();
     while let Some(events) = next(followed, state) {
         for event in events {
             if state.is_stopping() {

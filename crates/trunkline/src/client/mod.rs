@@ -8,6 +8,7 @@
 //! - [`Client`], [`Subscription`]: blocking.
 //! - [`Callbacks`]: a subscription that calls.
 //! - [`aio`](crate::aio): the same names with `async fn`.
+//! - [`LocalReader`]: last values in memory that the engine shares.
 //! - [`Variable`]: one variable as a type of the program, for either.
 //! - `verbs`: what both send and what they make of the answers.
 
@@ -16,6 +17,7 @@ mod callbacks;
 mod forcing;
 mod groups;
 mod libraries;
+mod local_reader;
 mod options;
 mod patterns;
 mod subscription;
@@ -25,6 +27,7 @@ pub(crate) mod verbs;
 
 pub use blocking::{Client, Subscription};
 pub use callbacks::{Callbacks, OnChangeError};
+pub use local_reader::LocalReader;
 pub use options::{ConnectError, ConnectOptions};
 pub use patterns::{PatternSet, PatternSubscription, Watch};
 pub use typed::{Variable, VariableError};

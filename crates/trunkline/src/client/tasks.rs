@@ -7,7 +7,7 @@ use std::time::Duration;
 use trunkline_client::SubscriptionAccount;
 use trunkline_client::{
     Batch, ClientCore, Condition, ConnectionState, Event, Found, Item, OpenOptions, Opened,
-    Session, Step, SubscribeOptions, VariableRef, Write, WriteCounts, WriteOutcome,
+    ReadingPage, Session, Step, SubscribeOptions, VariableRef, Write, WriteCounts, WriteOutcome,
 };
 use trunkline_net::Peer;
 use trunkline_proto::Fault;
@@ -117,6 +117,22 @@ impl Client {
     ) -> Result<Vec<Result<Reading, Fault>>, CallError> {
         let pending = self.shared.read(variables)?;
         self.wait(pending, timeout).await
+    }
+
+    /// As [`Client::read_page`](crate::Client::read_page).
+    ///
+    /// # Errors
+    /// As [`Client::open`]; the page is empty then, and after a call that was dropped.
+    pub async fn read_page(
+        &self,
+        variables: &[VariableRef],
+        page: &mut ReadingPage,
+        timeout: Duration,
+    ) -> Result<(), CallError> {
+        let room = std::mem::take(page);
+        let pending = self.shared.read_page(variables, room)?;
+        *page = self.wait(pending, timeout).await?;
+        Ok(())
     }
 
     /// As [`Client::write`](crate::Client::write).

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use trunkline_client::{
     Answer, ClientCore, ClientOptions, Condition, ConnectionState, ForcedList, Found, GroupOutcome,
-    Lease, LeaseTerms, OpenOptions, Opened, RequestError, RequestId, Session, Snapshot, Step,
-    VariableRef, Write, WriteCounts,
+    Lease, LeaseTerms, OpenOptions, Opened, ReadingPage, RequestError, RequestId, Session,
+    Snapshot, Step, VariableRef, Write, WriteCounts,
 };
 use trunkline_net::{Clock, Dialler, Link, LinkOptions};
 use trunkline_proto::Fault;
@@ -91,6 +91,20 @@ impl Shared {
             |core| core.read(variables),
             |answer| match answer {
                 Answer::Readings(results) => Ok(results),
+                other => Err(unexpected(other)),
+            },
+        )
+    }
+
+    pub(crate) fn read_page(
+        &self,
+        variables: &[VariableRef],
+        page: ReadingPage,
+    ) -> Result<Pending<ReadingPage>, CallError> {
+        self.send(
+            |core| core.read_page(variables, page),
+            |answer| match answer {
+                Answer::Page(page) => Ok(page),
                 other => Err(unexpected(other)),
             },
         )

@@ -1,8 +1,8 @@
 //! An engine's libraries, by program.
 
-use trunkline_engine::health::is_reserved;
 use trunkline_engine::store::StoreError;
 use trunkline_engine::{Deployed, LibraryState, Report};
+use trunkline_types::name::is_reserved;
 use trunkline_types::{AuditAction, AuditPage, AuditQuery, LibraryDefinition};
 
 use super::{Engine, LibraryError};

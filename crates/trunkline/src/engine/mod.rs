@@ -6,16 +6,17 @@ mod options;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use trunkline_config::{DeploymentPlan, IoConfig, SettingValue, StoreChoice};
-use trunkline_engine::realtime::{RtError, RtReader, RtWriter};
+use trunkline_engine::realtime::{Pumped, RtError, RtReader, RtWriter};
 use trunkline_engine::store::Store;
 use trunkline_engine::{Caller, Engine as Core, Wakes};
 use trunkline_io::{DriverError, IoServer, Setting, SettingError, Settings};
 use trunkline_net::server::{Server, ServerCounters, ServerOptions};
+use trunkline_net::tcp::USER_TIMEOUT;
 use trunkline_net::{Clock, Housekeeper};
 use trunkline_serve::{Flushes, ServeOptions};
 use trunkline_store::SqliteStore;
@@ -124,6 +125,7 @@ impl Engine {
             options: Arc::new(serve),
             numbers: Arc::clone(&numbers),
             uid,
+            shown: Mutex::default(),
         };
         let has_port = options.listen.iter().any(|address| address.tcp().is_some());
         let near = (options.local_socket && has_port).then(near::prepared_folder);
@@ -136,6 +138,8 @@ impl Engine {
             connections_per_address: options.connections_per_address,
             spin: options.spin,
             shared_memory: options.shared_memory,
+            // Who may be silent for longer may also take nothing for longer.
+            user_timeout: USER_TIMEOUT.max(options.deadline),
             // Whoever comes early waits, and finds every library.
             held: true,
             ..ServerOptions::default()
@@ -181,7 +185,8 @@ impl Engine {
             inner.shadowed = shadowed;
         }
         if !options.health.is_zero() {
-            health.begin(clock.now(), clock.wall())?;
+            let (now, wall) = clock.moment();
+            health.begin(now, wall)?;
         }
         engine.inner.server.release();
         Ok(engine)
@@ -248,7 +253,7 @@ impl Engine {
             }
             if io.driver == PROCESS_DRIVER {
                 check_process(io, &settings).map_err(driver_error)?;
-                let (now, wall) = (self.inner.clock.now(), self.inner.clock.wall());
+                let (now, wall) = self.inner.clock.moment();
                 let core = &self.inner.core;
                 core.expect_source(&io.name, now, wall, &mut Wakes::new());
                 continue;
@@ -375,8 +380,12 @@ fn start_pump(
         if !has_writers.load(Ordering::Acquire) {
             return None;
         }
-        let moved = core.pump(now, wall, &mut Wakes::new());
-        Some(now.saturating_add(if moved { PUMP_BUSY } else { PUMP_IDLE }))
+        let due = match core.pump(now, wall, &mut Wakes::new()) {
+            Pumped::Nothing => PUMP_IDLE,
+            Pumped::Moved => PUMP_BUSY,
+            Pumped::More => Duration::ZERO,
+        };
+        Some(now.saturating_add(due))
     })
     .map_err(StartError::Thread)
 }

@@ -159,8 +159,11 @@ impl Engine {
         let consumer = Consumer::new(core.clone(), wake);
         let clock = self.inner.clock;
         loop {
-            let (now, wall) = (clock.now(), clock.wall());
-            match core.try_write_group(caller, now, wall, &members, &mut Wakes::new()) {
+            let (now, wall) = clock.moment();
+            let mut wakes = Wakes::new();
+            let attempt = core.try_write_group(caller, now, wall, &members, &mut wakes);
+            wakes.send();
+            match attempt {
                 GroupAttempt::WouldBlock { until, handle } => {
                     let full = core.variable(handle);
                     if full.is_some_and(|full| consumer.wait_for_room(full)) {

@@ -89,8 +89,8 @@ impl Engine {
     pub fn variable<T: FromValue>(&self, name: &str) -> Result<Variable<T>, OpenError> {
         let caller = self.caller();
         let core = &self.inner.core;
-        let clock = self.inner.clock;
-        let variable = core.open_name(&caller, name, clock.now(), clock.wall())?;
+        let (now, wall) = self.inner.clock.moment();
+        let variable = core.open_name(&caller, name, now, wall)?;
         if !T::reads(variable.data_type()) {
             let actual = variable.data_type().to_string();
             let mismatch = TypeMismatch {
@@ -133,10 +133,25 @@ impl<T: FromValue> Variable<T> {
                 },
             });
         }
-        self.read_whole()
+        // Part by part: so what was read above never has to lie in memory.
+        let Held {
+            value,
+            source_timestamp,
+            engine_timestamp,
+            quality,
+            position,
+        } = self.read_whole()?;
+        Ok(Held {
+            value,
+            source_timestamp,
+            engine_timestamp,
+            quality,
+            position,
+        })
     }
 
     /// [`read`](Self::read) of whatever there is.
+    #[inline(never)]
     fn read_whole(&self) -> Result<Held<T>, ReadError> {
         self.variable.check_readable(&self.caller)?;
         if self.variable.is_gone() {

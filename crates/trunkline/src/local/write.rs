@@ -35,10 +35,13 @@ pub enum WriteError {
     Unknown(UnknownCause),
 }
 
+/// Writes of a batch whose updates wait for the end of it at most: about 32 KiB on the wire.
+const GATHERED_MAX: usize = 1024;
+
 impl Engine {
     /// Writes many variables of this engine: like [`Variable::write`] one after the other, with one
-    /// clock read and one wake-up of each subscriber for all of them. Returns one result each, in
-    /// order.
+    /// clock read for all of them, and subscribers are sent what there is after the last, and after
+    /// every 1,024. Returns one result each, in order.
     ///
     /// They are not one transaction: a reader may see some of them before the others. Where one has
     /// to wait (its provider is asked, an `all` subscription holds writers up) those after it wait
@@ -48,9 +51,14 @@ impl Engine {
         writes: impl IntoIterator<Item = (&'a Variable<T>, T)>,
     ) -> Vec<Result<Written, WriteError>> {
         let mut moment = Moment::now(self.inner.clock);
-        let mut wakes = Wakes::new();
+        let (mut wakes, mut gathered) = (Wakes::new(), 0);
         let write = |(variable, value): (&Variable<T>, T)| {
             let value = value.into_value();
+            if gathered == GATHERED_MAX {
+                gathered = 0;
+                wakes.send();
+            }
+            gathered += 1;
             if let Some(sequence) = variable.write_short(moment.wall, &value, &mut wakes) {
                 return variable.written(WriteOutcome::Applied { sequence });
             }
@@ -66,7 +74,9 @@ impl Engine {
             moment = Moment::now(self.inner.clock);
             result
         };
-        writes.into_iter().map(write).collect()
+        let results = writes.into_iter().map(write).collect();
+        wakes.send();
+        results
     }
 }
 
@@ -96,6 +106,7 @@ impl<T: IntoValue> Variable<T> {
         if self.variable.is_plain() {
             let (wall, mut wakes) = (self.wall(), Wakes::new());
             if let Some(sequence) = self.write_short(wall, &value, &mut wakes) {
+                wakes.send();
                 return self.written(WriteOutcome::Applied { sequence });
             }
         }
@@ -138,15 +149,11 @@ impl<T: IntoValue> Variable<T> {
     }
 
     fn attempt_now(&self, write: &Write<'_>) -> Attempt {
-        let moment = match self.variable.has_timestamps() {
-            true => Moment::now(self.clock),
-            // Nobody needs the other clock (SP-03).
-            false => Moment {
-                now: self.clock.now(),
-                wall: Timestamp::UNIX_EPOCH,
-            },
-        };
-        self.attempt(write, moment, &mut Wakes::new())
+        let mut wakes = Wakes::new();
+        // The audit notes when it was, whether the variable is stamped or not.
+        let attempt = self.attempt(write, Moment::now(self.clock), &mut wakes);
+        wakes.send();
+        attempt
     }
 
     fn attempt(&self, write: &Write<'_>, moment: Moment, wakes: &mut Wakes) -> Attempt {

@@ -244,7 +244,7 @@ impl Runner {
     }
 
     fn write(&mut self, handle: u32, value: &Value) -> ProviderReply {
-        let (now, wall) = (self.shared.clock.now(), self.shared.clock.wall());
+        let (now, wall) = self.shared.clock.moment();
         let Some((item, data_type)) = self.bound.get(&handle).cloned() else {
             return self.no_item(handle);
         };
@@ -258,7 +258,7 @@ impl Runner {
     }
 
     fn read(&mut self, handle: u32) -> ProviderReply {
-        let (now, wall) = (self.shared.clock.now(), self.shared.clock.wall());
+        let (now, wall) = self.shared.clock.moment();
         let Some((item, data_type)) = self.bound.get(&handle).cloned() else {
             return self.no_item(handle);
         };
@@ -300,7 +300,7 @@ impl Runner {
     }
 
     fn do_what_is_due(&mut self) {
-        let (now, wall) = (self.shared.clock.now(), self.shared.clock.wall());
+        let (now, wall) = self.shared.clock.moment();
         if !self.is_open && now >= self.retry_at {
             match self.server.open(now, wall) {
                 Ok(()) => {

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 
 use trunkline::types::{Contract, Position, Value};
-use trunkline::{Event, OpenOptions, SubscribeOptions, Write, WriteOutcome};
+use trunkline::{Event, OpenOptions, ReadingPage, SubscribeOptions, Write, WriteOutcome};
 
 use crate::place::{Place, TIMEOUT, block_on};
 
@@ -41,6 +41,12 @@ pub fn a_task_has_the_verbs_of_a_thread(place: &Place) {
         assert_eq!((reading.position, reading.own), (written, true));
         let read = client.read(&[level], TIMEOUT).await.unwrap();
         assert_eq!(read[0].as_ref().unwrap().sample.value, Value::F64(7.0));
+        let mut page = ReadingPage::new();
+        client
+            .read_page(&[level], &mut page, TIMEOUT)
+            .await
+            .unwrap();
+        assert_eq!(page.values::<f64>().collect::<Vec<_>>(), [Some(7.0)]);
         let found = client.find("all/f*", None, TIMEOUT).await.unwrap();
         assert!(found.iter().any(|found| found.name == "all/f64"));
         let info = client.info(&[level], TIMEOUT).await.unwrap();

@@ -1,7 +1,7 @@
 //! Types, names and descriptions.
 
 use trunkline::types::{Access, DataType, json};
-use trunkline::{OpenOptions, Write};
+use trunkline::{OpenOptions, ReadingPage, Write};
 
 use crate::place::{Place, TIMEOUT};
 
@@ -53,6 +53,12 @@ pub fn every_type_goes_there_and_back(place: &Place) {
     }
     let variables: Vec<_> = opened.iter().map(|opened| opened.variable).collect();
     let readings = place.client.read(&variables, TIMEOUT).expect("an answer");
+    let mut page = ReadingPage::new();
+    for _ in 0..2 {
+        let read = place.client.read_page(&variables, &mut page, TIMEOUT);
+        read.expect("an answer");
+        assert_eq!(page.to_readings(), readings);
+    }
     for ((opened, reading), (name, text)) in opened.iter().zip(readings).zip(VALUES) {
         let reading = reading.expect("a reading");
         let written = json::to_json(&reading.sample.value, &opened.data_type).value;

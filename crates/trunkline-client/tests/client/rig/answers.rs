@@ -67,7 +67,7 @@ impl FakeEngine {
                 self.answer_handles(*kind, *request, handles, *more);
             }
             Said::Write(writes) | Said::Publish(writes) => self.answer_writes(writes),
-            Said::Answers(_) => {}
+            Said::Answers(_) | Said::Compare => {}
             Said::Provide { request, .. } => {
                 let (lease, options) = (Duration::from_secs(3), OpenOptions::default());
                 begin_provided(&mut self.out, *request, lease, options, 0).finish(false);

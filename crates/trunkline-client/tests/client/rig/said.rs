@@ -49,6 +49,8 @@ pub enum Said {
         handles: Vec<u32>,
         more: bool,
     },
+    /// The engine is to check everything, or has found that this differs.
+    Compare,
     Write(Vec<SaidWrite>),
     Find {
         request: u32,
@@ -148,6 +150,7 @@ impl Said {
                     more,
                 }
             }
+            FrameKind::Compare => Said::Compare,
             FrameKind::Write => Said::Write(writes(frame)),
             FrameKind::Publish => Said::Publish(writes(frame)),
             FrameKind::Provide => {
@@ -220,6 +223,7 @@ impl Said {
             Said::Subscribe { .. } => FrameKind::Subscribe,
             Said::Unsubscribe { .. } => FrameKind::Unsubscribe,
             Said::Handles { kind, .. } => *kind,
+            Said::Compare => FrameKind::Compare,
             Said::Write(_) => FrameKind::Write,
             Said::Find { .. } => FrameKind::Find,
             Said::Watch { .. } => FrameKind::Watch,

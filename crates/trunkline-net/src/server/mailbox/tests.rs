@@ -8,14 +8,15 @@ use shuttle::thread;
 use super::*;
 use crate::sync::{Condvar, wait};
 
+/// What a thread that sleeps hears.
 #[derive(Default)]
-struct Bell {
+pub(in crate::server) struct Bell {
     rung: Mutex<bool>,
     changed: Condvar,
 }
 
 impl Bell {
-    fn wait(&self) {
+    pub(in crate::server) fn wait(&self) {
         let mut rung = lock(&self.rung);
         while !*rung {
             rung = wait(&self.changed, rung);

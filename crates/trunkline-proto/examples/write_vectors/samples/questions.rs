@@ -10,7 +10,9 @@ use trunkline_proto::message::flush::{encode_flush, encode_flushed};
 use trunkline_proto::message::forcing::{
     ForcedBuilder, ForcedEntry, ForcedHead, Forcing, ForcingVerb,
 };
-use trunkline_proto::message::info::{InfoAnswerBuilder, SubscriptionInfo, VariableInfo};
+use trunkline_proto::message::info::{
+    InfoAnswerBuilder, ReaderInfo, SubscriptionInfo, VariableInfo,
+};
 use trunkline_proto::message::library::{
     DeployBuilder, DeployHead, LibraryAfter, LibraryOrder, LibraryReport, LibraryVerb,
 };
@@ -178,6 +180,12 @@ fn info(samples: &mut Vec<Sample>) {
                         ledger: lossy,
                     },
                 ],
+                readers: vec![ReaderInfo {
+                    session: 12,
+                    from: "process 4711 of user 1000".into(),
+                    transport: "shared memory".into(),
+                    repaired: 1,
+                }],
                 forced: Some(ForcedEntry {
                     name: "boiler/level".to_owned(),
                     data_type: DataType::F64,

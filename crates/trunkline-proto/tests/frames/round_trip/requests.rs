@@ -8,7 +8,7 @@ use trunkline_proto::message::engine::{EngineInfo, LibraryInfo};
 use trunkline_proto::message::find::{Find, FindCondition, FoundVariable, Names, NamesBuilder};
 use trunkline_proto::message::handles::{Handles, HandlesBuilder, Unsubscribe};
 use trunkline_proto::message::info::{
-    InfoAnswer, InfoAnswerBuilder, SubscriptionInfo, VariableInfo,
+    InfoAnswer, InfoAnswerBuilder, ReaderInfo, SubscriptionInfo, VariableInfo,
 };
 use trunkline_proto::message::open::{
     Open, OpenBuilder, OpenOptions, OpenTerms, Opened, OpenedBuilder,
@@ -220,7 +220,8 @@ proptest! {
 
     #[test]
     fn info(first: u32, name in text(), counters: [u64; 8], time in time(),
-        subscriptions in vec((terms(), any::<[u64; 9]>()), 0..5), at in fault()) {
+        subscriptions in vec((terms(), any::<[u64; 9]>()), 0..5),
+        texts in vec((text(), text(), any::<u32>()), 0..5), at in fault()) {
         let [offered, written, unchanged, superseded, refused, ..] = counters;
         let info = VariableInfo {
             name: name.clone(), sequence: written, engine_timestamp: time, subscribers: offered,
@@ -232,6 +233,9 @@ proptest! {
             held_by: name, lease_left: Duration::from_millis(counters[1]),
             writers_waiting: counters[2],
             properties: Properties::new(DataType::F64), forced: None,
+            readers: texts.into_iter().map(|(from, transport, session)| ReaderInfo {
+                session, from, transport, repaired: u64::from(session) % 5,
+            }).collect(),
             subscriptions: subscriptions.into_iter().map(|(terms, n)| SubscriptionInfo {
                 terms,
                 ledger: SubscriptionLedger {

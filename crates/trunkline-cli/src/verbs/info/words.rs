@@ -1,0 +1,185 @@
+//! Properties, readers and ledgers of a variable in words.
+
+use serde_json::{Value as Json, json};
+use trunkline::proto::{ReaderInfo, VariableInfo};
+use trunkline_types::ledger::UpstreamLedger;
+use trunkline_types::{Fifo, Properties, Scaling, Scope};
+
+use crate::verbs::find::access_name;
+
+pub(super) fn range(properties: &Properties) -> String {
+    let Some((low, high)) = properties.range else {
+        return String::new();
+    };
+    let coerced = if properties.coerce {
+        ", values outside are pulled in"
+    } else {
+        ""
+    };
+    format!("{low} to {high}{coerced}")
+}
+
+pub(super) fn access(properties: &Properties) -> String {
+    match properties.scope {
+        Scope::Network => access_name(properties.access).to_owned(),
+        Scope::Process => format!(
+            "{}, in its own process only",
+            access_name(properties.access)
+        ),
+    }
+}
+
+pub(super) fn scope_name(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Network => "network",
+        Scope::Process => "process",
+    }
+}
+
+/// Who alone may write it, and for how long.
+pub(super) fn held_by(info: &VariableInfo) -> String {
+    let waiting = match info.writers_waiting {
+        0 => String::new(),
+        1 => "; 1 other waits".to_owned(),
+        waiting => format!("; {waiting} others wait"),
+    };
+    match (info.held_by.as_str(), info.properties.single_writer) {
+        ("", false) => String::new(),
+        ("", true) => format!("nobody: the first that writes it is its single writer{waiting}"),
+        (who, _) if info.lease_left.is_zero() => format!("{who}, its single writer{waiting}"),
+        (who, _) => format!("{who}, leased for {:?} more{waiting}", info.lease_left),
+    }
+}
+
+/// Who hears of its updates, and over what. What was repaired is said where there was anything.
+pub(super) fn read_by(readers: &[ReaderInfo]) -> String {
+    let one = |reader: &ReaderInfo| {
+        let who = match (reader.session, reader.from.as_str()) {
+            (0, "") => "the engine's own process".to_owned(),
+            (session, from) => format!("session {session} ({from})"),
+        };
+        let over = match reader.transport.as_str() {
+            "" => String::new(),
+            transport => format!(" over {transport}"),
+        };
+        let repaired = match reader.repaired {
+            0 => String::new(),
+            count => format!(", {count} repaired"),
+        };
+        format!("{who}{over}{repaired}")
+    };
+    readers.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+pub(super) fn source(info: &VariableInfo) -> String {
+    match (info.properties.source.as_str(), info.source_state.as_str()) {
+        ("", "") => "none: it changes when somebody writes it".to_owned(),
+        ("", state) => state.to_owned(),
+        (source, "") => source.to_owned(),
+        (source, state) => format!("{source}, {state}"),
+    }
+}
+
+/// The identity of the ledger; what is zero and rare is left out.
+pub(super) fn writes(ledger: &UpstreamLedger) -> String {
+    let UpstreamLedger {
+        offered,
+        written,
+        unchanged,
+        superseded,
+        refused,
+        unknown,
+        fifo_overflow,
+        upstream_lost,
+    } = *ledger;
+    let mut text =
+        format!("{offered} = {written} written + {unchanged} unchanged + {refused} refused");
+    for (count, what) in [
+        (superseded, "superseded"),
+        (unknown, "unknown"),
+        (fifo_overflow, "lost in the FIFO"),
+        (upstream_lost, "lost before they came here"),
+    ] {
+        if count > 0 {
+            text.push_str(&format!(" + {count} {what}"));
+        }
+    }
+    text
+}
+
+pub(super) fn ledger(ledger: &UpstreamLedger, number: impl Fn(u64) -> Json) -> Json {
+    json!({
+        "offered": number(ledger.offered),
+        "written": number(ledger.written),
+        "unchanged": number(ledger.unchanged),
+        "superseded": number(ledger.superseded),
+        "refused": number(ledger.refused),
+        "unknown": number(ledger.unknown),
+        "fifo_overflow": number(ledger.fifo_overflow),
+        "upstream_lost": number(ledger.upstream_lost),
+    })
+}
+
+pub(super) fn scaling(scaling: &Scaling) -> String {
+    match scaling {
+        Scaling::Linear { raw, eng } => {
+            format!(
+                "linear, {} to {} becomes {} to {}",
+                raw[0], raw[1], eng[0], eng[1]
+            )
+        }
+        Scaling::SquareRoot { raw, eng } => {
+            format!(
+                "square root, {} to {} becomes {} to {}",
+                raw[0], raw[1], eng[0], eng[1]
+            )
+        }
+        Scaling::Invert => "inverted".to_owned(),
+        Scaling::BitField { invert, select } => {
+            format!("bits, {select:#x} selected, {invert:#x} inverted")
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+pub(super) fn deadband(properties: &Properties) -> String {
+    let deadband = properties.deadband;
+    match (deadband.user_percent, deadband.source_percent) {
+        (user, source) if user == 0.0 && source == 0.0 => String::new(),
+        (user, source) => format!("{user} % for clients, {source} % for its source"),
+    }
+}
+
+pub(super) fn fifo(fifo: Fifo) -> String {
+    match fifo {
+        Fifo::Off => String::new(),
+        Fifo::Single { length } => format!("one value of length {length}"),
+        Fifo::Multi { capacity, length } => format!("{capacity} values of length {length}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ledger_is_shown_as_its_identity() {
+        let plain = UpstreamLedger {
+            offered: 5,
+            written: 3,
+            unchanged: 1,
+            refused: 1,
+            ..Default::default()
+        };
+        assert_eq!(writes(&plain), "5 = 3 written + 1 unchanged + 1 refused");
+        let rare = UpstreamLedger {
+            offered: 7,
+            fifo_overflow: 2,
+            ..plain
+        };
+        assert_eq!(
+            writes(&rare),
+            "7 = 3 written + 1 unchanged + 1 refused + 2 lost in the FIFO"
+        );
+    }
+}

@@ -1,0 +1,180 @@
+//! `limits`: what an engine takes at most, and how much of it is in use.
+
+use serde_json::Value as Json;
+use trunkline::OpenOptions;
+use trunkline_types::Value;
+use trunkline_types::name::NAME_BYTES_MAX;
+use trunkline_types::pattern::PATTERN_BYTES_MAX;
+use trunkline_types::wire::VALUE_BYTES_MAX;
+
+use super::{Context, Verb};
+use crate::connection::Connection;
+use crate::exit::Exit;
+use crate::output::json::Object;
+use crate::output::records::{Records, Row};
+use crate::problem::Stop;
+use crate::targets;
+use crate::terminal::Mood;
+
+/// Tell what the engine takes at most, and how much of it is in use
+///
+/// What is in use is what the engine has measured last, once per second. An engine that does not
+/// measure itself (health = 0) tells neither that nor the bounds of sessions and of what is queued.
+/// What is not told is a dash; the key under engine.limits is named all the same. Bounds without a
+/// key are fixed: they are those of this program, and an engine of another version may have others.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {}
+
+pub(crate) const VERB: Verb = Verb {
+    name: "limits",
+    writes: false,
+    exits: &[
+        Exit::Done,
+        Exit::Usage,
+        Exit::Unreachable,
+        Exit::TimedOut,
+        Exit::Interrupted,
+    ],
+};
+
+/// What the engine measures of itself, as asked for.
+const MEASURED: [&str; 6] = [
+    "_engine/sessions",
+    "_engine/sessions_max",
+    "_engine/variables",
+    "_engine/subscriptions",
+    "_engine/queued",
+    "_engine/queued_max",
+];
+
+/// Something that is bounded, or at least counted.
+struct Limit {
+    name: &'static str,
+    used: Option<u64>,
+    max: Option<u64>,
+    unit: &'static str,
+    /// The key of the configuration that sets it; empty: it is fixed.
+    key: &'static str,
+}
+
+pub(crate) fn run(_args: &Args, context: &Context) -> Result<Exit, Stop> {
+    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+    let connection = Connection::new(&targets::engine(&context.settings)?, context)?;
+    let columns = &["limit", "used", "max", "unit", "key"];
+    let mut records = Records::new(&context.settings, &context.terminal, columns)?;
+    for limit in limits(&connection)? {
+        records.push(row(&limit, context))?;
+    }
+    records.finish()?;
+    Ok(Exit::Done)
+}
+
+fn limits(connection: &Connection) -> Result<Vec<Limit>, Stop> {
+    let [
+        sessions,
+        sessions_max,
+        variables,
+        subscriptions,
+        queued,
+        queued_max,
+    ] = measured(connection)?;
+    let session = connection.client.wait_connected(connection.timeout());
+    let session = session.map_err(|error| connection.failed(&error))?;
+    let limit = |name, used, max, unit, key| Limit {
+        name,
+        used,
+        max,
+        unit,
+        key,
+    };
+    let fixed = |name, max: usize, unit| limit(name, None, Some(max as u64), unit, "");
+    let told = |max: u32| Some(u64::from(max));
+    Ok(vec![
+        limit("sessions", sessions, sessions_max, "", "sessions_max"),
+        limit("queued", queued, queued_max, "B", "queue_bytes_max"),
+        limit(
+            "queued of a session",
+            None,
+            None,
+            "B",
+            "queue_bytes_per_session_max",
+        ),
+        limit(
+            "items of a session",
+            None,
+            told(session.items_max),
+            "",
+            "items_per_session_max",
+        ),
+        limit(
+            "writes of a session",
+            None,
+            told(session.writes_max),
+            "",
+            "writes_per_session_max",
+        ),
+        limit(
+            "write bytes of a session",
+            None,
+            told(session.write_bytes_max),
+            "B",
+            "write_bytes_per_session_max",
+        ),
+        limit("variables", variables, None, "", "variables_max"),
+        limit("subscriptions", subscriptions, None, "", ""),
+        fixed("value", VALUE_BYTES_MAX, "B"),
+        fixed("name", NAME_BYTES_MAX, "B"),
+        fixed("pattern", PATTERN_BYTES_MAX, "B"),
+        fixed("group", trunkline::GROUP_MAX, ""),
+    ])
+}
+
+/// The values of [`MEASURED`]; `None`: the engine does not say.
+fn measured(connection: &Connection) -> Result<[Option<u64>; MEASURED.len()], Stop> {
+    let options = OpenOptions {
+        read: true,
+        ..OpenOptions::default()
+    };
+    let mut values = [None; MEASURED.len()];
+    let opened = connection.open(&MEASURED, options)?;
+    for (value, opened) in values.iter_mut().zip(opened) {
+        // A variable that is not there is a measurement that is not made.
+        let reading = opened.ok().and_then(|opened| opened.reading);
+        let sample = reading.map(|reading| reading.sample);
+        *value = match sample.map(|sample| sample.value) {
+            // The engine without a bound says so with the largest number.
+            Some(Value::U64(number)) if number < u64::MAX => Some(number),
+            _ => None,
+        };
+    }
+    Ok(values)
+}
+
+fn row(limit: &Limit, context: &Context) -> Row {
+    let values = context.settings.values;
+    let text = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |n| n.to_string());
+    let json = |number: Option<u64>| number.map_or(Json::Null, |number| values.json_u64(number));
+    let mut object = Object::new();
+    object.put("limit", limit.name);
+    object.put("used", json(limit.used));
+    object.put("max", json(limit.max));
+    object.put_text("unit", limit.unit);
+    object.put_text("key", limit.key);
+    // Nine tenths of a bound are near it.
+    let is_near = |(used, max): (u64, u64)| used.saturating_mul(10) >= max.saturating_mul(9);
+    let mood = match limit.used.zip(limit.max).is_some_and(is_near) {
+        true => Mood::Uncertain,
+        false => Mood::Plain,
+    };
+    Row {
+        cells: vec![
+            limit.name.to_owned(),
+            text(limit.used),
+            text(limit.max),
+            limit.unit.to_owned(),
+            limit.key.to_owned(),
+        ],
+        object,
+        mood,
+    }
+}

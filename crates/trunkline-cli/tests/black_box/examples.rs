@@ -1,0 +1,62 @@
+//! The examples of configuration files are files that an engine serves.
+
+use std::path::{Path, PathBuf};
+
+use crate::rig::{Served, run, serve};
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../examples/config")
+        .join(name)
+}
+
+#[test]
+fn example_of_every_key_is_served() {
+    let (_engine, url) = serve(&example("all-keys.toml"), "127.0.0.1:0");
+    let has = |path: &str, part: &str| {
+        let read = run(&["get", &format!("{url}/boiler/{path}")]);
+        assert_eq!(read.code, Some(0), "{path}: {read:?}");
+        assert!(read.out.contains(part), "{path}: {read:?}");
+    };
+    has("pump/mode", "AUTO");
+    has("profile", "[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]");
+    has("recipe", "Soft start");
+    has("vibration", "initial");
+    // What the I/O server delivers, of a variable of the file, of a template and of a CSV row.
+    for path in [
+        "level",
+        "zone4/temperature",
+        "door/south",
+        "valves/FV108/open",
+    ] {
+        let url = format!("{url}/boiler/{path}");
+        let waited = run(&["monitor", "--until", "quality = good", &url]);
+        assert_eq!(waited.code, Some(0), "{path}: {waited:?}");
+    }
+}
+
+/// Behaviour: DP-02.
+#[test]
+fn all_examples_are_served_together() {
+    let (_engine, url) = serve(&example(""), "127.0.0.1:0");
+    let libraries = run(&["ls", &url]);
+    for name in ["boiler", "minimal", "plant"] {
+        assert!(libraries.out.contains(name), "{libraries:?}");
+    }
+}
+
+#[test]
+fn what_no_engine_would_deploy_is_refused_with_its_line() {
+    let served = Served::rig();
+    let config = "[library]\nname = \"plant\"\n[[variable]]\nname = \"profile\"\n\
+                  type = \"array(f32, 3, *)\"\nfifo = { kind = \"single\", length = 300 }\n";
+    let refused = run(&[
+        "serve",
+        &served.file("late.toml", config),
+        "--store",
+        "none",
+    ]);
+    assert_eq!(refused.code, Some(8), "{refused:?}");
+    let said = "late.toml:6:8 a real-time FIFO takes one-dimensional arrays only; flatten";
+    assert!(refused.err.contains(said), "{refused:?}");
+}

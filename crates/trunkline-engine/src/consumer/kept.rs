@@ -1,0 +1,248 @@
+//! What is kept of a broken session beside what waits in its feeds, and what that costs.
+//!
+//! It is what was sent and never confirmed, and what was taken out of the feeds: older than
+//! anything that waits there. So where a feed drops the oldest of a variable there is a gap behind
+//! it, and it goes as well.
+
+use std::collections::HashMap;
+
+use super::charge::Charge;
+use crate::feed::{Older, Room};
+use crate::outbox::Wakes;
+use crate::sync::{Arc, Mutex};
+use crate::update::Update;
+
+/// Updates by the handles of their variables, and their bytes. Its lock comes after a feed's.
+#[derive(Debug)]
+pub(super) struct Kept {
+    updates: HashMap<u32, Vec<Update>>,
+    /// Of each variable that is owed, the feeds that hold everything that came behind what is here.
+    whole_in: HashMap<u32, usize>,
+    /// Of no use to anybody any more, and still in memory.
+    over: Vec<Vec<Update>>,
+    pub(super) charge: Charge,
+}
+
+/// What an update costs while it is kept.
+pub(super) fn cost_of(update: &Update) -> usize {
+    Room::one(update.value.as_slice().len()).cost()
+}
+
+impl Kept {
+    pub(super) fn new(charge: Charge) -> Self {
+        Self {
+            updates: HashMap::new(),
+            whole_in: HashMap::new(),
+            over: Vec::new(),
+            charge,
+        }
+    }
+
+    /// Whether what came behind what is kept of a variable is still there, in one of the feeds.
+    fn is_wanted(&self, handle: u32) -> bool {
+        self.whole_in.get(&handle).is_some_and(|feeds| *feeds > 0)
+    }
+
+    /// Adds an update that is charged here already.
+    pub(super) fn add_charged(&mut self, handle: u32, update: Update, wakes: &mut Wakes) {
+        if self.is_wanted(handle) {
+            self.updates.entry(handle).or_default().push(update);
+        } else {
+            self.charge.give_back(cost_of(&update), wakes);
+        }
+    }
+
+    /// Adds an update that was charged nowhere, where bytes are to spare, or become free when what
+    /// is older of its variable goes.
+    pub(super) fn add(&mut self, handle: u32, update: Update, wakes: &mut Wakes) {
+        if !self.is_wanted(handle) {
+            return;
+        }
+        let cost = cost_of(&update);
+        let is_taken = self.charge.take(cost) || {
+            self.forget_before(handle, update.sequence, wakes);
+            self.charge.take(cost)
+        };
+        if is_taken {
+            self.updates.entry(handle).or_default().push(update);
+        }
+    }
+
+    /// Adds an update that has waited until now, in bytes that were handed over or are free, or
+    /// become free when the older half of what is kept goes.
+    pub(super) fn add_waiting(&mut self, handle: u32, update: Update, wakes: &mut Wakes) {
+        if !self.is_wanted(handle) {
+            return;
+        }
+        let cost = cost_of(&update);
+        let is_taken = self.charge.take_over(cost) || {
+            self.forget_older(wakes);
+            self.charge.take_over(cost)
+        };
+        if is_taken {
+            self.updates.entry(handle).or_default().push(update);
+        } else {
+            self.forget_before(handle, update.sequence, wakes);
+        }
+    }
+
+    /// Drops the older half of what is kept of each variable.
+    #[cold]
+    fn forget_older(&mut self, wakes: &mut Wakes) {
+        let mut cost = 0;
+        self.updates.retain(|_, known| {
+            // It came from several places.
+            known.sort_by_key(|one| one.sequence);
+            let half = known.len().div_ceil(2);
+            cost += known.drain(..half).map(|one| cost_of(&one)).sum::<usize>();
+            !known.is_empty()
+        });
+        self.charge.give_back(cost, wakes);
+    }
+
+    /// An update is not kept: what is older of its variable is of no use either.
+    #[cold]
+    fn forget_before(&mut self, handle: u32, sequence: u64, wakes: &mut Wakes) {
+        let Some(known) = self.updates.get_mut(&handle) else {
+            return;
+        };
+        let mut cost = 0;
+        known.retain(|one| {
+            let stays = one.sequence > sequence;
+            cost += if stays { 0 } else { cost_of(one) };
+            stays
+        });
+        if known.is_empty() {
+            self.updates.remove(&handle);
+        }
+        self.charge.give_back(cost, wakes);
+    }
+
+    /// What is kept of a variable, which others are to get as well.
+    pub(super) fn of(&self, handle: u32) -> Option<Vec<Update>> {
+        self.updates.get(&handle).cloned()
+    }
+
+    /// What is kept of a variable that nobody else is to get, and its bytes of the engine's, which
+    /// are the caller's now.
+    pub(super) fn take(&mut self, handle: u32) -> Option<(Vec<Update>, usize)> {
+        self.whole_in.remove(&handle);
+        let known = self.updates.remove(&handle)?;
+        let cost = known.iter().map(cost_of).sum();
+        Some((known, self.charge.hand_over(cost)))
+    }
+
+    /// Drops what is kept of a variable; returns what it cost.
+    fn forget(&mut self, handle: u32, wakes: &mut Wakes) -> usize {
+        let known = self.updates.remove(&handle).unwrap_or_default();
+        let cost = known.iter().map(cost_of).sum();
+        if cost > 0 {
+            self.charge.give_back(cost, wakes);
+        }
+        cost
+    }
+
+    /// Nobody comes back for it any more: it is to [go](Self::drop_over).
+    pub(super) fn forget_all(&mut self) {
+        self.over
+            .extend(self.updates.drain().map(|(_, known)| known));
+        self.whole_in.clear();
+    }
+
+    /// Drops what is over in slices of `budget` updates; false when there is more of it.
+    pub(super) fn drop_over(&mut self, budget: &mut usize, wakes: &mut Wakes) -> bool {
+        let mut cost = 0;
+        while *budget > 0
+            && let Some(known) = self.over.last_mut()
+        {
+            let from = known.len().saturating_sub(*budget);
+            *budget -= known.len() - from;
+            cost += known.drain(from..).map(|one| cost_of(&one)).sum::<usize>();
+            if known.is_empty() {
+                self.over.pop();
+            }
+        }
+        self.charge.give_back(cost, wakes);
+        let is_over = self.over.is_empty();
+        if is_over {
+            self.charge.settle(wakes);
+        }
+        is_over
+    }
+}
+
+/// What a feed's absent member knows of what is kept, by the variables' places in the feed.
+#[derive(Debug)]
+pub(super) struct KeptBehind {
+    kept: Arc<Mutex<Kept>>,
+    /// Handles of the variables of which it holds everything that came behind.
+    whole: HashMap<u32, u32>,
+    /// Of the others.
+    parted: HashMap<u32, u32>,
+    /// Of those that have become such, and this is still to be noted.
+    missed: Vec<u32>,
+}
+
+impl KeptBehind {
+    /// Of a feed with these variables, by place.
+    pub(super) fn new(kept: &Arc<Mutex<Kept>>, handles: HashMap<u32, u32>) -> Self {
+        let mut locked = kept.lock();
+        for handle in handles.values() {
+            *locked.whole_in.entry(*handle).or_default() += 1;
+        }
+        drop(locked);
+        Self {
+            kept: Arc::clone(kept),
+            whole: handles,
+            parted: HashMap::new(),
+            missed: Vec::new(),
+        }
+    }
+}
+
+impl Older for KeptBehind {
+    fn miss(&mut self, place: u32) {
+        if let Some(handle) = self.whole.remove(&place) {
+            self.parted.insert(place, handle);
+            self.missed.push(handle);
+        }
+    }
+
+    fn miss_all(&mut self) {
+        self.missed.extend(self.whole.values());
+        self.parted.extend(self.whole.drain());
+    }
+
+    fn forget_missed(&mut self, wakes: &mut Wakes) -> bool {
+        if self.missed.is_empty() {
+            return false;
+        }
+        let mut kept = self.kept.lock();
+        let mut cost = 0;
+        for handle in self.missed.drain(..) {
+            if let Some(feeds) = kept.whole_in.get_mut(&handle) {
+                *feeds = feeds.saturating_sub(1);
+                if *feeds == 0 {
+                    cost += kept.forget(handle, wakes);
+                }
+            }
+        }
+        if cost > 0 {
+            kept.charge.settle(wakes);
+        }
+        cost > 0
+    }
+
+    fn begin_anew(&mut self) {
+        if self.parted.is_empty() {
+            return;
+        }
+        let mut kept = self.kept.lock();
+        for handle in self.parted.values() {
+            if let Some(feeds) = kept.whole_in.get_mut(handle) {
+                *feeds += 1;
+            }
+        }
+        self.whole.extend(self.parted.drain());
+    }
+}

@@ -1,0 +1,221 @@
+//! Members whose session broke, and what a log still has for who comes back.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use super::log::Log;
+use super::reading::move_behind;
+use super::{Event, Feed, FeedEntry, Room};
+use crate::outbox::Wakes;
+use crate::update::Update;
+
+/// What is kept of an absent member beside its feed, and is older than all that waits there: it is
+/// of no use once something between is missing. Called under the feed's lock.
+pub(crate) trait Older: fmt::Debug + Send {
+    /// Something that waited at this place was dropped.
+    fn miss(&mut self, place: u32);
+
+    /// Something may be dropped at any place.
+    fn miss_all(&mut self);
+
+    /// Drops what is of no use since. Returns whether bytes were given back.
+    fn forget_missed(&mut self, wakes: &mut Wakes) -> bool;
+
+    /// All that waited was taken out, to be kept as well: nothing is missing behind that.
+    fn begin_anew(&mut self);
+}
+
+impl Feed {
+    /// The member's session is gone: from now on it holds the newest of what comes, as much as its
+    /// bound allows, until it [departs](Feed::depart); `older` goes before that. Writers that wait
+    /// for it go on.
+    pub(crate) fn set_absent(&self, member: usize, older: Box<dyn Older>, wakes: &mut Wakes) {
+        self.log.lock().set_absent(member, older, wakes);
+    }
+
+    /// Takes everything out that waits for a member, to be kept elsewhere. Returns the bytes of the
+    /// engine's that stay lent for it, which are the caller's now.
+    pub(crate) fn take_rest(
+        &self,
+        member: usize,
+        out: &mut VecDeque<FeedEntry>,
+        wakes: &mut Wakes,
+    ) -> usize {
+        self.log.lock().take_rest(member, out, wakes)
+    }
+
+    /// [`Feed::pass`] of what was taken before and is kept elsewhere. Returns the bytes of the
+    /// engine's that stay lent for it, which are the caller's now.
+    pub(crate) fn hand_over(&self, member: usize, room: Room, wakes: &mut Wakes) -> usize {
+        match room.is_none() {
+            true => 0,
+            false => self.log.lock().hand_over(member, room, wakes),
+        }
+    }
+
+    /// A member is about to go, and this place of its first: what is kept of it elsewhere goes, if
+    /// nobody else needs it.
+    pub(crate) fn miss(&self, member: usize, place: u32, wakes: &mut Wakes) {
+        let mut log = self.log.lock();
+        let older = log.member_mut(member).and_then(|one| one.older.as_mut());
+        if let Some(older) = older {
+            older.miss(place);
+            older.forget_missed(wakes);
+        }
+    }
+
+    /// Adds the updates of a place behind `after`, as far as they are among the newest `looks`
+    /// entries; what is left of those is for others.
+    pub(crate) fn recent_of(
+        &self,
+        place: u32,
+        after: u64,
+        looks: &mut usize,
+        out: &mut Vec<Update>,
+    ) {
+        self.log.lock().recent_of(place, after, looks, out);
+    }
+}
+
+impl Log {
+    fn set_absent(&mut self, member: usize, older: Box<dyn Older>, wakes: &mut Wakes) {
+        self.settle_all();
+        let Some(one) = self.members.get_mut(member).and_then(Option::as_mut) else {
+            return;
+        };
+        one.older = Some(older);
+        one.forget_full();
+        if one.asleep && !one.ended {
+            // There is nobody to be marked.
+            one.asleep = false;
+            self.asleep -= 1;
+        }
+        one.wake_parked(wakes);
+        self.wake_parked(wakes);
+    }
+
+    fn take_rest(
+        &mut self,
+        member: usize,
+        out: &mut VecDeque<FeedEntry>,
+        wakes: &mut Wakes,
+    ) -> usize {
+        self.settle_all();
+        let (start, end, is_alone) = (self.start, self.end(), self.live == 1);
+        let Some(one) = self.members.get_mut(member).and_then(Option::as_mut) else {
+            return 0;
+        };
+        let before = out.len();
+        move_behind(&mut one.backlog, out);
+        if !one.ended {
+            if is_alone && one.cursor <= start {
+                // Nobody else takes any of it.
+                move_behind(&mut self.entries, out);
+                self.start = end;
+            } else {
+                let from = one.cursor.saturating_sub(start) as usize;
+                out.extend(self.entries.iter().skip(from).cloned());
+            }
+            one.cursor = end;
+            if let Some(older) = &mut one.older {
+                older.begin_anew();
+            }
+        }
+        let mut freed = Room::default();
+        let taken = out.iter().skip(before);
+        taken.for_each(|entry| freed.add(entry.room()));
+        let lent = match freed.is_none() {
+            true => 0,
+            false => self.hand_over(member, freed, wakes),
+        };
+        self.drop_runs();
+        self.trim();
+        lent
+    }
+
+    fn hand_over(&mut self, member: usize, room: Room, wakes: &mut Wakes) -> usize {
+        self.settle_all();
+        let total = self.total();
+        let Some(one) = self.member_mut(member) else {
+            return 0;
+        };
+        let mut passed = one.passed;
+        passed.add(room);
+        let lent = one.hand_over(room, total.minus(passed).is_none(), wakes);
+        self.wake_parked(wakes);
+        lent
+    }
+
+    fn recent_of(&self, place: u32, after: u64, looks: &mut usize, out: &mut Vec<Update>) {
+        for entry in self.entries.iter().rev().take(*looks) {
+            *looks -= 1;
+            if entry.place == place
+                && let Event::Next(update) = &entry.event
+            {
+                if update.sequence <= after {
+                    return;
+                }
+                out.push(update.clone());
+            }
+        }
+    }
+
+    /// An absent member goes past what it has held longest, until its bound has `room`: past an
+    /// eighth of what waits, so that this is not to be done with every write; where it gives way to
+    /// others past as much as comes. False when nothing was left.
+    #[cold]
+    pub(super) fn drop_oldest(&mut self, at: usize, room: Room, wakes: &mut Wakes) -> bool {
+        let (start, total) = (self.start, self.total());
+        let Some(one) = self.members.get_mut(at).and_then(Option::as_mut) else {
+            return false;
+        };
+        let waiting = total.minus(one.passed);
+        let least = match one.gives_way() {
+            true => (1, room.cost()),
+            false => (1 + waiting.updates / 8, 0),
+        };
+        let (updates, bytes) = (one.terms.elements_max, one.terms.bytes_max);
+        let fits = |freed: Room| {
+            let left = waiting.minus(freed);
+            freed.updates >= least.0
+                && freed.cost() >= least.1
+                && left.updates + room.updates <= updates
+                && left.bytes.saturating_add(room.bytes) <= bytes
+        };
+        let mut freed = Room::default();
+        while !fits(freed)
+            && let Some(entry) = one.backlog.pop_front()
+        {
+            freed.add(entry.room());
+            if let Some(older) = &mut one.older {
+                older.miss(entry.place);
+            }
+        }
+        let from = one.cursor.saturating_sub(start) as usize;
+        for entry in self.entries.iter().skip(from) {
+            if fits(freed) {
+                break;
+            }
+            freed.add(entry.room());
+            one.cursor += 1;
+            if let Some(older) = &mut one.older {
+                older.miss(entry.place);
+            }
+        }
+        if let Some(older) = &mut one.older {
+            older.forget_missed(wakes);
+        }
+        if !freed.is_none() {
+            one.pass(freed, waiting.minus(freed).is_none(), wakes);
+        }
+        self.trim();
+        !freed.is_none()
+    }
+
+    /// Nothing of it waits, and the engine has no bytes for what comes: what is kept of it
+    /// elsewhere goes. False when that was nothing.
+    #[cold]
+    pub(super) fn drop_older(&mut self, at: usize, wakes: &mut Wakes) -> bool {
+        self.member_mut(at).is_some_and(|one| one.miss_all(wakes))
+    }
+}

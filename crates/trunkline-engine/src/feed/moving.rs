@@ -1,0 +1,151 @@
+//! Members and variables of a log come and go.
+
+use std::collections::{HashSet, VecDeque};
+
+use super::log::Log;
+use super::member::{Member, Moved};
+use super::{FeedEntry, Room};
+use crate::outbox::{Outbox, Wakes};
+use crate::sync::Arc;
+
+impl Log {
+    pub(super) fn depart(&mut self, member: usize, wakes: &mut Wakes) {
+        let Some(mut gone) = self.remove(member) else {
+            return;
+        };
+        gone.miss_all(wakes);
+        gone.close(wakes);
+        self.wake_parked(wakes);
+    }
+
+    fn remove(&mut self, member: usize) -> Option<Member> {
+        self.settle_all();
+        let gone = self.members.get_mut(member)?.take()?;
+        if !gone.ended {
+            self.live -= 1;
+            self.asleep -= usize::from(gone.asleep);
+        }
+        self.trim();
+        Some(gone)
+    }
+
+    pub(super) fn shut(&mut self) -> bool {
+        self.open = false;
+        self.is_shared()
+    }
+
+    /// Others with the same variables may join from now on.
+    pub(super) fn set_open(&mut self) {
+        self.open = true;
+    }
+
+    pub(super) fn moved_in(moved: Moved, places: u32, next_place: u32) -> Self {
+        let Moved {
+            mut member,
+            waiting,
+        } = moved;
+        let mut log = Self {
+            written: waiting,
+            live: usize::from(!member.ended),
+            asleep: usize::from(!member.ended && member.asleep),
+            places,
+            next_place,
+            ..Self::default()
+        };
+        member.place_at(0, waiting);
+        if !member.ended {
+            log.entries = std::mem::take(&mut member.backlog);
+        }
+        log.members.push(Some(member));
+        log
+    }
+
+    /// Takes a member out with all that waits for it. Nobody writes its variables meanwhile.
+    pub(super) fn move_out(&mut self, member: usize, wakes: &mut Wakes) -> Option<Moved> {
+        let one = self.members.get_mut(member)?.as_mut()?;
+        let mut rest = VecDeque::new();
+        if !one.ended {
+            let from = one.cursor.saturating_sub(self.start) as usize;
+            rest = self.entries.iter().skip(from).cloned().collect();
+        }
+        one.backlog.append(&mut rest);
+        let member = self.remove(member)?;
+        self.wake_parked(wakes);
+        let waiting = member.charged.minus(member.passed);
+        Some(Moved { member, waiting })
+    }
+
+    /// Takes a member in whose variables are these, as many as `places`. Nobody writes them
+    /// meanwhile. The member comes back where that is not so any more.
+    pub(super) fn join(&mut self, moved: Moved, places: u32) -> Result<usize, Box<Moved>> {
+        let outbox = &moved.member.terms.outbox;
+        if !self.open || self.live == 0 || self.places != places || self.is_of(outbox) {
+            return Err(Box::new(moved));
+        }
+        self.settle_all();
+        let mut member = moved.member;
+        member.place_at(self.end(), self.written);
+        self.live += 1;
+        self.asleep += usize::from(member.asleep);
+        let free = self.members.iter().position(Option::is_none);
+        Ok(match free {
+            Some(at) => {
+                if let Some(slot) = self.members.get_mut(at) {
+                    *slot = Some(member);
+                }
+                at
+            }
+            None => {
+                self.members.push(Some(member));
+                self.members.len() - 1
+            }
+        })
+    }
+
+    pub(super) fn is_of(&self, outbox: &Arc<Outbox>) -> bool {
+        let mut members = self.members.iter().flatten();
+        members.any(|one| Arc::ptr_eq(&one.terms.outbox, outbox))
+    }
+
+    pub(super) fn remove_places(
+        &mut self,
+        places: &HashSet<u32>,
+        mut freed: Room,
+        wakes: &mut Wakes,
+    ) {
+        self.settle_all();
+        let mut keep = |entry: &FeedEntry| {
+            let stays = !places.contains(&entry.place);
+            if !stays {
+                freed.add(entry.room());
+            }
+            stays
+        };
+        self.entries.retain(&mut keep);
+        // They are numbered by entries that may be gone; who comes next encodes anew.
+        self.runs.clear();
+        for member in self.members.iter_mut().flatten() {
+            member.backlog.retain(&mut keep);
+        }
+        let end = self.end();
+        self.wake_parked(wakes);
+        for member in self.members.iter_mut().flatten() {
+            // What was taken out it had not taken: its place is where it was.
+            member.cursor = member.cursor.min(end);
+            if !freed.is_none() {
+                member.pass(freed, false, wakes);
+            }
+            member.wake_parked(wakes);
+        }
+    }
+}
+
+impl Member {
+    /// Its place is now here, in a log with this total, and nothing of it waits.
+    fn place_at(&mut self, cursor: u64, written: Room) {
+        let waiting = self.charged.minus(self.passed);
+        self.cursor = cursor;
+        self.charged = written;
+        self.passed = written.minus(waiting);
+    }
+}

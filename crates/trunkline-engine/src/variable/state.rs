@@ -1,0 +1,202 @@
+//! What a variable's lock guards.
+
+use trunkline_types::Properties;
+
+use crate::alias::Bonds;
+use crate::field::OpenField;
+use crate::force::Forced;
+use crate::interest::Interests;
+use crate::latest::Plains;
+use crate::lease::Hold;
+use crate::outcome::Refusal;
+use crate::sync::Arc;
+
+/// What the variable's lock guards.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// Writes that have ended, whatever their outcome.
+    pub(crate) offered: u64,
+    /// Subscriptions of `latest` without filters.
+    pub(crate) plains: Plains,
+    /// Allocated with the first subscriber of another kind, the first value that is longer than the
+    /// cell keeps in place, or the first write that was not applied.
+    pub(crate) extra: Option<Box<Extra>>,
+}
+
+/// The part of the state that most variables do not need.
+#[derive(Debug, Default)]
+pub(crate) struct Extra {
+    pub(crate) interests: Interests,
+    /// The value when it is longer than the cell keeps in place.
+    pub(crate) shared: Option<Arc<[u8]>>,
+    /// What holds instead of the properties it was deployed with.
+    pub(super) edited: Option<Arc<Properties>>,
+    forced: Option<Box<Forced>>,
+    /// The fields of it that are open; see [`field`](crate::field).
+    #[expect(
+        clippy::box_collection,
+        reason = "one word where most variables have none"
+    )]
+    fields: Option<Box<Vec<OpenField>>>,
+    /// Who alone may write it.
+    hold: Option<Box<Hold>>,
+    /// Allocated with the first write that was not applied.
+    unapplied: Option<Box<Unapplied>>,
+    /// Of an alias, and of a variable that has aliases.
+    pub(crate) bonds: Option<Box<Bonds>>,
+}
+
+impl Extra {
+    /// Whether a plain variable has nothing here that a write has to look at but one `all` feed.
+    #[inline]
+    pub(crate) fn is_feed_at_most(&self) -> bool {
+        self.has_only_interests() && self.interests.is_feed_at_most()
+    }
+
+    /// The same with any number of feeds.
+    pub(crate) fn has_only_feeds(&self) -> bool {
+        self.has_only_interests() && self.interests.has_only_feeds()
+    }
+
+    #[inline]
+    fn has_only_interests(&self) -> bool {
+        self.edited.is_none()
+            && self.forced.is_none()
+            && self.fields.is_none()
+            && self.hold.is_none()
+            && self.bonds.is_none()
+    }
+}
+
+/// Writes that ended in another way than by being applied.
+#[derive(Debug, Default)]
+pub(crate) struct Unapplied {
+    pub(crate) unchanged: u64,
+    pub(crate) superseded: u64,
+    pub(crate) refused: u64,
+    pub(crate) unknown: u64,
+    pub(crate) fifo_overflow: u64,
+    pub(crate) upstream_lost: u64,
+    /// The last refusal, and the newest update then.
+    pub(crate) last_refusal: Option<(u64, Refusal)>,
+    /// The newest update when one was unchanged last, and how many were while it was the newest.
+    pub(crate) unchanged_since: (u64, u64),
+}
+
+impl State {
+    pub(crate) fn forced(&self) -> Option<&Forced> {
+        self.extra.as_ref()?.forced.as_deref()
+    }
+
+    pub(crate) fn forced_mut(&mut self) -> Option<&mut Forced> {
+        self.extra.as_mut()?.forced.as_deref_mut()
+    }
+
+    /// Holds the variable at a value, or no longer; returns what held it before.
+    pub(crate) fn put_forced(&mut self, forced: Option<Box<Forced>>) -> Option<Box<Forced>> {
+        if forced.is_none() && self.extra.is_none() {
+            return None;
+        }
+        std::mem::replace(&mut self.extra.get_or_insert_default().forced, forced)
+    }
+
+    /// Writes that confirmed the value without changing it.
+    pub(crate) fn confirmed(&self) -> u64 {
+        let extra = self.extra.as_deref();
+        extra
+            .and_then(|extra| extra.unapplied.as_deref())
+            .map_or(0, |unapplied| unapplied.unchanged)
+    }
+
+    /// The fields that are open.
+    pub(crate) fn fields(&self) -> &[OpenField] {
+        let extra = self.extra.as_ref();
+        extra
+            .and_then(|extra| extra.fields.as_deref())
+            .map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn add_field(&mut self, field: OpenField) {
+        let extra = self.extra.get_or_insert_default();
+        extra.fields.get_or_insert_default().push(field);
+    }
+
+    pub(crate) fn hold(&self) -> Option<&Hold> {
+        self.extra.as_ref()?.hold.as_deref()
+    }
+
+    pub(crate) fn hold_mut(&mut self) -> Option<&mut Hold> {
+        self.extra.as_mut()?.hold.as_deref_mut()
+    }
+
+    /// What is known of who may write it; the place for it is made if there is none yet.
+    pub(crate) fn make_hold(&mut self) -> &mut Hold {
+        let extra = self.extra.get_or_insert_default();
+        extra.hold.get_or_insert_default()
+    }
+
+    pub(crate) fn drop_hold(&mut self) {
+        if let Some(extra) = &mut self.extra {
+            extra.hold = None;
+        }
+    }
+
+    pub(super) fn edited(&self) -> Option<&Arc<Properties>> {
+        self.extra.as_ref()?.edited.as_ref()
+    }
+
+    /// Whether a write has nothing here to look at but feeds.
+    pub(crate) fn has_only_feeds(&self) -> bool {
+        self.extra
+            .as_ref()
+            .is_none_or(|extra| extra.has_only_feeds())
+    }
+
+    pub(crate) fn interests(&self) -> Option<&Interests> {
+        self.extra.as_ref().map(|extra| &extra.interests)
+    }
+
+    pub(crate) fn interests_mut(&mut self) -> Option<&mut Interests> {
+        self.extra.as_mut().map(|extra| &mut extra.interests)
+    }
+
+    /// The subscriptions; the place for them is made if there is none yet.
+    pub(crate) fn make_interests(&mut self) -> &mut Interests {
+        &mut self.extra.get_or_insert_default().interests
+    }
+
+    /// Enters a write that is within the deadband of the newest update.
+    pub(crate) fn count_unchanged(&mut self, sequence: u64) {
+        self.count(1, |unapplied| &mut unapplied.unchanged);
+        if let Some(unapplied) = self.unapplied_mut() {
+            let since = &mut unapplied.unchanged_since;
+            *since = match since.0 == sequence {
+                true => (sequence, since.1 + 1),
+                false => (sequence, 1),
+            };
+        }
+    }
+
+    /// Enters a write that was refused while `sequence` was the newest update.
+    pub(crate) fn count_refused(&mut self, sequence: u64, refusal: &Refusal) {
+        self.count(1, |unapplied| &mut unapplied.refused);
+        if let Some(unapplied) = self.unapplied_mut() {
+            unapplied.last_refusal = Some((sequence, refusal.clone()));
+        }
+    }
+
+    fn unapplied_mut(&mut self) -> Option<&mut Unapplied> {
+        self.extra.as_mut()?.unapplied.as_deref_mut()
+    }
+
+    pub(crate) fn unapplied(&self) -> Option<&Unapplied> {
+        self.extra.as_ref()?.unapplied.as_deref()
+    }
+
+    /// Enters `count` writes that ended without being applied, in the counter that `which` names.
+    pub(crate) fn count(&mut self, count: u64, which: impl FnOnce(&mut Unapplied) -> &mut u64) {
+        self.offered += count;
+        let extra = self.extra.get_or_insert_default();
+        *which(extra.unapplied.get_or_insert_default()) += count;
+    }
+}

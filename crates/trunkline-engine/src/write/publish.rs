@@ -1,0 +1,103 @@
+//! Updates that no client has written: nothing can hold them up.
+
+use std::time::Duration;
+
+use trunkline_types::{Clock, ClockSync, Quality, Tick, Timestamp, Value};
+
+use crate::alias::Following;
+use crate::outbox::Wakes;
+use crate::update::{Encoded, Update};
+use crate::variable::{State, Variable};
+
+/// Publishes the current value again with another quality: what its source said about itself
+/// changed.
+///
+/// Nobody can be asked to wait here, so a full `all` subscription ends, whatever the owner's
+/// `stall`.
+pub(crate) fn requalify(
+    variable: &Variable,
+    quality: Quality,
+    now: Tick,
+    wall: Timestamp,
+    wakes: &mut Wakes,
+) {
+    let mut guard = variable.lock();
+    if !variable.is_blocked() {
+        requalify_locked(variable, &mut guard, quality, now, wall, wakes);
+    } else if let Some(forced) = guard.forced_mut() {
+        forced.requalify(quality, wall);
+    }
+}
+
+/// [`requalify`] for a caller that holds the variable's lock and has seen to it that it may be
+/// written.
+pub(crate) fn requalify_locked(
+    variable: &Variable,
+    state: &mut State,
+    quality: Quality,
+    now: Tick,
+    wall: Timestamp,
+    wakes: &mut Wakes,
+) {
+    let current = variable.update_locked(state);
+    let (stamp, quality) = match variable.deployed().timestamps {
+        true => (wall, quality),
+        false => (
+            Timestamp::UNIX_EPOCH,
+            quality.with_clock(Clock::Unknown, ClockSync::Unknown),
+        ),
+    };
+    if current.sequence > 0 && current.quality == quality {
+        return;
+    }
+    let value = if current.sequence == 0 {
+        Encoded::from_value(&Value::default_of(variable.data_type()))
+    } else {
+        current.value
+    };
+    let update = Update {
+        sequence: 0,
+        source_timestamp: stamp,
+        engine_timestamp: stamp,
+        quality,
+        writer: 0,
+        value,
+    };
+    publish_locked(variable, state, update, now, wall, wakes);
+}
+
+/// Publishes an update that nothing can hold up. The caller holds the variable's lock.
+pub(crate) fn publish_locked(
+    variable: &Variable,
+    state: &mut State,
+    mut update: Update,
+    now: Tick,
+    wall: Timestamp,
+    wakes: &mut Wakes,
+) -> u64 {
+    if let Some(interests) = state.interests_mut() {
+        let bytes = update.value.as_slice().len();
+        let reserved = interests.reserve_room(true, bytes, now, Duration::ZERO, wakes);
+        debug_assert!(
+            reserved.is_ok(),
+            "without stall a full feed ends instead of blocking"
+        );
+    }
+    state.offered += 1;
+    let sequence = variable.publish(state, &mut update);
+    state.announce(&update, true, None, wakes);
+    if !state.fields().is_empty() {
+        variable.refresh_fields(state, now, update.engine_timestamp, wakes);
+    }
+    if !state.followers().is_empty() {
+        let following = Following {
+            source: variable,
+            update: &update,
+            now,
+            wall,
+            watched: 0,
+        };
+        following.tell(state, wakes);
+    }
+    sequence
+}

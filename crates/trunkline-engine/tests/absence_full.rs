@@ -1,0 +1,235 @@
+//! Sessions that break and come back where the engine's bytes are taken.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
+#![cfg(not(shuttle))]
+
+mod rig;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rig::absent::{COST, MAX, leave, numbers, return_of, session, used};
+use rig::{Rig, all, applied, at, define, drain_some, only_updates, sequences, stalling, updates};
+use trunkline_engine::{
+    AccessError, Attempt, Caller, Consumer, SubscribeOptions, Variable, Wakes, Write,
+};
+use trunkline_types::Value;
+
+/// A subscriber that takes nothing, of a variable that is written until at most `left` of the
+/// engine's bytes are free.
+fn fill(rig: &Rig, left: usize) -> Consumer {
+    let stopped_at = "rig/x1";
+    let variable = rig.variable(stopped_at);
+    let mut stopped = rig.consumer();
+    rig.subscribe(&mut stopped, 1, all(100_000), &variable);
+    while used(rig) + (left as u64) < MAX as u64 {
+        rig.write(&variable, 1.0);
+    }
+    stopped
+}
+
+fn write(rig: &Rig, variable: &Variable, count: usize) {
+    for _ in 0..count {
+        rig.write(variable, 1.0);
+    }
+}
+
+/// Behaviour: B-02, B-05.
+#[test]
+fn a_session_whose_own_backlog_takes_most_of_the_engines_bytes_leaves_all_of_it() {
+    let rig = Rig::bounded(MAX, numbers(1));
+    let x = rig.variable("rig/x0");
+    let mut consumer = session(&rig, MAX);
+    rig.subscribe(&mut consumer, 1, all(100_000), &x);
+    let got = updates(&mut consumer).len();
+    assert!(consumer.confirm(got as u64));
+    write(&rig, &x, 9000);
+    assert!(used(&rig) >= 9000 * COST);
+    leave(&rig, consumer);
+    assert_eq!(rig.engine.absent_sessions(), 1);
+    let mut next = return_of(&rig);
+    rig.resume(&mut next, 1, all(100_000), &x, at(0));
+    let got = sequences(&updates(&mut next));
+    assert_eq!(got, (1..=9000).collect::<Vec<_>>());
+}
+
+/// Behaviour: B-05, B-06.
+#[test]
+fn who_comes_back_is_not_refused_and_gets_all_where_the_engine_is_full() {
+    // With so many updates that what they cost has been borrowed to the last or not, and in an
+    // engine that has the bytes for a few more or for none.
+    for (count, left) in [(1000, 60_000), (1000, 4096), (900, 60_000), (900, 4096)]
+        .into_iter()
+        .chain([2, 3, 57, 58, 800, 950].map(|count| (count, 4096)))
+    {
+        let rig = Rig::bounded(MAX, numbers(2));
+        let (x, y) = (rig.variable("rig/x0"), rig.variable("rig/x1"));
+        let mut consumer = session(&rig, MAX);
+        rig.subscribe(&mut consumer, 1, all(100_000), &x);
+        updates(&mut consumer);
+        leave(&rig, consumer);
+        write(&rig, &x, count);
+        let _stopped = fill(&rig, left);
+        let mut next = return_of(&rig);
+        let options = SubscribeOptions::default();
+        let mut subscribe = |id, variable| {
+            let had = Some(at(0));
+            next.subscribe(&rig.caller, id, all(100_000), options, variable, had)
+        };
+        for (id, variable) in [(2, &y), (2, &x)] {
+            let refused = subscribe(id, variable);
+            assert!(
+                matches!(refused, Err(AccessError::MemoryFull { .. })),
+                "{refused:?}"
+            );
+        }
+        subscribe(1, &x).expect("it takes the place of what was kept");
+        assert!(used(&rig) <= MAX as u64);
+        let got = sequences(&updates(&mut next));
+        assert_eq!(got, (1..=count as u64).collect::<Vec<_>>(), "{left}");
+        assert_eq!(rig.engine.absent_sessions(), 0);
+    }
+}
+
+/// Behaviour: B-02, B-05.
+#[test]
+fn who_comes_back_with_many_variables_gets_all_of_each_where_the_engine_is_full() {
+    const VARIABLES: usize = 400;
+    let rig = Rig::bounded(MAX, numbers(VARIABLES + 2));
+    let variable = |number: usize| rig.variable(&format!("rig/x{}", number + 2));
+    let variables: Vec<_> = (0..VARIABLES).map(variable).collect();
+    let mut consumer = session(&rig, MAX);
+    for variable in &variables {
+        rig.subscribe(&mut consumer, 1, all(100_000), variable);
+    }
+    updates(&mut consumer);
+    leave(&rig, consumer);
+    for variable in &variables {
+        write(&rig, variable, 10);
+    }
+    let _stopped = fill(&rig, 4096);
+    let mut next = return_of(&rig);
+    for variable in &variables {
+        rig.resume(&mut next, 1, all(100_000), variable, at(0));
+    }
+    assert!(used(&rig) <= MAX as u64);
+    let got = updates(&mut next);
+    assert_eq!(got.len(), 10 * VARIABLES);
+    assert_eq!(got.iter().map(|one| one.lost.disconnect).sum::<u64>(), 0);
+}
+
+/// Behaviour: B-02, B-05.
+#[test]
+fn what_a_session_was_given_and_has_not_taken_it_leaves_again() {
+    let rig = Rig::bounded(MAX, numbers(2));
+    let x = rig.variable("rig/x0");
+    let mut consumer = session(&rig, MAX);
+    rig.subscribe(&mut consumer, 1, all(100_000), &x);
+    updates(&mut consumer);
+    leave(&rig, consumer);
+    write(&rig, &x, 6000);
+    let _stopped = fill(&rig, 4096);
+    for _ in 0..3 {
+        let mut next = return_of(&rig);
+        rig.resume(&mut next, 1, all(100_000), &x, at(0));
+        leave(&rig, next);
+        assert!(used(&rig) <= MAX as u64);
+    }
+    let mut next = return_of(&rig);
+    rig.resume(&mut next, 1, all(100_000), &x, at(0));
+    let got = sequences(&updates(&mut next));
+    assert_eq!(got, (1..=6000).collect::<Vec<_>>());
+}
+
+/// Behaviour: B-05.
+#[test]
+fn no_writer_waits_for_a_session_for_whose_place_there_are_no_bytes() {
+    const VARIABLES: usize = 3000;
+    let stalling = |number: usize| define(&format!("s{number}"), stalling());
+    let stalling: Vec<_> = (0..VARIABLES).map(stalling).collect();
+    let rig = Rig::bounded(MAX, [numbers(2), stalling].concat());
+    let mut consumer = session(&rig, MAX);
+    for number in 0..VARIABLES {
+        let variable = rig.variable(&format!("rig/s{number}"));
+        rig.subscribe(&mut consumer, 1, all(1), &variable);
+    }
+    let first = rig.variable("rig/s0");
+    rig.write(&first, 1.0);
+    rig.blocks_until(&first, 2.0);
+    let _stopped = fill(&rig, 4096);
+    leave(&rig, consumer);
+    assert_eq!(rig.write(&first, 2.0), applied(2));
+    while rig.engine.absent_sessions() > 0 {
+        rig.poll();
+    }
+    assert_eq!(rig.write(&first, 3.0), applied(3));
+}
+
+/// Behaviour: B-02, B-06.
+#[test]
+fn bytes_that_go_from_account_to_account_beside_writers_are_never_more_and_all_come_back() {
+    let rig = Rig::bounded(MAX, numbers(3));
+    let variables = [0, 1, 2].map(|number| rig.variable(&format!("rig/x{number}")));
+    let is_over = AtomicBool::new(false);
+    // What each has by right, and what two borrow at a time.
+    let most = MAX as u64 + 4 * (64 << 10);
+    std::thread::scope(|scope| {
+        for (session, variable) in (2..).zip(&variables) {
+            let (engine, is_over, now, wall) = (&rig.engine, &is_over, rig.now(), rig.wall());
+            scope.spawn(move || {
+                let (caller, value) = (Caller::local(session, 1000), Value::F64(1.0));
+                let write = Write::value(&value);
+                while !is_over.load(Ordering::Relaxed) {
+                    let mut wakes = Wakes::new();
+                    let attempt =
+                        engine.try_write(&caller, now, wall, variable, &write, &mut wakes);
+                    assert!(matches!(attempt, Attempt::Done(_)));
+                }
+            });
+        }
+        let _stop = Stop(&is_over);
+        let (mut had, mut stopped) = ([0; 2], None);
+        for round in 0..100 {
+            let mut consumer = return_of(&rig);
+            for (index, variable) in variables[..2].iter().enumerate() {
+                rig.resume(&mut consumer, 1, all(3000), variable, at(had[index]));
+            }
+            assert!(used(&rig) <= most, "{}", used(&rig));
+            // Takes a part, confirms a part of that, and breaks.
+            let (told, _) = drain_some(&mut consumer, round * 7 % 500);
+            let count = told.len() / 2;
+            let got = only_updates(told);
+            assert!(consumer.confirm(count as u64));
+            for one in &got[..count] {
+                let index = variables.iter().position(|v| v.handle() == one.handle);
+                let had = &mut had[index.expect("one of them")];
+                assert_eq!(one.sequence, *had + 1 + one.lost.disconnect);
+                *had = one.sequence;
+            }
+            leave(&rig, consumer);
+            // Somebody else, who takes nothing of the third, has bytes at times and at times not.
+            stopped = stopped.xor(Some(rig.consumer()));
+            if let Some(stopped) = &mut stopped {
+                rig.subscribe(stopped, 1, all(20_000), &variables[2]);
+            }
+        }
+    });
+    rig.advance(Duration::from_secs(30));
+    while rig.engine.absent_sessions() > 0 {
+        rig.poll();
+    }
+    assert_eq!(used(&rig), 0);
+}
+
+/// Ends the writers, however the test ends.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}

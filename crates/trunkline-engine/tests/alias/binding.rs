@@ -1,0 +1,106 @@
+//! Aliases find their targets, lose them and find them again.
+
+use trunkline_engine::{Refusal, Wakes, WriteOutcome};
+use trunkline_types::{DataType, Properties, Quality, Reason, Value};
+
+use crate::rig::{Rig, applied, define, library_of};
+use crate::{alias, balanced, f64s, pair, undeploy, value};
+
+#[test]
+fn alias_waits_for_its_target_loses_it_and_finds_it_again() {
+    let rig = Rig::new();
+    rig.deploy("view", vec![alias("x", "plant/x")]);
+    let seen = rig.variable("view/x");
+    assert_eq!(seen.sample().quality, Quality::bad(Reason::VariableMissing));
+    assert_eq!(
+        rig.write(&seen, 1.0),
+        WriteOutcome::Refused(Refusal::Unbound {
+            sentence: "plant/x is not deployed; deploy its library".into()
+        })
+    );
+    rig.deploy("plant", vec![define("x", f64s())]);
+    assert_eq!(seen.sample().quality.reason(), Reason::NoValue);
+    assert_eq!(rig.write(&seen, 2.0), applied(3));
+    undeploy(&rig, "plant");
+    let lost = seen.sample();
+    assert_eq!(
+        (lost.value, lost.quality),
+        (Value::F64(2.0), Quality::bad(Reason::VariableMissing))
+    );
+    // It comes back as something else, then as what it was.
+    rig.deploy("plant", vec![define("x", Properties::new(DataType::Bytes))]);
+    assert_eq!(
+        seen.sample().quality,
+        Quality::bad(Reason::ConfigurationError)
+    );
+    let replaced = library_of("plant", vec![define("x", f64s())]);
+    rig.engine
+        .deploy_retained(
+            &replaced,
+            true,
+            &|_, _| None,
+            rig.now(),
+            rig.wall(),
+            &mut Wakes::new(),
+        )
+        .unwrap();
+    rig.write(&rig.variable("plant/x"), 3.0);
+    assert_eq!(value(&seen), Value::F64(3.0));
+    assert!(seen.sample().quality.is_good());
+    assert!(
+        rig.variable("view/x").handle() == seen.handle(),
+        "it stayed"
+    );
+    balanced(&[&seen]);
+}
+
+#[test]
+fn alias_replaced_by_one_of_another_target_shows_that() {
+    let rig = Rig::new();
+    rig.deploy("plant", vec![define("x", f64s()), define("y", f64s())]);
+    rig.write(&rig.variable("plant/x"), 1.0);
+    rig.write(&rig.variable("plant/y"), 2.0);
+    rig.deploy("view", vec![alias("v", "plant/x")]);
+    let seen = rig.variable("view/v");
+    let library = library_of("view", vec![alias("v", "plant/y")]);
+    rig.engine
+        .deploy_retained(
+            &library,
+            true,
+            &|_, _| None,
+            rig.now(),
+            rig.wall(),
+            &mut Wakes::new(),
+        )
+        .unwrap();
+    assert_eq!((value(&seen), seen.sequence()), (Value::F64(2.0), 2));
+    rig.write(&rig.variable("plant/x"), 9.0);
+    assert_eq!(seen.sequence(), 2, "it hears of that one no more");
+    // Undeployed, it is told of nothing, and its target goes on.
+    undeploy(&rig, "view");
+    assert_eq!(rig.write(&rig.variable("plant/y"), 3.0), applied(2));
+    assert_eq!(seen.sequence(), 2);
+}
+
+/// A start of the alias's library shows what its target holds by then.
+#[test]
+fn stopped_alias_takes_up_what_its_target_says_when_it_is_started() {
+    let (rig, x, seen) = pair(f64s());
+    rig.write(&x, 1.0);
+    let (now, wall) = (rig.now(), rig.wall());
+    rig.engine
+        .stop_library("view", now, wall, &mut Wakes::new())
+        .unwrap();
+    rig.write(&x, 2.0);
+    assert_eq!(value(&seen), Value::F64(1.0));
+    assert_eq!(
+        rig.write(&seen, 5.0),
+        WriteOutcome::Refused(Refusal::LibraryStopped)
+    );
+    rig.engine
+        .start_library("view", now, wall, &mut Wakes::new())
+        .unwrap();
+    assert_eq!(value(&seen), Value::F64(2.0));
+    assert!(seen.sample().quality.is_good());
+    balanced(&[&x, &seen]);
+}

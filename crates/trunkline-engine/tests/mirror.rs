@@ -1,0 +1,199 @@
+//! Last values in a table: every way in which a variable changes, and who is not in it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
+#![cfg(not(shuttle))]
+
+mod rig;
+
+use std::time::Duration;
+
+use rig::{Mirrored, Rig, define, done};
+use trunkline_engine::{Verb, Wakes, Write};
+use trunkline_ring::{TableEntry, value_table};
+use trunkline_types::{
+    Access, Contract, DataType, Properties, Quality, Reason, Scope, Value, VariableDefinition,
+};
+
+fn f64s() -> Properties {
+    Properties::new(DataType::F64)
+}
+
+#[test]
+fn every_kind_of_change_is_stored() {
+    let mut aged = f64s();
+    aged.max_age = Some(Duration::from_millis(5));
+    let mut provided = f64s();
+    provided.source = "plant:temperature".into();
+    let mut alias = f64s();
+    alias.alias = "rig/x".into();
+    let rig = Rig::with(vec![
+        define("x", f64s()),
+        define("y", f64s()),
+        define("aged", aged),
+        define("provided", provided),
+        define("alias", alias),
+        define("text", Properties::new(DataType::String)),
+    ]);
+    let table = Mirrored::new(&rig);
+    table.check(&rig);
+    let (x, y) = (rig.variable("rig/x"), rig.variable("rig/y"));
+    // The short way, with and without subscribers, then the common one.
+    let mut consumer = rig.consumer();
+    for (round, value) in [1.0, 2.0, 3.0].into_iter().enumerate() {
+        rig.advance(Duration::from_millis(1));
+        let written = y.write_plain(
+            &rig.caller,
+            rig.wall(),
+            &Value::F64(value),
+            &mut Wakes::new(),
+        );
+        assert!(written.is_some() || round == 2, "the short way");
+        table.check(&rig);
+        rig.write(&x, value + 0.5);
+        rig.write(&y, value + 0.5);
+        table.check(&rig);
+        let contract = [Contract::Latest, Contract::ALL, Contract::Last(3)][round];
+        rig.subscribe(&mut consumer, round as u32, contract, &y);
+    }
+    // Qualities, forcing, age, text of every length.
+    let (now, wall) = (rig.now(), rig.wall());
+    let doubtful = Quality::uncertain(Reason::Estimated);
+    rig.engine
+        .set_quality(x.handle(), doubtful, now, wall, &mut Wakes::new());
+    table.check(&rig);
+    let mut force = Write::value(&Value::F64(9.0));
+    force.verb = Verb::Force;
+    done(rig.attempt(&x, &force));
+    table.check(&rig);
+    let aged = rig.variable("rig/aged");
+    rig.write(&aged, 1.0);
+    rig.advance(Duration::from_secs(1));
+    rig.poll();
+    rig.advance(Duration::from_secs(1));
+    rig.poll();
+    assert!(aged.sample().quality.has_reason(Reason::Stale));
+    table.check(&rig);
+    let text = rig.variable("rig/text");
+    for length in [3, 20, 21, 200, 5, 0] {
+        let value = Value::String("x".repeat(length).into());
+        done(rig.attempt(&text, &Write::value(&value)));
+        table.check(&rig);
+    }
+    let stopped = rig
+        .engine
+        .stop_library("rig", rig.now(), rig.wall(), &mut Wakes::new());
+    stopped.unwrap();
+    table.check(&rig);
+}
+
+#[test]
+fn what_is_not_for_everybody_is_not_in_it() {
+    let mut hidden = f64s();
+    hidden.scope = Scope::Process;
+    let mut secret = f64s();
+    secret.access = Access::WriteOnly;
+    let rig = Rig::with(vec![define("hidden", hidden), define("secret", secret)]);
+    let table = Mirrored::new(&rig);
+    for (name, found) in [
+        ("rig/hidden", None),
+        ("rig/secret", Some(TableEntry::Elsewhere)),
+    ] {
+        let variable = rig.variable(name);
+        rig.write(&variable, 4711.0);
+        assert_eq!(table.table.read(variable.handle() as usize), found);
+    }
+}
+
+/// What a library says from now on of who may read a variable holds for the table too.
+#[test]
+fn a_variable_that_may_be_read_no_longer_leaves_it() {
+    let (rig, x) = Rig::plain();
+    let table = Mirrored::new(&rig);
+    rig.write(&x, 1.0);
+    let read = || table.table.read(x.handle() as usize);
+    assert!(matches!(read(), Some(TableEntry::Value(_))));
+    let mut secret = f64s();
+    secret.access = Access::WriteOnly;
+    let replace = |properties| {
+        let library = rig::library_of("rig", vec![define("x", properties)]);
+        let (now, wall) = (rig.now(), rig.wall());
+        let replaced =
+            rig.engine
+                .deploy_retained(&library, true, &|_, _| None, now, wall, &mut Wakes::new());
+        replaced.unwrap();
+    };
+    replace(secret);
+    assert_eq!(read(), Some(TableEntry::Elsewhere));
+    replace(f64s());
+    assert!(matches!(read(), Some(TableEntry::Value(_))));
+}
+
+#[test]
+fn later_variables_enter_and_undeployed_ones_are_gone() {
+    let (rig, x) = Rig::plain();
+    let table = Mirrored::new(&rig);
+    rig.deploy("more", vec![define("y", f64s())]);
+    let y = rig.variable("more/y");
+    let read = |handle: u32| table.table.read(handle as usize);
+    assert_eq!(read(y.handle()), None, "nobody has polled");
+    rig.write(&y, 1.0);
+    rig.poll();
+    table.check(&rig);
+    let (now, wall) = (rig.now(), rig.wall());
+    let undeployed = rig.engine.undeploy("rig", now, wall, &mut Wakes::new());
+    undeployed.unwrap();
+    assert_eq!(read(x.handle()), Some(TableEntry::Gone));
+    table.check(&rig);
+}
+
+/// Many enter in slices, and a table without room for all has those that fit.
+#[test]
+fn a_table_takes_what_it_has_room_for() {
+    let define = |index: u32| VariableDefinition::new(format!("v{index}"), DataType::F64);
+    let rig = Rig::with((0..3000).map(define).collect());
+    let (writer, table) = value_table(2500);
+    let _mirror = rig.engine.mirror_into(writer);
+    assert!(table.read(1000).is_some() && table.read(1001).is_none());
+    let due = rig
+        .engine
+        .poll(rig.now(), rig.wall(), &mut Wakes::new())
+        .expect("there is more to do");
+    assert!(due <= rig.now());
+    rig.poll();
+    assert!(table.read(2499).is_some());
+    for handle in [1, 2499, 2500, 3000] {
+        rig.write(rig.engine.variable(handle).unwrap(), 5.0);
+    }
+    assert!(matches!(table.read(2499), Some(TableEntry::Value(value)) if value.sequence == 1));
+}
+
+#[test]
+fn tables_come_and_go_beside_each_other() {
+    let (rig, x) = Rig::plain();
+    let mut consumer = rig.consumer();
+    rig.subscribe(&mut consumer, 1, Contract::Latest, &x);
+    let first = Mirrored::new(&rig);
+    rig.write(&x, 1.0);
+    let second = Mirrored::new(&rig);
+    rig.write(&x, 2.0);
+    first.check(&rig);
+    second.check(&rig);
+    let ended = first.end();
+    rig.write(&x, 3.0);
+    assert_eq!(ended.read(x.handle() as usize), None);
+    second.check(&rig);
+    rig.poll();
+    rig.write(&x, 4.0);
+    second.check(&rig);
+    second.end();
+    rig.poll();
+    // What is left is the subscriber, which had its newest update all along.
+    assert_eq!(x.subscribers(), 1);
+    assert_eq!(rig::numbers(&rig::updates(&mut consumer)), [4.0]);
+    rig.write(&x, 5.0);
+    assert_eq!(rig::numbers(&rig::updates(&mut consumer)), [5.0]);
+}

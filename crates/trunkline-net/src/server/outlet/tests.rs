@@ -1,0 +1,202 @@
+//! When a writer sends, and what it leaves to the connection thread.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use super::*;
+use crate::transport::SendHalf;
+
+const WALL: Timestamp = Timestamp::UNIX_EPOCH;
+
+fn at(micros: u64) -> Tick {
+    Tick::from_nanos(1_000_000_000 + micros * 1000)
+}
+
+/// What a session would be asked for and says.
+#[derive(Default)]
+struct State {
+    news: usize,
+    has_requests: bool,
+    due: Option<Tick>,
+    panics: bool,
+    wants_no_input: bool,
+    closes: bool,
+    told: Vec<Tick>,
+    /// What the transport has room for, and what it took.
+    room: usize,
+    taken: usize,
+    fails: bool,
+}
+
+type Shared = Arc<Mutex<State>>;
+
+struct News(Shared);
+
+impl Endpoint for News {
+    fn handle_connected(&mut self, _: Tick, _: Timestamp) {}
+
+    fn handle_input(&mut self, _: Tick, _: Timestamp, _: &[u8]) {}
+
+    fn wants_input(&self) -> bool {
+        !self.0.lock().unwrap().wants_no_input
+    }
+
+    fn poll_output(&mut self, now: Tick, _: Timestamp, room: usize, out: &mut Vec<u8>) -> bool {
+        let mut state = self.0.lock().unwrap();
+        state.told.push(now);
+        if state.panics {
+            drop(state);
+            panic!("a defect");
+        }
+        let count = state.news.min(room);
+        state.news -= count;
+        out.resize(out.len() + count, 0);
+        state.news > 0
+    }
+
+    fn lets_writers_send(&self) -> bool {
+        !self.0.lock().unwrap().has_requests
+    }
+
+    fn poll_timeout(&self) -> Option<Tick> {
+        self.0.lock().unwrap().due
+    }
+
+    fn handle_timeout(&mut self, _: Tick, _: Timestamp) {}
+
+    fn handle_disconnected(&mut self, _: Tick, _: Disconnect) {}
+
+    fn wants_close(&self) -> Option<Disconnect> {
+        let closes = self.0.lock().unwrap().closes;
+        closes.then_some(Disconnect::Local)
+    }
+}
+
+struct Wire(Shared);
+
+impl SendHalf for Wire {
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        let mut state = self.0.lock().unwrap();
+        if state.fails {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let count = bytes.len().min(state.room);
+        state.room -= count;
+        state.taken += count;
+        Ok((count > 0).then_some(count))
+    }
+
+    fn finish(&mut self) {}
+}
+
+/// A session with three bytes to send, whose connection thread has had a turn.
+fn sut() -> (Outlet, Shared) {
+    let state = Shared::default();
+    let endpoint = Box::new(News(state.clone()));
+    let outgoing = Outgoing::new(Box::new(Wire(state.clone())));
+    let mut outlet = Outlet::new(endpoint, outgoing);
+    outlet.look();
+    *state.lock().unwrap() = State {
+        news: 3,
+        room: 1 << 20,
+        ..State::default()
+    };
+    (outlet, state)
+}
+
+fn taken(state: &Shared) -> usize {
+    state.lock().unwrap().taken
+}
+
+#[test]
+fn a_writer_sends_where_there_was_silence_and_leaves_the_rest_of_a_burst_to_the_thread() {
+    let (mut sut, state) = sut();
+    assert!(sut.send(at(100), WALL));
+    assert_eq!(taken(&state), 3);
+    state.lock().unwrap().news = 3;
+    assert!(!sut.send(at(119), WALL), "19 us after it");
+    assert_eq!(taken(&state), 3);
+    assert!(!sut.send(at(10_118), WALL), "the burst may go on");
+    assert!(sut.send(at(10_119), WALL));
+    assert_eq!(taken(&state), 6);
+    state.lock().unwrap().news = 3;
+    assert!(sut.send(at(10_139), WALL), "20 us after it");
+}
+
+#[test]
+fn what_the_client_asked_for_is_not_carried_out_by_a_writer() {
+    let (mut sut, state) = sut();
+    state.lock().unwrap().has_requests = true;
+    assert!(!sut.send(at(100), WALL));
+    assert!(state.lock().unwrap().told.is_empty(), "it was not asked");
+}
+
+#[test]
+fn a_writer_sends_no_more_than_its_share() {
+    let (mut sut, state) = sut();
+    state.lock().unwrap().news = 10 * WRITER_QUANTUM;
+    assert!(!sut.send(at(100), WALL));
+    assert_eq!(taken(&state), WRITER_QUANTUM);
+}
+
+#[test]
+fn a_transport_without_room_is_the_threads_business_until_it_has_sent() {
+    let (mut sut, state) = sut();
+    state.lock().unwrap().room = 1;
+    assert!(!sut.send(at(100), WALL));
+    state.lock().unwrap().room = 100;
+    assert!(!sut.send(at(200), WALL), "the thread waits for room");
+    assert_eq!(taken(&state), 1);
+}
+
+#[test]
+fn the_thread_is_told_of_what_it_has_to_do_then() {
+    type Change = fn(&mut State);
+    let changes: [(&str, Change); 3] = [
+        ("a time-out", |state| state.due = Some(at(500))),
+        ("no input", |state| state.wants_no_input = true),
+        ("the end", |state| state.closes = true),
+    ];
+    for (what, change) in changes {
+        let (mut sut, state) = sut();
+        change(&mut state.lock().unwrap());
+        assert!(!sut.send(at(100), WALL), "{what}");
+        assert_eq!(taken(&state), 3, "{what}: it is sent all the same");
+    }
+    // A time-out that it has seen needs nothing, nor does a later one.
+    let (mut sut, state) = self::sut();
+    state.lock().unwrap().due = Some(at(500));
+    sut.look();
+    assert!(sut.send(at(100), WALL));
+    state.lock().unwrap().due = Some(at(600));
+    assert!(sut.send(at(200), WALL));
+}
+
+#[test]
+fn a_failure_and_a_panic_are_the_sessions_and_the_thread_hears_of_them() {
+    let (mut sut, state) = sut();
+    state.lock().unwrap().fails = true;
+    assert!(!sut.send(at(100), WALL));
+    assert!(!sut.send(at(200), WALL), "it is of no further use");
+    assert_eq!(state.lock().unwrap().told.len(), 1);
+    assert!(sut.take_failure().is_some() && sut.take_failure().is_none());
+
+    let (mut sut, state) = self::sut();
+    state.lock().unwrap().panics = true;
+    assert!(!sut.send(at(100), WALL));
+    assert!(sut.has_panicked() && sut.take_failure().is_none());
+    state.lock().unwrap().panics = false;
+    assert!(!sut.send(at(20_000), WALL), "it is not asked again");
+    assert_eq!(state.lock().unwrap().told.len(), 1);
+    assert_eq!(taken(&state), 0);
+}
+
+#[test]
+fn no_endpoint_is_told_a_time_before_one_it_was_told() {
+    let (mut sut, state) = sut();
+    assert!(sut.send(at(100), WALL));
+    assert_eq!(sut.not_before(at(90)), at(100), "a turn that was late");
+    assert_eq!(sut.not_before(at(190)), at(190));
+    assert!(sut.send(at(180), WALL));
+    assert_eq!(state.lock().unwrap().told, [at(100), at(190)]);
+}

@@ -1,0 +1,110 @@
+//! The half that sends: over the socket first, then into the ring.
+
+use std::io::{self, ErrorKind};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+
+use trunkline_ring::{ByteProducer, Moved};
+
+use super::mapping::Mapping;
+use super::{Local, Side, Step, from_nonsense, passing};
+use crate::halves::{StreamSocket, not_blocked};
+use crate::sync::{Arc, Ordering, lock};
+use crate::transport::SendHalf;
+
+pub(super) struct SharedSend {
+    pub(super) local: Arc<Local>,
+    pub(super) stage: SendStage,
+}
+
+pub(super) enum SendStage {
+    /// With the file to send beside the first bytes.
+    Socket(Option<OwnedFd>),
+    Ring {
+        producer: ByteProducer,
+        /// The other end may sleep on the socket without having said so in the ring.
+        first: bool,
+    },
+}
+
+impl SendHalf for SharedSend {
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        if let SendStage::Socket(offer) = &mut self.stage {
+            match write_socket(&self.local, offer, bytes)? {
+                Step::Moved(written) => return Ok(written),
+                Step::GoOn => self.enter_ring(),
+            }
+        }
+        match &mut self.stage {
+            SendStage::Socket(_) => Ok(None),
+            SendStage::Ring { producer, first } => {
+                let moved = push(producer, bytes).inspect_err(|_| {
+                    // So that the other half, which says more, comes to an end as well.
+                    let _ = self.local.stream.shutdown(Shutdown::Both);
+                })?;
+                if moved.count > 0 && (moved.wake || std::mem::take(first)) {
+                    self.local.ring_bell();
+                }
+                // A ring, other than a socket, takes what nobody will read; it must not wait for
+                // who would.
+                match moved.count {
+                    0 if self.local.gone.load(Ordering::Relaxed) => {
+                        Err(ErrorKind::BrokenPipe.into())
+                    }
+                    0 => Ok(None),
+                    count => Ok(Some(count)),
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self) {
+        // Fails only when the connection is gone, which the other half reports.
+        let _ = self.local.stream.finish();
+    }
+}
+
+impl SharedSend {
+    fn enter_ring(&mut self) {
+        if let Some(mapping) = self.local.mapping.get() {
+            self.stage = SendStage::Ring {
+                producer: mapping.ring(self.local.outgoing()).producer(),
+                first: true,
+            };
+        }
+    }
+}
+
+/// Sends over the socket, unless both ends have the memory.
+fn write_socket(local: &Local, offer: &mut Option<OwnedFd>, bytes: &[u8]) -> io::Result<Step> {
+    let mut over_socket = lock(&local.over_socket);
+    let is_accepted = |mapping: &Arc<Mapping>| mapping.is_accepted();
+    if matches!(local.side, Side::Dialler { .. })
+        && local.may_share()
+        && local.mapping.get().is_some_and(is_accepted)
+    {
+        local.leave_socket(&mut over_socket);
+    }
+    if over_socket.left {
+        return Ok(Step::GoOn);
+    }
+    let written = not_blocked(|| match &offer {
+        Some(file) => passing::send_with(&local.stream, bytes, file.as_fd()),
+        None => local.stream.send(bytes),
+    })?;
+    if let Some(count) = written.filter(|count| *count > 0) {
+        *offer = None;
+        over_socket.sent += count as u64;
+    }
+    Ok(Step::Moved(written))
+}
+
+/// Puts bytes into a ring, or has its consumer say when there is room.
+fn push(producer: &mut ByteProducer, bytes: &[u8]) -> io::Result<Moved> {
+    loop {
+        let moved = producer.push(bytes).map_err(from_nonsense)?;
+        if moved.count > 0 || producer.wait_for_room().map_err(from_nonsense)? {
+            return Ok(moved);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Processes that are there to be killed.
+#![allow(dead_code, reason = "each test program uses its own part")]
+
+use std::process::{Child, Command, Stdio};
+
+use trunkline_types::SocketPath;
+
+/// Where a victim is to connect to, or to listen.
+const SOCKET: &str = "TRUNKLINE_VICTIM_SOCKET";
+
+/// This program again, running one of its tests that are nothing by themselves.
+pub struct Victim(Child);
+
+impl Victim {
+    /// Runs the test of this name, with what [`socket`] says to it.
+    pub fn start(role: &str, socket: &SocketPath) -> Self {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", role, "--nocapture"])
+            .env(SOCKET, socket.to_string())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Self(child.expect("a child"))
+    }
+
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// In a victim: where it is to connect to, or to listen. `None`: this process is none.
+pub fn socket() -> Option<SocketPath> {
+    let text = std::env::var(SOCKET).ok()?;
+    Some(SocketPath::parse(&text).unwrap())
+}

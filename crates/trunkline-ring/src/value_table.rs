@@ -1,0 +1,381 @@
+//! A table of last values in memory that other programs may have mapped, to read only.
+//!
+//! ```text
+//! slot 0      which layout this is, and whether the table is still written to
+//! slot n      word 0       number of the last complete store, what it was, length of its value
+//!             words 1-7    store of an even number: sequence, source and engine timestamp,
+//!                          quality and writer, value
+//!             words 8-14   store of an odd number
+//! ```
+//!
+//! The protocol is that of [`LastValue`](crate::LastValue): store number *n* fills one half of the
+//! slot while readers copy store *n* - 1 out of the other, so a reader never waits for a writer,
+//! also not for one that was killed in the middle of a store.
+
+#[cfg(not(loom))]
+use std::any::Any;
+#[cfg(not(loom))]
+use std::ptr::NonNull;
+
+use crate::snapshot::{READ_ATTEMPTS_MAX, copy_in, copy_out};
+use crate::sync::{Arc, AtomicU64, Ordering, fence};
+
+/// Bytes of a slot of a table: two lines, so that a store seldom takes the line that readers copy.
+pub const TABLE_SLOT_BYTES: usize = 128;
+
+/// Longest value that a table holds.
+pub const TABLE_VALUE_BYTES: usize = 24;
+
+const SLOT_WORDS: usize = TABLE_SLOT_BYTES / 8;
+/// Words of one half: sequence, two timestamps, quality and writer, value.
+const HALF_WORDS: usize = 4 + TABLE_VALUE_BYTES / 8;
+
+/// The layout of this version; another version is another table.
+const MAGIC: u64 = u64::from_le_bytes(*b"TLTAB\0\0\x01");
+/// What the second word of slot 0 says.
+const CURRENT: u64 = 1;
+const ENDED: u64 = 2;
+
+/// What word 0 of a slot says of the last store, above the length of its value.
+const STATE_SHIFT: u32 = 5;
+const LENGTH_MASK: u64 = (1 << STATE_SHIFT) - 1;
+const STATE_MASK: u64 = 0b111;
+const COUNT_SHIFT: u32 = 8;
+const STATE_VALUE: u64 = 1;
+const STATE_ELSEWHERE: u64 = 2;
+const STATE_GONE: u64 = 3;
+
+/// One slot; all zero is one that nothing was stored into.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub struct TableSlot {
+    words: [AtomicU64; SLOT_WORDS],
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<TableSlot>() == TABLE_SLOT_BYTES);
+const _: () = assert!(2 * HALF_WORDS < SLOT_WORDS);
+
+/// A value with what is known about it, in words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TableValue {
+    /// Number of the update.
+    pub sequence: u64,
+    /// When it was measured, in nanoseconds.
+    pub source_timestamp: i64,
+    /// When the engine accepted it, in nanoseconds.
+    pub engine_timestamp: i64,
+    /// How far it can be trusted.
+    pub quality: u32,
+    /// The session that wrote it.
+    pub writer: u32,
+    /// The value's bytes, little-endian, filled up with zeros.
+    pub value: [u64; TABLE_VALUE_BYTES / 8],
+    /// How many of them there are, at most [`TABLE_VALUE_BYTES`].
+    pub length: usize,
+}
+
+/// What is stored into a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TableEntry {
+    /// This value.
+    Value(TableValue),
+    /// There is one, but not here: it is too long, or not for all readers.
+    Elsewhere,
+    /// There will be none any more.
+    Gone,
+}
+
+/// Memory of a table, for its writer or a reader.
+pub struct TableMemory(Slots);
+
+#[cfg(not(loom))]
+struct Slots {
+    start: NonNull<TableSlot>,
+    len: usize,
+    _owner: Arc<dyn Any + Send + Sync>,
+}
+
+/// loom's atomics have another size and lie on its own heap.
+#[cfg(loom)]
+struct Slots(Arc<Vec<TableSlot>>);
+
+// SAFETY: the slots are made of atomics and are valid for as long as the owner lives, which any
+// thread may drop.
+#[cfg(not(loom))]
+unsafe impl Send for Slots {}
+// SAFETY: as above.
+#[cfg(not(loom))]
+unsafe impl Sync for Slots {}
+
+/// The end of a table that is stored into. Any thread may store; callers see to it that at most one
+/// at a time stores into the same slot.
+///
+/// # Progress
+/// Every operation is wait-free.
+pub struct TableWriter(TableMemory);
+
+/// An end of a table that is read. What is read need not be believed, and nothing that the memory
+/// contains makes a read fail.
+///
+/// # Progress
+/// Every operation is wait-free.
+pub struct TableReader(TableMemory);
+
+impl TableMemory {
+    /// Memory at a place of the caller's choice, such as a mapping.
+    ///
+    /// # Safety
+    /// `len` slots at `start` are aligned and valid for reads for as long as `owner` lives, and for
+    /// writes where a [`TableWriter`] is made of them. In this program nobody reaches them other
+    /// than through ends made of this memory; another program may change them at any time.
+    #[cfg(not(loom))]
+    pub unsafe fn from_raw(
+        start: NonNull<TableSlot>,
+        len: usize,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> Self {
+        Self(Slots {
+            start,
+            len,
+            _owner: owner,
+        })
+    }
+
+    /// Makes a table of it, of which everything is zero.
+    #[must_use]
+    pub fn writer(self) -> TableWriter {
+        if let Some(first) = self.slot(0) {
+            first.words[1].store(CURRENT, Ordering::Relaxed);
+            first.words[0].store(MAGIC, Ordering::Release);
+        }
+        TableWriter(self)
+    }
+
+    /// A reader, if somebody has made a table of it.
+    #[must_use]
+    pub fn reader(self) -> Option<TableReader> {
+        let magic = self.slot(0)?.words[0].load(Ordering::Acquire);
+        (magic == MAGIC).then_some(TableReader(self))
+    }
+
+    #[inline]
+    fn slot(&self, index: usize) -> Option<&TableSlot> {
+        self.0.get(index)
+    }
+}
+
+#[cfg(not(loom))]
+impl Slots {
+    #[inline]
+    fn get(&self, index: usize) -> Option<&TableSlot> {
+        // SAFETY: inside the memory, which is valid for as long as the owner lives, and nothing but
+        // atomics, of which every bit pattern is a value.
+        (index < self.len).then(|| unsafe { self.start.add(index).as_ref() })
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+}
+
+#[cfg(loom)]
+impl Slots {
+    fn get(&self, index: usize) -> Option<&TableSlot> {
+        self.0.get(index)
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// A table of so many slots in the memory of this program alone, and a reader of it.
+///
+/// # Panics
+/// There is no slot.
+#[must_use]
+#[track_caller]
+pub fn value_table(slots: usize) -> (TableWriter, TableReader) {
+    assert!(slots > 0, "a table has at least the slot that describes it");
+    let empty = || TableSlot {
+        words: std::array::from_fn(|_| AtomicU64::new(0)),
+    };
+    let owner: Arc<Vec<TableSlot>> = Arc::new((0..slots).map(|_| empty()).collect());
+    #[cfg(not(loom))]
+    let memory = || {
+        TableMemory(Slots {
+            // Of all slots, not of the first alone.
+            start: NonNull::from(owner.as_slice()).cast(),
+            len: slots,
+            _owner: owner.clone(),
+        })
+    };
+    #[cfg(loom)]
+    let memory = || TableMemory(Slots(owner.clone()));
+    let writer = memory().writer();
+    (writer, TableReader(memory()))
+}
+
+impl TableWriter {
+    /// One past the highest index that can be stored into; the lowest is 1.
+    #[must_use]
+    pub fn end(&self) -> usize {
+        self.0.0.len()
+    }
+
+    /// Makes `entry` what readers find at `index`; an index that the table has not is ignored.
+    pub fn store(&self, index: usize, entry: &TableEntry) {
+        let Some(slot) = self.0.slot(index).filter(|_| index > 0) else {
+            return;
+        };
+        // Only the one who stores into this slot changes it.
+        let count = (slot.words[0].load(Ordering::Relaxed) >> COUNT_SHIFT).wrapping_add(1);
+        // SYNC POINT, pairs with the acquire fence in `try_read`. The half about to be overwritten
+        // holds store `count - 2`. A reader that sees any word stored below must afterwards see
+        // `count - 1` published, and so know that its copy is no longer that store's.
+        fence(Ordering::Release);
+        let (state, length) = match entry {
+            TableEntry::Value(value) => {
+                copy_in(half(slot, count), &value.to_words());
+                (STATE_VALUE, value.length.min(TABLE_VALUE_BYTES) as u64)
+            }
+            TableEntry::Elsewhere => (STATE_ELSEWHERE, 0),
+            TableEntry::Gone => (STATE_GONE, 0),
+        };
+        // SYNC POINT, pairs with the acquire load in `try_read`: the words are there before the
+        // number.
+        let word = count << COUNT_SHIFT | state << STATE_SHIFT | length;
+        slot.words[0].store(word, Ordering::Release);
+    }
+
+    /// Says that nothing is stored into the table any more, so that nobody takes what it holds for
+    /// the last.
+    pub fn finish(&self) {
+        if let Some(first) = self.0.slot(0) {
+            first.words[1].store(ENDED, Ordering::Release);
+        }
+    }
+}
+
+impl TableReader {
+    /// One past the highest index.
+    #[must_use]
+    pub fn end(&self) -> usize {
+        self.0.0.len()
+    }
+
+    /// Whether it is still stored into.
+    #[must_use]
+    #[inline]
+    pub fn is_current(&self) -> bool {
+        let first = self.0.slot(0);
+        first.is_some_and(|first| first.words[1].load(Ordering::Acquire) == CURRENT)
+    }
+
+    /// What is at `index` while the table is [current](Self::is_current). `None`: nothing was
+    /// stored there yet, the table has ended, or stores overtook this reader
+    /// [`READ_ATTEMPTS_MAX`] times; whoever wants the value asks for it elsewhere.
+    #[must_use]
+    #[inline]
+    pub fn read(&self, index: usize) -> Option<TableEntry> {
+        let slot = self.0.slot(index).filter(|_| index > 0)?;
+        let entry = try_read(slot).or_else(|| read_again(slot))?;
+        // Behind the copy: what was copied from a table that is current was the last.
+        self.is_current().then_some(entry)
+    }
+}
+
+/// The attempts after the first.
+#[cold]
+#[inline(never)]
+fn read_again(slot: &TableSlot) -> Option<TableEntry> {
+    (1..READ_ATTEMPTS_MAX).find_map(|_| try_read(slot))
+}
+
+/// One attempt; `None` when there is nothing, or a store overtook it.
+#[inline]
+fn try_read(slot: &TableSlot) -> Option<TableEntry> {
+    let word = slot.words[0].load(Ordering::Acquire);
+    match word >> STATE_SHIFT & STATE_MASK {
+        STATE_VALUE => {}
+        STATE_ELSEWHERE => return Some(TableEntry::Elsewhere),
+        STATE_GONE => return Some(TableEntry::Gone),
+        _ => return None,
+    }
+    let length = (word & LENGTH_MASK) as usize;
+    if length > TABLE_VALUE_BYTES {
+        return None;
+    }
+    let mut words = [0; HALF_WORDS];
+    copy_out(half(slot, word >> COUNT_SHIFT), &mut words);
+    // SYNC POINT, pairs with the release fence in `store`: if one of the words copied came from
+    // store `count + 2`, then the load below finds at least `count + 1`.
+    fence(Ordering::Acquire);
+    let is_last_still = slot.words[0].load(Ordering::Relaxed) == word;
+    is_last_still.then(|| TableEntry::Value(TableValue::from_words(&words, length)))
+}
+
+/// The half of a slot that store number `count` has.
+#[inline]
+fn half(slot: &TableSlot, count: u64) -> &[AtomicU64] {
+    let first = if count.is_multiple_of(2) {
+        1
+    } else {
+        1 + HALF_WORDS
+    };
+    &slot.words[first..][..HALF_WORDS]
+}
+
+impl TableValue {
+    /// The value's bytes are the first [`length`](Self::length) of these.
+    #[must_use]
+    #[inline]
+    pub fn bytes(&self) -> [u8; TABLE_VALUE_BYTES] {
+        let mut bytes = [0; TABLE_VALUE_BYTES];
+        for (chunk, word) in bytes.chunks_exact_mut(8).zip(self.value) {
+            chunk.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    #[inline]
+    fn to_words(self) -> [u64; HALF_WORDS] {
+        let [first, second, third] = self.value;
+        [
+            self.sequence,
+            self.source_timestamp as u64,
+            self.engine_timestamp as u64,
+            u64::from(self.quality) | u64::from(self.writer) << 32,
+            first,
+            second,
+            third,
+        ]
+    }
+
+    #[inline]
+    fn from_words(words: &[u64; HALF_WORDS], length: usize) -> Self {
+        let [sequence, source, engine, about, first, second, third] = *words;
+        Self {
+            sequence,
+            source_timestamp: source as i64,
+            engine_timestamp: engine as i64,
+            quality: about as u32,
+            writer: (about >> 32) as u32,
+            value: [first, second, third],
+            length,
+        }
+    }
+}
+
+macro_rules! short_debug {
+    ($($type:ident),*) => {$(
+        impl std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($type)).finish_non_exhaustive()
+            }
+        }
+    )*};
+}
+
+short_debug!(TableMemory, TableWriter, TableReader);

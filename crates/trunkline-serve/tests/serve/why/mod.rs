@@ -1,0 +1,230 @@
+//! `why` names the cause: each row injects one fault into a healthy engine, session or client.
+
+mod access;
+mod delivery;
+mod values;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use trunkline_client::Step;
+use trunkline_engine::{Caller, Provider, Ticket, Wakes, Write as EngineWrite};
+use trunkline_proto::message::why::{WhyStage, WhyVerdict};
+use trunkline_proto::{Disconnect, Endpoint};
+use trunkline_types::{Contract, DataType, Properties, Quality, Reason, Value};
+
+use crate::rig::{Pair, World, define};
+
+const NAME: &str = "rig/x";
+const SECOND: Duration = Duration::from_secs(1);
+
+/// One fault.
+#[derive(Clone, Copy)]
+struct Row {
+    fault: &'static str,
+    /// Injects it and asks.
+    inject: fn() -> Vec<Step>,
+    stage: WhyStage,
+    /// In the sentence of the first fault, and in what it says to do.
+    says: &'static str,
+    next: &'static str,
+}
+
+const fn row(
+    fault: &'static str,
+    inject: fn() -> Vec<Step>,
+    stage: WhyStage,
+    says: &'static str,
+    next: &'static str,
+) -> Row {
+    Row {
+        fault,
+        inject,
+        stage,
+        says,
+        next,
+    }
+}
+
+fn world_with(change: impl FnOnce(&mut Properties)) -> World {
+    World::with_library("rig", vec![define("x", DataType::F64, change)])
+}
+
+/// A healthy variable, written once, and a client.
+fn healthy() -> Pair {
+    with(|_| {})
+}
+
+fn with(change: impl FnOnce(&mut Properties)) -> Pair {
+    let world = world_with(change);
+    world.publish(NAME, &Value::F64(1.0));
+    Pair::on(&world)
+}
+
+/// What a program is told.
+fn why(pair: &mut Pair, name: &str) -> Vec<Step> {
+    let (now, _) = pair.world.time();
+    if let Some(step) = pair.client.explain_connection(now, name) {
+        return vec![step];
+    }
+    let request = pair.client.why(name).unwrap();
+    let trunkline_client::Answer::Why(mut steps) = pair.answer(request) else {
+        panic!("no answer to why");
+    };
+    steps.extend(pair.client.explain_consumer(now, name));
+    steps
+}
+
+struct Plc(Mutex<Option<String>>);
+
+impl Provider for Plc {
+    fn name(&self) -> Arc<str> {
+        Arc::from("plc")
+    }
+    fn send(&self, _ticket: Ticket, _handle: u32, _raw: Value) {}
+    fn request(&self, _ticket: Option<Ticket>, _handle: u32) {}
+    fn trouble(&self) -> Option<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+fn of_plc(properties: &mut Properties) {
+    properties.source = "plc:level".to_owned();
+}
+
+/// A variable with a source that has published once.
+fn provided(
+    change: impl FnOnce(&mut Properties),
+) -> (Pair, Arc<Plc>, trunkline_engine::ProviderId) {
+    let world = world_with(|p| {
+        of_plc(p);
+        change(p);
+    });
+    let plc = Arc::new(Plc(Mutex::new(None)));
+    let id = world
+        .engine()
+        .attach_source(Arc::clone(&plc) as Arc<_>)
+        .unwrap();
+    world.publish(NAME, &Value::F64(1.0));
+    (Pair::on(&world), plc, id)
+}
+
+/// Another session of the same engine, of which nothing but its name matters.
+fn another(world: &World) -> Caller {
+    world.caller()
+}
+
+fn write_as(world: &World, caller: &Caller, value: f64) {
+    let (engine, (now, wall)) = (world.engine(), world.time());
+    let variable = engine.resolve(caller, NAME).unwrap();
+    let value = Value::F64(value);
+    let write = EngineWrite::value(&value);
+    engine.try_write(caller, now, wall, variable, &write, &mut Wakes::new());
+}
+
+fn requote(world: &World, id: trunkline_engine::ProviderId, reason: Reason) {
+    let (now, wall) = world.time();
+    let quality = Quality::bad(reason);
+    world
+        .engine()
+        .set_source_quality(id, quality, now, wall, &mut Wakes::new());
+}
+
+/// Updates arrive, and the program takes none of them.
+fn untaken(contract: &str, updates: u32) -> Vec<Step> {
+    let mut pair = healthy();
+    pair.subscribe(&[NAME], contract);
+    for n in 0..updates {
+        pair.world.set(NAME, f64::from(n));
+        pair.exchange();
+    }
+    why(&mut pair, NAME)
+}
+
+/// Nothing is read at the client's end while updates come; then it asks before it takes them.
+fn behind(contract: &str) -> Vec<Step> {
+    let mut pair = healthy();
+    let id = pair.subscribe(&[NAME], contract);
+    pair.events(id);
+    pair.capacity = 0;
+    (0..50).for_each(|n| pair.world.set(NAME, f64::from(n)));
+    pair.wake_session();
+    // The question is worked off before updates find room again.
+    let request = pair.client.why(NAME).unwrap();
+    pair.client_sends();
+    pair.turn_of_session();
+    pair.capacity = 64 << 10;
+    match pair.answer(request) {
+        trunkline_client::Answer::Why(steps) => steps,
+        other => panic!("no answer: {other:?}"),
+    }
+}
+
+fn ended(mut pair: Pair, cause: Disconnect) -> Vec<Step> {
+    let id = pair.subscribe(&[NAME], "latest");
+    pair.events(id);
+    pair.pass(SECOND);
+    let (now, _) = pair.world.time();
+    pair.session = None;
+    pair.client.handle_disconnected(now, cause);
+    pair.world.advance(10 * SECOND);
+    why(&mut pair, NAME)
+}
+
+const fn all(elements: u32) -> Contract {
+    Contract::All {
+        elements,
+        bytes: 1 << 20,
+    }
+}
+
+/// Behaviour: B-14.
+#[test]
+fn why_names_the_cause_of_every_injected_fault() {
+    let rows = [access::ROWS, values::ROWS, delivery::ROWS].concat();
+    assert!(rows.len() >= 25, "{}", rows.len());
+    let mut wrong = Vec::new();
+    for row in rows {
+        let steps = (row.inject)();
+        let cause = steps.iter().find(|step| step.verdict == WhyVerdict::Fault);
+        let is_named = cause.is_some_and(|cause| {
+            cause.stage == row.stage
+                && cause.sentence.contains(row.says)
+                && cause.next.contains(row.next)
+                && !cause.next.is_empty()
+        });
+        if !is_named {
+            wrong.push(format!("{}: {cause:#?}\nof {steps:#?}", row.fault));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// Behaviour: B-14.
+#[test]
+fn why_finds_nothing_wrong_where_nothing_is() {
+    for contract in ["latest", "last:5", "first:5", "all:5", "sampled:100ms"] {
+        let mut pair = healthy();
+        let id = pair.subscribe(&[NAME], contract);
+        pair.pass(SECOND);
+        pair.events(id);
+        let steps = why(&mut pair, NAME);
+        let fine = |step: &Step| step.verdict == WhyVerdict::Ok && step.next.is_empty();
+        assert!(steps.iter().all(fine), "{contract}: {steps:#?}");
+        let stages = [
+            WhyStage::Resolution,
+            WhyStage::Library,
+            WhyStage::Rights,
+            WhyStage::Source,
+            WhyStage::Filter,
+            WhyStage::Buffer,
+            WhyStage::Consumer,
+        ];
+        for stage in stages {
+            assert!(
+                steps.iter().any(|step| step.stage == stage),
+                "{stage:?}: {steps:#?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Waiting for what a subscription is to bring.
+
+use std::time::Duration;
+
+use trunkline::types::Value;
+use trunkline::{Event, Subscription};
+
+/// Only cuts off a test that hangs.
+pub const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Waits for a reading of this value.
+pub fn wait_for(subscription: &Subscription, value: f64) {
+    loop {
+        match subscription.next(Some(TIMEOUT)) {
+            Some(Event::Reading { reading, .. }) => {
+                if reading.sample.value == Value::F64(value) {
+                    return;
+                }
+            }
+            Some(_) => {}
+            None => panic!("{value} did not come"),
+        }
+    }
+}
