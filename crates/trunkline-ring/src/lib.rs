@@ -12,13 +12,10 @@
 //! reader |
 //! | [`SpscRing`] | one | one | the elements in order |
 //! | [`byte_ring`], [`RingMemory`] | one | one, perhaps another program | the bytes in order |
-<<<<<<< HEAD
 //! | [`element_ring`], [`ElementMemory`] | one | one, perhaps another program | the elements in
 //! order, where they lie |
-=======
 //! | [`value_table`], [`TableMemory`] | one at a time for each slot | any, perhaps other programs |
 //! the last complete value of a slot |
->>>>>>> main
 //! | [`MarkSet`] | several | one | which indices were marked, each once |
 //!
 //! [`RtCell`] and [`TypedCell`] are the single-element, [`Fifo`] and [`TypedFifo`] the
@@ -46,12 +43,9 @@
 //! - [`Fifo`] in `fifo` and [`TypedFifo`] in `typed_fifo` over the protocol in `slot_ring`, which
 //!   counts in `position`; [`SpscRing`] in `spsc_ring`. Their elements lie in a `slab`.
 //! - [`byte_ring`] in `byte_ring`: the only one whose other end need not be trusted.
-<<<<<<< HEAD
 //! - [`element_ring`] in `element_ring`: the buffer of a stream, whose elements are used in place.
-=======
 //! - [`TableWriter`] and [`TableReader`] in `value_table`: last values, for programs that may only
 //!   read them.
->>>>>>> main
 //! - [`MarkSet`] in `mark_set`.
 //! - `sync` is where atomics come from, so that loom can explore every interleaving of them.
 #![deny(unsafe_code)]
@@ -83,16 +77,13 @@ mod spsc_ring;
 mod sync;
 #[allow(unsafe_code)]
 mod typed_fifo;
-<<<<<<< HEAD
 mod waits;
-=======
 // Its memory may be a mapping.
 #[allow(unsafe_code)]
 mod value_table;
 // Numbers that are words in memory already.
 #[allow(unsafe_code)]
 mod whole_word;
->>>>>>> main
 mod words;
 
 pub use self::byte_ring::{
