@@ -348,11 +348,13 @@ fn update(
     if is_first {
         remainder = Remainder::Disconnect;
     }
-    // What the variable held when it was subscribed comes beside the credit, and beside the bound
-    // of `all` in bytes.
+    // What the variable held when it was subscribed, or subscribed again, comes beside the bound of
+    // `all` in bytes; what it held when it was subscribed also beside the credit.
+    if is_first && terms.is_all {
+        bytes = 0;
+    }
     if next == Next::First {
         credit = 0;
-        bytes = if terms.is_all { 0 } else { bytes };
     }
     if terms.is_all {
         let has_room = |target: &Target| {

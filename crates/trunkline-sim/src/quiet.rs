@@ -105,7 +105,8 @@ impl World {
             let session = host.running.as_ref().and_then(|p| p.core.session());
             session.is_some_and(|session| session.epoch == self.engine.epoch)
         };
-        self.programs.iter().all(is_up)
+        // One that was killed just now has not told its clients yet.
+        self.engine.running.is_some() && self.programs.iter().all(is_up)
     }
 
     /// Every subscriber's newest value, quality and position is the engine's (B-11). `first:n`

@@ -249,6 +249,35 @@ fn an_overrun_is_told_in_band_and_delivery_goes_on_from_there() {
     );
 }
 
+/// However small the bound in bytes is, all items of a subscription that begins again come up to
+/// date at once.
+///
+/// Behaviour: B-11.
+#[test]
+fn first_readings_of_items_that_go_on_are_beside_the_bound() {
+    let names = ["a/a", "a/b", "a/c", "a/d", "a/e"];
+    let mut rig = Rig::connected(&names);
+    let id = rig.subscribe_with(&names, all(100, 8), SubscribeOptions::default());
+    assert_eq!(rig.values(id), [0.0; 5]);
+    rig.engine.hold(FrameKind::Subscribe);
+    rig.said();
+    for n in 1..=3 {
+        rig.set("a/a", f64::from(n));
+    }
+    let events = rig.events(id);
+    let has_ended = |event: &Event| matches!(event, Event::Ended { .. });
+    assert!(events.iter().any(has_ended), "two fit: {events:?}");
+    let said = rig.said();
+    let asked = said.iter().find(|said| said.kind() == FrameKind::Subscribe);
+    let asked = asked.expect("it asks for the next life");
+    for name in names {
+        rig.set(name, 9.0);
+    }
+    rig.engine.answer(asked);
+    rig.exchange();
+    assert_eq!(rig.values(id), [9.0; 5]);
+}
+
 /// The engine has ended the subscription, too, before it heard that this end did: that end is of
 /// the life before, and the one that was asked for meanwhile begins with the newest value.
 ///

@@ -133,8 +133,9 @@ impl Consumer {
         found
     }
 
-    /// What may still come before what a subscription gets: all of it together no more than its
-    /// bound, because its subscriber has no room for more, and would begin again without end.
+    /// What may still come before what a subscription gets: all of it together twice its bound. So
+    /// much may have been on its way and have waited, and so much its subscriber has room for: with
+    /// more it would end with `overrun`, begin again and get the same again, without end.
     fn room_for_past(&self, subscription: u32) -> Room {
         let Some(subscription) = self.subscriptions.get(&subscription) else {
             return Room::default();
@@ -145,8 +146,12 @@ impl Consumer {
             return Room::default();
         };
         Room {
-            updates: (elements as usize).saturating_sub(membership.past.updates),
-            bytes: (bytes as usize).saturating_sub(membership.past.bytes),
+            updates: (elements as usize)
+                .saturating_mul(2)
+                .saturating_sub(membership.past.updates),
+            bytes: (bytes as usize)
+                .saturating_mul(2)
+                .saturating_sub(membership.past.bytes),
         }
     }
 }
