@@ -43,6 +43,8 @@ pub enum Dialler {
         host: String,
         /// Port.
         port: u16,
+        /// Whether shared memory is offered beside the socket.
+        is_shared: bool,
     },
     /// Whatever the closure connects, such as [`Server::accept_pipe`](crate::Server::accept_pipe).
     /// Called on the link's background thread, without a lock.
@@ -86,7 +88,17 @@ impl Dialler {
             socket,
             host: host.into(),
             port,
+            is_shared: true,
         }
+    }
+
+    /// The same dialler without shared memory beside its sockets.
+    #[must_use]
+    pub fn without_shared_memory(mut self) -> Self {
+        if let Dialler::Near { is_shared, .. } = &mut self {
+            *is_shared = false;
+        }
+        self
     }
 
     /// Connects through `connect`, such as [`Server::accept_pipe`](crate::Server::accept_pipe).
@@ -101,7 +113,9 @@ impl fmt::Debug for Dialler {
             Dialler::Tcp { host, port } => write!(f, "Dialler::Tcp({host}:{port})"),
             Dialler::Unix(path) => write!(f, "Dialler::Unix({path})"),
             Dialler::Shared(path) => write!(f, "Dialler::Shared({path})"),
-            Dialler::Near { socket, host, port } => {
+            Dialler::Near {
+                socket, host, port, ..
+            } => {
                 write!(f, "Dialler::Near({socket}, {host}:{port})")
             }
             Dialler::Pipe(_) => f.write_str("Dialler::Pipe"),
@@ -157,7 +171,12 @@ impl Dial {
             Dialler::Unix(path) => Stage::Ended(Some(connect_unix(path, false))),
             Dialler::Shared(path) => Stage::Ended(Some(connect_unix(path, true))),
             Dialler::Tcp { host, port } => Stage::host(host, *port, limits, now, sleeper),
-            Dialler::Near { socket, host, port } => match unix::connect_near(socket.as_path()) {
+            Dialler::Near {
+                socket,
+                host,
+                port,
+                is_shared,
+            } => match unix::connect_near(socket.as_path(), *is_shared) {
                 Ok(transport) => Stage::Ended(Some(Ok(transport))),
                 Err(_) => Stage::host(host, *port, limits, now, sleeper),
             },

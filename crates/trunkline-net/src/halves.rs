@@ -1,6 +1,6 @@
 //! The two halves of a socket's byte stream, whatever kind of socket it is.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -14,6 +14,8 @@ use crate::transport::{ReceiveHalf, SendHalf};
 pub(crate) trait StreamSocket: Send + Sync {
     fn receive(&self, buffer: &mut [u8]) -> io::Result<usize>;
     fn send(&self, bytes: &[u8]) -> io::Result<usize>;
+    fn receive_two(&self, buffers: [&mut [u8]; 2]) -> io::Result<usize>;
+    fn send_two(&self, pieces: [&[u8]; 2]) -> io::Result<usize>;
     /// Nothing more is sent.
     fn finish(&self) -> io::Result<()>;
     /// Nothing more is sent, not even what the system has not sent yet.
@@ -28,11 +30,19 @@ impl<S: StreamSocket> ReceiveHalf for SocketReceive<S> {
     fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         not_blocked(|| self.0.receive(buffer))
     }
+
+    fn try_read_two(&mut self, first: &mut [u8], second: &mut [u8]) -> io::Result<Option<usize>> {
+        not_blocked(|| self.0.receive_two([first, second]))
+    }
 }
 
 impl<S: StreamSocket> SendHalf for SocketSend<S> {
     fn try_write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         not_blocked(|| self.0.send(bytes))
+    }
+
+    fn try_write_two(&mut self, first: &[u8], second: &[u8]) -> io::Result<Option<usize>> {
+        not_blocked(|| self.0.send_two([first, second]))
     }
 
     fn finish(&mut self) {
@@ -57,6 +67,16 @@ impl StreamSocket for TcpStream {
         stream.write(bytes)
     }
 
+    fn receive_two(&self, [first, second]: [&mut [u8]; 2]) -> io::Result<usize> {
+        let mut stream = self;
+        stream.read_vectored(&mut [IoSliceMut::new(first), IoSliceMut::new(second)])
+    }
+
+    fn send_two(&self, [first, second]: [&[u8]; 2]) -> io::Result<usize> {
+        let mut stream = self;
+        stream.write_vectored(&[IoSlice::new(first), IoSlice::new(second)])
+    }
+
     fn finish(&self) -> io::Result<()> {
         self.shutdown(Shutdown::Write)
     }
@@ -77,6 +97,16 @@ impl StreamSocket for UnixStream {
     fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut stream = self;
         stream.write(bytes)
+    }
+
+    fn receive_two(&self, [first, second]: [&mut [u8]; 2]) -> io::Result<usize> {
+        let mut stream = self;
+        stream.read_vectored(&mut [IoSliceMut::new(first), IoSliceMut::new(second)])
+    }
+
+    fn send_two(&self, [first, second]: [&[u8]; 2]) -> io::Result<usize> {
+        let mut stream = self;
+        stream.write_vectored(&[IoSlice::new(first), IoSlice::new(second)])
     }
 
     fn finish(&self) -> io::Result<()> {

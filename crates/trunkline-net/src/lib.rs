@@ -19,6 +19,8 @@
 //! - [`clock`]: the only place that reads clocks.
 //! - [`transport`], [`tcp`], `unix`, `shm`, [`pipe`](mod@pipe): connected byte streams in two
 //!   halves.
+//! - [`near`]: where the Unix sockets are that are named after ports.
+//! - [`passing`]: connections that are handed from one process to another.
 //! - [`link`]: the client's side; [`dial`]: how it reaches its engine.
 //! - [`server`]: the engine's side.
 //! - [`spin`]: looking for a while before sleeping.
@@ -32,7 +34,9 @@ pub mod dial;
 mod halves;
 pub mod housekeeper;
 pub mod link;
+pub mod near;
 mod outgoing;
+pub mod passing;
 pub mod pipe;
 mod role;
 pub mod server;
@@ -54,7 +58,7 @@ pub use server::{
     BindError, Notifier, Refusal, Server, ServerCounters, ServerOptions, SessionFactory,
     SharedFile, only_mark,
 };
-pub use shm::{LocalTable, create_table};
+pub use shm::{LocalTable, StreamMemory, create_table};
 pub use spin::SPIN_DEFAULT;
 pub use transport::{Peer, Transport, TransportUsed};
 pub use trunkline_ring::{TableEntry, TableValue, TableWriter};

@@ -1,6 +1,8 @@
 //! The send side of a connection: what its endpoint wants sent, on its way into the transport.
 
+use std::collections::VecDeque;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use trunkline_proto::{Disconnect, Endpoint};
@@ -27,6 +29,8 @@ pub(crate) struct Outgoing {
     half: Box<dyn SendHalf>,
     buffer: Vec<u8>,
     sent: usize,
+    /// Frames that go with a descriptor each, when the buffer is empty: between two frames.
+    passing: VecDeque<(Vec<u8>, OwnedFd)>,
     blocked: bool,
     finished: bool,
     /// When something was written last.
@@ -52,6 +56,7 @@ impl Outgoing {
             half,
             buffer: Vec::new(),
             sent: 0,
+            passing: VecDeque::new(),
             blocked: false,
             finished: false,
             wrote_at: Tick::ZERO,
@@ -71,6 +76,9 @@ impl Outgoing {
         wall: Timestamp,
         quantum: usize,
     ) -> io::Result<Flush> {
+        if endpoint.direct().is_some() {
+            return self.flush_direct(endpoint, now, wall);
+        }
         let mut written = 0;
         loop {
             let waiting = self.waiting();
@@ -94,27 +102,89 @@ impl Outgoing {
         }
     }
 
+    /// As [`flush`](Self::flush), where the endpoint has bytes in a place of its own: they go out
+    /// behind what was appended, from where they lie.
+    fn flush_direct<E: Endpoint + ?Sized>(
+        &mut self,
+        endpoint: &mut E,
+        now: Tick,
+        wall: Timestamp,
+    ) -> io::Result<Flush> {
+        loop {
+            let has_region = endpoint.direct().is_some_and(|d| !d.region().is_empty());
+            if !has_region && self.waiting() == 0 {
+                endpoint.poll_output(now, wall, OUTPUT_MAX, &mut self.buffer);
+            }
+            let Some(direct) = endpoint.direct() else {
+                return Ok(Flush::Done);
+            };
+            let (first, second) = (&self.buffer[self.sent..], direct.region());
+            let appended = first.len();
+            if appended == 0 && second.is_empty() {
+                self.blocked = false;
+                self.buffer.clear();
+                self.sent = 0;
+                return Ok(Flush::Done);
+            }
+            self.wrote_at = now;
+            let Some(count) = self.half.try_write_two(first, second)? else {
+                self.blocked = true;
+                return Ok(Flush::Blocked);
+            };
+            self.sent += count.min(appended);
+            if self.waiting() == 0 {
+                self.buffer.clear();
+                self.sent = 0;
+            }
+            if count > appended {
+                direct.handle_sent(now, count - appended);
+            }
+        }
+    }
+
     /// Puts `bytes` behind what waits already.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
+    /// Sends a whole frame with a descriptor beside it, behind what waits already.
+    pub(crate) fn pass(&mut self, frame: Vec<u8>, file: OwnedFd) {
+        self.passing.push_back((frame, file));
+    }
+
     /// Writes until the buffer is empty (true) or the transport is full (false).
     pub(crate) fn write(&mut self) -> io::Result<bool> {
-        while self.waiting() > 0 {
-            match self.half.try_write(&self.buffer[self.sent..])? {
-                Some(count) => self.sent += count,
-                None => {
-                    self.blocked = true;
-                    self.compact();
-                    return Ok(false);
+        loop {
+            while self.waiting() > 0 {
+                match self.half.try_write(&self.buffer[self.sent..])? {
+                    Some(count) => self.sent += count,
+                    None => return Ok(self.block()),
                 }
             }
+            self.buffer.clear();
+            self.sent = 0;
+            let Some((frame, file)) = self.passing.front() else {
+                break;
+            };
+            match self.half.try_write_with(frame, file.as_fd())? {
+                Some(count) => self.buffer.extend_from_slice(&frame[count..]),
+                None => return Ok(self.block()),
+            }
+            self.passing.pop_front();
         }
         self.blocked = false;
-        self.buffer.clear();
-        self.sent = 0;
         Ok(true)
+    }
+
+    fn block(&mut self) -> bool {
+        self.blocked = true;
+        self.compact();
+        false
+    }
+
+    /// Whether everything is with the transport.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting() == 0 && self.passing.is_empty()
     }
 
     /// When a flush last had something to write.

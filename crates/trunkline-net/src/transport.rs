@@ -1,7 +1,7 @@
 //! What a connected byte stream is to the rest of this crate.
 
 use std::fmt;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Weak};
@@ -35,6 +35,14 @@ pub trait ReceiveHalf: Send {
     /// What the system reports; the stream is of no further use then.
     fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>>;
 
+    /// As [`try_read`](Self::try_read), into `first` and what is left of it into `second`.
+    ///
+    /// # Errors
+    /// As there.
+    fn try_read_two(&mut self, first: &mut [u8], second: &mut [u8]) -> io::Result<Option<usize>> {
+        self.try_read(if first.is_empty() { second } else { first })
+    }
+
     /// The source was ready; `hung_up`: it said as well that the other end has closed.
     fn acknowledge(&mut self, hung_up: bool) {
         let _ = hung_up;
@@ -61,6 +69,23 @@ pub trait SendHalf: Send {
     /// # Errors
     /// What the system reports; the stream is of no further use then.
     fn try_write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>>;
+
+    /// As [`try_write`](Self::try_write), of `first` and behind it `second`; not both are empty.
+    ///
+    /// # Errors
+    /// As there.
+    fn try_write_two(&mut self, first: &[u8], second: &[u8]) -> io::Result<Option<usize>> {
+        self.try_write(if first.is_empty() { second } else { first })
+    }
+
+    /// As [`try_write`](Self::try_write), with a descriptor beside the first byte.
+    ///
+    /// # Errors
+    /// As there; the stream takes no descriptors.
+    fn try_write_with(&mut self, bytes: &[u8], file: BorrowedFd<'_>) -> io::Result<Option<usize>> {
+        let _ = (bytes, file);
+        Err(ErrorKind::Unsupported.into())
+    }
 
     /// Tells the other end that nothing follows. What was written before still arrives.
     fn finish(&mut self);

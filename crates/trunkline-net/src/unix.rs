@@ -93,11 +93,12 @@ pub(crate) fn connect(path: &Path) -> io::Result<(UnixStream, Credentials)> {
 
 /// As [`connect`], when the program there also means the same ports by the same numbers: it is in
 /// the same network namespace.
-pub(crate) fn connect_near(path: &Path) -> io::Result<Transport> {
+pub(crate) fn connect_near(path: &Path, is_shared: bool) -> io::Result<Transport> {
     let (stream, peer) = connect(path)?;
     let network_of = |process: &str| fs::read_link(format!("/proc/{process}/ns/net"));
     match network_of(&peer.pid.to_string())? == network_of("self")? {
-        true => local_transport(stream, peer, Side::Dialler { demanded: false }),
+        true if is_shared => local_transport(stream, peer, Side::Dialler { demanded: false }),
+        true => Ok(unix_transport(stream, peer)),
         false => Err(ErrorKind::AddrNotAvailable.into()),
     }
 }

@@ -67,4 +67,34 @@ pub trait Endpoint: Send {
     fn poll_dial(&self) -> Option<Tick> {
         None
     }
+
+    /// Server only: the transport is somebody else's, by a number that means something to whoever
+    /// made this endpoint. Asked when all output is sent; this endpoint ends with it.
+    fn wants_handover(&self) -> Option<u64> {
+        None
+    }
+
+    /// Client only: the bytes that this endpoint has in a place of its own, and wants sent from
+    /// there and received there. Always there, or never.
+    fn direct(&mut self) -> Option<&mut dyn DirectBytes> {
+        None
+    }
+}
+
+/// Bytes that a driver sends from where they lie and receives where they belong, beside those that
+/// an [`Endpoint`] appends and is handed.
+pub trait DirectBytes {
+    /// What follows the output that was appended last, as far as it is not sent yet. The endpoint
+    /// is asked for more output only when this is empty.
+    fn region(&mut self) -> &[u8];
+
+    /// So many bytes of the region, from its beginning on, are with the transport.
+    fn handle_sent(&mut self, now: Tick, count: usize);
+
+    /// Where the next received bytes belong; empty when they go to
+    /// [`handle_input`](Endpoint::handle_input).
+    fn space(&mut self) -> &mut [u8];
+
+    /// So many bytes were received into the space, from its beginning on.
+    fn handle_received(&mut self, now: Tick, count: usize);
 }

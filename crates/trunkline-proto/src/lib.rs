@@ -59,7 +59,7 @@ pub mod tlv;
 pub use backoff::Backoff;
 pub use decode::DecodeError;
 pub use disconnect::Disconnect;
-pub use endpoint::Endpoint;
+pub use endpoint::{DirectBytes, Endpoint};
 pub use fault::{Fault, FaultCode, FaultRef};
 pub use frame::{Frame, FrameHeader, FrameWriter};
 pub use frame_buffer::{FrameBuffer, FrameError, FrameLimits};

@@ -68,7 +68,7 @@ pub use pattern::Pattern;
 pub use quality::{Clock, ClockSync, Level, Quality, Reason};
 pub use sample::{Lost, Position, Reading, Sample};
 pub use scaling::Scaling;
-pub use stream_url::StreamUrl;
+pub use stream_url::{StreamUrl, StreamUrlError};
 pub use time::{Tick, Timestamp};
 pub use url::Url;
 pub use value::Value;

@@ -140,6 +140,20 @@ impl StreamUrl {
         self.segments.iter().map(String::as_str)
     }
 
+    /// Context and name: what tells the endpoints of a machine apart.
+    pub fn endpoint(&self) -> (&str, &[String]) {
+        (&self.context, &self.segments)
+    }
+
+    /// The same endpoint as the directory of its machine knows it: without host and port.
+    pub fn within_host(&self) -> Self {
+        Self {
+            host: LOCALHOST.to_owned(),
+            port: None,
+            ..self.clone()
+        }
+    }
+
     /// The same endpoint at another host: where `localhost` is to be told to another machine.
     ///
     /// # Errors

@@ -40,7 +40,6 @@ mod io_host;
 mod keeper;
 pub mod local;
 mod machine;
-mod near;
 mod provider;
 mod retention;
 mod sessions;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trunkline_proto::{Disconnect, Endpoint};
+use trunkline_proto::{DirectBytes, Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
 
 use crate::outgoing::{Flush, Outgoing};
@@ -13,6 +13,13 @@ use crate::transport::{Peer, ReceiveHalf, SHARED_MEMORY, Source, Transport, Tran
 
 /// Taken from the transport at once; also how long other threads may wait for the lock.
 const READ_BYTES: usize = 64 << 10;
+
+/// The same where the endpoint says where most bytes belong: what is read without asking it is
+/// copied.
+const READ_BYTES_DIRECT: usize = 4 << 10;
+
+/// Received in one turn straight to where it belongs: then others may have the lock.
+const DIRECT_MAX: usize = 1 << 20;
 
 /// Looks at memory between two looks at the clock.
 const GLANCES: usize = 16;
@@ -25,9 +32,13 @@ pub(super) struct Connection<E> {
     pub(super) background_until: Option<Tick>,
     spin: Duration,
     wire: Option<Wire>,
+    /// Transports so far.
+    wires: u64,
 }
 
 struct Wire {
+    /// Which of the connection's transports it is.
+    number: u64,
     peer: Peer,
     source: Source,
     outgoing: Outgoing,
@@ -40,6 +51,10 @@ struct Wire {
 
 /// The receive half, and what was read from it and not taken in yet.
 pub(super) struct Incoming {
+    /// Which of the connection's transports it is of.
+    wire: u64,
+    /// The endpoint says where bytes belong: they are read with it at hand.
+    is_direct: bool,
     half: Box<dyn ReceiveHalf>,
     source: Source,
     buffer: Box<[u8]>,
@@ -74,6 +89,7 @@ impl<E: Endpoint> Connection<E> {
             background_until: None,
             spin,
             wire: None,
+            wires: 0,
         }
     }
 
@@ -86,16 +102,34 @@ impl<E: Endpoint> Connection<E> {
     }
 
     pub(super) fn connect(&mut self, transport: Transport, now: Tick, wall: Timestamp) {
+        self.install(transport);
+        self.endpoint.handle_connected(now, wall);
+    }
+
+    /// This transport takes the place of the one that there is, without a word to the endpoint,
+    /// which knows. What was said over the other one before is still sent.
+    pub(super) fn install(&mut self, transport: Transport) {
+        if let Some(mut old) = self.wire.take() {
+            old.outgoing.finish();
+        }
         let Transport {
             source,
             receive,
             send,
             peer,
         } = transport;
+        self.wires += 1;
+        let is_direct = self.endpoint.direct().is_some();
+        let bytes = match is_direct {
+            true => READ_BYTES_DIRECT,
+            false => READ_BYTES,
+        };
         let incoming = Incoming {
+            wire: self.wires,
+            is_direct,
             half: receive,
             source: source.clone(),
-            buffer: vec![0; READ_BYTES].into_boxed_slice(),
+            buffer: vec![0; bytes].into_boxed_slice(),
             filled: 0,
             ready: false,
             ended: None,
@@ -103,13 +137,13 @@ impl<E: Endpoint> Connection<E> {
         };
         let outgoing = Outgoing::new(send);
         self.wire = Some(Wire {
+            number: self.wires,
             peer,
             source,
             outgoing,
             broken: None,
             incoming: Some(incoming),
         });
-        self.endpoint.handle_connected(now, wall);
     }
 
     pub(super) fn disconnect(&mut self, now: Tick, cause: Disconnect) {
@@ -179,14 +213,28 @@ impl<E: Endpoint> Connection<E> {
 
     /// The input of one turn; true when the endpoint took something in.
     pub(super) fn take_in(&mut self, mut incoming: Incoming, now: Tick, wall: Timestamp) -> bool {
-        let Some(wire) = &mut self.wire else {
+        // Another transport may have taken the place of the one that it was read from.
+        let Some(wire) = self.wire.as_mut().filter(|w| w.number == incoming.wire) else {
             return false;
         };
-        let bytes = &incoming.buffer[..incoming.filled];
-        let taken = !bytes.is_empty() && self.endpoint.wants_input();
-        if taken {
-            self.endpoint.handle_input(now, wall, bytes);
-            incoming.filled = 0;
+        let mut taken = false;
+        let mut read = 0;
+        loop {
+            let bytes = &incoming.buffer[..incoming.filled];
+            if !bytes.is_empty() && self.endpoint.wants_input() {
+                self.endpoint.handle_input(now, wall, bytes);
+                incoming.filled = 0;
+                taken = true;
+            }
+            if !incoming.may_read() || read >= DIRECT_MAX || !self.endpoint.wants_input() {
+                break;
+            }
+            let Some(direct) = self.endpoint.direct() else {
+                break;
+            };
+            let count = incoming.fill_direct(direct, now);
+            read += count;
+            taken |= count > 0;
         }
         if incoming.filled > 0 || incoming.ended.is_none() {
             wire.incoming = Some(incoming);
@@ -305,7 +353,7 @@ impl Incoming {
                 return false;
             }
             self.ready = true;
-            self.fill();
+            self.read();
             self.filled > 0 || self.ended.is_some()
         });
         self.spin = spin;
@@ -317,9 +365,42 @@ impl Incoming {
         self.spin.waited(waited);
     }
 
-    /// Reads once, unless what was read before is still there.
+    /// Reads once, unless what was read before is still there, or belongs where only the endpoint
+    /// knows.
     pub(super) fn fill(&mut self) {
-        if !self.ready || self.filled > 0 || self.ended.is_some() {
+        if !self.is_direct {
+            self.read();
+        }
+    }
+
+    fn may_read(&self) -> bool {
+        self.ready && self.filled == 0 && self.ended.is_none()
+    }
+
+    /// Reads once to where the endpoint wants it, and what comes behind it as usual; returns how
+    /// much went where it wants it.
+    fn fill_direct(&mut self, direct: &mut dyn DirectBytes, now: Tick) -> usize {
+        let space = direct.space();
+        let (room, direct_room) = (space.len() + self.buffer.len(), space.len());
+        match self.half.try_read_two(space, &mut self.buffer) {
+            Ok(Some(0)) => self.end(Disconnect::PeerClosed),
+            Ok(Some(count)) => {
+                let received = count.min(direct_room);
+                self.filled = count - received;
+                self.ready = !self.source.is_drained(count, room);
+                if received > 0 {
+                    direct.handle_received(now, received);
+                }
+                return received;
+            }
+            Ok(None) => self.ready = false,
+            Err(error) => self.end(error.into()),
+        }
+        0
+    }
+
+    fn read(&mut self) {
+        if !self.may_read() {
             return;
         }
         match self.half.try_read(&mut self.buffer) {

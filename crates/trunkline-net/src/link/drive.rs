@@ -187,6 +187,8 @@ impl<E: Endpoint> Driven<E> {
             DialStep::Wait(source, until) => {
                 return self.sleep_offline(guard, source, until, false);
             }
+            // One that was handed over meanwhile counts.
+            DialStep::Connected(_) if guard.data.is_connected() => {}
             DialStep::Connected(transport) => {
                 guard.data.connect(transport, now, wall);
                 guard.data.send(now, wall);

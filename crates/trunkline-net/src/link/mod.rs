@@ -26,7 +26,7 @@ use crate::role::Check;
 use crate::shm::{LocalTable, TableAnswer};
 use crate::spin::SPIN_DEFAULT;
 use crate::sync::{Arc, Mutex, lock};
-use crate::transport::{Peer, TransportUsed};
+use crate::transport::{Peer, Transport, TransportUsed};
 
 use connection::Connection;
 use drive::Driven;
@@ -168,6 +168,35 @@ impl<E: Endpoint + 'static> Link<E> {
         mut f: impl FnMut(&mut E, Tick) -> Option<R>,
     ) -> Option<R> {
         poll_fn(|context| self.poll_until(context, deadline, &mut f)).await
+    }
+
+    /// Takes a transport that somebody else has accepted, in the place of the one that there is, if
+    /// `admit` says so, which runs on the endpoint under the link's lock. Gives it back otherwise.
+    ///
+    /// Bytes that were read of it already are `admit`'s to hand to the endpoint.
+    pub fn attach(
+        &self,
+        transport: Transport,
+        admit: impl FnOnce(&mut E, Tick, Timestamp) -> bool,
+    ) -> Result<(), Transport> {
+        let driven = &self.driven;
+        let mut guard = driven.role.lock();
+        let (now, wall) = guard.time();
+        let is_taken = !guard.is_stopping() && admit(&mut guard.data.endpoint, now, wall);
+        let answer = match is_taken {
+            true => {
+                guard.data.install(transport);
+                guard.set_offline(false);
+                Ok(())
+            }
+            false => Err(transport),
+        };
+        driven.after_call(&mut guard);
+        driven.role.changed(&mut guard);
+        // Whoever drives sleeps on another transport, or on none.
+        driven.kick(&guard);
+        driven.role.unlock(guard);
+        answer
     }
 
     /// Makes everyone who waits look at the endpoint again: for a caller of [`with`](Self::with)

@@ -1,7 +1,7 @@
 //! Who may come in, and to which connection thread.
 
 use std::io::{self, ErrorKind};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use trunkline_proto::Endpoint;
@@ -45,6 +45,13 @@ pub trait SessionFactory: Send + Sync {
     fn last_values(&self, peer: Peer) -> Option<SharedFile> {
         let _ = peer;
         None
+    }
+
+    /// The endpoint of a session gave its transport away, by this number
+    /// ([`Endpoint::wants_handover`]): here it is, a connected socket. Nothing of it was read that
+    /// the endpoint was not handed.
+    fn hand_over(&self, number: u64, peer: Peer, socket: OwnedFd) {
+        let _ = (number, peer, socket);
     }
 
     /// The bytes that tell a peer why there is no session for it, and after what time it is asked

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::os::fd::OwnedFd;
 
 use trunkline_types::{Tick, Timestamp};
 
@@ -71,6 +72,15 @@ impl Notifier {
     /// Has the session asked for output soon. Never waits; does nothing once the session has ended.
     pub fn notify(&self) {
         self.target.notify();
+    }
+
+    /// Sends a whole frame to the session's peer with a descriptor beside it, over a Unix socket;
+    /// another transport ends with it. Does nothing once the session has ended.
+    pub fn pass(&self, frame: Vec<u8>, file: OwnedFd) {
+        let Target {
+            thread, session, ..
+        } = &*self.target;
+        thread.post(Mail::Pass(*session, frame, file));
     }
 
     /// As [`notify`](Self::notify), after what a thread has changed: where the connection thread

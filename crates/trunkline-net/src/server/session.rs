@@ -1,6 +1,7 @@
 //! One session on its connection thread: a turn at a time.
 
-use std::os::fd::AsFd;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 
 use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
@@ -75,6 +76,8 @@ pub(super) enum Turn {
     Wait,
     /// The session is over.
     Over,
+    /// The session is over, and its transport somebody else's, by this number.
+    HandOver(u64),
 }
 
 /// When a turn takes place.
@@ -251,6 +254,25 @@ impl Session {
         }
     }
 
+    /// Another descriptor of its socket, and who is at the other end.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub(super) fn socket(&self) -> io::Result<(OwnedFd, Peer)> {
+        let socket = self.source().as_fd().try_clone_to_owned()?;
+        Ok((socket, self.peer))
+    }
+
+    /// Sends a frame with a descriptor beside it.
+    pub(super) fn pass(&mut self, frame: Vec<u8>, file: OwnedFd) {
+        if let Life::Live(live) = &self.life
+            && let Some(mut guard) = live.notifier.target.turn()
+            && let Some(outlet) = guard.as_mut()
+        {
+            outlet.outgoing.pass(frame, file);
+        }
+    }
+
     /// The connection thread ends with the session still open.
     pub(super) fn abandon(&mut self, now: Tick) {
         if let Life::Live(live) = &mut self.life
@@ -331,6 +353,10 @@ impl Live {
                 incoming.ended.get_or_insert(Disconnect::Local);
             }
             return Some(Turn::Over);
+        }
+        let number = endpoint.wants_handover();
+        if let Some(number) = number.filter(|_| flush == Flush::Done && outgoing.is_empty()) {
+            return Some(Turn::HandOver(number));
         }
         *seen = outlet.look();
         let more = incoming.ready && seen.wants_input;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -59,6 +59,8 @@ pub(super) enum Mail {
         transport: Transport,
         bytes: Vec<u8>,
     },
+    /// A frame for a session, with a descriptor beside it.
+    Pass(SessionKey, Vec<u8>, OwnedFd),
     /// Send what is ready, close, and end at the deadline at the latest.
     Shutdown {
         deadline: Tick,
@@ -266,6 +268,12 @@ impl Worker {
                         queue(&mut self.turns, session, key);
                     }
                 }
+                Mail::Pass(key, frame, file) => {
+                    if let Some(session) = session(&mut self.slots, key) {
+                        session.pass(frame, file);
+                        queue(&mut self.turns, session, key);
+                    }
+                }
                 Mail::Arrived(transport, seat) => self.open(transport, seat, moment),
                 Mail::Refused { transport, bytes } => self.refuse(transport, &bytes, moment.now),
                 Mail::Shutdown { deadline } => self.shut_down(deadline),
@@ -416,6 +424,10 @@ impl Worker {
                     self.remove(key);
                     continue;
                 }
+                Turn::HandOver(number) => {
+                    self.hand_over(key, number, moment.now);
+                    continue;
+                }
                 Turn::Again => queue(&mut self.turns, session, key),
                 Turn::Wait => {}
             }
@@ -427,6 +439,22 @@ impl Worker {
                 continue;
             }
             set_timer(&mut self.timers, session, key);
+        }
+    }
+
+    /// Takes a session's transport away from it, for whoever its endpoint means.
+    fn hand_over(&mut self, key: SessionKey, number: u64, now: Tick) {
+        let socket = session(&mut self.slots, key).map(|session| {
+            let socket = session.socket();
+            session.abandon(now);
+            socket
+        });
+        self.remove(key);
+        if let Some(Ok((socket, peer))) = socket {
+            let factory = &self.admission.factory;
+            let hand_over = || factory.hand_over(number, peer, socket);
+            // As when a session is opened.
+            let _ = catch_unwind(AssertUnwindSafe(hand_over));
         }
     }
 

@@ -27,7 +27,7 @@ const HEADER_BYTES: usize = 4096;
 const MAGIC: u64 = u64::from_le_bytes(*b"TLSHM\0\0\x01");
 
 /// Nobody can make the file shorter, which would kill whoever touches what is gone.
-const SEALS: SealFlags = SealFlags::SHRINK
+pub(super) const SEALS: SealFlags = SealFlags::SHRINK
     .union(SealFlags::GROW)
     .union(SealFlags::SEAL);
 
@@ -81,12 +81,7 @@ impl Mapping {
     /// # Errors
     /// The system gives no memory, no descriptor, or does not allow it.
     pub(super) fn create() -> io::Result<(Arc<Self>, OwnedFd)> {
-        // Beyond that limit the system would not only refuse, but kill.
-        let limit = getrlimit(Resource::Fsize).current;
-        if limit.is_some_and(|limit| limit < length(CAPACITY) as u64) {
-            let text = "files may not be that long (ulimit -f)";
-            return Err(io::Error::new(ErrorKind::FileTooLarge, text));
-        }
+        within_file_limit(length(CAPACITY) as u64)?;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create(c"trunkline", flags)?;
         rustix::fs::ftruncate(&file, length(CAPACITY) as u64)?;
@@ -225,6 +220,17 @@ impl Drop for Mapping {
             rustix::mm::munmap(start, length(self.capacity))
         };
     }
+}
+
+/// # Errors
+/// The system does not allow files of this length. It would not only refuse, but kill.
+pub(super) fn within_file_limit(length: u64) -> io::Result<()> {
+    let limit = getrlimit(Resource::Fsize).current;
+    if limit.is_some_and(|limit| limit < length) {
+        let text = "files may not be that long (ulimit -f)";
+        return Err(io::Error::new(ErrorKind::FileTooLarge, text));
+    }
+    Ok(())
 }
 
 /// Bytes of the whole file.

@@ -24,7 +24,8 @@
 //! are copied out before anybody looks at them.
 
 mod mapping;
-mod passing;
+mod mirror;
+pub(crate) mod passing;
 mod receive;
 mod send;
 mod table;
@@ -44,6 +45,7 @@ use crate::transport::{Source, Transport};
 use crate::unix::Credentials;
 
 use mapping::{Mapping, Way};
+pub use mirror::StreamMemory;
 use receive::{ReceiveStage, SharedReceive};
 use send::{SendStage, SharedSend};
 pub(crate) use table::TableAnswer;

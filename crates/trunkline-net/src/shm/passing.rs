@@ -15,7 +15,7 @@ const FILES_MAX: usize = 1;
 
 /// Sends as many of `bytes` as there is room for, with the file beside the first of them. A program
 /// that does not look for it never learns of it, and the system closes it.
-pub(super) fn send_with(
+pub(crate) fn send_with(
     stream: &UnixStream,
     bytes: &[u8],
     file: BorrowedFd<'_>,
@@ -35,7 +35,7 @@ pub(super) fn send_with(
 
 /// Receives bytes and the file that came with them, if exactly one did. The others are closed, by
 /// this program or where there is no descriptor left for them by the system.
-pub(super) fn receive_with(
+pub(crate) fn receive_with(
     stream: &UnixStream,
     buffer: &mut [u8],
 ) -> io::Result<(usize, Option<OwnedFd>)> {

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use trunkline_ring::{ByteProducer, Moved};
 
@@ -56,6 +56,16 @@ impl SendHalf for SharedSend {
                 }
             }
         }
+    }
+
+    fn try_write_with(&mut self, bytes: &[u8], file: BorrowedFd<'_>) -> io::Result<Option<usize>> {
+        if !matches!(self.stage, SendStage::Socket(None)) {
+            return Err(ErrorKind::Unsupported.into());
+        }
+        let mut over_socket = lock(&self.local.over_socket);
+        let written = not_blocked(|| passing::send_with(&self.local.stream, bytes, file))?;
+        over_socket.sent += written.unwrap_or(0) as u64;
+        Ok(written)
     }
 
     fn finish(&mut self) {

@@ -166,6 +166,14 @@ impl Directory {
         }
     }
 
+    /// The owner of a name needs to give no signs of life: it is in the same program.
+    pub fn keep(&mut self, owner: u64) {
+        let url = self.owners.get(&owner);
+        if let Some(entry) = url.and_then(|url| self.names.get_mut(url)) {
+            entry.free_at = Tick::MAX;
+        }
+    }
+
     /// A connection is gone: its name is free, and its question forgotten.
     pub fn forget(&mut self, connection: u64) {
         if let Some(url) = self.owners.remove(&connection) {
@@ -241,6 +249,11 @@ impl Directory {
         self.names
             .iter()
             .map(|(url, entry)| (url, entry.incarnation))
+    }
+
+    /// The endpoints there are, and whose they are.
+    pub fn owned_names(&self) -> impl Iterator<Item = (&StreamUrl, u64)> {
+        self.names.iter().map(|(url, entry)| (url, entry.owner))
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) may have something to do.

@@ -68,6 +68,18 @@ impl<H: Half> Link<H> {
         self.session.handle_dial_failed(now, cause);
     }
 
+    /// The directory has refused to say where the peer is.
+    pub fn handle_lookup_refused(&mut self, now: Tick, refused: &Refused) {
+        let is_first = self.session.peer.is_none();
+        let retry = refused.retry_after.is_some();
+        let fault = StreamFault::of_refusal(refused.code, &refused.sentence, retry, is_first);
+        if self.session.fault.is_none() {
+            self.session.fault = fault;
+        }
+        let cause = Disconnect::from_refused(refused, VersionRange::OURS);
+        self.session.handle_dial_failed(now, cause);
+    }
+
     /// The passive end is dialled: the first frame of a transport was this hello. What came behind
     /// it goes to [`handle_control`](Self::handle_control).
     ///
@@ -108,7 +120,8 @@ impl<H: Half> Link<H> {
         let refused = |code: FaultCode| Err((Fault::new(code, code.meaning()), None));
         let dials = self.session.options.role == Role::Active;
         let is_mutual = !options.peer_url.is_empty() && !hello.end.peer_url.is_empty();
-        if is_mutual && opens(&options.url, &hello.end.url) {
+        let own = (options.url.as_str(), options.incarnation);
+        if is_mutual && opens(own, (&hello.end.url, hello.end.incarnation)) {
             let code = FaultCode::StreamOutdated;
             let sentence = format!("{} opens the connection itself", options.url);
             return Err((Fault::new(code, sentence), Some(HELLO_DEADLINE)));

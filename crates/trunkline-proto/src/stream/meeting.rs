@@ -39,8 +39,8 @@ pub(super) fn check(options: &LinkOptions, is_writer: bool, peer: &StreamEnd) ->
         );
         return Err(Fault::new(FaultCode::StreamDirection, sentence));
     }
-    let is_named = options.peer_url.is_empty() || options.peer_url == peer.url;
-    let names = peer.peer_url.is_empty() || peer.peer_url == options.url;
+    let is_named = options.peer_url.is_empty() || is_name_of(&options.peer_url, &peer.url);
+    let names = peer.peer_url.is_empty() || is_name_of(&peer.peer_url, &options.url);
     if !is_named || !names {
         let (named, found) = if is_named {
             (&peer.peer_url, &options.url)
@@ -66,12 +66,23 @@ pub(super) fn check(options: &LinkOptions, is_writer: bool, peer: &StreamEnd) ->
     Ok(())
 }
 
-/// Of two endpoints that name each other one opens the connections: the lesser by host, context and
-/// name.
-pub(super) fn opens(own: &str, peer: &str) -> bool {
-    match (StreamUrl::parse(own), StreamUrl::parse(peer)) {
-        (Ok(own), Ok(peer)) => own < peer,
-        _ => own < peer,
+/// Whether a URL by which an endpoint is named is that of the endpoint which calls itself `url`. A
+/// machine does not know all the names of its own, so only context and name are compared: that the
+/// host is right is shown by the connection.
+fn is_name_of(named: &str, url: &str) -> bool {
+    match (StreamUrl::parse(named), StreamUrl::parse(url)) {
+        (Ok(named), Ok(url)) => named.endpoint() == url.endpoint(),
+        _ => named == url,
+    }
+}
+
+/// Of two endpoints that name each other one opens the connections: the lesser by context and name,
+/// and where these are the same by its incarnation. Either end comes to the same result.
+pub(super) fn opens(own: (&str, Incarnation), peer: (&str, Incarnation)) -> bool {
+    let urls = (StreamUrl::parse(own.0), StreamUrl::parse(peer.0));
+    match &urls {
+        (Ok(a), Ok(b)) => (a.endpoint(), own.1.0) < (b.endpoint(), peer.1.0),
+        _ => (own.0, own.1.0) < (peer.0, peer.1.0),
     }
 }
 

@@ -56,6 +56,7 @@ mod writer_link;
 
 pub use self::directory::{Answer, Directory, DirectoryLimits};
 pub use self::fault::StreamFault;
+pub use self::half::Half;
 pub use self::link::{Accepted, Link, ReaderLink, WriterLink};
 pub use self::options::{ElementForm, LinkOptions, Role};
 pub use self::output::{Place, RingBytes};

@@ -78,6 +78,11 @@ impl Link<Writer> {
         self.half.kept.elements()
     }
 
+    /// How far the program has written, as far as it was told.
+    pub fn written(&self) -> u64 {
+        self.half.written
+    }
+
     /// Bytes that were handed out to be sent.
     pub fn handed(&self) -> u64 {
         self.half.handed

@@ -7,7 +7,7 @@ use trunkline_proto::Throughput;
 use trunkline_types::Url;
 use trunkline_types::url::{UrlError, Via};
 
-use crate::near;
+use trunkline_net::near;
 
 /// How a client connects.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ impl ConnectOptions {
         let host = self.url.host.as_deref().unwrap_or("localhost");
         let port = self.url.port_or_default();
         match &self.url.via {
-            Via::Chosen => near::dialler(host, port),
+            Via::Chosen => near::dialler(None, host, port),
             Via::Tcp => Dialler::tcp(host, port),
             Via::Unix(path) => Dialler::Unix(path.clone()),
             Via::Shared(path) => Dialler::Shared(path.clone()),

@@ -25,7 +25,6 @@ use trunkline_types::{ListenAddress, SocketPath};
 use crate::administrator::Clerk;
 use crate::health::Health;
 use crate::keeper::Keeper;
-use crate::near;
 use crate::sessions::{Facts, SessionNumbers, Sessions};
 
 pub use self::options::{EngineOptions, StartError};
@@ -128,7 +127,7 @@ impl Engine {
             shown: Mutex::default(),
         };
         let has_port = options.listen.iter().any(|address| address.tcp().is_some());
-        let near = (options.local_socket && has_port).then(near::prepared_folder);
+        let near = (options.local_socket && has_port).then(trunkline_net::near::prepared_folder);
         let server = ServerOptions {
             listen: options.listen,
             near: near.flatten(),

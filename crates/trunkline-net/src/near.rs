@@ -4,14 +4,16 @@
 use std::fs::{self, DirBuilder};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use trunkline_net::Dialler;
+use crate::dial::Dialler;
 use trunkline_types::SocketPath;
+
+use crate::unix::own_uid;
 
 /// The folder of this user's sockets: `$XDG_RUNTIME_DIR/trunkline`, or where that is not set
 /// `trunkline-UID` in the system's folder for temporary files.
-fn folder() -> PathBuf {
+pub fn folder() -> PathBuf {
     let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     match given.filter(|path| path.is_absolute()) {
         Some(path) => path.join("trunkline"),
@@ -19,12 +21,8 @@ fn folder() -> PathBuf {
     }
 }
 
-fn own_uid() -> u32 {
-    rustix::process::geteuid().as_raw()
-}
-
 /// That folder, made if it is missing; `None` unless it is this user's and nobody else's.
-pub(crate) fn prepared_folder() -> Option<PathBuf> {
+pub fn prepared_folder() -> Option<PathBuf> {
     let folder = folder();
     // It may be there already; what it is counts.
     let _ = DirBuilder::new().mode(0o700).create(&folder);
@@ -33,14 +31,17 @@ pub(crate) fn prepared_folder() -> Option<PathBuf> {
     is_private.then_some(folder)
 }
 
+/// The socket in `sockets` (`None`: this user's folder) that is named after a port.
+pub fn socket(sockets: Option<&Path>, port: u16) -> Option<SocketPath> {
+    let socket = sockets.map_or_else(folder, Path::to_owned);
+    let socket = socket.join(format!("{port}.sock"));
+    SocketPath::parse(socket.to_str()?).ok()
+}
+
 /// How to reach a port of `host`: on this machine by the socket that is named after it.
-pub(crate) fn dialler(host: &str, port: u16) -> Dialler {
+pub fn dialler(sockets: Option<&Path>, host: &str, port: u16) -> Dialler {
     let is_here = host == "localhost" || host.parse() == Ok(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    let socket = folder().join(format!("{port}.sock"));
-    let socket = socket
-        .to_str()
-        .and_then(|path| SocketPath::parse(path).ok());
-    match socket.filter(|_| is_here) {
+    match socket(sockets, port).filter(|_| is_here) {
         Some(socket) => Dialler::near(socket, host, port),
         None => Dialler::tcp(host, port),
     }

@@ -1,0 +1,108 @@
+//! Connections that are handed from one process to another, over a Unix socket.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::net::AddressFamily;
+use rustix::net::sockopt::socket_domain;
+use trunkline_types::SocketPath;
+
+use crate::halves::{SocketSend, not_blocked};
+use crate::shm::passing::receive_with;
+use crate::sync::{Arc, Mutex, lock};
+use crate::tcp::tcp_transport;
+use crate::transport::{ReceiveHalf, Source, SourceKind, Transport};
+use crate::unix::{self, Credentials, unix_transport};
+
+/// Descriptors that may wait to be taken: each belongs to a frame that has arrived.
+const WAITING_MAX: usize = 64;
+
+/// Descriptors that came over a connection, in the order in which they came: before the byte that
+/// each was sent with is read, it is here.
+#[derive(Clone, Default)]
+pub struct Descriptors(Arc<Mutex<VecDeque<OwnedFd>>>);
+
+struct PassingReceive {
+    stream: Arc<UnixStream>,
+    descriptors: Descriptors,
+}
+
+/// Connects to the Unix socket at `path`, over which descriptors may come.
+///
+/// # Errors
+/// As of a dial to a Unix socket.
+pub fn connect_passing(path: &SocketPath) -> io::Result<(Transport, Descriptors)> {
+    let (stream, peer) = unix::connect(path.as_path()).map_err(|error| {
+        let (kind, text) = unix::failure(path.as_path(), &error);
+        io::Error::new(kind, text)
+    })?;
+    let stream = Arc::new(stream);
+    let descriptors = Descriptors::default();
+    let transport = Transport {
+        peer: peer.into(),
+        source: Source::new(stream.clone(), SourceKind::UnixSocket),
+        receive: Box::new(PassingReceive {
+            stream: stream.clone(),
+            descriptors: descriptors.clone(),
+        }),
+        send: Box::new(SocketSend(stream)),
+    };
+    Ok((transport, descriptors))
+}
+
+/// A transport over a connected socket that another process has handed over.
+///
+/// # Errors
+/// It is no connected socket of TCP or of this machine, or what the system reports.
+pub fn transport_of(socket: OwnedFd, user_timeout: Duration) -> io::Result<Transport> {
+    match socket_domain(&socket)? {
+        AddressFamily::INET | AddressFamily::INET6 => {
+            let stream = TcpStream::from(socket);
+            let peer = stream.peer_addr()?;
+            tcp_transport(stream, peer, user_timeout)
+        }
+        AddressFamily::UNIX => {
+            let peer = Credentials::of_peer(&socket)?;
+            let stream = UnixStream::from(socket);
+            stream.set_nonblocking(true)?;
+            Ok(unix_transport(stream, peer))
+        }
+        _ => Err(ErrorKind::Unsupported.into()),
+    }
+}
+
+impl Descriptors {
+    /// The next one.
+    pub fn take(&self) -> Option<OwnedFd> {
+        lock(&self.0).pop_front()
+    }
+}
+
+impl ReceiveHalf for PassingReceive {
+    fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        let received = not_blocked(|| {
+            let (count, file) = receive_with(&self.stream, buffer)?;
+            if let Some(file) = file {
+                let mut waiting = lock(&self.descriptors.0);
+                if waiting.len() >= WAITING_MAX {
+                    let text = "the other program hands over connections without a word";
+                    return Err(io::Error::new(ErrorKind::InvalidData, text));
+                }
+                waiting.push_back(file);
+            }
+            Ok(count)
+        });
+        received
+    }
+}
+
+impl fmt::Debug for Descriptors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Descriptors").field(&lock(&self.0)).finish()
+    }
+}

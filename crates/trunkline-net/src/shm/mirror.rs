@@ -1,0 +1,345 @@
+//! The memory of a stream's ring: its bytes mapped twice in a row, so that every run of them lies in
+//! one piece.
+//!
+//! ```text
+//!   file      | header | bytes           |
+//!   mapped    | header | bytes           | bytes once more  |
+//! ```
+//!
+//! The file is sealed and has no name; another process maps it as well where both ends of a stream
+//! are on one machine.
+
+use std::ffi::c_void;
+use std::io::{self, ErrorKind};
+use std::mem::{offset_of, size_of};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+use rustix::fs::{FallocateFlags, MemfdFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+use rustix::param::page_size;
+use trunkline_ring::{ElementHeader, ElementMemory, RingShape, RingStart};
+
+use crate::sync::{Arc, Ordering, SharedWord};
+
+use super::mapping::{SEALS, within_file_limit};
+
+/// Smallest page there is: what the header has to fit into.
+const PAGE_MIN: usize = 4096;
+
+/// The layout of this version; another version is another file.
+const MAGIC: u64 = u64::from_le_bytes(*b"TLSTR\0\0\x01");
+
+/// The beginning of the file. Everything else is zero at first.
+#[repr(C)]
+struct Header {
+    magic: SharedWord,
+    ring: ElementHeader,
+}
+
+const _: () = assert!(size_of::<Header>() <= PAGE_MIN);
+const _: () = assert!(offset_of!(Header, magic) == 0);
+
+/// The memory of a stream's ring, mapped into this process.
+pub struct StreamMemory {
+    start: NonNull<Header>,
+    ring_bytes: usize,
+    shape: RingShape,
+    start_at: RingStart,
+    file: OwnedFd,
+}
+
+// SAFETY: the header is made of atomics, and the ends of the ring are handed out as values of their
+// own, which are not shared.
+#[allow(unsafe_code)]
+unsafe impl Send for StreamMemory {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Sync for StreamMemory {}
+
+impl StreamMemory {
+    /// New memory for what `shape` allows, whose counting begins at `start`. `is_touched`: all of it
+    /// is there at once, and not only when it is used first.
+    ///
+    /// # Errors
+    /// The system gives no memory, no descriptor, or does not allow it.
+    pub fn create(shape: RingShape, start: RingStart, is_touched: bool) -> io::Result<Arc<Self>> {
+        let ring_bytes = ring_bytes(shape)?;
+        let length = (page_size() + ring_bytes) as u64;
+        within_file_limit(length)?;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = rustix::fs::memfd_create(c"trunkline-stream", flags)?;
+        rustix::fs::ftruncate(&file, length)?;
+        rustix::fs::fcntl_add_seals(&file, SEALS)?;
+        if is_touched {
+            // Memory that is not there is told here, and not by a signal when it is used.
+            rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, length)?;
+        }
+        let memory = Self::map(file, ring_bytes, shape, start, is_touched)?;
+        memory.element_memory_of_creator().initialise();
+        memory.header().magic.store(MAGIC, Ordering::Release);
+        Ok(Arc::new(memory))
+    }
+
+    /// The memory behind a file that another process has made for the same shape and beginning.
+    ///
+    /// # Errors
+    /// It is not such a file, or the system does not map it.
+    pub fn accept(file: OwnedFd, shape: RingShape, start: RingStart) -> io::Result<Arc<Self>> {
+        let not_ours = |text: &str| io::Error::new(ErrorKind::InvalidData, text.to_owned());
+        let seals = rustix::fs::fcntl_get_seals(&file)?;
+        if !seals.contains(SEALS) {
+            return Err(not_ours("its length can be changed"));
+        }
+        let ring_bytes = ring_bytes(shape)?;
+        if usize::try_from(rustix::fs::fstat(&file)?.st_size).ok() != Some(page_size() + ring_bytes)
+        {
+            return Err(not_ours("it has not the length of this stream's ring"));
+        }
+        let memory = Self::map(file, ring_bytes, shape, start, false)?;
+        if memory.header().magic.load(Ordering::Acquire) != MAGIC {
+            return Err(not_ours("it is laid out in another way"));
+        }
+        Ok(Arc::new(memory))
+    }
+
+    #[allow(unsafe_code, reason = "a mapping is a pointer to memory of the system")]
+    fn map(
+        file: OwnedFd,
+        ring_bytes: usize,
+        shape: RingShape,
+        start_at: RingStart,
+        is_touched: bool,
+    ) -> io::Result<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let mut flags = MapFlags::SHARED;
+        flags.set(MapFlags::POPULATE, is_touched);
+        let length = mapped_length(ring_bytes);
+        // SAFETY: a new range of addresses at a place of the system's choice, so nothing of this
+        // program lies there; nobody can use it before something is mapped into it.
+        let start = unsafe {
+            let nowhere = std::ptr::null_mut();
+            rustix::mm::mmap_anonymous(nowhere, length, ProtFlags::empty(), MapFlags::PRIVATE)?
+        };
+        let start = NonNull::new(start.cast::<Header>()).ok_or(ErrorKind::OutOfMemory)?;
+        // From here on dropping it gives the range back, whatever lies in it.
+        let memory = Self {
+            start,
+            ring_bytes,
+            shape,
+            start_at,
+            file,
+        };
+        // SAFETY: both lie in the range that was just made, which nobody has a pointer into. The
+        // file has that length for ever, because it is sealed.
+        unsafe {
+            let first = start.as_ptr().cast::<c_void>();
+            let again = first.byte_add(page_size() + ring_bytes);
+            let flags = flags | MapFlags::FIXED;
+            rustix::mm::mmap(
+                first,
+                page_size() + ring_bytes,
+                protection,
+                flags,
+                &memory.file,
+                0,
+            )?;
+            let offset = page_size() as u64;
+            rustix::mm::mmap(again, ring_bytes, protection, flags, &memory.file, offset)?;
+        }
+        Ok(memory)
+    }
+
+    #[allow(unsafe_code)]
+    fn header(&self) -> &Header {
+        // SAFETY: mapped for as long as this lives, page-aligned, and nothing but atomics, of which
+        // every bit pattern is a value.
+        unsafe { self.start.as_ref() }
+    }
+
+    /// The memory for one end of the ring; asked for once for each end in this process.
+    #[allow(unsafe_code)]
+    pub fn element_memory(self: &Arc<Self>) -> ElementMemory {
+        self.element_memory_for(self.clone())
+    }
+
+    /// For the moment before anybody else has it.
+    fn element_memory_of_creator(&self) -> ElementMemory {
+        self.element_memory_for(Arc::new(()))
+    }
+
+    #[allow(unsafe_code)]
+    fn element_memory_for(&self, owner: Arc<dyn std::any::Any + Send + Sync>) -> ElementMemory {
+        let header = NonNull::from(&self.header().ring);
+        // SAFETY: the header and twice `ring_bytes` behind it lie in the mapping, which lives as
+        // long as the owner, or for the caller's call; they do not overlap. The bytes begin at a
+        // page. Who makes the ends asks for one of each kind at most, and in this process nobody
+        // else knows the bytes.
+        unsafe {
+            let bytes = self.start.cast::<u8>().byte_add(page_size());
+            ElementMemory::from_raw(header, bytes, self.ring_bytes, true, self.shape, owner)
+        }
+        .starting_at(self.start_at)
+    }
+
+    /// What may lie in the ring.
+    pub fn shape(&self) -> RingShape {
+        self.shape
+    }
+
+    /// Gives the memory of bytes that nobody needs back to the system; it is there again, as zeroes,
+    /// when it is used. `position` and `len` as in the stream. Only for the producer's free part,
+    /// by who has the producer.
+    pub fn give_back(&self, position: u64, len: u64) {
+        let ring = self.ring_bytes as u64;
+        let start = position % ring;
+        // At most the ring; whole pages only, what lies behind its end from its beginning.
+        let len = len.min(ring);
+        let first = (start, (start + len).min(ring));
+        let rest = (0, (start + len).saturating_sub(ring));
+        let page = page_size() as u64;
+        for (from, to) in [first, rest] {
+            let (from, to) = (from.next_multiple_of(page), to / page * page);
+            if from < to {
+                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                // Where the system does not do it, the memory stays in use.
+                let _ = rustix::fs::fallocate(&self.file, flags, page + from, to - from);
+            }
+        }
+    }
+
+    /// Bytes of the system's memory that it takes.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub fn resident_bytes(&self) -> io::Result<u64> {
+        let blocks = rustix::fs::fstat(&self.file)?.st_blocks;
+        Ok(u64::try_from(blocks).unwrap_or(0).saturating_mul(512))
+    }
+}
+
+impl AsFd for StreamMemory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for StreamMemory {
+    #[allow(unsafe_code)]
+    fn drop(&mut self) {
+        // SAFETY: the range that `map` made, and nobody has a reference any more: the ends of the
+        // ring keep this alive.
+        let _ = unsafe {
+            let start = self.start.as_ptr().cast::<c_void>();
+            rustix::mm::munmap(start, mapped_length(self.ring_bytes))
+        };
+    }
+}
+
+impl std::fmt::Debug for StreamMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StreamMemory")
+            .field("shape", &self.shape)
+            .field("ring_bytes", &self.ring_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whole pages of what may lie in a ring.
+///
+/// # Errors
+/// More than there are addresses for.
+fn ring_bytes(shape: RingShape) -> io::Result<usize> {
+    let bytes = shape.bytes_max().checked_next_multiple_of(page_size());
+    bytes
+        .filter(|bytes| *bytes < isize::MAX as usize / 4)
+        .ok_or(ErrorKind::OutOfMemory.into())
+}
+
+/// Bytes of addresses: the header, and the ring twice.
+fn mapped_length(ring_bytes: usize) -> usize {
+    page_size() + 2 * ring_bytes
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+
+    fn shape(bytes: usize) -> RingShape {
+        RingShape::variable(bytes, 1000).unwrap()
+    }
+
+    /// NS-20, NS-21
+    #[test]
+    fn what_goes_over_the_end_of_the_ring_lies_in_one_piece() {
+        let memory = StreamMemory::create(shape(8192), RingStart::default(), true).unwrap();
+        let mut producer = memory.element_memory().producer();
+        let mut consumer = memory.element_memory().consumer();
+        assert!(producer.push(&[1; 8000], 1).unwrap());
+        assert!(consumer.has(8000, 1).unwrap());
+        consumer.release(8000, 1);
+        let bytes: Vec<u8> = (0..1000).map(|i| i as u8).collect();
+        assert!(producer.push(&bytes, 1).unwrap());
+        assert!(consumer.has(1000, 1).unwrap());
+        let [piece, rest] = consumer.region_at(8000, 1000).unwrap();
+        assert_eq!((piece, rest), (bytes.as_slice(), [].as_slice()));
+    }
+
+    #[test]
+    fn another_mapping_of_the_file_is_the_same_ring() {
+        let start = RingStart {
+            position: 12_345,
+            elements: 17,
+        };
+        let near = StreamMemory::create(shape(5000), start, false).unwrap();
+        let file = near.as_fd().try_clone_to_owned().unwrap();
+        let far = StreamMemory::accept(file, shape(5000), start).unwrap();
+        let mut producer = near.element_memory().producer();
+        let mut consumer = far.element_memory().consumer();
+        assert!(producer.push(b"an element", 1).unwrap());
+        let mut read = [0; 10];
+        assert!(consumer.pull(&mut read, 1).unwrap());
+        assert_eq!(&read, b"an element");
+        assert_eq!((consumer.read(), consumer.read_elements()), (12_355, 18));
+    }
+
+    #[test]
+    fn a_file_that_is_not_this_ring_is_refused() {
+        let start = RingStart::default();
+        let other = StreamMemory::create(shape(5000), start, false).unwrap();
+        let file = other.as_fd().try_clone_to_owned().unwrap();
+        let error = StreamMemory::accept(file, shape(9000), start).unwrap_err();
+        assert!(error.to_string().contains("length"), "{error}");
+        let unsealed = rustix::fs::memfd_create(c"other", MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&unsealed, 12288).unwrap();
+        let error = StreamMemory::accept(unsealed, shape(5000), start).unwrap_err();
+        assert!(error.to_string().contains("can be changed"), "{error}");
+    }
+
+    /// F25
+    #[test]
+    fn memory_that_was_given_back_is_the_systems_again() {
+        let bytes = 1 << 20;
+        let memory = StreamMemory::create(shape(bytes), RingStart::default(), false).unwrap();
+        let mut producer = memory.element_memory().producer();
+        let mut consumer = memory.element_memory().consumer();
+        let before = memory.resident_bytes().unwrap();
+        assert!(
+            before <= 2 * page_size() as u64,
+            "nothing was used: {before}"
+        );
+        let full = vec![7; bytes];
+        assert!(producer.push(&full, 1).unwrap());
+        assert!(memory.resident_bytes().unwrap() >= bytes as u64);
+        assert!(consumer.has(bytes as u64, 1).unwrap());
+        consumer.release(bytes as u64, 1);
+        memory.give_back(producer.written(), bytes as u64);
+        assert!(memory.resident_bytes().unwrap() <= 2 * page_size() as u64);
+        // It is there again when it is used.
+        assert!(producer.push(&full, 1).unwrap());
+        assert!(consumer.has(bytes as u64, 1).unwrap());
+        let [piece, _] = consumer.region_at(bytes as u64, bytes).unwrap();
+        assert!(piece.iter().all(|byte| *byte == 7));
+    }
+}

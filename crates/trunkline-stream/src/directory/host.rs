@@ -1,0 +1,296 @@
+//! The directory with its connections: who is to be told what.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use trunkline_net::{Clock, Notifier};
+use trunkline_proto::message::stream::Incarnation;
+use trunkline_proto::message::stream::directory::{Arrived, Lookup, Register, Ticket, TicketGrant};
+use trunkline_proto::stream::{Answer, Directory, DirectoryLimits};
+use trunkline_proto::{Fault, FaultCode};
+use trunkline_types::StreamUrl;
+
+/// Whoever is connected with an endpoint, when somebody comes to it.
+pub(crate) trait Arrivals: Send + Sync {
+    /// A connected socket, and what was read of it: S_HELLO first.
+    fn arrive(&self, socket: OwnedFd, bytes: &[u8]);
+}
+
+/// A directory, shared by the connections to it.
+#[derive(Default)]
+pub struct DirectoryHost {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    directory: Directory,
+    owners: HashMap<u64, Owner>,
+    /// Who asked and waits, and the answer once there is one.
+    asked: HashMap<u64, (Notifier, Option<TicketGrant>)>,
+    /// Transports on their way to an endpoint, by number.
+    on_the_way: HashMap<u64, OnTheWay>,
+    last: u64,
+}
+
+struct OnTheWay {
+    owner: u64,
+    ticket: Ticket,
+    bytes: Vec<u8>,
+}
+
+struct Owner {
+    program: String,
+    pid: u32,
+    way: Way,
+}
+
+/// How an endpoint is reached.
+enum Way {
+    /// It is of this process.
+    Here(Arc<dyn Arrivals>),
+    /// Over the connection by which it registered.
+    Session(Notifier),
+}
+
+/// An endpoint there is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EndpointInfo {
+    /// Its URL, without the host.
+    pub url: StreamUrl,
+    /// Its program and release, as it said.
+    pub program: String,
+    /// Its process; 0 when unknown.
+    pub pid: u32,
+}
+
+impl DirectoryHost {
+    /// An empty directory.
+    pub fn new(limits: DirectoryLimits) -> Self {
+        let state = State {
+            directory: Directory::new(limits),
+            ..State::default()
+        };
+        Self {
+            state: Mutex::new(state),
+        }
+    }
+
+    /// The endpoints there are.
+    pub fn endpoints(&self) -> Vec<EndpointInfo> {
+        let state = self.lock();
+        let names = state.directory.owned_names();
+        names
+            .filter_map(|(url, owner)| {
+                let Owner { program, pid, .. } = state.owners.get(&owner)?;
+                Some(EndpointInfo {
+                    url: url.clone(),
+                    program: program.clone(),
+                    pid: *pid,
+                })
+            })
+            .collect()
+    }
+
+    /// A number for a connection, or for an endpoint of this process.
+    pub(crate) fn number(&self) -> u64 {
+        self.lock().next()
+    }
+
+    /// Takes a name for an endpoint of this process, until [`forget`](Self::forget).
+    ///
+    /// # Errors
+    /// It is taken, or there are too many.
+    pub(crate) fn register_here(
+        &self,
+        url: &StreamUrl,
+        incarnation: Incarnation,
+        program: &str,
+        arrivals: Arc<dyn Arrivals>,
+    ) -> Result<u64, Fault> {
+        let number = self.number();
+        let owner = Owner {
+            program: program.to_owned(),
+            pid: std::process::id(),
+            way: Way::Here(arrivals),
+        };
+        self.register(number, url, incarnation, owner)?;
+        Ok(number)
+    }
+
+    /// Takes a name for an endpoint of another process, which is connected.
+    pub(super) fn register_session(
+        &self,
+        number: u64,
+        register: &Register,
+        notifier: Notifier,
+    ) -> Result<(), Fault> {
+        let url = parse(&register.url)?;
+        let owner = Owner {
+            program: register.program.clone(),
+            pid: register.pid,
+            way: Way::Session(notifier),
+        };
+        self.register(number, &url, register.incarnation, owner)
+    }
+
+    fn register(
+        &self,
+        number: u64,
+        url: &StreamUrl,
+        incarnation: Incarnation,
+        owner: Owner,
+    ) -> Result<(), Fault> {
+        let mut state = self.lock();
+        let now = Clock::new().now();
+        let is_here = matches!(owner.way, Way::Here(_));
+        let url = url.within_host();
+        let answers = state
+            .directory
+            .register(now, number, &url, incarnation, random_ticket)?;
+        if is_here {
+            state.directory.keep(number);
+        }
+        state.owners.insert(number, owner);
+        let mut told = Vec::new();
+        for (asker, grant) in answers {
+            if let Some((notifier, answer)) = state.asked.get_mut(&asker) {
+                *answer = Some(grant);
+                told.push(notifier.clone());
+            }
+        }
+        drop(state);
+        told.iter().for_each(Notifier::notify);
+        Ok(())
+    }
+
+    /// Asks for an endpoint. `None`: it is not there yet; [`answer`](Self::answer) has the answer
+    /// when `notifier` is told.
+    pub(super) fn look_up(
+        &self,
+        number: u64,
+        lookup: &Lookup,
+        notifier: Notifier,
+    ) -> Result<Option<TicketGrant>, Fault> {
+        let url = parse(&lookup.url)?.within_host();
+        let mut state = self.lock();
+        let now = Clock::new().now();
+        let asked = state
+            .directory
+            .lookup(now, number, &url, lookup.incarnation, random_ticket)?;
+        match asked {
+            Answer::Found(grant) => Ok(Some(grant)),
+            Answer::Waits => {
+                state.asked.insert(number, (notifier, None));
+                Ok(None)
+            }
+        }
+    }
+
+    pub(super) fn answer(&self, number: u64) -> Option<TicketGrant> {
+        let mut state = self.lock();
+        let grant = state.asked.get(&number)?.1?;
+        state.asked.remove(&number);
+        Some(grant)
+    }
+
+    /// Somebody shows a ticket. Returns the number by which the transport is to be handed over.
+    pub(super) fn redeem(
+        &self,
+        ticket: &Ticket,
+        by: Incarnation,
+        bytes: Vec<u8>,
+    ) -> Result<u64, Fault> {
+        let mut state = self.lock();
+        let owner = state.directory.redeem(Clock::new().now(), ticket, by)?;
+        let number = state.next();
+        let on_the_way = OnTheWay {
+            owner,
+            ticket: *ticket,
+            bytes,
+        };
+        state.on_the_way.insert(number, on_the_way);
+        Ok(number)
+    }
+
+    /// The owner of a name has given a sign of life.
+    pub(super) fn renew(&self, number: u64) -> bool {
+        self.lock().directory.renew(Clock::new().now(), number)
+    }
+
+    /// A transport whose session said that it is somebody's by this number: for
+    /// [`SessionFactory::hand_over`](trunkline_net::SessionFactory::hand_over).
+    pub fn hand_over(&self, number: u64, socket: OwnedFd) {
+        let mut state = self.lock();
+        let Some(OnTheWay {
+            owner,
+            ticket,
+            bytes,
+        }) = state.on_the_way.remove(&number)
+        else {
+            return;
+        };
+        // An owner that is gone by now leaves the socket to be closed; who came comes again.
+        match state.owners.get(&owner).map(|owner| &owner.way) {
+            Some(Way::Here(arrivals)) => {
+                let arrivals = arrivals.clone();
+                drop(state);
+                arrivals.arrive(socket, &bytes);
+            }
+            Some(Way::Session(notifier)) => {
+                let mut frame = Vec::new();
+                let bytes = bytes.as_slice();
+                Arrived { ticket, bytes }.encode(&mut frame);
+                notifier.pass(frame, socket);
+            }
+            None => {}
+        }
+    }
+
+    /// A connection, or an endpoint of this process, is gone.
+    pub(crate) fn forget(&self, number: u64) {
+        let mut state = self.lock();
+        state.directory.forget(number);
+        state.owners.remove(&number);
+        state.asked.remove(&number);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn next(&mut self) -> u64 {
+        self.last = self.last.wrapping_add(1);
+        self.last
+    }
+}
+
+impl std::fmt::Debug for DirectoryHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DirectoryHost")
+            .field("endpoints", &self.endpoints())
+            .finish()
+    }
+}
+
+fn parse(url: &str) -> Result<StreamUrl, Fault> {
+    StreamUrl::parse(url).map_err(|error| Fault::new(FaultCode::Malformed, error.to_string()))
+}
+
+/// 128 bits that nobody can guess.
+pub(crate) fn random() -> io::Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    let flags = rustix::rand::GetRandomFlags::empty();
+    // So few bytes are never cut short.
+    rustix::rand::getrandom(&mut bytes, flags)?;
+    Ok(bytes)
+}
+
+fn random_ticket() -> Ticket {
+    // The system gives random bytes as soon as it has booted; without any a ticket would be nobody's.
+    random().unwrap_or_default()
+}

@@ -1,0 +1,31 @@
+//! The directory of a machine's endpoints, or of those behind one port: who has which name, and how
+//! who asks for it comes to it.
+//!
+//! ```text
+//!   endpoint A                 directory                     endpoint B's process
+//!     |                            | <---- S_REGISTER (B) -------- |   (or B is of this process)
+//!     | ---- S_LOOKUP (B) -------> |                               |
+//!     | <--- S_TICKET ------------ |                               |
+//!     | ---- S_HELLO, ticket ----> |                               |
+//!     |                            | ---- S_ARRIVED, socket -----> |
+//!     | <================= the stream's own connection ==========> |
+//! ```
+//!
+//! An engine has one for its machine; an endpoint whose URL has a port has one for that port.
+
+mod host;
+mod session;
+
+pub(crate) use self::host::{Arrivals, random};
+pub use self::host::{DirectoryHost, EndpointInfo};
+pub use self::session::DirectorySession;
+
+use trunkline_proto::FrameKind;
+
+/// Whether a connection whose first frame is of this kind is one to a directory.
+pub fn is_first(kind: FrameKind) -> bool {
+    matches!(
+        kind,
+        FrameKind::StreamLookup | FrameKind::StreamRegister | FrameKind::StreamHello
+    )
+}

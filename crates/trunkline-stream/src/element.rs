@@ -1,0 +1,242 @@
+//! Which types of Rust are elements of a stream, and how they lie in its buffer.
+
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use trunkline_proto::stream::ElementForm;
+use trunkline_types::wire::{DecodeError, decode_whole, encode_value};
+use trunkline_types::{Array, ArrayType, DataType, ElementType, Elements, Timestamp, Value};
+
+use crate::error::StreamError;
+
+/// Bytes of the length before an element that varies.
+pub(crate) const LENGTH_BYTES: usize = 4;
+
+/// A type whose values are elements of a stream: numbers, truth values, times, text, bytes, and
+/// one-dimensional arrays of numbers. Elements of every other type of Trunkline are
+/// [`Value`]s of a [`ValueWriter`](crate::ValueWriter).
+pub trait Element: Clone + Send + 'static + sealed::Sealed {
+    /// The type, as both ends agree on it.
+    fn data_type() -> DataType;
+
+    /// The elements as they lie in the buffer; `scratch` is for those that are not so in memory.
+    #[doc(hidden)]
+    fn to_bytes<'a>(elements: &'a [Self], scratch: &'a mut Vec<u8>) -> &'a [u8];
+
+    /// Appends the elements that lie in `bytes`, which are whole.
+    #[doc(hidden)]
+    fn append(bytes: &[u8], out: &mut Vec<Self>) -> Result<(), DecodeError>;
+
+    /// Whether elements may be read by one call: arrays only when they are of equal lengths (NS-35).
+    #[doc(hidden)]
+    fn check_equal(elements: &[Self]) -> Result<(), StreamError> {
+        let _ = elements;
+        Ok(())
+    }
+}
+
+/// A type that lies in a stream's buffer as in memory, and may be used there.
+pub trait Plain: Element + Pod {}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// How elements of a type lie in a stream.
+pub(crate) fn form(data_type: &DataType) -> ElementForm {
+    match fixed_bytes(data_type).and_then(|bytes| u32::try_from(bytes).ok()) {
+        Some(bytes) if bytes > 0 => ElementForm::Fixed(bytes),
+        _ => ElementForm::Variable,
+    }
+}
+
+/// Bytes of every value of the type in wire form, where they are the same for all: also those of
+/// structs of such types.
+fn fixed_bytes(data_type: &DataType) -> Option<usize> {
+    match data_type {
+        DataType::Struct(fields) => fields.fields.iter().try_fold(0_usize, |sum, (_, field)| {
+            sum.checked_add(fixed_bytes(field)?)
+        }),
+        scalar => scalar.fixed_size(),
+    }
+}
+
+/// Appends one element.
+pub(crate) fn put_value(form: ElementForm, value: &Value, out: &mut Vec<u8>) {
+    put(form, out, |out| encode_value(value, out));
+}
+
+fn put(form: ElementForm, out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
+    if let ElementForm::Fixed(_) = form {
+        return encode(out);
+    }
+    let at = out.len();
+    out.extend_from_slice(&[0; LENGTH_BYTES]);
+    encode(out);
+    // Values are bounded far below that.
+    let len = u32::try_from(out.len() - at - LENGTH_BYTES).unwrap_or(u32::MAX);
+    out[at..at + LENGTH_BYTES].copy_from_slice(&len.to_le_bytes());
+}
+
+/// The elements of `bytes`, one by one; of a form that varies, without their lengths.
+pub(crate) fn each<'a>(form: ElementForm, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let (element, behind) = match form {
+            ElementForm::Fixed(size) => rest.split_at_checked(size as usize)?,
+            ElementForm::Variable => {
+                let (len, behind) = rest.split_first_chunk::<LENGTH_BYTES>()?;
+                behind.split_at_checked(u32::from_le_bytes(*len) as usize)?
+            }
+        };
+        rest = behind;
+        Some(element)
+    })
+}
+
+/// Bytes of the first `count` elements of `bytes`; `None` when they are not all there.
+pub(crate) fn bytes_of(form: ElementForm, bytes: &[u8], count: usize) -> Option<usize> {
+    match form {
+        ElementForm::Fixed(size) => {
+            let len = count.checked_mul(size as usize)?;
+            (len <= bytes.len()).then_some(len)
+        }
+        ElementForm::Variable => {
+            let mut elements = each(form, bytes);
+            (0..count).try_fold(0, |sum, _| {
+                Some(sum + LENGTH_BYTES + elements.next()?.len())
+            })
+        }
+    }
+}
+
+macro_rules! plain {
+    ($($rust:ty => $data_type:ident),* $(,)?) => {$(
+        impl sealed::Sealed for $rust {}
+
+        impl Element for $rust {
+            fn data_type() -> DataType {
+                DataType::$data_type
+            }
+
+            fn to_bytes<'a>(elements: &'a [Self], _: &'a mut Vec<u8>) -> &'a [u8] {
+                bytemuck::cast_slice(elements)
+            }
+
+            fn append(bytes: &[u8], out: &mut Vec<Self>) -> Result<(), DecodeError> {
+                let start = out.len();
+                out.resize(start + bytes.len() / size_of::<Self>(), <$rust>::default());
+                bytemuck::cast_slice_mut(&mut out[start..]).copy_from_slice(bytes);
+                Ok(())
+            }
+        }
+
+        impl Plain for $rust {}
+    )*};
+}
+
+plain! {
+    i8 => I8, i16 => I16, i32 => I32, i64 => I64,
+    u8 => U8, u16 => U16, u32 => U32, u64 => U64,
+    f32 => F32, f64 => F64,
+}
+
+// Streams are little-endian, as every machine that Trunkline runs on.
+const _: () = assert!(cfg!(target_endian = "little"));
+
+/// Elements whose values go through [`Value`].
+macro_rules! by_value {
+    ($($rust:ty: $data_type:expr, $to:expr, $from:pat => $back:expr;)*) => {$(
+        impl sealed::Sealed for $rust {}
+
+        impl Element for $rust {
+            fn data_type() -> DataType {
+                $data_type
+            }
+
+            fn to_bytes<'a>(elements: &'a [Self], scratch: &'a mut Vec<u8>) -> &'a [u8] {
+                let form = form(&Self::data_type());
+                scratch.clear();
+                let to: fn(&$rust) -> Value = $to;
+                elements.iter().for_each(|element| put_value(form, &to(element), scratch));
+                scratch
+            }
+
+            fn append(bytes: &[u8], out: &mut Vec<Self>) -> Result<(), DecodeError> {
+                let data_type = Self::data_type();
+                for element in each(form(&data_type), bytes) {
+                    if let $from = decode_whole(&data_type, element)? {
+                        out.push($back);
+                    }
+                }
+                Ok(())
+            }
+        }
+    )*};
+}
+
+by_value! {
+    bool: DataType::Bool, |v| Value::Bool(*v), Value::Bool(v) => v;
+    Timestamp: DataType::Timestamp, |v| Value::Timestamp(*v), Value::Timestamp(v) => v;
+    String: DataType::String, |v| Value::String(v.as_str().into()), Value::String(v) => v.to_string();
+}
+
+fn equal_lengths(lengths: impl Iterator<Item = usize>) -> Result<(), StreamError> {
+    let mut lengths = lengths;
+    let Some(first) = lengths.next() else {
+        return Ok(());
+    };
+    match lengths.find(|length| *length != first) {
+        Some(other) => Err(StreamError::Lengths { first, other }),
+        None => Ok(()),
+    }
+}
+
+fn vector_of(element: ElementType) -> DataType {
+    let shape = vec![None];
+    DataType::Array(Arc::new(ArrayType { element, shape }))
+}
+
+/// Arrays of numbers of any length.
+macro_rules! vectors {
+    ($($rust:ty => $element:ident),* $(,)?) => {$(
+        impl sealed::Sealed for Vec<$rust> {}
+
+        impl Element for Vec<$rust> {
+            fn data_type() -> DataType {
+                vector_of(ElementType::$element)
+            }
+
+            fn to_bytes<'a>(elements: &'a [Self], scratch: &'a mut Vec<u8>) -> &'a [u8] {
+                scratch.clear();
+                for element in elements {
+                    let array = Array::vector(Elements::$element(element.clone()));
+                    put_value(ElementForm::Variable, &Value::Array(array.into()), scratch);
+                }
+                scratch
+            }
+
+            fn append(bytes: &[u8], out: &mut Vec<Self>) -> Result<(), DecodeError> {
+                let data_type = Self::data_type();
+                for element in each(ElementForm::Variable, bytes) {
+                    if let Value::Array(array) = decode_whole(&data_type, element)?
+                        && let Elements::$element(elements) = array.elements()
+                    {
+                        out.push(elements.to_vec());
+                    }
+                }
+                Ok(())
+            }
+
+            fn check_equal(elements: &[Self]) -> Result<(), StreamError> {
+                equal_lengths(elements.iter().map(Vec::len))
+            }
+        }
+    )*};
+}
+
+vectors! {
+    i8 => I8, i16 => I16, i32 => I32, i64 => I64,
+    u8 => U8, u16 => U16, u32 => U32, u64 => U64,
+    f32 => F32, f64 => F64,
+}

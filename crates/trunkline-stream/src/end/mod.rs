@@ -1,0 +1,344 @@
+//! One end of a stream as a link drives it: its state machine, and the inner end of its ring.
+//!
+//! ```text
+//!            program                                     program
+//!               | push                                      ^ pull
+//!               v                                           |
+//!          [ ring ] inner end: consumer      inner end: producer [ ring ]
+//!               |                                           ^
+//!          WriterLink -- heads, and bytes from the ring --> ReaderLink
+//! ```
+//!
+//! The program's end of the ring is not here: it is used without the link's lock. Whatever is due is
+//! found by looking at the ring, so the program has to tell nothing but that it is time to look.
+
+mod asking;
+mod reader;
+mod writer;
+
+use std::time::Duration;
+
+use trunkline_proto::message::closing::Refused;
+use trunkline_proto::message::stream::StreamHello;
+use trunkline_proto::message::stream::control::encode_refused;
+use trunkline_proto::stream::{Half, Link, Place, RingBytes};
+use trunkline_proto::{
+    DirectBytes, Disconnect, Endpoint, FaultCode, FrameBuffer, FrameKind, FrameLimits, VersionRange,
+};
+use trunkline_types::{Tick, Timestamp};
+
+pub(crate) use asking::Target;
+pub(crate) use reader::ReaderEnd;
+pub(crate) use writer::WriterEnd;
+
+use asking::{Asking, Heard};
+
+/// How long bytes may wait for more of them, so that they fill a packet (NS-85).
+pub(crate) const GATHER: Duration = Duration::from_millis(1);
+
+/// So many are sent without waiting for more.
+pub(crate) const GATHER_BYTES: u64 = 32 << 10;
+
+/// For so long after the last bytes somebody looks for more at every [`GATHER`]. After that the
+/// program has to say that it has written: what it writes then goes out at once.
+const ACTIVE: Duration = Duration::from_millis(20);
+
+/// One end of a stream.
+pub(crate) struct End<S: Inner> {
+    pub(crate) link: Link<S::Half>,
+    pub(crate) inner: S,
+    /// Of the transport there is; transports are counted.
+    transport: u64,
+    /// Whom an end that dials asks for.
+    target: Option<Target>,
+    asking: Option<Asking>,
+    /// Bytes of the ring that follow the output that was appended last, and how many are sent.
+    region: Option<(Place, u64)>,
+    /// Something was appended that is not known to be sent.
+    is_sending: bool,
+    /// Until then what was written waits for more; `None`: nobody looks for it.
+    gather_until: Option<Tick>,
+    /// When bytes of the ring were handed out last.
+    handed_at: Tick,
+}
+
+/// The inner end of a ring, and what it has to do with the state machine.
+pub(crate) trait Inner: RingBytes + Send {
+    /// Which end.
+    type Half: Half + Send;
+
+    /// Tells the link how far the program is.
+    fn look(&mut self, link: &mut Link<Self::Half>);
+
+    /// Does in the ring what the link has found out.
+    fn settle(&mut self, link: &mut Link<Self::Half>);
+
+    /// Where received bytes belong.
+    fn wanted(link: &Link<Self::Half>) -> Option<Place>;
+
+    /// The ring's memory at a place that [`wanted`](Self::wanted) named.
+    fn space(&mut self, place: Place) -> &mut [u8];
+
+    /// So many bytes of that place are there.
+    fn handle_payload(
+        &mut self,
+        link: &mut Link<Self::Half>,
+        now: Tick,
+        transport: u64,
+        place: Place,
+        count: u64,
+    );
+
+    /// Bytes that the program has written and the link was not told of, or as many as there can be
+    /// where it is to be told at once of anything.
+    fn unseen(&mut self, link: &Link<Self::Half>) -> u64;
+
+    /// The program is to say when it writes again. True when it has by now.
+    fn rest(&mut self, link: &Link<Self::Half>) -> bool;
+}
+
+impl<S: Inner> End<S> {
+    pub(crate) fn new(link: Link<S::Half>, inner: S, target: Option<Target>) -> Self {
+        Self {
+            link,
+            inner,
+            transport: 0,
+            target,
+            asking: None,
+            region: None,
+            is_sending: false,
+            gather_until: None,
+            handed_at: Tick::ZERO,
+        }
+    }
+
+    /// Looks at the ring: whatever is there is sent without waiting for more.
+    pub(crate) fn look(&mut self) {
+        self.inner.look(&mut self.link);
+    }
+
+    /// Somebody has come: `bytes` is what was read of the transport, S_HELLO first.
+    ///
+    /// # Errors
+    /// What to answer before that transport is closed; the one there was goes on.
+    pub(crate) fn admit(&mut self, now: Tick, bytes: &[u8]) -> Result<(), Vec<u8>> {
+        let mut rest = bytes;
+        let mut frames = FrameBuffer::new(FrameLimits::default());
+        let hello = match frames.next_frame(now, &mut rest) {
+            Ok(Some(frame)) if frame.kind() == Some(FrameKind::StreamHello) => {
+                StreamHello::decode(&frame).ok()
+            }
+            _ => None,
+        };
+        let admitted = match &hello {
+            None => Err(Refused {
+                code: FaultCode::Malformed,
+                versions: VersionRange::OURS,
+                retry_after: None,
+                sentence: "the first frame to an endpoint of a stream is S_HELLO".to_owned(),
+            }),
+            Some(hello) => {
+                self.inner.look(&mut self.link);
+                let number = self.transport.wrapping_add(1);
+                self.link.handle_hello(now, number, hello)
+            }
+        };
+        match admitted {
+            Ok(_) => {
+                self.transport = self.transport.wrapping_add(1);
+                self.forget_output();
+                self.inner.settle(&mut self.link);
+                self.take_in(now, rest);
+                Ok(())
+            }
+            Err(refused) => {
+                let mut answer = Vec::new();
+                encode_refused(&refused, &mut answer);
+                Err(answer)
+            }
+        }
+    }
+
+    fn forget_output(&mut self) {
+        self.region = None;
+        self.is_sending = false;
+    }
+
+    /// Bytes of the stream's own connection: frames, and what belongs in the ring.
+    fn take_in(&mut self, now: Tick, bytes: &[u8]) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let taken = self.link.handle_control(now, self.transport, rest);
+            rest = rest.get(taken..).unwrap_or_default();
+            let Some(place) = S::wanted(&self.link) else {
+                if taken == 0 {
+                    break;
+                }
+                continue;
+            };
+            let space = self.inner.space(place);
+            let count = space.len().min(rest.len());
+            if count == 0 {
+                break;
+            }
+            let (now_here, later) = rest.split_at(count);
+            space[..count].copy_from_slice(now_here);
+            rest = later;
+            self.handle_payload(now, place, count);
+        }
+        self.inner.settle(&mut self.link);
+    }
+
+    fn handle_payload(&mut self, now: Tick, place: Place, count: usize) {
+        let transport = self.transport;
+        self.inner
+            .handle_payload(&mut self.link, now, transport, place, count as u64);
+    }
+}
+
+impl<S: Inner> Endpoint for End<S> {
+    fn handle_connected(&mut self, now: Tick, _: Timestamp) {
+        self.transport = self.transport.wrapping_add(1);
+        self.forget_output();
+        match &self.target {
+            Some(target) => self.asking = Some(Asking::begin(target, now)),
+            None => self.link.handle_dialled(now, self.transport, None),
+        }
+    }
+
+    fn handle_input(&mut self, now: Tick, _: Timestamp, bytes: &[u8]) {
+        let mut rest = bytes;
+        if let Some(asking) = &mut self.asking {
+            match asking.handle_input(now, &mut rest) {
+                Heard::Nothing => return,
+                Heard::Ticket(ticket) => {
+                    self.asking = None;
+                    self.inner.look(&mut self.link);
+                    let transport = self.transport;
+                    self.link.handle_dialled(now, transport, Some(ticket));
+                }
+                Heard::Refused(refused) => {
+                    self.link.handle_lookup_refused(now, &refused);
+                    return;
+                }
+            }
+        }
+        self.take_in(now, rest);
+    }
+
+    fn poll_output(&mut self, now: Tick, _: Timestamp, _: usize, out: &mut Vec<u8>) -> bool {
+        if let Some(asking) = &mut self.asking {
+            asking.poll_output(out);
+            return false;
+        }
+        if std::mem::take(&mut self.is_sending) {
+            self.region = None;
+            self.link.handle_sent(self.transport);
+        }
+        let before = out.len();
+        loop {
+            let is_due = self.gather_until.is_none_or(|until| until <= now);
+            if is_due || self.inner.unseen(&self.link) >= GATHER_BYTES {
+                self.look();
+            }
+            let place = self.link.poll_output(now, &self.inner, out);
+            self.inner.settle(&mut self.link);
+            if place.is_some() {
+                self.handed_at = now;
+                self.gather_until = Some(now.saturating_add(GATHER));
+            }
+            self.region = place.map(|place| (place, 0));
+            self.is_sending = out.len() > before;
+            if self.is_sending {
+                return true;
+            }
+            if !is_due {
+                return false;
+            }
+            let is_active = now < self.handed_at.saturating_add(ACTIVE);
+            self.gather_until = is_active.then(|| now.saturating_add(GATHER));
+            if is_active || !self.inner.rest(&self.link) {
+                return false;
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Tick> {
+        if let Some(asking) = &self.asking {
+            return Some(asking.poll_timeout());
+        }
+        let gather = self.gather_until.filter(|_| self.link.is_connected());
+        [self.link.poll_timeout(), gather]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn handle_timeout(&mut self, now: Tick, _: Timestamp) {
+        if let Some(asking) = &mut self.asking {
+            asking.handle_timeout(now);
+        }
+        self.link.handle_timeout(now);
+    }
+
+    fn handle_disconnected(&mut self, now: Tick, cause: Disconnect) {
+        self.forget_output();
+        match self.asking.take() {
+            Some(asking) if !asking.is_refused() => self.link.handle_dial_failed(now, cause),
+            Some(_) => {}
+            None if self.link.connection().is_none() => {
+                self.link.handle_dial_failed(now, cause);
+            }
+            None => self.link.handle_disconnected(now, self.transport, cause),
+        }
+    }
+
+    fn wants_close(&self) -> Option<Disconnect> {
+        match &self.asking {
+            Some(asking) => asking.wants_close(),
+            None => self.link.wants_close().cloned(),
+        }
+    }
+
+    fn poll_dial(&self) -> Option<Tick> {
+        self.link.poll_dial()
+    }
+
+    fn direct(&mut self) -> Option<&mut dyn DirectBytes> {
+        Some(self)
+    }
+}
+
+impl<S: Inner> DirectBytes for End<S> {
+    fn region(&mut self) -> &[u8] {
+        let Some((place, sent)) = self.region else {
+            return &[];
+        };
+        let left = place.len.saturating_sub(sent);
+        if left == 0 {
+            return &[];
+        }
+        let [piece, _] = self.inner.bytes(place.position.saturating_add(sent), left);
+        piece
+    }
+
+    fn handle_sent(&mut self, _: Tick, count: usize) {
+        if let Some((_, sent)) = &mut self.region {
+            *sent = sent.saturating_add(count as u64);
+        }
+    }
+
+    fn space(&mut self) -> &mut [u8] {
+        match S::wanted(&self.link) {
+            Some(place) if self.asking.is_none() => self.inner.space(place),
+            _ => &mut [],
+        }
+    }
+
+    fn handle_received(&mut self, now: Tick, count: usize) {
+        if let Some(place) = S::wanted(&self.link) {
+            self.handle_payload(now, place, count);
+            self.inner.settle(&mut self.link);
+        }
+    }
+}

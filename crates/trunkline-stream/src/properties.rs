@@ -1,0 +1,118 @@
+//! What an endpoint says of itself (NS-50 to NS-54).
+
+use std::time::Duration;
+
+use trunkline_net::Clock;
+use trunkline_proto::Disconnect;
+use trunkline_proto::stream::{Link, StreamFault};
+use trunkline_types::DataType;
+
+use crate::reader::ReaderCore;
+use crate::writer::WriterCore;
+
+/// An endpoint at one moment.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Properties {
+    /// Its URL in canonical form.
+    pub url: String,
+    /// Whether it writes; otherwise it reads.
+    pub is_writer: bool,
+    /// The type of its elements.
+    pub data_type: DataType,
+    /// Elements that its buffer holds.
+    pub capacity: u64,
+    /// Elements in its buffer: of a writer those that the reader is not known to have, of a reader
+    /// those that can be read.
+    pub in_buffer: u64,
+    /// Elements written, or read, in all.
+    pub total: u64,
+    /// The two ends are connected.
+    pub is_connected: bool,
+    /// How often they were and then were not (NS-53).
+    pub disconnections: u64,
+    /// For how long they have not been connected, though they were.
+    pub away_for: Option<Duration>,
+    /// Why the last connection ended, or did not come to be.
+    pub last_disconnect: Option<Disconnect>,
+    /// The other end's URL, as it calls itself; `None` before the first connection.
+    pub peer: Option<String>,
+    /// The other end's program and release.
+    pub peer_program: Option<String>,
+    /// What the connection is made of, in a word or two.
+    pub transport: Option<&'static str>,
+    /// Why the stream is over, when it did not come to its end.
+    pub fault: Option<StreamFault>,
+}
+
+impl Properties {
+    /// Room in a writer's buffer, in elements (NS-51). 0 of a reader.
+    pub fn available_for_writing(&self) -> u64 {
+        match self.is_writer {
+            true => self.capacity.saturating_sub(self.in_buffer),
+            false => 0,
+        }
+    }
+
+    /// Elements that a reader's program can read (NS-50). 0 of a writer.
+    pub fn available_for_reading(&self) -> u64 {
+        match self.is_writer {
+            true => 0,
+            false => self.in_buffer,
+        }
+    }
+
+    /// The other end was destroyed (NS-54).
+    pub fn is_peer_destroyed(&self) -> bool {
+        matches!(self.fault, Some(StreamFault::PeerDestroyed { .. }))
+    }
+
+    pub(crate) fn of_writer(core: &WriterCore) -> Self {
+        let transport = core.link.transport().map(|used| used.name);
+        core.link.with(|end, _, _| {
+            let written = end.inner.ring.written_elements().unwrap_or(0);
+            let freed = end.link.freed_elements();
+            Self {
+                is_writer: true,
+                in_buffer: written.saturating_sub(freed),
+                total: written,
+                transport,
+                ..Self::of(&end.link)
+            }
+        })
+    }
+
+    pub(crate) fn of_reader(core: &ReaderCore) -> Self {
+        let transport = core.link.transport().map(|used| used.name);
+        core.link.with(|end, _, _| {
+            let read = end.inner.ring.read_elements().unwrap_or(0);
+            let (_, ready) = end.link.ready();
+            Self {
+                in_buffer: ready.saturating_sub(read),
+                total: read,
+                transport,
+                ..Self::of(&end.link)
+            }
+        })
+    }
+
+    fn of<H>(link: &Link<H>) -> Self {
+        let options = link.options();
+        let now = Clock::new().now();
+        Self {
+            url: options.url.clone(),
+            is_writer: false,
+            data_type: options.data_type.clone(),
+            capacity: options.capacity,
+            in_buffer: 0,
+            total: 0,
+            is_connected: link.is_connected(),
+            disconnections: link.disconnections(),
+            away_for: link.away_since().map(|since| now.since(since)),
+            last_disconnect: link.last_disconnect().cloned(),
+            peer: link.peer().map(|peer| peer.url.clone()),
+            peer_program: link.peer().map(|peer| peer.program.clone()),
+            transport: None,
+            fault: link.fault().cloned(),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The reading end of a stream.
+
+mod core;
+mod region;
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use trunkline_proto::stream::ElementForm;
+
+use crate::element::{Element, Plain};
+use crate::error::StreamError;
+use crate::options::Options;
+use crate::properties::Properties;
+use crate::rendezvous;
+use crate::wait::{Blocking, Task, Waits, block};
+
+pub(crate) use self::core::{ReaderCore, Wanted};
+pub use self::region::Region;
+
+/// The reading end of a stream of elements of type `T`.
+///
+/// What arrives lies in the end's own buffer until it is read; as it is read, the writer may send
+/// more (NS-62). When the writer is gone, reading goes on until nothing is left (NS-47).
+///
+/// Dropping it destroys it: the writer is told how far it came.
+///
+/// # Example
+/// ```no_run
+/// # use std::time::Duration;
+/// # use trunkline_stream::{Options, Reader, StreamError};
+/// let mut reader = Reader::<f64>::create("daq/raw", Options::default())?;
+/// let elements = reader.read_many(1000, Some(Duration::from_secs(1)))?;
+/// let sum: f64 = reader.acquire(1000, None)?.iter().sum();
+/// # Ok::<(), StreamError>(())
+/// ```
+pub struct Reader<T: Element> {
+    core: ReaderCore,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Element> Reader<T> {
+    /// Creates the reading end `url` and waits until it is connected with its writer (NS-12).
+    ///
+    /// # Errors
+    /// [`StreamError`] says who is at fault: the URL, the name, memory; the peer of another type or
+    /// direction; nobody came in time.
+    pub fn create(url: &str, options: Options) -> Result<Self, StreamError> {
+        block(Self::create_over(&Blocking, url, options))
+    }
+
+    /// [`create`](Self::create) for tasks.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn create_async(url: &str, options: Options) -> Result<Self, StreamError> {
+        Self::create_over(&Task, url, options).await
+    }
+
+    async fn create_over(
+        waits: &impl Waits,
+        url: &str,
+        options: Options,
+    ) -> Result<Self, StreamError> {
+        let core = rendezvous::reader(waits, url, T::data_type(), options).await?;
+        Ok(Self {
+            core,
+            of: PhantomData,
+        })
+    }
+
+    /// Reads one element, waiting for it for at most `timeout` (`None`: for ever).
+    ///
+    /// # Errors
+    /// [`StreamError::Timeout`]: there was none. [`StreamError::Ended`]: there will be none.
+    pub fn read(&mut self, timeout: Option<Duration>) -> Result<T, StreamError> {
+        let mut one = self.read_many(1, timeout)?;
+        one.pop().ok_or(StreamError::Ended)
+    }
+
+    /// Reads `count` elements, or none (NS-30). Fewer only where the stream has ended and fewer are
+    /// left (NS-48).
+    ///
+    /// # Errors
+    /// As of [`read`](Self::read); [`StreamError::TooMany`] at once when the buffer holds fewer.
+    pub fn read_many(
+        &mut self,
+        count: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<T>, StreamError> {
+        block(self.read_over(&Blocking, Wanted::Exactly(count), timeout))
+    }
+
+    /// [`read_many`](Self::read_many) for tasks.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped has read nothing.
+    pub async fn read_many_async(
+        &mut self,
+        count: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<T>, StreamError> {
+        self.read_over(&Task, Wanted::Exactly(count), timeout).await
+    }
+
+    /// Reads everything that is there, which may be nothing, without waiting (NS-36).
+    ///
+    /// # Errors
+    /// [`StreamError::Ended`], or why the stream is over.
+    pub fn read_available(&mut self) -> Result<Vec<T>, StreamError> {
+        block(self.read_over(&Blocking, Wanted::Available, None))
+    }
+
+    async fn read_over(
+        &mut self,
+        waits: &impl Waits,
+        wanted: Wanted,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<T>, StreamError> {
+        let count = self.core.wait_for(waits, wanted, timeout).await?;
+        let mut elements = Vec::with_capacity(count);
+        let bytes = self.core.region(count);
+        let len = bytes.len();
+        T::append(bytes, &mut elements)?;
+        if count > 1 && self.core.form == ElementForm::Variable {
+            T::check_equal(&elements)?;
+        }
+        self.core.release(len, count);
+        Ok(elements)
+    }
+
+    /// Elements that can be read now.
+    pub fn available(&mut self) -> usize {
+        self.core.available()
+    }
+
+    /// Destroys the end. The writer is told how far it came.
+    pub fn close(mut self) {
+        block(self.core.close(&Blocking));
+    }
+
+    /// What can be asked at any time, from any thread.
+    pub fn properties(&self) -> Properties {
+        Properties::of_reader(&self.core)
+    }
+}
+
+impl<T: Plain> Reader<T> {
+    /// Reads as many elements as `into` is long, or none; how many they were, which is fewer only
+    /// where the stream has ended and fewer are left.
+    ///
+    /// # Errors
+    /// As of [`read_many`](Self::read_many).
+    #[inline]
+    pub fn read_into(
+        &mut self,
+        into: &mut [T],
+        timeout: Option<Duration>,
+    ) -> Result<usize, StreamError> {
+        let wanted = Wanted::Exactly(into.len());
+        let count = block(self.core.wait_for(&Blocking, wanted, timeout))?;
+        let bytes = self.core.region(count);
+        let len = bytes.len();
+        bytemuck::cast_slice_mut(&mut into[..count]).copy_from_slice(bytes);
+        self.core.release(len, count);
+        Ok(count)
+    }
+
+    /// The next `count` elements where they have arrived, without a copy; they are given back when
+    /// the region is dropped. Fewer only where the stream has ended and fewer are left.
+    ///
+    /// # Errors
+    /// As of [`read_many`](Self::read_many).
+    pub fn acquire(
+        &mut self,
+        count: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Region<'_, T>, StreamError> {
+        let wanted = Wanted::Exactly(count);
+        let count = block(self.core.wait_for(&Blocking, wanted, timeout))?;
+        Ok(Region::new(&mut self.core, count))
+    }
+}
+
+impl<T: Element> std::fmt::Debug for Reader<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader")
+            .field("properties", &self.properties())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,200 @@
+//! How an endpoint keeps its name with this machine's directory, over a connection of its own.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use trunkline_net::passing::{Descriptors, connect_passing};
+use trunkline_net::{Dialler, Link, LinkOptions, StartError};
+use trunkline_proto::message::stream::control::{
+    decode_keepalive, decode_refused, encode_keepalive,
+};
+use trunkline_proto::message::stream::directory::{Arrived, Register};
+use trunkline_proto::{
+    Backoff, Disconnect, Endpoint, FaultCode, FrameBuffer, FrameKind, FrameLimits, Liveness,
+    LivenessAction, VersionRange,
+};
+use trunkline_types::{SocketPath, Tick, Timestamp};
+
+use crate::directory::Arrivals;
+
+/// The name is given, for as long as this is there. After a restart of the engine it is taken again.
+pub(crate) type Registry = Link<RegistryEnd>;
+
+/// Descriptors of the connection that there is.
+type Current = Arc<Mutex<Descriptors>>;
+
+/// The state of a name.
+#[derive(Clone, Debug)]
+pub(crate) enum Name {
+    Asking,
+    Ours,
+    Refused(FaultCode, String),
+    /// No directory is there.
+    Nobody(Disconnect),
+}
+
+/// The endpoint of that connection.
+pub(crate) struct RegistryEnd {
+    register: Register,
+    arrivals: Arc<dyn Arrivals>,
+    descriptors: Current,
+    name: Name,
+    frames: FrameBuffer,
+    out: Vec<u8>,
+    liveness: Option<Liveness>,
+    closing: Option<Disconnect>,
+    backoff: Backoff,
+    dial_at: Tick,
+}
+
+/// Asks the engine at `socket` for a name.
+pub(crate) fn start(
+    socket: SocketPath,
+    register: Register,
+    arrivals: Arc<dyn Arrivals>,
+) -> Result<Arc<Registry>, StartError> {
+    let descriptors = Current::default();
+    let of_dialler = descriptors.clone();
+    let dialler = Dialler::pipe(move || {
+        let (transport, descriptors) = connect_passing(&socket)?;
+        *of_dialler.lock().unwrap_or_else(PoisonError::into_inner) = descriptors;
+        Ok(transport)
+    });
+    let end = RegistryEnd {
+        register,
+        arrivals,
+        descriptors,
+        name: Name::Asking,
+        frames: FrameBuffer::new(FrameLimits::default()),
+        out: Vec::new(),
+        liveness: None,
+        closing: None,
+        backoff: Backoff::default(),
+        dial_at: Tick::ZERO,
+    };
+    // Nobody is in a hurry here.
+    let options = LinkOptions {
+        spin: Duration::ZERO,
+        idle: Duration::ZERO,
+        ..LinkOptions::default()
+    };
+    Link::start(dialler, end, options)
+}
+
+impl RegistryEnd {
+    pub(crate) fn name(&self) -> &Name {
+        &self.name
+    }
+
+    fn handle_frames(&mut self, now: Tick, bytes: &mut &[u8]) -> Result<(), Disconnect> {
+        while let Some(frame) = self.frames.next_frame(now, bytes)? {
+            match frame.kind() {
+                Some(FrameKind::StreamRegistered) => {
+                    self.name = Name::Ours;
+                    self.backoff.reset();
+                }
+                Some(FrameKind::StreamRefused) => {
+                    let refused = decode_refused(&frame)?;
+                    self.closing = Some(Disconnect::from_refused(&refused, VersionRange::OURS));
+                    self.name = Name::Refused(refused.code, refused.sentence);
+                }
+                Some(FrameKind::StreamArrived) => {
+                    let arrived = Arrived::decode(&frame)?;
+                    let descriptors = self.descriptors.lock();
+                    let socket = descriptors.unwrap_or_else(PoisonError::into_inner).take();
+                    if let Some(socket) = socket {
+                        self.arrivals.arrive(socket, arrived.bytes);
+                    }
+                }
+                Some(FrameKind::StreamKeepalive) => {
+                    let keepalive = decode_keepalive(&frame)?;
+                    if let Some(liveness) = &mut self.liveness {
+                        liveness.handle_keepalive(now, &keepalive);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Endpoint for RegistryEnd {
+    fn handle_connected(&mut self, now: Tick, _: Timestamp) {
+        self.frames = FrameBuffer::new(FrameLimits::default());
+        self.closing = None;
+        self.liveness = Some(Liveness::with_defaults(now));
+        self.out.clear();
+        self.register.encode(&mut self.out);
+    }
+
+    fn handle_input(&mut self, now: Tick, _: Timestamp, bytes: &[u8]) {
+        if let Some(liveness) = &mut self.liveness {
+            liveness.handle_received(now);
+        }
+        let mut rest = bytes;
+        if let Err(cause) = self.handle_frames(now, &mut rest) {
+            self.closing = Some(cause);
+        }
+    }
+
+    fn poll_output(&mut self, _: Tick, _: Timestamp, _: usize, out: &mut Vec<u8>) -> bool {
+        out.append(&mut self.out);
+        false
+    }
+
+    fn poll_timeout(&self) -> Option<Tick> {
+        self.liveness.as_ref().map(Liveness::poll_timeout)
+    }
+
+    fn handle_timeout(&mut self, now: Tick, _: Timestamp) {
+        let Some(liveness) = &mut self.liveness else {
+            return;
+        };
+        match liveness.poll(now) {
+            LivenessAction::Idle => {}
+            LivenessAction::SendKeepalive => {
+                encode_keepalive(&liveness.keepalive(now, 0, 0), &mut self.out);
+            }
+            LivenessAction::Dead { silent_for } => {
+                self.closing = Some(Disconnect::Dead { silent_for });
+            }
+        }
+    }
+
+    fn handle_disconnected(&mut self, now: Tick, cause: Disconnect) {
+        self.liveness = None;
+        let retry_after = cause.retry_after();
+        if !matches!(self.name, Name::Refused(..)) {
+            self.name = Name::Nobody(cause);
+        }
+        let jitter = fastrand::u64(..);
+        let wait = self.backoff.next(jitter, retry_after);
+        self.dial_at = now.saturating_add(wait);
+    }
+
+    fn wants_close(&self) -> Option<Disconnect> {
+        self.closing.clone()
+    }
+
+    fn poll_dial(&self) -> Option<Tick> {
+        // Whoever created the endpoint is told; once it had the name it tries to get it again.
+        Some(self.dial_at)
+    }
+}
+
+/// Closes a connection that nobody takes.
+pub(crate) fn refuse(transport: trunkline_net::Transport, answer: &[u8]) -> io::Result<()> {
+    let mut transport = transport;
+    // What does not fit a fresh connection's buffer is for nobody.
+    transport.send.try_write(answer)?;
+    transport.send.finish();
+    Ok(())
+}
+
+/// A socket that came, given to an endpoint's link.
+pub(crate) fn transport_of(socket: OwnedFd) -> io::Result<trunkline_net::Transport> {
+    trunkline_net::passing::transport_of(socket, trunkline_net::tcp::USER_TIMEOUT)
+}

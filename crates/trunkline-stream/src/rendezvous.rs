@@ -1,0 +1,305 @@
+//! How two endpoints come together (NS-09 to NS-19).
+//!
+//! ```text
+//!   named its peer?   this end    asks the directory at its peer's host (or the peer's own port)
+//!                                 until the peer is there, and dials it: it is the active one
+//!   always            its name    is registered: by the engine of this machine, or behind a port of
+//!                                 its own; whoever asks for it is handed to it
+//! ```
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Weak};
+
+use trunkline_net::{Clock, Dialler, Link, LinkOptions as NetOptions, StreamMemory, near};
+use trunkline_proto::VersionRange;
+use trunkline_proto::message::stream::Incarnation;
+use trunkline_proto::message::stream::directory::Register;
+use trunkline_proto::stream::{ElementForm, LinkOptions, ReaderLink, Role, WriterLink};
+use trunkline_ring::{RingShape, RingStart};
+use trunkline_types::{DataType, StreamUrl, Tick};
+
+use crate::directory::{Arrivals, random};
+use crate::element::form;
+use crate::end::{End, Inner, ReaderEnd, Target, WriterEnd};
+use crate::error::StreamError;
+use crate::listener::{Listener, own_address};
+use crate::options::{DIRECTORY_PORT, Options};
+use crate::reader::ReaderCore;
+use crate::registry::{self, Name, Registry};
+use crate::wait::{Waits, deadline};
+use crate::writer::WriterCore;
+
+/// What keeps an endpoint's name.
+pub(crate) enum Registration {
+    /// A port of its own.
+    Port {
+        listener: Arc<Listener>,
+        number: u64,
+    },
+    /// The engine of this machine.
+    Engine(Arc<Registry>),
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        match self {
+            Registration::Port { listener, number } => listener.host.forget(*number),
+            Registration::Engine(registry) => registry.close(Tick::ZERO),
+        }
+    }
+}
+
+/// Everything that is known before anything is tried.
+struct Plan {
+    url: StreamUrl,
+    peer: Option<StreamUrl>,
+    link: LinkOptions,
+    shape: RingShape,
+    until: Option<Tick>,
+    options: Options,
+}
+
+/// Creates a writing end.
+pub(crate) async fn writer(
+    waits: &impl Waits,
+    url: &str,
+    data_type: DataType,
+    options: Options,
+) -> Result<WriterCore, StreamError> {
+    let plan = Plan::new(url, data_type, options)?;
+    let memory = plan.memory()?;
+    let (producer, consumer) = (memory.element_memory().producer(), memory.element_memory());
+    let inner = WriterEnd::new(consumer.consumer());
+    let link = WriterLink::writer(plan.link.clone(), Clock::new().now());
+    let (link, registration) = plan.meet(waits, link, inner).await?;
+    Ok(WriterCore::new(
+        link,
+        producer,
+        plan.link.form,
+        registration,
+    ))
+}
+
+/// Creates a reading end.
+pub(crate) async fn reader(
+    waits: &impl Waits,
+    url: &str,
+    data_type: DataType,
+    options: Options,
+) -> Result<ReaderCore, StreamError> {
+    let plan = Plan::new(url, data_type, options)?;
+    let memory = plan.memory()?;
+    let (consumer, producer) = (memory.element_memory().consumer(), memory.element_memory());
+    let inner = ReaderEnd::new(producer.producer());
+    let link = ReaderLink::reader(plan.link.clone(), Clock::new().now());
+    let (link, registration) = plan.meet(waits, link, inner).await?;
+    Ok(ReaderCore::new(
+        link,
+        consumer,
+        plan.link.form,
+        registration,
+    ))
+}
+
+impl Plan {
+    fn new(url: &str, data_type: DataType, options: Options) -> Result<Self, StreamError> {
+        let url = StreamUrl::parse(url)?;
+        if own_address(url.host()).is_none() {
+            let host = url.host().to_owned();
+            return Err(StreamError::NotHere { host });
+        }
+        let peer = options.peer.as_deref().map(StreamUrl::parse).transpose()?;
+        let form = form(&data_type);
+        let (bytes, shape) = match form {
+            ElementForm::Fixed(size) => (
+                size as usize,
+                RingShape::fixed(size as usize, options.capacity),
+            ),
+            ElementForm::Variable => (
+                options.bytes_max,
+                RingShape::variable(options.bytes_max, options.capacity),
+            ),
+        };
+        let shape = shape.ok_or(StreamError::Capacity {
+            capacity: options.capacity,
+            bytes,
+        })?;
+        let role = match peer {
+            Some(_) => Role::Active,
+            None => Role::Passive,
+        };
+        let link = LinkOptions {
+            role,
+            peer_url: peer.as_ref().map(StreamUrl::to_string).unwrap_or_default(),
+            incarnation: Incarnation(
+                random().map_err(|cause| StreamError::Memory { bytes: 16, cause })?,
+            ),
+            form,
+            capacity: shape.capacity(),
+            bytes_max: shape.bytes_max() as u64,
+            takes_successor: options.takes_successor,
+            is_checked: options.is_checked.unwrap_or(false),
+            gone_after: options.gone_after,
+            program: options.program.clone(),
+            seed: fastrand::u64(..),
+            ..LinkOptions::fixed(&url.to_string(), data_type, 1, 1)
+        };
+        Ok(Self {
+            url,
+            peer,
+            link,
+            shape,
+            until: deadline(options.timeout),
+            options,
+        })
+    }
+
+    fn memory(&self) -> Result<Arc<StreamMemory>, StreamError> {
+        let is_touched = self.options.preallocate || self.shape.element_bytes().is_some();
+        StreamMemory::create(self.shape, RingStart::default(), is_touched).map_err(|cause| {
+            StreamError::Memory {
+                bytes: self.shape.bytes_max(),
+                cause,
+            }
+        })
+    }
+
+    /// Starts the link, registers the name, and waits for the peer.
+    async fn meet<S: Inner + 'static>(
+        &self,
+        waits: &impl Waits,
+        link: trunkline_proto::stream::Link<S::Half>,
+        inner: S,
+    ) -> Result<(Arc<Link<End<S>>>, Option<Registration>), StreamError> {
+        let target = self.peer.as_ref().map(|peer| Target {
+            url: peer.to_string(),
+            incarnation: self.link.incarnation,
+            program: self.link.program.clone(),
+        });
+        // Registered before it dials: the directory must not hear from it under a name that is
+        // another's.
+        let end = End::new(link, inner, target);
+        let net = NetOptions {
+            spin: self.options.spin,
+            ..NetOptions::default()
+        };
+        let link = Link::start(self.dialler(), end, net)?;
+        let arrivals = Arc::new(Door(Arc::downgrade(&link)));
+        let registration = self.register(waits, arrivals).await?;
+        let met = waits.wait(&link, self.until, |end, _| {
+            if end.link.is_connected() {
+                return Some(Ok(()));
+            }
+            end.link.fault().map(|fault| Err(fault.clone().into()))
+        });
+        match met.await {
+            Some(Ok(())) => Ok((link, registration)),
+            Some(Err(fault)) => Err(fault),
+            None => Err(StreamError::NoPeer {
+                timeout: self.options.timeout.unwrap_or_default(),
+                last: link.with(|end, _, _| end.link.last_disconnect().cloned()),
+            }),
+        }
+    }
+
+    fn dialler(&self) -> Dialler {
+        match &self.peer {
+            // It is only dialled.
+            None => Dialler::pipe(|| Err(std::io::ErrorKind::Unsupported.into())),
+            Some(peer) => match peer.port() {
+                Some(port) => Dialler::tcp(peer.host(), port),
+                None => {
+                    let port = self.directory_port(peer);
+                    let sockets = self.options.sockets.as_deref();
+                    near::dialler(sockets, peer.host(), port).without_shared_memory()
+                }
+            },
+        }
+    }
+
+    /// The port of the directory that knows an endpoint.
+    fn directory_port(&self, url: &StreamUrl) -> u16 {
+        let is_here = own_address(url.host()).is_some_and(|address| address.is_loopback());
+        match is_here {
+            true => self.options.directory_port,
+            false => DIRECTORY_PORT,
+        }
+    }
+
+    async fn register(
+        &self,
+        waits: &impl Waits,
+        arrivals: Arc<dyn Arrivals>,
+    ) -> Result<Option<Registration>, StreamError> {
+        if let Some(port) = self.url.port() {
+            let host = own_address(self.url.host());
+            let address = SocketAddr::new(host.unwrap_or([127, 0, 0, 1].into()), port);
+            let listener = Listener::at(address, self.options.insecure)?;
+            let Self { url, link, .. } = self;
+            let number = listener
+                .host
+                .register_here(url, link.incarnation, &link.program, arrivals)
+                .map_err(|fault| StreamError::Refused {
+                    code: fault.code,
+                    sentence: fault.sentence,
+                })?;
+            return Ok(Some(Registration::Port { listener, number }));
+        }
+        let socket = near::socket(self.options.sockets.as_deref(), self.options.directory_port);
+        let Some(socket) = socket else {
+            return Ok(None);
+        };
+        let register = Register {
+            versions: VersionRange::OURS,
+            url: self.url.within_host().to_string(),
+            incarnation: self.link.incarnation,
+            program: self.link.program.clone(),
+            pid: std::process::id(),
+        };
+        let registry = registry::start(socket, register, arrivals)?;
+        let name = waits.wait(&registry, self.until, |end, _| match end.name() {
+            Name::Asking => None,
+            name => Some(name.clone()),
+        });
+        let name = name.await;
+        let registration = Registration::Engine(registry);
+        match name {
+            Some(Name::Ours) => Ok(Some(registration)),
+            Some(Name::Refused(code, sentence)) => Err(StreamError::Refused { code, sentence }),
+            // Who dials is not looked for, so it needs nobody who knows its name.
+            _ if self.peer.is_some() => Ok(Some(registration)),
+            Some(Name::Nobody(cause)) => Err(StreamError::NoDirectory { cause }),
+            _ => Err(StreamError::NoPeer {
+                timeout: self.options.timeout.unwrap_or_default(),
+                last: None,
+            }),
+        }
+    }
+}
+
+/// Where those who come to an endpoint are let in.
+struct Door<S: Inner + 'static>(Weak<Link<End<S>>>);
+
+impl<S: Inner + 'static> Arrivals for Door<S> {
+    fn arrive(&self, socket: OwnedFd, bytes: &[u8]) {
+        let Some(link) = self.0.upgrade() else {
+            return;
+        };
+        // What cannot be used is closed, and comes again.
+        let Ok(transport) = registry::transport_of(socket) else {
+            return;
+        };
+        let mut answer = Vec::new();
+        let admitted = link.attach(transport, |end, now, _| match end.admit(now, bytes) {
+            Ok(()) => true,
+            Err(refused) => {
+                answer = refused;
+                false
+            }
+        });
+        if let Err(transport) = admitted {
+            let _ = registry::refuse(transport, &answer);
+        }
+    }
+}

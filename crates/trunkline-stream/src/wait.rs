@@ -1,0 +1,66 @@
+//! Waiting on an endpoint, by a thread or by a task.
+
+use std::time::Duration;
+
+use trunkline_net::{Clock, Link};
+use trunkline_proto::Endpoint;
+use trunkline_types::Tick;
+
+/// When a wait that begins now ends; `None`: never.
+pub(crate) fn deadline(timeout: Option<Duration>) -> Option<Tick> {
+    timeout.map(|timeout| Clock::new().now().saturating_add(timeout))
+}
+
+/// Whatever waits on a link: a thread of its own, or a task of somebody's executor.
+///
+/// Every operation that waits is written once, as an `async fn` over this; the blocking form is
+/// ready at its first poll, because its waits block.
+pub(crate) trait Waits {
+    /// Waits until `f` has an answer; `None` when the time is over or the link closed.
+    async fn wait<E: Endpoint + 'static, R>(
+        &self,
+        link: &Link<E>,
+        deadline: Option<Tick>,
+        f: impl FnMut(&mut E, Tick) -> Option<R>,
+    ) -> Option<R>;
+}
+
+/// The calling thread waits, and drives the connection meanwhile.
+pub(crate) struct Blocking;
+
+/// The calling task waits; the endpoint's own thread drives.
+pub(crate) struct Task;
+
+impl Waits for Blocking {
+    async fn wait<E: Endpoint + 'static, R>(
+        &self,
+        link: &Link<E>,
+        deadline: Option<Tick>,
+        f: impl FnMut(&mut E, Tick) -> Option<R>,
+    ) -> Option<R> {
+        link.wait_until(deadline, f)
+    }
+}
+
+impl Waits for Task {
+    async fn wait<E: Endpoint + 'static, R>(
+        &self,
+        link: &Link<E>,
+        deadline: Option<Tick>,
+        f: impl FnMut(&mut E, Tick) -> Option<R>,
+    ) -> Option<R> {
+        link.wait(deadline, f).await
+    }
+}
+
+/// Runs an operation over [`Blocking`]: it has its result at once, because nothing in it is ever
+/// pending.
+pub(crate) fn block<R>(operation: impl Future<Output = R>) -> R {
+    let mut operation = std::pin::pin!(operation);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    loop {
+        if let std::task::Poll::Ready(result) = operation.as_mut().poll(&mut context) {
+            return result;
+        }
+    }
+}

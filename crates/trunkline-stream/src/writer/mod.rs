@@ -1,0 +1,219 @@
+//! The writing end of a stream.
+
+mod core;
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use trunkline_proto::stream::{ElementForm, Left};
+
+use crate::element::{self, Element, Plain};
+use crate::error::StreamError;
+use crate::options::Options;
+use crate::properties::Properties;
+use crate::rendezvous;
+use crate::wait::{Blocking, Task, Waits, block};
+
+pub(crate) use self::core::WriterCore;
+pub use trunkline_proto::message::stream::Until;
+
+/// The writing end of a stream of elements of type `T`.
+///
+/// What is written goes into the end's own buffer, and from there to the reader's as far as that
+/// has room; it is kept until the reader has it, whatever becomes of the connection. While there is
+/// none, writing goes on until the buffer is full (NS-60, NS-67).
+///
+/// Dropping it is closing it: what it still has is sent, for up to ten seconds.
+///
+/// # Example
+/// ```no_run
+/// # use std::time::Duration;
+/// # use trunkline_stream::{Options, StreamError, Until, Writer};
+/// let peer = "tl://analysis/daq/raw";
+/// let mut writer = Writer::<f64>::create("daq/out", Options::to(peer))?;
+/// writer.write_many(&[1.0, 2.0, 3.0], None)?;
+/// writer.flush(Until::Read, Some(Duration::from_secs(1)))?;
+/// # Ok::<(), StreamError>(())
+/// ```
+pub struct Writer<T: Element> {
+    core: WriterCore,
+    scratch: Vec<u8>,
+    /// The longest element that was found to fit both buffers.
+    fits: usize,
+    of: PhantomData<fn(T)>,
+}
+
+impl<T: Element> Writer<T> {
+    /// Creates the writing end `url` and waits until it is connected with its reader (NS-12).
+    ///
+    /// # Errors
+    /// [`StreamError`] says who is at fault: the URL, the name, memory; the peer of another type or
+    /// direction; nobody came in time.
+    pub fn create(url: &str, options: Options) -> Result<Self, StreamError> {
+        block(Self::create_over(&Blocking, url, options))
+    }
+
+    /// [`create`](Self::create) for tasks.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn create_async(url: &str, options: Options) -> Result<Self, StreamError> {
+        Self::create_over(&Task, url, options).await
+    }
+
+    async fn create_over(
+        waits: &impl Waits,
+        url: &str,
+        options: Options,
+    ) -> Result<Self, StreamError> {
+        let core = rendezvous::writer(waits, url, T::data_type(), options).await?;
+        Ok(Self {
+            core,
+            scratch: Vec::new(),
+            fits: 0,
+            of: PhantomData,
+        })
+    }
+
+    /// Writes one element, waiting for room for at most `timeout` (`None`: for ever).
+    ///
+    /// # Errors
+    /// [`StreamError::Timeout`]: there was no room, and nothing was written. Otherwise the stream is
+    /// over.
+    #[inline]
+    pub fn write(&mut self, element: &T, timeout: Option<Duration>) -> Result<(), StreamError> {
+        self.write_many(std::slice::from_ref(element), timeout)
+    }
+
+    /// Writes all of `elements`, or none (NS-30).
+    ///
+    /// # Errors
+    /// As of [`write`](Self::write); [`StreamError::TooMany`] at once when the buffer holds fewer.
+    #[inline]
+    pub fn write_many(
+        &mut self,
+        elements: &[T],
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        block(self.write_over(&Blocking, elements, timeout))
+    }
+
+    /// [`write_many`](Self::write_many) for tasks.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped has written nothing.
+    pub async fn write_many_async(
+        &mut self,
+        elements: &[T],
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        self.write_over(&Task, elements, timeout).await
+    }
+
+    #[inline]
+    async fn write_over(
+        &mut self,
+        waits: &impl Waits,
+        elements: &[T],
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        let bytes = T::to_bytes(elements, &mut self.scratch);
+        if self.core.form == ElementForm::Variable {
+            for one in element::each(self.core.form, bytes) {
+                if one.len() > self.fits {
+                    self.core.check_element(one.len() + element::LENGTH_BYTES)?;
+                    self.fits = one.len();
+                }
+            }
+        }
+        self.core.write(waits, bytes, elements.len(), timeout).await
+    }
+
+    /// Sends everything now, and waits until it has come so far (NS-42 to NS-44). With a timeout of
+    /// zero it returns without waiting (NS-49).
+    ///
+    /// # Errors
+    /// [`StreamError::Timeout`]; the flush goes on. Otherwise the stream is over.
+    pub fn flush(&mut self, until: Until, timeout: Option<Duration>) -> Result<(), StreamError> {
+        block(self.core.flush(&Blocking, until, timeout))
+    }
+
+    /// [`flush`](Self::flush) for tasks.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn flush_async(
+        &mut self,
+        until: Until,
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        self.core.flush(&Task, until, timeout).await
+    }
+
+    /// Closes the end when the reader has everything, or after `timeout`; says how many elements
+    /// stayed behind.
+    pub fn close(mut self, timeout: Option<Duration>) -> Left {
+        block(self.core.close(&Blocking, timeout))
+    }
+
+    /// [`close`](Self::close) for tasks.
+    pub async fn close_async(mut self, timeout: Option<Duration>) -> Left {
+        self.core.close(&Task, timeout).await
+    }
+
+    /// Destroys the end at once: what is in its buffer is not sent any more (NS-45). Says how many
+    /// elements the reader lacks.
+    pub fn abort(mut self) -> Left {
+        block(self.core.abort(&Blocking))
+    }
+
+    /// What can be asked at any time, from any thread.
+    pub fn properties(&self) -> Properties {
+        Properties::of_writer(&self.core)
+    }
+}
+
+impl<T: Plain> Writer<T> {
+    /// Writes `count` elements where they are sent from: `fill` is given their memory, of which it
+    /// writes all. No copy is made of them in this program.
+    ///
+    /// # Errors
+    /// As of [`write_many`](Self::write_many).
+    pub fn write_with<R>(
+        &mut self,
+        count: usize,
+        timeout: Option<Duration>,
+        fill: impl FnOnce(&mut [T]) -> R,
+    ) -> Result<R, StreamError> {
+        let bytes = count
+            .checked_mul(size_of::<T>())
+            .ok_or(StreamError::TooMany {
+                asked: count,
+                capacity: self.core.capacity(),
+            })?;
+        let core = &mut self.core;
+        let has_room = core.ring.has_room(bytes as u64, count as u64);
+        if !has_room.unwrap_or(false) {
+            block(core.wait_for_room(&Blocking, bytes, count, timeout))?;
+        }
+        let position = core.ring.written();
+        let space = core.ring.free_at(position, bytes);
+        // Mirrored memory: it lies in one piece, at a multiple of the element's size.
+        let space = space.map(|[piece, _]| piece).unwrap_or_default();
+        let answer = fill(bytemuck::cast_slice_mut(space));
+        core.ring.commit(bytes as u64, count as u64);
+        core.wrote(bytes as u64);
+        Ok(answer)
+    }
+}
+
+impl<T: Element> std::fmt::Debug for Writer<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer")
+            .field("properties", &self.properties())
+            .finish_non_exhaustive()
+    }
+}
