@@ -27,6 +27,7 @@
 //! - [`local`]: variables and subscriptions of an engine in this process, without a connection.
 //! - [`Client`], [`aio`]: the client's verbs, blocking and async.
 //! - [`Provider`]: an I/O server in this process, for an engine elsewhere.
+//! - [`stream`]: lossless streams, from program to program.
 //! - [`types`], [`config`], [`io`]: what the verbs speak of.
 
 #![forbid(unsafe_code)]
@@ -34,6 +35,7 @@
 mod administrator;
 mod audit;
 pub mod client;
+mod door;
 pub mod engine;
 mod health;
 mod io_host;
@@ -60,6 +62,7 @@ pub use trunkline_client::{
 pub use trunkline_config as config;
 pub use trunkline_io as io;
 pub use trunkline_net::{Peer, SPIN_DEFAULT, TransportUsed};
+pub use trunkline_stream as stream;
 pub use trunkline_types as types;
 
 /// The client for tasks: the verbs of [`Client`] with `async fn`, on any executor.

@@ -11,6 +11,9 @@ use trunkline_net::{Notifier, Peer, SharedFile, create_table};
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::{Endpoint, FaultCode, Negotiation};
 use trunkline_serve::{EngineFacts, ServeOptions, Session};
+use trunkline_stream::directory::DirectoryHost;
+
+use crate::door::Door;
 
 /// Makes the sessions of one engine.
 pub(crate) struct Sessions {
@@ -19,6 +22,8 @@ pub(crate) struct Sessions {
     pub(crate) numbers: Arc<SessionNumbers>,
     /// User id of this process.
     pub(crate) uid: u32,
+    /// The endpoints of streams on this machine.
+    pub(crate) directory: Arc<DirectoryHost>,
     /// The newest table of last values that clients have mapped.
     pub(crate) shown: Mutex<Weak<ShownValues>>,
 }
@@ -147,13 +152,18 @@ impl SessionFactory for Sessions {
     fn open(&self, peer: Peer, notifier: Notifier) -> Result<Box<dyn Endpoint>, Vec<u8>> {
         let caller = self.caller(peer);
         let wake = Box::new(NotifyWake {
-            notifier,
+            notifier: notifier.clone(),
             session: caller.session,
             origin: Arc::clone(&caller.origin),
         });
         let options = Arc::clone(&self.options);
         let session = Session::new(self.engine.clone(), options, caller, wake);
-        Ok(Box::new(session))
+        let directory = Arc::clone(&self.directory);
+        Ok(Box::new(Door::new(session, directory, notifier)))
+    }
+
+    fn hand_over(&self, number: u64, _: Peer, socket: OwnedFd) {
+        self.directory.hand_over(number, socket);
     }
 
     fn last_values(&self, peer: Peer) -> Option<SharedFile> {

@@ -124,6 +124,7 @@ impl Engine {
             options: Arc::new(serve),
             numbers: Arc::clone(&numbers),
             uid,
+            directory: Arc::default(),
             shown: Mutex::default(),
         };
         let has_port = options.listen.iter().any(|address| address.tcp().is_some());
