@@ -115,6 +115,7 @@ pub const STREAM: &[FrameKind] = &[
     FrameKind::StreamAbort,
     FrameKind::StreamKeepalive,
     FrameKind::StreamGoodbye,
+    FrameKind::StreamBell,
 ];
 
 /// Every target whose input is a frame, and its kinds.

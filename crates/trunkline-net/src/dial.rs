@@ -13,6 +13,7 @@ use std::time::Duration;
 use trunkline_proto::Disconnect;
 use trunkline_types::{SocketPath, Tick};
 
+use crate::passing::Descriptors;
 use crate::shm::{Side, local_transport};
 use crate::sleeper::Sleeper;
 use crate::tcp::{start_connect, take_connected, tcp_transport};
@@ -43,12 +44,21 @@ pub enum Dialler {
         host: String,
         /// Port.
         port: u16,
-        /// Whether shared memory is offered beside the socket.
-        is_shared: bool,
+        /// What goes beside the bytes over the socket.
+        beside: Beside,
     },
     /// Whatever the closure connects, such as [`Server::accept_pipe`](crate::Server::accept_pipe).
     /// Called on the link's background thread, without a lock.
     Pipe(Box<dyn FnMut() -> io::Result<Transport> + Send>),
+}
+
+/// What goes beside the bytes over a Unix socket.
+#[derive(Clone, Debug)]
+pub enum Beside {
+    /// Shared memory is offered, through which the bytes go from then on.
+    SharedMemory,
+    /// Descriptors may come.
+    Descriptors(Descriptors),
 }
 
 /// Bounds of one dial.
@@ -88,15 +98,16 @@ impl Dialler {
             socket,
             host: host.into(),
             port,
-            is_shared: true,
+            beside: Beside::SharedMemory,
         }
     }
 
-    /// The same dialler without shared memory beside its sockets.
+    /// The same dialler, without shared memory beside its socket: descriptors may come over it, into
+    /// `descriptors`.
     #[must_use]
-    pub fn without_shared_memory(mut self) -> Self {
-        if let Dialler::Near { is_shared, .. } = &mut self {
-            *is_shared = false;
+    pub fn taking(mut self, descriptors: Descriptors) -> Self {
+        if let Dialler::Near { beside, .. } = &mut self {
+            *beside = Beside::Descriptors(descriptors);
         }
         self
     }
@@ -175,10 +186,15 @@ impl Dial {
                 socket,
                 host,
                 port,
-                is_shared,
-            } => match unix::connect_near(socket.as_path(), *is_shared) {
+                beside,
+            } => match unix::connect_near(socket.as_path(), beside) {
                 Ok(transport) => Stage::Ended(Some(Ok(transport))),
-                Err(_) => Stage::host(host, *port, limits, now, sleeper),
+                Err(_) => {
+                    if let Beside::Descriptors(descriptors) = beside {
+                        descriptors.begin(false);
+                    }
+                    Stage::host(host, *port, limits, now, sleeper)
+                }
             },
         };
         Self {

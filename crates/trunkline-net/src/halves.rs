@@ -2,12 +2,14 @@
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::SockRef;
 
+use crate::shm::passing;
 use crate::transport::{ReceiveHalf, SendHalf};
 
 /// A connected, non-blocking stream socket.
@@ -16,6 +18,11 @@ pub(crate) trait StreamSocket: Send + Sync {
     fn send(&self, bytes: &[u8]) -> io::Result<usize>;
     fn receive_two(&self, buffers: [&mut [u8]; 2]) -> io::Result<usize>;
     fn send_two(&self, pieces: [&[u8]; 2]) -> io::Result<usize>;
+    /// Sends with a descriptor beside the first byte.
+    fn send_with(&self, bytes: &[u8], file: BorrowedFd<'_>) -> io::Result<usize> {
+        let _ = (bytes, file);
+        Err(ErrorKind::Unsupported.into())
+    }
     /// Nothing more is sent.
     fn finish(&self) -> io::Result<()>;
     /// Nothing more is sent, not even what the system has not sent yet.
@@ -43,6 +50,10 @@ impl<S: StreamSocket> SendHalf for SocketSend<S> {
 
     fn try_write_two(&mut self, first: &[u8], second: &[u8]) -> io::Result<Option<usize>> {
         not_blocked(|| self.0.send_two([first, second]))
+    }
+
+    fn try_write_with(&mut self, bytes: &[u8], file: BorrowedFd<'_>) -> io::Result<Option<usize>> {
+        not_blocked(|| self.0.send_with(bytes, file))
     }
 
     fn finish(&mut self) {
@@ -111,6 +122,10 @@ impl StreamSocket for UnixStream {
 
     fn finish(&self) -> io::Result<()> {
         self.shutdown(Shutdown::Write)
+    }
+
+    fn send_with(&self, bytes: &[u8], file: BorrowedFd<'_>) -> io::Result<usize> {
+        passing::send_with(self, bytes, file)
     }
 
     /// Between two processes of a machine nothing is lost: an orderly end arrives at once.

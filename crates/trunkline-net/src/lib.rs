@@ -52,13 +52,13 @@ mod unix;
 pub use clock::Clock;
 pub use dial::{DialLimits, Dialler};
 pub use housekeeper::Housekeeper;
-pub use link::{Link, LinkOptions, StartError};
+pub use link::{Admitted, Link, LinkOptions, StartError};
 pub use pipe::pipe;
 pub use server::{
     BindError, Notifier, Refusal, Server, ServerCounters, ServerOptions, SessionFactory,
     SharedFile, only_mark,
 };
 pub use shm::{LocalTable, StreamMemory, create_table};
-pub use spin::SPIN_DEFAULT;
+pub use spin::{SPIN_DEFAULT, Spin};
 pub use transport::{Peer, Transport, TransportUsed};
 pub use trunkline_ring::{TableEntry, TableValue, TableWriter};

@@ -112,7 +112,10 @@ impl Outgoing {
     ) -> io::Result<Flush> {
         loop {
             let has_region = endpoint.direct().is_some_and(|d| !d.region().is_empty());
-            if !has_region && self.waiting() == 0 {
+            if !has_region && !self.write()? {
+                return Ok(Flush::Blocked);
+            }
+            if !has_region {
                 endpoint.poll_output(now, wall, OUTPUT_MAX, &mut self.buffer);
             }
             let Some(direct) = endpoint.direct() else {

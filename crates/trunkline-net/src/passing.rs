@@ -25,7 +25,14 @@ const WAITING_MAX: usize = 64;
 /// Descriptors that came over a connection, in the order in which they came: before the byte that
 /// each was sent with is read, it is here.
 #[derive(Clone, Default)]
-pub struct Descriptors(Arc<Mutex<VecDeque<OwnedFd>>>);
+pub struct Descriptors(Arc<Mutex<Queue>>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<OwnedFd>,
+    /// The connection that there is, is one over which some may come.
+    is_open: bool,
+}
 
 struct PassingReceive {
     stream: Arc<UnixStream>,
@@ -41,9 +48,19 @@ pub fn connect_passing(path: &SocketPath) -> io::Result<(Transport, Descriptors)
         let (kind, text) = unix::failure(path.as_path(), &error);
         io::Error::new(kind, text)
     })?;
-    let stream = Arc::new(stream);
     let descriptors = Descriptors::default();
-    let transport = Transport {
+    Ok((passing_transport(stream, peer, &descriptors), descriptors))
+}
+
+/// A connected Unix socket over which descriptors may come.
+pub(crate) fn passing_transport(
+    stream: UnixStream,
+    peer: Credentials,
+    descriptors: &Descriptors,
+) -> Transport {
+    let stream = Arc::new(stream);
+    descriptors.begin(true);
+    Transport {
         peer: peer.into(),
         source: Source::new(stream.clone(), SourceKind::UnixSocket),
         receive: Box::new(PassingReceive {
@@ -51,8 +68,7 @@ pub fn connect_passing(path: &SocketPath) -> io::Result<(Transport, Descriptors)
             descriptors: descriptors.clone(),
         }),
         send: Box::new(SocketSend(stream)),
-    };
-    Ok((transport, descriptors))
+    }
 }
 
 /// A transport over a connected socket that another process has handed over.
@@ -79,7 +95,20 @@ pub fn transport_of(socket: OwnedFd, user_timeout: Duration) -> io::Result<Trans
 impl Descriptors {
     /// The next one.
     pub fn take(&self) -> Option<OwnedFd> {
-        lock(&self.0).pop_front()
+        lock(&self.0).waiting.pop_front()
+    }
+
+    /// Whether some may come over the connection that there is.
+    pub fn is_open(&self) -> bool {
+        lock(&self.0).is_open
+    }
+
+    /// A new connection begins.
+    pub(crate) fn begin(&self, is_open: bool) {
+        *lock(&self.0) = Queue {
+            waiting: VecDeque::new(),
+            is_open,
+        };
     }
 }
 
@@ -88,7 +117,7 @@ impl ReceiveHalf for PassingReceive {
         let received = not_blocked(|| {
             let (count, file) = receive_with(&self.stream, buffer)?;
             if let Some(file) = file {
-                let mut waiting = lock(&self.descriptors.0);
+                let waiting = &mut lock(&self.descriptors.0).waiting;
                 if waiting.len() >= WAITING_MAX {
                     let text = "the other program hands over connections without a word";
                     return Err(io::Error::new(ErrorKind::InvalidData, text));
@@ -103,6 +132,6 @@ impl ReceiveHalf for PassingReceive {
 
 impl fmt::Debug for Descriptors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Descriptors").field(&lock(&self.0)).finish()
+        f.debug_tuple("Descriptors").field(&*lock(&self.0)).finish()
     }
 }

@@ -47,14 +47,14 @@ static SPINNING: ProcessWide = ProcessWide::new(0);
 
 /// How long one place of waiting spins.
 #[derive(Debug)]
-pub(crate) struct Spin {
+pub struct Spin {
     limit: Duration,
     budget: Duration,
 }
 
 impl Spin {
     /// Spins `limit` at most; never when that is zero.
-    pub(crate) fn new(limit: Duration) -> Self {
+    pub fn new(limit: Duration) -> Self {
         Self {
             limit,
             budget: limit,
@@ -62,7 +62,7 @@ impl Spin {
     }
 
     /// Calls `look` until it is true (true), or the time or `longest` is over (false).
-    pub(crate) fn run(&mut self, longest: Option<Duration>, look: impl FnMut() -> bool) -> bool {
+    pub fn run(&mut self, longest: Option<Duration>, look: impl FnMut() -> bool) -> bool {
         if self.budget < SPIN_MIN {
             return false;
         }
@@ -88,7 +88,7 @@ impl Spin {
     }
 
     /// A wait has ended that took so long in all, spin and sleep.
-    pub(crate) fn waited(&mut self, waited: Duration) {
+    pub fn waited(&mut self, waited: Duration) {
         if waited < self.limit + WAKE_UP {
             self.budget = self.limit;
         }

@@ -13,7 +13,9 @@ use std::sync::Arc;
 use rustix::net::sockopt::socket_peercred;
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use crate::dial::Beside;
 use crate::halves::{SocketReceive, SocketSend};
+use crate::passing::passing_transport;
 use crate::shm::{Side, local_transport};
 use crate::transport::{Peer, Source, SourceKind, Transport};
 
@@ -93,12 +95,16 @@ pub(crate) fn connect(path: &Path) -> io::Result<(UnixStream, Credentials)> {
 
 /// As [`connect`], when the program there also means the same ports by the same numbers: it is in
 /// the same network namespace.
-pub(crate) fn connect_near(path: &Path, is_shared: bool) -> io::Result<Transport> {
+pub(crate) fn connect_near(path: &Path, beside: &Beside) -> io::Result<Transport> {
     let (stream, peer) = connect(path)?;
     let network_of = |process: &str| fs::read_link(format!("/proc/{process}/ns/net"));
     match network_of(&peer.pid.to_string())? == network_of("self")? {
-        true if is_shared => local_transport(stream, peer, Side::Dialler { demanded: false }),
-        true => Ok(unix_transport(stream, peer)),
+        true => match beside {
+            Beside::SharedMemory => {
+                local_transport(stream, peer, Side::Dialler { demanded: false })
+            }
+            Beside::Descriptors(descriptors) => Ok(passing_transport(stream, peer, descriptors)),
+        },
         false => Err(ErrorKind::AddrNotAvailable.into()),
     }
 }

@@ -217,6 +217,9 @@ frame_kinds! {
     StreamKeepalive = 113, "S_KEEPALIVE", Both;
     /// The sender closes the connection, but not the stream, and says why.
     StreamGoodbye = 114, "S_GOODBYE", Both;
+    /// Something has changed in the ring that both endpoints use; the first one says that the ring
+    /// is mapped.
+    StreamBell = 118, "S_BELL", Both;
 }
 
 impl FrameKind {

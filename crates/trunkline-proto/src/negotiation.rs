@@ -114,6 +114,9 @@ impl Features {
     pub const AUDIT: Features = Features(512);
     /// The running digest counts GONE and ENDED as well.
     pub const ENDS: Features = Features(1 << 20);
+    /// Of a stream: both ends are processes of one machine and share one ring, which is the buffers
+    /// of both. Nothing of it goes over their connection.
+    pub const SHARED_RING: Features = Features(1 << 21);
     /// Every feature of this release.
     pub const OURS: Features = Features(1 | 2 | 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512 | 1 << 20);
 

@@ -90,8 +90,8 @@ pub use self::byte_ring::{
     ByteConsumer, ByteProducer, Corrupt, Moved, RingHeader, RingMemory, byte_ring,
 };
 pub use self::element_ring::{
-    ElementConsumer, ElementHeader, ElementMemory, ElementProducer, RingShape, RingStart,
-    SharedFills, element_ring,
+    ElementConsumer, ElementHeader, ElementMemory, ElementObserver, ElementProducer, RingShape,
+    RingStart, SharedFills, element_ring,
 };
 pub use self::fifo::{Fifo, FifoReader, FifoReading};
 pub use self::four_slots::CellBusy;

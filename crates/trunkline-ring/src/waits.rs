@@ -25,4 +25,16 @@ impl Waits {
         let waits = other.load(Ordering::Relaxed);
         std::mem::replace(&mut self.other_seen, waits) != waits
     }
+
+    /// As [`is_other_waiting`](Self::is_other_waiting) without the fence: an end that begins to wait
+    /// at this very moment may be missed.
+    #[inline]
+    pub(crate) fn glance(&mut self, other: &AtomicU64) -> bool {
+        let waits = other.load(Ordering::Relaxed);
+        let is_new = waits != self.other_seen;
+        if is_new {
+            self.other_seen = waits;
+        }
+        is_new
+    }
 }

@@ -33,6 +33,7 @@ mod reader;
 mod registry;
 mod rendezvous;
 mod wait;
+mod wait_shared;
 mod writer;
 
 pub use element::{Element, Plain};

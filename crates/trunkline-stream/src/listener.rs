@@ -3,9 +3,12 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use trunkline_net::{BindError, Clock, Notifier, Peer, Server, ServerOptions, SessionFactory};
+use trunkline_net::{
+    BindError, Clock, Notifier, Peer, Server, ServerOptions, SessionFactory, near,
+};
 use trunkline_proto::Endpoint;
 use trunkline_proto::stream::DirectoryLimits;
 
@@ -42,7 +45,11 @@ impl Listener {
     ///
     /// # Errors
     /// It cannot be listened on.
-    pub(crate) fn at(address: SocketAddr, insecure: bool) -> Result<Arc<Self>, BindError> {
+    pub(crate) fn at(
+        address: SocketAddr,
+        sockets: Option<&Path>,
+        insecure: bool,
+    ) -> Result<Arc<Self>, BindError> {
         let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
         let listeners = listeners.get_or_insert_default();
         listeners.retain(|_, listener| listener.strong_count() > 0);
@@ -53,6 +60,8 @@ impl Listener {
         let host = Arc::new(DirectoryHost::new(DirectoryLimits::default()));
         let options = ServerOptions {
             listen: vec![address.into()],
+            near: sockets.map(Path::to_owned).or_else(near::prepared_folder),
+            shared_memory: false,
             insecure,
             threads: Some(1),
             ..ServerOptions::default()

@@ -7,6 +7,7 @@ use trunkline_proto::Disconnect;
 use trunkline_proto::stream::{Link, StreamFault};
 use trunkline_types::DataType;
 
+use crate::end::Inner;
 use crate::reader::ReaderCore;
 use crate::writer::WriterCore;
 
@@ -69,12 +70,21 @@ impl Properties {
     pub(crate) fn of_writer(core: &WriterCore) -> Self {
         let transport = core.link.transport().map(|used| used.name);
         core.link.with(|end, _, _| {
-            let written = end.inner.ring.written_elements().unwrap_or(0);
-            let freed = end.link.freed_elements();
+            let transport = shared_or(end.inner.shared().is_some(), transport);
+            let seen = end.inner.shared_mut().as_mut().map(|s| (s.fills, s.look()));
+            let (in_buffer, total) = match seen {
+                Some((fills, Ok(((_, written), (_, read))))) => {
+                    (fills.in_writer(written, read), written)
+                }
+                _ => {
+                    let written = end.inner.ring.written_elements().unwrap_or(0);
+                    (written.saturating_sub(end.link.freed_elements()), written)
+                }
+            };
             Self {
                 is_writer: true,
-                in_buffer: written.saturating_sub(freed),
-                total: written,
+                in_buffer,
+                total,
                 transport,
                 ..Self::of(&end.link)
             }
@@ -84,11 +94,20 @@ impl Properties {
     pub(crate) fn of_reader(core: &ReaderCore) -> Self {
         let transport = core.link.transport().map(|used| used.name);
         core.link.with(|end, _, _| {
-            let read = end.inner.ring.read_elements().unwrap_or(0);
-            let (_, ready) = end.link.ready();
+            let transport = shared_or(end.inner.shared().is_some(), transport);
+            let seen = end.inner.shared_mut().as_mut().map(|s| (s.fills, s.look()));
+            let (in_buffer, total) = match seen {
+                Some((fills, Ok(((_, written), (_, read))))) => {
+                    (fills.in_reader(written, read), read)
+                }
+                _ => {
+                    let read = end.inner.ring.read_elements().unwrap_or(0);
+                    (end.link.ready().1.saturating_sub(read), read)
+                }
+            };
             Self {
-                in_buffer: ready.saturating_sub(read),
-                total: read,
+                in_buffer,
+                total,
                 transport,
                 ..Self::of(&end.link)
             }
@@ -114,5 +133,12 @@ impl Properties {
             transport: None,
             fault: link.fault().cloned(),
         }
+    }
+}
+
+fn shared_or(is_shared: bool, transport: Option<&'static str>) -> Option<&'static str> {
+    match is_shared {
+        true => transport.and(Some("shared memory")),
+        false => transport,
     }
 }

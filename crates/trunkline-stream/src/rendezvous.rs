@@ -11,7 +11,10 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
-use trunkline_net::{Clock, Dialler, Link, LinkOptions as NetOptions, StreamMemory, near};
+use trunkline_net::passing::Descriptors;
+use trunkline_net::{
+    Admitted, Clock, Dialler, Link, LinkOptions as NetOptions, Peer, Spin, StreamMemory, near,
+};
 use trunkline_proto::VersionRange;
 use trunkline_proto::message::stream::Incarnation;
 use trunkline_proto::message::stream::directory::Register;
@@ -50,6 +53,23 @@ impl Drop for Registration {
     }
 }
 
+/// An end that has its peer.
+pub(crate) struct Met<S: Inner + 'static> {
+    pub(crate) link: Arc<Link<End<S>>>,
+    pub(crate) registration: Option<Registration>,
+    pub(crate) form: ElementForm,
+    /// For waits on a ring that another process uses too.
+    pub(crate) spin: Spin,
+}
+
+impl<S: Inner + 'static> Met<S> {
+    /// The ring that both ends use, if they do.
+    fn shared_memory(&self) -> Option<Arc<StreamMemory>> {
+        self.link
+            .with(|end, _, _| Some(Arc::clone(&end.inner.shared()?.memory)))
+    }
+}
+
 /// Everything that is known before anything is tried.
 struct Plan {
     url: StreamUrl,
@@ -72,13 +92,10 @@ pub(crate) async fn writer(
     let (producer, consumer) = (memory.element_memory().producer(), memory.element_memory());
     let inner = WriterEnd::new(consumer.consumer());
     let link = WriterLink::writer(plan.link.clone(), Clock::new().now());
-    let (link, registration) = plan.meet(waits, link, inner).await?;
-    Ok(WriterCore::new(
-        link,
-        producer,
-        plan.link.form,
-        registration,
-    ))
+    let met = plan.meet(waits, link, inner).await?;
+    let shared = met.shared_memory();
+    let ring = shared.map_or(producer, |memory| memory.element_memory().producer());
+    Ok(WriterCore::new(met, ring))
 }
 
 /// Creates a reading end.
@@ -93,13 +110,10 @@ pub(crate) async fn reader(
     let (consumer, producer) = (memory.element_memory().consumer(), memory.element_memory());
     let inner = ReaderEnd::new(producer.producer());
     let link = ReaderLink::reader(plan.link.clone(), Clock::new().now());
-    let (link, registration) = plan.meet(waits, link, inner).await?;
-    Ok(ReaderCore::new(
-        link,
-        consumer,
-        plan.link.form,
-        registration,
-    ))
+    let met = plan.meet(waits, link, inner).await?;
+    let shared = met.shared_memory();
+    let ring = shared.map_or(consumer, |memory| memory.element_memory().consumer());
+    Ok(ReaderCore::new(met, ring))
 }
 
 impl Plan {
@@ -171,7 +185,7 @@ impl Plan {
         waits: &impl Waits,
         link: trunkline_proto::stream::Link<S::Half>,
         inner: S,
-    ) -> Result<(Arc<Link<End<S>>>, Option<Registration>), StreamError> {
+    ) -> Result<Met<S>, StreamError> {
         let target = self.peer.as_ref().map(|peer| Target {
             url: peer.to_string(),
             incarnation: self.link.incarnation,
@@ -179,22 +193,28 @@ impl Plan {
         });
         // Registered before it dials: the directory must not hear from it under a name that is
         // another's.
-        let end = End::new(link, inner, target);
+        let descriptors = Descriptors::default();
+        let end = End::new(link, inner, target, Some(descriptors.clone()));
         let net = NetOptions {
             spin: self.options.spin,
             ..NetOptions::default()
         };
-        let link = Link::start(self.dialler(), end, net)?;
+        let link = Link::start(self.dialler(descriptors), end, net)?;
         let arrivals = Arc::new(Door(Arc::downgrade(&link)));
         let registration = self.register(waits, arrivals).await?;
         let met = waits.wait(&link, self.until, |end, _| {
-            if end.link.is_connected() {
+            if end.is_ready() {
                 return Some(Ok(()));
             }
             end.link.fault().map(|fault| Err(fault.clone().into()))
         });
         match met.await {
-            Some(Ok(())) => Ok((link, registration)),
+            Some(Ok(())) => Ok(Met {
+                link,
+                registration,
+                form: self.link.form,
+                spin: Spin::new(self.options.spin),
+            }),
             Some(Err(fault)) => Err(fault),
             None => Err(StreamError::NoPeer {
                 timeout: self.options.timeout.unwrap_or_default(),
@@ -203,16 +223,16 @@ impl Plan {
         }
     }
 
-    fn dialler(&self) -> Dialler {
+    fn dialler(&self, descriptors: Descriptors) -> Dialler {
+        let sockets = self.options.sockets.as_deref();
         match &self.peer {
             // It is only dialled.
             None => Dialler::pipe(|| Err(std::io::ErrorKind::Unsupported.into())),
             Some(peer) => match peer.port() {
-                Some(port) => Dialler::tcp(peer.host(), port),
+                Some(port) => near::dialler(sockets, peer.host(), port).taking(descriptors),
                 None => {
                     let port = self.directory_port(peer);
-                    let sockets = self.options.sockets.as_deref();
-                    near::dialler(sockets, peer.host(), port).without_shared_memory()
+                    near::dialler(sockets, peer.host(), port).taking(descriptors)
                 }
             },
         }
@@ -235,7 +255,11 @@ impl Plan {
         if let Some(port) = self.url.port() {
             let host = own_address(self.url.host());
             let address = SocketAddr::new(host.unwrap_or([127, 0, 0, 1].into()), port);
-            let listener = Listener::at(address, self.options.insecure)?;
+            let listener = Listener::at(
+                address,
+                self.options.sockets.as_deref(),
+                self.options.insecure,
+            )?;
             let Self { url, link, .. } = self;
             let number = listener
                 .host
@@ -290,12 +314,15 @@ impl<S: Inner + 'static> Arrivals for Door<S> {
         let Ok(transport) = registry::transport_of(socket) else {
             return;
         };
+        let is_local = matches!(transport.peer, Peer::Unix { .. });
         let mut answer = Vec::new();
-        let admitted = link.attach(transport, |end, now, _| match end.admit(now, bytes) {
-            Ok(()) => true,
-            Err(refused) => {
-                answer = refused;
-                false
+        let admitted = link.attach(transport, |end, now, _| {
+            match end.admit(now, bytes, is_local) {
+                Ok(first) => Admitted::Yes(first),
+                Err(refused) => {
+                    answer = refused;
+                    Admitted::No
+                }
             }
         });
         if let Err(transport) = admitted {

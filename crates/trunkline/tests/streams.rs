@@ -38,7 +38,7 @@ fn two_endpoints_meet_by_their_names() {
     let of_writer = options(&engine, Some("bench/in"));
     let mut writer = Writer::<i32>::create("bench/out", of_writer).unwrap();
     let mut reader = reader.join().unwrap();
-    assert_eq!(reader.properties().transport, Some("Unix socket"));
+    assert_eq!(reader.properties().transport, Some("shared memory"));
     for i in 0..100 {
         writer.write(&i, CUT_OFF).unwrap();
     }

@@ -1,5 +1,6 @@
 //! What a link's lock guards: the endpoint and the transport it has at the moment.
 
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use trunkline_proto::{DirectBytes, Disconnect, Endpoint};
@@ -144,6 +145,13 @@ impl<E: Endpoint> Connection<E> {
             broken: None,
             incoming: Some(incoming),
         });
+    }
+
+    /// Sends a frame with a descriptor beside it.
+    pub(super) fn pass(&mut self, frame: Vec<u8>, file: OwnedFd) {
+        if let Some(wire) = &mut self.wire {
+            wire.outgoing.pass(frame, file);
+        }
     }
 
     pub(super) fn disconnect(&mut self, now: Tick, cause: Disconnect) {

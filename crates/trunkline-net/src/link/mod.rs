@@ -14,6 +14,7 @@ mod drive;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -61,6 +62,15 @@ impl Default for LinkOptions {
             spin: SPIN_DEFAULT,
         }
     }
+}
+
+/// Whether an endpoint takes a transport.
+#[derive(Debug)]
+pub enum Admitted {
+    /// Yes; and a frame with a descriptor to send first.
+    Yes(Option<(Vec<u8>, OwnedFd)>),
+    /// No.
+    No,
 }
 
 /// Why a link could not be started.
@@ -173,23 +183,33 @@ impl<E: Endpoint + 'static> Link<E> {
     /// Takes a transport that somebody else has accepted, in the place of the one that there is, if
     /// `admit` says so, which runs on the endpoint under the link's lock. Gives it back otherwise.
     ///
-    /// Bytes that were read of it already are `admit`'s to hand to the endpoint.
+    /// Bytes that were read of it already are `admit`'s to hand to the endpoint. A frame that it
+    /// returns goes out first, with a descriptor beside it.
+    ///
+    /// # Errors
+    /// The transport, which was not taken.
     pub fn attach(
         &self,
         transport: Transport,
-        admit: impl FnOnce(&mut E, Tick, Timestamp) -> bool,
+        admit: impl FnOnce(&mut E, Tick, Timestamp) -> Admitted,
     ) -> Result<(), Transport> {
         let driven = &self.driven;
         let mut guard = driven.role.lock();
         let (now, wall) = guard.time();
-        let is_taken = !guard.is_stopping() && admit(&mut guard.data.endpoint, now, wall);
-        let answer = match is_taken {
-            true => {
+        let admitted = match guard.is_stopping() {
+            true => Admitted::No,
+            false => admit(&mut guard.data.endpoint, now, wall),
+        };
+        let answer = match admitted {
+            Admitted::Yes(first) => {
                 guard.data.install(transport);
+                if let Some((frame, file)) = first {
+                    guard.data.pass(frame, file);
+                }
                 guard.set_offline(false);
                 Ok(())
             }
-            false => Err(transport),
+            Admitted::No => Err(transport),
         };
         driven.after_call(&mut guard);
         driven.role.changed(&mut guard);

@@ -40,6 +40,8 @@ pub trait Half {
     fn handle_sent(&mut self);
     /// The connection is gone.
     fn handle_down(&mut self);
+    /// The two ends do not use one ring any more.
+    fn leave_shared(&mut self) {}
     /// When to ask for output again.
     fn poll_timeout(&self) -> Option<Tick>;
     /// Bytes that are here and not elsewhere.

@@ -13,7 +13,9 @@ use super::session::Session;
 use super::writer::Writer;
 use crate::limits::HELLO_DEADLINE;
 use crate::message::closing::Refused;
-use crate::message::stream::control::{decode_goodbye, decode_keepalive, decode_refused};
+use crate::message::stream::control::{
+    decode_bell, decode_goodbye, decode_keepalive, decode_refused,
+};
 use crate::message::stream::{StreamEnd, StreamHello, StreamWelcome};
 use crate::{Disconnect, Fault, FaultCode, Frame, FrameKind, PROTOCOL_VERSION, VersionRange};
 
@@ -257,6 +259,10 @@ impl<H: Half> Link<H> {
                     connection.liveness.handle_keepalive(now, &keepalive);
                 }
             }
+            FrameKind::StreamBell => {
+                decode_bell(frame)?;
+                self.session.bells = self.session.bells.saturating_add(1);
+            }
             _ => match self.half.handle_frame(frame)? {
                 Outcome::Continued => {}
                 Outcome::Finished => {
@@ -352,6 +358,14 @@ impl<H: Half> Link<H> {
     pub fn handle_sent(&mut self, id: u64) {
         if self.session.current(id).is_some_and(|c| c.is_up) {
             self.half.handle_sent();
+        }
+    }
+
+    /// Offers to use one ring with the peer, or says that the two do: before the hello of either.
+    pub fn set_shared(&mut self, is_shared: bool) {
+        self.session.is_shared = is_shared;
+        if !is_shared {
+            self.half.leave_shared();
         }
     }
 

@@ -5,8 +5,9 @@ use trunkline_types::Tick;
 use super::fault::StreamFault;
 use super::link::Link;
 use super::options::LinkOptions;
-use crate::Disconnect;
 use crate::message::stream::StreamEnd;
+use crate::message::stream::control::encode_bell;
+use crate::{Disconnect, FaultCode, Features};
 
 impl<H> Link<H> {
     /// The connection that counts.
@@ -47,6 +48,38 @@ impl<H> Link<H> {
     /// What the peer said of itself when the last connection came up.
     pub fn peer(&self) -> Option<&StreamEnd> {
         self.session.peer.as_ref()
+    }
+
+    /// Whether the peer agreed to use one ring, or said that it does, when the last connection came
+    /// up, and this end does too.
+    pub fn is_shared(&self) -> bool {
+        let peer = self.session.peer.as_ref();
+        let agrees = peer.is_some_and(|peer| peer.features.contains(Features::SHARED_RING));
+        agrees && self.session.is_shared
+    }
+
+    /// S_BELLs that came over the connection there is.
+    pub fn bells(&self) -> u64 {
+        self.session.bells
+    }
+
+    /// Sends S_BELL, where the two ends are connected.
+    pub fn ring_bell(&mut self) {
+        if let Some(connection) = self.session.up() {
+            encode_bell(&mut connection.out);
+        }
+    }
+
+    /// The stream is over for a reason that is not the protocol's.
+    pub fn fail(&mut self, fault: StreamFault) {
+        let sentence = fault.to_string();
+        self.session
+            .finish(Some(fault), FaultCode::StreamDestroyed, &sentence);
+    }
+
+    /// Ends the connection for a reason that is not the protocol's; an end that dials dials again.
+    pub fn drop_connection(&mut self, cause: Disconnect) {
+        self.session.close(cause);
     }
 
     /// What the endpoint was made with.

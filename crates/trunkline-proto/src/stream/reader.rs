@@ -34,6 +34,8 @@ pub struct Reader {
     /// Credit that was given, on any connection.
     pub(super) granted: (u64, u64),
     incoming: Option<Incoming>,
+    /// The writer sees in the ring what would be told it.
+    pub(super) is_shared: bool,
     /// What the writer was told on this connection.
     pub(super) told: Ack,
     pub(super) asks: [u64; 3],
@@ -67,6 +69,7 @@ impl Reader {
             peer_bytes: options.bytes_max,
             granted: (0, 0),
             incoming: None,
+            is_shared: false,
             told: Ack::default(),
             asks: [0; 3],
             is_writer_short: false,
@@ -355,7 +358,7 @@ impl Half for Reader {
             return None;
         }
         let ack = self.now();
-        if ack == self.told {
+        if ack == self.told || (self.is_shared && ack.has_end == self.told.has_end) {
             self.ack_at = None;
             return None;
         }
@@ -380,6 +383,10 @@ impl Half for Reader {
         self.is_writer_short = false;
         self.ack_at = None;
         self.is_abort_said = false;
+    }
+
+    fn leave_shared(&mut self) {
+        self.is_shared = false;
     }
 
     fn poll_timeout(&self) -> Option<Tick> {

@@ -70,6 +70,21 @@ impl Link<Reader> {
         self.half.read_elements = self.half.read_elements.max(elements.min(ready_elements));
     }
 
+    /// Where the two ends use one ring: how far it is written and read, each with the elements
+    /// before. What is in the ring has arrived.
+    pub fn handle_shared(&mut self, written: (u64, u64), read: (u64, u64)) {
+        let half = &mut self.half;
+        self.session.is_shared = true;
+        let (position, elements) = written;
+        if position > half.arrived.position() {
+            half.arrived = ElementWalk::new(half.form, half.bytes_max, position, elements);
+        }
+        half.read = half.read.max(read.0.min(position));
+        half.read_elements = half.read_elements.max(read.1.min(elements));
+        half.durable = half.durable.max(half.read);
+        half.is_shared = true;
+    }
+
     /// Up to here everything is on disk.
     pub fn handle_durable(&mut self, position: u64) {
         let position = position.min(self.arrived());

@@ -36,6 +36,10 @@ pub(super) struct Session {
     pub(super) options: LinkOptions,
     pub(super) peer: Option<StreamEnd>,
     pub(super) connection: Option<Connection>,
+    /// Both ends use one ring, or this one offers to.
+    pub(super) is_shared: bool,
+    /// S_BELLs that came over the present connection.
+    pub(super) bells: u64,
     /// The last attempt of the peer that was accepted.
     pub(super) peer_attempt: u64,
     pub(super) fault: Option<StreamFault>,
@@ -55,6 +59,8 @@ impl Session {
         Self {
             peer: None,
             connection: None,
+            is_shared: false,
+            bells: 0,
             peer_attempt: 0,
             fault: None,
             is_finished: false,
@@ -73,7 +79,10 @@ impl Session {
     pub(super) fn end(&self, state: EndState) -> StreamEnd {
         let options = &self.options;
         StreamEnd {
-            features: Features::NONE,
+            features: match self.is_shared {
+                true => Features::SHARED_RING,
+                false => Features::NONE,
+            },
             incarnation: options.incarnation,
             url: options.url.clone(),
             peer_url: options.peer_url.clone(),
@@ -109,6 +118,7 @@ impl Session {
 
     pub(super) fn open(&mut self, now: Tick, id: u64) -> &mut Connection {
         let liveness = Liveness::new(now, self.options.keepalive, self.options.deadline);
+        self.bells = 0;
         self.connection.insert(Connection {
             id,
             input: Input::default(),

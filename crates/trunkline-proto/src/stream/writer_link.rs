@@ -40,6 +40,28 @@ impl Link<Writer> {
         }
     }
 
+    /// Where the two ends use one ring: how far it is written and read, each with the elements
+    /// before. What is in the ring is with the reader.
+    pub fn handle_shared(&mut self, written: (u64, u64), read: (u64, u64)) {
+        let half = &mut self.half;
+        self.session.is_shared = true;
+        let (position, elements) = written;
+        if half.end.is_none() && !half.is_aborted {
+            half.written = half.written.max(position.min(POSITION_MAX));
+            half.written_elements = half.written_elements.max(elements);
+        }
+        half.handed = half.written;
+        half.sent = half.written;
+        half.reached = half.written;
+        half.arrived = half.written;
+        let (position, elements) = read;
+        if position > half.read {
+            half.read = position.min(half.written);
+            half.durable = half.durable.max(half.read);
+            half.kept = ElementWalk::new(half.form, u64::MAX, half.read, elements);
+        }
+    }
+
     /// Whether the program waits for room in its buffer: then acknowledgements are not to wait.
     pub fn set_short_of_room(&mut self, is_short: bool) {
         let half = &mut self.half;

@@ -2,8 +2,8 @@
 
 use trunkline_proto::frame::Frame;
 use trunkline_proto::message::stream::control::{
-    decode_goodbye, decode_keepalive, decode_refused, encode_goodbye, encode_keepalive,
-    encode_refused,
+    decode_bell, decode_goodbye, decode_keepalive, decode_refused, encode_bell, encode_goodbye,
+    encode_keepalive, encode_refused,
 };
 use trunkline_proto::message::stream::directory::{
     Arrived, Lookup, Register, Registered, TicketGrant,
@@ -33,6 +33,7 @@ pub(super) fn stream(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), 
         FrameKind::StreamAbort => Abort::decode(frame).map(|m| m.encode(out)),
         FrameKind::StreamKeepalive => decode_keepalive(frame).map(|m| encode_keepalive(&m, out)),
         FrameKind::StreamGoodbye => decode_goodbye(frame).map(|m| encode_goodbye(&m, out)),
+        FrameKind::StreamBell => decode_bell(frame).map(|()| encode_bell(out)),
         _ => return None,
     })
 }

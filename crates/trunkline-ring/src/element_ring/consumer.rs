@@ -150,6 +150,15 @@ impl ElementConsumer {
         self.waits.is_other_waiting(&header.producer_waits.0)
     }
 
+    /// As [`must_wake`](Self::must_wake) without its fence, which would cost more than reading an
+    /// element does: a producer that begins to wait at this very moment may be missed. For one that
+    /// looks once more a while after it has said that it waits.
+    #[inline]
+    pub fn glance_wake(&mut self) -> bool {
+        let header = self.memory.header();
+        self.waits.glance(&header.producer_waits.0)
+    }
+
     /// The consumer is about to sleep because `bytes` with `elements` elements are not there: from
     /// now on the producer's next [`must_wake`](super::ElementProducer::must_wake) says so. False
     /// when they are there by now; then it is not to sleep.

@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 
 use super::bytes::Bytes;
 use super::consumer::ElementConsumer;
+use super::observer::ElementObserver;
 use super::producer::ElementProducer;
 use super::shape::{RingShape, RingStart};
 use crate::padded::Padded;
@@ -119,6 +120,12 @@ impl ElementMemory {
     #[must_use]
     pub fn consumer(self) -> ElementConsumer {
         ElementConsumer::new(self)
+    }
+
+    /// Looks on without being one of the ends.
+    #[must_use]
+    pub fn observer(self) -> ElementObserver {
+        ElementObserver::new(self)
     }
 
     #[inline]

@@ -24,11 +24,13 @@ mod bytes;
 mod consumer;
 mod fills;
 mod memory;
+mod observer;
 mod producer;
 mod shape;
 
 pub use self::consumer::ElementConsumer;
 pub use self::fills::SharedFills;
 pub use self::memory::{ElementHeader, ElementMemory, element_ring};
+pub use self::observer::ElementObserver;
 pub use self::producer::ElementProducer;
 pub use self::shape::{RingShape, RingStart};

@@ -147,6 +147,15 @@ impl ElementProducer {
         self.waits.is_other_waiting(&header.consumer_waits.0)
     }
 
+    /// As [`must_wake`](Self::must_wake) without its fence, which would cost more than writing an
+    /// element does: a consumer that begins to wait at this very moment may be missed. For one that
+    /// looks once more a while after it has said that it waits.
+    #[inline]
+    pub fn glance_wake(&mut self) -> bool {
+        let header = self.memory.header();
+        self.waits.glance(&header.consumer_waits.0)
+    }
+
     /// The producer is about to sleep because `bytes` with `elements` elements do not fit: from now
     /// on the consumer's next [`must_wake`](super::ElementConsumer::must_wake) says so. False when
     /// they fit by now; then it is not to sleep.

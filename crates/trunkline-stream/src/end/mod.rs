@@ -14,10 +14,16 @@
 
 mod asking;
 mod reader;
+mod shared;
+mod sharing;
 mod writer;
 
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
+use trunkline_net::StreamMemory;
+use trunkline_net::passing::Descriptors;
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::stream::StreamHello;
 use trunkline_proto::message::stream::control::encode_refused;
@@ -25,6 +31,7 @@ use trunkline_proto::stream::{Half, Link, Place, RingBytes};
 use trunkline_proto::{
     DirectBytes, Disconnect, Endpoint, FaultCode, FrameBuffer, FrameKind, FrameLimits, VersionRange,
 };
+use trunkline_ring::{Corrupt, RingStart};
 use trunkline_types::{Tick, Timestamp};
 
 pub(crate) use asking::Target;
@@ -32,6 +39,7 @@ pub(crate) use reader::ReaderEnd;
 pub(crate) use writer::WriterEnd;
 
 use asking::{Asking, Heard};
+use shared::SharedRing;
 
 /// How long bytes may wait for more of them, so that they fill a packet (NS-85).
 pub(crate) const GATHER: Duration = Duration::from_millis(1);
@@ -60,6 +68,12 @@ pub(crate) struct End<S: Inner> {
     gather_until: Option<Tick>,
     /// When bytes of the ring were handed out last.
     handed_at: Tick,
+    /// Where the file of a ring would come, for an end that dials.
+    descriptors: Option<Descriptors>,
+    /// The present connection was dialled from here.
+    dials: bool,
+    /// A ring could not be mapped.
+    cannot_share: bool,
 }
 
 /// The inner end of a ring, and what it has to do with the state machine.
@@ -67,8 +81,20 @@ pub(crate) trait Inner: RingBytes + Send {
     /// Which end.
     type Half: Half + Send;
 
-    /// Tells the link how far the program is.
-    fn look(&mut self, link: &mut Link<Self::Half>);
+    /// Tells the link how far the program is, and where both ends use one ring, the other one.
+    ///
+    /// # Errors
+    /// [`Corrupt`]: the other end's program has written what cannot be true.
+    fn look(&mut self, link: &mut Link<Self::Half>) -> Result<(), Corrupt>;
+
+    /// The ring that both ends use.
+    fn shared(&self) -> Option<&SharedRing>;
+
+    /// The same, to be changed.
+    fn shared_mut(&mut self) -> &mut Option<SharedRing>;
+
+    /// From now on this is the inner end of that ring, of which so much is written and read.
+    fn take_over(&mut self, memory: &Arc<StreamMemory>, written: RingStart, read: RingStart);
 
     /// Does in the ring what the link has found out.
     fn settle(&mut self, link: &mut Link<Self::Half>);
@@ -93,13 +119,33 @@ pub(crate) trait Inner: RingBytes + Send {
     /// where it is to be told at once of anything.
     fn unseen(&mut self, link: &Link<Self::Half>) -> u64;
 
-    /// The program is to say when it writes again. True when it has by now.
-    fn rest(&mut self, link: &Link<Self::Half>) -> bool;
+    /// Nobody will look at the ring any more: the program is to say when it writes again.
+    fn rest(&mut self, link: &Link<Self::Half>) -> Rest;
+}
+
+/// Whether an end may stop looking at its ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Rest {
+    /// There is something by now.
+    Found,
+    /// The program was told just now. It may have written at this very moment without seeing that,
+    /// so a last look is due a while later.
+    Told,
+    /// Yes.
+    Yes,
 }
 
 impl<S: Inner> End<S> {
-    pub(crate) fn new(link: Link<S::Half>, inner: S, target: Option<Target>) -> Self {
+    pub(crate) fn new(
+        link: Link<S::Half>,
+        inner: S,
+        target: Option<Target>,
+        descriptors: Option<Descriptors>,
+    ) -> Self {
         Self {
+            descriptors,
+            dials: false,
+            cannot_share: false,
             link,
             inner,
             transport: 0,
@@ -114,14 +160,31 @@ impl<S: Inner> End<S> {
 
     /// Looks at the ring: whatever is there is sent without waiting for more.
     pub(crate) fn look(&mut self) {
-        self.inner.look(&mut self.link);
+        if let Err(corrupt) = self.inner.look(&mut self.link) {
+            self.give_up(corrupt);
+        }
     }
 
-    /// Somebody has come: `bytes` is what was read of the transport, S_HELLO first.
+    /// Wakes the other end's program, where both use one ring (true).
+    pub(crate) fn ring_bell(&mut self) -> bool {
+        let is_shared = self.inner.shared().is_some();
+        if is_shared {
+            self.link.ring_bell();
+        }
+        is_shared
+    }
+
+    /// Somebody has come: `bytes` is what was read of the transport, S_HELLO first. `is_local`: it
+    /// is a Unix socket. Returns what goes out first with a descriptor beside it.
     ///
     /// # Errors
     /// What to answer before that transport is closed; the one there was goes on.
-    pub(crate) fn admit(&mut self, now: Tick, bytes: &[u8]) -> Result<(), Vec<u8>> {
+    pub(crate) fn admit(
+        &mut self,
+        now: Tick,
+        bytes: &[u8],
+        is_local: bool,
+    ) -> Result<Option<(Vec<u8>, OwnedFd)>, Vec<u8>> {
         let mut rest = bytes;
         let mut frames = FrameBuffer::new(FrameLimits::default());
         let hello = match frames.next_frame(now, &mut rest) {
@@ -130,6 +193,7 @@ impl<S: Inner> End<S> {
             }
             _ => None,
         };
+        let mut fresh = None;
         let admitted = match &hello {
             None => Err(Refused {
                 code: FaultCode::Malformed,
@@ -138,7 +202,8 @@ impl<S: Inner> End<S> {
                 sentence: "the first frame to an endpoint of a stream is S_HELLO".to_owned(),
             }),
             Some(hello) => {
-                self.inner.look(&mut self.link);
+                self.look();
+                fresh = self.prepare_sharing(hello, is_local);
                 let number = self.transport.wrapping_add(1);
                 self.link.handle_hello(now, number, hello)
             }
@@ -146,10 +211,19 @@ impl<S: Inner> End<S> {
         match admitted {
             Ok(_) => {
                 self.transport = self.transport.wrapping_add(1);
+                self.dials = false;
                 self.forget_output();
+                let (shared, file) = fresh.unzip();
+                self.begin_sharing(shared);
                 self.inner.settle(&mut self.link);
+                // The answer, alone: nothing else is due yet.
+                let first = file.map(|file| {
+                    let mut answer = Vec::new();
+                    self.link.poll_output(now, &self.inner, &mut answer);
+                    (answer, file)
+                });
                 self.take_in(now, rest);
-                Ok(())
+                Ok(first)
             }
             Err(refused) => {
                 let mut answer = Vec::new();
@@ -186,6 +260,7 @@ impl<S: Inner> End<S> {
             rest = later;
             self.handle_payload(now, place, count);
         }
+        self.follow_sharing();
         self.inner.settle(&mut self.link);
     }
 
@@ -199,11 +274,13 @@ impl<S: Inner> End<S> {
 impl<S: Inner> Endpoint for End<S> {
     fn handle_connected(&mut self, now: Tick, _: Timestamp) {
         self.transport = self.transport.wrapping_add(1);
+        self.dials = true;
         self.forget_output();
-        match &self.target {
-            Some(target) => self.asking = Some(Asking::begin(target, now)),
-            None => self.link.handle_dialled(now, self.transport, None),
-        }
+        // An end without a target is only dialled.
+        self.asking = self
+            .target
+            .as_ref()
+            .map(|target| Asking::begin(target, now));
     }
 
     fn handle_input(&mut self, now: Tick, _: Timestamp, bytes: &[u8]) {
@@ -213,7 +290,8 @@ impl<S: Inner> Endpoint for End<S> {
                 Heard::Nothing => return,
                 Heard::Ticket(ticket) => {
                     self.asking = None;
-                    self.inner.look(&mut self.link);
+                    self.look();
+                    self.offer_sharing();
                     let transport = self.transport;
                     self.link.handle_dialled(now, transport, Some(ticket));
                 }
@@ -223,6 +301,8 @@ impl<S: Inner> Endpoint for End<S> {
                 }
             }
         }
+        // What the other end acknowledges lies in a ring that both use.
+        self.look();
         self.take_in(now, rest);
     }
 
@@ -256,8 +336,12 @@ impl<S: Inner> Endpoint for End<S> {
                 return false;
             }
             let is_active = now < self.handed_at.saturating_add(ACTIVE);
-            self.gather_until = is_active.then(|| now.saturating_add(GATHER));
-            if is_active || !self.inner.rest(&self.link) {
+            let rest = match is_active {
+                true => Rest::Told,
+                false => self.inner.rest(&self.link),
+            };
+            self.gather_until = (rest == Rest::Told).then(|| now.saturating_add(GATHER));
+            if rest != Rest::Found {
                 return false;
             }
         }

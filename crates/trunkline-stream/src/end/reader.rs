@@ -1,18 +1,24 @@
 //! The inner end of a reader's ring: what has arrived, on its way to the program.
 
+use std::sync::Arc;
 use trunkline_proto::stream::{Link, Place, Reader, ReaderLink, RingBytes};
-use trunkline_ring::ElementProducer;
+
+use trunkline_net::StreamMemory;
+use trunkline_ring::{Corrupt, ElementProducer, RingStart};
 use trunkline_types::Tick;
 
-use super::Inner;
+use super::shared::SharedRing;
+use super::{Inner, Rest};
 
 pub(crate) struct ReaderEnd {
     pub(crate) ring: ElementProducer,
+    /// The ring that is used instead, with the other end's process.
+    shared: Option<SharedRing>,
 }
 
 impl ReaderEnd {
     pub(crate) fn new(ring: ElementProducer) -> Self {
-        Self { ring }
+        Self { ring, shared: None }
     }
 }
 
@@ -26,20 +32,44 @@ impl RingBytes for ReaderEnd {
 impl Inner for ReaderEnd {
     type Half = Reader;
 
-    fn look(&mut self, link: &mut Link<Reader>) {
+    fn look(&mut self, link: &mut Link<Reader>) -> Result<(), Corrupt> {
+        if let Some(shared) = &mut self.shared {
+            let (written, read) = shared.look()?;
+            link.handle_shared(written, read);
+            return Ok(());
+        }
         // Nobody but this program has the memory, so its positions are true.
         if let (Ok(read), Ok(elements)) = (self.ring.read(), self.ring.read_elements()) {
             link.handle_read(read, elements);
         }
+        Ok(())
     }
 
     fn settle(&mut self, link: &mut ReaderLink) {
+        if self.shared.is_some() {
+            return;
+        }
         let (position, elements) = link.ready();
         let bytes = position.saturating_sub(self.ring.written());
         if bytes > 0 {
             let elements = elements.saturating_sub(self.ring.written_elements());
             self.ring.commit(bytes, elements);
         }
+    }
+
+    fn shared(&self) -> Option<&SharedRing> {
+        self.shared.as_ref()
+    }
+
+    fn shared_mut(&mut self) -> &mut Option<SharedRing> {
+        &mut self.shared
+    }
+
+    fn take_over(&mut self, memory: &Arc<StreamMemory>, written: RingStart, read: RingStart) {
+        let _ = read;
+        self.ring = memory.element_memory().starting_at(written).producer();
+        // The program finds out at its next read.
+        let _ = self.ring.wait_for_room(u64::MAX, 0);
     }
 
     fn wanted(link: &ReaderLink) -> Option<Place> {
@@ -80,7 +110,7 @@ impl Inner for ReaderEnd {
         u64::MAX
     }
 
-    fn rest(&mut self, _: &ReaderLink) -> bool {
-        false
+    fn rest(&mut self, _: &ReaderLink) -> Rest {
+        Rest::Yes
     }
 }

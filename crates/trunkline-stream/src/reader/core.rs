@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_net::{Clock, Link};
+use trunkline_net::{Clock, Link, Spin};
 use trunkline_proto::stream::{ElementForm, ReaderLink, StreamFault};
 use trunkline_ring::ElementConsumer;
 
 use crate::element;
-use crate::end::{End, ReaderEnd};
+use crate::end::{End, Inner, ReaderEnd};
 use crate::error::StreamError;
-use crate::rendezvous::Registration;
+use crate::rendezvous::{Met, Registration};
 use crate::wait::{Waits, deadline};
+use crate::wait_shared::{Ring, wait_shared};
 
 pub(crate) struct ReaderCore {
     pub(crate) link: Arc<Link<End<ReaderEnd>>>,
@@ -19,7 +20,29 @@ pub(crate) struct ReaderCore {
     pub(crate) form: ElementForm,
     /// When the program has read up to here, the writer waits for credit.
     credit_at: u64,
+    /// The ring is that of both ends' processes.
+    is_shared: bool,
+    spin: Spin,
     registration: Option<Registration>,
+}
+
+/// Waiting for so many elements.
+struct Elements<'a> {
+    ring: &'a mut ElementConsumer,
+    bytes: u64,
+    elements: u64,
+}
+
+impl Ring for Elements<'_> {
+    fn has(&mut self) -> bool {
+        // What the other program may have written there is found by the link.
+        self.ring.has(self.bytes, self.elements).unwrap_or(false)
+    }
+
+    fn say(&mut self) -> bool {
+        let waits = self.ring.wait_for(self.bytes, self.elements);
+        waits.is_ok_and(|waits| !waits)
+    }
 }
 
 /// How many elements a read is for.
@@ -30,18 +53,16 @@ pub(crate) enum Wanted {
 }
 
 impl ReaderCore {
-    pub(crate) fn new(
-        link: Arc<Link<End<ReaderEnd>>>,
-        ring: ElementConsumer,
-        form: ElementForm,
-        registration: Option<Registration>,
-    ) -> Self {
+    pub(crate) fn new(met: Met<ReaderEnd>, ring: ElementConsumer) -> Self {
+        let is_shared = met.link.with(|end, _, _| end.inner.shared().is_some());
         Self {
-            link,
+            link: met.link,
             ring,
-            form,
-            credit_at: 0,
-            registration,
+            form: met.form,
+            credit_at: if is_shared { u64::MAX } else { 0 },
+            is_shared,
+            spin: met.spin,
+            registration: met.registration,
         }
     }
 
@@ -55,6 +76,16 @@ impl ReaderCore {
         // Nobody but this program has the memory, so its positions are true.
         let (_, elements) = self.ring.available().unwrap_or((0, 0));
         usize::try_from(elements).unwrap_or(usize::MAX)
+    }
+
+    /// Copies elements of one size out, if all are there.
+    #[inline]
+    pub(crate) fn try_read(&mut self, into: &mut [u8], count: usize) -> bool {
+        let is_read = self.ring.pull(into, count as u64).unwrap_or(false);
+        if is_read {
+            self.gave_back();
+        }
+        is_read
     }
 
     /// Waits until the elements are there, and says how many the call gets: all that it wants, or
@@ -84,7 +115,7 @@ impl ReaderCore {
     }
 
     #[inline]
-    fn has(&mut self, count: usize) -> bool {
+    pub(crate) fn has(&mut self, count: usize) -> bool {
         let bytes = match self.form {
             ElementForm::Fixed(size) => (count as u64).saturating_mul(u64::from(size)),
             ElementForm::Variable => 0,
@@ -105,6 +136,9 @@ impl ReaderCore {
             });
         }
         let link = self.link.clone();
+        if self.is_shared {
+            return self.wait_in_shared(waits, count, timeout).await;
+        }
         let found = waits.wait(&link, deadline(timeout), |end, _| {
             end.look();
             if self.has(count) {
@@ -117,13 +151,52 @@ impl ReaderCore {
         });
         match found.await {
             Some(result) => result,
-            None => Err(match timeout {
-                Some(timeout) if !self.link.is_closed() => StreamError::Timeout {
-                    timeout,
-                    what: "not all of the elements have come",
-                },
-                _ => StreamError::Closed,
-            }),
+            None => Err(self.gave_up(timeout)),
+        }
+    }
+
+    async fn wait_in_shared(
+        &mut self,
+        waits: &impl Waits,
+        count: usize,
+        timeout: Option<Duration>,
+    ) -> Result<usize, StreamError> {
+        let bytes = match self.form {
+            ElementForm::Fixed(size) => (count as u64).saturating_mul(u64::from(size)),
+            ElementForm::Variable => 0,
+        };
+        let mut elements = Elements {
+            ring: &mut self.ring,
+            bytes,
+            elements: count as u64,
+        };
+        let until = deadline(timeout);
+        let over = |end: &End<ReaderEnd>| over(&end.link);
+        let found = wait_shared(
+            waits,
+            &self.link,
+            &mut self.spin,
+            until,
+            &mut elements,
+            over,
+        );
+        match found.await {
+            Ok(true) => Ok(count),
+            Ok(false) => Err(self.gave_up(timeout)),
+            Err(error) => match self.available() {
+                0 => Err(error),
+                left => Ok(left.min(count)),
+            },
+        }
+    }
+
+    fn gave_up(&self, timeout: Option<Duration>) -> StreamError {
+        match timeout {
+            Some(timeout) if !self.link.is_closed() => StreamError::Timeout {
+                timeout,
+                what: "not all of the elements have come",
+            },
+            _ => StreamError::Closed,
         }
     }
 
@@ -156,16 +229,25 @@ impl ReaderCore {
     #[inline]
     pub(crate) fn release(&mut self, bytes: usize, count: usize) {
         self.ring.release(bytes as u64, count as u64);
-        if self.ring.read() >= self.credit_at {
+        self.gave_back();
+    }
+
+    /// Something was given back to the ring: sees to it that the writer learns of it.
+    #[inline]
+    fn gave_back(&mut self) {
+        if self.ring.read() >= self.credit_at || self.ring.glance_wake() {
             self.give_credit();
         }
     }
 
     #[cold]
     fn give_credit(&mut self) {
-        self.credit_at = self.link.with(|end, _, _| {
+        (self.is_shared, self.credit_at) = self.link.with(|end, _, _| {
             end.look();
-            end.link.wants_read_at()
+            match end.ring_bell() {
+                true => (true, u64::MAX),
+                false => (false, end.link.wants_read_at()),
+            }
         });
         // At least one element further, or every read would take the lock.
         self.credit_at = self.credit_at.max(self.ring.read() + 1);

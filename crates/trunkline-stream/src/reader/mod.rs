@@ -3,7 +3,6 @@
 mod core;
 mod region;
 
-use std::marker::PhantomData;
 use std::time::Duration;
 
 use trunkline_proto::stream::ElementForm;
@@ -36,7 +35,8 @@ pub use self::region::Region;
 /// ```
 pub struct Reader<T: Element> {
     core: ReaderCore,
-    of: PhantomData<fn() -> T>,
+    /// Empty, with the memory for one.
+    one: Vec<T>,
 }
 
 impl<T: Element> Reader<T> {
@@ -65,7 +65,7 @@ impl<T: Element> Reader<T> {
         let core = rendezvous::reader(waits, url, T::data_type(), options).await?;
         Ok(Self {
             core,
-            of: PhantomData,
+            one: Vec::new(),
         })
     }
 
@@ -74,8 +74,15 @@ impl<T: Element> Reader<T> {
     /// # Errors
     /// [`StreamError::Timeout`]: there was none. [`StreamError::Ended`]: there will be none.
     pub fn read(&mut self, timeout: Option<Duration>) -> Result<T, StreamError> {
-        let mut one = self.read_many(1, timeout)?;
-        one.pop().ok_or(StreamError::Ended)
+        let count = match self.core.has(1) {
+            true => 1,
+            false => block(self.core.wait_for(&Blocking, Wanted::Exactly(1), timeout))?,
+        };
+        let bytes = self.core.region(count);
+        let len = bytes.len();
+        T::append(bytes, &mut self.one)?;
+        self.core.release(len, count);
+        self.one.pop().ok_or(StreamError::Ended)
     }
 
     /// Reads `count` elements, or none (NS-30). Fewer only where the stream has ended and fewer are
@@ -160,7 +167,11 @@ impl<T: Plain> Reader<T> {
         into: &mut [T],
         timeout: Option<Duration>,
     ) -> Result<usize, StreamError> {
-        let wanted = Wanted::Exactly(into.len());
+        let len = into.len();
+        if self.core.try_read(bytemuck::cast_slice_mut(into), len) {
+            return Ok(len);
+        }
+        let wanted = Wanted::Exactly(len);
         let count = block(self.core.wait_for(&Blocking, wanted, timeout))?;
         let bytes = self.core.region(count);
         let len = bytes.len();

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_net::{Clock, Link};
+use trunkline_net::{Clock, Link, Spin};
 use trunkline_proto::message::stream::Until;
 use trunkline_proto::stream::{ElementForm, Left, StreamFault, WriterLink};
 use trunkline_ring::ElementProducer;
 use trunkline_types::Tick;
 
-use crate::end::{End, GATHER_BYTES, WriterEnd};
+use crate::end::{End, GATHER_BYTES, Inner, WriterEnd};
 use crate::error::StreamError;
-use crate::rendezvous::Registration;
+use crate::rendezvous::{Met, Registration};
 use crate::wait::{Waits, deadline};
+use crate::wait_shared::{Ring, wait_shared};
 
 /// How long closing waits for what the writer still has, where nothing else is said.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -23,29 +24,76 @@ pub(crate) struct WriterCore {
     pub(crate) form: ElementForm,
     /// Written since the link last had reason to look.
     unsent: u64,
+    /// The ring is that of both ends' processes.
+    is_shared: bool,
+    spin: Spin,
     /// Ends with the endpoint.
     registration: Option<Registration>,
 }
 
+/// Waiting for so much room.
+struct Room<'a> {
+    ring: &'a mut ElementProducer,
+    bytes: u64,
+    elements: u64,
+}
+
+impl Ring for Room<'_> {
+    fn has(&mut self) -> bool {
+        // What the other program may have written there is found by the link.
+        self.ring
+            .has_room(self.bytes, self.elements)
+            .unwrap_or(false)
+    }
+
+    fn say(&mut self) -> bool {
+        let waits = self.ring.wait_for_room(self.bytes, self.elements);
+        waits.is_ok_and(|waits| !waits)
+    }
+}
+
+/// Waiting until so many elements have been read in all.
+struct Read<'a> {
+    ring: &'a mut ElementProducer,
+    elements: u64,
+}
+
+impl Ring for Read<'_> {
+    fn has(&mut self) -> bool {
+        // What the other program may have written there is found by the link.
+        let read = self.ring.read_elements();
+        read.is_ok_and(|read| read >= self.elements)
+    }
+
+    fn say(&mut self) -> bool {
+        // Of more room than there is.
+        let _ = self.ring.wait_for_room(u64::MAX, 0);
+        self.has()
+    }
+}
+
 impl WriterCore {
-    pub(crate) fn new(
-        link: Arc<Link<End<WriterEnd>>>,
-        ring: ElementProducer,
-        form: ElementForm,
-        registration: Option<Registration>,
-    ) -> Self {
+    pub(crate) fn new(met: Met<WriterEnd>, ring: ElementProducer) -> Self {
         Self {
-            link,
+            is_shared: is_shared(&met.link),
+            link: met.link,
             ring,
-            form,
+            form: met.form,
             unsent: 0,
-            registration,
+            spin: met.spin,
+            registration: met.registration,
         }
     }
 
     pub(crate) fn capacity(&self) -> usize {
         // A capacity came as a usize.
         usize::try_from(self.ring.shape().capacity()).unwrap_or(usize::MAX)
+    }
+
+    /// As [`write`](Self::write) where there is room; false where there is none.
+    #[inline]
+    pub(crate) fn try_write(&mut self, bytes: &[u8], elements: usize) -> bool {
+        self.push(bytes, elements as u64)
     }
 
     /// Writes `elements` that lie in `bytes`: all of them, or none.
@@ -80,14 +128,26 @@ impl WriterCore {
     #[inline]
     pub(crate) fn wrote(&mut self, bytes: u64) {
         self.unsent += bytes;
-        if self.ring.must_wake() {
-            self.unsent = 0;
-            self.link.with(|end, _, _| end.inner.wake());
-        } else if self.unsent >= GATHER_BYTES {
-            self.unsent = 0;
-            // Who asks for the endpoint sends what there is.
-            self.link.with(|_, _, _| ());
+        if self.ring.glance_wake() {
+            self.wake();
+        } else if self.unsent >= GATHER_BYTES && !self.is_shared {
+            self.send();
         }
+    }
+
+    #[cold]
+    fn wake(&mut self) {
+        self.unsent = 0;
+        self.is_shared = self.link.with(|end, _, _| {
+            end.inner.wake();
+            end.ring_bell()
+        });
+    }
+
+    fn send(&mut self) {
+        self.unsent = 0;
+        // Who asks for the endpoint sends what there is.
+        self.link.with(|_, _, _| ());
     }
 
     /// Waits until so much fits.
@@ -101,6 +161,19 @@ impl WriterCore {
     ) -> Result<(), StreamError> {
         self.check_size(bytes, elements)?;
         let until = deadline(timeout);
+        if self.is_shared {
+            let mut room = Room {
+                ring: &mut self.ring,
+                bytes: bytes as u64,
+                elements: elements as u64,
+            };
+            let over = |end: &End<WriterEnd>| over(&end.link);
+            let found = wait_shared(waits, &self.link, &mut self.spin, until, &mut room, over);
+            return match found.await? {
+                true => Ok(()),
+                false => Err(self.gave_up(timeout, NO_ROOM)),
+            };
+        }
         let ring = &mut self.ring;
         let (bytes, count) = (bytes as u64, elements as u64);
         let found = waits.wait(&self.link, until, |end, _| {
@@ -121,7 +194,7 @@ impl WriterCore {
             None => {
                 self.link
                     .with(|end, _, _| end.link.set_short_of_room(false));
-                Err(self.gave_up(timeout, "the buffer has no room for all of the elements"))
+                Err(self.gave_up(timeout, NO_ROOM))
             }
         }
     }
@@ -167,6 +240,9 @@ impl WriterCore {
         until: Until,
         timeout: Option<Duration>,
     ) -> Result<(), StreamError> {
+        if self.is_shared {
+            return self.flush_shared(waits, until, timeout).await;
+        }
         self.unsent = 0;
         let (position, is_reached) = self.link.with(|end, _, _| {
             end.look();
@@ -185,6 +261,39 @@ impl WriterCore {
         match reached.await {
             Some(result) => result,
             None => Err(self.gave_up(timeout, "not all elements have come so far")),
+        }
+    }
+
+    /// [`flush`](Self::flush) where the buffers of both ends are one ring: nothing has to be sent.
+    async fn flush_shared(
+        &mut self,
+        waits: &impl Waits,
+        until: Until,
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        let reader = self.link.with(|end, _, _| {
+            end.ring_bell();
+            end.inner.shared().map(|shared| shared.fills.reader)
+        });
+        let written = self.ring.written_elements();
+        let target = match until {
+            Until::Sent => return Ok(()),
+            Until::Available => written.saturating_sub(reader.unwrap_or(0)),
+            Until::Read | Until::Durable => written,
+        };
+        let mut read = Read {
+            ring: &mut self.ring,
+            elements: target,
+        };
+        if read.has() || timeout == Some(Duration::ZERO) {
+            return Ok(());
+        }
+        let until = deadline(timeout);
+        let over = |end: &End<WriterEnd>| over(&end.link);
+        let found = wait_shared(waits, &self.link, &mut self.spin, until, &mut read, over);
+        match found.await? {
+            true => Ok(()),
+            false => Err(self.gave_up(timeout, "not all elements have come so far")),
         }
     }
 
@@ -210,10 +319,7 @@ impl WriterCore {
     async fn end(&mut self, waits: &impl Waits, until: Option<Tick>) -> Left {
         let closed = |end: &mut End<WriterEnd>, _| end.link.is_closed().then_some(());
         let _is_closed = waits.wait(&self.link, until, closed).await;
-        let left = self.link.with(|end, _, _| {
-            end.look();
-            end.link.left(&end.inner)
-        });
+        let left = self.link.with(|end, _, _| end.left());
         self.link.close(Clock::new().now());
         self.registration = None;
         left
@@ -226,6 +332,14 @@ impl Drop for WriterCore {
             crate::wait::block(self.close(&crate::wait::Blocking, Some(CLOSE_TIMEOUT)));
         }
     }
+}
+
+/// What a write waits for.
+const NO_ROOM: &str = "the buffer has no room for all of the elements";
+
+/// Whether both ends use one ring.
+fn is_shared(link: &Link<End<WriterEnd>>) -> bool {
+    link.with(|end, _, _| end.inner.shared().is_some())
 }
 
 /// Why nothing more can be written.

@@ -95,6 +95,12 @@ impl<T: Element> Writer<T> {
         elements: &[T],
         timeout: Option<Duration>,
     ) -> Result<(), StreamError> {
+        if self.core.form != ElementForm::Variable {
+            let bytes = T::to_bytes(elements, &mut self.scratch);
+            if self.core.try_write(bytes, elements.len()) {
+                return Ok(());
+            }
+        }
         block(self.write_over(&Blocking, elements, timeout))
     }
 

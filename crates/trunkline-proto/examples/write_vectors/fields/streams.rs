@@ -2,7 +2,9 @@
 
 use serde_json::{Value as Json, json};
 use trunkline_proto::frame::Frame;
-use trunkline_proto::message::stream::control::{decode_goodbye, decode_keepalive, decode_refused};
+use trunkline_proto::message::stream::control::{
+    decode_bell, decode_goodbye, decode_keepalive, decode_refused,
+};
 use trunkline_proto::message::stream::directory::{
     Arrived, Lookup, Register, Registered, TicketGrant,
 };
@@ -70,6 +72,7 @@ pub(super) fn stream(frame: &Frame<'_>) -> Option<Result<Json, DecodeError>> {
                 "retry_after_ms": goodbye.retry_after.map_or(0, |after| after.as_millis() as u64),
             })
         }),
+        FrameKind::StreamBell => decode_bell(frame).map(|()| json!({})),
         FrameKind::StreamData => Data::decode(frame).map(|data| {
             json!({
                 "position": data.head.position.to_string(),

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::keepalive::Keepalive;
-use trunkline_proto::message::stream::control::{encode_goodbye, encode_keepalive, encode_refused};
+use trunkline_proto::message::stream::control::{
+    encode_bell, encode_goodbye, encode_keepalive, encode_refused,
+};
 use trunkline_proto::message::stream::directory::{
     Arrived, Lookup, Register, Registered, TicketGrant,
 };
@@ -254,4 +256,10 @@ fn closing(samples: &mut Vec<Sample>) {
         };
         encode_goodbye(&goodbye, out);
     });
+    add(
+        samples,
+        "s-bell",
+        "Something has changed in the ring of both",
+        encode_bell,
+    );
 }

@@ -8,6 +8,7 @@
 //! S_KEEPALIVE  sent u64 | echo u64 | echo_held_ns u64
 //! S_REFUSED    as REFUSED
 //! S_GOODBYE    as GOODBYE
+//! S_BELL       (nothing)
 //! ```
 
 use trunkline_types::wire::{put_u8, put_u16, put_u64};
@@ -239,6 +240,19 @@ pub fn encode_refused(refused: &Refused, out: &mut Vec<u8>) {
 /// [`DecodeError`] when the payload is not as that of REFUSED.
 pub fn decode_refused(frame: &Frame<'_>) -> Result<Refused, DecodeError> {
     Refused::decode_as(frame, FrameKind::StreamRefused)
+}
+
+/// Appends S_BELL.
+pub fn encode_bell(out: &mut Vec<u8>) {
+    FrameWriter::begin(out, FrameKind::StreamBell, 0).finish(false);
+}
+
+/// Reads S_BELL.
+///
+/// # Errors
+/// [`DecodeError`] when there is a payload.
+pub fn decode_bell(frame: &Frame<'_>) -> Result<(), DecodeError> {
+    Payload::of(frame, FrameKind::StreamBell)?.finish()
 }
 
 /// Appends S_GOODBYE.

@@ -1,0 +1,145 @@
+//! When two ends use one ring, and when they do not any more.
+
+use std::os::fd::OwnedFd;
+
+use trunkline_proto::message::stream::{StreamEnd, StreamHello};
+use trunkline_proto::stream::StreamFault;
+use trunkline_proto::{Disconnect, FaultCode, Features};
+use trunkline_ring::{Corrupt, RingStart};
+
+use super::shared::SharedRing;
+use super::{End, Inner};
+
+impl<S: Inner> End<S> {
+    /// Whether both ends are there, and know what ring they use: then their programs may begin.
+    pub(crate) fn is_ready(&self) -> bool {
+        let is_settled = self.inner.shared().is_none_or(|shared| shared.is_confirmed);
+        self.link.is_connected() && is_settled
+    }
+
+    /// Before the hello of an end that dials.
+    pub(super) fn offer_sharing(&mut self) {
+        let is_first = self.link.peer().is_none();
+        let may_offer = is_first && !self.cannot_share && self.can_receive_file();
+        let is_shared = self.inner.shared().is_some();
+        self.link.set_shared(is_shared || may_offer);
+    }
+
+    fn can_receive_file(&self) -> bool {
+        self.descriptors
+            .as_ref()
+            .is_some_and(|descriptors| descriptors.is_open())
+    }
+
+    /// Before an end that is dialled answers a hello: returns the file of the ring that goes with
+    /// the answer, and the ring. `is_local`: it may go with it.
+    pub(super) fn prepare_sharing(
+        &mut self,
+        hello: &StreamHello,
+        is_local: bool,
+    ) -> Option<(SharedRing, OwnedFd)> {
+        let StreamHello { end, peer, .. } = hello;
+        let wants = end.features.contains(Features::SHARED_RING);
+        let known = self.inner.shared().map(|shared| shared.peer);
+        // It has the ring if it has ever been answered.
+        let has_it = wants && known == Some(end.incarnation) && peer.is_some();
+        let is_first = self.link.peer().is_none() || !self.is_begun();
+        let fresh = (wants && is_local && is_first && !has_it)
+            .then(|| SharedRing::create(self.link.options(), end).ok())
+            .flatten();
+        self.link.set_shared(has_it || fresh.is_some());
+        fresh
+    }
+
+    /// The program may have used the ring that there is.
+    fn is_begun(&self) -> bool {
+        self.inner.shared().is_none_or(|shared| shared.is_confirmed)
+    }
+
+    /// A connection is up, with this end dialled.
+    pub(super) fn begin_sharing(&mut self, fresh: Option<SharedRing>) {
+        if let Some(shared) = fresh {
+            *self.inner.shared_mut() = Some(shared);
+        } else if self.link.is_shared() {
+            self.confirm();
+        } else {
+            self.leave();
+        }
+    }
+
+    /// A connection is up, or a bell has come.
+    pub(super) fn follow_sharing(&mut self) {
+        if self.link.bells() > 0 {
+            self.confirm();
+        }
+        if !self.link.is_connected() || !self.dials {
+            return;
+        }
+        if !self.link.is_shared() {
+            self.leave();
+        } else if self.inner.shared().is_none() {
+            self.map_ring();
+        }
+    }
+
+    fn confirm(&mut self) {
+        if let Some(shared) = self.inner.shared_mut() {
+            shared.is_confirmed = true;
+        }
+    }
+
+    /// The other end has sent the file of the ring beside its answer.
+    fn map_ring(&mut self) {
+        let file = self.descriptors.as_ref().and_then(|d| d.take());
+        let peer: Option<StreamEnd> = self.link.peer().cloned();
+        let mapped = match (file, peer) {
+            (Some(file), Some(peer)) => {
+                SharedRing::accept(file, self.link.options(), &peer).map_err(Disconnect::from)
+            }
+            _ => Err(Disconnect::Malformed {
+                sentence: "it agreed to share memory and sent none".to_owned(),
+            }),
+        };
+        match mapped {
+            Ok(shared) => {
+                *self.inner.shared_mut() = Some(shared);
+                self.link.ring_bell();
+            }
+            Err(cause) => {
+                // The next connection does without.
+                self.cannot_share = true;
+                self.link.set_shared(false);
+                self.link.drop_connection(cause);
+            }
+        }
+    }
+
+    /// The other end that used the ring is gone, and another has taken its place: from now on this
+    /// process is both ends of the ring, and what is in it goes over the connection.
+    fn leave(&mut self) {
+        let Some(mut shared) = self.inner.shared_mut().take() else {
+            return;
+        };
+        if !shared.is_confirmed {
+            return;
+        }
+        let place = |(position, elements)| RingStart { position, elements };
+        match shared.look() {
+            Ok((written, read)) => {
+                self.inner
+                    .take_over(&shared.memory, place(written), place(read));
+            }
+            Err(corrupt) => self.give_up(corrupt),
+        }
+    }
+
+    /// The memory that the other program shares holds nonsense.
+    pub(super) fn give_up(&mut self, Corrupt: Corrupt) {
+        let sentence = "the other program wrote nonsense into the memory of the stream; it is \
+                        broken, or means harm";
+        self.link.fail(StreamFault::Refused {
+            code: FaultCode::Malformed,
+            sentence: sentence.to_owned(),
+        });
+    }
+}

@@ -1,0 +1,97 @@
+//! Waiting on a ring that another process uses too.
+
+use std::time::Duration;
+
+use trunkline_net::{Clock, Link, Spin};
+use trunkline_types::Tick;
+
+use crate::end::{End, Inner};
+use crate::error::StreamError;
+use crate::wait::Waits;
+
+/// How long after an end has said that it waits it looks once more: the other one looks at what was
+/// said without a fence, and may have missed it.
+const LAST_LOOK: Duration = Duration::from_millis(1);
+
+/// What a program waits for in the ring.
+pub(crate) trait Ring {
+    /// It is there.
+    fn has(&mut self) -> bool;
+    /// Has the other end ring the bell when it has changed something. True when it is there by now.
+    fn say(&mut self) -> bool;
+}
+
+/// How a sleep ended.
+enum Woken {
+    Found,
+    /// The other end has changed something, which is not enough.
+    Bell,
+    TimeOver,
+}
+
+/// Waits until it is there (true), or the time is over (false).
+///
+/// # Errors
+/// `over` says why it will never be.
+pub(crate) async fn wait_shared<S: Inner + 'static>(
+    waits: &impl Waits,
+    link: &Link<End<S>>,
+    spin: &mut Spin,
+    until: Option<Tick>,
+    ring: &mut impl Ring,
+    over: impl Fn(&End<S>) -> Option<StreamError>,
+) -> Result<bool, StreamError> {
+    let clock = Clock::new();
+    let start = clock.now();
+    let longest = until.map(|until| until.since(start));
+    if spin.run(longest, || ring.has()) {
+        return Ok(true);
+    }
+    let is_late = || until.is_some_and(|until| until <= clock.now()) || link.is_closed();
+    let mut says = true;
+    loop {
+        if says && ring.say() {
+            break;
+        }
+        let soon = clock.now().saturating_add(LAST_LOOK);
+        let soon = until.map_or(soon, |until| until.min(soon));
+        match sleep(waits, link, Some(soon), ring, &over).await? {
+            Woken::Found => break,
+            // The next bell is not asked for at once, or each element could cost one.
+            Woken::Bell => says = false,
+            Woken::TimeOver if is_late() => return Ok(ring.has()),
+            Woken::TimeOver if !says => says = true,
+            Woken::TimeOver => match sleep(waits, link, until, ring, &over).await? {
+                Woken::Found => break,
+                Woken::Bell => says = false,
+                Woken::TimeOver => return Ok(ring.has()),
+            },
+        }
+    }
+    spin.waited(clock.now().since(start));
+    Ok(true)
+}
+
+/// Sleeps until it is there, a bell came, or the time is over.
+async fn sleep<S: Inner + 'static>(
+    waits: &impl Waits,
+    link: &Link<End<S>>,
+    until: Option<Tick>,
+    ring: &mut impl Ring,
+    over: &impl Fn(&End<S>) -> Option<StreamError>,
+) -> Result<Woken, StreamError> {
+    let mut before = None;
+    let woken = waits.wait(link, until, |end, _| {
+        end.look();
+        if ring.has() {
+            return Some(Ok(Woken::Found));
+        }
+        if let Some(error) = over(end) {
+            return Some(Err(error));
+        }
+        // The other end may be another one by now, over a connection.
+        let now = (end.link.bells(), end.inner.shared().is_some());
+        (*before.get_or_insert(now) != now).then_some(Ok(Woken::Bell))
+    });
+    woken.await.unwrap_or(Ok(Woken::TimeOver))
+}
