@@ -15,8 +15,10 @@ fn main() {
             let call = arguments.get(1).map_or(10_000, |call| number(call));
             let seconds = arguments.get(2).map_or(1, |s| number(s)) as u64;
             for _ in 0..3 {
-                for form in ["raw", "copy", "zero"] {
-                    read(form, call, Duration::from_secs(seconds));
+                for form in std::env::var("FORMS").map_or(vec!["raw".to_owned()], |f| {
+                    f.split(",").map(str::to_owned).collect()
+                }) {
+                    read(&form, call, Duration::from_secs(seconds));
                 }
             }
         }
@@ -35,6 +37,11 @@ fn spawn(form: &str, port: u16, call: usize) -> Child {
         .args(["write", form, &port.to_string(), &call.to_string()])
         .spawn()
         .unwrap()
+}
+
+/// No sockets for what is to be over TCP.
+fn sockets(form: &str) -> Option<std::path::PathBuf> {
+    (!form.starts_with("shm")).then(|| "/nowhere".into())
 }
 
 fn capacity(call: usize) -> usize {
@@ -73,6 +80,7 @@ fn read(form: &str, call: usize, time: Duration) {
         let url = format!("tl://localhost:{port}/pace");
         let options = Options {
             capacity: capacity(call),
+            sockets: sockets(form),
             ..Options::default()
         };
         let mut reader = Reader::<f64>::create(&url, options).unwrap();
@@ -80,7 +88,9 @@ fn read(form: &str, call: usize, time: Duration) {
         start = Instant::now();
         while start.elapsed() < time {
             for _ in 0..(10_000 / call).max(1) {
-                if form == "copy" {
+                if form.ends_with("copy") && call == 1 {
+                    check(&[reader.read(None).unwrap()]);
+                } else if form.ends_with("copy") {
                     reader.read_into(&mut buffer, None).unwrap();
                     check(&buffer);
                 } else {
@@ -94,7 +104,7 @@ fn read(form: &str, call: usize, time: Duration) {
     child.kill().unwrap();
     child.wait().unwrap();
     println!(
-        "{form:5} {:8.1} M/s {:8.0} MB/s",
+        "{form:8} {:8.1} M/s {:8.0} MB/s",
         count as f64 / elapsed / 1e6,
         count as f64 * 8.0 / elapsed / 1e6
     );
@@ -120,12 +130,17 @@ fn write(form: &str, port: &str, call: usize) {
     }
     let options = Options {
         capacity: capacity(call),
+        sockets: sockets(form),
         ..Options::to(format!("tl://localhost:{port}/pace"))
     };
     let mut writer = Writer::<f64>::create("from/pace", options).unwrap();
     let mut buffer = vec![0.0_f64; call];
     loop {
-        let result = if form == "copy" {
+        let result = if form.ends_with("copy") && call == 1 {
+            let mut one = [0.0];
+            fill(&mut one);
+            writer.write(&one[0], None)
+        } else if form.ends_with("copy") {
             fill(&mut buffer);
             writer.write_many(&buffer, None)
         } else {

@@ -8,6 +8,8 @@ use trunkline_types::wire::{DecodeError, decode_whole, encode_value};
 use trunkline_types::{Array, ArrayType, DataType, ElementType, Elements, Timestamp, Value};
 
 use crate::error::StreamError;
+use crate::reader::ReaderCore;
+use crate::writer::WriterCore;
 
 /// Bytes of the length before an element that varies.
 pub(crate) const LENGTH_BYTES: usize = 4;
@@ -39,7 +41,24 @@ pub trait Element: Clone + Send + 'static + sealed::Sealed {
 pub trait Plain: Element + Pod {}
 
 mod sealed {
-    pub trait Sealed {}
+    use crate::reader::ReaderCore;
+    use crate::writer::WriterCore;
+
+    /// Only the types here are elements; and how one of them goes in and comes out where it lies as
+    /// in memory, at the cost of moving it.
+    pub trait Sealed: Sized {
+        /// Writes it if there is room.
+        fn try_put(&self, core: &mut WriterCore) -> bool {
+            let _ = core;
+            false
+        }
+
+        /// Reads one if it is there.
+        fn try_take(core: &mut ReaderCore) -> Option<Self> {
+            let _ = core;
+            None
+        }
+    }
 }
 
 /// How elements of a type lie in a stream.
@@ -112,7 +131,19 @@ pub(crate) fn bytes_of(form: ElementForm, bytes: &[u8], count: usize) -> Option<
 
 macro_rules! plain {
     ($($rust:ty => $data_type:ident),* $(,)?) => {$(
-        impl sealed::Sealed for $rust {}
+        impl sealed::Sealed for $rust {
+            #[inline]
+            fn try_put(&self, core: &mut WriterCore) -> bool {
+                core.try_write(bytemuck::bytes_of(self), 1)
+            }
+
+            #[inline]
+            fn try_take(core: &mut ReaderCore) -> Option<Self> {
+                let mut element = Self::default();
+                core.try_read(bytemuck::bytes_of_mut(&mut element), 1)
+                    .then_some(element)
+            }
+        }
 
         impl Element for $rust {
             fn data_type() -> DataType {

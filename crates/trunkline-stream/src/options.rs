@@ -39,6 +39,8 @@ pub struct Options {
     pub directory_port: u16,
     /// The folder of that engine's Unix sockets; `None`: this user's.
     pub sockets: Option<PathBuf>,
+    /// Whether two ends on one machine may use one ring in memory that both processes have mapped.
+    pub shared_memory: bool,
     /// For an endpoint with a port of its own: other machines may reach it, although nothing is
     /// protected.
     pub insecure: bool,
@@ -63,6 +65,7 @@ impl Default for Options {
             spin: SPIN_DEFAULT,
             directory_port: DIRECTORY_PORT,
             sockets: None,
+            shared_memory: true,
             insecure: false,
             program: String::new(),
         }

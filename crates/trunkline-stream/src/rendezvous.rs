@@ -195,6 +195,10 @@ impl Plan {
         // another's.
         let descriptors = Descriptors::default();
         let end = End::new(link, inner, target, Some(descriptors.clone()));
+        let end = match self.options.shared_memory {
+            true => end,
+            false => end.without_sharing(),
+        };
         let net = NetOptions {
             spin: self.options.spin,
             ..NetOptions::default()

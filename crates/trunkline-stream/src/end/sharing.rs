@@ -17,6 +17,12 @@ impl<S: Inner> End<S> {
         self.link.is_connected() && is_settled
     }
 
+    /// The end never shares its ring.
+    pub(crate) fn without_sharing(mut self) -> Self {
+        self.cannot_share = true;
+        self
+    }
+
     /// Before the hello of an end that dials.
     pub(super) fn offer_sharing(&mut self) {
         let is_first = self.link.peer().is_none();
@@ -44,7 +50,7 @@ impl<S: Inner> End<S> {
         // It has the ring if it has ever been answered.
         let has_it = wants && known == Some(end.incarnation) && peer.is_some();
         let is_first = self.link.peer().is_none() || !self.is_begun();
-        let fresh = (wants && is_local && is_first && !has_it)
+        let fresh = (wants && is_local && is_first && !has_it && !self.cannot_share)
             .then(|| SharedRing::create(self.link.options(), end).ok())
             .flatten();
         self.link.set_shared(has_it || fresh.is_some());

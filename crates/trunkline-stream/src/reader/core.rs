@@ -14,7 +14,8 @@ use crate::rendezvous::{Met, Registration};
 use crate::wait::{Waits, deadline};
 use crate::wait_shared::{Ring, wait_shared};
 
-pub(crate) struct ReaderCore {
+/// What every kind of reader is made of.
+pub struct ReaderCore {
     pub(crate) link: Arc<Link<End<ReaderEnd>>>,
     pub(crate) ring: ElementConsumer,
     pub(crate) form: ElementForm,
@@ -291,5 +292,13 @@ fn over(link: &ReaderLink) -> Option<StreamError> {
         Some(fault) => Some(fault.clone().into()),
         None if link.is_over() => Some(StreamFault::Destroyed.into()),
         None => None,
+    }
+}
+
+impl std::fmt::Debug for ReaderCore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReaderCore")
+            .field("ring", &self.ring)
+            .finish_non_exhaustive()
     }
 }

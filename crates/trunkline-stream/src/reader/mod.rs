@@ -73,11 +73,17 @@ impl<T: Element> Reader<T> {
     ///
     /// # Errors
     /// [`StreamError::Timeout`]: there was none. [`StreamError::Ended`]: there will be none.
+    #[inline]
     pub fn read(&mut self, timeout: Option<Duration>) -> Result<T, StreamError> {
-        let count = match self.core.has(1) {
-            true => 1,
-            false => block(self.core.wait_for(&Blocking, Wanted::Exactly(1), timeout))?,
-        };
+        if let Some(element) = T::try_take(&mut self.core) {
+            return Ok(element);
+        }
+        self.read_slowly(timeout)
+    }
+
+    #[inline(never)]
+    fn read_slowly(&mut self, timeout: Option<Duration>) -> Result<T, StreamError> {
+        let count = block(self.core.wait_for(&Blocking, Wanted::Exactly(1), timeout))?;
         let bytes = self.core.region(count);
         let len = bytes.len();
         T::append(bytes, &mut self.one)?;
@@ -185,11 +191,15 @@ impl<T: Plain> Reader<T> {
     ///
     /// # Errors
     /// As of [`read_many`](Self::read_many).
+    #[inline]
     pub fn acquire(
         &mut self,
         count: usize,
         timeout: Option<Duration>,
     ) -> Result<Region<'_, T>, StreamError> {
+        if self.core.has(count) {
+            return Ok(Region::new(&mut self.core, count));
+        }
         let wanted = Wanted::Exactly(count);
         let count = block(self.core.wait_for(&Blocking, wanted, timeout))?;
         Ok(Region::new(&mut self.core, count))

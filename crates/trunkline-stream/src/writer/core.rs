@@ -18,7 +18,8 @@ use crate::wait_shared::{Ring, wait_shared};
 /// How long closing waits for what the writer still has, where nothing else is said.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(crate) struct WriterCore {
+/// What every kind of writer is made of.
+pub struct WriterCore {
     pub(crate) link: Arc<Link<End<WriterEnd>>>,
     pub(crate) ring: ElementProducer,
     pub(crate) form: ElementForm,
@@ -348,5 +349,13 @@ fn over(link: &WriterLink) -> Option<StreamError> {
         Some(fault) => Some(fault.clone().into()),
         None if link.is_over() => Some(StreamFault::Destroyed.into()),
         None => None,
+    }
+}
+
+impl std::fmt::Debug for WriterCore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WriterCore")
+            .field("ring", &self.ring)
+            .finish_non_exhaustive()
     }
 }

@@ -82,6 +82,9 @@ impl<T: Element> Writer<T> {
     /// over.
     #[inline]
     pub fn write(&mut self, element: &T, timeout: Option<Duration>) -> Result<(), StreamError> {
+        if element.try_put(&mut self.core) {
+            return Ok(());
+        }
         self.write_many(std::slice::from_ref(element), timeout)
     }
 
