@@ -11,7 +11,7 @@ use crate::settings::Settings;
 use crate::w1::{self, Grid, Registers};
 use crate::w2::{self, Operation, Variables};
 use crate::w5::{self, Stream};
-use crate::{blocks, clients, same_host, w7, w8};
+use crate::{blocks, clients, same_host, streams, w7, w8};
 
 /// The systems of every scenario.
 pub const RAW: &str = "raw-tcp";
@@ -58,6 +58,10 @@ pub fn run_role(name: &str, settings: &Settings) -> Outcome<()> {
         "w8-restart" => w8::restart::start(settings),
         "v9-unix" => same_host::echo(),
         "blocks-raw" => blocks::taking::take_raw(settings),
+        "w3-raw" => streams::throughput::read_raw(settings),
+        "w3-trunkline" => streams::throughput::read_stream(settings),
+        "w4-raw" => streams::latency::echo_raw(settings),
+        "w4-trunkline" => streams::latency::echo_stream(settings),
         "blocks-trunkline" => blocks::taking::take_trunkline(settings),
         "w5-raw" => w5::raw::take_all(Stream::read(settings)?),
         "w5-trunkline" => {
@@ -89,6 +93,10 @@ pub fn run_cell(scenario: &str, system: &str, settings: &Settings) -> Outcome<Ve
             }
             Ok(vec![row])
         }
+        streams::THROUGHPUT => Ok(vec![streams::throughput::cell(
+            system, settings, placement,
+        )?]),
+        streams::LATENCY => Ok(vec![streams::latency::cell(system, settings, placement)?]),
         blocks::FIFO | blocks::WAVEFORM => {
             Ok(vec![blocks::cell(scenario, system, settings, placement)?])
         }

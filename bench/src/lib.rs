@@ -10,6 +10,7 @@
 //! - `w1`, `w2`, `w5`, `w8`: the scenarios; each has one loop, and an end per system that it
 //!   drives.
 //! - `blocks`, `same_host`, `clients`: the scenarios of bars that have a name of their own.
+//! - `streams`: elements from one process to another.
 //! - `lone_update`: one update from the engine's program, with and without the connection thread.
 //! - `w7`: what happens within one process.
 //! - `raw`, `hosting`, `trunkline_calls`: what the ends of a system have in common.
@@ -47,6 +48,7 @@ pub mod same_host;
 pub mod settings;
 pub mod stages;
 pub mod statistics;
+pub mod streams;
 pub mod trunkline_calls;
 pub mod usage;
 pub mod w1;

@@ -4,13 +4,13 @@ use crate::cells::{NEAR_WAYS, RAW, TRUNKLINE, TRUNKLINE_ALL, TRUNKLINE_BATCHED};
 use crate::settings::Settings;
 use crate::stages;
 use crate::w1::{self, Kind};
-use crate::{blocks, clients, peers, same_host, w2, w5, w7, w8};
+use crate::{blocks, clients, peers, same_host, streams, w2, w5, w7, w8};
 
 /// Numbers of variables of W1 with which other systems are measured.
 const PEER_VARIABLES: [usize; 3] = [1, 100, 500];
 
 /// All scenarios, in the order in which they are measured and reported.
-pub const SCENARIOS: [&str; 13] = [
+pub const SCENARIOS: [&str; 15] = [
     w1::SCENARIO,
     w2::SCENARIO,
     w5::SCENARIO,
@@ -23,6 +23,8 @@ pub const SCENARIOS: [&str; 13] = [
     clients::STALLED,
     blocks::FIFO,
     blocks::WAVEFORM,
+    streams::THROUGHPUT,
+    streams::LATENCY,
     stages::SCENARIO,
 ];
 
@@ -271,6 +273,7 @@ impl Extent {
             let settings = ms(long).with("clients", clients);
             cells.push((scenario, &[TRUNKLINE], settings));
         }
+        cells.extend(self.stream_cells());
         for length in blocks::LENGTHS {
             let settings = self.stream().with("length", length).with("fifo", true);
             cells.push((blocks::FIFO, &[RAW, TRUNKLINE], settings));
@@ -279,6 +282,28 @@ impl Extent {
         let settings = settings.with("fifo", false);
         cells.push((blocks::WAVEFORM, &[RAW, TRUNKLINE], settings));
         cells
+    }
+
+    /// Streams of elements.
+    fn stream_cells(self) -> Vec<Cell> {
+        let calls: &[usize] = match self {
+            Extent::Quick => &[1000],
+            _ => &streams::CALLS,
+        };
+        let throughput = calls.iter().map(|call| {
+            let settings = self.stream().with("call", call);
+            (streams::THROUGHPUT, streams::SYSTEMS.as_slice(), settings)
+        });
+        let count = if self == Extent::Quick { 300 } else { 10_000 };
+        let latency = [0, 1].map(|spin| {
+            let settings = Settings::default().with("count", count).with("spin", spin);
+            (
+                streams::LATENCY,
+                streams::LATENCY_SYSTEMS.as_slice(),
+                settings,
+            )
+        });
+        throughput.chain(latency).collect()
     }
 
     /// Memory, subscribed items, first full sets, restarts.

@@ -1,0 +1,84 @@
+//! W3 and W4: elements of f64, lossless and in order, from one process to another.
+//!
+//! W3: as many as can be, by call size. W4: one at a time, each sent at once, there and back.
+
+pub mod latency;
+pub mod throughput;
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use trunkline::stream::Options;
+
+use crate::Outcome;
+use crate::cells::RAW;
+use crate::settings::Settings;
+
+/// Throughput.
+pub const THROUGHPUT: &str = "w3";
+/// Latency.
+pub const LATENCY: &str = "w4";
+/// Elements of each call of W3.
+pub const CALLS: [usize; 6] = [1, 10, 100, 1000, 10_000, 100_000];
+
+/// Over TCP, elements copied into the endpoint and out of it.
+pub const COPIED: &str = "trunkline";
+/// Over TCP, elements written and read where they lie.
+pub const IN_PLACE: &str = "trunkline-in-place";
+/// As [`COPIED`], through memory that both processes have mapped.
+pub const SHARED_COPIED: &str = "trunkline-shm";
+/// As [`IN_PLACE`], through that memory.
+pub const SHARED_IN_PLACE: &str = "trunkline-shm-in-place";
+
+/// The systems of W3.
+pub const SYSTEMS: [&str; 5] = [RAW, COPIED, IN_PLACE, SHARED_COPIED, SHARED_IN_PLACE];
+/// The systems of W4.
+pub const LATENCY_SYSTEMS: [&str; 3] = [RAW, COPIED, SHARED_COPIED];
+
+/// How an end of Trunkline goes about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Form {
+    is_shared: bool,
+    is_in_place: bool,
+}
+
+impl Form {
+    fn of(system: &str) -> Outcome<Self> {
+        let (is_shared, is_in_place) = match system {
+            COPIED => (false, false),
+            IN_PLACE => (false, true),
+            SHARED_COPIED => (true, false),
+            SHARED_IN_PLACE => (true, true),
+            _ => return Err(format!("there is no system {system}").into()),
+        };
+        Ok(Self {
+            is_shared,
+            is_in_place,
+        })
+    }
+
+    /// Options of an end with a buffer of so many elements.
+    fn options(self, capacity: usize, settings: &Settings) -> Outcome<Options> {
+        let mut options = Options {
+            capacity,
+            timeout: Some(Duration::from_secs(20)),
+            shared_memory: self.is_shared,
+            ..Options::default()
+        };
+        if !self.is_shared {
+            // Without a socket there the way is TCP.
+            options.sockets = Some(PathBuf::from("/nonexistent"));
+        }
+        if settings.value_or("spin", 1)? == 0 {
+            options.spin = Duration::ZERO;
+        }
+        Ok(options)
+    }
+}
+
+/// A port that nobody uses at the moment.
+fn free_port() -> Outcome<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    Ok(listener.local_addr()?.port())
+}
