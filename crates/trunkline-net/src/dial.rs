@@ -137,6 +137,8 @@ impl fmt::Debug for Dialler {
 /// One dial, from the look-up to the last address. Never blocks.
 pub(crate) struct Dial {
     limits: DialLimits,
+    /// A Unix socket that was not there when the dial began.
+    near: Option<(SocketPath, Beside)>,
     stage: Stage,
     failures: Vec<(SocketAddr, io::Error)>,
 }
@@ -177,6 +179,7 @@ impl Dial {
         now: Tick,
         sleeper: &Arc<Sleeper>,
     ) -> Self {
+        let mut not_there = None;
         let stage = match dialler {
             Dialler::Pipe(connect) => Stage::Ended(Some(connect().map_err(Disconnect::from))),
             Dialler::Unix(path) => Stage::Ended(Some(connect_unix(path, false))),
@@ -193,15 +196,25 @@ impl Dial {
                     if let Beside::Descriptors(descriptors) = beside {
                         descriptors.begin(false);
                     }
+                    not_there = Some((socket.clone(), beside.clone()));
                     Stage::host(host, *port, limits, now, sleeper)
                 }
             },
         };
         Self {
             limits,
+            near: not_there,
             stage,
             failures: Vec::new(),
         }
+    }
+
+    /// A port that answers belongs to a program that has made its Unix socket before: perhaps since
+    /// the dial looked for it.
+    fn nearer(&mut self, transport: Transport) -> Transport {
+        let near = self.near.take();
+        near.and_then(|(socket, beside)| unix::connect_near(socket.as_path(), &beside).ok())
+            .unwrap_or(transport)
     }
 
     /// Goes as far as it can without waiting.
@@ -260,7 +273,7 @@ impl Dial {
                         let source = Source::new(attempt.stream.clone(), SourceKind::Socket);
                         return DialStep::Wait(Some(source), attempt.until);
                     }
-                    Ok(Some(transport)) => return DialStep::Connected(transport),
+                    Ok(Some(transport)) => return DialStep::Connected(self.nearer(transport)),
                     Err(error) => {
                         self.failures.push((attempt.address, error));
                         self.next_address();

@@ -19,7 +19,7 @@ use trunkline_proto::VersionRange;
 use trunkline_proto::message::stream::Incarnation;
 use trunkline_proto::message::stream::directory::Register;
 use trunkline_proto::stream::{ElementForm, LinkOptions, ReaderLink, Role, WriterLink};
-use trunkline_ring::{RingShape, RingStart};
+use trunkline_ring::{ElementMemory, RingShape, RingStart};
 use trunkline_types::{DataType, StreamUrl, Tick};
 
 use crate::directory::{Arrivals, random};
@@ -63,10 +63,12 @@ pub(crate) struct Met<S: Inner + 'static> {
 }
 
 impl<S: Inner + 'static> Met<S> {
-    /// The ring that both ends use, if they do.
-    fn shared_memory(&self) -> Option<Arc<StreamMemory>> {
-        self.link
-            .with(|end, _, _| Some(Arc::clone(&end.inner.shared()?.memory)))
+    /// The memory for the program's end of the ring: that of both ends, or `own`.
+    fn memory_of_program(&self, own: &Arc<StreamMemory>) -> ElementMemory {
+        self.link.with(|end, _, _| match end.inner.shared() {
+            Some(shared) => shared.memory.element_memory(),
+            None => own.element_memory().starting_at(end.start()),
+        })
     }
 }
 
@@ -89,12 +91,10 @@ pub(crate) async fn writer(
 ) -> Result<WriterCore, StreamError> {
     let plan = Plan::new(url, data_type, options)?;
     let memory = plan.memory()?;
-    let (producer, consumer) = (memory.element_memory().producer(), memory.element_memory());
-    let inner = WriterEnd::new(consumer.consumer());
+    let inner = WriterEnd::new(memory.element_memory().consumer());
     let link = WriterLink::writer(plan.link.clone(), Clock::new().now());
-    let met = plan.meet(waits, link, inner).await?;
-    let shared = met.shared_memory();
-    let ring = shared.map_or(producer, |memory| memory.element_memory().producer());
+    let met = plan.meet(waits, link, inner, &memory).await?;
+    let ring = met.memory_of_program(&memory).producer();
     Ok(WriterCore::new(met, ring))
 }
 
@@ -107,12 +107,10 @@ pub(crate) async fn reader(
 ) -> Result<ReaderCore, StreamError> {
     let plan = Plan::new(url, data_type, options)?;
     let memory = plan.memory()?;
-    let (consumer, producer) = (memory.element_memory().consumer(), memory.element_memory());
-    let inner = ReaderEnd::new(producer.producer());
+    let inner = ReaderEnd::new(memory.element_memory().producer());
     let link = ReaderLink::reader(plan.link.clone(), Clock::new().now());
-    let met = plan.meet(waits, link, inner).await?;
-    let shared = met.shared_memory();
-    let ring = shared.map_or(consumer, |memory| memory.element_memory().consumer());
+    let met = plan.meet(waits, link, inner, &memory).await?;
+    let ring = met.memory_of_program(&memory).consumer();
     Ok(ReaderCore::new(met, ring))
 }
 
@@ -185,6 +183,7 @@ impl Plan {
         waits: &impl Waits,
         link: trunkline_proto::stream::Link<S::Half>,
         inner: S,
+        memory: &Arc<StreamMemory>,
     ) -> Result<Met<S>, StreamError> {
         let target = self.peer.as_ref().map(|peer| Target {
             url: peer.to_string(),
@@ -194,7 +193,13 @@ impl Plan {
         // Registered before it dials: the directory must not hear from it under a name that is
         // another's.
         let descriptors = Descriptors::default();
-        let end = End::new(link, inner, target, Some(descriptors.clone()));
+        let end = End::new(
+            link,
+            inner,
+            target,
+            Arc::clone(memory),
+            Some(descriptors.clone()),
+        );
         let end = match self.options.shared_memory {
             true => end,
             false => end.without_sharing(),

@@ -17,6 +17,7 @@ fn to_addresses(addresses: impl IntoIterator<Item = SocketAddr>) -> Dial {
     let stage = Stage::addresses(addresses);
     Dial {
         limits: DialLimits::default(),
+        near: None,
         stage,
         failures: Vec::new(),
     }
@@ -161,6 +162,7 @@ fn a_resolver_that_does_not_answer_is_given_up() {
     };
     let mut sut = Dial {
         limits: DialLimits::default(),
+        near: None,
         stage,
         failures: Vec::new(),
     };

@@ -284,8 +284,17 @@ impl Listeners {
         for address in &options.listen {
             let (socket, address) = match address {
                 ListenAddress::Tcp(address) => {
+                    // Before the port: whoever finds that one finds the socket too. A port that the
+                    // system chooses is nobody's before it is known.
+                    let is_chosen = address.port() == 0;
+                    if !is_chosen {
+                        listeners.open_near(options, *address);
+                    }
                     let socket = listen::listen(*address, options.insecure)?;
                     let address = socket.local_addr().map_err(BindError::Descriptors)?;
+                    if is_chosen {
+                        listeners.open_near(options, address);
+                    }
                     (ListenSocket::Tcp(socket), address.into())
                 }
                 ListenAddress::Unix(path) => {
@@ -297,26 +306,19 @@ impl Listeners {
             listeners.sockets.push(socket);
             listeners.listening.push(address);
         }
-        if let Some(folder) = &options.near {
-            listeners.open_near(&folder.to_string_lossy());
-        }
         Ok(listeners)
     }
 
-    /// Whoever cannot have a socket beside its port is reached by the port.
-    fn open_near(&mut self, folder: &str) {
-        let ports = self.listening.iter().filter_map(ListenAddress::tcp);
-        let ports: Vec<u16> = ports
-            .filter(|address| is_near(address.ip()))
-            .map(|address| address.port())
-            .collect();
-        for port in ports {
-            let path = SocketPath::parse(&format!("{folder}/{port}.sock"));
-            let bound = path.ok().and_then(|path| BoundSocket::bind(&path).ok());
-            if let Some(bound) = bound {
-                self.near.push(bound.path().clone());
-                self.sockets.push(ListenSocket::Unix(bound));
-            }
+    /// Opens the socket that is named after a port. Where it cannot be had, the port is the way.
+    fn open_near(&mut self, options: &ServerOptions, address: SocketAddr) {
+        let folder = options.near.as_ref().filter(|_| is_near(address.ip()));
+        let path = folder.and_then(|folder| {
+            let path = folder.join(format!("{}.sock", address.port()));
+            SocketPath::parse(path.to_str()?).ok()
+        });
+        if let Some(bound) = path.and_then(|path| BoundSocket::bind(&path).ok()) {
+            self.near.push(bound.path().clone());
+            self.sockets.push(ListenSocket::Unix(bound));
         }
     }
 }

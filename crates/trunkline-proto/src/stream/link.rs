@@ -5,7 +5,7 @@ use trunkline_types::Tick;
 use super::fault::StreamFault;
 use super::half::{Half, Outcome};
 use super::input::{Input, Step, malformed};
-use super::meeting::{Meeting, Mismatch, check, means_this_life, meet, opens};
+use super::meeting::{Meeting, Mismatch, check, is_name_of, means_this_life, meet, opens};
 use super::options::{LinkOptions, Role};
 use super::output::{Place, RingBytes};
 use super::reader::Reader;
@@ -133,7 +133,7 @@ impl<H: Half> Link<H> {
             return Err((Fault::new(FaultCode::StreamPeer, sentence), None));
         }
         if let Some(known) = &self.session.peer {
-            if known.url != hello.end.url {
+            if !is_name_of(&known.url, &hello.end.url) {
                 return refused(FaultCode::StreamConnected);
             }
             let is_same = known.incarnation == hello.end.incarnation;

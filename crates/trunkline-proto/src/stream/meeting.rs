@@ -69,7 +69,7 @@ pub(super) fn check(options: &LinkOptions, is_writer: bool, peer: &StreamEnd) ->
 /// Whether a URL by which an endpoint is named is that of the endpoint which calls itself `url`. A
 /// machine does not know all the names of its own, so only context and name are compared: that the
 /// host is right is shown by the connection.
-fn is_name_of(named: &str, url: &str) -> bool {
+pub(super) fn is_name_of(named: &str, url: &str) -> bool {
     match (StreamUrl::parse(named), StreamUrl::parse(url)) {
         (Ok(named), Ok(url)) => named.endpoint() == url.endpoint(),
         _ => named == url,

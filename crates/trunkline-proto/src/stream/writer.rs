@@ -23,6 +23,8 @@ pub struct Writer {
     pub(super) form: ElementForm,
     pub(super) freed_at: Until,
     pub(super) is_checked: bool,
+    /// The reader gives back in the ring itself, which is its own too.
+    pub(super) is_shared: bool,
     pub(super) written: u64,
     pub(super) written_elements: u64,
     /// Given to the driver on this connection, or acknowledged.
@@ -70,6 +72,7 @@ impl Writer {
             form: options.form,
             freed_at: options.freed_at,
             is_checked: options.is_checked,
+            is_shared: false,
             written: 0,
             written_elements: 0,
             handed: 0,
@@ -116,6 +119,9 @@ impl Writer {
 
     /// Frees what has come far enough.
     fn free(&mut self, ring: &dyn RingBytes) {
+        if self.is_shared {
+            return;
+        }
         let until = match self.freed_at {
             Until::Sent => Until::Available,
             until => until,
@@ -371,6 +377,10 @@ impl Half for Writer {
         self.asked = [0; 3];
         self.is_end_said = false;
         self.is_abort_said = false;
+    }
+
+    fn leave_shared(&mut self) {
+        self.is_shared = false;
     }
 
     fn poll_timeout(&self) -> Option<Tick> {

@@ -45,6 +45,7 @@ impl Link<Writer> {
     pub fn handle_shared(&mut self, written: (u64, u64), read: (u64, u64)) {
         let half = &mut self.half;
         self.session.is_shared = true;
+        half.is_shared = true;
         let (position, elements) = written;
         if half.end.is_none() && !half.is_aborted {
             half.written = half.written.max(position.min(POSITION_MAX));

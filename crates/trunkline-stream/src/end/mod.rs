@@ -74,6 +74,10 @@ pub(crate) struct End<S: Inner> {
     dials: bool,
     /// A ring could not be mapped.
     cannot_share: bool,
+    /// The memory of the end's own ring, until it is known where the stream begins.
+    unbegun: Option<Arc<StreamMemory>>,
+    /// Where it began.
+    start: RingStart,
 }
 
 /// The inner end of a ring, and what it has to do with the state machine.
@@ -92,6 +96,9 @@ pub(crate) trait Inner: RingBytes + Send {
 
     /// The same, to be changed.
     fn shared_mut(&mut self) -> &mut Option<SharedRing>;
+
+    /// Where a stream begins whose two ends have just met.
+    fn start(link: &Link<Self::Half>) -> RingStart;
 
     /// From now on this is the inner end of that ring, of which so much is written and read.
     fn take_over(&mut self, memory: &Arc<StreamMemory>, written: RingStart, read: RingStart);
@@ -140,9 +147,12 @@ impl<S: Inner> End<S> {
         link: Link<S::Half>,
         inner: S,
         target: Option<Target>,
+        memory: Arc<StreamMemory>,
         descriptors: Option<Descriptors>,
     ) -> Self {
         Self {
+            unbegun: Some(memory),
+            start: RingStart::default(),
             descriptors,
             dials: false,
             cannot_share: false,
@@ -213,6 +223,7 @@ impl<S: Inner> End<S> {
                 self.transport = self.transport.wrapping_add(1);
                 self.dials = false;
                 self.forget_output();
+                self.begin();
                 let (shared, file) = fresh.unzip();
                 self.begin_sharing(shared);
                 self.inner.settle(&mut self.link);
@@ -233,6 +244,28 @@ impl<S: Inner> End<S> {
         }
     }
 
+    /// Where the program's end of the ring is to begin.
+    pub(crate) fn start(&self) -> RingStart {
+        self.start
+    }
+
+    /// The two ends have met for the first time: the ring begins where the stream does, which is
+    /// not at 0 where the other end goes on after another one of this kind.
+    fn begin(&mut self) {
+        if !self.link.is_connected() {
+            return;
+        }
+        let Some(memory) = self.unbegun.take() else {
+            return;
+        };
+        self.start = S::start(&self.link);
+        if self.start != RingStart::default() {
+            let (start, of_ring) = (self.start, memory.element_memory());
+            of_ring.starting_at(start).initialise();
+            self.inner.take_over(&memory, start, start);
+        }
+    }
+
     fn forget_output(&mut self) {
         self.region = None;
         self.is_sending = false;
@@ -243,6 +276,7 @@ impl<S: Inner> End<S> {
         let mut rest = bytes;
         while !rest.is_empty() {
             let taken = self.link.handle_control(now, self.transport, rest);
+            self.begin();
             rest = rest.get(taken..).unwrap_or_default();
             let Some(place) = S::wanted(&self.link) else {
                 if taken == 0 {

@@ -65,6 +65,11 @@ impl Inner for ReaderEnd {
         &mut self.shared
     }
 
+    fn start(link: &ReaderLink) -> RingStart {
+        let (position, elements) = link.ready();
+        RingStart { position, elements }
+    }
+
     fn take_over(&mut self, memory: &Arc<StreamMemory>, written: RingStart, read: RingStart) {
         let _ = read;
         self.ring = memory.element_memory().starting_at(written).producer();

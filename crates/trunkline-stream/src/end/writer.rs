@@ -81,6 +81,13 @@ impl Inner for WriterEnd {
         &mut self.shared
     }
 
+    fn start(link: &WriterLink) -> RingStart {
+        RingStart {
+            position: link.freed(),
+            elements: link.freed_elements(),
+        }
+    }
+
     fn take_over(&mut self, memory: &Arc<StreamMemory>, written: RingStart, read: RingStart) {
         let _ = written;
         self.ring = memory.element_memory().starting_at(read).consumer();
