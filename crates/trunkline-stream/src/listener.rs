@@ -1,7 +1,7 @@
 //! Ports that this process listens on for its own endpoints: those whose URLs have one.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -76,8 +76,10 @@ pub(crate) fn own_address(host: &str) -> Option<IpAddr> {
     if host == "localhost" {
         return Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
     }
-    if let Ok(address) = host.parse() {
-        return Some(address);
+    if let Ok(address) = host.parse::<IpAddr>() {
+        // Only an address of this machine can be bound.
+        let is_own = address.is_loopback() || UdpSocket::bind((address, 0)).is_ok();
+        return is_own.then_some(address);
     }
     let uname = rustix::system::uname();
     let own = uname.nodename().to_str().unwrap_or_default();
