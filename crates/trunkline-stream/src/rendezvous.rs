@@ -187,11 +187,12 @@ impl Plan {
         let link = Link::start(self.dialler(), end, net)?;
         let arrivals = Arc::new(Door(Arc::downgrade(&link)));
         let registration = self.register(waits, arrivals).await?;
+        link.with(|end, _, _| end.start_dialling());
         let met = waits.wait(&link, self.until, |end, _| {
             if end.link.is_connected() {
                 return Some(Ok(()));
             }
-            end.link.fault().map(|fault| Err(fault.clone().into()))
+            end.misfit().map(|fault| Err(fault.clone().into()))
         });
         match met.await {
             Some(Ok(())) => Ok((link, registration)),

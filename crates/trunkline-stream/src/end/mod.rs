@@ -21,7 +21,7 @@ use std::time::Duration;
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::stream::StreamHello;
 use trunkline_proto::message::stream::control::encode_refused;
-use trunkline_proto::stream::{Half, Link, Place, RingBytes};
+use trunkline_proto::stream::{Half, Link, Place, RingBytes, StreamFault};
 use trunkline_proto::{
     DirectBytes, Disconnect, Endpoint, FaultCode, FrameBuffer, FrameKind, FrameLimits, VersionRange,
 };
@@ -52,6 +52,10 @@ pub(crate) struct End<S: Inner> {
     /// Whom an end that dials asks for.
     target: Option<Target>,
     asking: Option<Asking>,
+    /// Whether it has its name, without which it is not to be met.
+    may_dial: bool,
+    /// Why one that came before there was a peer does not fit.
+    misfit: Option<StreamFault>,
     /// Bytes of the ring that follow the output that was appended last, and how many are sent.
     region: Option<(Place, u64)>,
     /// Something was appended that is not known to be sent.
@@ -105,11 +109,23 @@ impl<S: Inner> End<S> {
             transport: 0,
             target,
             asking: None,
+            may_dial: false,
+            misfit: None,
             region: None,
             is_sending: false,
             gather_until: None,
             handed_at: Tick::ZERO,
         }
+    }
+
+    /// The end has its name, as far as it can have one.
+    pub(crate) fn start_dialling(&mut self) {
+        self.may_dial = true;
+    }
+
+    /// Why there is no peer, and will be none while both ends are as they are (NS-16).
+    pub(crate) fn misfit(&self) -> Option<&StreamFault> {
+        self.link.fault().or(self.misfit.as_ref())
     }
 
     /// Looks at the ring: whatever is there is sent without waiting for more.
@@ -146,6 +162,8 @@ impl<S: Inner> End<S> {
         match admitted {
             Ok(_) => {
                 self.transport = self.transport.wrapping_add(1);
+                // Its own question, if there is one, went over the transport that is replaced.
+                self.asking = None;
                 self.forget_output();
                 self.inner.settle(&mut self.link);
                 self.take_in(now, rest);
@@ -154,6 +172,11 @@ impl<S: Inner> End<S> {
             Err(refused) => {
                 let mut answer = Vec::new();
                 encode_refused(&refused, &mut answer);
+                let Refused { code, sentence, .. } = refused;
+                let is_misfit = matches!(code, FaultCode::StreamType | FaultCode::StreamDirection);
+                if is_misfit && self.link.peer().is_none() {
+                    self.misfit = Some(StreamFault::Refused { code, sentence });
+                }
                 Err(answer)
             }
         }
@@ -301,7 +324,7 @@ impl<S: Inner> Endpoint for End<S> {
     }
 
     fn poll_dial(&self) -> Option<Tick> {
-        self.link.poll_dial()
+        self.link.poll_dial().filter(|_| self.may_dial)
     }
 
     fn direct(&mut self) -> Option<&mut dyn DirectBytes> {
