@@ -16,6 +16,7 @@ mod asking;
 mod reader;
 mod writer;
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use trunkline_proto::message::closing::Refused;
@@ -64,6 +65,8 @@ pub(crate) struct End<S: Inner> {
     gather_until: Option<Tick>,
     /// When bytes of the ring were handed out last.
     handed_at: Tick,
+    /// Set once the stream is over: for the program, which asks without the lock.
+    over: Arc<OnceLock<()>>,
 }
 
 /// The inner end of a ring, and what it has to do with the state machine.
@@ -115,6 +118,19 @@ impl<S: Inner> End<S> {
             is_sending: false,
             gather_until: None,
             handed_at: Tick::ZERO,
+            over: Arc::default(),
+        }
+    }
+
+    /// Has a value once the stream is over.
+    pub(crate) fn over(&self) -> Arc<OnceLock<()>> {
+        self.over.clone()
+    }
+
+    fn note_over(&mut self) {
+        if self.link.is_over() {
+            // Whether it was set before does not matter.
+            let _ = self.over.set(());
         }
     }
 
@@ -177,6 +193,7 @@ impl<S: Inner> End<S> {
                 if is_misfit && self.link.peer().is_none() {
                     self.misfit = Some(StreamFault::Refused { code, sentence });
                 }
+                self.note_over();
                 Err(answer)
             }
         }
@@ -210,6 +227,7 @@ impl<S: Inner> End<S> {
             self.handle_payload(now, place, count);
         }
         self.inner.settle(&mut self.link);
+        self.note_over();
     }
 
     fn handle_payload(&mut self, now: Tick, place: Place, count: usize) {
@@ -242,6 +260,7 @@ impl<S: Inner> Endpoint for End<S> {
                 }
                 Heard::Refused(refused) => {
                     self.link.handle_lookup_refused(now, &refused);
+                    self.note_over();
                     return;
                 }
             }
@@ -302,6 +321,7 @@ impl<S: Inner> Endpoint for End<S> {
             asking.handle_timeout(now);
         }
         self.link.handle_timeout(now);
+        self.note_over();
     }
 
     fn handle_disconnected(&mut self, now: Tick, cause: Disconnect) {
@@ -314,6 +334,7 @@ impl<S: Inner> Endpoint for End<S> {
             }
             None => self.link.handle_disconnected(now, self.transport, cause),
         }
+        self.note_over();
     }
 
     fn wants_close(&self) -> Option<Disconnect> {

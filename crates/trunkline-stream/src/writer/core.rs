@@ -1,13 +1,12 @@
 //! The writing end, in bytes: what every kind of writer does.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use trunkline_net::{Clock, Link};
 use trunkline_proto::message::stream::Until;
 use trunkline_proto::stream::{ElementForm, Left, StreamFault, WriterLink};
 use trunkline_ring::ElementProducer;
-use trunkline_types::Tick;
 
 use crate::end::{End, GATHER_BYTES, WriterEnd};
 use crate::error::StreamError;
@@ -23,6 +22,8 @@ pub(crate) struct WriterCore {
     pub(crate) form: ElementForm,
     /// Written since the link last had reason to look.
     unsent: u64,
+    /// Has a value once the stream is over.
+    over: Arc<OnceLock<()>>,
     /// Ends with the endpoint.
     registration: Option<Registration>,
 }
@@ -34,11 +35,13 @@ impl WriterCore {
         form: ElementForm,
         registration: Option<Registration>,
     ) -> Self {
+        let over = link.with(|end, _, _| end.over());
         Self {
             link,
             ring,
             form,
             unsent: 0,
+            over,
             registration,
         }
     }
@@ -56,6 +59,7 @@ impl WriterCore {
         elements: usize,
         timeout: Option<Duration>,
     ) -> Result<(), StreamError> {
+        self.check_open()?;
         if self.push(bytes, elements as u64) {
             return Ok(());
         }
@@ -63,6 +67,22 @@ impl WriterCore {
             .await?;
         self.push(bytes, elements as u64);
         Ok(())
+    }
+
+    /// # Errors
+    /// The stream is over, and nobody would ever read it (NS-46).
+    #[inline]
+    pub(crate) fn check_open(&self) -> Result<(), StreamError> {
+        match self.over.get() {
+            None => Ok(()),
+            Some(()) => Err(self.why_over()),
+        }
+    }
+
+    #[cold]
+    fn why_over(&self) -> StreamError {
+        let over = self.link.with(|end, _, _| over(&end.link));
+        over.unwrap_or(StreamError::Closed)
     }
 
     /// Appends to the ring, if there is room, and sees to it that it is sent.
@@ -188,13 +208,19 @@ impl WriterCore {
         }
     }
 
-    /// Nothing more is written: waits until the reader has everything, and says what it lacks.
+    /// Nothing more is written: waits until the reader has everything, and says what it lacks. What
+    /// it has not by then is given up, and the reader told so: otherwise it would wait for it.
     pub(crate) async fn close(&mut self, waits: &impl Waits, timeout: Option<Duration>) -> Left {
         self.link.with(|end, _, _| {
             end.look();
             end.link.close();
         });
-        self.end(waits, deadline(timeout)).await
+        let closed = |end: &mut End<WriterEnd>, _| end.link.is_closed().then_some(());
+        let is_closed = waits.wait(&self.link, deadline(timeout), closed).await;
+        match is_closed {
+            Some(()) => self.end(),
+            None => self.abort(waits).await,
+        }
     }
 
     /// Nothing more is sent.
@@ -204,12 +230,13 @@ impl WriterCore {
             end.link.abort();
         });
         let soon = Clock::new().now().saturating_add(Duration::from_secs(1));
-        self.end(waits, Some(soon)).await
+        // Until the reader has said how far it came, or the connection is gone.
+        let settled = |end: &mut End<WriterEnd>, _| end.link.is_closed().then_some(());
+        let _is_settled = waits.wait(&self.link, Some(soon), settled).await;
+        self.end()
     }
 
-    async fn end(&mut self, waits: &impl Waits, until: Option<Tick>) -> Left {
-        let closed = |end: &mut End<WriterEnd>, _| end.link.is_closed().then_some(());
-        let _is_closed = waits.wait(&self.link, until, closed).await;
+    fn end(&mut self) -> Left {
         let left = self.link.with(|end, _, _| {
             end.look();
             end.link.left(&end.inner)
