@@ -71,6 +71,7 @@ impl Properties {
         core.link.with(|end, _, _| {
             let written = end.inner.ring.written_elements().unwrap_or(0);
             let freed = end.link.freed_elements();
+            let freed = freed.saturating_sub(end.inner.start().elements);
             Self {
                 is_writer: true,
                 in_buffer: written.saturating_sub(freed),
@@ -86,6 +87,7 @@ impl Properties {
         core.link.with(|end, _, _| {
             let read = end.inner.ring.read_elements().unwrap_or(0);
             let (_, ready) = end.link.ready();
+            let ready = ready.saturating_sub(end.inner.start().elements);
             Self {
                 in_buffer: ready.saturating_sub(read),
                 total: read,

@@ -74,6 +74,10 @@ pub(crate) trait Inner: RingBytes + Send {
     /// Which end.
     type Half: Half + Send;
 
+    /// The two ends may have met by now. Where this one takes the place of another, the stream does
+    /// not begin at 0, where the ring does.
+    fn begin(&mut self, link: &Link<Self::Half>);
+
     /// Tells the link how far the program is.
     fn look(&mut self, link: &mut Link<Self::Half>);
 
@@ -181,6 +185,7 @@ impl<S: Inner> End<S> {
                 // Its own question, if there is one, went over the transport that is replaced.
                 self.asking = None;
                 self.forget_output();
+                self.inner.begin(&self.link);
                 self.inner.settle(&mut self.link);
                 self.take_in(now, rest);
                 Ok(())
@@ -209,6 +214,7 @@ impl<S: Inner> End<S> {
         let mut rest = bytes;
         while !rest.is_empty() {
             let taken = self.link.handle_control(now, self.transport, rest);
+            self.inner.begin(&self.link);
             rest = rest.get(taken..).unwrap_or_default();
             let Some(place) = S::wanted(&self.link) else {
                 if taken == 0 {

@@ -1,18 +1,25 @@
 //! The inner end of a reader's ring: what has arrived, on its way to the program.
 
 use trunkline_proto::stream::{Link, Place, Reader, ReaderLink, RingBytes};
-use trunkline_ring::ElementProducer;
+use trunkline_ring::{ElementProducer, RingStart};
 use trunkline_types::Tick;
 
 use super::Inner;
 
 pub(crate) struct ReaderEnd {
     pub(crate) ring: ElementProducer,
+    /// Where in the stream the ring begins, once the two ends have met.
+    start: Option<RingStart>,
 }
 
 impl ReaderEnd {
     pub(crate) fn new(ring: ElementProducer) -> Self {
-        Self { ring }
+        Self { ring, start: None }
+    }
+
+    /// Where in the stream the ring begins.
+    pub(crate) fn start(&self) -> RingStart {
+        self.start.unwrap_or_default()
     }
 }
 
@@ -26,18 +33,27 @@ impl RingBytes for ReaderEnd {
 impl Inner for ReaderEnd {
     type Half = Reader;
 
+    fn begin(&mut self, link: &Link<Reader>) {
+        if self.start.is_none() && link.peer().is_some() {
+            let (position, elements) = link.ready();
+            self.start = Some(RingStart { position, elements });
+        }
+    }
+
     fn look(&mut self, link: &mut Link<Reader>) {
+        let RingStart { position, elements } = self.start();
         // Nobody but this program has the memory, so its positions are true.
-        if let (Ok(read), Ok(elements)) = (self.ring.read(), self.ring.read_elements()) {
-            link.handle_read(read, elements);
+        if let (Ok(read), Ok(count)) = (self.ring.read(), self.ring.read_elements()) {
+            link.handle_read(position + read, elements + count);
         }
     }
 
     fn settle(&mut self, link: &mut ReaderLink) {
         let (position, elements) = link.ready();
-        let bytes = position.saturating_sub(self.ring.written());
+        let start = self.start();
+        let bytes = position.saturating_sub(start.position + self.ring.written());
         if bytes > 0 {
-            let elements = elements.saturating_sub(self.ring.written_elements());
+            let elements = elements.saturating_sub(start.elements + self.ring.written_elements());
             self.ring.commit(bytes, elements);
         }
     }
@@ -47,14 +63,15 @@ impl Inner for ReaderEnd {
     }
 
     fn space(&mut self, place: Place) -> &mut [u8] {
-        let ahead = place.position.saturating_sub(self.ring.written());
+        let position = place.position.saturating_sub(self.start().position);
+        let ahead = position.saturating_sub(self.ring.written());
         let bytes = ahead.saturating_add(place.len);
         // The writer was given credit for no more than there is room for.
         if !self.ring.has_room(bytes, 0).unwrap_or(false) {
             return &mut [];
         }
         let len = usize::try_from(place.len).unwrap_or(0);
-        match self.ring.free_at(place.position, len) {
+        match self.ring.free_at(position, len) {
             Some([piece, _]) => piece,
             None => &mut [],
         }
@@ -69,7 +86,8 @@ impl Inner for ReaderEnd {
         count: u64,
     ) {
         let len = usize::try_from(count).unwrap_or(0);
-        let bytes: &[u8] = match self.ring.free_at(place.position, len) {
+        let position = place.position.saturating_sub(self.start().position);
+        let bytes: &[u8] = match self.ring.free_at(position, len) {
             Some([piece, _]) => piece,
             None => &[],
         };

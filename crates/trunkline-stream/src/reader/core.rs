@@ -165,7 +165,8 @@ impl ReaderCore {
     fn give_credit(&mut self) {
         self.credit_at = self.link.with(|end, _, _| {
             end.look();
-            end.link.wants_read_at()
+            let start = end.inner.start().position;
+            end.link.wants_read_at().saturating_sub(start)
         });
         // At least one element further, or every read would take the lock.
         self.credit_at = self.credit_at.max(self.ring.read() + 1);
