@@ -65,6 +65,13 @@ pub struct State {
     frozen: Vec<TcpStream>,
 }
 
+impl State {
+    /// Cuts so far.
+    pub fn cuts(&self) -> u64 {
+        self.cuts
+    }
+}
+
 impl Proxy {
     /// A proxy to whoever listens at `target`, now or later.
     pub fn to(target: SocketAddr) -> Self {
