@@ -22,11 +22,9 @@ struct Factory(Arc<DirectoryHost>);
 impl SessionFactory for Factory {
     fn open(&self, _: Peer, notifier: Notifier) -> Result<Box<dyn Endpoint>, Vec<u8>> {
         let now = Clock::new().now();
-        Ok(Box::new(DirectorySession::new(
-            self.0.clone(),
-            notifier,
-            now,
-        )))
+        // The names here are those of this process's endpoints.
+        let session = DirectorySession::new(self.0.clone(), notifier, now);
+        Ok(Box::new(session.without_names()))
     }
 
     fn hand_over(&self, number: u64, _: Peer, socket: OwnedFd) {
