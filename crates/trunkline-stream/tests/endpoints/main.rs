@@ -3,11 +3,14 @@
 //! Whoever dials does so directly, or through a [`Proxy`](proxy::Proxy) that cuts, stalls, swallows
 //! and alters on command.
 
+mod bad_input;
 mod closing;
 mod creation;
 mod flushing;
 mod outages;
+mod properties;
 mod proxy;
+mod raw;
 mod reads_and_writes;
 mod rig;
 mod steps;
