@@ -1,7 +1,7 @@
 //! Ports that this process listens on for its own endpoints: those whose URLs have one.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -25,11 +25,9 @@ struct Factory(Arc<DirectoryHost>);
 impl SessionFactory for Factory {
     fn open(&self, _: Peer, notifier: Notifier) -> Result<Box<dyn Endpoint>, Vec<u8>> {
         let now = Clock::new().now();
-        Ok(Box::new(DirectorySession::new(
-            self.0.clone(),
-            notifier,
-            now,
-        )))
+        // The names here are those of this process's endpoints.
+        let session = DirectorySession::new(self.0.clone(), notifier, now);
+        Ok(Box::new(session.without_names()))
     }
 
     fn hand_over(&self, number: u64, _: Peer, socket: OwnedFd) {
@@ -85,8 +83,10 @@ pub(crate) fn own_address(host: &str) -> Option<IpAddr> {
     if host == "localhost" {
         return Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
     }
-    if let Ok(address) = host.parse() {
-        return Some(address);
+    if let Ok(address) = host.parse::<IpAddr>() {
+        // Only an address of this machine can be bound.
+        let is_own = address.is_loopback() || UdpSocket::bind((address, 0)).is_ok();
+        return is_own.then_some(address);
     }
     let uname = rustix::system::uname();
     let own = uname.nodename().to_str().unwrap_or_default();

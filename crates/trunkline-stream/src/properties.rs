@@ -84,7 +84,7 @@ impl Properties {
             Self {
                 is_writer: true,
                 in_buffer,
-                total,
+                total: total.saturating_sub(end.start().elements),
                 transport,
                 ..Self::of(&end.link)
             }
@@ -107,7 +107,7 @@ impl Properties {
             };
             Self {
                 in_buffer,
-                total,
+                total: total.saturating_sub(end.start().elements),
                 transport,
                 ..Self::of(&end.link)
             }

@@ -211,11 +211,12 @@ impl Plan {
         let link = Link::start(self.dialler(descriptors), end, net)?;
         let arrivals = Arc::new(Door(Arc::downgrade(&link)));
         let registration = self.register(waits, arrivals).await?;
+        link.with(|end, _, _| end.start_dialling());
         let met = waits.wait(&link, self.until, |end, _| {
             if end.is_ready() {
                 return Some(Ok(()));
             }
-            end.link.fault().map(|fault| Err(fault.clone().into()))
+            end.misfit().map(|fault| Err(fault.clone().into()))
         });
         match met.await {
             Some(Ok(())) => Ok(Met {

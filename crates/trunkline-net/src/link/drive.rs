@@ -188,7 +188,7 @@ impl<E: Endpoint> Driven<E> {
                 return self.sleep_offline(guard, source, until, false);
             }
             // One that was handed over meanwhile counts.
-            DialStep::Connected(_) if guard.data.is_connected() => {}
+            DialStep::Connected(_) | DialStep::Failed(_) if guard.data.is_connected() => {}
             DialStep::Connected(transport) => {
                 guard.data.connect(transport, now, wall);
                 guard.data.send(now, wall);

@@ -163,6 +163,19 @@ impl Writer {
         Ok(())
     }
 
+    /// Whether the reader can have the end, as it says: before anything of what it says counts.
+    fn check_end(&self, ack: &Ack) -> Result<(), Disconnect> {
+        let end = match self.end {
+            _ if self.is_abort_said => self.handed,
+            Some(end) if self.is_end_said => end,
+            _ => return Err(malformed("it knows an end that was not said")),
+        };
+        if ack.arrived != end {
+            return Err(malformed("it has the end and not what is before it"));
+        }
+        Ok(())
+    }
+
     pub(super) fn left(&self, ring: &dyn RingBytes) -> Left {
         let elements_at = |position: u64| {
             let mut at = self.kept.clone();
@@ -262,17 +275,12 @@ impl Half for Writer {
         match frame.kind() {
             Some(FrameKind::StreamAck) => {
                 let ack = Ack::decode(frame)?;
+                if ack.has_end {
+                    self.check_end(&ack)?;
+                }
                 self.handle_ack(&ack)?;
                 if !ack.has_end {
                     return Ok(Outcome::Continued);
-                }
-                let end = match self.end {
-                    _ if self.is_abort_said => self.handed,
-                    Some(end) if self.is_end_said => end,
-                    _ => return Err(malformed("it knows an end that was not said")),
-                };
-                if ack.arrived != end {
-                    return Err(malformed("it has the end and not what is before it"));
                 }
                 self.has_end = true;
                 Ok(Outcome::Finished)

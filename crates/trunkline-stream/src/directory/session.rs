@@ -29,6 +29,8 @@ pub struct DirectorySession {
     out: Vec<u8>,
     liveness: Liveness,
     role: Role,
+    /// Whether endpoints get names over this connection.
+    gives_names: bool,
     closing: Option<Disconnect>,
     /// The transport is an endpoint's from now on.
     handover: Option<u64>,
@@ -54,8 +56,18 @@ impl DirectorySession {
             out: Vec::new(),
             liveness: Liveness::with_defaults(now),
             role: Role::New,
+            gives_names: true,
             closing: None,
             handover: None,
+        }
+    }
+
+    /// Endpoints are only asked for over this connection: nobody gets a name, because whoever came
+    /// could not be handed to it, or is not to have one.
+    pub fn without_names(self) -> Self {
+        Self {
+            gives_names: false,
+            ..self
         }
     }
 
@@ -76,6 +88,11 @@ impl DirectorySession {
 
     fn handle_step(&mut self, step: Step) {
         match step {
+            Step::Register(_) if !self.gives_names => {
+                let sentence = "endpoints get no names here: ask the engine of their machine, over \
+                                its Unix socket";
+                self.refuse(Fault::new(FaultCode::Denied, sentence));
+            }
             Step::Register(register) if self.role == Role::New => {
                 self.role = Role::Owner;
                 let registered = check_versions(register.versions).and_then(|()| {

@@ -19,7 +19,7 @@ mod sharing;
 mod writer;
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use trunkline_net::StreamMemory;
@@ -27,7 +27,7 @@ use trunkline_net::passing::Descriptors;
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::stream::StreamHello;
 use trunkline_proto::message::stream::control::encode_refused;
-use trunkline_proto::stream::{Half, Link, Place, RingBytes};
+use trunkline_proto::stream::{Half, Link, Place, RingBytes, StreamFault};
 use trunkline_proto::{
     DirectBytes, Disconnect, Endpoint, FaultCode, FrameBuffer, FrameKind, FrameLimits, VersionRange,
 };
@@ -60,6 +60,10 @@ pub(crate) struct End<S: Inner> {
     /// Whom an end that dials asks for.
     target: Option<Target>,
     asking: Option<Asking>,
+    /// Whether it has its name, without which it is not to be met.
+    may_dial: bool,
+    /// Why one that came before there was a peer does not fit.
+    misfit: Option<StreamFault>,
     /// Bytes of the ring that follow the output that was appended last, and how many are sent.
     region: Option<(Place, u64)>,
     /// Something was appended that is not known to be sent.
@@ -78,6 +82,8 @@ pub(crate) struct End<S: Inner> {
     unbegun: Option<Arc<StreamMemory>>,
     /// Where it began.
     start: RingStart,
+    /// Set once the stream is over: for the program, which asks without the lock.
+    over: Arc<OnceLock<()>>,
 }
 
 /// The inner end of a ring, and what it has to do with the state machine.
@@ -161,11 +167,36 @@ impl<S: Inner> End<S> {
             transport: 0,
             target,
             asking: None,
+            may_dial: false,
+            misfit: None,
             region: None,
             is_sending: false,
             gather_until: None,
             handed_at: Tick::ZERO,
+            over: Arc::default(),
         }
+    }
+
+    /// Has a value once the stream is over.
+    pub(crate) fn over(&self) -> Arc<OnceLock<()>> {
+        self.over.clone()
+    }
+
+    fn note_over(&mut self) {
+        if self.link.is_over() {
+            // Whether it was set before does not matter.
+            let _ = self.over.set(());
+        }
+    }
+
+    /// The end has its name, as far as it can have one.
+    pub(crate) fn start_dialling(&mut self) {
+        self.may_dial = true;
+    }
+
+    /// Why there is no peer, and will be none while both ends are as they are (NS-16).
+    pub(crate) fn misfit(&self) -> Option<&StreamFault> {
+        self.link.fault().or(self.misfit.as_ref())
     }
 
     /// Looks at the ring: whatever is there is sent without waiting for more.
@@ -222,6 +253,8 @@ impl<S: Inner> End<S> {
             Ok(_) => {
                 self.transport = self.transport.wrapping_add(1);
                 self.dials = false;
+                // Its own question, if there is one, went over the transport that is replaced.
+                self.asking = None;
                 self.forget_output();
                 self.begin();
                 let (shared, file) = fresh.unzip();
@@ -239,6 +272,12 @@ impl<S: Inner> End<S> {
             Err(refused) => {
                 let mut answer = Vec::new();
                 encode_refused(&refused, &mut answer);
+                let Refused { code, sentence, .. } = refused;
+                let is_misfit = matches!(code, FaultCode::StreamType | FaultCode::StreamDirection);
+                if is_misfit && self.link.peer().is_none() {
+                    self.misfit = Some(StreamFault::Refused { code, sentence });
+                }
+                self.note_over();
                 Err(answer)
             }
         }
@@ -296,6 +335,7 @@ impl<S: Inner> End<S> {
         }
         self.follow_sharing();
         self.inner.settle(&mut self.link);
+        self.note_over();
     }
 
     fn handle_payload(&mut self, now: Tick, place: Place, count: usize) {
@@ -331,6 +371,7 @@ impl<S: Inner> Endpoint for End<S> {
                 }
                 Heard::Refused(refused) => {
                     self.link.handle_lookup_refused(now, &refused);
+                    self.note_over();
                     return;
                 }
             }
@@ -397,6 +438,7 @@ impl<S: Inner> Endpoint for End<S> {
             asking.handle_timeout(now);
         }
         self.link.handle_timeout(now);
+        self.note_over();
     }
 
     fn handle_disconnected(&mut self, now: Tick, cause: Disconnect) {
@@ -409,6 +451,7 @@ impl<S: Inner> Endpoint for End<S> {
             }
             None => self.link.handle_disconnected(now, self.transport, cause),
         }
+        self.note_over();
     }
 
     fn wants_close(&self) -> Option<Disconnect> {
@@ -419,7 +462,7 @@ impl<S: Inner> Endpoint for End<S> {
     }
 
     fn poll_dial(&self) -> Option<Tick> {
-        self.link.poll_dial()
+        self.link.poll_dial().filter(|_| self.may_dial)
     }
 
     fn direct(&mut self) -> Option<&mut dyn DirectBytes> {

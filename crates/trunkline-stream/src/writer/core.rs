@@ -1,13 +1,12 @@
 //! The writing end, in bytes: what every kind of writer does.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use trunkline_net::{Clock, Link, Spin};
 use trunkline_proto::message::stream::Until;
 use trunkline_proto::stream::{ElementForm, Left, StreamFault, WriterLink};
 use trunkline_ring::ElementProducer;
-use trunkline_types::Tick;
 
 use crate::end::{End, GATHER_BYTES, Inner, WriterEnd};
 use crate::error::StreamError;
@@ -28,6 +27,8 @@ pub struct WriterCore {
     /// The ring is that of both ends' processes.
     is_shared: bool,
     spin: Spin,
+    /// Has a value once the stream is over.
+    over: Arc<OnceLock<()>>,
     /// Ends with the endpoint.
     registration: Option<Registration>,
 }
@@ -77,6 +78,7 @@ impl WriterCore {
     pub(crate) fn new(met: Met<WriterEnd>, ring: ElementProducer) -> Self {
         Self {
             is_shared: is_shared(&met.link),
+            over: met.link.with(|end, _, _| end.over()),
             link: met.link,
             ring,
             form: met.form,
@@ -91,10 +93,11 @@ impl WriterCore {
         usize::try_from(self.ring.shape().capacity()).unwrap_or(usize::MAX)
     }
 
-    /// As [`write`](Self::write) where there is room; false where there is none.
+    /// As [`write`](Self::write) where there is room; false where there is none, or the stream is
+    /// over.
     #[inline]
     pub(crate) fn try_write(&mut self, bytes: &[u8], elements: usize) -> bool {
-        self.push(bytes, elements as u64)
+        self.over.get().is_none() && self.push(bytes, elements as u64)
     }
 
     /// Writes `elements` that lie in `bytes`: all of them, or none.
@@ -105,6 +108,7 @@ impl WriterCore {
         elements: usize,
         timeout: Option<Duration>,
     ) -> Result<(), StreamError> {
+        self.check_open()?;
         if self.push(bytes, elements as u64) {
             return Ok(());
         }
@@ -112,6 +116,22 @@ impl WriterCore {
             .await?;
         self.push(bytes, elements as u64);
         Ok(())
+    }
+
+    /// # Errors
+    /// The stream is over, and nobody would ever read it (NS-46).
+    #[inline]
+    pub(crate) fn check_open(&self) -> Result<(), StreamError> {
+        match self.over.get() {
+            None => Ok(()),
+            Some(()) => Err(self.why_over()),
+        }
+    }
+
+    #[cold]
+    fn why_over(&self) -> StreamError {
+        let over = self.link.with(|end, _, _| over(&end.link));
+        over.unwrap_or(StreamError::Closed)
     }
 
     /// Appends to the ring, if there is room, and sees to it that it is sent.
@@ -298,13 +318,19 @@ impl WriterCore {
         }
     }
 
-    /// Nothing more is written: waits until the reader has everything, and says what it lacks.
+    /// Nothing more is written: waits until the reader has everything, and says what it lacks. What
+    /// it has not by then is given up, and the reader told so: otherwise it would wait for it.
     pub(crate) async fn close(&mut self, waits: &impl Waits, timeout: Option<Duration>) -> Left {
         self.link.with(|end, _, _| {
             end.look();
             end.link.close();
         });
-        self.end(waits, deadline(timeout)).await
+        let closed = |end: &mut End<WriterEnd>, _| end.link.is_closed().then_some(());
+        let is_closed = waits.wait(&self.link, deadline(timeout), closed).await;
+        match is_closed {
+            Some(()) => self.end(),
+            None => self.abort(waits).await,
+        }
     }
 
     /// Nothing more is sent.
@@ -314,12 +340,13 @@ impl WriterCore {
             end.link.abort();
         });
         let soon = Clock::new().now().saturating_add(Duration::from_secs(1));
-        self.end(waits, Some(soon)).await
+        // Until the reader has said how far it came, or the connection is gone.
+        let settled = |end: &mut End<WriterEnd>, _| end.link.is_closed().then_some(());
+        let _is_settled = waits.wait(&self.link, Some(soon), settled).await;
+        self.end()
     }
 
-    async fn end(&mut self, waits: &impl Waits, until: Option<Tick>) -> Left {
-        let closed = |end: &mut End<WriterEnd>, _| end.link.is_closed().then_some(());
-        let _is_closed = waits.wait(&self.link, until, closed).await;
+    fn end(&mut self) -> Left {
         let left = self.link.with(|end, _, _| end.left());
         self.link.close(Clock::new().now());
         self.registration = None;

@@ -204,6 +204,7 @@ impl<T: Plain> Writer<T> {
                 capacity: self.core.capacity(),
             })?;
         let core = &mut self.core;
+        core.check_open()?;
         let has_room = core.ring.has_room(bytes as u64, count as u64);
         if !has_room.unwrap_or(false) {
             block(core.wait_for_room(&Blocking, bytes, count, timeout))?;

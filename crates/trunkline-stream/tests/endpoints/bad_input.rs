@@ -1,0 +1,526 @@
+//! Peers and strangers that do not keep to the protocol: their connection ends, the stream does not.
+
+use std::net::SocketAddr;
+use std::thread::{self, JoinHandle};
+
+use trunkline_proto::message::stream::directory::Register;
+use trunkline_proto::message::stream::{
+    Abort, Ack, Ask, Data, DataHead, EndState, ReaderState, StreamEnd, Until, WriterState,
+    encode_end,
+};
+use trunkline_proto::{FaultCode, FrameKind, VersionRange};
+use trunkline_stream::{Options, Reader, StreamError, Writer};
+
+use crate::proxy::Fate;
+use crate::raw::{Party, Raw};
+use crate::rig::*;
+
+/// A reader that waits for whoever comes.
+fn waiting_reader() -> (SocketAddr, JoinHandle<Reader<f64>>) {
+    let at = address();
+    let thread = thread::spawn(move || Reader::create(&url(at, "passive"), options(10)).unwrap());
+    (at, thread)
+}
+
+/// A writer that waits for whoever comes.
+fn waiting_writer() -> (SocketAddr, JoinHandle<Writer<f64>>) {
+    let at = address();
+    let thread = thread::spawn(move || Writer::create(&url(at, "passive"), options(10)).unwrap());
+    (at, thread)
+}
+
+/// S_DATA with the elements of a range.
+fn data(range: std::ops::Range<u64>) -> Vec<u8> {
+    data_at(range.start * 8, range)
+}
+
+fn data_at(position: u64, range: std::ops::Range<u64>) -> Vec<u8> {
+    let bytes: Vec<u8> = elements(range)
+        .iter()
+        .flat_map(|element| element.to_le_bytes())
+        .collect();
+    let head = DataHead {
+        position,
+        len: bytes.len() as u32,
+        crc32c: None,
+        is_short_of_room: false,
+    };
+    let mut out = Vec::new();
+    Data {
+        head,
+        bytes: &bytes,
+    }
+    .encode(&mut out);
+    out
+}
+
+fn ack(arrived: u64, read: u64, credit: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    let ack = Ack {
+        arrived: arrived * 8,
+        read: read * 8,
+        durable: 0,
+        credit_bytes: credit * 8,
+        credit_elements: credit,
+        has_end: false,
+    };
+    ack.encode(&mut out);
+    out
+}
+
+fn end(position: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode_end(position, &mut out);
+    out
+}
+
+fn abort(position: u64, transferred: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    let abort = Abort {
+        position,
+        transferred,
+        code: FaultCode::StreamDestroyed,
+        sentence: "it".to_owned(),
+    };
+    abort.encode(&mut out);
+    out
+}
+
+fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+    let mut out = (payload.len() as u32).to_le_bytes().to_vec();
+    out.extend_from_slice(&[kind, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    out.extend_from_slice(payload);
+    out
+}
+
+/// What no program of Trunkline says first.
+fn strange_beginnings() -> Vec<Vec<u8>> {
+    let mut huge = frame(106, &[]);
+    huge[..4].copy_from_slice(&u32::MAX.to_le_bytes());
+    let mut random = fastrand::Rng::with_seed(7);
+    let noise: Vec<u8> = (0..10_000).map(|_| random.u8(..)).collect();
+    vec![
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
+        vec![0; 10_000],
+        vec![0xff; 10_000],
+        noise,
+        huge,
+        // Frames that belong elsewhere, or are cut short inside.
+        frame(108, &[0; 40]),
+        frame(109, &[0; 40]),
+        frame(106, b"TRNK"),
+        frame(106, b"none"),
+        frame(100, b"TRNK\x01\x01\x01\xff"),
+        frame(100, &[]),
+    ]
+}
+
+/// Behaviour: NS-09, NS-14.
+#[test]
+fn strangers_at_an_endpoints_port_are_closed_and_harm_nobody() {
+    let at = address();
+    let (mut writer, mut reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
+    let waiting = url(at, "waiting");
+    let thread = thread::spawn({
+        let waiting = waiting.clone();
+        move || Reader::<f64>::create(&waiting, options(4)).unwrap()
+    });
+    for beginning in strange_beginnings() {
+        let mut raw = Raw::dial(at);
+        raw.send(&beginning);
+        // With or without a word; but not with a ticket.
+        while let Some(came) = raw.next() {
+            assert_ne!(came.kind(), Some(FrameKind::StreamTicket));
+        }
+        // One that goes in the middle of a frame.
+        Raw::dial(at).send(&beginning[..beginning.len().min(9)]);
+    }
+    writer.write(&0.5, LONG).unwrap();
+    assert_eq!(reader.read(LONG).unwrap(), 0.5);
+    assert_eq!(reader.properties().disconnections, 0);
+    let mut writer = Writer::<f64>::create(&fresh("w"), naming(&waiting, options(4))).unwrap();
+    writer.write(&1.5, LONG).unwrap();
+    assert_eq!(thread.join().unwrap().read(LONG).unwrap(), 1.5);
+}
+
+/// Names at a port of an endpoint's own are those of its process.
+///
+/// Behaviour: NS-09, NS-10.
+#[test]
+fn nobody_else_takes_a_name_at_an_endpoints_port() {
+    let at = address();
+    let (_writer, _reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
+    let mut raw = Raw::dial(at);
+    let register = Register {
+        versions: VersionRange::OURS,
+        url: "tl://localhost/wanted".to_owned(),
+        incarnation: Party::reader().incarnation,
+        program: "raw".to_owned(),
+        pid: 1,
+    };
+    let mut out = Vec::new();
+    register.encode(&mut out);
+    raw.send(&out);
+    assert_eq!(raw.until_refused().code, FaultCode::Denied);
+    let wanted = url(at, "wanted");
+    let thread = thread::spawn({
+        let wanted = wanted.clone();
+        move || Reader::<f64>::create(&wanted, options(4)).unwrap()
+    });
+    let _writer = Writer::<f64>::create(&fresh("w"), naming(&wanted, options(4))).unwrap();
+    thread.join().unwrap();
+}
+
+/// Behaviour: NS-13, NS-71.
+#[test]
+fn a_ticket_is_good_once_for_whom_it_was_given_to() {
+    let (at, thread) = waiting_reader();
+    let mut party = Party::writer();
+    party.attempt = 1;
+    let url = url(at, "passive");
+    let bad = |mut raw: Raw, party: &Party, ticket| {
+        raw.greet(&party.hello(ticket));
+        assert_eq!(raw.until_refused().code, FaultCode::BadTicket);
+    };
+    // None, one that nobody gave, one that was given to somebody else.
+    bad(Raw::dial(at), &party, None);
+    bad(Raw::dial(at), &party, Some([7; 16]));
+    let mut raw = Raw::dial(at);
+    let ticket = raw.ask(&url, Party::writer().incarnation);
+    bad(raw, &party, Some(ticket));
+    // It is used up with that.
+    bad(Raw::dial(at), &party, Some(ticket));
+    // Its own, on another connection than it came over; then replayed by whoever saw it.
+    let ticket = Raw::dial(at).ask(&url, party.incarnation);
+    let mut raw = Raw::dial(at);
+    raw.greet(&party.hello(Some(ticket)));
+    raw.welcome();
+    let mut reader = thread.join().unwrap();
+    party.attempt += 1;
+    bad(Raw::dial(at), &party, Some(ticket));
+    raw.send(&data(0..3));
+    check_run(&reader.read_many(3, LONG).unwrap(), 0);
+    assert_eq!(reader.properties().disconnections, 0);
+}
+
+/// A connection that was held up on its way comes after the one that took its place.
+///
+/// Behaviour: NS-68, NS-71.
+#[test]
+fn an_outdated_greeting_does_not_replace_the_connection_there_is() {
+    let (at, thread) = waiting_reader();
+    let mut party = Party::writer();
+    let (_first, _) = party.connect(at, "passive");
+    let mut reader = thread.join().unwrap();
+    let (mut second, _) = party.connect(at, "passive");
+    party.attempt -= 1;
+    let mut late = party.dial(at, "passive");
+    assert_eq!(late.until_refused().code, FaultCode::StreamOutdated);
+    second.send(&data(0..3));
+    check_run(&reader.read_many(3, LONG).unwrap(), 0);
+}
+
+/// Sends something wrong to a reader that has three elements of which one is read, and sees that
+/// the connection ends, nothing else does, and the stream goes on where it was.
+fn wrong_for_a_reader(wrong: &[u8]) {
+    let (at, thread) = waiting_reader();
+    let mut party = Party::writer();
+    let (mut raw, _) = party.connect(at, "passive");
+    let mut reader = thread.join().unwrap();
+    raw.send(&data(0..3));
+    check_run(&[reader.read(LONG).unwrap()], 0);
+    until_filled(&reader, 2);
+    raw.send(wrong);
+    let goodbye = raw.until_closed().expect("a goodbye");
+    assert_eq!(goodbye.code, FaultCode::Malformed, "{wrong:?}");
+    until_connected(&reader, false);
+    let properties = reader.properties();
+    assert_eq!(
+        (properties.in_buffer, &properties.fault),
+        (2, &None),
+        "{wrong:?}"
+    );
+    party.state = EndState::Writer(WriterState {
+        kept: 0,
+        kept_elements: 0,
+        written: 48,
+    });
+    let (mut raw, end) = party.connect(at, "passive");
+    let EndState::Reader(state) = end.state else {
+        panic!("{end:?}")
+    };
+    assert_eq!(state.arrived, 24, "{wrong:?}");
+    raw.send(&data(3..6));
+    let read = reader.read_many(5, LONG);
+    check_run(
+        &read.unwrap_or_else(|error| panic!("{error}: {wrong:?}")),
+        1,
+    );
+    timed_out(reader.read(NONE));
+    drop(raw);
+    until_connected(&reader, false);
+}
+
+/// The reader has 10 elements of room; 1 was read, so positions up to 88 may come.
+///
+/// Behaviour: NS-60, NS-62, NS-68.
+#[test]
+fn a_writer_that_breaks_the_rules_loses_its_connection_and_the_reader_nothing() {
+    let mut long_head = data(3..4);
+    long_head[..4].copy_from_slice(&(1_u32 << 30).to_le_bytes());
+    for wrong in [
+        // Beyond the credit, by one element and by one byte; behind and ahead of what is next.
+        data(3..12),
+        data_at(24, 3..12),
+        data_at(0, 0..3),
+        data_at(16, 2..4),
+        data_at(32, 4..5),
+        data_at(1 << 62, 0..1),
+        data_at(u64::MAX, 0..1),
+        long_head,
+        // An end before what has come, and more sent than was written.
+        end(16),
+        abort(16, 24),
+        abort(8, 8),
+        abort(24, 32),
+        // What only readers say, and what is none of it.
+        ack(0, 0, 10),
+        frame(107, b"TRNK"),
+        frame(106, b"TRNK"),
+        frame(108, &[0; 3]),
+        frame(111, &[0; 3]),
+        frame(112, &[0xff; 100]),
+        frame(113, &[0; 5]),
+        frame(110, &[9; 9]),
+    ] {
+        wrong_for_a_reader(&wrong);
+    }
+}
+
+/// Sends something wrong to a writer that has sent six elements of which three are acknowledged and
+/// two read, and sees that all of the three are sent again.
+fn wrong_for_a_writer(wrong: &[u8]) {
+    let (at, thread) = waiting_writer();
+    let mut party = Party::reader();
+    let (mut raw, _) = party.connect(at, "passive");
+    let mut writer = thread.join().unwrap();
+    writer.write_many(&elements(0..6), LONG).unwrap();
+    writer.flush(trunkline_stream::Until::Sent, LONG).unwrap();
+    let mut bytes = 0;
+    while bytes < 48 {
+        bytes += raw.next_of(FrameKind::StreamData).data().1.len();
+    }
+    raw.send(&ack(3, 2, 102));
+    until_filled(&writer, 3);
+    raw.send(wrong);
+    let goodbye = raw.until_closed().expect("a goodbye");
+    assert_eq!(goodbye.code, FaultCode::Malformed, "{wrong:?}");
+    until_connected(&writer, false);
+    let properties = writer.properties();
+    assert_eq!(
+        (properties.in_buffer, &properties.fault),
+        (3, &None),
+        "{wrong:?}"
+    );
+    // It goes on without its reader, and sends everything from where the reader is.
+    writer.write_many(&elements(6..8), LONG).unwrap();
+    party.state = EndState::Reader(ReaderState {
+        arrived: 24,
+        arrived_elements: 3,
+        read: 16,
+        durable: 0,
+        credit_bytes: 816,
+        credit_elements: 102,
+    });
+    let (mut raw, _) = party.connect(at, "passive");
+    let (mut next, mut found) = (24, Vec::new());
+    while next < 64 {
+        let came = raw.next_of(FrameKind::StreamData);
+        let (position, bytes) = came.data();
+        assert_eq!(position, next);
+        next += bytes.len() as u64;
+        found.extend_from_slice(bytes);
+    }
+    let expected: Vec<u8> = elements(3..8)
+        .iter()
+        .flat_map(|element| element.to_le_bytes())
+        .collect();
+    assert_eq!(found, expected);
+    raw.send(&ack(8, 8, 108));
+    writer.flush(trunkline_stream::Until::Read, LONG).unwrap();
+    assert_eq!(writer.properties().in_buffer, 0);
+    // Nobody is there to whom it could say that it closes.
+    drop(raw);
+    until_connected(&writer, false);
+    assert_eq!(writer.abort().elements, 0);
+}
+
+/// Behaviour: NS-60, NS-61, NS-62, NS-68.
+#[test]
+fn a_reader_that_breaks_the_rules_loses_its_connection_and_the_writer_nothing() {
+    let mut ask = Vec::new();
+    Ask {
+        until: Until::Read,
+        position: 8,
+    }
+    .encode(&mut ask);
+    let mut has_end = ack(6, 2, 102);
+    has_end[5] |= 4;
+    for wrong in [
+        // What was never sent, what goes back, what was read and has not come, credit for more than
+        // its buffer, an end that nobody has said.
+        ack(7, 2, 102),
+        ack(1 << 50, 2, 102),
+        ack(2, 2, 102),
+        ack(3, 1, 102),
+        ack(3, 4, 102),
+        ack(3, 2, 103),
+        ack(3, 2, 101),
+        has_end,
+        abort(48, 56),
+        abort(32, 24),
+        // What only writers say, and what is none of it.
+        data(0..1),
+        end(48),
+        ask,
+        frame(109, &[0; 39]),
+        frame(109, &[0xff; 40]),
+        frame(107, b"TRNK"),
+    ] {
+        wrong_for_a_writer(&wrong);
+    }
+}
+
+/// What a peer that was there says of itself at its next greeting cannot be true.
+///
+/// Behaviour: NS-68, NS-71.
+#[test]
+fn a_greeting_that_cannot_be_true_is_refused_and_changes_nothing() {
+    let (at, thread) = waiting_reader();
+    let mut party = Party::writer();
+    let (mut raw, _) = party.connect(at, "passive");
+    let mut reader = thread.join().unwrap();
+    raw.send(&data(0..3));
+    until_filled(&reader, 3);
+    drop(raw);
+    until_connected(&reader, false);
+    // It has written less than has come, or keeps what it has not written.
+    for (kept, written) in [(0, 16), (48, 24)] {
+        let state = WriterState {
+            kept,
+            kept_elements: kept / 8,
+            written,
+        };
+        party.state = EndState::Writer(state);
+        let refused = party.dial(at, "passive").until_refused();
+        assert_eq!(refused.code, FaultCode::Malformed, "{}", refused.sentence);
+        assert_eq!(reader.properties().fault, None);
+    }
+    // A peer of another name, type or direction.
+    let mut other = party.hello(None).end;
+    other.url = "tl://localhost/other".to_owned();
+    let mut of_other_type = party.hello(None).end;
+    of_other_type.data_type = trunkline_types::DataType::I8;
+    let mut empty = party.hello(None).end;
+    empty.capacity = 0;
+    let mut reads = party.hello(None).end;
+    reads.state = Party::reader().state;
+    for (end, code) in [
+        (other, FaultCode::StreamConnected),
+        (of_other_type, FaultCode::StreamType),
+        (empty, FaultCode::Malformed),
+        (reads, FaultCode::StreamDirection),
+    ] {
+        assert_eq!(dial_as(at, &mut party, end).code, code);
+        assert_eq!(reader.properties().fault, None);
+    }
+    party.state = EndState::Writer(WriterState {
+        kept: 0,
+        kept_elements: 0,
+        written: 32,
+    });
+    let (mut raw, _) = party.connect(at, "passive");
+    raw.send(&data(3..4));
+    check_run(&reader.read_many(4, LONG).unwrap(), 0);
+}
+
+/// Greets as `end`, and is refused.
+fn dial_as(at: SocketAddr, party: &mut Party, end: StreamEnd) -> trunkline_proto::Fault {
+    party.attempt += 1;
+    let mut raw = Raw::dial(at);
+    let ticket = raw.ask(&url(at, "passive"), party.incarnation);
+    let mut hello = party.hello(Some(ticket));
+    hello.end = end;
+    raw.greet(&hello);
+    let refused = raw.until_refused();
+    trunkline_proto::Fault::new(refused.code, refused.sentence)
+}
+
+/// A reader that no longer has what it acknowledged: it is said, and not passed over.
+///
+/// Behaviour: NS-71.
+#[test]
+fn what_neither_end_has_any_more_is_said_to_be_lost() {
+    let (at, thread) = waiting_reader();
+    let mut party = Party::writer();
+    let (mut raw, _) = party.connect(at, "passive");
+    let mut reader = thread.join().unwrap();
+    raw.send(&data(0..3));
+    until_filled(&reader, 3);
+    drop(raw);
+    until_connected(&reader, false);
+    party.state = EndState::Writer(WriterState {
+        kept: 40,
+        kept_elements: 5,
+        written: 48,
+    });
+    let refused = party.dial(at, "passive").until_refused();
+    assert_eq!(
+        refused.code,
+        FaultCode::StreamDataLost,
+        "{}",
+        refused.sentence
+    );
+    check_run(&reader.read_many(10, LONG).unwrap(), 0);
+    let lost = reader.read(None).unwrap_err();
+    assert!(
+        matches!(
+            lost,
+            StreamError::Fault(trunkline_stream::StreamFault::DataLost { bytes: 16 })
+        ),
+        "{lost}"
+    );
+}
+
+/// URLs with every kind of nonsense.
+///
+/// Behaviour: NS-05, NS-08.
+#[test]
+fn urls_that_are_none_are_refused_before_anything_is_tried() {
+    let long = format!("tl://localhost/{}", "x".repeat(2000));
+    for url in [
+        "",
+        "tl://",
+        "tl://localhost",
+        "tl://localhost/",
+        "tl://localhost//x",
+        "tl://localhost/x/",
+        "tl://localhost:70000/x",
+        "tl://localhost:1:2:3/x",
+        "tl://localhost/%",
+        "tl://localhost/%zz",
+        "tl://localhost/%ff",
+        "http://localhost/x",
+        "tl://localhost/\u{202e}x",
+        "tl://localhost/a\nb",
+        "tl://[::1/x",
+        "tl://ho st/x",
+        &long,
+    ] {
+        let error = Writer::<f64>::create(url, options(4)).unwrap_err();
+        assert!(matches!(error, StreamError::Url(_)), "{url}: {error}");
+        let named = naming(url, options(4));
+        let error = Reader::<f64>::create(&fresh("r"), named).unwrap_err();
+        assert!(matches!(error, StreamError::Url(_)), "{url}: {error}");
+    }
+}

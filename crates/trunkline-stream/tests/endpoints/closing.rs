@@ -1,0 +1,394 @@
+//! The end of a stream: what is said to whom, and what stays behind.
+
+use std::thread;
+use std::time::Duration;
+
+use trunkline_stream::{Element, Reader, StreamError, StreamFault, Until, Writer};
+
+use crate::rig::*;
+
+#[track_caller]
+fn destroyed<T: std::fmt::Debug>(result: Result<T, StreamError>) {
+    assert!(
+        matches!(
+            result,
+            Err(StreamError::Fault(StreamFault::PeerDestroyed { .. }))
+        ),
+        "{result:?}"
+    );
+}
+
+#[track_caller]
+fn ended<T: std::fmt::Debug>(result: Result<T, StreamError>) {
+    assert!(matches!(result, Err(StreamError::Ended)), "{result:?}");
+}
+
+/// Behaviour: NS-40, NS-46.
+#[test]
+fn when_the_reader_is_destroyed_later_writes_are_errors() {
+    for dials in EITHER {
+        // There is room: the write has no other reason to fail.
+        let (mut writer, reader) = pair::<f64>(dials, [100, 100]);
+        writer.write_many(&elements(0..10), LONG).unwrap();
+        writer.flush(Until::Available, LONG).unwrap();
+        reader.close();
+        until_connected(&writer, false);
+        destroyed(writer.write(&0.0, NONE));
+        destroyed(writer.write_many(&[0.0; 20], None));
+        destroyed(writer.write_with(1, None, |space| space.fill(0.0)));
+        destroyed(run(writer.write_many_async(&[0.0], None)));
+        destroyed(writer.flush(Until::Read, None));
+        let properties = writer.properties();
+        assert_eq!(properties.total, 10, "what failed was not written");
+        assert!(properties.is_peer_destroyed() && !properties.is_connected);
+    }
+}
+
+/// Behaviour: NS-46.
+#[test]
+fn a_write_that_waits_is_told_that_the_reader_is_destroyed() {
+    for dials in EITHER {
+        let (mut writer, reader) = pair::<f64>(dials, [4, 4]);
+        writer.write_many(&elements(0..4), LONG).unwrap();
+        writer.flush(Until::Available, LONG).unwrap();
+        writer.write_many(&elements(4..8), LONG).unwrap();
+        let thread = thread::spawn(move || {
+            destroyed(writer.write(&0.0, None));
+            writer
+        });
+        reader.close();
+        thread.join().unwrap();
+    }
+}
+
+/// Behaviour: NS-40, NS-47, NS-48.
+#[test]
+fn when_the_writer_is_destroyed_what_is_left_is_read_and_then_it_has_ended() {
+    for dials in EITHER {
+        let (mut writer, mut reader) = pair::<f64>(dials, [10, 10]);
+        writer.write_many(&elements(0..10), LONG).unwrap();
+        let left = writer.close(LONG);
+        assert_eq!((left.elements, left.in_doubt), (0, 0));
+        until_connected(&reader, false);
+        let next = check_run(&[reader.read(LONG).unwrap()], 0);
+        let next = check_run(&reader.read_many(4, LONG).unwrap(), next);
+        // The only short read there is.
+        let read = reader.read_many(10, LONG).unwrap();
+        assert_eq!(read.len(), 5);
+        assert_eq!(check_run(&read, next), 10);
+        ended(reader.read_many(1, None));
+        ended(reader.read(None));
+        ended(reader.read_available());
+        ended(reader.read_into(&mut [0.0; 3], None));
+        ended(reader.acquire(1, None).map(|_| ()));
+        ended(run(reader.read_many_async(1, None)));
+    }
+}
+
+/// The same for each form of reading, whatever it waits for when the writer goes.
+///
+/// Behaviour: NS-48.
+#[test]
+fn a_read_that_waits_gets_what_is_left_when_the_writer_goes() {
+    type Form = fn(&mut Reader<f64>) -> Result<Vec<f64>, StreamError>;
+    let forms: [Form; 4] = [
+        |reader| reader.read_many(10, None),
+        |reader| {
+            let mut space = [0.0; 10];
+            let count = reader.read_into(&mut space, None)?;
+            Ok(space[..count].to_vec())
+        },
+        |reader| Ok(reader.acquire(10, None)?.to_vec()),
+        |reader| run(reader.read_many_async(10, None)),
+    ];
+    for form in forms {
+        for dials in EITHER {
+            let (mut writer, mut reader) = pair::<f64>(dials, [10, 10]);
+            let thread = thread::spawn(move || (form(&mut reader), form(&mut reader)));
+            writer.write_many(&elements(0..3), LONG).unwrap();
+            assert_eq!(writer.close(LONG).elements, 0);
+            let (first, second) = thread.join().unwrap();
+            let first = first.unwrap();
+            assert_eq!(first.len(), 3);
+            check_run(&first, 0);
+            ended(second);
+        }
+    }
+}
+
+/// Behaviour: NS-47, NS-48.
+#[test]
+fn text_that_is_left_is_read_too() {
+    let (mut writer, mut reader) = pair::<String>(Dials::Writer, [10, 10]);
+    let texts = ["one", "", "three"].map(str::to_owned);
+    writer.write_many(&texts, LONG).unwrap();
+    assert_eq!(writer.close(LONG).elements, 0);
+    assert_eq!(reader.read_many(10, LONG).unwrap(), texts);
+    ended(reader.read_many(10, LONG));
+}
+
+/// Behaviour: NS-43.
+#[test]
+fn closing_sends_what_is_left_although_the_reader_is_slow() {
+    for dials in EITHER {
+        let (mut writer, mut reader) = pair::<f64>(dials, [100, 3]);
+        writer.write_many(&elements(0..100), LONG).unwrap();
+        let thread = thread::spawn(move || writer.close(LONG));
+        let mut next = 0;
+        while next < 100 {
+            next = check_run(&[reader.read(LONG).unwrap()], next);
+        }
+        assert_eq!(thread.join().unwrap().elements, 0);
+        ended(reader.read(LONG));
+    }
+}
+
+/// Dropping a writer closes it: what it has goes over.
+///
+/// Behaviour: NS-40.
+#[test]
+fn a_writer_that_is_dropped_sends_what_it_has() {
+    let (mut writer, mut reader) = pair::<f64>(Dials::Reader, [100, 100]);
+    writer.write_many(&elements(0..100), LONG).unwrap();
+    drop(writer);
+    check_run(&reader.read_many(100, LONG).unwrap(), 0);
+    ended(reader.read(LONG));
+}
+
+/// Behaviour: NS-40, NS-46.
+#[test]
+fn a_reader_that_is_dropped_is_destroyed() {
+    let (mut writer, reader) = pair::<f64>(Dials::Reader, [100, 100]);
+    drop(reader);
+    until_connected(&writer, false);
+    destroyed(writer.write(&0.0, None));
+}
+
+/// Behaviour: NS-45.
+#[test]
+fn an_abort_sends_nothing_more_and_both_ends_know_how_much_that_was() {
+    for dials in EITHER {
+        let (mut writer, mut reader) = pair::<f64>(dials, [10, 4]);
+        writer.write_many(&elements(0..4), LONG).unwrap();
+        writer.flush(Until::Available, LONG).unwrap();
+        writer.write_many(&elements(4..11), LONG).unwrap();
+        let left = writer.abort();
+        assert_eq!((left.elements, left.in_doubt), (7, 0));
+        check_run(&reader.read_many(4, LONG).unwrap(), 0);
+        let error = reader.read(LONG).unwrap_err();
+        assert!(
+            matches!(error, StreamError::Aborted { missing: 56 }),
+            "{error}"
+        );
+    }
+}
+
+/// How an end goes in one of many rounds.
+#[derive(Clone, Copy, Debug)]
+enum Goes {
+    WriterCloses(Option<Duration>),
+    WriterAborts,
+    ReaderCloses,
+}
+
+/// Writes and reads so much, lets one end go, and checks that what the writer says of what stayed
+/// behind is what the reader lacks.
+fn check_left<T: Element>(of: fn(u64) -> T, index: fn(&T) -> u64, random: &mut fastrand::Rng) {
+    let capacities = [random.usize(1..40), random.usize(1..40)];
+    let dials = EITHER[random.usize(..2)];
+    let (writer, reader) = pair::<T>(dials, capacities);
+    let goes = match random.usize(..6) {
+        0 => Goes::WriterAborts,
+        1 => Goes::ReaderCloses,
+        2 => Goes::WriterCloses(NONE),
+        3 => Goes::WriterCloses(SHORT),
+        _ => Goes::WriterCloses(LONG),
+    };
+    let (count, read_before) = (random.u64(..100), random.u64(..60));
+    let seed = random.u64(..);
+    let writes = thread::spawn(move || {
+        let (mut writer, mut random) = (writer, fastrand::Rng::with_seed(seed));
+        let mut written = 0;
+        while written < count {
+            let some = random.u64(1..=capacities[0] as u64).min(count - written);
+            let run: Vec<T> = (written..written + some).map(of).collect();
+            match writer.write_many(&run, SHORT) {
+                Ok(()) => written += some,
+                Err(StreamError::Timeout { .. }) => break,
+                Err(StreamError::Fault(StreamFault::PeerDestroyed { .. })) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert_eq!(writer.properties().total, written);
+        (writer, written)
+    });
+    let (mut reader, mut read) = (reader, 0);
+    while read < read_before {
+        match reader.read(Some(Duration::from_millis(50))) {
+            Ok(element) => {
+                assert_eq!(index(&element), read);
+                read += 1;
+            }
+            Err(StreamError::Timeout { .. }) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let drain = move |mut reader: Reader<T>, mut read: u64| {
+        loop {
+            match reader.read(LONG) {
+                Ok(element) => {
+                    assert_eq!(index(&element), read);
+                    read += 1;
+                }
+                Err(StreamError::Ended) => break (read, true),
+                Err(StreamError::Aborted { .. }) => break (read, false),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    match goes {
+        Goes::ReaderCloses => {
+            let had = reader.properties().in_buffer + read;
+            reader.close();
+            let (writer, written) = writes.join().unwrap();
+            until_connected(&writer, false);
+            let left = Writer::close(writer, LONG);
+            assert_eq!(left.in_doubt, 0, "{goes:?}");
+            // What came between is not known here, but it is no less than what was.
+            assert!(left.elements <= written - had, "{left:?} {written} {had}");
+        }
+        Goes::WriterAborts => {
+            let (writer, written) = writes.join().unwrap();
+            let left = writer.abort();
+            let (read, _) = drain(reader, read);
+            assert_eq!(
+                (left.elements, left.in_doubt),
+                (written - read, 0),
+                "{goes:?}"
+            );
+        }
+        Goes::WriterCloses(timeout) => {
+            let (writer, written) = writes.join().unwrap();
+            // Nobody reads while it closes, unless it waits for long.
+            let reads = match timeout == LONG {
+                true => Ok(thread::spawn(move || drain(reader, read))),
+                false => Err(reader),
+            };
+            let left = writer.close(timeout);
+            let (read, is_whole) = match reads {
+                Ok(thread) => thread.join().unwrap(),
+                Err(reader) => drain(reader, read),
+            };
+            assert_eq!(
+                (left.elements, left.in_doubt),
+                (written - read, 0),
+                "{goes:?}"
+            );
+            assert_eq!(is_whole, left.elements == 0, "{goes:?} {left:?}");
+        }
+    }
+}
+
+/// Behaviour: NS-45, NS-47.
+#[test]
+fn what_a_writer_says_stayed_behind_is_exactly_what_the_reader_lacks() {
+    for seed in 0..60 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        match seed % 2 {
+            0 => check_left(element, |found| *found as u64, &mut random),
+            _ => check_left(
+                |at| format!("{at:0width$}", width = (at % 9) as usize),
+                |found| found.parse().unwrap(),
+                &mut random,
+            ),
+        }
+    }
+}
+
+/// While there is no connection nobody can say what came of what was on its way: no more than that
+/// is in doubt.
+///
+/// Behaviour: NS-45.
+#[test]
+fn without_a_connection_only_what_was_on_its_way_is_in_doubt() {
+    for dials in EITHER {
+        let (proxy, mut writer, mut reader) = proxied::<f64>(dials, [10, 4]);
+        writer.write_many(&elements(0..2), LONG).unwrap();
+        writer.flush(Until::Available, LONG).unwrap();
+        // Acknowledgements are lost from here on.
+        proxy.hold(&[109]);
+        writer.write_many(&elements(2..4), LONG).unwrap();
+        until_filled(&reader, 4);
+        proxy.down();
+        until_connected(&writer, false);
+        writer.write_many(&elements(4..10), LONG).unwrap();
+        let left = writer.close(NONE);
+        assert_eq!((left.elements, left.in_doubt), (8, 2));
+        check_run(&reader.read_many(4, LONG).unwrap(), 0);
+        timed_out(reader.read(SHORT));
+    }
+}
+
+/// The name of an end that went while its peer was away is free, and so is what it waited for.
+///
+/// Behaviour: NS-40, NS-66.
+#[test]
+fn an_end_is_destroyed_while_its_peer_is_away() {
+    for dials in EITHER {
+        let (proxy, mut writer, reader) = proxied::<f64>(dials, [10, 4]);
+        proxy.down();
+        until_connected(&writer, false);
+        until_connected(&reader, false);
+        writer.write_many(&elements(0..3), LONG).unwrap();
+        reader.close();
+        let left = writer.abort();
+        assert_eq!((left.elements, left.in_doubt), (3, 0));
+    }
+}
+
+/// The end of a stream is told over the connection after a cut, too.
+///
+/// Behaviour: NS-47, NS-66.
+#[test]
+fn closing_goes_on_over_an_outage() {
+    for dials in EITHER {
+        let (proxy, mut writer, mut reader) = proxied::<f64>(dials, [10, 4]);
+        proxy.down();
+        until_connected(&writer, false);
+        writer.write_many(&elements(0..10), LONG).unwrap();
+        let thread = thread::spawn(move || writer.close(LONG));
+        proxy.up();
+        let mut next = 0;
+        while next < 10 {
+            next = check_run(&[reader.read(LONG).unwrap()], next);
+        }
+        ended(reader.read(LONG));
+        let left = thread.join().unwrap();
+        assert_eq!((left.elements, left.in_doubt), (0, 0));
+    }
+}
+
+/// A reader that was destroyed while nobody could be told: its writer dials in vain or is not
+/// dialled, and its program can go all the same.
+///
+/// Behaviour: NS-40.
+#[test]
+fn a_reader_destroyed_during_an_outage_is_known_to_be_when_it_can_be_told() {
+    let (proxy, mut writer, reader) = proxied_with::<f64>(
+        Dials::Writer,
+        trunkline_stream::Options {
+            gone_after: Some(Duration::from_millis(100)),
+            ..options(10)
+        },
+        options(4),
+    );
+    proxy.down();
+    until_connected(&writer, false);
+    drop(reader);
+    proxy.up();
+    until("that it is gone", || writer.properties().fault.is_some());
+    assert!(matches!(
+        writer.write(&0.0, None),
+        Err(StreamError::Fault(_))
+    ));
+}

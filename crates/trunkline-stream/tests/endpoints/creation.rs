@@ -1,0 +1,622 @@
+//! How two endpoints come together, or do not: who is told what, and when.
+
+use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
+use std::sync::mpsc::channel;
+use std::task::{Context, Waker};
+use std::thread;
+use std::time::Duration;
+
+use trunkline_net::Clock;
+use trunkline_proto::FaultCode;
+use trunkline_stream::{Element, Options, Reader, StreamError, StreamFault, Until, Writer};
+
+use crate::rig::*;
+
+/// How long an end waits that is to wait in vain.
+const VAIN: Duration = Duration::from_millis(300);
+
+fn in_vain(options: Options) -> Options {
+    Options {
+        timeout: Some(VAIN),
+        ..options
+    }
+}
+
+fn writes(url: &str, options: Options) -> Result<Writer<f64>, StreamError> {
+    Writer::create(url, options)
+}
+
+fn reads(url: &str, options: Options) -> Result<Reader<f64>, StreamError> {
+    Reader::create(url, options)
+}
+
+/// The result of a creation, and how long it took.
+fn timed<T>(create: impl FnOnce() -> T) -> (T, Duration) {
+    let start = Clock::new().now();
+    let created = create();
+    (created, Clock::new().now().since(start))
+}
+
+#[track_caller]
+fn refused<T: std::fmt::Debug>(result: Result<T, StreamError>, expected: FaultCode) -> String {
+    match result {
+        Err(StreamError::Refused { code, sentence })
+        | Err(StreamError::Fault(StreamFault::Refused { code, sentence })) => {
+            assert_eq!(code, expected, "{sentence}");
+            sentence
+        }
+        other => panic!("{expected:?} expected: {other:?}"),
+    }
+}
+
+/// It waited to its time-out.
+#[track_caller]
+fn no_peer<T: std::fmt::Debug>((result, waited): (Result<T, StreamError>, Duration)) {
+    let Err(StreamError::NoPeer { timeout, .. }) = result else {
+        panic!("a time-out expected: {result:?}")
+    };
+    assert_eq!(timeout, VAIN);
+    assert!(waited >= VAIN, "{waited:?}");
+}
+
+/// One element goes over.
+fn check_pair(mut writer: Writer<f64>, mut reader: Reader<f64>) {
+    writer.write(&1.5, LONG).unwrap();
+    assert_eq!(reader.read(LONG).unwrap(), 1.5);
+    assert_eq!(writer.close(LONG).elements, 0);
+}
+
+/// Behaviour: NS-01, NS-02, NS-12, NS-13, NS-18, NS-64.
+#[test]
+fn two_ends_of_which_one_names_the_other_meet_whoever_is_first() {
+    for dials in EITHER {
+        for active_is_first in [false, true] {
+            let (passive, active) = (fresh("a/b"), fresh("c"));
+            let named = naming(&passive, options(8));
+            let is_there = channel();
+            let of_writer = match dials {
+                Dials::Writer => (active.clone(), named.clone()),
+                Dials::Reader => (passive.clone(), options(8)),
+            };
+            let of_reader = match dials {
+                Dials::Writer => (passive, options(8)),
+                Dials::Reader => (active, named),
+            };
+            let writer_is_first = active_is_first == (dials == Dials::Writer);
+            let create_writer = move || writes(&of_writer.0, of_writer.1).unwrap();
+            let create_reader = move || reads(&of_reader.0, of_reader.1).unwrap();
+            let (writer, reader) = match writer_is_first {
+                true => {
+                    let thread = thread::spawn(move || {
+                        is_there.0.send(()).unwrap();
+                        create_writer()
+                    });
+                    is_there.1.recv().unwrap();
+                    let reader = create_reader();
+                    (thread.join().unwrap(), reader)
+                }
+                false => {
+                    let thread = thread::spawn(move || {
+                        is_there.0.send(()).unwrap();
+                        create_reader()
+                    });
+                    is_there.1.recv().unwrap();
+                    let writer = create_writer();
+                    (writer, thread.join().unwrap())
+                }
+            };
+            assert!(writer.properties().is_connected && reader.properties().is_connected);
+            check_pair(writer, reader);
+        }
+    }
+}
+
+/// Behaviour: NS-12.
+#[test]
+fn creation_does_not_return_before_the_peer_is_there() {
+    let (passive, active) = (fresh("late"), fresh("early"));
+    let (sender, receiver) = channel();
+    let named = naming(&passive, options(8));
+    let thread = thread::spawn(move || {
+        let writer = writes(&active, named).unwrap();
+        sender.send(()).unwrap();
+        writer
+    });
+    // It has had time to return, and has not.
+    assert!(receiver.recv_timeout(VAIN).is_err());
+    let reader = reads(&passive, options(8)).unwrap();
+    receiver.recv_timeout(CUT_OFF).unwrap();
+    check_pair(thread.join().unwrap(), reader);
+}
+
+/// Behaviour: NS-12.
+#[test]
+fn two_tasks_on_one_thread_meet() {
+    for dials in EITHER {
+        let (passive, active) = (fresh("tasks"), fresh("of one thread"));
+        let named = naming(&passive, options(8));
+        let (of_writer, of_reader) = match dials {
+            Dials::Writer => ((active, named), (passive, options(8))),
+            Dials::Reader => ((passive, options(8)), (active, named)),
+        };
+        let (writer, reader) = run_both(
+            Writer::<f64>::create_async(&of_writer.0, of_writer.1),
+            Reader::<f64>::create_async(&of_reader.0, of_reader.1),
+        );
+        check_pair(writer.unwrap(), reader.unwrap());
+    }
+}
+
+/// Behaviour: NS-12.
+#[test]
+fn a_task_that_is_dropped_while_it_waits_for_its_peer_leaves_its_name_free() {
+    let passive = fresh("dropped");
+    for _ in 0..10 {
+        let mut creation = pin!(Reader::<f64>::create_async(&passive, options(8)));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(creation.as_mut().poll(&mut context).is_pending());
+    }
+    let reader = thread::spawn({
+        let passive = passive.clone();
+        move || reads(&passive, options(8)).unwrap()
+    });
+    let writer = writes(&fresh("w"), naming(&passive, options(8))).unwrap();
+    check_pair(writer, reader.join().unwrap());
+}
+
+/// Behaviour: NS-09.
+#[test]
+fn a_name_is_taken_once_and_free_again_when_its_end_is_gone() {
+    for round in 0..20 {
+        let at = address();
+        let [name, other] = ["Subsystem A/stream 1", "other"].map(|name| url(at, name));
+        let (writer, reader) = {
+            let passive = name.clone();
+            let reader = thread::spawn(move || reads(&passive, options(8)).unwrap());
+            let writer = writes(&fresh("w"), naming(&name, options(8))).unwrap();
+            (writer, reader.join().unwrap())
+        };
+        let ((result, waited), again) = (timed(|| reads(&name, options(8))), name.to_uppercase());
+        let sentence = refused(result, FaultCode::EndpointTaken);
+        assert!(sentence.contains("subsystem a/stream 1"), "{sentence}");
+        assert!(waited < CUT_OFF);
+        // Neither another direction nor another spelling makes another name.
+        let again = again.replacen("TL:", "tl:", 1);
+        refused(writes(&again, options(8)), FaultCode::EndpointTaken);
+        // Another name at the same port is another endpoint.
+        no_peer(timed(|| reads(&other, in_vain(options(8)))));
+        match round % 2 {
+            0 => check_pair(writer, reader),
+            _ => {
+                reader.close();
+                drop(writer);
+            }
+        }
+        no_peer(timed(|| reads(&name, in_vain(options(8)))));
+        if round == 3 {
+            break;
+        }
+    }
+}
+
+/// Behaviour: NS-09.
+#[test]
+fn a_name_that_is_the_beginning_of_another_is_refused() {
+    let at = address();
+    let (writer, reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
+    for name in ["passive/deeper", "PASSIVE/deeper/still"] {
+        let (result, _) = timed(|| reads(&url(at, name), options(4)));
+        refused(result, FaultCode::EndpointNested);
+    }
+    no_peer(timed(|| {
+        reads(&url(at, "passiveness"), in_vain(options(4)))
+    }));
+    check_pair(writer, reader);
+
+    let at = address();
+    let deep = url(at, "x/y/z");
+    let thread = thread::spawn({
+        let deep = deep.clone();
+        move || reads(&deep, options(4))
+    });
+    let writer = writes(&fresh("w"), naming(&deep, options(4))).unwrap();
+    let reader = thread.join().unwrap().unwrap();
+    for name in ["x", "x/y"] {
+        refused(
+            writes(&url(at, name), options(4)),
+            FaultCode::EndpointNested,
+        );
+    }
+    check_pair(writer, reader);
+}
+
+/// An end whose name is taken must not be met under it: its peer goes on waiting for the true one.
+///
+/// Behaviour: NS-09.
+#[test]
+fn an_end_that_may_not_have_its_name_does_not_dial_under_it() {
+    for _ in 0..10 {
+        let at = address();
+        let (writer, reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
+        let waiting = fresh("waiting");
+        let thread = thread::spawn({
+            let waiting = waiting.clone();
+            move || reads(&waiting, options(4))
+        });
+        let duplicate = writes(&url(at, "passive"), naming(&waiting, options(4)));
+        refused(duplicate, FaultCode::EndpointTaken);
+        let true_one = writes(&fresh("true"), naming(&waiting, options(4))).unwrap();
+        check_pair(true_one, thread.join().unwrap().unwrap());
+        check_pair(writer, reader);
+    }
+}
+
+/// Behaviour: NS-09.
+#[test]
+fn threads_that_want_the_same_name_get_it_one_at_a_time() {
+    let at = address();
+    let name = url(at, "wanted");
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let name = name.clone();
+            thread::spawn(move || {
+                let mut results = Vec::new();
+                for _ in 0..5 {
+                    let options = Options {
+                        timeout: Some(Duration::from_millis(5)),
+                        ..options(4)
+                    };
+                    results.push(reads(&name, options).unwrap_err());
+                }
+                results
+            })
+        })
+        .collect();
+    for thread in threads {
+        for error in thread.join().unwrap() {
+            let is_taken = matches!(
+                error,
+                StreamError::Refused {
+                    code: FaultCode::EndpointTaken,
+                    ..
+                }
+            );
+            let is_known = is_taken || matches!(error, StreamError::NoPeer { .. });
+            assert!(is_known, "{error}");
+        }
+    }
+}
+
+/// Behaviour: NS-10.
+#[test]
+fn an_endpoint_is_created_on_this_machine_alone() {
+    for host in ["elsewhere.example", "192.0.2.7"] {
+        for url in [format!("tl://{host}/x"), format!("tl://{host}:5900/x")] {
+            let error = reads(&url, options(4)).unwrap_err();
+            assert!(
+                matches!(&error, StreamError::NotHere { host: named } if named == host),
+                "{url}: {error}"
+            );
+        }
+    }
+}
+
+/// Behaviour: NS-14.
+#[test]
+fn without_a_peer_either_end_waits_to_its_time_out() {
+    // Nobody listens there, or somebody does who has no such endpoint.
+    let at = address();
+    let (writer, reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
+    for peer in [fresh("nobody"), url(at, "no such")] {
+        let named = in_vain(naming(&peer, options(4)));
+        no_peer(timed(|| writes(&fresh("w"), named.clone())));
+        no_peer(timed(|| reads(&fresh("r"), named.clone())));
+        let url = fresh("task");
+        no_peer(timed(|| run(Writer::<f64>::create_async(&url, named))));
+    }
+    no_peer(timed(|| writes(&fresh("w"), in_vain(options(4)))));
+    no_peer(timed(|| reads(&fresh("r"), in_vain(options(4)))));
+    check_pair(writer, reader);
+}
+
+/// Behaviour: NS-15.
+#[test]
+fn where_only_one_name_matches_one_end_is_told_at_once_and_the_other_waits() {
+    for dials in EITHER {
+        let (one, other) = (fresh("one"), fresh("other"));
+        let wrong = in_vain(naming(&fresh("third"), options(4)));
+        let right = naming(&other, options(4));
+        let thread = thread::spawn(move || match dials {
+            Dials::Writer => timed(|| reads(&other, wrong).map(|_| ())),
+            Dials::Reader => timed(|| writes(&other, wrong).map(|_| ())),
+        });
+        let told = match dials {
+            Dials::Writer => writes(&one, right).map(|_| ()),
+            Dials::Reader => reads(&one, right).map(|_| ()),
+        };
+        let sentence = refused(told, FaultCode::StreamPeer);
+        assert!(
+            sentence.contains("third") && sentence.contains("/one"),
+            "{sentence}"
+        );
+        no_peer(thread.join().unwrap());
+    }
+}
+
+/// Both ends wait for ever, but for what is said here.
+///
+/// Behaviour: NS-13, NS-16.
+#[test]
+fn another_type_or_the_same_direction_is_an_error_for_both_as_soon_as_they_have_met() {
+    let (one, other) = (fresh("f64"), fresh("i64"));
+    let thread = thread::spawn({
+        let other = other.clone();
+        move || Reader::<i64>::create(&other, options(4)).map(|_| ())
+    });
+    let sentence = refused(
+        writes(&one, naming(&other, options(4))),
+        FaultCode::StreamType,
+    );
+    assert!(
+        sentence.contains("f64") && sentence.contains("i64"),
+        "{sentence}"
+    );
+    let told = thread.join().unwrap();
+    assert_eq!(refused(told, FaultCode::StreamType), sentence);
+
+    for dials in EITHER {
+        let (one, other) = (fresh("one"), fresh("same"));
+        let named = naming(&other, options(4));
+        let create = move |url: &str, options| match dials {
+            Dials::Writer => writes(url, options).map(|_| ()),
+            Dials::Reader => reads(url, options).map(|_| ()),
+        };
+        let thread = thread::spawn(move || create(&other, options(4)));
+        let sentence = refused(create(&one, named), FaultCode::StreamDirection);
+        let verb = if dials == Dials::Writer {
+            "write"
+        } else {
+            "read"
+        };
+        assert!(sentence.contains(verb), "{sentence}");
+        let told = thread.join().unwrap();
+        assert_eq!(refused(told, FaultCode::StreamDirection), sentence);
+    }
+}
+
+/// Behaviour: NS-16.
+#[test]
+fn an_end_that_is_connected_is_not_harmed_by_a_visitor_of_another_type() {
+    let at = address();
+    let (writer, reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
+    let named = naming(&url(at, "passive"), options(4));
+    let wrong = Writer::<i64>::create(&fresh("wrong"), named.clone()).map(|_| ());
+    refused(wrong, FaultCode::StreamType);
+    // One that would fit is told that the place is taken (NS-71).
+    refused(writes(&fresh("third"), named), FaultCode::StreamConnected);
+    assert_eq!(reader.properties().disconnections, 0);
+    check_pair(writer, reader);
+}
+
+/// Behaviour: NS-17.
+#[test]
+fn where_neither_names_the_other_both_wait_to_their_time_out() {
+    let at = address();
+    let thread = thread::spawn(move || timed(|| reads(&url(at, "r"), in_vain(options(4)))));
+    no_peer(timed(|| writes(&url(at, "w"), in_vain(options(4)))));
+    no_peer(thread.join().unwrap());
+}
+
+/// Behaviour: NS-19.
+#[test]
+fn a_buffer_holds_at_least_one_element() {
+    for _ in EITHER {
+        let error = writes(&fresh("w"), options(0)).unwrap_err();
+        assert!(
+            matches!(error, StreamError::Capacity { capacity: 0, .. }),
+            "{error}"
+        );
+        let error = Reader::<String>::create(&fresh("r"), options(0)).unwrap_err();
+        assert!(
+            matches!(error, StreamError::Capacity { capacity: 0, .. }),
+            "{error}"
+        );
+        let no_bytes = Options {
+            bytes_max: 0,
+            ..options(4)
+        };
+        let error = Reader::<String>::create(&fresh("r"), no_bytes).unwrap_err();
+        assert!(matches!(error, StreamError::Capacity { .. }), "{error}");
+        let error = writes(&fresh("w"), options(usize::MAX)).unwrap_err();
+        assert!(matches!(error, StreamError::Capacity { .. }), "{error}");
+    }
+    let (mut writer, mut reader) = pair::<f64>(Dials::Writer, [1, 1]);
+    for at in 0..100 {
+        writer.write(&element(at), LONG).unwrap();
+        assert_eq!(reader.read(LONG).unwrap(), element(at));
+    }
+}
+
+/// Behaviour: NS-19, NS-20.
+#[test]
+fn where_nothing_is_said_creation_waits_for_ever_and_a_buffer_holds_4096() {
+    let options = Options::default();
+    assert_eq!((options.timeout, options.capacity), (None, 4096));
+    let (passive, active) = (fresh("defaults"), fresh("active"));
+    let thread = thread::spawn({
+        let passive = passive.clone();
+        move || reads(&passive, Options::default()).unwrap()
+    });
+    let writer = writes(&active, Options::to(passive)).unwrap();
+    let reader = thread.join().unwrap();
+    assert_eq!(writer.properties().capacity, 4096);
+    assert_eq!(reader.properties().capacity, 4096);
+    check_pair(writer, reader);
+}
+
+/// Behaviour: NS-05, NS-08, NS-19.
+#[test]
+fn case_does_not_count_in_urls() {
+    let at = address();
+    let thread = thread::spawn(move || {
+        let url = format!("TL://{at}:Bench/Subsystem A/Stream 1");
+        reads(&url, options(4)).unwrap()
+    });
+    let named = naming(&format!("//{at}:bENCH/subsystem a/STREAM 1"), options(4));
+    let writer = writes(&fresh("W"), named).unwrap();
+    let reader = thread.join().unwrap();
+    let canonical = format!("tl://{at}:bench/subsystem a/stream 1");
+    assert_eq!(reader.properties().url, canonical);
+    assert_eq!(
+        writer.properties().peer.as_deref(),
+        Some(canonical.as_str())
+    );
+    check_pair(writer, reader);
+}
+
+/// Another context is another endpoint, although all else is the same.
+///
+/// Behaviour: NS-07.
+#[test]
+fn contexts_tell_endpoints_of_a_port_apart() {
+    let at = address();
+    let name = |context: &str| format!("tl://{at}{context}/same");
+    let threads = ["", ":a", ":b"].map(|context| {
+        let name = name(context);
+        thread::spawn(move || reads(&name, options(4)).unwrap())
+    });
+    let writers = ["", ":a", ":b"].map(|context| {
+        let named = naming(&name(context), options(4));
+        writes(&fresh("w"), named).unwrap()
+    });
+    for ((at, thread), mut writer) in (0..).zip(threads).zip(writers) {
+        let mut reader = thread.join().unwrap();
+        writer.write(&element(at), LONG).unwrap();
+        assert_eq!(reader.read(LONG).unwrap(), element(at));
+    }
+}
+
+/// Behaviour: NS-06, NS-07.
+#[test]
+fn an_empty_host_is_this_machine() {
+    // A port of localhost itself, which others may take meanwhile.
+    for attempt in 0..10 {
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let thread = thread::spawn(move || reads(&format!("tl://localhost:{port}/r"), options(4)));
+        let named = naming(&format!("tl://:{port}/R"), options(4));
+        let own = fresh("w");
+        let options = Options {
+            timeout: Some(Duration::from_secs(5)),
+            ..named
+        };
+        let writer = writes(&own, options);
+        match thread.join().unwrap() {
+            Ok(reader) => return check_pair(writer.unwrap(), reader),
+            Err(StreamError::Listen(_)) => assert!(attempt < 9),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Behaviour: NS-13, NS-65.
+#[test]
+fn of_two_that_name_each_other_it_is_always_the_same_one_that_dials() {
+    for round in 0..20 {
+        let (lesser, greater) = (fresh("a"), fresh("b"));
+        let (of_writer, of_reader) = match round % 2 {
+            0 => (lesser.clone(), greater.clone()),
+            _ => (greater.clone(), lesser.clone()),
+        };
+        let named = |peer: &str| Options {
+            program: peer.to_owned(),
+            ..naming(peer, options(4))
+        };
+        let (to_reader, to_writer) = (named(&of_reader), named(&of_writer));
+        let thread = thread::spawn(move || timed(|| reads(&of_reader, to_writer).unwrap()));
+        let (writer, of_one) = timed(|| writes(&of_writer, to_reader).unwrap());
+        let (reader, of_other) = thread.join().unwrap();
+        // Nobody had to wait for the other one to give up.
+        assert!(of_one < CUT_OFF && of_other < CUT_OFF);
+        assert_eq!(writer.properties().disconnections, 0);
+        check_pair(writer, reader);
+    }
+}
+
+/// Who dials is seen by whose dials go through: each end is dialled by way of a proxy of its own.
+///
+/// Behaviour: NS-64, NS-65.
+#[test]
+fn of_two_that_name_each_other_the_lesser_one_dials_again() {
+    for round in 0..6 {
+        let ends: [SocketAddr; 2] = [address(), address()];
+        let [to_lesser, to_greater] = ends.map(crate::proxy::Proxy::to);
+        let [lesser, greater] = [url(ends[0], "a"), url(ends[1], "b")];
+        let names_greater = naming(&url(to_greater.address(), "b"), options(4));
+        let names_lesser = naming(&url(to_lesser.address(), "a"), options(4));
+        let (of_writer, of_reader) = match round % 2 {
+            0 => ((lesser, names_greater), (greater, names_lesser)),
+            _ => ((greater, names_lesser), (lesser, names_greater)),
+        };
+        let thread = thread::spawn(move || reads(&of_reader.0, of_reader.1).unwrap());
+        let mut writer = writes(&of_writer.0, of_writer.1).unwrap();
+        let mut reader = thread.join().unwrap();
+        for cut in 0..3 {
+            writer.write(&element(cut), LONG).unwrap();
+            assert_eq!(reader.read(LONG).unwrap(), element(cut));
+            // What is settled stays: from now on nobody comes to the lesser one.
+            let came = to_lesser.look(|state| state.connections);
+            to_greater.cut();
+            to_greater.wait("the lesser one's dial", |state| state.connections > cut + 1);
+            writer.write(&element(cut), LONG).unwrap();
+            assert_eq!(reader.read(LONG).unwrap(), element(cut));
+            writer.flush(Until::Read, LONG).unwrap();
+            let comes = to_lesser.look(|state| state.connections);
+            assert_eq!(comes, came, "who is to be dialled dials");
+        }
+    }
+}
+
+/// Behaviour: NS-71.
+#[test]
+fn an_end_that_names_itself_is_told() {
+    let own = fresh("own");
+    let error = writes(&own, naming(&own, options(4)));
+    refused(error, FaultCode::StreamDirection);
+}
+
+/// Every type of element is its own.
+///
+/// Behaviour: NS-03.
+#[test]
+fn elements_of_every_type_go_over_as_they_are() {
+    fn check<T: Element + PartialEq + std::fmt::Debug>(elements: &[T]) {
+        let (mut writer, mut reader) = pair::<T>(Dials::Reader, [64, 64]);
+        writer.write_many(elements, LONG).unwrap();
+        for element in elements {
+            assert_eq!(&reader.read(LONG).unwrap(), element);
+        }
+        let left = writer.close(LONG);
+        assert_eq!(left.elements, 0);
+        assert!(matches!(reader.read(LONG), Err(StreamError::Ended)));
+    }
+    check(&[i8::MIN, 0, i8::MAX]);
+    check(&[i16::MIN, 0, i16::MAX]);
+    check(&[i32::MIN, 0, i32::MAX]);
+    check(&[i64::MIN, 0, i64::MAX]);
+    check(&[u8::MIN, 1, u8::MAX]);
+    check(&[u16::MIN, 1, u16::MAX]);
+    check(&[u32::MIN, 1, u32::MAX]);
+    check(&[u64::MIN, 1, u64::MAX]);
+    check(&[f32::MIN, -0.0, f32::INFINITY]);
+    check(&[f64::MIN, -0.0, f64::EPSILON]);
+    check(&[true, false, true]);
+    check(&[String::new(), "x".to_owned(), "µ".repeat(1000)]);
+    check::<Vec<u8>>(&[vec![], vec![0], vec![255; 3000]]);
+    check::<Vec<f64>>(&[vec![], vec![0.5], vec![1.0; 999]]);
+    check::<Vec<i32>>(&[vec![], vec![-1], vec![7; 999]]);
+}

@@ -1,0 +1,16 @@
+//! Endpoints of streams as programs use them, over TCP: what they promise, from the specification.
+//!
+//! Whoever dials does so directly, or through a [`Proxy`](proxy::Proxy) that cuts, stalls, swallows
+//! and alters on command.
+
+mod bad_input;
+mod closing;
+mod creation;
+mod flushing;
+mod outages;
+mod properties;
+mod proxy;
+mod raw;
+mod reads_and_writes;
+mod rig;
+mod steps;

@@ -1,0 +1,478 @@
+//! Connections that are cut, stand still, or end on one side: what is written is read, once and in
+//! order.
+
+use std::thread;
+use std::time::Duration;
+
+use trunkline_proto::{Disconnect, FaultCode};
+use trunkline_stream::{Element, Options, Reader, StreamError, StreamFault, Until, Writer};
+
+use crate::proxy::{Fate, Proxy, Way};
+use crate::rig::*;
+
+#[track_caller]
+fn fault<T: std::fmt::Debug>(result: Result<T, StreamError>) -> StreamFault {
+    match result {
+        Err(StreamError::Fault(fault)) => fault,
+        other => panic!("a fault expected: {other:?}"),
+    }
+}
+
+/// Behaviour: NS-52, NS-53, NS-60, NS-66, NS-67, NS-68.
+#[test]
+fn while_cut_writes_go_on_until_it_is_full_and_reads_until_it_is_empty() {
+    for dials in EITHER {
+        let (proxy, mut writer, mut reader) = proxied::<f64>(dials, [10, 5]);
+        let mut next = 0;
+        for outage in 1..=3 {
+            writer.write_many(&elements(next..next + 3), LONG).unwrap();
+            writer.flush(Until::Available, LONG).unwrap();
+            proxy.down();
+            until_connected(&writer, false);
+            until_connected(&reader, false);
+            // Ten fit, although nobody takes them; then writes wait, and say so.
+            writer
+                .write_many(&elements(next + 3..next + 9), LONG)
+                .unwrap();
+            timed_out(writer.write_many(&[-1.0; 5], SHORT));
+            run(writer.write_many_async(&elements(next + 9..next + 13), LONG)).unwrap();
+            timed_out(writer.write(&-1.0, SHORT));
+            timed_out(writer.write_with(1, SHORT, |_| ()));
+            timed_out(run(writer.write_many_async(&[-1.0], SHORT)));
+            timed_out(writer.flush(Until::Available, SHORT));
+            let read = reader.read_many(2, LONG).unwrap();
+            assert_eq!(check_run(&read, next), next + 2);
+            timed_out(reader.read_many(2, SHORT));
+            assert_eq!(
+                check_run(&reader.read_available().unwrap(), next + 2),
+                next + 3
+            );
+            timed_out(reader.read(SHORT));
+            timed_out(run(reader.read_many_async(1, SHORT)));
+            assert!(reader.read_available().unwrap().is_empty());
+            for properties in [writer.properties(), reader.properties()] {
+                assert!(!properties.is_connected && properties.away_for.is_some());
+                assert_eq!(properties.fault, None);
+                assert_eq!(properties.disconnections, outage);
+            }
+            proxy.up();
+            next += 3;
+            for _ in 0..5 {
+                next = check_run(&reader.read_many(2, LONG).unwrap(), next);
+            }
+            assert!(writer.properties().is_connected && reader.properties().is_connected);
+        }
+        assert_eq!(writer.close(LONG).elements, 0);
+        assert!(matches!(reader.read(LONG), Err(StreamError::Ended)));
+    }
+}
+
+/// One element of each kind of stream, made from its index.
+fn text(at: u64) -> String {
+    format!("{at} {}", "x".repeat((at * 31 % 700) as usize))
+}
+
+/// Writes and reads with calls of any size while the connection is cut again and again, and checks
+/// each element: none is lost, doubled or out of order.
+fn cut_again_and_again<T: Element + PartialEq + std::fmt::Debug>(
+    dials: Dials,
+    of: fn(u64) -> T,
+    bytes: u64,
+    is_checked: bool,
+) {
+    let checked = Options {
+        is_checked: Some(is_checked),
+        ..options(1000)
+    };
+    let (proxy, mut writer, mut reader) = proxied_with::<T>(dials, checked, options(300));
+    let (cuts, count) = (40, 40_000);
+    let writes = thread::spawn(move || {
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut next = 0;
+        while next < count {
+            let some = random.u64(1..200).min(count - next);
+            let run: Vec<T> = (next..next + some).map(of).collect();
+            writer.write_many(&run, LONG).unwrap();
+            next += some;
+            if random.u8(..) < 8 {
+                writer.flush(Until::Available, LONG).unwrap();
+            }
+        }
+        assert_eq!(writer.properties().fault, None);
+        (writer.properties().disconnections, writer.close(LONG))
+    });
+    let reads = thread::spawn(move || {
+        let mut random = fastrand::Rng::with_seed(2);
+        let mut next = 0;
+        while next < count {
+            let some = random.u64(1..200).min(count - next);
+            for element in reader.read_many(some as usize, LONG).unwrap() {
+                assert_eq!(element, of(next), "lost, doubled or out of order at {next}");
+                next += 1;
+            }
+        }
+        let end = reader.read(LONG);
+        assert!(matches!(end, Err(StreamError::Ended)), "{end:?}");
+        reader.properties().disconnections
+    });
+    let mut random = fastrand::Rng::with_seed(3);
+    for cut in 1..=cuts {
+        // In the middle of a frame, wherever that is; once in a while in that of a greeting.
+        proxy.cut_after(match cut % 10 {
+            0 => random.u64(..400),
+            _ => random.u64(..bytes),
+        });
+        proxy.wait("a cut", |state| state.cuts() >= cut || writes.is_finished());
+    }
+    let (disconnections, left) = writes.join().unwrap();
+    assert_eq!((left.elements, left.in_doubt), (0, 0));
+    // Those in the middle of a greeting do not count: the two were not connected then.
+    assert!(disconnections > cuts / 2, "{disconnections}");
+    assert!(reads.join().unwrap() > cuts / 2);
+}
+
+/// Behaviour: NS-60, NS-61, NS-66, NS-68.
+#[test]
+fn numbers_come_once_and_in_order_through_many_cuts_where_the_writer_dials() {
+    cut_again_and_again(Dials::Writer, element, 8000, false);
+}
+
+/// Behaviour: NS-60, NS-61, NS-66, NS-68.
+#[test]
+fn text_comes_once_and_in_order_through_many_cuts_where_the_reader_dials() {
+    cut_again_and_again(Dials::Reader, text, 300_000, true);
+}
+
+/// Behaviour: NS-60, NS-68.
+#[test]
+fn elements_larger_than_a_frame_come_through_cuts_in_their_middle() {
+    for dials in EITHER {
+        let roomy = |capacity| Options {
+            bytes_max: 4 << 20,
+            ..options(capacity)
+        };
+        let (proxy, mut writer, mut reader) = proxied_with(dials, roomy(4), roomy(4));
+        let large = |at: u64| -> Vec<u64> { (0..100_000).map(|i| i * at).collect() };
+        for at in 1..6 {
+            proxy.cut_after(at * 150_000);
+            writer.write(&large(at), LONG).unwrap();
+            assert_eq!(reader.read(LONG).unwrap(), large(at));
+        }
+        assert!(reader.properties().disconnections >= 4);
+    }
+}
+
+/// A connection that is ended in one direction only is ended.
+///
+/// Behaviour: NS-66, NS-68.
+#[test]
+fn a_half_open_connection_is_replaced() {
+    for dials in EITHER {
+        let (proxy, mut writer, mut reader) = proxied::<f64>(dials, [10, 10]);
+        for at in 0..5 {
+            proxy.half_close();
+            writer.write(&element(at), LONG).unwrap();
+            assert_eq!(reader.read(LONG).unwrap(), element(at));
+        }
+    }
+}
+
+/// Behaviour: NS-67, NS-70.
+#[test]
+fn an_outage_as_long_as_the_buffer_is_no_error_for_anyone() {
+    // What 100 kB/s write in 10 s: 1 MB, in calls of 10 kB.
+    let (proxy, mut writer, mut reader) = proxied::<u8>(Dials::Writer, [1_000_000, 4096]);
+    let byte = |at: u64| (at % 251) as u8;
+    proxy.down();
+    until_connected(&writer, false);
+    for call in 0..100 {
+        let some: Vec<u8> = (call * 10_000..(call + 1) * 10_000).map(byte).collect();
+        writer.write_many(&some, NONE).unwrap();
+    }
+    assert_eq!(writer.properties().available_for_writing(), 0);
+    proxy.up();
+    let thread = thread::spawn(move || writer.close(LONG));
+    let mut next = 0;
+    while next < 1_000_000 {
+        for found in reader.read_many(1000, LONG).unwrap() {
+            assert_eq!(found, byte(next));
+            next += 1;
+        }
+    }
+    assert_eq!(thread.join().unwrap().elements, 0);
+}
+
+/// The machine of the other end has vanished: nothing is said any more. Both ends notice.
+///
+/// Behaviour: B-61, NS-52, NS-69.
+#[test]
+fn a_peer_that_has_gone_silent_is_noticed_by_either_end() {
+    for dials in EITHER {
+        let (proxy, mut writer, mut reader) = proxied::<f64>(dials, [10, 10]);
+        proxy.freeze();
+        proxy.down();
+        for properties in [writer.properties(), reader.properties()] {
+            assert!(properties.is_connected, "nobody knows yet");
+        }
+        // Neither of them says or asks anything.
+        until_connected(&writer, false);
+        until_connected(&reader, false);
+        for properties in [writer.properties(), reader.properties()] {
+            assert_eq!(properties.disconnections, 1);
+            assert_eq!(properties.fault, None);
+        }
+        let passive = match dials {
+            Dials::Writer => reader.properties(),
+            Dials::Reader => writer.properties(),
+        };
+        let cause = passive.last_disconnect;
+        assert!(matches!(cause, Some(Disconnect::Dead { .. })), "{cause:?}");
+        writer.write(&1.5, LONG).unwrap();
+        proxy.up();
+        assert_eq!(reader.read(LONG).unwrap(), 1.5);
+    }
+}
+
+/// The active side is dead, and another one comes in its place.
+///
+/// Behaviour: B-61.
+#[test]
+fn a_successor_of_a_dead_active_end_is_taken_where_that_is_wanted() {
+    for dials in EITHER {
+        let at = address();
+        let proxy = Proxy::to(at);
+        let taking = Options {
+            takes_successor: true,
+            ..options(10)
+        };
+        let (of_writer, of_reader) = match dials {
+            Dials::Writer => (options(10), taking),
+            Dials::Reader => (taking, options(10)),
+        };
+        let (mut writer, mut reader) = meet::<f64>(dials, of_writer, of_reader, at, Some(&proxy));
+        writer.write_many(&elements(0..4), LONG).unwrap();
+        writer.flush(Until::Available, LONG).unwrap();
+        check_run(&reader.read_many(2, LONG).unwrap(), 0);
+        // What the successor is called: as the one before it.
+        let own = match dials {
+            Dials::Writer => writer.properties().url,
+            Dials::Reader => reader.properties().url,
+        };
+        proxy.freeze();
+        proxy.down();
+        let named = naming(&url(at, "passive"), options(10));
+        match dials {
+            Dials::Writer => {
+                // The dead one's program has gone without a word.
+                let _left = writer.close(NONE);
+                let mut next = Writer::<f64>::create(&own, named).unwrap();
+                next.write_many(&elements(4..6), LONG).unwrap();
+                check_run(&reader.read_many(4, LONG).unwrap(), 2);
+                assert_eq!(next.close(LONG).elements, 0);
+                assert!(matches!(reader.read(LONG), Err(StreamError::Ended)));
+            }
+            Dials::Reader => {
+                reader.close();
+                let mut next = Reader::<f64>::create(&own, named).unwrap();
+                // What had come to the dead one went with it; what is new goes to the next.
+                writer.write_many(&elements(4..6), LONG).unwrap();
+                check_run(&next.read_many(2, LONG).unwrap(), 4);
+                assert_eq!(writer.close(LONG).elements, 0);
+                assert!(matches!(next.read(LONG), Err(StreamError::Ended)));
+            }
+        }
+    }
+}
+
+/// Behaviour: B-61, NS-69, NS-71.
+#[test]
+fn a_peer_that_stays_away_is_reported_where_that_is_wanted() {
+    for dials in EITHER {
+        let leaving = |capacity| Options {
+            gone_after: Some(Duration::from_millis(100)),
+            ..options(capacity)
+        };
+        let (proxy, mut writer, mut reader) = proxied_with::<f64>(dials, leaving(10), leaving(10));
+        writer.write_many(&elements(0..3), LONG).unwrap();
+        writer.flush(Until::Available, LONG).unwrap();
+        let waits = thread::spawn(move || {
+            check_run(&reader.read_many(2, LONG).unwrap(), 0);
+            // Nobody will fill it up; what is there is given first, and then the reason.
+            let read = reader.read_many(2, None).unwrap();
+            assert_eq!(check_run(&read, 2), 3);
+            (fault(reader.read(None)), reader)
+        });
+        proxy.down();
+        let (of_reader, mut reader) = waits.join().unwrap();
+        until("that it is gone", || writer.properties().fault.is_some());
+        let of_writer = fault(writer.write(&0.0, None));
+        for fault in [of_reader, of_writer] {
+            let StreamFault::PeerGone { away_for, .. } = fault else {
+                panic!("{fault}")
+            };
+            assert!(away_for >= Duration::from_millis(100));
+        }
+        assert!(matches!(
+            fault(writer.flush(Until::Read, None)),
+            StreamFault::PeerGone { .. }
+        ));
+        assert!(matches!(
+            fault(reader.read_available()),
+            StreamFault::PeerGone { .. }
+        ));
+    }
+}
+
+/// Another life of the active end comes while the passive one keeps what was for the old one.
+///
+/// Behaviour: NS-71.
+#[test]
+fn a_restarted_end_and_its_peer_are_told_which_of_them_was() {
+    for dials in EITHER {
+        let at = address();
+        let proxy = Proxy::to(at);
+        let (mut writer, mut reader) =
+            meet::<f64>(dials, options(10), options(10), at, Some(&proxy));
+        writer.write_many(&elements(0..4), LONG).unwrap();
+        writer.flush(Until::Available, LONG).unwrap();
+        proxy.down();
+        until_connected(&writer, false);
+        until_connected(&reader, false);
+        let named = naming(&url(proxy.address(), "passive"), options(10));
+        match dials {
+            Dials::Writer => {
+                let own = writer.properties().url;
+                let _left = writer.abort();
+                proxy.up();
+                let local = fault(Writer::<f64>::create(&own, named));
+                assert_eq!(local, StreamFault::LocalRestarted);
+                // What it has is its program's.
+                check_run(&reader.read_many(4, LONG).unwrap(), 0);
+                assert_eq!(fault(reader.read(None)), StreamFault::PeerRestarted);
+            }
+            Dials::Reader => {
+                let own = reader.properties().url;
+                reader.close();
+                proxy.up();
+                let local = fault(Reader::<f64>::create(&own, named));
+                assert_eq!(local, StreamFault::LocalRestarted);
+                assert_eq!(fault(writer.write(&0.0, None)), StreamFault::PeerRestarted);
+            }
+        }
+    }
+}
+
+/// The passive end is created anew while the active one dials on. The new one waits for a peer that
+/// means it.
+///
+/// Behaviour: NS-66, NS-71.
+#[test]
+fn an_active_end_is_told_that_its_peer_was_restarted() {
+    for dials in EITHER {
+        let at = address();
+        let proxy = Proxy::to(at);
+        let (mut writer, mut reader) =
+            meet::<f64>(dials, options(10), options(10), at, Some(&proxy));
+        writer.write_many(&elements(0..3), LONG).unwrap();
+        writer.flush(Until::Available, LONG).unwrap();
+        proxy.down();
+        until_connected(&writer, false);
+        until_connected(&reader, false);
+        let passive = url(at, "passive");
+        let named = naming(&url(proxy.address(), "passive"), options(10));
+        match dials {
+            Dials::Writer => {
+                let own = writer.properties().url;
+                reader.close();
+                let anew = thread::spawn(move || Reader::create(&passive, options(10)).unwrap());
+                proxy.up();
+                until("a fault", || writer.properties().fault.is_some());
+                assert_eq!(fault(writer.write(&0.0, None)), StreamFault::PeerRestarted);
+                let _left = writer.close(NONE);
+                writer = Writer::create(&own, named).unwrap();
+                reader = anew.join().unwrap();
+            }
+            Dials::Reader => {
+                let own = reader.properties().url;
+                let _left = writer.abort();
+                let anew = thread::spawn(move || Writer::create(&passive, options(10)).unwrap());
+                proxy.up();
+                until("a fault", || reader.properties().fault.is_some());
+                // What it has is its program's.
+                check_run(&reader.read_many(4, None).unwrap(), 0);
+                assert_eq!(fault(reader.read(None)), StreamFault::PeerRestarted);
+                reader.close();
+                reader = Reader::create(&own, named).unwrap();
+                writer = anew.join().unwrap();
+            }
+        }
+        writer.write(&0.5, LONG).unwrap();
+        assert_eq!(reader.read(LONG).unwrap(), 0.5);
+    }
+}
+
+/// Behaviour: NS-71.
+#[test]
+fn versions_that_do_not_meet_are_told_at_once() {
+    for dials in EITHER {
+        let at = address();
+        let proxy = Proxy::to(at);
+        // S_HELLO says it speaks versions 98 to 99.
+        proxy.hook(|way, frame| {
+            if way == Way::Out && frame[4] == 106 {
+                frame[20..22].copy_from_slice(&[98, 99]);
+            }
+            Fate::Forward
+        });
+        let named = naming(&url(proxy.address(), "passive"), options(4));
+        let vain = Options {
+            timeout: Some(Duration::from_millis(500)),
+            ..options(4)
+        };
+        let passive = url(at, "passive");
+        let thread = thread::spawn(move || match dials {
+            Dials::Writer => Reader::<f64>::create(&passive, vain).map(|_| ()),
+            Dials::Reader => Writer::<f64>::create(&passive, vain).map(|_| ()),
+        });
+        let told = match dials {
+            Dials::Writer => fault(Writer::<f64>::create(&fresh("w"), named).map(|_| ())),
+            Dials::Reader => fault(Reader::<f64>::create(&fresh("r"), named).map(|_| ())),
+        };
+        let (is_code, text) = match &told {
+            StreamFault::Refused { code, sentence } => {
+                (*code == FaultCode::VersionMismatch, sentence.clone())
+            }
+            StreamFault::VersionMismatch(mismatch) => (true, mismatch.to_string()),
+            _ => (false, told.to_string()),
+        };
+        assert!(
+            is_code && text.contains("98") && text.contains("99"),
+            "{told}"
+        );
+        assert!(thread.join().unwrap().is_err());
+    }
+}
+
+/// Acknowledgements that are lost with their connection are no loss of anything.
+///
+/// Behaviour: NS-61, NS-68.
+#[test]
+fn what_arrived_unacknowledged_is_not_sent_again() {
+    for dials in EITHER {
+        let (proxy, mut writer, mut reader) = proxied::<f64>(dials, [10, 10]);
+        for round in 0..5 {
+            proxy.hold(&[109]);
+            writer
+                .write_many(&elements(round * 4..round * 4 + 4), LONG)
+                .unwrap();
+            until_filled(&reader, 4);
+            assert_eq!(writer.properties().in_buffer, 4);
+            proxy.cut();
+            proxy.hold(&[]);
+            check_run(&reader.read_many(4, LONG).unwrap(), round * 4);
+            writer.flush(Until::Read, LONG).unwrap();
+            assert_eq!(writer.properties().in_buffer, 0);
+            assert_eq!(reader.properties().in_buffer, 0);
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! A TCP proxy between two endpoints that does to their connection what networks do, on command.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+
+use crate::rig::{CUT_OFF, address};
+
+/// Bytes of a frame's header.
+const HEADER: usize = 16;
+
+/// Which way a frame goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// From the end that dials.
+    Out,
+    /// To the end that dials.
+    Back,
+}
+
+/// What becomes of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    Forward,
+    /// It is lost, and with it the connection; nobody can be dialled until [`Proxy::up`].
+    Outage,
+    /// It goes on, and the connection ends behind it.
+    CutBehind,
+}
+
+/// Looks at each frame, which it may change, and says what becomes of it.
+pub type Hook = Box<dyn FnMut(Way, &mut Vec<u8>) -> Fate + Send>;
+
+pub struct Proxy {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+}
+
+struct Shared {
+    target: SocketAddr,
+    state: Mutex<State>,
+    changed: Condvar,
+    hook: Mutex<Option<Hook>>,
+}
+
+#[derive(Default)]
+pub struct State {
+    /// Connections that were accepted and forwarded.
+    pub connections: u64,
+    /// Bytes that went through, either way.
+    pub bytes: u64,
+    /// Frames that went through, by kind.
+    pub frames: Vec<u64>,
+    /// Cut when so many bytes went through.
+    cut_at: Option<u64>,
+    /// Frames of these kinds wait.
+    held: Vec<u8>,
+    is_down: bool,
+    is_over: bool,
+    cuts: u64,
+    live: Vec<TcpStream>,
+    /// Connections older than that stand still until the proxy ends.
+    frozen_before: u64,
+    frozen: Vec<TcpStream>,
+}
+
+impl State {
+    /// Cuts so far.
+    pub fn cuts(&self) -> u64 {
+        self.cuts
+    }
+}
+
+impl Proxy {
+    /// A proxy to whoever listens at `target`, now or later.
+    pub fn to(target: SocketAddr) -> Self {
+        let address = address();
+        let listener = TcpListener::bind(address).unwrap();
+        let shared = Arc::new(Shared {
+            target,
+            state: Mutex::new(State {
+                frames: vec![0; 256],
+                ..State::default()
+            }),
+            changed: Condvar::new(),
+            hook: Mutex::new(None),
+        });
+        let in_thread = shared.clone();
+        thread::spawn(move || in_thread.accept(&listener));
+        Self { shared, address }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends the connections there are. Another one can be made at once.
+    pub fn cut(&self) {
+        self.shared.cut(&mut self.shared.lock());
+    }
+
+    /// The same when so many further bytes went through: in the middle of a frame.
+    pub fn cut_after(&self, bytes: u64) {
+        let mut state = self.shared.lock();
+        state.cut_at = Some(state.bytes + bytes);
+    }
+
+    /// Ends the connections, and lets nobody through until [`up`](Self::up).
+    pub fn down(&self) {
+        let mut state = self.shared.lock();
+        state.is_down = true;
+        self.shared.cut(&mut state);
+    }
+
+    pub fn up(&self) {
+        self.shared.lock().is_down = false;
+    }
+
+    /// Nothing goes through the connections there are any more, and nobody is told: as if the
+    /// machine of the other end had vanished. New ones go through.
+    pub fn freeze(&self) {
+        let state = &mut *self.shared.lock();
+        state.frozen.append(&mut state.live);
+        state.cuts += 1;
+        state.frozen_before = state.cuts;
+        self.shared.changed.notify_all();
+    }
+
+    /// From now on only frames of other kinds go through; what is behind a held one waits too.
+    pub fn hold(&self, kinds: &[u8]) {
+        self.shared.lock().held = kinds.to_vec();
+        self.shared.changed.notify_all();
+    }
+
+    /// Sends the end of the stream to one side only, and nothing after it.
+    pub fn half_close(&self) {
+        for socket in &self.shared.lock().live {
+            let _ = socket.shutdown(Shutdown::Write);
+        }
+    }
+
+    /// Has each frame looked at from now on.
+    pub fn hook(&self, hook: impl FnMut(Way, &mut Vec<u8>) -> Fate + Send + 'static) {
+        *self.shared.hook.lock().unwrap() = Some(Box::new(hook));
+    }
+
+    pub fn unhook(&self) {
+        *self.shared.hook.lock().unwrap() = None;
+    }
+
+    /// Waits until what went through fulfils a condition.
+    pub fn wait(&self, what: &str, mut done: impl FnMut(&State) -> bool) {
+        let state = self.shared.lock();
+        let waited = self
+            .shared
+            .changed
+            .wait_timeout_while(state, CUT_OFF, |state| !done(state));
+        let is_over = waited.unwrap().1.timed_out();
+        assert!(!is_over, "{what} did not happen");
+    }
+
+    /// What went through so far.
+    pub fn look<R>(&self, look: impl FnOnce(&State) -> R) -> R {
+        look(&self.shared.lock())
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.is_over = true;
+        let frozen = std::mem::take(&mut state.frozen);
+        state.live.extend(frozen);
+        self.shared.cut(&mut state);
+        drop(state);
+        // Ends the thread that accepts.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    fn cut(&self, state: &mut State) {
+        for socket in state.live.drain(..) {
+            // One that has ended by itself is none any more.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        state.cuts += 1;
+        state.cut_at = None;
+        self.changed.notify_all();
+    }
+
+    fn accept(self: Arc<Self>, listener: &TcpListener) {
+        for near in listener.incoming() {
+            let Ok(near) = near else { return };
+            let mut state = self.lock();
+            if state.is_over {
+                return;
+            }
+            if state.is_down {
+                continue;
+            }
+            let Ok(far) = TcpStream::connect(self.target) else {
+                continue;
+            };
+            state.connections += 1;
+            let life = state.cuts;
+            for (from, to, way) in [(&near, &far, Way::Out), (&far, &near, Way::Back)] {
+                from.set_nodelay(true).unwrap();
+                let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                state.live.push(from.try_clone().unwrap());
+                let shared = self.clone();
+                thread::spawn(move || {
+                    shared.pump(from, &to, way, life);
+                    let _ = to.shutdown(Shutdown::Write);
+                });
+            }
+            self.changed.notify_all();
+        }
+    }
+
+    fn pump(&self, mut from: TcpStream, mut to: &TcpStream, way: Way, life: u64) -> Option<()> {
+        loop {
+            let mut frame = vec![0; HEADER];
+            from.read_exact(&mut frame).ok()?;
+            let length = u32::from_le_bytes(frame[..4].try_into().unwrap());
+            frame.resize(HEADER + length as usize, 0);
+            from.read_exact(&mut frame[HEADER..]).ok()?;
+            let kind = frame[4];
+            let state = self.lock();
+            let waits = |state: &mut State| match life < state.frozen_before {
+                true => !state.is_over,
+                false => state.held.contains(&kind) && state.cuts == life,
+            };
+            let state = self.changed.wait_while(state, waits).unwrap();
+            if state.cuts != life {
+                return None;
+            }
+            drop(state);
+            let fate = match &mut *self.hook.lock().unwrap() {
+                Some(hook) => hook(way, &mut frame),
+                None => Fate::Forward,
+            };
+            let mut state = self.lock();
+            if fate == Fate::Outage {
+                state.is_down = true;
+                self.cut(&mut state);
+                return None;
+            }
+            let room = state.cut_at.map(|at| at.saturating_sub(state.bytes));
+            let len = room.map_or(frame.len(), |room| frame.len().min(room as usize));
+            drop(state);
+            to.write_all(&frame[..len]).ok()?;
+            let mut state = self.lock();
+            if state.cuts != life {
+                return None;
+            }
+            state.bytes += len as u64;
+            state.frames[kind as usize] += u64::from(len == frame.len());
+            let is_cut = state.cut_at.is_some_and(|at| at <= state.bytes);
+            if is_cut || fate == Fate::CutBehind {
+                self.cut(&mut state);
+                return None;
+            }
+            self.changed.notify_all();
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! A peer that speaks frames by hand, and says what it likes.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use trunkline_proto::message::closing::{Goodbye, Refused};
+use trunkline_proto::message::stream::control::{decode_goodbye, decode_refused};
+use trunkline_proto::message::stream::directory::{Lookup, Ticket, TicketGrant};
+use trunkline_proto::message::stream::{
+    EndState, Incarnation, ReaderState, StreamEnd, StreamHello, StreamWelcome, WriterState,
+};
+use trunkline_proto::{Features, Frame, FrameHeader, FrameKind, VersionRange};
+use trunkline_types::DataType;
+
+use crate::rig::{CUT_OFF, until};
+
+/// A connection.
+pub struct Raw(TcpStream);
+
+/// A frame that came.
+pub struct Came {
+    header: FrameHeader,
+    payload: Vec<u8>,
+}
+
+impl Came {
+    pub fn frame(&self) -> Frame<'_> {
+        Frame::new(self.header, &self.payload).unwrap()
+    }
+
+    pub fn kind(&self) -> Option<FrameKind> {
+        self.frame().kind()
+    }
+
+    /// The bytes of S_DATA without a checksum, and where they belong.
+    pub fn data(&self) -> (u64, &[u8]) {
+        assert_eq!(self.kind(), Some(FrameKind::StreamData));
+        let (position, bytes) = self.payload.split_at(8);
+        (u64::from_le_bytes(position.try_into().unwrap()), bytes)
+    }
+}
+
+impl Raw {
+    /// Dials until somebody listens there.
+    pub fn dial(at: SocketAddr) -> Self {
+        let mut dialled = None;
+        until("a listener", || {
+            dialled = TcpStream::connect(at).ok();
+            dialled.is_some()
+        });
+        let stream = dialled.unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(CUT_OFF)).unwrap();
+        Self(stream)
+    }
+
+    /// The other end may have closed it by now, which is the test's to find out.
+    pub fn send(&mut self, bytes: &[u8]) {
+        let _ = self.0.write_all(bytes);
+    }
+
+    /// The next frame that is no sign of life; `None` when the other end has closed.
+    pub fn next(&mut self) -> Option<Came> {
+        loop {
+            let mut header = [0; 16];
+            self.0.read_exact(&mut header).map_err(closed).ok()?;
+            let header = FrameHeader::from_bytes(&header);
+            let mut payload = vec![0; header.length as usize];
+            self.0.read_exact(&mut payload).map_err(closed).ok()?;
+            let came = Came { header, payload };
+            if came.kind() != Some(FrameKind::StreamKeepalive) {
+                return Some(came);
+            }
+        }
+    }
+
+    /// The next frame of this kind.
+    pub fn next_of(&mut self, kind: FrameKind) -> Came {
+        loop {
+            let came = self.next().expect("a frame");
+            if came.kind() == Some(kind) {
+                return came;
+            }
+        }
+    }
+
+    /// Reads on until the other end has closed; its goodbye, if there was one.
+    pub fn until_closed(&mut self) -> Option<Goodbye> {
+        let mut goodbye = None;
+        while let Some(came) = self.next() {
+            if came.kind() == Some(FrameKind::StreamGoodbye) {
+                goodbye = Some(decode_goodbye(&came.frame()).unwrap());
+            }
+        }
+        goodbye
+    }
+
+    /// Reads on until the other end has refused, and closed.
+    pub fn until_refused(&mut self) -> Refused {
+        let came = self.next_of(FrameKind::StreamRefused);
+        let refused = decode_refused(&came.frame()).unwrap();
+        assert_eq!(self.until_closed(), None);
+        refused
+    }
+
+    pub fn ask(&mut self, url: &str, incarnation: Incarnation) -> Ticket {
+        let mut out = Vec::new();
+        let lookup = Lookup {
+            versions: VersionRange::OURS,
+            url: url.to_owned(),
+            incarnation,
+            program: "raw".to_owned(),
+        };
+        lookup.encode(1, &mut out);
+        self.send(&out);
+        let came = self.next_of(FrameKind::StreamTicket);
+        TicketGrant::decode(&came.frame()).unwrap().ticket
+    }
+
+    pub fn greet(&mut self, hello: &StreamHello) {
+        let mut out = Vec::new();
+        hello.encode(&mut out);
+        self.send(&out);
+    }
+
+    pub fn welcome(&mut self) -> StreamEnd {
+        let came = self.next_of(FrameKind::StreamWelcome);
+        StreamWelcome::decode(&came.frame()).unwrap().end
+    }
+}
+
+fn closed(error: std::io::Error) {
+    use std::io::ErrorKind;
+    assert_ne!(error.kind(), ErrorKind::WouldBlock, "it was to be closed");
+}
+
+/// An endpoint of `f64` that dials.
+#[derive(Clone)]
+pub struct Party {
+    pub incarnation: Incarnation,
+    pub attempt: u64,
+    /// The life of the other end that it was connected with.
+    pub peer: Option<Incarnation>,
+    pub state: EndState,
+}
+
+impl Party {
+    pub fn writer() -> Self {
+        Self::new(EndState::Writer(WriterState::default()))
+    }
+
+    /// With room for 100 elements.
+    pub fn reader() -> Self {
+        Self::new(EndState::Reader(ReaderState {
+            credit_bytes: 800,
+            credit_elements: 100,
+            ..ReaderState::default()
+        }))
+    }
+
+    fn new(state: EndState) -> Self {
+        let mut incarnation = [0; 16];
+        incarnation.fill_with(|| fastrand::u8(..));
+        Self {
+            incarnation: Incarnation(incarnation),
+            attempt: 0,
+            peer: None,
+            state,
+        }
+    }
+
+    pub fn hello(&self, ticket: Option<Ticket>) -> StreamHello {
+        StreamHello {
+            versions: VersionRange::OURS,
+            end: StreamEnd {
+                features: Features::NONE,
+                incarnation: self.incarnation,
+                url: "tl://localhost/raw".to_owned(),
+                peer_url: String::new(),
+                data_type: DataType::F64,
+                capacity: 100,
+                bytes_max: 800,
+                has_journal: false,
+                program: "raw".to_owned(),
+                state: self.state,
+            },
+            peer: self.peer,
+            attempt: self.attempt,
+            ticket,
+        }
+    }
+
+    /// A connection on which the hello was said, with a ticket of its own.
+    pub fn dial(&mut self, at: SocketAddr, name: &str) -> Raw {
+        self.attempt += 1;
+        let mut raw = Raw::dial(at);
+        let ticket = raw.ask(&crate::rig::url(at, name), self.incarnation);
+        raw.greet(&self.hello(Some(ticket)));
+        raw
+    }
+
+    /// The same, and it was accepted.
+    pub fn connect(&mut self, at: SocketAddr, name: &str) -> (Raw, StreamEnd) {
+        let mut raw = self.dial(at, name);
+        let end = raw.welcome();
+        self.peer = Some(end.incarnation);
+        (raw, end)
+    }
+}

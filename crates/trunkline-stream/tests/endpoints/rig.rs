@@ -1,0 +1,238 @@
+//! Pairs of endpoints, addresses of their own, waiting, and an executor for one task.
+
+use std::future::poll_fn;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use trunkline_net::Clock;
+use trunkline_stream::{Element, Options, Properties, Reader, StreamError, Writer};
+
+use crate::proxy::Proxy;
+
+/// After this long a test is given up.
+pub const CUT_OFF: Duration = Duration::from_secs(60);
+
+/// The same as the time-out of a call.
+pub const LONG: Option<Duration> = Some(CUT_OFF);
+
+/// The time-out of a call that is to run out.
+pub const SHORT: Option<Duration> = Some(Duration::from_millis(20));
+
+/// No waiting at all.
+pub const NONE: Option<Duration> = Some(Duration::ZERO);
+
+/// An address that nobody else uses: of this process alone, and another one each time.
+pub fn address() -> SocketAddr {
+    static PORTS: Mutex<u16> = Mutex::new(20_000);
+    let mut port = PORTS.lock().unwrap();
+    *port += 1;
+    let [_, a, b, c] = std::process::id().to_be_bytes();
+    // 127.0.0.0/8 is all of this machine; connections come from 127.0.0.1.
+    let host = Ipv4Addr::new(127, a | 0x80, b, c | 1);
+    SocketAddr::new(host.into(), *port)
+}
+
+/// The URL of an endpoint at an address.
+pub fn url(at: SocketAddr, name: &str) -> String {
+    format!("tl://{at}/{name}")
+}
+
+/// A URL of its own.
+pub fn fresh(name: &str) -> String {
+    url(address(), name)
+}
+
+/// A buffer of so many elements.
+pub fn options(capacity: usize) -> Options {
+    Options {
+        capacity,
+        timeout: LONG,
+        program: "tests".to_owned(),
+        ..Options::default()
+    }
+}
+
+/// The same, naming a peer.
+pub fn naming(peer: &str, options: Options) -> Options {
+    Options {
+        peer: Some(peer.to_owned()),
+        ..options
+    }
+}
+
+/// Which of the two names the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dials {
+    Writer,
+    Reader,
+}
+
+pub const EITHER: [Dials; 2] = [Dials::Writer, Dials::Reader];
+
+/// A connected pair.
+pub fn pair<T: Element>(dials: Dials, capacities: [usize; 2]) -> (Writer<T>, Reader<T>) {
+    let [of_writer, of_reader] = capacities.map(options);
+    meet(dials, of_writer, of_reader, address(), None)
+}
+
+/// A connected pair with a proxy between.
+pub fn proxied<T: Element>(dials: Dials, capacities: [usize; 2]) -> (Proxy, Writer<T>, Reader<T>) {
+    let [of_writer, of_reader] = capacities.map(options);
+    proxied_with(dials, of_writer, of_reader)
+}
+
+/// The same with any options.
+pub fn proxied_with<T: Element>(
+    dials: Dials,
+    of_writer: Options,
+    of_reader: Options,
+) -> (Proxy, Writer<T>, Reader<T>) {
+    let at = address();
+    let proxy = Proxy::to(at);
+    let (writer, reader) = meet(dials, of_writer, of_reader, at, Some(&proxy));
+    (proxy, writer, reader)
+}
+
+/// A connected pair whose passive end listens at `at`.
+pub fn meet<T: Element>(
+    dials: Dials,
+    of_writer: Options,
+    of_reader: Options,
+    at: SocketAddr,
+    proxy: Option<&Proxy>,
+) -> (Writer<T>, Reader<T>) {
+    let passive = url(at, "passive");
+    let dialled = url(proxy.map_or(at, Proxy::address), "passive");
+    let active = fresh("active");
+    match dials {
+        Dials::Writer => {
+            let reader = thread::spawn(move || Reader::create(&passive, of_reader));
+            let writer = Writer::create(&active, naming(&dialled, of_writer)).unwrap();
+            (writer, reader.join().unwrap().unwrap())
+        }
+        Dials::Reader => {
+            let writer = thread::spawn(move || Writer::create(&passive, of_writer));
+            let reader = Reader::create(&active, naming(&dialled, of_reader)).unwrap();
+            (writer.join().unwrap().unwrap(), reader)
+        }
+    }
+}
+
+/// Looks again and again until `done`.
+pub fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let clock = Clock::new();
+    let cut_off = clock.now().saturating_add(CUT_OFF);
+    while !done() {
+        assert!(clock.now() < cut_off, "{what} did not happen");
+        thread::park_timeout(Duration::from_micros(200));
+    }
+}
+
+/// Whatever has properties.
+pub trait Has {
+    fn has(&self) -> Properties;
+}
+
+impl<T: Element> Has for Writer<T> {
+    fn has(&self) -> Properties {
+        self.properties()
+    }
+}
+
+impl<T: Element> Has for Reader<T> {
+    fn has(&self) -> Properties {
+        self.properties()
+    }
+}
+
+/// Waits until an end has noticed that it is, or is not, connected.
+pub fn until_connected(end: &impl Has, is_connected: bool) {
+    until("a change of the connection", || {
+        end.has().is_connected == is_connected
+    });
+}
+
+/// Waits until an end's buffer holds so many elements.
+pub fn until_filled(end: &impl Has, elements: u64) {
+    until(&format!("a fill of {elements}"), || {
+        end.has().in_buffer == elements
+    });
+}
+
+/// The call ran out of time.
+#[track_caller]
+pub fn timed_out<T: std::fmt::Debug>(result: Result<T, StreamError>) {
+    assert!(
+        matches!(result, Err(StreamError::Timeout { .. })),
+        "{result:?}"
+    );
+}
+
+/// Wakes a thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs one task on this thread.
+pub fn run<R>(task: impl Future<Output = R>) -> R {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut task = pin!(task);
+    loop {
+        if let Poll::Ready(result) = task.as_mut().poll(&mut context) {
+            return result;
+        }
+        thread::park();
+    }
+}
+
+/// Runs two tasks on this thread, until both have ended.
+pub fn run_both<A, B>(one: impl Future<Output = A>, other: impl Future<Output = B>) -> (A, B) {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    let (mut of_one, mut of_other) = (None, None);
+    run(poll_fn(|context| {
+        if of_one.is_none()
+            && let Poll::Ready(result) = one.as_mut().poll(context)
+        {
+            of_one = Some(result);
+        }
+        if of_other.is_none()
+            && let Poll::Ready(result) = other.as_mut().poll(context)
+        {
+            of_other = Some(result);
+        }
+        match of_one.is_some() && of_other.is_some() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }));
+    (of_one.unwrap(), of_other.unwrap())
+}
+
+/// The element at an index, by which a reader knows what it got.
+pub fn element(index: u64) -> f64 {
+    // Below 2^53 every one is another.
+    index as f64
+}
+
+/// The elements of a range.
+pub fn elements(range: std::ops::Range<u64>) -> Vec<f64> {
+    range.map(element).collect()
+}
+
+/// Checks that what was read goes on from `next`, and where the one after it is.
+#[track_caller]
+pub fn check_run(read: &[f64], next: u64) -> u64 {
+    for (at, found) in (next..).zip(read) {
+        assert_eq!(*found, element(at), "what is read at {at}");
+    }
+    next + read.len() as u64
+}
