@@ -207,3 +207,23 @@ fn elements_of_one_size_go_as_bytes() {
     }
     assert_eq!(thread.join().unwrap().elements, 0);
 }
+
+/// A writer that is closed before its reader has noticed that it was there.
+///
+/// Behaviour: NS-12, NS-47.
+#[test]
+fn a_writer_with_little_to_say_is_met() {
+    for _ in 0..50 {
+        let url = format!("tl://localhost:{}/little", free_port());
+        let to = Options {
+            peer: Some(url.clone()),
+            ..options(10)
+        };
+        let reader = thread::spawn(move || Reader::<u8>::create(&url, options(10)).unwrap());
+        let mut writer = Writer::<u8>::create("from little", to).unwrap();
+        writer.write(&7, CUT_OFF).unwrap();
+        assert_eq!(writer.close(CUT_OFF).elements, 0);
+        let mut reader = reader.join().unwrap();
+        assert_eq!(reader.read(CUT_OFF).unwrap(), 7);
+    }
+}
