@@ -316,3 +316,35 @@ fn the_engine_of_the_machine_keeps_the_names() {
         (Some(0), vec!["\"one\"".to_owned(), "\"two\"".to_owned()])
     );
 }
+
+#[test]
+fn a_measurement_ends_with_what_was_lost() {
+    let sized = ["stream", "bench", "--bytes", "2MB", "--samples", "10"];
+    for more in [
+        &[][..],
+        &["--threads", "--type", "u8"],
+        &["--over", "local"],
+        &[
+            "--type",
+            "struct(text: string, volts: f64)",
+            "--call",
+            "100",
+        ],
+    ] {
+        let output = run(&[&sized[..], more].concat());
+        assert_eq!(output.code, Some(0), "{more:?}: {}", output.err);
+        assert!(output.out.ends_with("\nlost 0\n"), "{}", output.out);
+        assert!(output.out.contains("latency      p50 "), "{}", output.out);
+        let output = run(&[&sized[..], more, &["--json"]].concat());
+        let line: Json = serde_json::from_str(&output.out).unwrap();
+        schema::check(&line, &schema::documented()["$defs"]["stream_bench"]).unwrap();
+        assert_eq!(line["lost"], 0, "{line}");
+        assert!(line["elements"].as_u64() > Some(50_000), "{line}");
+        let transport = if more.contains(&"local") {
+            "Unix socket"
+        } else {
+            "TCP"
+        };
+        assert_eq!(line["transport"], transport);
+    }
+}

@@ -145,7 +145,8 @@ impl ValueWriter {
     ///
     /// # Errors
     /// What `fill` says: nothing was written then. [`StreamError::Varying`] where elements vary in
-    /// size, [`StreamError::Type`] where the bytes are none; otherwise as of [`write`](Self::write).
+    /// size, [`StreamError::Type`] where the bytes are none; otherwise as of
+    /// [`write`](Self::write).
     pub fn write_bytes_with<E: From<StreamError>>(
         &mut self,
         most: usize,

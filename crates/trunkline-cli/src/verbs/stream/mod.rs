@@ -3,8 +3,9 @@
 //! # Layout
 //! - `write`, `read`: standard input into a stream, a stream to standard output; `text` are the
 //!   forms that people read, `input` is standard input as it comes, `pace` waits and sums up.
-//! - `units`: sizes and rates.
+//! - `bench`: a measurement. `units`: sizes and rates.
 
+mod bench;
 mod input;
 mod pace;
 mod read;
@@ -12,12 +13,14 @@ mod text;
 mod units;
 mod write;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use trunkline::stream::{Options, StreamError, StreamFault, element_bytes};
 use trunkline_types::DataType;
 use trunkline_types::text::parse_type;
 
+use self::bench::Over;
 use super::{Context, Verb};
 use crate::arguments::{self, Form};
 use crate::exit::Exit;
@@ -31,7 +34,10 @@ use crate::targets;
 /// `tl://localhost:5900/daq/raw` with a port of its own, which needs no engine. One of the two ends
 /// names the other, by --to or --from; that one connects, and again after each cut.
 ///
-/// Both wait for the other end, for room and for elements for ever, unless --timeout is given.
+/// `stream bench` needs neither engine nor URL: it sends a gigabyte whose content follows from the
+/// place of each element, checks it, and ends with the line `lost 0`, or how many.
+///
+/// Both ends wait for the other one, for room and for elements for ever, unless --timeout is given.
 /// Ctrl-C ends them in order: what was written is still delivered, a second one does not wait for
 /// it. Exit code 7 says that elements stayed behind.
 #[derive(Clone, Debug, clap::Args)]
@@ -73,7 +79,7 @@ pub(crate) struct Args {
     capacity: Option<u64>,
 
     /// Elements per read or write, at most; a tenth of the buffer unless said otherwise
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    #[arg(long, visible_alias = "call", value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     chunk: Option<u64>,
 
     /// Bytes that this end's buffer holds where elements vary in size; 16 MiB unless said otherwise
@@ -87,6 +93,30 @@ pub(crate) struct Args {
     /// Let other machines reach a port of this end's own, although nothing is protected
     #[arg(long)]
     insecure: bool,
+
+    /// bench: how much is sent, such as 64MB; 1GB unless said otherwise
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    bytes: Option<u64>,
+
+    /// bench: what the two ends are connected by
+    #[arg(long, value_name = "TRANSPORT", default_value = "tcp")]
+    over: Over,
+
+    /// bench: both ends in one process; otherwise each has its own
+    #[arg(long)]
+    threads: bool,
+
+    /// bench: elements that are timed one by one; 10000 unless said otherwise
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=10_000_000))]
+    samples: Option<u64>,
+
+    /// The writer of a measurement: where the reader is
+    #[arg(long, value_name = "URL", hide = true)]
+    bench_writer: Option<String>,
+
+    /// The writer of a measurement: where its engine's socket is
+    #[arg(long, value_name = "PATH", hide = true)]
+    bench_sockets: Option<PathBuf>,
 }
 
 /// What can be done with streams.
@@ -96,6 +126,8 @@ enum Order {
     Write,
     /// Print what comes
     Read,
+    /// Measure a stream of this machine, and check its content
+    Bench,
 }
 
 /// How elements look outside a stream.
@@ -132,6 +164,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     match args.verb {
         Order::Write => write::run(args, context),
         Order::Read => read::run(args, context),
+        Order::Bench => bench::run(args, context),
     }
 }
 
@@ -163,8 +196,7 @@ impl Args {
     }
 
     /// Elements per call, which both fit the buffer and a `usize`.
-    fn chunk(&self) -> Result<usize, Problem> {
-        let capacity = self.capacity();
+    fn chunk(&self, capacity: u64) -> Result<usize, Problem> {
         let chunk = self.chunk.unwrap_or((capacity / 10).max(1));
         if chunk > capacity {
             let sentence = format!(

@@ -174,8 +174,8 @@ impl Pace {
         ));
     }
 
-    /// Sums up on standard error. `did`: what was done with the elements; `rest`: what else there is
-    /// to say of them, for people and for programs.
+    /// Sums up on standard error. `did`: what was done with the elements; `rest`: what else there
+    /// is to say of them, for people and for programs.
     pub(super) fn sum_up(
         &self,
         did: &'static str,

@@ -16,7 +16,7 @@ use crate::verbs::Context;
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let interrupted = Interrupted::new(&context.terminal)?;
     let form = args.form(context)?;
-    let chunk = args.chunk()?;
+    let chunk = args.chunk(args.capacity())?;
     let options = args.options(args.from.as_deref(), context)?;
     let reader = ValueReader::create(args.url(), &args.data_type, options);
     let reader = reader.map_err(|error| problem(&error))?;

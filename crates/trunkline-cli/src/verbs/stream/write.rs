@@ -20,7 +20,7 @@ const TEXT_BYTES: usize = 64 << 10;
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let interrupted = Interrupted::new(&context.terminal)?;
     let form = args.form(context)?;
-    let chunk = args.chunk()?;
+    let chunk = args.chunk(args.capacity())?;
     let options = args.options(args.to.as_deref(), context)?;
     let input = Input::new()?;
     let writer = ValueWriter::create(args.url(), &args.data_type, options);
