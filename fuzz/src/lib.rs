@@ -115,6 +115,9 @@ pub const STREAM: &[FrameKind] = &[
     FrameKind::StreamAbort,
     FrameKind::StreamKeepalive,
     FrameKind::StreamGoodbye,
+    FrameKind::StreamList,
+    FrameKind::StreamEndpoints,
+    FrameKind::StreamStatus,
 ];
 
 /// Every target whose input is a frame, and its kinds.
