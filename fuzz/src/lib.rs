@@ -116,6 +116,9 @@ pub const STREAM: &[FrameKind] = &[
     FrameKind::StreamKeepalive,
     FrameKind::StreamGoodbye,
     FrameKind::StreamBell,
+    FrameKind::StreamList,
+    FrameKind::StreamEndpoints,
+    FrameKind::StreamStatus,
 ];
 
 /// Every target whose input is a frame, and its kinds.

@@ -48,6 +48,7 @@ pub(crate) enum Command {
     Undeploy(verbs::undeploy::Args),
     Library(verbs::library::Args),
     Audit(verbs::audit::Args),
+    Stream(verbs::stream::Args),
     Io(verbs::io::Args),
     Serve(verbs::serve::Args),
     Demo(verbs::demo::Args),

@@ -1,6 +1,7 @@
 //! Ctrl-C, and being told to stop.
 
 use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -36,6 +37,60 @@ pub(crate) fn end_process_on_interrupt(terminal: &Terminal) -> Result<(), Stop> 
         .name("signals".to_owned())
         .spawn(listen);
     thread.map(|_| ()).map_err(|error| no_signals(error).into())
+}
+
+/// Whether Ctrl-C was pressed, or somebody asked the program to end, for a command that has to end
+/// in order.
+#[derive(Clone, Debug)]
+pub(crate) struct Interrupted(Arc<Mutex<Seen>>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    ends_in_order: bool,
+    is_so: bool,
+}
+
+impl Interrupted {
+    /// From now on Ctrl-C ends the process with its code, until
+    /// [`end_in_order`](Self::end_in_order).
+    pub(crate) fn new(terminal: &Terminal) -> Result<Self, Stop> {
+        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(no_signals)?;
+        let interrupted = Self(Arc::default());
+        let (seen, terminal) = (interrupted.clone(), terminal.clone());
+        let code = i32::from(Exit::Interrupted.number());
+        let listen = move || {
+            for _ in signals.forever() {
+                let mut seen = seen.lock();
+                if !seen.ends_in_order {
+                    // Nobody is left to tell that the output failed.
+                    let _ = terminal.finish();
+                }
+                if !seen.ends_in_order || seen.is_so {
+                    std::process::exit(code);
+                }
+                seen.is_so = true;
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(listen);
+        thread
+            .map(|_| interrupted)
+            .map_err(|error| no_signals(error).into())
+    }
+
+    /// From now on the command looks itself; the second Ctrl-C ends the process.
+    pub(crate) fn end_in_order(&self) {
+        self.lock().ends_in_order = true;
+    }
+
+    pub(crate) fn is_so(&self) -> bool {
+        self.lock().is_so
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Waits for Ctrl-C or a request to end.

@@ -35,7 +35,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
+use clap::parser::ValueSource;
+use clap::{CommandFactory, FromArgMatches};
 
 use crate::arguments::Cli;
 use crate::exit::Exit;
@@ -49,15 +50,24 @@ pub fn run() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
     let is_json = wants_json(&words);
     let terminal = Terminal::new(is_json);
-    let result = match Cli::try_parse_from(&words) {
-        Ok(cli) => run_verb(&cli, &terminal),
+    let result = match parse(&words) {
+        Ok((cli, is_timeout_given)) => run_verb(&cli, is_timeout_given, &terminal),
         Err(error) => refuse(&error, &terminal, is_json),
     };
     end(result, &terminal).into()
 }
 
-fn run_verb(cli: &Cli, terminal: &Terminal) -> Result<Exit, Stop> {
-    let settings = Settings::new(&cli.global, terminal.is_tty)?;
+/// The command line, and whether it or the environment says how long to wait.
+fn parse(words: &[OsString]) -> Result<(Cli, bool), clap::Error> {
+    let matches = Cli::command().try_get_matches_from(words)?;
+    let source = matches.value_source("timeout");
+    let is_timeout_given = source.is_some_and(|source| source != ValueSource::DefaultValue);
+    Ok((Cli::from_arg_matches(&matches)?, is_timeout_given))
+}
+
+fn run_verb(cli: &Cli, is_timeout_given: bool, terminal: &Terminal) -> Result<Exit, Stop> {
+    let mut settings = Settings::new(&cli.global, terminal.is_tty)?;
+    settings.is_timeout_given = is_timeout_given;
     let clock = trunkline_net::Clock::new();
     let context = Context {
         settings,

@@ -20,6 +20,8 @@ pub(crate) struct Settings {
     pub(crate) batch: Option<Throughput>,
     /// How long to wait for it.
     pub(crate) timeout: Duration,
+    /// Whether the user has said so, and not the default.
+    pub(crate) is_timeout_given: bool,
     /// The form of the output.
     pub(crate) form: Form,
     /// How much of a reading is shown.
@@ -73,12 +75,23 @@ impl Settings {
             url: global.url.clone(),
             batch: global.batch,
             timeout: global.timeout,
+            is_timeout_given: false,
             form,
             columns,
             values: ValueStyle::new(global, form),
             times: TimeChoice::new(global),
             exclude: exclude.collect::<Result<_, _>>()?,
         })
+    }
+
+    /// How long a command waits that waits for ever where nothing is said.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        self.is_timeout_given.then_some(self.timeout)
+    }
+
+    /// Whether what the command says is read by programs.
+    pub(crate) fn is_json(&self) -> bool {
+        matches!(self.form, Form::Json | Form::Jsonl)
     }
 
     /// Whether a name is to be left out.

@@ -6,7 +6,9 @@
 
 use std::borrow::Cow;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anstyle::{AnsiColor, Style};
@@ -36,6 +38,8 @@ pub(crate) struct Terminal {
     pub(crate) is_tty: bool,
     colours: bool,
     error_colours: bool,
+    /// Whether standard error is a terminal on which progress has a line of its own.
+    shows_progress: bool,
     /// Whether errors are JSON objects.
     json_errors: bool,
 }
@@ -44,6 +48,8 @@ pub(crate) struct Terminal {
 struct Out {
     stream: BufWriter<Stdout>,
     list: List,
+    /// Progress stands on the last line of standard error.
+    has_progress: bool,
 }
 
 /// Whether the lines are the elements of one JSON array.
@@ -63,10 +69,13 @@ impl Terminal {
             out: Arc::new(Mutex::new(Out {
                 stream: BufWriter::with_capacity(64 * 1024, io::stdout()),
                 list: List::No,
+                has_progress: false,
             })),
             is_tty,
             colours: wanted && is_tty,
             error_colours: wanted && io::stderr().is_terminal(),
+            // Where data scrolls by there is no place for it.
+            shows_progress: io::stderr().is_terminal() && !is_tty && !json_errors,
             json_errors,
         }
     }
@@ -147,9 +156,33 @@ impl Terminal {
     /// A line on standard error, after the data written so far.
     pub(crate) fn note(&self, line: &str) -> Result<(), Stop> {
         self.flush()?;
+        let erase = match std::mem::take(&mut self.out().has_progress) {
+            true => ERASE_LINE,
+            false => "",
+        };
         // Whoever closed standard error does not want to know.
-        let _ = writeln!(io::stderr().lock(), "{line}");
+        let _ = writeln!(io::stderr().lock(), "{erase}{line}");
         Ok(())
+    }
+
+    /// Whether [`progress`](Self::progress) shows anything.
+    pub(crate) fn shows_progress(&self) -> bool {
+        self.shows_progress
+    }
+
+    /// How a command is doing, on one line of standard error that is renewed; only on a terminal.
+    pub(crate) fn progress(&self, line: &str) {
+        if self.shows_progress {
+            self.out().has_progress = true;
+            // Whoever closed standard error does not want to know.
+            let _ = write!(io::stderr().lock(), "{ERASE_LINE}{line}");
+        }
+    }
+
+    /// Standard output for data that is no text, behind everything that was written so far.
+    pub(crate) fn data(&self) -> Result<File, Stop> {
+        self.flush()?;
+        Ok(io::stdout().as_fd().try_clone_to_owned()?.into())
     }
 
     /// The text as it is to be seen on standard output.
@@ -189,6 +222,9 @@ fn clipped(name: &str) -> Cow<'_, str> {
         None => Cow::Borrowed(name),
     }
 }
+
+/// Back to the beginning of the line, which is empty then.
+const ERASE_LINE: &str = "\r\u{1b}[K";
 
 /// Characters of a name that an error shows.
 const NAME_SHOWN_MAX: usize = 100;

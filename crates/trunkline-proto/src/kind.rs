@@ -217,6 +217,12 @@ frame_kinds! {
     StreamKeepalive = 113, "S_KEEPALIVE", Both;
     /// The sender closes the connection, but not the stream, and says why.
     StreamGoodbye = 114, "S_GOODBYE", Both;
+    /// First frame: asks the directory for the endpoints it knows.
+    StreamList = 115, "S_LIST", Client;
+    /// A page of endpoints, and what each says of itself.
+    StreamEndpoints = 116, "S_ENDPOINTS", Engine;
+    /// What an endpoint says of itself to the directory that has its name, each second.
+    StreamStatus = 117, "S_STATUS", Client;
     /// Something has changed in the ring that both endpoints use; the first one says that the ring
     /// is mapped.
     StreamBell = 118, "S_BELL", Both;

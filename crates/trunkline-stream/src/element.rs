@@ -80,6 +80,56 @@ fn fixed_bytes(data_type: &DataType) -> Option<usize> {
     }
 }
 
+/// Bytes of every element.
+///
+/// # Errors
+/// They vary.
+pub(crate) fn size(form: ElementForm, data_type: &DataType) -> Result<usize, StreamError> {
+    match form {
+        ElementForm::Fixed(size) => Ok(size as usize),
+        ElementForm::Variable => Err(StreamError::Varying {
+            data_type: data_type.clone(),
+        }),
+    }
+}
+
+/// Whether any bytes of the right number are a value of the type.
+pub(crate) fn takes_any_bytes(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Timestamp => true,
+        DataType::Struct(fields) => fields
+            .fields
+            .iter()
+            .all(|(_, field)| takes_any_bytes(field)),
+        other => other.is_numeric(),
+    }
+}
+
+/// One element as a value.
+pub(crate) fn decode(data_type: &DataType, bytes: &[u8]) -> Result<Value, DecodeError> {
+    decode_whole(data_type, bytes)
+}
+
+/// # Errors
+/// Arrays among them are not of equal lengths (NS-35).
+pub(crate) fn check_equal_values(values: &[Value]) -> Result<(), StreamError> {
+    let shape = |value: &Value| match value {
+        Value::Array(array) => Some(array.clone()),
+        _ => None,
+    };
+    let mut arrays = values.iter().filter_map(shape);
+    let Some(first) = arrays.next() else {
+        return Ok(());
+    };
+    match arrays.find(|array| array.shape() != first.shape()) {
+        Some(other) => Err(StreamError::Lengths {
+            first: first.elements().len(),
+            other: other.elements().len(),
+        }),
+        None => Ok(()),
+    }
+}
+
 /// Appends one element.
 pub(crate) fn put_value(form: ElementForm, value: &Value, out: &mut Vec<u8>) {
     put(form, out, |out| encode_value(value, out));

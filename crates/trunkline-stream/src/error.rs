@@ -133,6 +133,14 @@ pub enum StreamError {
         /// The type.
         data_type: DataType,
     },
+    /// Elements of this type are of different sizes, and have no raw form.
+    #[error(
+        "elements of {data_type} vary in size, and have no raw form: read and write them as values"
+    )]
+    Varying {
+        /// The type.
+        data_type: DataType,
+    },
     /// What arrived is not an element of this type.
     #[error("what arrived is no element of the type agreed ({0}); the other program is at fault")]
     Element(#[from] DecodeError),

@@ -15,6 +15,7 @@
 //!
 //! # Layout
 //! - [`Writer`], [`Reader`]: the two ends; [`Element`]: what they carry; [`Options`].
+//! - [`ValueWriter`], [`ValueReader`]: the same of any type of Trunkline, known at run time.
 //! - `rendezvous`: how two ends come together; `registry`, `listener`: how an end has a name.
 //! - [`directory`]: the names of a machine's endpoints, kept by its engine.
 //! - `end`: an end as its link drives it; `wait`: waiting as a thread or as a task.
@@ -40,6 +41,6 @@ pub use element::{Element, Plain};
 pub use error::StreamError;
 pub use options::{BYTES_MAX_DEFAULT, CAPACITY_DEFAULT, DIRECTORY_PORT, Options};
 pub use properties::Properties;
-pub use reader::{Reader, Region};
+pub use reader::{ByteRegion, Reader, Region, ValueReader, element_bytes};
 pub use trunkline_proto::stream::{Left, StreamFault};
-pub use writer::{Until, Writer};
+pub use writer::{Until, ValueWriter, Writer};

@@ -39,6 +39,15 @@ impl ValueStyle {
         }
     }
 
+    /// The same style where programs read it: nothing is left out.
+    pub(crate) fn for_programs(self) -> Self {
+        Self {
+            elements: None,
+            for_people: false,
+            ..self
+        }
+    }
+
     /// The value as text; `configured` is the variable's own precision, which people see unless
     /// they ask for another, and programs do not.
     pub(crate) fn text(self, value: &Value, ty: &DataType, configured: Option<u8>) -> String {

@@ -20,6 +20,7 @@ pub(crate) mod send;
 pub(crate) mod serve;
 pub(crate) mod set;
 pub(crate) mod snapshot;
+pub(crate) mod stream;
 pub(crate) mod undeploy;
 pub(crate) mod unforce;
 pub(crate) mod why;
@@ -73,6 +74,7 @@ pub(crate) const VERBS: &[Verb] = &[
     undeploy::VERB,
     library::VERB,
     audit::VERB,
+    stream::VERB,
     io::VERB,
     serve::VERB,
     demo::VERB,
@@ -101,6 +103,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, Stop> {
         Command::Undeploy(args) => undeploy::run(args, context),
         Command::Library(args) => library::run(args, context),
         Command::Audit(args) => audit::run(args, context),
+        Command::Stream(args) => stream::run(args, context),
         Command::Io(args) => io::run(args, context),
         Command::Serve(args) => serve::run(args, context),
         Command::Demo(args) => demo::run(args, context),

@@ -29,6 +29,7 @@ mod registers;
 mod rig;
 mod schema;
 mod snapshots;
+mod streams;
 mod transports;
 mod unreachable;
 mod writing;

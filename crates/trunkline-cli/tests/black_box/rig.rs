@@ -152,8 +152,13 @@ impl Running {
     }
 
     pub fn spawn(command: &mut Command) -> Self {
+        Self::spawn_reading(command, Stdio::null())
+    }
+
+    /// The same, with this as its standard input.
+    pub fn spawn_reading(command: &mut Command, input: Stdio) -> Self {
         let mut child = command
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

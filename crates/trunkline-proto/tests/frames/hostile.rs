@@ -40,7 +40,8 @@ fn golden() -> impl Iterator<Item = (String, FrameHeader, Vec<u8>)> {
 fn is_open_ended(kind: u8) -> bool {
     use FrameKind::{
         Audit, Closed, EngineAnswer, Hello, Report, Requested, StreamArrived, StreamData,
-        StreamHello, StreamLookup, StreamRegister, StreamWelcome, Subscribed, Welcome,
+        StreamEndpoints, StreamHello, StreamList, StreamLookup, StreamRegister, StreamStatus,
+        StreamWelcome, Subscribed, Welcome,
     };
     [
         Hello,
@@ -54,6 +55,9 @@ fn is_open_ended(kind: u8) -> bool {
         StreamLookup,
         StreamRegister,
         StreamArrived,
+        StreamList,
+        StreamEndpoints,
+        StreamStatus,
         StreamHello,
         StreamWelcome,
         StreamData,

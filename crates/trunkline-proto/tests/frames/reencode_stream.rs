@@ -8,6 +8,7 @@ use trunkline_proto::message::stream::control::{
 use trunkline_proto::message::stream::directory::{
     Arrived, Lookup, Register, Registered, TicketGrant,
 };
+use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
 use trunkline_proto::message::stream::{
     Abort, Ack, Ask, Data, StreamHello, StreamWelcome, decode_end, encode_end,
 };
@@ -23,6 +24,13 @@ pub(super) fn stream(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), 
         FrameKind::StreamRegister => Register::decode(frame).map(|m| m.encode(out)),
         FrameKind::StreamRegistered => Registered::decode(frame).map(|m| m.encode(out)),
         FrameKind::StreamArrived => Arrived::decode(frame).map(|m| m.encode(out)),
+        FrameKind::StreamList => {
+            EndpointsQuery::decode(frame).map(|m| m.encode(frame.request(), out))
+        }
+        FrameKind::StreamEndpoints => {
+            EndpointsPage::decode(frame).map(|m| m.encode(frame.request(), out))
+        }
+        FrameKind::StreamStatus => EndpointStatus::decode(frame).map(|m| m.encode(out)),
         FrameKind::StreamRefused => decode_refused(frame).map(|m| encode_refused(&m, out)),
         FrameKind::StreamHello => StreamHello::decode(frame).map(|m| m.encode(out)),
         FrameKind::StreamWelcome => StreamWelcome::decode(frame).map(|m| m.encode(out)),

@@ -11,10 +11,11 @@ use super::shared::SharedRing;
 use super::{End, Inner};
 
 impl<S: Inner> End<S> {
-    /// Whether both ends are there, and know what ring they use: then their programs may begin.
+    /// Whether both ends have met, and know what ring they use: then their programs may begin. A
+    /// peer that had little to say may be gone again by now.
     pub(crate) fn is_ready(&self) -> bool {
         let is_settled = self.inner.shared().is_none_or(|shared| shared.is_confirmed);
-        self.link.is_connected() && is_settled
+        (self.link.is_connected() || self.link.peer().is_some()) && is_settled
     }
 
     /// The end never shares its ring.

@@ -2,6 +2,7 @@
 
 mod core;
 mod region;
+mod value;
 
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use crate::wait::{Blocking, Task, Waits, block};
 
 pub(crate) use self::core::{ReaderCore, Wanted};
 pub use self::region::Region;
+pub use self::value::{ByteRegion, ValueReader, element_bytes};
 
 /// The reading end of a stream of elements of type `T`.
 ///

@@ -1,6 +1,7 @@
 //! The writing end of a stream.
 
 mod core;
+mod value;
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
 
 pub(crate) use self::core::WriterCore;
+pub use self::value::ValueWriter;
 pub use trunkline_proto::message::stream::Until;
 
 /// The writing end of a stream of elements of type `T`.

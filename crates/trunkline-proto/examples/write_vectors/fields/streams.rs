@@ -8,6 +8,7 @@ use trunkline_proto::message::stream::control::{
 use trunkline_proto::message::stream::directory::{
     Arrived, Lookup, Register, Registered, TicketGrant,
 };
+use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
 use trunkline_proto::message::stream::{
     Abort, Ack, Ask, Data, EndState, StreamEnd, StreamHello, StreamWelcome, decode_end,
 };
@@ -43,6 +44,17 @@ pub(super) fn stream(frame: &Frame<'_>) -> Option<Result<Json, DecodeError>> {
                 "lease_ms": registered.lease.as_millis() as u64, "endpoint": registered.url,
             })
         }),
+        FrameKind::StreamList => EndpointsQuery::decode(frame).map(|query| {
+            json!({
+                "version_min": query.versions.min, "version_max": query.versions.max,
+                "after": query.after, "only": query.only,
+            })
+        }),
+        FrameKind::StreamEndpoints => EndpointsPage::decode(frame).map(|page| {
+            let endpoints: Vec<Json> = page.endpoints.iter().map(status).collect();
+            json!({ "endpoints": endpoints, "has_more": page.has_more })
+        }),
+        FrameKind::StreamStatus => EndpointStatus::decode(frame).map(|found| status(&found)),
         FrameKind::StreamArrived => Arrived::decode(frame)
             .map(|arrived| json!({ "ticket": hex(&arrived.ticket), "bytes": hex(arrived.bytes) })),
         FrameKind::StreamHello => StreamHello::decode(frame).map(|hello| {
@@ -137,5 +149,21 @@ fn end(end: &StreamEnd) -> Json {
         "endpoint": end.url, "peer": end.peer_url, "type": end.data_type.to_string(),
         "capacity": end.capacity.to_string(), "bytes_max": end.bytes_max.to_string(),
         "journal": end.has_journal, "program": end.program, "state": state,
+    })
+}
+
+fn status(status: &EndpointStatus) -> Json {
+    json!({
+        "endpoint": status.url,
+        "direction": status.is_writer.map(|writes| if writes { "writes" } else { "reads" }),
+        "type": status.data_type, "capacity": status.capacity.to_string(),
+        "in_buffer": status.in_buffer.to_string(), "total": status.total.to_string(),
+        "rate": status.rate.to_string(), "is_connected": status.is_connected,
+        "disconnections": status.disconnections.to_string(),
+        "away_ms": status.away_for.map(|time| time.as_millis() as u64),
+        "waiting_ms": status.waiting_for.map(|time| time.as_millis() as u64),
+        "last_disconnect": status.last_disconnect, "peer": status.peer,
+        "peer_program": status.peer_program, "transport": status.transport,
+        "fault": status.fault, "program": status.program, "pid": status.pid,
     })
 }

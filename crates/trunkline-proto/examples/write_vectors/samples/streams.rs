@@ -10,6 +10,7 @@ use trunkline_proto::message::stream::control::{
 use trunkline_proto::message::stream::directory::{
     Arrived, Lookup, Register, Registered, TicketGrant,
 };
+use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
 use trunkline_proto::message::stream::{
     Abort, Ack, Ask, Data, DataHead, EndState, Incarnation, ReaderState, StreamEnd, StreamHello,
     StreamWelcome, Until, WriterState, encode_end,
@@ -24,6 +25,7 @@ const READER: Incarnation = Incarnation(*b"reader's 1st run");
 
 pub(super) fn add_all(samples: &mut Vec<Sample>) {
     directory(samples);
+    listing(samples);
     hello(samples);
     transfer(samples);
     closing(samples);
@@ -100,6 +102,56 @@ fn directory(samples: &mut Vec<Sample>) {
             Arrived { ticket, bytes }.encode(out);
         },
     );
+}
+
+fn listing(samples: &mut Vec<Sample>) {
+    let status = EndpointStatus {
+        url: "tl://localhost/archive/wave".to_owned(),
+        is_writer: Some(false),
+        data_type: "f64".to_owned(),
+        capacity: 4096,
+        in_buffer: 1000,
+        total: 24_000,
+        rate: 8000,
+        is_connected: false,
+        disconnections: 1,
+        away_for: Some(Duration::from_millis(1500)),
+        waiting_for: Some(Duration::from_millis(250)),
+        last_disconnect: "nothing was heard for 3 s".to_owned(),
+        peer: "tl://rig2/daq/wave".to_owned(),
+        peer_program: "trunkline 0.1.0".to_owned(),
+        transport: "TCP".to_owned(),
+        fault: String::new(),
+        program: "trunkline 0.1.0".to_owned(),
+        pid: 4711,
+    };
+    add(samples, "s-list", "The second page of all", |out| {
+        let query = EndpointsQuery {
+            versions: VersionRange { min: 1, max: 1 },
+            after: "tl://localhost/archive/a".to_owned(),
+            only: String::new(),
+        };
+        query.encode(1, out);
+    });
+    add(
+        samples,
+        "s-endpoints",
+        "A reader whose writer is away, and one that has said nothing",
+        |out| {
+            let silent = EndpointStatus {
+                url: "tl://localhost/daq/wave".to_owned(),
+                ..EndpointStatus::default()
+            };
+            let page = EndpointsPage {
+                endpoints: vec![status.clone(), silent],
+                has_more: true,
+            };
+            page.encode(1, out);
+        },
+    );
+    add(samples, "s-status", "A reader tells how it is", |out| {
+        status.encode(out);
+    });
 }
 
 fn hello(samples: &mut Vec<Sample>) {

@@ -8,6 +8,7 @@ pub mod control;
 pub mod data;
 pub mod directory;
 pub mod hello;
+pub mod listing;
 
 pub use control::{Abort, Ack, Ask, Until, decode_end, encode_end};
 pub use data::{Data, DataHead};

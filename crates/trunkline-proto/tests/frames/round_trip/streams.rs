@@ -13,6 +13,7 @@ use trunkline_proto::message::stream::control::{
 use trunkline_proto::message::stream::directory::{
     Arrived, Lookup, Register, Registered, TicketGrant,
 };
+use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
 use trunkline_proto::message::stream::{
     Abort, Ack, Ask, Data, DataHead, EndState, Incarnation, POSITION_MAX, ReaderState, StreamEnd,
     StreamHello, StreamWelcome, Until, WriterState, decode_end, encode_end,
@@ -82,6 +83,36 @@ proptest! {
         let welcome = StreamWelcome { version: PROTOCOL_VERSION, end: hello.end };
         welcome.encode(&mut out);
         prop_assert_eq!(StreamWelcome::decode(&frame(&out)).unwrap(), welcome);
+    }
+
+    #[test]
+    fn listing(versions: (u8, u8), texts: [String; 9], numbers: [u64; 5], flags: [bool; 3],
+        times: [Option<u32>; 2], direction: Option<bool>, pid: u32) {
+        let texts = texts.map(|text| text.chars().take(60).collect::<String>());
+        let [url, data_type, last_disconnect, peer, peer_program, transport, fault, program, only] = texts;
+        let [capacity, in_buffer, total, rate, disconnections] = numbers;
+        let [away_for, waiting_for] = times.map(|ms| ms.map(|ms| Duration::from_millis(ms.into())));
+        let mut out = Vec::new();
+        let versions = VersionRange { min: versions.0, max: versions.1 };
+        let query = EndpointsQuery { versions, after: url.clone(), only };
+        query.encode(7, &mut out);
+        prop_assert_eq!(EndpointsQuery::decode(&frame(&out)).unwrap(), query);
+        out.clear();
+        let status = EndpointStatus {
+            url, is_writer: direction, data_type, capacity, in_buffer, total, rate,
+            is_connected: flags[0], disconnections, away_for, waiting_for, last_disconnect, peer,
+            peer_program, transport, fault, program, pid,
+        };
+        status.encode(&mut out);
+        prop_assert_eq!(&EndpointStatus::decode(&frame(&out)).unwrap(), &status);
+        out.clear();
+        let mut endpoints = vec![status];
+        if flags[2] {
+            endpoints.push(EndpointStatus::default());
+        }
+        let page = EndpointsPage { endpoints, has_more: flags[1] };
+        page.encode(7, &mut out);
+        prop_assert_eq!(EndpointsPage::decode(&frame(&out)).unwrap(), page);
     }
 
     #[test]

@@ -1,0 +1,367 @@
+//! `stream bench`: how fast a stream is on this machine, with its content checked.
+//!
+//! ```text
+//!   this process: reads, checks, prints
+//!        ^
+//!        |  bench/data, then bench/latency
+//!   the writer: a process of the same program, or a thread
+//! ```
+
+mod content;
+mod sides;
+
+use std::io::Read;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value as Json;
+use trunkline::stream::{Options, StreamError, element_bytes};
+use trunkline::{Engine, EngineOptions};
+use trunkline_types::wire::encoded_len;
+
+use self::content::value_at;
+use self::sides::{Got, Plan, Sent};
+use super::units::{bytes_text, per_second};
+use super::{Args, problem};
+use crate::exit::Exit;
+use crate::output::json::Object;
+use crate::problem::{Problem, Stop};
+use crate::verbs::Context;
+
+/// What the two ends are connected by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(super) enum Over {
+    /// A port, as between machines
+    Tcp,
+    /// What programs on one machine have, by way of an engine that is started for it
+    Local,
+}
+
+/// Bytes that are sent.
+const BYTES: u64 = 1_000_000_000;
+
+/// Elements of one size that a buffer holds (NS-87).
+const CAPACITY: u64 = 1_000_000;
+
+/// Elements of varying size: far fewer do (NS-81).
+const CAPACITY_VARYING: u64 = 100_000;
+
+/// Elements that are timed (NS-86).
+const SAMPLES: u64 = 10_000;
+
+/// The port of the engine that is started, which is only a name: it listens on a socket.
+const ENGINE_PORT: u16 = 5850;
+
+/// An end that hears nothing of the other for so long gives up.
+const GONE_AFTER: Duration = Duration::from_secs(10);
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+    if let Some(base) = &args.bench_writer {
+        return write(
+            plan(args, base.clone(), args.bench_sockets.clone())?,
+            context,
+        );
+    }
+    let meeting = Meeting::new(args.over)?;
+    let plan = plan(args, meeting.base.clone(), meeting.sockets())?;
+    let (sent, got) = match args.threads {
+        true => in_threads(&plan),
+        false => in_processes(args, &plan, &meeting),
+    }?;
+    show(args, &plan, sent, &got, context)?;
+    let lost = lost(&plan, &got);
+    Ok(match lost {
+        0 => Exit::Done,
+        _ => Exit::Lost,
+    })
+}
+
+/// Elements that did not come as they were written.
+fn lost(plan: &Plan, got: &Got) -> u64 {
+    plan.elements
+        .saturating_sub(got.elements)
+        .saturating_add(got.wrong)
+}
+
+fn plan(args: &Args, base: String, sockets: Option<PathBuf>) -> Result<Plan, Problem> {
+    let fixed = element_bytes(&args.data_type);
+    let one = fixed.unwrap_or_else(|| encoded_len(&value_at(&args.data_type, 0)) + 4);
+    let defaults = Options::default();
+    let bytes_max = match args.buffer {
+        Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
+        None => defaults.bytes_max,
+    };
+    let capacity = args.capacity.unwrap_or(match fixed {
+        Some(_) => CAPACITY,
+        None => CAPACITY_VARYING,
+    });
+    let mut chunk = args.chunk(capacity)?;
+    if fixed.is_none() {
+        // As many as have room together with others.
+        chunk = chunk.min((bytes_max / one / 4).max(1));
+    }
+    Ok(Plan {
+        data_type: args.data_type.clone(),
+        elements: (args.bytes.unwrap_or(BYTES) / one as u64).max(1),
+        chunk,
+        samples: args.samples.unwrap_or(SAMPLES),
+        base,
+        options: Options {
+            capacity: usize::try_from(capacity).unwrap_or(usize::MAX),
+            bytes_max,
+            timeout: Some(GONE_AFTER * 3),
+            gone_after: Some(GONE_AFTER),
+            directory_port: ENGINE_PORT,
+            sockets,
+            program: concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned(),
+            ..defaults
+        },
+    })
+}
+
+/// Where the two ends meet.
+struct Meeting {
+    base: String,
+    /// Keeps the names, where no port does.
+    engine: Option<(Engine, Folder)>,
+}
+
+impl Meeting {
+    fn new(over: Over) -> Result<Self, Stop> {
+        let failed = |what: &str, error: &dyn std::fmt::Display| {
+            Problem::new(Exit::SomeFailed, "system", &format!("{what}: {error}"))
+        };
+        if over == Over::Tcp {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+            let address = listener.and_then(|listener| listener.local_addr());
+            let address = address.map_err(|error| failed("no port is free", &error))?;
+            return Ok(Self {
+                base: format!("tl://localhost:{}/bench", address.port()),
+                engine: None,
+            });
+        }
+        let folder = Folder::new().map_err(|error| failed("no folder for a socket", &error))?;
+        let socket = folder.0.join(format!("{ENGINE_PORT}.sock"));
+        let listen = format!("unix:{}", socket.display());
+        let listen = listen
+            .parse()
+            .map_err(|error| failed("no socket", &error))?;
+        let options = EngineOptions {
+            name: "bench".to_owned(),
+            listen: vec![listen],
+            health: Duration::ZERO,
+            ..EngineOptions::default()
+        };
+        let engine = Engine::start(options).map_err(|error| failed("no engine", &error))?;
+        Ok(Self {
+            base: "tl://localhost/bench reader".to_owned(),
+            engine: Some((engine, folder)),
+        })
+    }
+
+    fn sockets(&self) -> Option<PathBuf> {
+        self.engine.as_ref().map(|(_, folder)| folder.0.clone())
+    }
+}
+
+/// A folder of this process, removed with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> std::io::Result<Self> {
+        let parent = trunkline_net::near::prepared_folder().unwrap_or_else(std::env::temp_dir);
+        let path = parent.join(format!("bench-{}", std::process::id()));
+        std::fs::create_dir(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed is in the folder for what does not stay.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn in_threads(plan: &Plan) -> Result<(Sent, Got), Stop> {
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| sides::write(plan));
+        let got = sides::read(plan).map_err(|error| problem(&error))?;
+        match writer.join() {
+            Ok(Ok(sent)) => Ok((sent, got)),
+            // Then the reader says what it got.
+            Ok(Err(_)) if got.fault.is_some() => Ok((Sent::default(), got)),
+            Ok(Err(error)) => Err(problem(&error).into()),
+            Err(_) => Err(broken_writer("it ended with a panic")),
+        }
+    })
+}
+
+fn broken_writer(how: &str) -> Stop {
+    let sentence = format!("the writer did not come to its end: {how}");
+    Problem::new(Exit::SomeFailed, "writer", &sentence).into()
+}
+
+/// A child that is ended with this.
+struct Writer(Child);
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn in_processes(args: &Args, plan: &Plan, meeting: &Meeting) -> Result<(Sent, Got), Stop> {
+    let child = writer_command(args, plan, meeting.sockets().as_deref())
+        .and_then(|mut command| command.spawn())
+        .map_err(|error| broken_writer(&error.to_string()))?;
+    let mut writer = Writer(child);
+    let got = sides::read(plan).map_err(|error| problem(&error))?;
+    let mut report = String::new();
+    if let (Some(out), None) = (&mut writer.0.stdout, &got.fault) {
+        out.read_to_string(&mut report)
+            .map_err(|error| broken_writer(&error.to_string()))?;
+    }
+    match sent_of(&report) {
+        Some(sent) => Ok((sent, got)),
+        None if got.fault.is_some() => Ok((Sent::default(), got)),
+        None => Err(broken_writer("standard error says more")),
+    }
+}
+
+/// The same program, with the same options.
+fn writer_command(args: &Args, plan: &Plan, sockets: Option<&Path>) -> std::io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .args(["stream", "bench", "--bench-writer", &plan.base])
+        .args(["--type", &args.data_type.to_string()])
+        .args(["--chunk", &plan.chunk.to_string()])
+        .args(["--capacity", &plan.options.capacity.to_string()])
+        .args(["--buffer", &plan.options.bytes_max.to_string()])
+        .args(["--samples", &plan.samples.to_string()])
+        .args(["--bytes", &args.bytes.unwrap_or(BYTES).to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    if let Some(sockets) = sockets {
+        command.arg("--bench-sockets").arg(sockets);
+    }
+    Ok(command)
+}
+
+/// This process is the writer: it tells the reader's process what it has done.
+fn write(plan: Plan, context: &Context) -> Result<Exit, Stop> {
+    let sent = sides::write(&plan).map_err(|error| problem(&error))?;
+    let mut object = Object::new();
+    object.put("cpu", sent.cpu.as_secs_f64());
+    object.put("left", sent.left);
+    context.terminal.line(&object.into_json().to_string())?;
+    Ok(Exit::Done)
+}
+
+fn sent_of(report: &str) -> Option<Sent> {
+    let report: Json = serde_json::from_str(report).ok()?;
+    Some(Sent {
+        cpu: Duration::try_from_secs_f64(report["cpu"].as_f64()?).ok()?,
+        left: report["left"].as_u64()?,
+    })
+}
+
+/// The time below which so many of a hundred are; the times are sorted.
+fn percentile(times: &[Duration], percent: usize) -> Option<Duration> {
+    times
+        .get(times.len().saturating_mul(percent) / 100)
+        .or(times.last())
+        .copied()
+}
+
+fn show(args: &Args, plan: &Plan, sent: Sent, got: &Got, context: &Context) -> Result<(), Stop> {
+    let one = element_bytes(&plan.data_type)
+        .unwrap_or_else(|| encoded_len(&value_at(&plan.data_type, 0)) + 4);
+    let bytes = got.elements.saturating_mul(one as u64);
+    let gigabytes = (bytes as f64 / 1e9).max(1e-9);
+    // One process does not tell its threads apart.
+    let (writing, reading) = (sent.cpu.as_secs_f64(), got.cpu.as_secs_f64());
+    let elements_per_second = per_second(got.elements, got.elapsed);
+    let bytes_per_second = per_second(bytes, got.elapsed);
+    let times = [50, 99, 100].map(|percent| percentile(&got.latencies, percent));
+    let micros = |time: Duration| time.as_secs_f64() * 1e6;
+    let lost = lost(plan, got);
+    let terminal = &context.terminal;
+    if context.settings.is_json() {
+        let mut object = Object::new();
+        object.put("event", "bench");
+        object.put("type", plan.data_type.to_string());
+        object.put("transport", got.transport);
+        object.put("processes", if args.threads { 1 } else { 2 });
+        object.put("elements", got.elements);
+        object.put("bytes", bytes);
+        object.put("chunk", plan.chunk);
+        object.put("capacity", plan.options.capacity);
+        object.put("seconds", got.elapsed.as_secs_f64());
+        object.put("bytes_per_second", bytes_per_second);
+        object.put("elements_per_second", elements_per_second);
+        if args.threads {
+            object.put("cpu_per_gb", reading / gigabytes);
+        } else {
+            object.put("writer_cpu_per_gb", writing / gigabytes);
+            object.put("reader_cpu_per_gb", reading / gigabytes);
+        }
+        for (key, time) in ["p50_us", "p99_us", "max_us"].into_iter().zip(times) {
+            object.put(key, time.map(micros));
+        }
+        object.put("lost", lost);
+        return terminal.line(&object.into_json().to_string());
+    }
+    let processes = if args.threads {
+        "2 threads"
+    } else {
+        "2 processes"
+    };
+    terminal.line(&format!(
+        "{} over {}, {processes}: {} in calls of {}, buffers of {} elements",
+        plan.data_type,
+        got.transport,
+        bytes_text(bytes as f64),
+        plan.chunk,
+        plan.options.capacity,
+    ))?;
+    terminal.line(&format!(
+        "throughput   {:.0} MB/s   {elements_per_second:.0} elements/s",
+        bytes_per_second / 1e6,
+    ))?;
+    terminal.line(&match args.threads {
+        true => format!(
+            "processor    {:.3} s/GB, both ends together",
+            reading / gigabytes
+        ),
+        false => format!(
+            "processor    {:.3} s/GB writing   {:.3} s/GB reading",
+            writing / gigabytes,
+            reading / gigabytes,
+        ),
+    })?;
+    if let [Some(p50), Some(p99), Some(max)] = times {
+        terminal.line(&format!(
+            "latency      p50 {:.1} µs   p99 {:.1} µs   max {:.1} µs, of a flushed element",
+            micros(p50),
+            micros(p99),
+            micros(max),
+        ))?;
+    }
+    if let Some(fault) = &got.fault {
+        say(fault, context)?;
+    }
+    if got.wrong > 0 {
+        terminal.line(&format!("wrong {}", got.wrong))?;
+    }
+    terminal.line(&format!("lost {lost}"))
+}
+
+fn say(fault: &StreamError, context: &Context) -> Result<(), Stop> {
+    context.terminal.problem(&problem(fault), 0)
+}

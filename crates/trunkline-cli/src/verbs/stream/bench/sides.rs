@@ -1,0 +1,272 @@
+//! The two ends of a measurement, each in a process or thread of its own.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use trunkline::stream::{Options, Reader, StreamError, Until, ValueReader, ValueWriter, Writer};
+use trunkline_types::{DataType, Value};
+
+use super::content::{Content, value_at};
+
+/// Everything both ends know.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) data_type: DataType,
+    pub(super) elements: u64,
+    pub(super) chunk: usize,
+    /// Elements that are timed one by one.
+    pub(super) samples: u64,
+    /// The beginning of the reader's URLs.
+    pub(super) base: String,
+    pub(super) options: Options,
+}
+
+/// What the writing end says.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(super) struct Sent {
+    /// Processor time of its process while it wrote.
+    pub(super) cpu: Duration,
+    pub(super) left: u64,
+}
+
+/// What the reading end says.
+#[derive(Debug, Default)]
+pub(super) struct Got {
+    pub(super) elements: u64,
+    /// Of those the ones that were not what belongs at their place.
+    pub(super) wrong: u64,
+    pub(super) elapsed: Duration,
+    pub(super) cpu: Duration,
+    pub(super) transport: &'static str,
+    /// Times from writing to reading, sorted.
+    pub(super) latencies: Vec<Duration>,
+    /// Why it did not come to its end.
+    pub(super) fault: Option<StreamError>,
+}
+
+/// No call waits for longer: something is broken then.
+const WAIT: Option<Duration> = Some(Duration::from_secs(60));
+
+impl Plan {
+    fn reader_url(&self, what: &str) -> String {
+        format!("{}/{what}", self.base)
+    }
+
+    /// Of the end that dials.
+    fn options_to(&self, what: &str) -> Options {
+        Options {
+            peer: Some(self.reader_url(what)),
+            ..self.options.clone()
+        }
+    }
+
+    /// Of the measurement of times, which needs no large buffer.
+    fn small(&self, options: Options) -> Options {
+        Options {
+            capacity: 64,
+            ..options
+        }
+    }
+
+    fn chunk_at(&self, done: u64) -> usize {
+        usize::try_from(self.elements.saturating_sub(done))
+            .map_or(self.chunk, |left| left.min(self.chunk))
+    }
+}
+
+macro_rules! for_type {
+    ($data_type:expr, $plain:ident, $values:ident, $plan:expr) => {
+        match $data_type {
+            DataType::I8 => $plain::<i8>($plan),
+            DataType::I16 => $plain::<i16>($plan),
+            DataType::I32 => $plain::<i32>($plan),
+            DataType::I64 => $plain::<i64>($plan),
+            DataType::U8 => $plain::<u8>($plan),
+            DataType::U16 => $plain::<u16>($plan),
+            DataType::U32 => $plain::<u32>($plan),
+            DataType::U64 => $plain::<u64>($plan),
+            DataType::F32 => $plain::<f32>($plan),
+            DataType::F64 => $plain::<f64>($plan),
+            _ => $values($plan),
+        }
+    };
+}
+
+/// Writes everything, then the elements that are timed.
+pub(super) fn write(plan: &Plan) -> Result<Sent, StreamError> {
+    let sent = for_type!(plan.data_type, write_plain, write_values, plan)?;
+    let options = plan.small(plan.options_to("latency"));
+    let mut writer = Writer::<u64>::create("bench/latency", options)?;
+    for _ in 0..plan.samples {
+        writer.write(&monotonic_nanos(), WAIT)?;
+        // Sends it at once; the next one comes when this one was read.
+        writer.flush(Until::Read, WAIT)?;
+    }
+    writer.close(WAIT);
+    Ok(sent)
+}
+
+/// Reads and checks everything.
+pub(super) fn read(plan: &Plan) -> Result<Got, StreamError> {
+    let mut got = for_type!(plan.data_type, read_plain, read_values, plan)?;
+    if got.fault.is_none() && plan.samples > 0 {
+        let url = plan.reader_url("latency");
+        let mut reader = Reader::<u64>::create(&url, plan.small(plan.options.clone()))?;
+        loop {
+            match reader.read(WAIT) {
+                Ok(then) => {
+                    let nanos = monotonic_nanos().saturating_sub(then);
+                    got.latencies.push(Duration::from_nanos(nanos));
+                }
+                Err(StreamError::Ended) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        got.latencies.sort_unstable();
+    }
+    Ok(got)
+}
+
+fn write_plain<T: Content>(plan: &Plan) -> Result<Sent, StreamError> {
+    let mut writer = Writer::<T>::create("bench/data", plan.options_to("data"))?;
+    let cpu = cpu_time();
+    let mut next = 0;
+    while next < plan.elements {
+        let count = plan.chunk_at(next);
+        writer.write_with(count, WAIT, |space| {
+            for (element, index) in space.iter_mut().zip(next..) {
+                *element = T::at(index);
+            }
+        })?;
+        next += count as u64;
+    }
+    writer.flush(Until::Available, WAIT)?;
+    let cpu = cpu_time().saturating_sub(cpu);
+    let left = writer.close(WAIT).elements;
+    Ok(Sent { cpu, left })
+}
+
+fn write_values(plan: &Plan) -> Result<Sent, StreamError> {
+    let options = plan.options_to("data");
+    let mut writer = ValueWriter::create("bench/data", &plan.data_type, options)?;
+    let cpu = cpu_time();
+    let mut next = 0;
+    let mut values: Vec<Value> = Vec::new();
+    while next < plan.elements {
+        let end = next + plan.chunk_at(next) as u64;
+        values.clear();
+        values.extend((next..end).map(|index| value_at(&plan.data_type, index)));
+        writer.write_many(&values, WAIT)?;
+        next = end;
+    }
+    writer.flush(Until::Available, WAIT)?;
+    let cpu = cpu_time().saturating_sub(cpu);
+    let left = writer.close(WAIT).elements;
+    Ok(Sent { cpu, left })
+}
+
+fn read_plain<T: Content>(plan: &Plan) -> Result<Got, StreamError> {
+    let mut reader = Reader::<T>::create(&plan.reader_url("data"), plan.options.clone())?;
+    let transport = reader.properties().transport.unwrap_or("?");
+    Ok(read_all(plan, transport, |count, from| {
+        let region = reader.acquire(count, WAIT)?;
+        let pairs = region.iter().zip(from..);
+        let wrong = pairs.filter(|(element, index)| **element != T::at(*index));
+        Ok((region.len(), wrong.count()))
+    }))
+}
+
+fn read_values(plan: &Plan) -> Result<Got, StreamError> {
+    let url = plan.reader_url("data");
+    let mut reader = ValueReader::create(&url, &plan.data_type, plan.options.clone())?;
+    let transport = reader.properties().transport.unwrap_or("?");
+    Ok(read_all(plan, transport, |count, from| {
+        let values = reader.read_up_to(count, WAIT)?;
+        let pairs = values.iter().zip(from..);
+        let wrong = pairs.filter(|(value, index)| **value != value_at(&plan.data_type, *index));
+        Ok((values.len(), wrong.count()))
+    }))
+}
+
+/// Reads to the end; `take` reads so many elements from a place on, and says how many they were and
+/// how many of them were wrong.
+fn read_all(
+    plan: &Plan,
+    transport: &'static str,
+    mut take: impl FnMut(usize, u64) -> Result<(usize, usize), StreamError>,
+) -> Got {
+    let mut got = Got {
+        transport,
+        ..Got::default()
+    };
+    let (started, cpu) = (monotonic_nanos(), cpu_time());
+    while got.elements < plan.elements {
+        match take(plan.chunk_at(got.elements), got.elements) {
+            Ok((count, wrong)) => {
+                got.elements += count as u64;
+                got.wrong += wrong as u64;
+            }
+            Err(StreamError::Ended) => break,
+            Err(error) => {
+                got.fault = Some(error);
+                break;
+            }
+        }
+    }
+    got.elapsed = Duration::from_nanos(monotonic_nanos().saturating_sub(started));
+    got.cpu = cpu_time().saturating_sub(cpu);
+    got
+}
+
+/// The same for every process of the machine.
+fn monotonic_nanos() -> u64 {
+    u64::try_from(duration_of(ClockId::Monotonic).as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What this process, with all its threads, has taken of the processors.
+fn cpu_time() -> Duration {
+    duration_of(ClockId::ProcessCPUTime)
+}
+
+fn duration_of(clock: ClockId) -> Duration {
+    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a reader says that gets these elements, two at a time.
+    fn told(elements: &[u64]) -> Got {
+        let plan = Plan {
+            data_type: DataType::U64,
+            elements: 6,
+            chunk: 2,
+            samples: 0,
+            base: String::new(),
+            options: Options::default(),
+        };
+        let mut rest = elements;
+        read_all(&plan, "", |count, from| {
+            let (now, later) = rest.split_at(count.min(rest.len()));
+            rest = later;
+            let wrong = now.iter().zip(from..).filter(|(e, i)| **e != u64::at(*i));
+            match now.len() {
+                0 => Err(StreamError::Ended),
+                count => Ok((count, wrong.count())),
+            }
+        })
+    }
+
+    #[test]
+    fn whatever_is_missing_doubled_or_out_of_order_is_counted() {
+        let count = |elements: &[u64]| {
+            let got = told(elements);
+            (got.elements, got.wrong)
+        };
+        assert_eq!(count(&[0, 1, 2, 3, 4, 5]), (6, 0));
+        assert_eq!(count(&[0, 1, 2, 3]), (4, 0));
+        assert_eq!(count(&[0, 1, 1, 2, 3, 4]), (6, 4));
+        assert_eq!(count(&[0, 2, 1, 3, 4, 5]), (6, 2));
+    }
+}

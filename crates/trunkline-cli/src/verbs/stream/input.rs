@@ -1,0 +1,45 @@
+//! Standard input as it comes: nothing is read ahead of what the stream has room for.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::exit::Exit;
+use crate::problem::{Problem, Stop};
+
+/// Standard input, without a buffer of this program.
+#[derive(Debug)]
+pub(super) struct Input(File);
+
+impl Input {
+    pub(super) fn new() -> Result<Self, Stop> {
+        let file = io::stdin().as_fd().try_clone_to_owned();
+        Ok(Self(file.map_err(failed)?.into()))
+    }
+
+    /// Waits until there is something to read, or its end; false when `timeout` has passed, or a
+    /// signal came.
+    pub(super) fn is_ready(&self, timeout: Duration) -> bool {
+        let timeout = Timespec::try_from(timeout).ok();
+        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        poll(&mut fds, timeout.as_ref()).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Reads what there is; 0 at the end.
+    pub(super) fn read(&mut self, into: &mut [u8]) -> Result<usize, Stop> {
+        loop {
+            match self.0.read(into) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result.map_err(failed),
+            }
+        }
+    }
+}
+
+fn failed(error: io::Error) -> Stop {
+    let sentence = format!("standard input cannot be read: {error}");
+    Problem::new(Exit::SomeFailed, "input", &sentence).into()
+}

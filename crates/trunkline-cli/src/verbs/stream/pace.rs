@@ -1,0 +1,214 @@
+//! How a command that moves elements waits, shows how it is doing, and sums up.
+
+use std::time::Duration;
+
+use trunkline::stream::{Properties, StreamError, ValueReader, ValueWriter};
+use trunkline_net::Clock;
+use trunkline_types::Tick;
+
+use super::units::{bytes_text, per_second, rate_text};
+use crate::interrupt::Interrupted;
+use crate::output::counted;
+use crate::output::json::Object;
+use crate::problem::Stop;
+use crate::terminal::Terminal;
+use crate::verbs::Context;
+
+/// How long a wait lasts before somebody looks whether Ctrl-C was pressed.
+pub(super) const SLICE: Duration = Duration::from_millis(200);
+
+/// How often the progress is renewed.
+const SHOWN_EVERY: Duration = Duration::from_millis(500);
+
+/// Why the elements do not go on.
+#[derive(Debug)]
+pub(super) enum Halt {
+    /// Ctrl-C.
+    Interrupted,
+    /// The stream.
+    Stream(StreamError),
+    /// Anything else.
+    Stop(Stop),
+}
+
+impl From<StreamError> for Halt {
+    fn from(error: StreamError) -> Self {
+        Halt::Stream(error)
+    }
+}
+
+impl From<Stop> for Halt {
+    fn from(stop: Stop) -> Self {
+        Halt::Stop(stop)
+    }
+}
+
+/// An end of a stream, as far as its progress is concerned.
+pub(super) trait Endpoint {
+    fn properties(&self) -> Properties;
+}
+
+impl Endpoint for ValueWriter {
+    fn properties(&self) -> Properties {
+        self.properties()
+    }
+}
+
+impl Endpoint for ValueReader {
+    fn properties(&self) -> Properties {
+        self.properties()
+    }
+}
+
+/// What has moved so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Moved {
+    pub(super) elements: u64,
+    /// As they lie in the stream.
+    pub(super) bytes: u64,
+}
+
+/// The waits of a command.
+#[derive(Debug)]
+pub(super) struct Pace {
+    terminal: Terminal,
+    clock: Clock,
+    is_json: bool,
+    interrupted: Interrupted,
+    /// How long one step may take; `None`: for ever.
+    limit: Option<Duration>,
+    started: Tick,
+    shown: (Tick, Moved),
+    pub(super) moved: Moved,
+}
+
+impl Pace {
+    /// From now on Ctrl-C ends the command in order.
+    pub(super) fn new(context: &Context, interrupted: Interrupted) -> Self {
+        interrupted.end_in_order();
+        let now = context.clock.now();
+        Self {
+            terminal: context.terminal.clone(),
+            clock: context.clock,
+            is_json: context.settings.is_json(),
+            interrupted,
+            limit: context.settings.patience(),
+            started: now,
+            shown: (now, Moved::default()),
+            moved: Moved::default(),
+        }
+    }
+
+    /// Whether Ctrl-C was pressed.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted.is_so()
+    }
+
+    /// Says with whom the end is connected.
+    pub(super) fn met(&self, end: &impl Endpoint) -> Result<(), Stop> {
+        let found = end.properties();
+        let peer = found.peer.unwrap_or_default();
+        let transport = found.transport.unwrap_or("?");
+        if self.is_json {
+            let mut object = Object::new();
+            object.put("event", "stream-connected");
+            object.put("url", found.url);
+            object.put("peer", peer);
+            object.put("transport", transport);
+            object.put("type", found.data_type.to_string());
+            return self.terminal.note(&object.into_json().to_string());
+        }
+        let line = format!("{} connected with {peer} ({transport})", found.url);
+        self.terminal.note(&line)
+    }
+
+    /// Repeats `attempt`, which waits for as long as it is told, until it has an answer, Ctrl-C was
+    /// pressed, or it has waited for as long as the user waits.
+    pub(super) fn patiently<E: Endpoint, R>(
+        &mut self,
+        end: &mut E,
+        mut attempt: impl FnMut(&mut E, Duration) -> Result<R, Halt>,
+    ) -> Result<R, Halt> {
+        let since = self.clock.now();
+        loop {
+            if self.is_interrupted() {
+                return Err(Halt::Interrupted);
+            }
+            let what = match attempt(end, SLICE) {
+                Err(Halt::Stream(StreamError::Timeout { what, .. })) => what,
+                result => return result,
+            };
+            let waited = self.clock.now().since(since);
+            if let Some(timeout) = self.limit.filter(|limit| waited >= *limit) {
+                return Err(StreamError::Timeout { timeout, what }.into());
+            }
+            self.show(end);
+        }
+    }
+
+    /// Renews the progress, where somebody looks at it.
+    pub(super) fn show(&mut self, end: &impl Endpoint) {
+        if !self.terminal.shows_progress() {
+            return;
+        }
+        let now = self.clock.now();
+        let (at, before) = self.shown;
+        let elapsed = now.since(at);
+        if elapsed < SHOWN_EVERY {
+            return;
+        }
+        let moved = self.moved;
+        self.shown = (now, moved);
+        let found = end.properties();
+        let rate = per_second(moved.bytes.saturating_sub(before.bytes), elapsed);
+        let filled = found.in_buffer.saturating_mul(100) / found.capacity.max(1);
+        let state = match found.away_for {
+            Some(away) => format!(" · away for {:.0} s", away.as_secs_f64()),
+            None => String::new(),
+        };
+        self.terminal.progress(&format!(
+            "{} · {} · {} · buffer {filled} %{state}",
+            counted(moved.elements, "element"),
+            bytes_text(moved.bytes as f64),
+            rate_text(rate),
+        ));
+    }
+
+    /// Sums up on standard error. `did`: what was done with the elements; `rest`: what else there
+    /// is to say of them, for people and for programs.
+    pub(super) fn sum_up(
+        &self,
+        did: &'static str,
+        end: &Properties,
+        rest: (String, Vec<(&'static str, u64)>),
+    ) -> Result<(), Stop> {
+        let elapsed = self.clock.now().since(self.started);
+        let Moved { elements, bytes } = self.moved;
+        let (sentence, numbers) = rest;
+        if self.is_json {
+            let mut object = Object::new();
+            object.put("event", did);
+            object.put("url", end.url.as_str());
+            object.put("elements", elements);
+            object.put("bytes", bytes);
+            object.put("seconds", elapsed.as_secs_f64());
+            object.put("disconnections", end.disconnections);
+            for (key, number) in numbers {
+                object.put(key, number);
+            }
+            return self.terminal.note(&object.into_json().to_string());
+        }
+        let cuts = match end.disconnections {
+            0 => String::new(),
+            count => format!(", {}", counted(count, "disconnection")),
+        };
+        self.terminal.note(&format!(
+            "{} {did} ({}) in {:.3} s: {:.0} elements/s, {}{cuts}{sentence}",
+            counted(elements, "element"),
+            bytes_text(bytes as f64),
+            elapsed.as_secs_f64(),
+            per_second(elements, elapsed),
+            rate_text(per_second(bytes, elapsed)),
+        ))
+    }
+}

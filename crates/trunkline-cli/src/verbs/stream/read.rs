@@ -1,0 +1,120 @@
+//! `stream read`: a stream to standard output.
+
+use std::fs::File;
+use std::io::Write;
+
+use trunkline::stream::{StreamError, ValueReader};
+use trunkline_types::wire::encoded_len;
+
+use super::pace::{Halt, Pace};
+use super::{Args, ElementForm, problem, text};
+use crate::exit::Exit;
+use crate::interrupt::Interrupted;
+use crate::problem::Stop;
+use crate::verbs::Context;
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    let interrupted = Interrupted::new(&context.terminal)?;
+    let form = args.form(context)?;
+    let chunk = args.chunk(args.capacity())?;
+    let options = args.options(args.from.as_deref(), context)?;
+    let reader = ValueReader::create(args.url(), &args.data_type, options);
+    let reader = reader.map_err(|error| problem(&error))?;
+    let pace = Pace::new(context, interrupted);
+    pace.met(&reader)?;
+    let mut sut = Read {
+        args,
+        context,
+        pace,
+        reader,
+        chunk,
+    };
+    let moved = match form {
+        ElementForm::Raw => sut.copy_raw(),
+        _ => sut.copy_text(form),
+    };
+    sut.end(moved)
+}
+
+struct Read<'a> {
+    args: &'a Args,
+    context: &'a Context,
+    pace: Pace,
+    reader: ValueReader,
+    chunk: usize,
+}
+
+impl Read<'_> {
+    /// Elements that are still wanted, at most one chunk of them.
+    fn wanted(&self) -> usize {
+        match self.args.count {
+            Some(count) => usize::try_from(count.saturating_sub(self.pace.moved.elements))
+                .map_or(self.chunk, |left| left.min(self.chunk)),
+            None => self.chunk,
+        }
+    }
+
+    /// From where they have arrived to standard output, without a copy.
+    fn copy_raw(&mut self) -> Result<(), Halt> {
+        let mut out: File = self.context.terminal.data()?;
+        while self.wanted() > 0 {
+            let wanted = self.wanted();
+            let (elements, bytes) = self.pace.patiently(&mut self.reader, |reader, slice| {
+                let region = reader.acquire_bytes(wanted, Some(slice))?;
+                out.write_all(&region).map_err(Stop::from)?;
+                Ok((region.elements(), region.len()))
+            })?;
+            self.count(elements, bytes);
+        }
+        Ok(())
+    }
+
+    fn copy_text(&mut self, form: ElementForm) -> Result<(), Halt> {
+        let (terminal, data_type) = (&self.context.terminal, &self.args.data_type);
+        let style = self.context.settings.values.for_programs();
+        if let Some(header) = text::header(form, data_type) {
+            terminal.line(&header)?;
+        }
+        while self.wanted() > 0 {
+            if self.reader.available() == 0 {
+                // Nothing waits: whoever reads the output gets all of it now.
+                terminal.flush()?;
+            }
+            let wanted = self.wanted();
+            let values = self.pace.patiently(&mut self.reader, |reader, slice| {
+                Ok(reader.read_up_to(wanted, Some(slice))?)
+            })?;
+            for value in &values {
+                terminal.line(&text::line(form, value, data_type, style))?;
+            }
+            self.count(values.len(), values.iter().map(encoded_len).sum());
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, elements: usize, bytes: usize) {
+        self.pace.moved.elements += elements as u64;
+        self.pace.moved.bytes += bytes as u64;
+        self.pace.show(&self.reader);
+    }
+
+    /// Tells the writer how far it came, and sums up.
+    fn end(self, moved: Result<(), Halt>) -> Result<Exit, Stop> {
+        let properties = self.reader.properties();
+        self.reader.close();
+        let rest = match properties.in_buffer {
+            0 => String::new(),
+            unread => format!("; {unread} that had arrived were not read"),
+        };
+        let numbers = vec![("unread", properties.in_buffer)];
+        if !matches!(&moved, Err(Halt::Stop(Stop::PipeClosed))) {
+            self.pace.sum_up("read", &properties, (rest, numbers))?;
+        }
+        match moved {
+            Ok(()) | Err(Halt::Stream(StreamError::Ended)) => Ok(Exit::Done),
+            Err(Halt::Interrupted) => Ok(Exit::Interrupted),
+            Err(Halt::Stream(error)) => Err(problem(&error).into()),
+            Err(Halt::Stop(stop)) => Err(stop),
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Elements as lines of text: JSON Lines and CSV.
+
+use serde_json::Value as Json;
+use trunkline_types::json::from_json;
+use trunkline_types::text::parse_value;
+use trunkline_types::{DataType, Value};
+
+use super::ElementForm;
+use crate::output::csv;
+use crate::output::values::ValueStyle;
+use crate::problem::Problem;
+
+/// The column of elements that have no fields.
+const COLUMN: &str = "value";
+
+/// The columns of a CSV form.
+fn columns(data_type: &DataType) -> Vec<&str> {
+    match data_type {
+        DataType::Struct(fields) => fields.fields.iter().map(|(name, _)| &**name).collect(),
+        _ => vec![COLUMN],
+    }
+}
+
+/// The line before all elements, if the form has one.
+pub(super) fn header(form: ElementForm, data_type: &DataType) -> Option<String> {
+    (form == ElementForm::Csv).then(|| csv::line(&columns(data_type)))
+}
+
+/// An element as a line.
+pub(super) fn line(
+    form: ElementForm,
+    value: &Value,
+    data_type: &DataType,
+    style: ValueStyle,
+) -> String {
+    if form != ElementForm::Csv {
+        return style.json(value, data_type).into_plain().to_string();
+    }
+    let cell = |value: &Value, data_type: &DataType| match value {
+        // As it is: the form has quotes of its own.
+        Value::String(text) => text.to_string(),
+        _ => style.text(value, data_type, None),
+    };
+    let cells: Vec<String> = match (value, data_type) {
+        (Value::Struct(values), DataType::Struct(fields)) => {
+            let fields = values.iter().zip(&fields.fields);
+            fields
+                .map(|(value, (_, data_type))| cell(value, data_type))
+                .collect()
+        }
+        _ => vec![cell(value, data_type)],
+    };
+    let cells: Vec<&str> = cells.iter().map(String::as_str).collect();
+    // A row without anything is none.
+    match cells.as_slice() {
+        [""] => "\"\"".to_owned(),
+        cells => csv::line(cells),
+    }
+}
+
+/// Reads elements from text that comes in pieces.
+#[derive(Debug)]
+pub(super) struct Lines<'a> {
+    form: ElementForm,
+    data_type: &'a DataType,
+    /// What does not make a whole line yet.
+    rest: Vec<u8>,
+    /// How much of it was looked at, and whether that ends within quotes.
+    looked: (usize, bool),
+    /// Lines so far.
+    count: usize,
+    /// The columns by their places in the type, once the first row is known.
+    order: Option<Vec<usize>>,
+}
+
+/// More than any element has as text: what goes on for longer is no line.
+const LINE_BYTES_MAX: usize = 1 << 30;
+
+impl<'a> Lines<'a> {
+    pub(super) fn new(form: ElementForm, data_type: &'a DataType) -> Self {
+        Self {
+            form,
+            data_type,
+            rest: Vec::new(),
+            looked: (0, false),
+            count: 0,
+            order: None,
+        }
+    }
+
+    /// Takes a piece of text and appends the elements of the lines that are whole.
+    ///
+    /// # Errors
+    /// Which line is none. The elements before it are appended.
+    pub(super) fn take(&mut self, piece: &[u8], out: &mut Vec<Value>) -> Result<(), Problem> {
+        self.rest.extend_from_slice(piece);
+        let (mut begin, (mut at, mut is_quoted)) = (0, self.looked);
+        let rest = std::mem::take(&mut self.rest);
+        while let Some(byte) = rest.get(at) {
+            at += 1;
+            match byte {
+                // Only there a line may go on behind its end.
+                b'"' if self.form == ElementForm::Csv => is_quoted = !is_quoted,
+                b'\n' if !is_quoted => {
+                    self.take_line(&rest[begin..at], out)?;
+                    begin = at;
+                }
+                _ => {}
+            }
+        }
+        self.rest.extend_from_slice(&rest[begin..]);
+        self.looked = (at - begin, is_quoted);
+        match self.rest.len() > LINE_BYTES_MAX {
+            true => Err(self.wrong("the line does not end")),
+            false => Ok(()),
+        }
+    }
+
+    /// The text has ended: what is left is the last line.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(super) fn finish(&mut self, out: &mut Vec<Value>) -> Result<(), Problem> {
+        let rest = std::mem::take(&mut self.rest);
+        self.take_line(&rest, out)
+    }
+
+    fn take_line(&mut self, line: &[u8], out: &mut Vec<Value>) -> Result<(), Problem> {
+        let text = std::str::from_utf8(line).map_err(|_| self.wrong("it is not UTF-8"))?;
+        let value = match self.form {
+            _ if text.trim().is_empty() => None,
+            ElementForm::Csv => self.row(text)?,
+            _ => {
+                let json: Json = serde_json::from_str(text)
+                    .map_err(|error| self.wrong(&format!("it is not JSON: {error}")))?;
+                let value = from_json(&json, self.data_type);
+                Some(value.map_err(|error| self.wrong(&error.to_string()))?)
+            }
+        };
+        self.count += line.iter().filter(|byte| **byte == b'\n').count();
+        out.extend(value);
+        Ok(())
+    }
+
+    /// The element of a row; `None`: the row names the columns.
+    fn row(&mut self, text: &str) -> Result<Option<Value>, Problem> {
+        let rows = csv::parse(text).map_err(|(_, what)| self.wrong(what))?;
+        // A row of nothing but quotes is an element without any text.
+        let cells = rows.into_iter().next().map(|row| row.cells);
+        let cells = cells.unwrap_or_else(|| vec![String::new()]);
+        let columns = columns(self.data_type);
+        if self.order.is_none() {
+            let places: Option<Vec<usize>> = cells
+                .iter()
+                .map(|cell| columns.iter().position(|column| column == cell))
+                .collect();
+            let is_header = places.as_ref().is_some_and(|places| {
+                places.len() == columns.len() && (0..columns.len()).all(|at| places.contains(&at))
+            });
+            self.order = Some(match places.filter(|_| is_header) {
+                Some(places) => places,
+                None => (0..columns.len()).collect(),
+            });
+            if is_header {
+                return Ok(None);
+            }
+        }
+        if cells.len() != columns.len() {
+            let what = format!(
+                "the row has {} cells, and {} has {}",
+                cells.len(),
+                self.data_type,
+                columns.len()
+            );
+            return Err(self.wrong(&what));
+        }
+        let DataType::Struct(fields) = self.data_type else {
+            return self.cell(&cells[0], self.data_type).map(Some);
+        };
+        let order = self.order.as_deref().unwrap_or_default();
+        let mut values = vec![Value::Bool(false); columns.len()];
+        for (cell, place) in cells.iter().zip(order) {
+            values[*place] = self.cell(cell, &fields.fields[*place].1)?;
+        }
+        Ok(Some(Value::Struct(values.into())))
+    }
+
+    fn cell(&self, cell: &str, data_type: &DataType) -> Result<Value, Problem> {
+        match data_type {
+            // As it is: quotes were the form's.
+            DataType::String => Ok(Value::String(cell.into())),
+            _ => parse_value(cell, data_type).map_err(|error| self.wrong(&error.to_string())),
+        }
+    }
+
+    fn wrong(&self, what: &str) -> Problem {
+        Problem::usage(&format!("standard input:{}: {what}", self.count + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trunkline_types::text::parse_type;
+
+    fn read(form: ElementForm, ty: &str, pieces: &[&str]) -> Result<Vec<Value>, Problem> {
+        let data_type = parse_type(ty).unwrap();
+        let mut sut = Lines::new(form, &data_type);
+        let mut found = Vec::new();
+        for piece in pieces {
+            sut.take(piece.as_bytes(), &mut found)?;
+        }
+        sut.finish(&mut found)?;
+        Ok(found)
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_however_it_is_cut() {
+        let struct_type = "struct(on: bool, text: string, n: array(i32, *))";
+        let texts = ["", " a,b ", "two\nlines \"q\"", "null"];
+        for (ty, values) in [
+            ("f64", vec![Value::F64(1.5), Value::F64(f64::INFINITY)]),
+            (
+                "string",
+                texts.map(|text| Value::String(text.into())).to_vec(),
+            ),
+            ("enum(OFF, AUTO)", vec![Value::Enum(1), Value::Enum(0)]),
+            ("bytes", vec![Value::Bytes([0, 255].into())]),
+            (
+                struct_type,
+                texts
+                    .map(|text| {
+                        let array =
+                            trunkline_types::Array::vector(trunkline_types::Elements::I32(vec![
+                                1, -2,
+                            ]));
+                        let text = Value::String(text.into());
+                        Value::Struct([Value::Bool(true), text, Value::Array(array.into())].into())
+                    })
+                    .to_vec(),
+            ),
+        ] {
+            for form in [ElementForm::Csv, ElementForm::Jsonl] {
+                let data_type = parse_type(ty).unwrap();
+                let mut text = header(form, &data_type).map_or_else(String::new, |h| h + "\n");
+                for value in &values {
+                    text += &line(form, value, &data_type, ValueStyle::default());
+                    text.push('\n');
+                }
+                assert_eq!(read(form, ty, &[&text]), Ok(values.clone()), "{text}");
+                let letters: Vec<String> = text.chars().map(String::from).collect();
+                let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
+                assert_eq!(read(form, ty, &letters), Ok(values.clone()), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn columns_may_be_named_in_any_order_or_not_at_all() {
+        let ty = "struct(a: i32, b: string)";
+        let expected = Ok(vec![Value::Struct(
+            [Value::I32(1), Value::String("x".into())].into(),
+        )]);
+        assert_eq!(read(ElementForm::Csv, ty, &["b,a\nx,1"]), expected);
+        assert_eq!(read(ElementForm::Csv, ty, &["1,x\n"]), expected);
+    }
+
+    #[test]
+    fn what_is_wrong_names_its_line() {
+        for (form, text, what) in [
+            (ElementForm::Csv, "value\n1\nx\n", "standard input:3: "),
+            (
+                ElementForm::Csv,
+                "1,2\n",
+                "standard input:1: the row has 2 cells",
+            ),
+            (
+                ElementForm::Jsonl,
+                "1\n\n{\n",
+                "standard input:3: it is not JSON",
+            ),
+            (ElementForm::Jsonl, "1\n\"x\"\n", "standard input:2: "),
+        ] {
+            let problem = read(form, "f64", &[text]).unwrap_err();
+            assert!(problem.message.starts_with(what), "{}", problem.message);
+        }
+    }
+}

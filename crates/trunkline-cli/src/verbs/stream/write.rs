@@ -1,0 +1,220 @@
+//! `stream write`: standard input into a stream.
+
+use trunkline::stream::{Left, StreamError, Until, ValueWriter, element_bytes};
+use trunkline_types::Value;
+use trunkline_types::wire::encoded_len;
+
+use super::input::Input;
+use super::pace::{Halt, Pace, SLICE};
+use super::text::Lines;
+use super::{Args, ElementForm, problem};
+use crate::exit::Exit;
+use crate::interrupt::Interrupted;
+use crate::output::counted;
+use crate::problem::{Problem, Stop};
+use crate::verbs::Context;
+
+/// Bytes of text that are read at a time.
+const TEXT_BYTES: usize = 64 << 10;
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+    let interrupted = Interrupted::new(&context.terminal)?;
+    let form = args.form(context)?;
+    let chunk = args.chunk(args.capacity())?;
+    let options = args.options(args.to.as_deref(), context)?;
+    let input = Input::new()?;
+    let writer = ValueWriter::create(args.url(), &args.data_type, options);
+    let writer = writer.map_err(|error| problem(&error))?;
+    let pace = Pace::new(context, interrupted);
+    pace.met(&writer)?;
+    let mut sut = Write {
+        args,
+        pace,
+        writer,
+        input,
+        chunk,
+    };
+    let moved = match form {
+        ElementForm::Raw => sut.copy_raw(),
+        _ => sut.copy_text(form),
+    };
+    sut.end(moved)
+}
+
+struct Write<'a> {
+    args: &'a Args,
+    pace: Pace,
+    writer: ValueWriter,
+    input: Input,
+    chunk: usize,
+}
+
+impl Write<'_> {
+    /// Elements that are still wanted, at most one chunk of them.
+    fn wanted(&self) -> usize {
+        match self.args.count {
+            Some(count) => usize::try_from(count.saturating_sub(self.pace.moved.elements))
+                .map_or(self.chunk, |left| left.min(self.chunk)),
+            None => self.chunk,
+        }
+    }
+
+    /// Waits for standard input.
+    fn wait_for_input(&mut self) -> Result<(), Halt> {
+        loop {
+            self.pace.show(&self.writer);
+            if self.pace.is_interrupted() {
+                return Err(Halt::Interrupted);
+            }
+            if self.input.is_ready(SLICE) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// From standard input to where they are sent from, without a copy.
+    fn copy_raw(&mut self) -> Result<(), Halt> {
+        let size = element_bytes(&self.args.data_type).unwrap_or(1);
+        // Of an element that is not whole yet.
+        let mut part: Vec<u8> = Vec::new();
+        let mut is_end = false;
+        while !is_end && self.wanted() > 0 {
+            self.wait_for_input()?;
+            let (wanted, input) = (self.wanted(), &mut self.input);
+            let count = self.pace.patiently(&mut self.writer, |writer, slice| {
+                writer.write_bytes_with(wanted, Some(slice), |space| {
+                    let (head, rest) = space.split_at_mut(part.len());
+                    head.copy_from_slice(&part);
+                    let read = input.read(rest)?;
+                    is_end = read == 0;
+                    let there = part.len() + read;
+                    let whole = there / size * size;
+                    part.clear();
+                    part.extend_from_slice(&space[whole..there]);
+                    Ok::<usize, Halt>(whole)
+                })
+            })?;
+            self.pace.moved.elements += count as u64;
+            self.pace.moved.bytes += (count * size) as u64;
+        }
+        if part.is_empty() {
+            return Ok(());
+        }
+        let sentence = format!(
+            "standard input ends within an element: {} of {size} bytes; the elements before it were \
+             written",
+            part.len()
+        );
+        Err(Halt::Stop(Problem::usage(&sentence).into()))
+    }
+
+    fn copy_text(&mut self, form: ElementForm) -> Result<(), Halt> {
+        let args = self.args;
+        let mut lines = Lines::new(form, &args.data_type);
+        let mut buffer = vec![0; TEXT_BYTES];
+        let mut values = Vec::new();
+        while self.wanted() > 0 {
+            self.wait_for_input()?;
+            let read = self.input.read(&mut buffer)?;
+            let parsed = match read {
+                0 => lines.finish(&mut values),
+                read => lines.take(&buffer[..read], &mut values),
+            };
+            // What stands before a line that is wrong is written.
+            let mut rest = values.as_slice();
+            while !rest.is_empty() && self.wanted() > 0 {
+                let (now, later) = rest.split_at(self.wanted().min(rest.len()));
+                self.write(now)?;
+                rest = later;
+            }
+            values.clear();
+            parsed.map_err(Stop::from)?;
+            if read == 0 {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, values: &[Value]) -> Result<(), Halt> {
+        let written = self.pace.patiently(&mut self.writer, |writer, slice| {
+            Ok(writer.write_many(values, Some(slice))?)
+        });
+        match written {
+            Ok(()) => {
+                let bytes: usize = values.iter().map(encoded_len).sum();
+                self.pace.moved.elements += values.len() as u64;
+                self.pace.moved.bytes += bytes as u64;
+                Ok(())
+            }
+            // Together they are too long for the buffer.
+            Err(Halt::Stream(StreamError::TooMany { .. })) if values.len() > 1 => {
+                let (first, second) = values.split_at(values.len() / 2);
+                self.write(first)?;
+                self.write(second)
+            }
+            Err(halt) => Err(halt),
+        }
+    }
+
+    /// Delivers what was written, unless the stream is over, and says what stayed behind.
+    fn end(mut self, moved: Result<(), Halt>) -> Result<Exit, Stop> {
+        let is_over = matches!(&moved, Err(Halt::Stream(error)) if !is_timeout(error));
+        let halted = match (moved, is_over) {
+            (Err(halt), true) => Some(halt),
+            (moved, _) => {
+                let delivered = self.pace.patiently(&mut self.writer, |writer, slice| {
+                    Ok(writer.flush(Until::Available, Some(slice))?)
+                });
+                moved.err().or(delivered.err())
+            }
+        };
+        let properties = self.writer.properties();
+        // Whoever was interrupted does not wait for long, and otherwise everything is there.
+        let left = match is_over {
+            true => self.writer.abort(),
+            false => self.writer.close(Some(SLICE * 10)),
+        };
+        self.pace
+            .sum_up("written", &properties, left_behind(left))?;
+        let halted = match halted {
+            None => None,
+            Some(Halt::Interrupted) => {
+                return Ok(match left.elements {
+                    0 => Exit::Interrupted,
+                    _ => Exit::Lost,
+                });
+            }
+            Some(Halt::Stop(stop)) => Some(stop),
+            Some(Halt::Stream(error)) => Some(Stop::from(problem(&error))),
+        };
+        match (halted, left.elements) {
+            (Some(Stop::Problem(mut problem)), left) => {
+                if left > 0 {
+                    problem.exit = Exit::Lost;
+                }
+                Err(Stop::Problem(problem))
+            }
+            (Some(stop), _) => Err(stop),
+            (None, 0) => Ok(Exit::Done),
+            (None, _) => Ok(Exit::Lost),
+        }
+    }
+}
+
+fn is_timeout(error: &StreamError) -> bool {
+    matches!(error, StreamError::Timeout { .. })
+}
+
+fn left_behind(left: Left) -> (String, Vec<(&'static str, u64)>) {
+    let in_doubt = match left.in_doubt {
+        0 => String::new(),
+        count => format!(" ({} on their way)", count),
+    };
+    let sentence = format!(
+        "; {} stayed behind{in_doubt}",
+        counted(left.elements, "element")
+    );
+    let numbers = vec![("left", left.elements), ("in_doubt", left.in_doubt)];
+    (sentence, numbers)
+}

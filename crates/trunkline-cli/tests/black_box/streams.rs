@@ -1,0 +1,350 @@
+//! `stream`: elements from one process to another.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+
+use serde_json::Value as Json;
+
+use crate::rig::{Output, RIG, Running, Served, command, finish, run};
+use crate::schema;
+
+/// The URL of an endpoint with a port of its own.
+fn endpoint(name: &str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    format!("tl://localhost:{port}/{name}")
+}
+
+/// Starts a reader of this URL.
+fn reader(url: &str, arguments: &[&str]) -> Running {
+    Running::spawn(command(&["stream", "read", url]).args(arguments))
+}
+
+/// A writer to this URL.
+fn writer(url: &str, arguments: &[&str]) -> Command {
+    let mut command = command(&["stream", "write", "out", "--to", url]);
+    command.args(arguments);
+    command
+}
+
+/// Sends text through a stream: what the writer says, the reader's code, and what it printed.
+fn through(arguments: &[&str], input: &str) -> (Output, Option<i32>, Vec<String>) {
+    let url = endpoint("through");
+    let reader = reader(&url, arguments);
+    let written = finish(&mut writer(&url, arguments), input);
+    let (code, lines) = reader.end();
+    (written, code, lines)
+}
+
+/// The only object on standard error with this event; every object there is as documented.
+fn event(err: &str, event: &str) -> Json {
+    let documented = schema::documented();
+    let objects = err.lines().map(|line| {
+        let object: Json = serde_json::from_str(line).unwrap();
+        let name = if object.get("event").is_some() {
+            "stream"
+        } else {
+            "error"
+        };
+        schema::check(&object, &documented["$defs"][name]).unwrap();
+        object
+    });
+    let mut found = objects.filter(|object| object["event"] == event);
+    found
+        .next()
+        .unwrap_or_else(|| panic!("no {event} in {err}"))
+}
+
+/// Behaviour: NS-01, NS-02.
+#[test]
+fn what_is_written_to_a_stream_is_read_from_it_in_order() {
+    let input: String = (0..5000).map(|i| format!("{i}\n")).collect();
+    let expected: Vec<String> = (0..5000).map(|i| i.to_string()).collect();
+    let arguments = ["--type", "i32", "--capacity", "100"];
+    let (written, code, lines) = through(&arguments, &input);
+    assert_eq!((written.code, code), (Some(0), Some(0)), "{}", written.err);
+    assert_eq!(lines, expected);
+    let end = "; 0 elements stayed behind\n";
+    assert!(
+        written
+            .err
+            .starts_with("tl://localhost/out connected with tl://localhost:")
+    );
+    assert!(
+        written
+            .err
+            .contains("\n5000 elements written (20.0 kB) in "),
+        "{}",
+        written.err
+    );
+    assert!(written.err.ends_with(end), "{}", written.err);
+}
+
+/// Behaviour: NS-03.
+#[test]
+fn elements_of_any_type_go_as_json_lines_and_as_csv() {
+    let ty = "struct(t: timestamp, mode: enum(OFF, AUTO), text: string, volts: array(f64, *))";
+    let rows = [
+        r#"{"t":"2026-11-20T21:39:04.123456789Z","mode":"AUTO","text":"a, \"b\"","volts":[1.5,2.5]}"#,
+        r#"{"t":"2026-11-20T21:39:05.000000000Z","mode":"OFF","text":"","volts":[]}"#,
+    ];
+    let (written, code, lines) = through(&["--type", ty], &(rows.join("\n") + "\n"));
+    assert_eq!((written.code, code), (Some(0), Some(0)), "{}", written.err);
+    assert_eq!(lines, rows);
+    let rows = [
+        "t,mode,text,volts",
+        r#"2026-11-20T21:39:04.123456789Z,AUTO,"a, ""b""","[1.5, 2.5]""#,
+        "2026-11-20T21:39:05.000000000Z,OFF,,[]",
+    ];
+    let (written, code, lines) = through(&["--type", ty, "-o", "csv"], &rows.join("\n"));
+    assert_eq!((written.code, code), (Some(0), Some(0)), "{}", written.err);
+    assert_eq!(lines, rows);
+    // Scalars need no header.
+    let (written, _, lines) = through(&["--type", "string", "--as", "csv"], "x\n\"y,z\"\n");
+    assert_eq!(written.code, Some(0), "{}", written.err);
+    assert_eq!(lines, ["value", "x", "\"y,z\""]);
+}
+
+#[test]
+fn raw_elements_are_the_bytes_that_came_in() {
+    let url = endpoint("raw");
+    // More than the pipe, both buffers and a page hold, and ends anywhere within them.
+    let bytes: Vec<u8> = (0..2_000_000_u32)
+        .flat_map(|i| (i * 7).to_le_bytes())
+        .collect();
+    let arguments = [
+        "--type",
+        "struct(a: u16, b: i16)",
+        "--as",
+        "raw",
+        "--capacity",
+        "999",
+    ];
+    let mut read = command(&["stream", "read", &url]);
+    let read = read
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let read = read.spawn().unwrap();
+    let input = bytes.clone();
+    let (end, mut start) = std::io::pipe().unwrap();
+    let feeding = std::thread::spawn(move || {
+        // Pieces that are no multiple of an element.
+        for piece in input.chunks(4099) {
+            start.write_all(piece).unwrap();
+        }
+    });
+    let written = Running::spawn_reading(&mut writer(&url, &arguments), end.into());
+    let read = read.wait_with_output().unwrap();
+    feeding.join().unwrap();
+    assert_eq!((written.end().0, read.status.code()), (Some(0), Some(0)));
+    assert!(read.stdout == bytes, "{} bytes came", read.stdout.len());
+}
+
+#[test]
+fn input_that_is_no_element_is_refused_and_what_was_before_it_is_delivered() {
+    let (written, code, lines) = through(&["--type", "u8"], "1\n2\n256\n4\n");
+    assert_eq!((written.code, code), (Some(2), Some(0)));
+    assert!(
+        written.err.contains("standard input:3: "),
+        "{}",
+        written.err
+    );
+    assert_eq!(lines, ["1", "2"]);
+    let arguments = ["--type", "u32", "--as", "raw", "--json"];
+    let (written, code, _) = through(&arguments, "12345678901");
+    assert_eq!((written.code, code), (Some(2), Some(0)));
+    assert!(written.err.contains("3 of 4 bytes"), "{}", written.err);
+    assert_eq!(event(&written.err, "written")["elements"], 2);
+}
+
+/// Behaviour: NS-16.
+#[test]
+fn ends_of_different_types_are_told_at_once() {
+    let url = endpoint("types");
+    let reader = reader(&url, &["--type", "f64", "--json"]);
+    let written = finish(&mut writer(&url, &["--type", "i32", "--json"]), "1\n");
+    assert_eq!(written.code, Some(1), "{}", written.err);
+    let error: Json = serde_json::from_str(&written.err).unwrap();
+    assert_eq!(error["code"], "stream-type");
+    drop(reader);
+}
+
+#[test]
+fn a_count_ends_either_end() {
+    let input = "1\n2\n3\n4\n5\n";
+    let (written, code, lines) = through(&["--count", "3"], input);
+    assert_eq!((written.code, code), (Some(0), Some(0)), "{}", written.err);
+    assert_eq!(lines, ["1.0", "2.0", "3.0"]);
+    let url = endpoint("count");
+    let reader = reader(&url, &["--count", "2"]);
+    let written = finish(&mut writer(&url, &["--json"]), input);
+    let (code, lines) = reader.end();
+    assert_eq!(
+        (code, lines.as_slice()),
+        (Some(0), &["1.0".to_owned(), "2.0".to_owned()][..])
+    );
+    // What the reader had in its buffer by then did not stay behind; whether that is all is chance.
+    let left = event(&written.err, "written")["left"].as_u64().unwrap();
+    assert!(left <= 3, "{left}");
+    assert_eq!(
+        written.code,
+        Some(if left > 0 { 7 } else { 0 }),
+        "{}",
+        written.err
+    );
+}
+
+/// Behaviour: NS-46, NS-53.
+#[test]
+fn a_writer_whose_reader_is_gone_says_what_stayed_behind() {
+    let url = endpoint("gone");
+    let reader = reader(&url, &["--capacity", "10", "--count", "1"]);
+    let (end, mut start) = std::io::pipe().unwrap();
+    let mut write = writer(&url, &["--capacity", "100", "--json"]);
+    let written = Running::spawn_reading(&mut write, end.into());
+    // It has the other end of the pipe as well.
+    drop(write);
+    start.write_all(b"1\n").unwrap();
+    assert_eq!(reader.end().0, Some(0));
+    written.error_with("connected");
+    // It is found out by writing; that it takes the input is not promised.
+    let feeding = std::thread::spawn(move || {
+        for i in 0..1_000_000 {
+            if writeln!(start, "{i}").is_err() {
+                return;
+            }
+        }
+    });
+    let told = written.error_with("\"event\":\"written\"");
+    assert!(
+        event(&told, "written")["left"].as_u64().unwrap() > 0,
+        "{told}"
+    );
+    let error: Json = serde_json::from_str(&written.error_with("code")).unwrap();
+    assert_eq!(error["code"], "peer-destroyed");
+    assert_eq!(written.end().0, Some(7));
+    feeding.join().unwrap();
+}
+
+#[test]
+fn ctrl_c_ends_a_writer_when_everything_is_delivered() {
+    let url = endpoint("interrupted");
+    let reader = reader(&url, &[]);
+    let (end, mut start) = std::io::pipe().unwrap();
+    let written = Running::spawn_reading(&mut writer(&url, &["--json"]), end.into());
+    start.write_all(b"1\n2\n").unwrap();
+    assert_eq!(reader.line(), "1.0");
+    assert_eq!(reader.line(), "2.0");
+    written.signal("INT");
+    let told = written.error_with("\"event\":\"written\"");
+    assert_eq!(event(&told, "written")["left"], 0);
+    assert_eq!(written.end().0, Some(130));
+    assert_eq!(reader.end(), (Some(0), Vec::new()));
+}
+
+#[test]
+fn ctrl_c_ends_a_reader_and_the_writer_is_told() {
+    let url = endpoint("reader interrupted");
+    let reader = reader(&url, &["--json"]);
+    let (end, mut start) = std::io::pipe().unwrap();
+    let written = Running::spawn_reading(&mut writer(&url, &["--json"]), end.into());
+    start.write_all(b"1\n").unwrap();
+    assert_eq!(reader.line(), "1.0");
+    reader.signal("INT");
+    let told = reader.error_with("\"event\":\"read\"");
+    assert_eq!(event(&told, "read")["elements"], 1);
+    assert_eq!(reader.end().0, Some(130));
+    drop(start);
+    // Whether it is told by the end of its input or by its flush, everything was there.
+    let told = written.error_with("\"event\":\"written\"");
+    assert_eq!(event(&told, "written")["left"], 0);
+}
+
+/// Behaviour: NS-14.
+#[test]
+fn without_the_other_end_the_time_runs_out() {
+    let url = endpoint("nobody");
+    let alone = run(&["stream", "read", &url, "-w", "100ms"]);
+    assert_eq!(alone.code, Some(4), "{}", alone.err);
+    assert!(alone.err.contains("no peer"), "{}", alone.err);
+    // Who dials is told of the last attempt as well.
+    let alone = run(&[
+        "stream", "write", "out", "--to", &url, "-w", "100ms", "--json",
+    ]);
+    assert_eq!(alone.code, Some(4), "{}", alone.err);
+    let error: Json = serde_json::from_str(&alone.err).unwrap();
+    assert_eq!(error["code"], "no-peer");
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_tried() {
+    for (arguments, what) in [
+        (&["write"][..], "URL"),
+        (&["read", "a", "--to", "b"], "--to is for write"),
+        (&["write", "a", "--from", "b"], "--from is for read"),
+        (&["read", "a", "--type", "strin"], "--type"),
+        (
+            &["read", "a", "--type", "string", "--as", "raw"],
+            "no raw form",
+        ),
+        (
+            &["read", "a", "--capacity", "5", "--chunk", "6"],
+            "--chunk 6",
+        ),
+        (&["read", "tl://elsewhere/a"], "own machine"),
+        (&["read", "a//b"], "empty"),
+    ] {
+        let output = run(&[&["stream"][..], arguments].concat());
+        assert_eq!(output.code, Some(2), "{arguments:?}: {}", output.err);
+        assert!(output.err.contains(what), "{arguments:?}: {}", output.err);
+    }
+}
+
+/// Behaviour: NS-05, NS-08.
+#[test]
+fn the_engine_of_the_machine_keeps_the_names() {
+    let served = Served::start(RIG);
+    let reader = served.spawn(&["stream", "read", "Subsystem A/stream 1", "--type", "string"]);
+    let to = "Subsystem a/Stream 1";
+    let arguments = ["stream", "write", "rig/out", "--to", to, "--type", "string"];
+    let written = served.run_with_input(&arguments, "\"one\"\n\"two\"\n");
+    assert_eq!(written.code, Some(0), "{}", written.err);
+    assert_eq!(
+        reader.end(),
+        (Some(0), vec!["\"one\"".to_owned(), "\"two\"".to_owned()])
+    );
+}
+
+#[test]
+fn a_measurement_ends_with_what_was_lost() {
+    let sized = ["stream", "bench", "--bytes", "2MB", "--samples", "10"];
+    for more in [
+        &[][..],
+        &["--threads", "--type", "u8"],
+        &["--over", "local"],
+        &[
+            "--type",
+            "struct(text: string, volts: f64)",
+            "--call",
+            "100",
+        ],
+    ] {
+        let output = run(&[&sized[..], more].concat());
+        assert_eq!(output.code, Some(0), "{more:?}: {}", output.err);
+        assert!(output.out.ends_with("\nlost 0\n"), "{}", output.out);
+        assert!(output.out.contains("latency      p50 "), "{}", output.out);
+        let output = run(&[&sized[..], more, &["--json"]].concat());
+        let line: Json = serde_json::from_str(&output.out).unwrap();
+        schema::check(&line, &schema::documented()["$defs"]["stream_bench"]).unwrap();
+        assert_eq!(line["lost"], 0, "{line}");
+        assert!(line["elements"].as_u64() > Some(50_000), "{line}");
+        let transport = if more.contains(&"local") {
+            "Unix socket"
+        } else {
+            "TCP"
+        };
+        assert_eq!(line["transport"], transport);
+    }
+}

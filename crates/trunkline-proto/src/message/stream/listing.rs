@@ -1,0 +1,264 @@
+//! What the endpoints of a machine say of themselves, to whoever asks its directory.
+//!
+//! ```text
+//! S_LIST       "TRNK" | version_min u8 | version_max u8 | fields:
+//!                1 after this URL, text   2 this endpoint only, text
+//! S_ENDPOINTS  fields: 1 an endpoint, repeats, as S_STATUS   2 more follow varint: 1
+//! S_STATUS     fields:
+//!                1 endpoint text       2 direction varint: 1 writes, 2 reads
+//!                3 type text           4 capacity varint      5 in its buffer varint
+//!                6 total varint        7 connected varint: 1  8 disconnections varint
+//!                9 away_ms varint     10 why last text       11 peer text
+//!               12 peer's program text 13 transport text     14 fault text
+//!               15 program text       16 pid varint          17 waiting_ms varint
+//!               18 rate varint
+//! ```
+
+use std::time::Duration;
+
+use trunkline_types::wire::put_u8;
+
+use super::hello::{URL_BYTES_MAX, url};
+use crate::decode::Payload;
+use crate::message::fault::cut_text;
+use crate::message::hello::{MAGIC, cut, read_magic, text};
+use crate::tlv::{put_nested, put_number, put_text, read_fields};
+use crate::{DecodeError, Frame, FrameKind, FrameWriter, VersionRange};
+
+/// Most endpoints of one S_ENDPOINTS.
+pub const ENDPOINTS_PAGE_MAX: usize = 256;
+
+/// Longest type of elements that is told, in bytes; the rest is left out.
+pub const TYPE_SHOWN_BYTES_MAX: usize = 1024;
+
+/// Asks for the endpoints that a directory knows, in the order of their URLs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EndpointsQuery {
+    /// The versions who asks speaks.
+    pub versions: VersionRange,
+    /// The last URL of the page before; empty at first.
+    pub after: String,
+    /// The only one wanted; empty: all.
+    pub only: String,
+}
+
+/// An endpoint at one moment.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct EndpointStatus {
+    /// Its URL in canonical form.
+    pub url: String,
+    /// Whether it writes; `None`: it did not say anything yet.
+    pub is_writer: Option<bool>,
+    /// The type of its elements.
+    pub data_type: String,
+    /// Elements that its buffer holds.
+    pub capacity: u64,
+    /// Elements in its buffer.
+    pub in_buffer: u64,
+    /// Elements written, or read, in all.
+    pub total: u64,
+    /// Elements per second, lately.
+    pub rate: u64,
+    /// The two ends are connected.
+    pub is_connected: bool,
+    /// How often they were and then were not.
+    pub disconnections: u64,
+    /// For how long they are not, though they were.
+    pub away_for: Option<Duration>,
+    /// For how long its program has been waiting for room, or for elements.
+    pub waiting_for: Option<Duration>,
+    /// Why the last connection ended, or did not come to be.
+    pub last_disconnect: String,
+    /// The other end's URL.
+    pub peer: String,
+    /// The other end's program and release.
+    pub peer_program: String,
+    /// What the connection is made of.
+    pub transport: String,
+    /// Why the stream is over, when it did not come to its end.
+    pub fault: String,
+    /// Its program and release.
+    pub program: String,
+    /// Its process; 0 when unknown.
+    pub pid: u32,
+}
+
+/// A page of endpoints.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct EndpointsPage {
+    /// In the order of their URLs.
+    pub endpoints: Vec<EndpointStatus>,
+    /// More follow: ask for those after the last one.
+    pub has_more: bool,
+}
+
+impl EndpointsQuery {
+    /// Appends the frame.
+    pub fn encode(&self, request: u32, out: &mut Vec<u8>) {
+        let mut frame = FrameWriter::begin(out, FrameKind::StreamList, request);
+        let out = frame.payload();
+        out.extend_from_slice(&MAGIC);
+        put_u8(out, self.versions.min);
+        put_u8(out, self.versions.max);
+        put_text(out, 1, &self.after);
+        put_text(out, 2, &self.only);
+        frame.finish(false);
+    }
+
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
+        let mut payload = Payload::of(frame, FrameKind::StreamList)?;
+        read_magic(&mut payload)?;
+        let mut query = Self {
+            versions: VersionRange {
+                min: payload.u8()?,
+                max: payload.u8()?,
+            },
+            after: String::new(),
+            only: String::new(),
+        };
+        read_fields(&mut payload, |id, field| {
+            match id {
+                1 => query.after = url(field)?,
+                2 => query.only = url(field)?,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        Ok(query)
+    }
+}
+
+impl EndpointsPage {
+    /// Appends the frame: at most [`ENDPOINTS_PAGE_MAX`] of the endpoints.
+    pub fn encode(&self, request: u32, out: &mut Vec<u8>) {
+        let mut frame = FrameWriter::begin(out, FrameKind::StreamEndpoints, request);
+        for endpoint in self.endpoints.iter().take(ENDPOINTS_PAGE_MAX) {
+            put_nested(frame.payload(), 1, |out| endpoint.put(out));
+        }
+        if self.has_more {
+            put_number(frame.payload(), 2, 1);
+        }
+        frame.finish(false);
+    }
+
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the payload is not as drawn in the [module](self), or has more
+    /// endpoints than a page.
+    pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
+        let mut payload = Payload::of(frame, FrameKind::StreamEndpoints)?;
+        let mut page = Self::default();
+        read_fields(&mut payload, |id, field| {
+            match id {
+                1 if page.endpoints.len() >= ENDPOINTS_PAGE_MAX => {
+                    let found = page.endpoints.len() as u64 + 1;
+                    return Err(field.unexpected("at most 256 endpoints", found));
+                }
+                1 => page.endpoints.push(EndpointStatus::read(field)?),
+                2 => page.has_more = field.varint()? != 0,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        Ok(page)
+    }
+}
+
+impl EndpointStatus {
+    /// Appends the frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut frame = FrameWriter::begin(out, FrameKind::StreamStatus, 0);
+        self.put(frame.payload());
+        frame.finish(false);
+    }
+
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
+        let mut payload = Payload::of(frame, FrameKind::StreamStatus)?;
+        Self::read(&mut payload)
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        let number = |out: &mut Vec<u8>, id, number| {
+            if number > 0 {
+                put_number(out, id, number);
+            }
+        };
+        put_text(out, 1, cut_text(&self.url, URL_BYTES_MAX));
+        let direction = self
+            .is_writer
+            .map_or(0, |writes| if writes { 1 } else { 2 });
+        number(out, 2, direction);
+        put_text(out, 3, cut_text(&self.data_type, TYPE_SHOWN_BYTES_MAX));
+        number(out, 4, self.capacity);
+        number(out, 5, self.in_buffer);
+        number(out, 6, self.total);
+        number(out, 7, u64::from(self.is_connected));
+        number(out, 8, self.disconnections);
+        if let Some(away_for) = self.away_for {
+            put_number(out, 9, millis(away_for));
+        }
+        put_text(out, 10, cut(&self.last_disconnect));
+        put_text(out, 11, cut_text(&self.peer, URL_BYTES_MAX));
+        put_text(out, 12, cut(&self.peer_program));
+        put_text(out, 13, cut(&self.transport));
+        put_text(out, 14, cut(&self.fault));
+        put_text(out, 15, cut(&self.program));
+        number(out, 16, u64::from(self.pid));
+        if let Some(waiting_for) = self.waiting_for {
+            put_number(out, 17, millis(waiting_for));
+        }
+        number(out, 18, self.rate);
+    }
+
+    fn read(payload: &mut Payload<'_>) -> Result<Self, DecodeError> {
+        let mut status = Self::default();
+        read_fields(payload, |id, field| {
+            match id {
+                1 => status.url = url(field)?,
+                2 => {
+                    status.is_writer = match field.varint()? {
+                        1 => Some(true),
+                        2 => Some(false),
+                        // A direction that this version does not know.
+                        _ => None,
+                    };
+                }
+                3 => {
+                    let shown = field.whole_text()?;
+                    status.data_type = cut_text(shown, TYPE_SHOWN_BYTES_MAX).to_owned();
+                }
+                4 => status.capacity = field.varint()?,
+                5 => status.in_buffer = field.varint()?,
+                6 => status.total = field.varint()?,
+                7 => status.is_connected = field.varint()? != 0,
+                8 => status.disconnections = field.varint()?,
+                9 => status.away_for = Some(Duration::from_millis(field.varint()?)),
+                10 => status.last_disconnect = text(field)?,
+                11 => status.peer = url(field)?,
+                12 => status.peer_program = text(field)?,
+                13 => status.transport = text(field)?,
+                14 => status.fault = text(field)?,
+                15 => status.program = text(field)?,
+                16 => status.pid = field.varint_u32("a process id")?,
+                17 => status.waiting_for = Some(Duration::from_millis(field.varint()?)),
+                18 => status.rate = field.varint()?,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        Ok(status)
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
