@@ -35,6 +35,13 @@ impl SessionFactory for Factory {
     }
 }
 
+/// Keeps a port open. The last one closes it, and only then may it be opened again.
+pub(crate) struct Seat {
+    listener: Option<Arc<Listener>>,
+    /// The directory of the endpoints behind the port.
+    pub(crate) host: Arc<DirectoryHost>,
+}
+
 /// Those of this process, by where they listen.
 static LISTENERS: Mutex<Option<HashMap<SocketAddr, Weak<Listener>>>> = Mutex::new(None);
 
@@ -47,13 +54,13 @@ impl Listener {
         address: SocketAddr,
         sockets: Option<&Path>,
         insecure: bool,
-    ) -> Result<Arc<Self>, BindError> {
+    ) -> Result<Seat, BindError> {
         let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
         let listeners = listeners.get_or_insert_default();
         listeners.retain(|_, listener| listener.strong_count() > 0);
         // Any free port is another one each time.
         if let Some(listener) = listeners.get(&address).and_then(Weak::upgrade) {
-            return Ok(listener);
+            return Ok(Seat::at(listener));
         }
         let host = Arc::new(DirectoryHost::new(DirectoryLimits::default()));
         let options = ServerOptions {
@@ -69,12 +76,29 @@ impl Listener {
         if let Some(address) = listener.address() {
             listeners.insert(address, Arc::downgrade(&listener));
         }
-        Ok(listener)
+        Ok(Seat::at(listener))
     }
 
     /// Where it listens, with the port that the system chose.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.server.local_addrs().first().copied()
+    }
+}
+
+impl Seat {
+    fn at(listener: Arc<Listener>) -> Self {
+        Self {
+            host: Arc::clone(&listener.host),
+            listener: Some(listener),
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        // Under the lock: whoever opens the port next finds it closed, or still open.
+        let _listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
+        self.listener = None;
     }
 }
 

@@ -26,7 +26,7 @@ use crate::directory::{Arrivals, random};
 use crate::element::form;
 use crate::end::{End, Inner, ReaderEnd, Target, WriterEnd};
 use crate::error::StreamError;
-use crate::listener::{Listener, own_address};
+use crate::listener::{Listener, Seat, own_address};
 use crate::options::{DIRECTORY_PORT, Options};
 use crate::reader::ReaderCore;
 use crate::registry::{self, Name, Registry};
@@ -36,10 +36,7 @@ use crate::writer::WriterCore;
 /// What keeps an endpoint's name.
 pub(crate) enum Registration {
     /// A port of its own.
-    Port {
-        listener: Arc<Listener>,
-        number: u64,
-    },
+    Port { seat: Seat, number: u64 },
     /// The engine of this machine.
     Engine(Arc<Registry>),
 }
@@ -47,7 +44,9 @@ pub(crate) enum Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         match self {
-            Registration::Port { listener, number } => listener.host.forget(*number),
+            Registration::Port { seat, number } => {
+                seat.host.forget(*number);
+            }
             Registration::Engine(registry) => registry.close(Tick::ZERO),
         }
     }
@@ -265,20 +264,20 @@ impl Plan {
         if let Some(port) = self.url.port() {
             let host = own_address(self.url.host());
             let address = SocketAddr::new(host.unwrap_or([127, 0, 0, 1].into()), port);
-            let listener = Listener::at(
+            let seat = Listener::at(
                 address,
                 self.options.sockets.as_deref(),
                 self.options.insecure,
             )?;
             let Self { url, link, .. } = self;
-            let number = listener
+            let number = seat
                 .host
                 .register_here(url, link.incarnation, &link.program, arrivals)
                 .map_err(|fault| StreamError::Refused {
                     code: fault.code,
                     sentence: fault.sentence,
                 })?;
-            return Ok(Some(Registration::Port { listener, number }));
+            return Ok(Some(Registration::Port { seat, number }));
         }
         let socket = near::socket(self.options.sockets.as_deref(), self.options.directory_port);
         let Some(socket) = socket else {
