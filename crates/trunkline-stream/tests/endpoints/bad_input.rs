@@ -1,4 +1,4 @@
-//! Peers and strangers that do not keep to the protocol: their connection ends, the stream does not.
+//! Peers and strangers that do not keep to the protocol: their connection ends, the stream not.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::channel;
