@@ -136,6 +136,10 @@ impl Plan {
             capacity: options.capacity,
             bytes,
         })?;
+        // One that is dialled learns it from the connection.
+        let is_far = peer
+            .as_ref()
+            .is_some_and(|peer| own_address(peer.host()).is_none());
         let role = match peer {
             Some(_) => Role::Active,
             None => Role::Passive,
@@ -150,7 +154,7 @@ impl Plan {
             capacity: shape.capacity(),
             bytes_max: shape.bytes_max() as u64,
             takes_successor: options.takes_successor,
-            is_checked: options.is_checked.unwrap_or(false),
+            is_checked: options.is_checked.unwrap_or(is_far),
             gone_after: options.gone_after,
             program: options.program.clone(),
             seed: fastrand::u64(..),
@@ -208,7 +212,10 @@ impl Plan {
             ..NetOptions::default()
         };
         let link = Link::start(self.dialler(descriptors), end, net)?;
-        let arrivals = Arc::new(Door(Arc::downgrade(&link)));
+        let arrivals = Arc::new(Door {
+            link: Arc::downgrade(&link),
+            is_checked: self.options.is_checked,
+        });
         let registration = self.register(waits, arrivals).await?;
         link.with(|end, _, _| end.start_dialling());
         let met = waits.wait(&link, self.until, |end, _| {
@@ -312,11 +319,15 @@ impl Plan {
 }
 
 /// Where those who come to an endpoint are let in.
-struct Door<S: Inner + 'static>(Weak<Link<End<S>>>);
+struct Door<S: Inner + 'static> {
+    link: Weak<Link<End<S>>>,
+    /// Whether bytes carry checksums, where the program has said so.
+    is_checked: Option<bool>,
+}
 
 impl<S: Inner + 'static> Arrivals for Door<S> {
     fn arrive(&self, socket: OwnedFd, bytes: &[u8]) {
-        let Some(link) = self.0.upgrade() else {
+        let Some(link) = self.link.upgrade() else {
             return;
         };
         // What cannot be used is closed, and comes again.
@@ -324,10 +335,14 @@ impl<S: Inner + 'static> Arrivals for Door<S> {
             return;
         };
         let is_local = matches!(transport.peer, Peer::Unix { .. });
+        let is_far = matches!(transport.peer, Peer::Tcp(peer) if !peer.ip().is_loopback());
         let mut answer = Vec::new();
         let admitted = link.attach(transport, |end, now, _| {
             match end.admit(now, bytes, is_local) {
-                Ok(first) => Admitted::Yes(first),
+                Ok(first) => {
+                    end.link.set_checked(self.is_checked.unwrap_or(is_far));
+                    Admitted::Yes(first)
+                }
                 Err(refused) => {
                     answer = refused;
                     Admitted::No

@@ -1,5 +1,7 @@
 //! The memory of endpoints' buffers: all there is in this process, so one test after the other.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::os::unix::fs::MetadataExt;
 use std::thread;
 use std::time::Duration;

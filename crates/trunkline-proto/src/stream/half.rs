@@ -42,6 +42,8 @@ pub trait Half {
     fn handle_down(&mut self);
     /// The two ends do not use one ring any more.
     fn leave_shared(&mut self) {}
+    /// Whether the bytes that are sent from now on carry checksums.
+    fn set_checked(&mut self, _: bool) {}
     /// When to ask for output again.
     fn poll_timeout(&self) -> Option<Tick>;
     /// Bytes that are here and not elsewhere.

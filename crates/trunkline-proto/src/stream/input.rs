@@ -2,6 +2,7 @@
 
 use crate::frame::{EXT, FrameHeader, HEADER_BYTES};
 use crate::message::stream::DataHead;
+use crate::message::stream::seal::{is_intact, is_payload_intact};
 use crate::{Disconnect, Frame, FrameKind};
 
 /// Longest payload of a frame other than S_DATA: types may be long, nothing else is.
@@ -74,6 +75,9 @@ impl Input {
 
 /// Bytes after the header that are taken here, checked before any of them is kept.
 fn head_bytes(header: &FrameHeader) -> Result<usize, Disconnect> {
+    if !is_intact(header) {
+        return Err(altered(header));
+    }
     let max = if header.kind == FrameKind::StreamData.number() {
         let head = DataHead::len_bytes(header);
         if header.flags & EXT == 0 && header.length as usize >= head {
@@ -93,10 +97,21 @@ fn head_bytes(header: &FrameHeader) -> Result<usize, Disconnect> {
 }
 
 fn step<'a>(header: &FrameHeader, head: &'a [u8]) -> Result<Step<'a>, Disconnect> {
+    if !is_payload_intact(header, head) {
+        return Err(altered(header));
+    }
     if header.kind == FrameKind::StreamData.number() {
         return Ok(Step::Data(DataHead::decode(header, head)?));
     }
     Ok(Step::Frame(Frame::new(*header, head)?))
+}
+
+#[cold]
+fn altered(header: &FrameHeader) -> Disconnect {
+    malformed(format!(
+        "a frame of kind {} was altered on the way",
+        header.kind
+    ))
 }
 
 /// The other end does not keep to the protocol.

@@ -361,6 +361,11 @@ impl<H: Half> Link<H> {
         }
     }
 
+    /// Whether the bytes that a writer sends from now on carry checksums.
+    pub fn set_checked(&mut self, is_checked: bool) {
+        self.half.set_checked(is_checked);
+    }
+
     /// Offers to use one ring with the peer, or says that the two do: before the hello of either.
     pub fn set_shared(&mut self, is_shared: bool) {
         self.session.is_shared = is_shared;

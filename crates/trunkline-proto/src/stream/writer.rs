@@ -387,6 +387,10 @@ impl Half for Writer {
         self.is_abort_said = false;
     }
 
+    fn set_checked(&mut self, is_checked: bool) {
+        self.is_checked = is_checked;
+    }
+
     fn leave_shared(&mut self) {
         self.is_shared = false;
     }

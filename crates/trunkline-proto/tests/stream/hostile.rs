@@ -3,6 +3,7 @@
 
 use trunkline_proto::Disconnect;
 use trunkline_proto::message::closing::Refused;
+use trunkline_proto::message::stream::seal::seal;
 use trunkline_proto::message::stream::{
     Abort, Ack, Ask, Data, DataHead, EndState, POSITION_MAX, ReaderState, StreamEnd, StreamHello,
     Until, WriterState, encode_end,
@@ -241,7 +242,34 @@ fn a_writer_ends_the_connection_of_a_peer_that_behaves_as_a_writer() {
     assert_writer_refuses(sut, "a writer is sent a frame of kind 111");
     let mut sut = writer();
     give(&mut sut, |out| out.extend([0xff; 64]));
+    assert_writer_refuses(sut, "a frame of kind 255 was altered");
+    let mut sut = writer();
+    give(&mut sut, |out| {
+        out.extend([0xff; 16]);
+        seal(out, 0);
+    });
+    // The checksums are of what is there; the length is of what never comes.
     assert_writer_refuses(sut, "a frame of kind 255 with 4294967295 bytes");
+}
+
+/// One bit of an acknowledgement that is altered on the way frees nothing.
+///
+/// Behaviour: NS-60, NS-61.
+#[test]
+fn an_altered_acknowledgement_does_not_count() {
+    let mut ack = Vec::new();
+    Ack {
+        arrived: 3 * SIZE,
+        ..Ack::from_state(reader_at(0, 0))
+    }
+    .encode(&mut ack);
+    for bit in (0..ack.len() * 8).filter(|bit| !(48..64).contains(bit)) {
+        let mut altered = ack.clone();
+        altered[bit / 8] ^= 1 << (bit % 8);
+        let mut sut = writer();
+        give(&mut sut, |out| out.extend_from_slice(&altered));
+        assert_writer_refuses(sut, "was altered on the way");
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use trunkline_proto::message::stream::control::{
     decode_keepalive, encode_keepalive, encode_refused,
 };
 use trunkline_proto::message::stream::directory::{Lookup, Register, Registered, TicketGrant};
+use trunkline_proto::message::stream::seal::is_frame_intact;
 use trunkline_proto::stream::DirectoryLimits;
 use trunkline_proto::{
     Disconnect, Endpoint, Fault, FaultCode, FrameBuffer, FrameKind, FrameLimits, Liveness,
@@ -158,6 +159,10 @@ impl DirectorySession {
         Ok(Some(match frame.kind() {
             Some(FrameKind::StreamRegister) => Step::Register(Register::decode(&frame)?),
             Some(FrameKind::StreamLookup) => Step::Lookup(Lookup::decode(&frame)?),
+            Some(FrameKind::StreamHello) if !is_frame_intact(&frame) => {
+                let sentence = "the greeting of an endpoint was altered on the way".to_owned();
+                return Err(Disconnect::Malformed { sentence });
+            }
             Some(FrameKind::StreamHello) => Step::Hello(Box::new(StreamHello::decode(&frame)?)),
             Some(FrameKind::StreamKeepalive) => {
                 let keepalive = decode_keepalive(&frame)?;

@@ -27,6 +27,7 @@ use trunkline_net::passing::Descriptors;
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::stream::StreamHello;
 use trunkline_proto::message::stream::control::encode_refused;
+use trunkline_proto::message::stream::seal::is_frame_intact;
 use trunkline_proto::stream::{Half, Link, Place, RingBytes, StreamFault};
 use trunkline_proto::{
     DirectBytes, Disconnect, Endpoint, FaultCode, FrameBuffer, FrameKind, FrameLimits, VersionRange,
@@ -230,7 +231,8 @@ impl<S: Inner> End<S> {
         let mut frames = FrameBuffer::new(FrameLimits::default());
         let hello = match frames.next_frame(now, &mut rest) {
             Ok(Some(frame)) if frame.kind() == Some(FrameKind::StreamHello) => {
-                StreamHello::decode(&frame).ok()
+                let hello = StreamHello::decode(&frame).ok();
+                hello.filter(|_| is_frame_intact(&frame))
             }
             _ => None,
         };

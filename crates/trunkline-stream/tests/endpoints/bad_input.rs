@@ -1,9 +1,11 @@
-//! Peers and strangers that do not keep to the protocol: their connection ends, the stream does not.
+//! Peers and strangers that do not keep to the protocol: their connection ends, the stream not.
 
 use std::net::SocketAddr;
+use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 
 use trunkline_proto::message::stream::directory::Register;
+use trunkline_proto::message::stream::seal::seal;
 use trunkline_proto::message::stream::{
     Abort, Ack, Ask, Data, DataHead, EndState, ReaderState, StreamEnd, Until, WriterState,
     encode_end,
@@ -11,7 +13,7 @@ use trunkline_proto::message::stream::{
 use trunkline_proto::{FaultCode, FrameKind, VersionRange};
 use trunkline_stream::{Options, Reader, StreamError, Writer};
 
-use crate::proxy::Fate;
+use crate::proxy::{Fate, Proxy};
 use crate::raw::{Party, Raw};
 use crate::rig::*;
 
@@ -90,6 +92,7 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     let mut out = (payload.len() as u32).to_le_bytes().to_vec();
     out.extend_from_slice(&[kind, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     out.extend_from_slice(payload);
+    seal(&mut out, 0);
     out
 }
 
@@ -267,7 +270,11 @@ fn wrong_for_a_reader(wrong: &[u8]) {
 #[test]
 fn a_writer_that_breaks_the_rules_loses_its_connection_and_the_reader_nothing() {
     let mut long_head = data(3..4);
+    long_head.truncate(24);
     long_head[..4].copy_from_slice(&(1_u32 << 30).to_le_bytes());
+    seal(&mut long_head, 0);
+    let mut unsealed = data(3..4);
+    unsealed[8] ^= 1;
     for wrong in [
         // Beyond the credit, by one element and by one byte; behind and ahead of what is next.
         data(3..12),
@@ -278,6 +285,7 @@ fn a_writer_that_breaks_the_rules_loses_its_connection_and_the_reader_nothing() 
         data_at(1 << 62, 0..1),
         data_at(u64::MAX, 0..1),
         long_head,
+        unsealed,
         // An end before what has come, and more sent than was written.
         end(16),
         abort(16, 24),
@@ -366,6 +374,9 @@ fn a_reader_that_breaks_the_rules_loses_its_connection_and_the_writer_nothing() 
     .encode(&mut ask);
     let mut has_end = ack(6, 2, 102);
     has_end[5] |= 4;
+    seal(&mut has_end, 0);
+    let mut unsealed = ack(4, 2, 102);
+    unsealed[17] ^= 1;
     for wrong in [
         // What was never sent, what goes back, what was read and has not come, credit for more than
         // its buffer, an end that nobody has said.
@@ -377,6 +388,7 @@ fn a_reader_that_breaks_the_rules_loses_its_connection_and_the_writer_nothing() 
         ack(3, 2, 103),
         ack(3, 2, 101),
         has_end,
+        unsealed,
         abort(48, 56),
         abort(32, 24),
         // What only writers say, and what is none of it.
@@ -490,6 +502,87 @@ fn what_neither_end_has_any_more_is_said_to_be_lost() {
         ),
         "{lost}"
     );
+}
+
+/// Bytes that are altered on the way, one in each of many connections, end the connection; nothing
+/// is lost or read that was not written.
+///
+/// Behaviour: NS-60, NS-66, NS-68.
+#[test]
+fn altered_bytes_end_the_connection_and_are_sent_again() {
+    // A frame of two elements with its checksum; and what its reader answers.
+    for (kind, len) in [(108, 16 + 8 + 4 + 16), (109, 16 + 40)] {
+        for dials in EITHER {
+            let checked = Options {
+                is_checked: Some(true),
+                ..options(200)
+            };
+            let (proxy, mut writer, mut reader) = proxied_with(dials, checked, options(200));
+            let mut next = 0;
+            for at in 0..len {
+                let (sender, altered) = channel();
+                let mut is_done = false;
+                proxy.hook(move |_, frame| {
+                    if frame[4] == kind && frame.len() == len && !is_done {
+                        is_done = true;
+                        frame[at] ^= 1 << (at % 8);
+                        sender.send(()).unwrap();
+                    }
+                    Fate::Forward
+                });
+                let before = reader.properties().disconnections;
+                writer.write_many(&elements(next..next + 2), LONG).unwrap();
+                let flushed = thread::spawn(move || {
+                    writer.flush(trunkline_stream::Until::Read, LONG).unwrap();
+                    writer
+                });
+                next = check_run(&reader.read_many(2, LONG).unwrap(), next);
+                altered.recv_timeout(CUT_OFF).unwrap();
+                writer = flushed.join().unwrap();
+                // Two bytes of the header mean nothing.
+                if !(6..8).contains(&at) {
+                    until("a cut", || reader.properties().disconnections > before);
+                }
+            }
+            proxy.unhook();
+            assert_eq!(writer.close(LONG).elements, 0);
+            assert!(matches!(reader.read(LONG), Err(StreamError::Ended)));
+        }
+    }
+}
+
+/// The same of everything that two ends say before they are connected.
+///
+/// Behaviour: NS-12, NS-66.
+#[test]
+fn altered_greetings_are_said_again() {
+    // S_HELLO, S_WELCOME.
+    for kind in [106, 107] {
+        let at = address();
+        let proxy = Proxy::to(at);
+        let (mut writer, mut reader) =
+            meet::<f64>(Dials::Writer, options(4), options(4), at, Some(&proxy));
+        let mut random = fastrand::Rng::with_seed(u64::from(kind));
+        for cut in 0..20 {
+            let place = random.usize(..);
+            let (sender, altered) = channel();
+            let mut is_done = false;
+            proxy.hook(move |_, frame| {
+                if frame[4] == kind && !is_done {
+                    is_done = true;
+                    let at = place % frame.len();
+                    frame[at] ^= 1 << (place % 7);
+                    sender.send(()).unwrap();
+                }
+                Fate::Forward
+            });
+            proxy.cut();
+            altered.recv_timeout(CUT_OFF).unwrap();
+            writer.write(&element(cut), LONG).unwrap();
+            assert_eq!(reader.read(LONG).unwrap(), element(cut));
+            assert_eq!(writer.properties().fault, None);
+        }
+    }
 }
 
 /// URLs with every kind of nonsense.

@@ -3,6 +3,8 @@
 //! Whoever dials does so directly, or through a [`Proxy`](proxy::Proxy) that cuts, stalls, swallows
 //! and alters on command.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
 mod bad_input;
 mod closing;
 mod creation;

@@ -4,6 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
+use trunkline_proto::message::stream::seal::seal;
 use trunkline_proto::{Disconnect, FaultCode};
 use trunkline_stream::{Element, Options, Reader, StreamError, StreamFault, Until, Writer};
 
@@ -421,6 +422,7 @@ fn versions_that_do_not_meet_are_told_at_once() {
         proxy.hook(|way, frame| {
             if way == Way::Out && frame[4] == 106 {
                 frame[20..22].copy_from_slice(&[98, 99]);
+                seal(frame, 0);
             }
             Fate::Forward
         });

@@ -14,6 +14,7 @@
 use trunkline_types::wire::{put_u8, put_u16, put_u64};
 
 use super::POSITION_MAX;
+use super::seal::seal;
 use crate::decode::Payload;
 use crate::limits::SENTENCE_BYTES_MAX;
 use crate::message::closing::{Goodbye, Refused};
@@ -95,6 +96,7 @@ impl Ack {
         if let (true, Some(flags)) = (self.has_end, flags) {
             *flags |= END_ARRIVED;
         }
+        seal(out, start);
     }
 
     /// Reads the frame.
@@ -134,10 +136,12 @@ impl Until {
 impl Ask {
     /// Appends the frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
         let mut frame = FrameWriter::begin(out, FrameKind::StreamAsk, 0);
         put_u8(frame.payload(), self.until.number());
         put_u64(frame.payload(), self.position);
         frame.finish(false);
+        seal(out, start);
     }
 
     /// Reads the frame.
@@ -159,9 +163,11 @@ impl Ask {
 
 /// Appends S_END: the stream ends at this position.
 pub fn encode_end(position: u64, out: &mut Vec<u8>) {
+    let start = out.len();
     let mut frame = FrameWriter::begin(out, FrameKind::StreamEnd, 0);
     put_u64(frame.payload(), position);
     frame.finish(false);
+    seal(out, start);
 }
 
 /// Reads S_END.
@@ -178,13 +184,15 @@ pub fn decode_end(frame: &Frame<'_>) -> Result<u64, DecodeError> {
 impl Abort {
     /// Appends the frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
         let mut frame = FrameWriter::begin(out, FrameKind::StreamAbort, 0);
-        let out = frame.payload();
-        put_u64(out, self.position);
-        put_u64(out, self.transferred);
-        put_u16(out, self.code.number());
-        put_sentence(out, &self.sentence);
+        let payload = frame.payload();
+        put_u64(payload, self.position);
+        put_u64(payload, self.transferred);
+        put_u16(payload, self.code.number());
+        put_sentence(payload, &self.sentence);
         frame.finish(false);
+        seal(out, start);
     }
 
     /// Reads the frame.
@@ -206,11 +214,13 @@ impl Abort {
 
 /// Appends S_KEEPALIVE. Count and digest are no part of it.
 pub fn encode_keepalive(keepalive: &Keepalive, out: &mut Vec<u8>) {
+    let start = out.len();
     let mut frame = FrameWriter::begin(out, FrameKind::StreamKeepalive, 0);
     for number in [keepalive.sent, keepalive.echo, keepalive.echo_held_ns] {
         put_u64(frame.payload(), number);
     }
     frame.finish(false);
+    seal(out, start);
 }
 
 /// Reads S_KEEPALIVE.
@@ -231,7 +241,9 @@ pub fn decode_keepalive(frame: &Frame<'_>) -> Result<Keepalive, DecodeError> {
 
 /// Appends S_REFUSED.
 pub fn encode_refused(refused: &Refused, out: &mut Vec<u8>) {
+    let start = out.len();
     refused.encode_as(FrameKind::StreamRefused, out);
+    seal(out, start);
 }
 
 /// Reads S_REFUSED.
@@ -244,7 +256,9 @@ pub fn decode_refused(frame: &Frame<'_>) -> Result<Refused, DecodeError> {
 
 /// Appends S_BELL.
 pub fn encode_bell(out: &mut Vec<u8>) {
+    let start = out.len();
     FrameWriter::begin(out, FrameKind::StreamBell, 0).finish(false);
+    seal(out, start);
 }
 
 /// Reads S_BELL.
@@ -257,7 +271,9 @@ pub fn decode_bell(frame: &Frame<'_>) -> Result<(), DecodeError> {
 
 /// Appends S_GOODBYE.
 pub fn encode_goodbye(goodbye: &Goodbye, out: &mut Vec<u8>) {
+    let start = out.len();
     goodbye.encode_as(FrameKind::StreamGoodbye, out);
+    seal(out, start);
 }
 
 /// Reads S_GOODBYE.

@@ -10,6 +10,7 @@
 use trunkline_types::wire::{put_u32, put_u64};
 
 use super::POSITION_MAX;
+use super::seal::seal;
 use crate::decode::Payload;
 use crate::frame::{FrameHeader, HEADER_BYTES};
 use crate::{DecodeError, Frame, FrameKind};
@@ -61,12 +62,14 @@ impl DataHead {
         }
         let head = u32::try_from(Self::len_bytes(&header)).unwrap_or(0);
         header.length = self.len.saturating_add(head);
+        let start = out.len();
         out.reserve(HEADER_BYTES.saturating_add(12));
         out.extend_from_slice(&header.to_bytes());
         put_u64(out, self.position);
         if let Some(crc32c) = self.crc32c {
             put_u32(out, crc32c);
         }
+        seal(out, start);
     }
 
     /// Reads what stands before the bytes. `head` is exactly that, or more.

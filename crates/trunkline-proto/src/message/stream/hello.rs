@@ -18,6 +18,7 @@ use trunkline_types::DataType;
 use trunkline_types::wire::{decode_type, encode_type, put_u8, put_varint};
 
 use super::POSITION_MAX;
+use super::seal::seal;
 use crate::decode::Payload;
 use crate::message::hello::{MAGIC, cut, read_magic, text};
 use crate::tlv::{put_field, put_nested, put_number, put_text, read_fields};
@@ -119,20 +120,22 @@ pub const URL_BYTES_MAX: usize = 1024;
 impl StreamHello {
     /// Appends the frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
         let mut frame = FrameWriter::begin(out, FrameKind::StreamHello, 0);
-        let out = frame.payload();
-        out.extend_from_slice(&MAGIC);
-        put_u8(out, self.versions.min);
-        put_u8(out, self.versions.max);
-        self.end.put(out);
+        let payload = frame.payload();
+        payload.extend_from_slice(&MAGIC);
+        put_u8(payload, self.versions.min);
+        put_u8(payload, self.versions.max);
+        self.end.put(payload);
         if let Some(peer) = self.peer {
-            put_field(out, 20, &peer.0);
+            put_field(payload, 20, &peer.0);
         }
-        put_number(out, 21, self.attempt);
+        put_number(payload, 21, self.attempt);
         if let Some(ticket) = &self.ticket {
-            put_field(out, 22, ticket);
+            put_field(payload, 22, ticket);
         }
         frame.finish(false);
+        seal(out, start);
     }
 
     /// Reads the frame.
@@ -177,12 +180,14 @@ impl StreamWelcome {
 
     /// Appends the frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
         let mut frame = FrameWriter::begin(out, FrameKind::StreamWelcome, 0);
-        let out = frame.payload();
-        out.extend_from_slice(&MAGIC);
-        put_u8(out, self.version);
-        self.end.put(out);
+        let payload = frame.payload();
+        payload.extend_from_slice(&MAGIC);
+        put_u8(payload, self.version);
+        self.end.put(payload);
         frame.finish(false);
+        seal(out, start);
     }
 
     /// Reads the frame.
