@@ -102,8 +102,8 @@ impl Dialler {
         }
     }
 
-    /// The same dialler, without shared memory beside its socket: descriptors may come over it, into
-    /// `descriptors`.
+    /// The same dialler, without shared memory beside its socket: descriptors may come over it,
+    /// into `descriptors`.
     #[must_use]
     pub fn taking(mut self, descriptors: Descriptors) -> Self {
         if let Dialler::Near { beside, .. } = &mut self {

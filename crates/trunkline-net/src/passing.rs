@@ -114,7 +114,7 @@ impl Descriptors {
 
 impl ReceiveHalf for PassingReceive {
     fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        let received = not_blocked(|| {
+        not_blocked(|| {
             let (count, file) = receive_with(&self.stream, buffer)?;
             if let Some(file) = file {
                 let waiting = &mut lock(&self.descriptors.0).waiting;
@@ -125,8 +125,7 @@ impl ReceiveHalf for PassingReceive {
                 waiting.push_back(file);
             }
             Ok(count)
-        });
-        received
+        })
     }
 }
 

@@ -26,8 +26,8 @@ impl Waits {
         std::mem::replace(&mut self.other_seen, waits) != waits
     }
 
-    /// As [`is_other_waiting`](Self::is_other_waiting) without the fence: an end that begins to wait
-    /// at this very moment may be missed.
+    /// As [`is_other_waiting`](Self::is_other_waiting) without the fence: an end that begins to
+    /// wait at this very moment may be missed.
     #[inline]
     pub(crate) fn glance(&mut self, other: &AtomicU64) -> bool {
         let waits = other.load(Ordering::Relaxed);

@@ -29,7 +29,8 @@ pub trait Element: Clone + Send + 'static + sealed::Sealed {
     #[doc(hidden)]
     fn append(bytes: &[u8], out: &mut Vec<Self>) -> Result<(), DecodeError>;
 
-    /// Whether elements may be read by one call: arrays only when they are of equal lengths (NS-35).
+    /// Whether elements may be read by one call: arrays only when they are of equal lengths
+    /// (NS-35).
     #[doc(hidden)]
     fn check_equal(elements: &[Self]) -> Result<(), StreamError> {
         let _ = elements;
@@ -148,7 +149,7 @@ fn put(form: ElementForm, out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) 
 }
 
 /// The elements of `bytes`, one by one; of a form that varies, without their lengths.
-pub(crate) fn each<'a>(form: ElementForm, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+pub(crate) fn each(form: ElementForm, bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let (element, behind) = match form {
@@ -259,7 +260,8 @@ macro_rules! by_value {
 by_value! {
     bool: DataType::Bool, |v| Value::Bool(*v), Value::Bool(v) => v;
     Timestamp: DataType::Timestamp, |v| Value::Timestamp(*v), Value::Timestamp(v) => v;
-    String: DataType::String, |v| Value::String(v.as_str().into()), Value::String(v) => v.to_string();
+    String: DataType::String,
+        |v| Value::String(v.as_str().into()), Value::String(v) => v.to_string();
 }
 
 fn equal_lengths(lengths: impl Iterator<Item = usize>) -> Result<(), StreamError> {

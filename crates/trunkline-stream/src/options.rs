@@ -19,8 +19,8 @@ pub struct Options {
     pub peer: Option<String>,
     /// Elements that the buffer holds; at least 1.
     pub capacity: usize,
-    /// Bytes that the buffer of elements of varying length holds. Memory is taken as it is used, and
-    /// given back when the stream has been idle.
+    /// Bytes that the buffer of elements of varying length holds. Memory is taken as it is used,
+    /// and given back when the stream has been idle.
     pub bytes_max: usize,
     /// The memory of elements of varying length is taken at creation, not at their first use.
     pub preallocate: bool,

@@ -19,7 +19,8 @@ use trunkline_types::{SocketPath, Tick, Timestamp};
 
 use crate::directory::Arrivals;
 
-/// The name is given, for as long as this is there. After a restart of the engine it is taken again.
+/// The name is given, for as long as this is there. After a restart of the engine it is taken
+/// again.
 pub(crate) type Registry = Link<RegistryEnd>;
 
 /// Descriptors of the connection that there is.

@@ -3,8 +3,8 @@
 //! ```text
 //!   named its peer?   this end    asks the directory at its peer's host (or the peer's own port)
 //!                                 until the peer is there, and dials it: it is the active one
-//!   always            its name    is registered: by the engine of this machine, or behind a port of
-//!                                 its own; whoever asks for it is handed to it
+//!   always            its name    is registered: by the engine of this machine, or behind a port
+//!                                 of its own; whoever asks for it is handed to it
 //! ```
 
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! The memory of a stream's ring: its bytes mapped twice in a row, so that every run of them lies in
-//! one piece.
+//! The memory of a stream's ring: its bytes mapped twice in a row, so that every run of them lies
+//! in one piece.
 //!
 //! ```text
 //!   file      | header | bytes           |
@@ -58,8 +58,8 @@ unsafe impl Send for StreamMemory {}
 unsafe impl Sync for StreamMemory {}
 
 impl StreamMemory {
-    /// New memory for what `shape` allows, whose counting begins at `start`. `is_touched`: all of it
-    /// is there at once, and not only when it is used first.
+    /// New memory for what `shape` allows, whose counting begins at `start`. `is_touched`: all of
+    /// it is there at once, and not only when it is used first.
     ///
     /// # Errors
     /// The system gives no memory, no descriptor, or does not allow it.
@@ -187,9 +187,9 @@ impl StreamMemory {
         self.shape
     }
 
-    /// Gives the memory of bytes that nobody needs back to the system; it is there again, as zeroes,
-    /// when it is used. `position` and `len` as in the stream. Only for the producer's free part,
-    /// by who has the producer.
+    /// Gives the memory of bytes that nobody needs back to the system; it is there again, as
+    /// zeroes, when it is used. `position` and `len` as in the stream. Only for the producer's free
+    /// part, by who has the producer.
     pub fn give_back(&self, position: u64, len: u64) {
         let ring = self.ring_bytes as u64;
         let start = position % ring;

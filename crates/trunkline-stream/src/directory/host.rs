@@ -291,6 +291,7 @@ pub(crate) fn random() -> io::Result<[u8; 16]> {
 }
 
 fn random_ticket() -> Ticket {
-    // The system gives random bytes as soon as it has booted; without any a ticket would be nobody's.
+    // The system gives random bytes as soon as it has booted; without any a ticket would be
+    // nobody's.
     random().unwrap_or_default()
 }

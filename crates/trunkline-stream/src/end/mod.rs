@@ -9,12 +9,12 @@
 //!          WriterLink -- heads, and bytes from the ring --> ReaderLink
 //! ```
 //!
-//! The program's end of the ring is not here: it is used without the link's lock. Whatever is due is
-//! found by looking at the ring, so the program has to tell nothing but that it is time to look.
+//! The program's end of the ring is not here: it is used without the link's lock. Whatever is due
+//! is found by looking at the ring, so the program has to tell nothing but that it is time to look.
 
 mod asking;
+mod one_ring;
 mod reader;
-mod shared;
 mod sharing;
 mod writer;
 
@@ -40,7 +40,7 @@ pub(crate) use reader::ReaderEnd;
 pub(crate) use writer::WriterEnd;
 
 use asking::{Asking, Heard};
-use shared::SharedRing;
+use one_ring::SharedRing;
 
 /// How long bytes may wait for more of them, so that they fill a packet (NS-85).
 pub(crate) const GATHER: Duration = Duration::from_millis(1);

@@ -7,7 +7,7 @@ use trunkline_net::StreamMemory;
 use trunkline_ring::{Corrupt, ElementProducer, RingStart};
 use trunkline_types::Tick;
 
-use super::shared::SharedRing;
+use super::one_ring::SharedRing;
 use super::{Inner, Rest};
 
 pub(crate) struct ReaderEnd {

@@ -7,7 +7,7 @@ use trunkline_proto::stream::StreamFault;
 use trunkline_proto::{Disconnect, FaultCode, Features};
 use trunkline_ring::{Corrupt, RingStart};
 
-use super::shared::SharedRing;
+use super::one_ring::SharedRing;
 use super::{End, Inner};
 
 impl<S: Inner> End<S> {

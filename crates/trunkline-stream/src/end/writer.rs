@@ -7,7 +7,7 @@ use trunkline_net::StreamMemory;
 use trunkline_ring::{Corrupt, ElementConsumer, RingStart};
 use trunkline_types::Tick;
 
-use super::shared::SharedRing;
+use super::one_ring::SharedRing;
 use super::{End, Inner, Rest};
 
 pub(crate) struct WriterEnd {

@@ -1,6 +1,6 @@
 //! The reading end of a stream.
 
-mod core;
+mod bytes;
 mod region;
 mod value;
 
@@ -15,7 +15,7 @@ use crate::properties::Properties;
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
 
-pub(crate) use self::core::{ReaderCore, Wanted};
+pub(crate) use self::bytes::{ReaderCore, Wanted};
 pub use self::region::Region;
 pub use self::value::{ByteRegion, ValueReader, element_bytes};
 

@@ -1,6 +1,6 @@
 //! The writing end of a stream.
 
-mod core;
+mod bytes;
 mod value;
 
 use std::marker::PhantomData;
@@ -15,7 +15,7 @@ use crate::properties::Properties;
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
 
-pub(crate) use self::core::WriterCore;
+pub(crate) use self::bytes::WriterCore;
 pub use self::value::ValueWriter;
 pub use trunkline_proto::message::stream::Until;
 
@@ -80,8 +80,8 @@ impl<T: Element> Writer<T> {
     /// Writes one element, waiting for room for at most `timeout` (`None`: for ever).
     ///
     /// # Errors
-    /// [`StreamError::Timeout`]: there was no room, and nothing was written. Otherwise the stream is
-    /// over.
+    /// [`StreamError::Timeout`]: there was no room, and nothing was written. Otherwise the stream
+    /// is over.
     #[inline]
     pub fn write(&mut self, element: &T, timeout: Option<Duration>) -> Result<(), StreamError> {
         if element.try_put(&mut self.core) {

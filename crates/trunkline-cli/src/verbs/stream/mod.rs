@@ -79,7 +79,12 @@ pub(crate) struct Args {
     capacity: Option<u64>,
 
     /// Elements per read or write, at most; a tenth of the buffer unless said otherwise
-    #[arg(long, visible_alias = "call", value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    #[arg(
+        long,
+        visible_alias = "call",
+        value_name = "N",
+        value_parser = clap::value_parser!(u64).range(1..=1 << 40)
+    )]
     chunk: Option<u64>,
 
     /// Bytes that this end's buffer holds where elements vary in size; 16 MiB unless said otherwise

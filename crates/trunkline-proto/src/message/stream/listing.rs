@@ -156,7 +156,7 @@ impl EndpointsPage {
         read_fields(&mut payload, |id, field| {
             match id {
                 1 if page.endpoints.len() >= ENDPOINTS_PAGE_MAX => {
-                    let found = page.endpoints.len() as u64 + 1;
+                    let found = (page.endpoints.len() as u64).saturating_add(1);
                     return Err(field.unexpected("at most 256 endpoints", found));
                 }
                 1 => page.endpoints.push(EndpointStatus::read(field)?),

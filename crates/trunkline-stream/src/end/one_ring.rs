@@ -8,10 +8,10 @@
 //! ```
 //!
 //! Nothing is moved between two buffers that are one: what would be where is computed from the
-//! capacities ([`SharedFills`]). The connection stays: for the end of the stream, for signs of life,
-//! and for the bell that wakes a program which waits. That the other process is gone, at whatever
-//! instruction, is the end of the connection; the ring is memory without a name, and goes with the
-//! last of the two.
+//! capacities ([`SharedFills`]). The connection stays: for the end of the stream, for signs of
+//! life, and for the bell that wakes a program which waits. That the other process is gone, at
+//! whatever instruction, is the end of the connection; the ring is memory without a name, and goes
+//! with the last of the two.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
