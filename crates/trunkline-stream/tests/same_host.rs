@@ -1,6 +1,8 @@
 //! Two processes of one machine that use one ring: what happens to each when the other is killed,
 //! and when it writes nonsense into the ring.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
+
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::os::unix::fs::FileExt;

@@ -1,5 +1,7 @@
 //! Endpoints whose names this machine's engine keeps.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::thread;
 use std::time::Duration;
 
