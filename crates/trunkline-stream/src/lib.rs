@@ -26,6 +26,7 @@ pub mod directory;
 mod element;
 mod end;
 mod error;
+pub mod journal;
 mod listener;
 mod options;
 mod properties;
