@@ -38,6 +38,7 @@ mod writer;
 
 pub use element::{Element, Plain};
 pub use error::StreamError;
+pub use journal::{Commit, Durability, JournalError, JournalOptions};
 pub use options::{BYTES_MAX_DEFAULT, CAPACITY_DEFAULT, DIRECTORY_PORT, Options};
 pub use properties::Properties;
 pub use reader::{Reader, Region};

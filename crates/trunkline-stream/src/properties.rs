@@ -69,7 +69,10 @@ impl Properties {
     pub(crate) fn of_writer(core: &WriterCore) -> Self {
         let transport = core.link.transport().map(|used| used.name);
         core.link.with(|end, _, _| {
-            let written = end.inner.ring.written_elements().unwrap_or(0);
+            let written = match &end.inner.store {
+                Some(store) => store.written_elements(),
+                None => end.inner.ring.written_elements().unwrap_or(0),
+            };
             let freed = end.link.freed_elements();
             Self {
                 is_writer: true,

@@ -7,14 +7,16 @@
 //!                                 its own; whoever asks for it is handed to it
 //! ```
 
+mod journaled;
+
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
 use trunkline_net::{Clock, Dialler, Link, LinkOptions as NetOptions, StreamMemory, near};
 use trunkline_proto::VersionRange;
-use trunkline_proto::message::stream::Incarnation;
 use trunkline_proto::message::stream::directory::Register;
+use trunkline_proto::message::stream::{Incarnation, Until};
 use trunkline_proto::stream::{ElementForm, LinkOptions, ReaderLink, Role, WriterLink};
 use trunkline_ring::{RingShape, RingStart};
 use trunkline_types::{DataType, StreamUrl, Tick};
@@ -29,6 +31,8 @@ use crate::reader::ReaderCore;
 use crate::registry::{self, Name, Registry};
 use crate::wait::{Waits, deadline};
 use crate::writer::WriterCore;
+
+pub(crate) use journaled::new_lineage;
 
 /// What keeps an endpoint's name.
 pub(crate) enum Registration {
@@ -58,6 +62,8 @@ struct Plan {
     shape: RingShape,
     until: Option<Tick>,
     options: Options,
+    /// Its journal knows its peer, for which it does not wait therefore.
+    is_met: bool,
 }
 
 /// Creates a writing end.
@@ -68,6 +74,9 @@ pub(crate) async fn writer(
     options: Options,
 ) -> Result<WriterCore, StreamError> {
     let plan = Plan::new(url, data_type, options)?;
+    if let Some(journal) = plan.options.journal.clone() {
+        return journaled::writer(waits, plan, &journal).await;
+    }
     let memory = plan.memory()?;
     let (producer, consumer) = (memory.element_memory().producer(), memory.element_memory());
     let inner = WriterEnd::new(consumer.consumer());
@@ -89,6 +98,9 @@ pub(crate) async fn reader(
     options: Options,
 ) -> Result<ReaderCore, StreamError> {
     let plan = Plan::new(url, data_type, options)?;
+    if let Some(journal) = plan.options.journal.clone() {
+        return journaled::reader(waits, plan, &journal).await;
+    }
     let memory = plan.memory()?;
     let (consumer, producer) = (memory.element_memory().consumer(), memory.element_memory());
     let inner = ReaderEnd::new(producer.producer());
@@ -140,6 +152,7 @@ impl Plan {
             bytes_max: shape.bytes_max() as u64,
             takes_successor: options.takes_successor,
             is_checked: options.is_checked.unwrap_or(false),
+            freed_at: Until::Durable,
             gone_after: options.gone_after,
             program: options.program.clone(),
             seed: fastrand::u64(..),
@@ -152,6 +165,7 @@ impl Plan {
             shape,
             until: deadline(options.timeout),
             options,
+            is_met: false,
         })
     }
 
@@ -188,7 +202,7 @@ impl Plan {
         let arrivals = Arc::new(Door(Arc::downgrade(&link)));
         let registration = self.register(waits, arrivals).await?;
         let met = waits.wait(&link, self.until, |end, _| {
-            if end.link.is_connected() {
+            if end.link.is_connected() || self.is_met {
                 return Some(Ok(()));
             }
             end.link.fault().map(|fault| Err(fault.clone().into()))

@@ -14,7 +14,10 @@
 
 mod asking;
 mod reader;
+mod reader_store;
+pub(crate) mod syncing;
 mod writer;
+mod writer_store;
 
 use std::time::Duration;
 
@@ -29,7 +32,9 @@ use trunkline_types::{Tick, Timestamp};
 
 pub(crate) use asking::Target;
 pub(crate) use reader::ReaderEnd;
+pub(crate) use reader_store::ReaderStore;
 pub(crate) use writer::WriterEnd;
+pub(crate) use writer_store::WriterStore;
 
 use asking::{Asking, Heard};
 

@@ -4,15 +4,17 @@ use trunkline_proto::stream::{Link, Place, Reader, ReaderLink, RingBytes};
 use trunkline_ring::ElementProducer;
 use trunkline_types::Tick;
 
-use super::Inner;
+use super::{Inner, ReaderStore};
 
 pub(crate) struct ReaderEnd {
     pub(crate) ring: ElementProducer,
+    /// Its journal, if it has one.
+    pub(crate) store: Option<ReaderStore>,
 }
 
 impl ReaderEnd {
     pub(crate) fn new(ring: ElementProducer) -> Self {
-        Self { ring }
+        Self { ring, store: None }
     }
 }
 
@@ -27,6 +29,11 @@ impl Inner for ReaderEnd {
     type Half = Reader;
 
     fn look(&mut self, link: &mut Link<Reader>) {
+        if let Some(store) = &self.store {
+            // What the program took out is room, though it does not count as read yet.
+            let _ = self.ring.read();
+            return store.look(link);
+        }
         // Nobody but this program has the memory, so its positions are true.
         if let (Ok(read), Ok(elements)) = (self.ring.read(), self.ring.read_elements()) {
             link.handle_read(read, elements);
@@ -34,6 +41,11 @@ impl Inner for ReaderEnd {
     }
 
     fn settle(&mut self, link: &mut ReaderLink) {
+        if let Some(store) = &mut self.store
+            && !store.store(&mut self.ring, link)
+        {
+            return;
+        }
         let (position, elements) = link.ready();
         let bytes = position.saturating_sub(self.ring.written());
         if bytes > 0 {

@@ -40,6 +40,19 @@ pub enum JournalError {
         /// Whose it is.
         of: String,
     },
+    /// It has more than the buffer of the endpoint holds.
+    #[error(
+        "the journal in {} has {bytes} bytes in {elements} elements that were not read, more than \
+         this endpoint's buffer holds: create it with a larger one", folder.display()
+    )]
+    Unread {
+        /// The journal's folder.
+        folder: PathBuf,
+        /// So much it has.
+        bytes: u64,
+        /// In so many elements.
+        elements: u64,
+    },
     /// Its bound is too small for the buffer of the endpoint.
     #[error(
         "a journal of at most {bytes_max} bytes is too small for this endpoint's buffer: allow it \
@@ -54,7 +67,7 @@ pub enum JournalError {
 }
 
 impl JournalError {
-    pub(super) fn disk(folder: &Path, action: &'static str, cause: io::Error) -> Self {
+    pub(crate) fn disk(folder: &Path, action: &'static str, cause: io::Error) -> Self {
         Self::Disk {
             folder: folder.to_owned(),
             action,

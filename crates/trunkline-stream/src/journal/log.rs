@@ -243,7 +243,7 @@ impl Log {
         }
         let segment = self.segments.back()?;
         Some(SyncJob {
-            disk: self.disk.clone(),
+            folder: self.disk.folder().to_owned(),
             file: segment.file.clone(),
             records: self.appended,
             end: self.end,

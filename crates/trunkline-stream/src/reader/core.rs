@@ -7,6 +7,7 @@ use trunkline_net::{Clock, Link};
 use trunkline_proto::stream::{ElementForm, ReaderLink, StreamFault};
 use trunkline_ring::ElementConsumer;
 
+use super::journaled::Commits;
 use crate::element;
 use crate::end::{End, ReaderEnd};
 use crate::error::StreamError;
@@ -19,7 +20,9 @@ pub(crate) struct ReaderCore {
     pub(crate) form: ElementForm,
     /// When the program has read up to here, the writer waits for credit.
     credit_at: u64,
-    registration: Option<Registration>,
+    /// It has a journal.
+    pub(super) journal: Option<Commits>,
+    pub(super) registration: Option<Registration>,
 }
 
 /// How many elements a read is for.
@@ -41,6 +44,7 @@ impl ReaderCore {
             ring,
             form,
             credit_at: 0,
+            journal: None,
             registration,
         }
     }
@@ -65,6 +69,9 @@ impl ReaderCore {
         wanted: Wanted,
         timeout: Option<Duration>,
     ) -> Result<usize, StreamError> {
+        if self.journal.is_some() {
+            self.commit_before_read(waits).await?;
+        }
         match wanted {
             Wanted::Exactly(count) if self.has(count) => Ok(count),
             Wanted::Exactly(count) => self.wait_long(waits, count, timeout).await,
@@ -107,6 +114,18 @@ impl ReaderCore {
         let link = self.link.clone();
         let found = waits.wait(&link, deadline(timeout), |end, _| {
             end.look();
+            if self.has(count) {
+                return Some(Ok(count));
+            }
+            if let Some(error) = end.journal_error() {
+                // What was stored by now may be read.
+                let left = self.available();
+                return Some(if left > 0 {
+                    Ok(left)
+                } else {
+                    Err(error.into())
+                });
+            }
             if self.has(count) {
                 return Some(Ok(count));
             }
@@ -173,6 +192,7 @@ impl ReaderCore {
 
     /// Destroys the end: the writer is told how far it came.
     pub(crate) async fn close(&mut self, waits: &impl Waits) {
+        self.commit_all();
         self.link.with(|end, _, _| {
             end.look();
             end.link.abort();
@@ -182,6 +202,7 @@ impl ReaderCore {
             (end.link.is_over() || !end.link.is_connected()).then_some(())
         };
         let _is_gone = waits.wait(&self.link, Some(soon), gone).await;
+        self.finish_journal();
         self.link.close(soon);
         self.registration = None;
     }
@@ -189,7 +210,9 @@ impl ReaderCore {
 
 impl Drop for ReaderCore {
     fn drop(&mut self) {
-        if !self.link.is_closed() {
+        if self.journal.is_some() {
+            self.leave();
+        } else if !self.link.is_closed() {
             crate::wait::block(self.close(&crate::wait::Blocking));
         }
     }

@@ -1,6 +1,7 @@
 //! The reading end of a stream.
 
 mod core;
+mod journaled;
 mod region;
 
 use std::marker::PhantomData;
@@ -23,7 +24,8 @@ pub use self::region::Region;
 /// What arrives lies in the end's own buffer until it is read; as it is read, the writer may send
 /// more (NS-62). When the writer is gone, reading goes on until nothing is left (NS-47).
 ///
-/// Dropping it destroys it: the writer is told how far it came.
+/// Dropping it destroys it: the writer is told how far it came. With a journal, dropping it leaves
+/// the stream to the next endpoint of this name with that journal.
 ///
 /// # Example
 /// ```no_run
@@ -135,6 +137,23 @@ impl<T: Element> Reader<T> {
     /// Elements that can be read now.
     pub fn available(&mut self) -> usize {
         self.core.available()
+    }
+
+    /// Says that the program is done with everything it has read: with a journal, none of it comes
+    /// again after a crash. Without one there is nothing to say.
+    ///
+    /// # Errors
+    /// [`StreamError::Journal`]; what was read may come again after a crash.
+    pub fn commit(&mut self) -> Result<(), StreamError> {
+        block(self.core.commit(&Blocking))
+    }
+
+    /// [`commit`](Self::commit) for tasks.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn commit_async(&mut self) -> Result<(), StreamError> {
+        self.core.commit(&Task).await
     }
 
     /// Destroys the end. The writer is told how far it came.

@@ -11,6 +11,7 @@ use trunkline_types::Tick;
 
 use crate::end::{End, GATHER_BYTES, WriterEnd};
 use crate::error::StreamError;
+use crate::journal::Durability;
 use crate::rendezvous::Registration;
 use crate::wait::{Waits, deadline};
 
@@ -23,8 +24,10 @@ pub(crate) struct WriterCore {
     pub(crate) form: ElementForm,
     /// Written since the link last had reason to look.
     unsent: u64,
+    /// It has a journal: what is written goes there, and not into the ring from here.
+    pub(super) journal: Option<Durability>,
     /// Ends with the endpoint.
-    registration: Option<Registration>,
+    pub(super) registration: Option<Registration>,
 }
 
 impl WriterCore {
@@ -39,6 +42,7 @@ impl WriterCore {
             ring,
             form,
             unsent: 0,
+            journal: None,
             registration,
         }
     }
@@ -56,6 +60,9 @@ impl WriterCore {
         elements: usize,
         timeout: Option<Duration>,
     ) -> Result<(), StreamError> {
+        if self.journal.is_some() {
+            return self.write_journaled(waits, bytes, elements, timeout).await;
+        }
         if self.push(bytes, elements as u64) {
             return Ok(());
         }
@@ -126,7 +133,7 @@ impl WriterCore {
         }
     }
 
-    fn gave_up(&self, timeout: Option<Duration>, what: &'static str) -> StreamError {
+    pub(super) fn gave_up(&self, timeout: Option<Duration>, what: &'static str) -> StreamError {
         match timeout {
             Some(timeout) if !self.link.is_closed() => StreamError::Timeout { timeout, what },
             _ => StreamError::Closed,
@@ -135,7 +142,7 @@ impl WriterCore {
 
     /// # Errors
     /// It can never fit (NS-33).
-    fn check_size(&self, bytes: usize, elements: usize) -> Result<(), StreamError> {
+    pub(super) fn check_size(&self, bytes: usize, elements: usize) -> Result<(), StreamError> {
         let shape = self.ring.shape();
         if elements as u64 > shape.capacity() || bytes > shape.bytes_max() {
             if elements == 1 {
@@ -167,6 +174,9 @@ impl WriterCore {
         until: Until,
         timeout: Option<Duration>,
     ) -> Result<(), StreamError> {
+        if self.journal.is_some() || until == Until::Durable {
+            self.check_durable(until)?;
+        }
         self.unsent = 0;
         let (position, is_reached) = self.link.with(|end, _, _| {
             end.look();
@@ -191,8 +201,11 @@ impl WriterCore {
     /// Nothing more is written: waits until the reader has everything, and says what it lacks.
     pub(crate) async fn close(&mut self, waits: &impl Waits, timeout: Option<Duration>) -> Left {
         self.link.with(|end, _, _| {
-            end.look();
-            end.link.close();
+            // Where the journal cannot be told, the stream goes on in the next life.
+            if end.end_journal().is_ok() {
+                end.look();
+                end.link.close();
+            }
         });
         self.end(waits, deadline(timeout)).await
     }
@@ -214,6 +227,7 @@ impl WriterCore {
             end.look();
             end.link.left(&end.inner)
         });
+        self.leave_journal();
         self.link.close(Clock::new().now());
         self.registration = None;
         left
@@ -222,14 +236,16 @@ impl WriterCore {
 
 impl Drop for WriterCore {
     fn drop(&mut self) {
-        if !self.link.is_closed() {
+        if self.journal.is_some() {
+            self.leave();
+        } else if !self.link.is_closed() {
             crate::wait::block(self.close(&crate::wait::Blocking, Some(CLOSE_TIMEOUT)));
         }
     }
 }
 
 /// Why nothing more can be written.
-fn over(link: &WriterLink) -> Option<StreamError> {
+pub(super) fn over(link: &WriterLink) -> Option<StreamError> {
     match link.fault() {
         Some(fault) => Some(fault.clone().into()),
         None if link.is_over() => Some(StreamFault::Destroyed.into()),
