@@ -9,6 +9,8 @@ use trunkline_proto::{Disconnect, FaultCode};
 use trunkline_types::wire::DecodeError;
 use trunkline_types::{DataType, StreamUrlError};
 
+use crate::journal::JournalError;
+
 /// Why a call on an endpoint of a stream failed. Shown to people as it is.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -59,6 +61,15 @@ pub enum StreamError {
         /// Why it was not reached.
         cause: Disconnect,
     },
+    /// The journal cannot be used, or not now.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Nothing becomes durable where the reader has no journal.
+    #[error(
+        "the other end of the stream has no journal, so that nothing becomes durable there: create \
+         it with one, or wait until elements are read"
+    )]
+    NoJournal,
     /// The directory does not take the name.
     #[error("{sentence}")]
     Refused {

@@ -27,6 +27,7 @@ pub mod directory;
 mod element;
 mod end;
 mod error;
+pub mod journal;
 mod listener;
 mod options;
 mod properties;
@@ -39,6 +40,7 @@ mod writer;
 
 pub use element::{Element, Plain};
 pub use error::StreamError;
+pub use journal::{Commit, Durability, JournalError, JournalOptions};
 pub use options::{BYTES_MAX_DEFAULT, CAPACITY_DEFAULT, DIRECTORY_PORT, Options};
 pub use properties::Properties;
 pub use reader::{ByteRegion, Reader, Region, ValueReader, element_bytes};

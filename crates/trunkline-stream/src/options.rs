@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use trunkline_net::SPIN_DEFAULT;
 
+use crate::journal::JournalOptions;
+
 /// Elements that a buffer holds where nothing else is said (NS-20).
 pub const CAPACITY_DEFAULT: usize = 4096;
 
@@ -33,6 +35,8 @@ pub struct Options {
     pub takes_successor: bool,
     /// Whether bytes carry a checksum beside that of the transport; `None`: between machines.
     pub is_checked: Option<bool>,
+    /// A journal, with which the stream outlives the end of the program.
+    pub journal: Option<JournalOptions>,
     /// How long a thread that waits looks before it sleeps, at most; zero: not at all.
     pub spin: Duration,
     /// Where this machine's engine keeps the directory: its port.
@@ -62,6 +66,7 @@ impl Default for Options {
             gone_after: None,
             takes_successor: false,
             is_checked: None,
+            journal: None,
             spin: SPIN_DEFAULT,
             directory_port: DIRECTORY_PORT,
             sockets: None,

@@ -77,7 +77,10 @@ impl Properties {
                     (fills.in_writer(written, read), written)
                 }
                 _ => {
-                    let written = end.inner.ring.written_elements().unwrap_or(0);
+                    let written = match &end.inner.store {
+                        Some(store) => store.written_elements(),
+                        None => end.inner.ring.written_elements().unwrap_or(0),
+                    };
                     (written.saturating_sub(end.link.freed_elements()), written)
                 }
             };

@@ -7,6 +7,8 @@
 //!                                 of its own; whoever asks for it is handed to it
 //! ```
 
+mod journaled;
+
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
@@ -16,8 +18,8 @@ use trunkline_net::{
     Admitted, Clock, Dialler, Link, LinkOptions as NetOptions, Peer, Spin, StreamMemory, near,
 };
 use trunkline_proto::VersionRange;
-use trunkline_proto::message::stream::Incarnation;
 use trunkline_proto::message::stream::directory::Register;
+use trunkline_proto::message::stream::{Incarnation, Until};
 use trunkline_proto::stream::{ElementForm, LinkOptions, ReaderLink, Role, WriterLink};
 use trunkline_ring::{ElementMemory, RingShape, RingStart};
 use trunkline_types::{DataType, StreamUrl, Tick};
@@ -32,6 +34,8 @@ use crate::reader::ReaderCore;
 use crate::registry::{self, Name, Registry};
 use crate::wait::{Waits, deadline};
 use crate::writer::WriterCore;
+
+pub(crate) use journaled::new_lineage;
 
 /// What keeps an endpoint's name.
 pub(crate) enum Registration {
@@ -79,6 +83,8 @@ struct Plan {
     shape: RingShape,
     until: Option<Tick>,
     options: Options,
+    /// Its journal knows its peer, for which it does not wait therefore.
+    is_met: bool,
 }
 
 /// Creates a writing end.
@@ -89,10 +95,13 @@ pub(crate) async fn writer(
     options: Options,
 ) -> Result<WriterCore, StreamError> {
     let plan = Plan::new(url, data_type, options)?;
+    if let Some(journal) = plan.options.journal.clone() {
+        return journaled::writer(waits, plan, &journal).await;
+    }
     let memory = plan.memory()?;
     let inner = WriterEnd::new(memory.element_memory().consumer());
     let link = WriterLink::writer(plan.link.clone(), Clock::new().now());
-    let met = plan.meet(waits, link, inner, &memory).await?;
+    let met = plan.meet(waits, link, inner, Some(&memory)).await?;
     let ring = met.memory_of_program(&memory).producer();
     Ok(WriterCore::new(met, ring))
 }
@@ -105,10 +114,13 @@ pub(crate) async fn reader(
     options: Options,
 ) -> Result<ReaderCore, StreamError> {
     let plan = Plan::new(url, data_type, options)?;
+    if let Some(journal) = plan.options.journal.clone() {
+        return journaled::reader(waits, plan, &journal).await;
+    }
     let memory = plan.memory()?;
     let inner = ReaderEnd::new(memory.element_memory().producer());
     let link = ReaderLink::reader(plan.link.clone(), Clock::new().now());
-    let met = plan.meet(waits, link, inner, &memory).await?;
+    let met = plan.meet(waits, link, inner, Some(&memory)).await?;
     let ring = met.memory_of_program(&memory).consumer();
     Ok(ReaderCore::new(met, ring))
 }
@@ -155,6 +167,7 @@ impl Plan {
             bytes_max: shape.bytes_max() as u64,
             takes_successor: options.takes_successor,
             is_checked: options.is_checked.unwrap_or(is_far),
+            freed_at: Until::Durable,
             gone_after: options.gone_after,
             program: options.program.clone(),
             seed: fastrand::u64(..),
@@ -167,6 +180,7 @@ impl Plan {
             shape,
             until: deadline(options.timeout),
             options,
+            is_met: false,
         })
     }
 
@@ -186,7 +200,7 @@ impl Plan {
         waits: &impl Waits,
         link: trunkline_proto::stream::Link<S::Half>,
         inner: S,
-        memory: &Arc<StreamMemory>,
+        memory: Option<&Arc<StreamMemory>>,
     ) -> Result<Met<S>, StreamError> {
         let target = self.peer.as_ref().map(|peer| Target {
             url: peer.to_string(),
@@ -200,10 +214,12 @@ impl Plan {
             link,
             inner,
             target,
-            Arc::clone(memory),
+            memory.cloned(),
             Some(descriptors.clone()),
         );
-        let end = match self.options.shared_memory {
+        // What goes through a journal goes through the buffers of both.
+        let may_share = self.options.shared_memory && !self.link.has_journal;
+        let end = match may_share {
             true => end,
             false => end.without_sharing(),
         };
@@ -219,7 +235,7 @@ impl Plan {
         let registration = self.register(waits, arrivals).await?;
         link.with(|end, _, _| end.start_dialling());
         let met = waits.wait(&link, self.until, |end, _| {
-            if end.is_ready() {
+            if end.is_ready() || self.is_met {
                 return Some(Ok(()));
             }
             end.misfit().map(|fault| Err(fault.clone().into()))

@@ -12,9 +12,9 @@ use super::reader::Reader;
 use super::session::Session;
 use super::writer::Writer;
 use crate::limits::HELLO_DEADLINE;
-use crate::message::closing::Refused;
+use crate::message::closing::{Goodbye, Refused};
 use crate::message::stream::control::{
-    decode_bell, decode_goodbye, decode_keepalive, decode_refused,
+    decode_bell, decode_goodbye, decode_keepalive, decode_refused, encode_goodbye,
 };
 use crate::message::stream::{StreamEnd, StreamHello, StreamWelcome};
 use crate::{Disconnect, Fault, FaultCode, Frame, FrameKind, PROTOCOL_VERSION, VersionRange};
@@ -395,6 +395,21 @@ impl<H: Half> Link<H> {
     /// The transport is gone.
     pub fn handle_disconnected(&mut self, now: Tick, id: u64, cause: Disconnect) {
         if self.session.handle_disconnected(now, id, cause) {
+            self.half.handle_down();
+        }
+    }
+
+    /// Ends the connection, where there is one, for a reason that is not the protocol's and that the
+    /// peer is told in this sentence.
+    pub fn turn_away(&mut self, code: FaultCode, sentence: &str) {
+        if let Some(connection) = self.session.up() {
+            let goodbye = Goodbye {
+                code,
+                retry_after: Some(std::time::Duration::from_secs(1)),
+                sentence: sentence.to_owned(),
+            };
+            encode_goodbye(&goodbye, &mut connection.out);
+            self.session.close(Disconnect::Local);
             self.half.handle_down();
         }
     }

@@ -59,11 +59,30 @@ pub(super) fn check(options: &LinkOptions, is_writer: bool, peer: &StreamEnd) ->
         );
         return Err(Fault::new(FaultCode::StreamType, sentence));
     }
+    if options
+        .peer_lineage
+        .is_some_and(|known| known != lineage(peer.incarnation))
+        && !options.takes_successor
+    {
+        let sentence = format!(
+            "{} goes on from its journal, and what {} has is not of that stream: its journal was \
+             removed, or it never had one; remove that of {} too and create both anew",
+            options.url, peer.url, options.url
+        );
+        return Err(Fault::new(FaultCode::StreamRestarted, sentence));
+    }
     if peer.capacity == 0 || peer.bytes_max == 0 {
         let sentence = format!("the buffer of {} holds nothing", peer.url);
         return Err(Fault::new(FaultCode::Malformed, sentence));
     }
     Ok(())
+}
+
+/// What stays the same through the lives of an endpoint with a journal.
+pub fn lineage(incarnation: Incarnation) -> [u8; 8] {
+    let mut lineage = [0; 8];
+    lineage.copy_from_slice(&incarnation.0[8..]);
+    lineage
 }
 
 /// Whether a URL by which an endpoint is named is that of the endpoint which calls itself `url`. A
@@ -93,11 +112,16 @@ pub(super) fn meet(
     peer: &StreamEnd,
 ) -> Option<Meeting> {
     let Some(known) = known else {
-        return Some(Meeting::First);
+        let is_known = options.peer_lineage == Some(lineage(peer.incarnation));
+        return Some(match is_known {
+            true => Meeting::NextLife,
+            false => Meeting::First,
+        });
     };
+    let is_next = lineage(known.incarnation) == lineage(peer.incarnation);
     if known.incarnation == peer.incarnation {
         Some(Meeting::Again)
-    } else if peer.has_journal && known.has_journal {
+    } else if peer.has_journal && known.has_journal && is_next {
         Some(Meeting::NextLife)
     } else {
         options.takes_successor.then_some(Meeting::Successor)

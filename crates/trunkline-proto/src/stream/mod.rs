@@ -58,6 +58,7 @@ pub use self::directory::{Answer, Directory, DirectoryLimits};
 pub use self::fault::StreamFault;
 pub use self::half::Half;
 pub use self::link::{Accepted, Link, ReaderLink, WriterLink};
+pub use self::meeting::lineage;
 pub use self::options::{ElementForm, LinkOptions, Role};
 pub use self::output::{Place, RingBytes};
 pub use self::reader::{Reader, StreamClose};

@@ -46,12 +46,17 @@ pub struct LinkOptions {
     pub bytes_max: u64,
     /// It is kept on disk: another life of it goes on where this one ends.
     pub has_journal: bool,
+    /// What its journal knows of its peer: the part of the incarnation that stays the same through
+    /// the lives of an endpoint with a journal. One of another lineage has other bytes.
+    pub peer_lineage: Option<[u8; 8]>,
     /// Whether another peer of the same name may take the place of one that is gone, without what
     /// was lost with that one. Otherwise the stream ends then.
     pub takes_successor: bool,
     /// The writer: S_DATA carries a checksum.
     pub is_checked: bool,
     /// The writer: what has to become of bytes before their place in its buffer is free again.
+    /// [`Until::Durable`](crate::message::stream::Until::Durable) where the reader has a journal
+    /// is [`Until::Available`](crate::message::stream::Until::Available) where it has none.
     pub freed_at: crate::message::stream::Until,
     /// The reader: longest wait before an acknowledgement that nobody asked for.
     pub ack_delay: Duration,
@@ -82,6 +87,7 @@ impl LinkOptions {
                 .max(1)
                 .saturating_mul(u64::from(element_bytes.max(1))),
             has_journal: false,
+            peer_lineage: None,
             takes_successor: false,
             is_checked: false,
             freed_at: crate::message::stream::Until::Available,

@@ -42,6 +42,8 @@ pub struct Reader {
     pub(super) is_writer_short: bool,
     pub(super) ack_at: Option<Tick>,
     pub(super) close: Option<StreamClose>,
+    /// The writer may be told that its end is known.
+    pub(super) is_end_safe: bool,
     pub(super) is_aborted: bool,
     pub(super) is_abort_said: bool,
 }
@@ -75,6 +77,7 @@ impl Reader {
             is_writer_short: false,
             ack_at: None,
             close: None,
+            is_end_safe: true,
             is_aborted: false,
             is_abort_said: false,
         }
@@ -89,7 +92,7 @@ impl Reader {
             durable: self.durable,
             credit_bytes: self.read.saturating_add(self.bytes_max),
             credit_elements: self.read_elements.saturating_add(self.capacity),
-            has_end: self.close.is_some_and(|close| close.position == arrived),
+            has_end: self.is_end_safe && self.close.is_some_and(|close| close.position == arrived),
         }
     }
 

@@ -85,6 +85,17 @@ impl Link<Reader> {
         half.is_shared = true;
     }
 
+    /// Whether the writer may be told that its end is known: with a journal, not before everything
+    /// is on disk.
+    pub fn set_end_safe(&mut self, is_safe: bool) {
+        self.half.is_end_safe = is_safe;
+    }
+
+    /// The journal knows where the stream ends.
+    pub fn restore_end(&mut self, end: StreamClose) {
+        self.half.close = Some(end);
+    }
+
     /// Up to here everything is on disk.
     pub fn handle_durable(&mut self, position: u64) {
         let position = position.min(self.arrived());

@@ -41,6 +41,9 @@ pub struct Writer {
     pub(super) credit_elements: u64,
     pub(super) peer_bytes: u64,
     pub(super) peer_capacity: u64,
+    pub(super) peer_has_journal: bool,
+    /// Up to here the ring has what was written: the rest of it is in a journal.
+    pub(super) at_hand: u64,
     /// Goes behind what is free; its boundary is where the ring begins.
     pub(super) kept: ElementWalk,
     /// Goes along with `handed`, where elements vary.
@@ -85,6 +88,8 @@ impl Writer {
             credit_elements: 0,
             peer_bytes: u64::MAX,
             peer_capacity: 0,
+            peer_has_journal: false,
+            at_hand: u64::MAX,
             kept: ElementWalk::new(options.form, u64::MAX, 0, 0),
             ahead: None,
             asks: [0; 3],
@@ -118,12 +123,13 @@ impl Writer {
     }
 
     /// Frees what has come far enough.
-    fn free(&mut self, ring: &dyn RingBytes) {
+    pub(super) fn free(&mut self, ring: &dyn RingBytes) {
         if self.is_shared {
             return;
         }
         let until = match self.freed_at {
             Until::Sent => Until::Available,
+            Until::Durable if !self.peer_has_journal => Until::Available,
             until => until,
         };
         let len = self.place(until).saturating_sub(self.kept.position());
@@ -134,7 +140,7 @@ impl Writer {
 
     /// How far the next frame may go.
     fn next_len(&mut self, ring: &dyn RingBytes) -> u64 {
-        let reach = self.written.min(self.credit());
+        let reach = self.written.min(self.credit()).min(self.at_hand);
         let len = reach.saturating_sub(self.handed).min(DATA_BYTES_MAX);
         if len == 0 || matches!(self.form, ElementForm::Fixed(_)) {
             return len;
@@ -214,6 +220,7 @@ impl Half for Writer {
         let (peer_bytes, peer_capacity) = (self.peer_bytes, self.peer_capacity);
         self.peer_bytes = peer.bytes_max;
         self.peer_capacity = peer.capacity;
+        self.peer_has_journal = peer.has_journal;
         let mut at = Ack {
             arrived: reader.arrived,
             read: reader.read,

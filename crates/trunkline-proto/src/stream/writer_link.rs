@@ -63,6 +63,17 @@ impl Link<Writer> {
         }
     }
 
+    /// Looks what is free by now: for who gives the ring bytes piece by piece.
+    pub fn free(&mut self, ring: &dyn RingBytes) {
+        self.half.free(ring);
+    }
+
+    /// The ring has what was written only up to here, with a journal that has the rest; further
+    /// bytes are not handed out.
+    pub fn set_at_hand(&mut self, position: u64) {
+        self.half.at_hand = position;
+    }
+
     /// Whether the program waits for room in its buffer: then acknowledgements are not to wait.
     pub fn set_short_of_room(&mut self, is_short: bool) {
         let half = &mut self.half;

@@ -15,8 +15,11 @@
 mod asking;
 mod one_ring;
 mod reader;
+mod reader_store;
 mod sharing;
+pub(crate) mod syncing;
 mod writer;
+mod writer_store;
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
@@ -37,7 +40,9 @@ use trunkline_types::{Tick, Timestamp};
 
 pub(crate) use asking::Target;
 pub(crate) use reader::ReaderEnd;
+pub(crate) use reader_store::ReaderStore;
 pub(crate) use writer::WriterEnd;
+pub(crate) use writer_store::WriterStore;
 
 use asking::{Asking, Heard};
 use one_ring::SharedRing;
@@ -154,11 +159,11 @@ impl<S: Inner> End<S> {
         link: Link<S::Half>,
         inner: S,
         target: Option<Target>,
-        memory: Arc<StreamMemory>,
+        memory: Option<Arc<StreamMemory>>,
         descriptors: Option<Descriptors>,
     ) -> Self {
         Self {
-            unbegun: Some(memory),
+            unbegun: memory,
             start: RingStart::default(),
             descriptors,
             dials: false,

@@ -8,17 +8,23 @@ use trunkline_ring::{Corrupt, ElementProducer, RingStart};
 use trunkline_types::Tick;
 
 use super::one_ring::SharedRing;
-use super::{Inner, Rest};
+use super::{Inner, ReaderStore, Rest};
 
 pub(crate) struct ReaderEnd {
     pub(crate) ring: ElementProducer,
     /// The ring that is used instead, with the other end's process.
     shared: Option<SharedRing>,
+    /// Its journal, if it has one.
+    pub(crate) store: Option<ReaderStore>,
 }
 
 impl ReaderEnd {
     pub(crate) fn new(ring: ElementProducer) -> Self {
-        Self { ring, shared: None }
+        Self {
+            ring,
+            shared: None,
+            store: None,
+        }
     }
 }
 
@@ -33,6 +39,12 @@ impl Inner for ReaderEnd {
     type Half = Reader;
 
     fn look(&mut self, link: &mut Link<Reader>) -> Result<(), Corrupt> {
+        if let Some(store) = &self.store {
+            // What the program took out is room, though it does not count as read yet.
+            let _ = self.ring.read();
+            store.look(link);
+            return Ok(());
+        }
         if let Some(shared) = &mut self.shared {
             let (written, read) = shared.look()?;
             link.handle_shared(written, read);
@@ -47,6 +59,11 @@ impl Inner for ReaderEnd {
 
     fn settle(&mut self, link: &mut ReaderLink) {
         if self.shared.is_some() {
+            return;
+        }
+        if let Some(store) = &mut self.store
+            && !store.store(&mut self.ring, link)
+        {
             return;
         }
         let (position, elements) = link.ready();

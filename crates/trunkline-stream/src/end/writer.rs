@@ -8,7 +8,7 @@ use trunkline_ring::{Corrupt, ElementConsumer, RingStart};
 use trunkline_types::Tick;
 
 use super::one_ring::SharedRing;
-use super::{End, Inner, Rest};
+use super::{End, Inner, Rest, WriterStore};
 
 pub(crate) struct WriterEnd {
     pub(crate) ring: ElementConsumer,
@@ -16,6 +16,8 @@ pub(crate) struct WriterEnd {
     shared: Option<SharedRing>,
     /// The program was told that nobody looks, and has not said since that it wrote.
     is_resting: bool,
+    /// Its journal, if it has one, with the outer end of the ring.
+    pub(crate) store: Option<WriterStore>,
 }
 
 impl WriterEnd {
@@ -24,6 +26,7 @@ impl WriterEnd {
             ring,
             shared: None,
             is_resting: false,
+            store: None,
         }
     }
 
@@ -33,11 +36,53 @@ impl WriterEnd {
     }
 }
 
+impl WriterEnd {
+    /// Fills the ring from the journal. True when something went into it.
+    fn refill(&mut self, link: &mut WriterLink) -> bool {
+        let Some(store) = &mut self.store else {
+            return false;
+        };
+        let is_more = store.refill();
+        link.set_at_hand(store.at_hand());
+        // The inner end has to see it before it is asked for.
+        let _ = self.ring.written();
+        is_more
+    }
+
+    /// [`settle`](Inner::settle) with a journal: frees what has come far enough, of which all goes
+    /// through the ring, whether it is needed there or not.
+    fn settle_store(&mut self, link: &mut WriterLink) {
+        loop {
+            link.free(self);
+            // Nobody but this program has the memory, so its positions are true.
+            let there = self.ring.written().unwrap_or(0);
+            let bytes = link.freed().min(there).saturating_sub(self.ring.read());
+            if bytes > 0 {
+                // Counted only where elements vary; then all that is free was in the ring.
+                let elements = link.freed_elements();
+                let elements = elements.saturating_sub(self.ring.read_elements());
+                self.ring.release(bytes, elements);
+            }
+            if !self.refill(link) {
+                break;
+            }
+        }
+        if let Some(store) = &mut self.store {
+            store.follow(link);
+        }
+    }
+}
+
 impl RingBytes for WriterEnd {
     fn bytes(&self, position: u64, len: u64) -> [&[u8]; 2] {
         if self.shared.is_some() {
             return [&[], &[]];
         }
+        let len = match &self.store {
+            // As far as the ring has it: the rest is in the journal.
+            Some(store) => len.min(store.at_hand().saturating_sub(position)),
+            None => len,
+        };
         // What is not there has no more bytes than memory.
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         self.ring.region_at(position, len).unwrap_or_default()
@@ -48,6 +93,13 @@ impl Inner for WriterEnd {
     type Half = Writer;
 
     fn look(&mut self, link: &mut Link<Writer>) -> Result<(), Corrupt> {
+        if self.store.is_some() {
+            self.refill(link);
+        }
+        if let Some(store) = &self.store {
+            link.handle_written(store.visible(), store.written_elements());
+            return Ok(());
+        }
         if let Some(shared) = &mut self.shared {
             let (written, read) = shared.look()?;
             link.handle_shared(written, read);
@@ -61,6 +113,9 @@ impl Inner for WriterEnd {
     }
 
     fn settle(&mut self, link: &mut WriterLink) {
+        if self.store.is_some() {
+            return self.settle_store(link);
+        }
         if self.shared.is_some() {
             return;
         }
@@ -107,12 +162,19 @@ impl Inner for WriterEnd {
     fn handle_payload(&mut self, _: &mut WriterLink, _: Tick, _: u64, _: Place, _: u64) {}
 
     fn unseen(&mut self, link: &WriterLink) -> u64 {
-        let written = self.ring.written().unwrap_or(0);
+        let written = match &self.store {
+            Some(store) => store.visible(),
+            None => self.ring.written().unwrap_or(0),
+        };
         written.saturating_sub(link.written())
     }
 
     fn rest(&mut self, link: &WriterLink) -> Rest {
         if self.shared.is_some() || std::mem::replace(&mut self.is_resting, true) {
+            return Rest::Yes;
+        }
+        if self.store.is_some() {
+            // Who writes to a journal says so each time.
             return Rest::Yes;
         }
         // One byte more than what the link knows of.

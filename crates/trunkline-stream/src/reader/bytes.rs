@@ -7,6 +7,7 @@ use trunkline_net::{Clock, Link, Spin};
 use trunkline_proto::stream::{ElementForm, ReaderLink, StreamFault};
 use trunkline_ring::ElementConsumer;
 
+use super::journaled::Commits;
 use crate::element;
 use crate::end::{End, Inner, ReaderEnd};
 use crate::error::StreamError;
@@ -24,7 +25,9 @@ pub struct ReaderCore {
     /// The ring is that of both ends' processes.
     is_shared: bool,
     spin: Spin,
-    registration: Option<Registration>,
+    /// It has a journal.
+    pub(super) journal: Option<Commits>,
+    pub(super) registration: Option<Registration>,
 }
 
 /// Waiting for so many elements.
@@ -63,6 +66,7 @@ impl ReaderCore {
             credit_at: if is_shared { u64::MAX } else { 0 },
             is_shared,
             spin: met.spin,
+            journal: None,
             registration: met.registration,
         }
     }
@@ -82,7 +86,7 @@ impl ReaderCore {
     /// Copies elements of one size out, if all are there.
     #[inline]
     pub(crate) fn try_read(&mut self, into: &mut [u8], count: usize) -> bool {
-        let is_read = self.ring.pull(into, count as u64).unwrap_or(false);
+        let is_read = self.journal.is_none() && self.ring.pull(into, count as u64).unwrap_or(false);
         if is_read {
             self.gave_back();
         }
@@ -97,6 +101,9 @@ impl ReaderCore {
         wanted: Wanted,
         timeout: Option<Duration>,
     ) -> Result<usize, StreamError> {
+        if self.journal.is_some() {
+            self.commit_before_read(waits).await?;
+        }
         match wanted {
             Wanted::Exactly(count) if self.has(count) => Ok(count),
             Wanted::Exactly(count) => self.wait_long(waits, count, timeout).await,
@@ -115,8 +122,14 @@ impl ReaderCore {
         }
     }
 
+    /// Whether the elements are there, and nothing is to be done before they are read.
     #[inline]
-    pub(crate) fn has(&mut self, count: usize) -> bool {
+    pub(crate) fn is_at_hand(&mut self, count: usize) -> bool {
+        self.journal.is_none() && self.has(count)
+    }
+
+    #[inline]
+    fn has(&mut self, count: usize) -> bool {
         let bytes = match self.form {
             ElementForm::Fixed(size) => (count as u64).saturating_mul(u64::from(size)),
             ElementForm::Variable => 0,
@@ -142,6 +155,18 @@ impl ReaderCore {
         }
         let found = waits.wait(&link, deadline(timeout), |end, _| {
             end.look();
+            if self.has(count) {
+                return Some(Ok(count));
+            }
+            if let Some(error) = end.journal_error() {
+                // What was stored by now may be read.
+                let left = self.available();
+                return Some(if left > 0 {
+                    Ok(left)
+                } else {
+                    Err(error.into())
+                });
+            }
             if self.has(count) {
                 return Some(Ok(count));
             }
@@ -256,6 +281,7 @@ impl ReaderCore {
 
     /// Destroys the end: the writer is told how far it came.
     pub(crate) async fn close(&mut self, waits: &impl Waits) {
+        self.commit_all();
         self.link.with(|end, _, _| {
             end.look();
             end.link.abort();
@@ -265,6 +291,7 @@ impl ReaderCore {
             (end.link.is_over() || !end.link.is_connected()).then_some(())
         };
         let _is_gone = waits.wait(&self.link, Some(soon), gone).await;
+        self.finish_journal();
         self.link.close(soon);
         self.registration = None;
     }
@@ -272,7 +299,9 @@ impl ReaderCore {
 
 impl Drop for ReaderCore {
     fn drop(&mut self) {
-        if !self.link.is_closed() {
+        if self.journal.is_some() {
+            self.leave();
+        } else if !self.link.is_closed() {
             crate::wait::block(self.close(&crate::wait::Blocking));
         }
     }

@@ -1,6 +1,7 @@
 //! The reading end of a stream.
 
 mod bytes;
+mod journaled;
 mod region;
 mod value;
 
@@ -24,7 +25,8 @@ pub use self::value::{ByteRegion, ValueReader, element_bytes};
 /// What arrives lies in the end's own buffer until it is read; as it is read, the writer may send
 /// more (NS-62). When the writer is gone, reading goes on until nothing is left (NS-47).
 ///
-/// Dropping it destroys it: the writer is told how far it came.
+/// Dropping it destroys it: the writer is told how far it came. With a journal, dropping it leaves
+/// the stream to the next endpoint of this name with that journal.
 ///
 /// # Example
 /// ```no_run
@@ -152,6 +154,23 @@ impl<T: Element> Reader<T> {
         self.core.available()
     }
 
+    /// Says that the program is done with everything it has read: with a journal, none of it comes
+    /// again after a crash. Without one there is nothing to say.
+    ///
+    /// # Errors
+    /// [`StreamError::Journal`]; what was read may come again after a crash.
+    pub fn commit(&mut self) -> Result<(), StreamError> {
+        block(self.core.commit(&Blocking))
+    }
+
+    /// [`commit`](Self::commit) for tasks.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn commit_async(&mut self) -> Result<(), StreamError> {
+        self.core.commit(&Task).await
+    }
+
     /// Destroys the end. The writer is told how far it came.
     pub fn close(mut self) {
         block(self.core.close(&Blocking));
@@ -199,7 +218,7 @@ impl<T: Plain> Reader<T> {
         count: usize,
         timeout: Option<Duration>,
     ) -> Result<Region<'_, T>, StreamError> {
-        if self.core.has(count) {
+        if self.core.is_at_hand(count) {
             return Ok(Region::new(&mut self.core, count));
         }
         let wanted = Wanted::Exactly(count);

@@ -10,6 +10,7 @@ use trunkline_ring::ElementProducer;
 
 use crate::end::{End, GATHER_BYTES, Inner, WriterEnd};
 use crate::error::StreamError;
+use crate::journal::Durability;
 use crate::rendezvous::{Met, Registration};
 use crate::wait::{Waits, deadline};
 use crate::wait_shared::{Ring, wait_shared};
@@ -29,8 +30,10 @@ pub struct WriterCore {
     spin: Spin,
     /// Has a value once the stream is over.
     over: Arc<OnceLock<()>>,
+    /// It has a journal: what is written goes there, and not into the ring from here.
+    pub(super) journal: Option<Durability>,
     /// Ends with the endpoint.
-    registration: Option<Registration>,
+    pub(super) registration: Option<Registration>,
 }
 
 /// Waiting for so much room.
@@ -84,6 +87,7 @@ impl WriterCore {
             form: met.form,
             unsent: 0,
             spin: met.spin,
+            journal: None,
             registration: met.registration,
         }
     }
@@ -97,7 +101,7 @@ impl WriterCore {
     /// over.
     #[inline]
     pub(crate) fn try_write(&mut self, bytes: &[u8], elements: usize) -> bool {
-        self.over.get().is_none() && self.push(bytes, elements as u64)
+        self.journal.is_none() && self.over.get().is_none() && self.push(bytes, elements as u64)
     }
 
     /// Elements that fit now.
@@ -118,6 +122,9 @@ impl WriterCore {
         timeout: Option<Duration>,
     ) -> Result<(), StreamError> {
         self.check_open()?;
+        if self.journal.is_some() {
+            return self.write_journaled(waits, bytes, elements, timeout).await;
+        }
         if self.push(bytes, elements as u64) {
             return Ok(());
         }
@@ -229,7 +236,7 @@ impl WriterCore {
         }
     }
 
-    fn gave_up(&self, timeout: Option<Duration>, what: &'static str) -> StreamError {
+    pub(super) fn gave_up(&self, timeout: Option<Duration>, what: &'static str) -> StreamError {
         match timeout {
             Some(timeout) if !self.link.is_closed() => StreamError::Timeout { timeout, what },
             _ => StreamError::Closed,
@@ -238,7 +245,7 @@ impl WriterCore {
 
     /// # Errors
     /// It can never fit (NS-33).
-    fn check_size(&self, bytes: usize, elements: usize) -> Result<(), StreamError> {
+    pub(super) fn check_size(&self, bytes: usize, elements: usize) -> Result<(), StreamError> {
         let shape = self.ring.shape();
         if elements as u64 > shape.capacity() || bytes > shape.bytes_max() {
             if elements == 1 {
@@ -272,6 +279,9 @@ impl WriterCore {
     ) -> Result<(), StreamError> {
         if self.is_shared {
             return self.flush_shared(waits, until, timeout).await;
+        }
+        if self.journal.is_some() || until == Until::Durable {
+            self.check_durable(until)?;
         }
         self.unsent = 0;
         let (position, is_reached) = self.link.with(|end, _, _| {
@@ -331,8 +341,11 @@ impl WriterCore {
     /// it has not by then is given up, and the reader told so: otherwise it would wait for it.
     pub(crate) async fn close(&mut self, waits: &impl Waits, timeout: Option<Duration>) -> Left {
         self.link.with(|end, _, _| {
-            end.look();
-            end.link.close();
+            // Where the journal cannot be told, the stream goes on in the next life.
+            if end.end_journal().is_ok() {
+                end.look();
+                end.link.close();
+            }
         });
         let closed = |end: &mut End<WriterEnd>, _| end.link.is_closed().then_some(());
         let is_closed = waits.wait(&self.link, deadline(timeout), closed).await;
@@ -357,6 +370,7 @@ impl WriterCore {
 
     fn end(&mut self) -> Left {
         let left = self.link.with(|end, _, _| end.left());
+        self.leave_journal();
         self.link.close(Clock::new().now());
         self.registration = None;
         left
@@ -365,7 +379,9 @@ impl WriterCore {
 
 impl Drop for WriterCore {
     fn drop(&mut self) {
-        if !self.link.is_closed() {
+        if self.journal.is_some() {
+            self.leave();
+        } else if !self.link.is_closed() {
             crate::wait::block(self.close(&crate::wait::Blocking, Some(CLOSE_TIMEOUT)));
         }
     }
@@ -380,7 +396,7 @@ fn is_shared(link: &Link<End<WriterEnd>>) -> bool {
 }
 
 /// Why nothing more can be written.
-fn over(link: &WriterLink) -> Option<StreamError> {
+pub(super) fn over(link: &WriterLink) -> Option<StreamError> {
     match link.fault() {
         Some(fault) => Some(fault.clone().into()),
         None if link.is_over() => Some(StreamFault::Destroyed.into()),

@@ -1,6 +1,7 @@
 //! The writing end of a stream.
 
 mod bytes;
+mod journaled;
 mod value;
 
 use std::marker::PhantomData;
@@ -25,7 +26,8 @@ pub use trunkline_proto::message::stream::Until;
 /// has room; it is kept until the reader has it, whatever becomes of the connection. While there is
 /// none, writing goes on until the buffer is full (NS-60, NS-67).
 ///
-/// Dropping it is closing it: what it still has is sent, for up to ten seconds.
+/// Dropping it is closing it: what it still has is sent, for up to ten seconds. With a journal,
+/// dropping it leaves the stream to the next endpoint of this name with that journal.
 ///
 /// # Example
 /// ```no_run
@@ -207,6 +209,13 @@ impl<T: Plain> Writer<T> {
             })?;
         let core = &mut self.core;
         core.check_open()?;
+        if core.journal.is_some() {
+            // What the journal gets has to be there first.
+            let mut elements = vec![T::zeroed(); count];
+            let answer = fill(&mut elements);
+            block(core.write(&Blocking, bytemuck::cast_slice(&elements), count, timeout))?;
+            return Ok(answer);
+        }
         let has_room = core.ring.has_room(bytes as u64, count as u64);
         if !has_room.unwrap_or(false) {
             block(core.wait_for_room(&Blocking, bytes, count, timeout))?;

@@ -1,0 +1,56 @@
+//! The thread that makes a journal safe from a loss of power, without the link's lock: `fdatasync`
+//! takes as long as the disk does. What is appended meanwhile is the next time's.
+
+use std::io;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Weak};
+use std::thread;
+
+use trunkline_net::Link;
+
+use super::{End, Inner};
+use crate::journal::{SyncJob, Synced};
+
+/// An end with a journal.
+pub(crate) trait Syncs: Inner {
+    /// What there is to make safe.
+    fn sync_job(&self) -> Option<SyncJob>;
+
+    /// That was done, or could not be.
+    fn finish_sync(&mut self, done: Synced);
+}
+
+/// Starts the thread. It ends with the endpoint, which holds the other end of `wakes`.
+pub(crate) fn start<S: Syncs + 'static>(
+    link: &Arc<Link<End<S>>>,
+    wakes: Receiver<()>,
+) -> io::Result<()> {
+    let link = Arc::downgrade(link);
+    let thread = thread::Builder::new().name("trunkline-journal".to_owned());
+    thread.spawn(move || {
+        while wakes.recv().is_ok() {
+            while sync_once(&link) {}
+        }
+    })?;
+    Ok(())
+}
+
+/// False: there was nothing to do.
+fn sync_once<S: Syncs + 'static>(link: &Weak<Link<End<S>>>) -> bool {
+    let job = match link.upgrade() {
+        Some(link) => link.with(|end, _, _| end.inner.sync_job()),
+        None => None,
+    };
+    let Some(job) = job else {
+        return false;
+    };
+    let done = job.run();
+    if let Some(link) = link.upgrade() {
+        link.with(|end, _, _| {
+            end.inner.finish_sync(done);
+            end.look();
+        });
+        link.wake_waiters();
+    }
+    true
+}

@@ -1,0 +1,369 @@
+//! The files of a journal: records are appended to the last of them, and those that are done with
+//! are removed from the front.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use trunkline_proto::stream::StreamClose;
+
+use super::disk::{Disk, DiskFile};
+use super::error::JournalError;
+use super::record::{
+    Cursor, Lineage, RECORD_HEAD, RecordHead, RecordKind, SEGMENT_HEAD, SegmentHead,
+};
+use super::sync_job::{SyncJob, Synced};
+
+pub(super) const CURSOR: &str = "cursor";
+pub(super) const CURSOR_NEW: &str = "cursor.new";
+const SEGMENT_SUFFIX: &str = ".log";
+
+/// How large files may become.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bounds {
+    /// All of them together, in bytes. A reader's commits go beyond it, rather than wait.
+    pub bytes_max: u64,
+    /// When another one is begun.
+    pub segment_bytes: u64,
+}
+
+impl Bounds {
+    /// Segments of an eighth of the whole, at most 8 MiB.
+    pub fn of(bytes_max: u64) -> Self {
+        Self {
+            bytes_max,
+            segment_bytes: (bytes_max >> 3).min(8 << 20),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) seq: u64,
+    pub(super) position: u64,
+    pub(super) file: Arc<dyn DiskFile>,
+    /// Bytes of the file that are records, and what comes before them.
+    pub(super) len: u64,
+    pub(super) seed: u32,
+}
+
+/// The files of a journal.
+#[derive(Debug)]
+pub(super) struct Log {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) bounds: Bounds,
+    /// What would be written to the cursor file now.
+    pub(super) cursor: Cursor,
+    /// In order, without a gap; the last one is written to.
+    pub(super) segments: VecDeque<Segment>,
+    /// Bytes of all of them.
+    pub(super) total: u64,
+    /// Where the stream goes on.
+    pub(super) end: u64,
+    /// Records that were appended, and those of them that are safe.
+    appended: u64,
+    synced: u64,
+    /// Up to here bytes of the stream are safe.
+    synced_end: u64,
+    /// Behind the last record there may be a part of one.
+    is_torn: bool,
+    /// Another segment may be there, so nothing more goes into this one.
+    must_roll: bool,
+    /// It is not known what is on the disk.
+    broken: Option<JournalError>,
+}
+
+pub(super) fn segment_name(seq: u64) -> String {
+    format!("{seq:016x}{SEGMENT_SUFFIX}")
+}
+
+pub(super) fn segment_seq(name: &str) -> Option<u64> {
+    let seq = u64::from_str_radix(name.strip_suffix(SEGMENT_SUFFIX)?, 16).ok()?;
+    (segment_name(seq) == name).then_some(seq)
+}
+
+impl Log {
+    /// `segments` may be empty; the stream goes on at `end`, and everything there is is safe.
+    pub(super) fn new(
+        disk: Arc<dyn Disk>,
+        bounds: Bounds,
+        cursor: Cursor,
+        segments: VecDeque<Segment>,
+        end: u64,
+    ) -> Self {
+        Self {
+            total: segments.iter().map(|segment| segment.len).sum(),
+            disk,
+            bounds,
+            cursor,
+            segments,
+            end,
+            appended: 0,
+            synced: 0,
+            synced_end: end,
+            is_torn: false,
+            must_roll: true,
+            broken: None,
+        }
+    }
+
+    pub(super) fn error(&self, action: &'static str, cause: std::io::Error) -> JournalError {
+        JournalError::disk(self.disk.folder(), action, cause)
+    }
+
+    /// Whether a record of so many bytes stays within the bound; makes room if it can.
+    pub(super) fn has_room(&mut self, bytes: u64) -> Result<bool, JournalError> {
+        let needed = bytes.saturating_add(RECORD_HEAD as u64);
+        let fits = |log: &Self| log.total.saturating_add(needed) <= log.bounds.bytes_max;
+        if fits(self) {
+            return Ok(true);
+        }
+        // Nothing in it is needed any more, but it is the one that is written to.
+        let is_spent = self.cursor.position >= self.end;
+        let is_used = self.segments.back().is_some_and(|segment| {
+            segment.len > SEGMENT_HEAD as u64 && segment.position < self.cursor.position
+        });
+        if is_spent && is_used {
+            self.roll()?;
+        }
+        self.remove_spent()?;
+        Ok(fits(self))
+    }
+
+    /// Appends a record in one write. Data belongs at [`end`](Self::end).
+    pub(super) fn append(
+        &mut self,
+        kind: RecordKind,
+        position: u64,
+        payload: &[u8],
+    ) -> Result<(), JournalError> {
+        if let Some(broken) = &self.broken {
+            return Err(broken.clone());
+        }
+        let is_full = |segment: &Segment| segment.len >= self.bounds.segment_bytes;
+        if self.must_roll || self.segments.back().is_none_or(is_full) {
+            self.roll()?;
+        }
+        self.cut_tail()?;
+        let Some(segment) = self.segments.back_mut() else {
+            return Ok(());
+        };
+        let head = RecordHead {
+            kind,
+            position,
+            // A run is at most a buffer, and the endpoint sees to it that this is less than 4 GiB.
+            len: payload.len() as u32,
+        };
+        let bytes = head.encode(segment.seed, payload);
+        if let Err(cause) = segment.file.write_at(segment.len, [&bytes, payload]) {
+            self.is_torn = true;
+            // It is tried again before the next one.
+            let _ = self.cut_tail();
+            return Err(self.error("written", cause));
+        }
+        let len = (RECORD_HEAD + payload.len()) as u64;
+        segment.len += len;
+        self.total += len;
+        self.appended += 1;
+        if kind == RecordKind::Data {
+            self.end = position + payload.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn cut_tail(&mut self) -> Result<(), JournalError> {
+        if let Some(segment) = self.segments.back().filter(|_| self.is_torn) {
+            let cut = segment.file.truncate(segment.len);
+            cut.map_err(|cause| self.error("written", cause))?;
+            self.is_torn = false;
+        }
+        Ok(())
+    }
+
+    /// Begins another segment. The one before is safe then, so that only the last one can be torn.
+    fn roll(&mut self) -> Result<(), JournalError> {
+        self.cut_tail()?;
+        if let Some(job) = self.sync_job() {
+            let done = job.run();
+            self.finish_sync(done)?;
+        }
+        self.must_roll = true;
+        let seq = match self.segments.back() {
+            Some(last) => last.seq + 1,
+            None => self.cursor.seq + 1,
+        };
+        let head = SegmentHead {
+            seq,
+            position: self.end,
+            lineage: self.cursor.lineage,
+        };
+        let (bytes, seed) = head.encode();
+        let begin = || {
+            let file = self.disk.create(&segment_name(seq))?;
+            file.write_at(0, [&bytes, &[]])?;
+            file.sync()?;
+            self.disk.sync_folder()?;
+            Ok(file)
+        };
+        let file = begin().map_err(|cause| self.error("written", cause))?;
+        self.must_roll = false;
+        self.total += SEGMENT_HEAD as u64;
+        self.segments.push_back(Segment {
+            seq,
+            position: self.end,
+            file,
+            len: SEGMENT_HEAD as u64,
+            seed,
+        });
+        Ok(())
+    }
+
+    /// Number of the last record.
+    pub(super) fn appended(&self) -> u64 {
+        self.appended
+    }
+
+    /// Records up to this one are safe.
+    pub(super) fn synced(&self) -> u64 {
+        self.synced
+    }
+
+    /// Up to here bytes of the stream are safe.
+    pub(super) fn synced_end(&self) -> u64 {
+        self.synced_end
+    }
+
+    pub(super) fn broken(&self) -> Option<&JournalError> {
+        self.broken.as_ref()
+    }
+
+    /// What there is to make safe; `None`: everything is.
+    pub(super) fn sync_job(&self) -> Option<SyncJob> {
+        if self.synced == self.appended || self.broken.is_some() {
+            return None;
+        }
+        let segment = self.segments.back()?;
+        Some(SyncJob {
+            folder: self.disk.folder().to_owned(),
+            file: segment.file.clone(),
+            records: self.appended,
+            end: self.end,
+        })
+    }
+
+    pub(super) fn finish_sync(&mut self, done: Synced) -> Result<(), JournalError> {
+        if let Err(error) = done.result {
+            // The system may take what it could not write for written, the next time.
+            self.broken = Some(error.clone());
+            return Err(error);
+        }
+        self.synced = self.synced.max(done.records);
+        self.synced_end = self.synced_end.max(done.end);
+        Ok(())
+    }
+
+    /// What lies before `position`, where `elements` elements end, is done with.
+    pub(super) fn trim(&mut self, position: u64, elements: u64) -> Result<(), JournalError> {
+        if position > self.cursor.position {
+            (self.cursor.position, self.cursor.elements) = (position, elements);
+        }
+        self.remove_spent()
+    }
+
+    fn remove_spent(&mut self) -> Result<(), JournalError> {
+        let is_spent = |log: &Self| {
+            let next = log.segments.get(1);
+            next.is_some_and(|next| next.position <= log.cursor.position)
+        };
+        if !is_spent(self) {
+            return Ok(());
+        }
+        self.write_cursor()?;
+        while is_spent(self) {
+            let Some(first) = self.segments.front() else {
+                break;
+            };
+            let removed = self.disk.remove(&segment_name(first.seq));
+            removed.map_err(|cause| self.error("trimmed", cause))?;
+            self.total -= first.len;
+            self.segments.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Replaces the cursor file. What it says is true when it is on the disk, and what it said
+    /// before was true until then.
+    pub(super) fn write_cursor(&mut self) -> Result<(), JournalError> {
+        if self.cursor.position > self.synced_end
+            && let Some(job) = self.sync_job()
+        {
+            // It must not know of more than there is.
+            let done = job.run();
+            self.finish_sync(done)?;
+        }
+        if let Some(last) = self.segments.back() {
+            self.cursor.seq = last.seq;
+        }
+        let bytes = self.cursor.encode();
+        let replace = || {
+            let file = self.disk.create(CURSOR_NEW)?;
+            file.write_at(0, [&bytes, &[]])?;
+            file.sync()?;
+            self.disk.rename(CURSOR_NEW, CURSOR)?;
+            self.disk.sync_folder()
+        };
+        replace().map_err(|cause| self.error("written", cause))
+    }
+
+    /// Removes all of it: the stream is at its end. Another one may begin here, of this lineage.
+    pub(super) fn finish(&mut self, lineage: Lineage) -> Result<(), JournalError> {
+        let spent = std::mem::take(&mut self.segments);
+        self.cursor = Cursor {
+            lineage,
+            seq: 0,
+            position: 0,
+            elements: 0,
+            peer: None,
+            end: None,
+            ..self.cursor.clone()
+        };
+        // Segments of another lineage than the cursor's do not count.
+        self.write_cursor()?;
+        let next = Self::new(
+            self.disk.clone(),
+            self.bounds,
+            self.cursor.clone(),
+            VecDeque::new(),
+            0,
+        );
+        *self = next;
+        for segment in spent {
+            let removed = self.disk.remove(&segment_name(segment.seq));
+            removed.map_err(|cause| self.error("trimmed", cause))?;
+        }
+        Ok(())
+    }
+
+    /// Who is at the other end.
+    pub(super) fn set_peer(&mut self, peer: Lineage) -> Result<(), JournalError> {
+        if self.cursor.peer == Some(peer) {
+            return Ok(());
+        }
+        let before = self.cursor.peer.replace(peer);
+        let written = self.write_cursor();
+        if written.is_err() {
+            self.cursor.peer = before;
+        }
+        written
+    }
+
+    /// The stream ends there: said once, and safe when this record is.
+    pub(super) fn append_end(&mut self, end: StreamClose) -> Result<(), JournalError> {
+        if self.cursor.end == Some(end) {
+            return Ok(());
+        }
+        let written = end.written.to_le_bytes();
+        self.append(RecordKind::End, end.position, &written)?;
+        self.cursor.end = Some(end);
+        Ok(())
+    }
+}

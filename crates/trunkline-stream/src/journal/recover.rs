@@ -1,0 +1,299 @@
+//! What of a journal is there after a crash.
+//!
+//! Only the last segment can be torn, because each one was safe before the next was begun: what is
+//! not whole there is cut off. What is not whole anywhere else was damaged later, and is said.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use trunkline_proto::stream::StreamClose;
+
+use super::disk::Disk;
+use super::error::JournalError;
+use super::log::{Bounds, CURSOR, CURSOR_NEW, Log, Segment, segment_name, segment_seq};
+use super::record::{
+    Cursor, Lineage, RECORD_HEAD, RecordHead, RecordKind, SEGMENT_HEAD, SegmentHead,
+};
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 1 << 20;
+
+/// Whose journal it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Owner {
+    /// Whether it is a writer's.
+    pub is_writer: bool,
+    /// Bytes of an element; 0 where they vary.
+    pub element_bytes: u32,
+    /// The URL of the endpoint, in canonical form.
+    pub url: String,
+    /// Of the journal if it is begun now. Any random number.
+    pub lineage: Lineage,
+}
+
+/// Opens the journal on `disk`, or begins one. True when it was begun.
+pub(super) fn open(
+    disk: Arc<dyn Disk>,
+    owner: &Owner,
+    bounds: Bounds,
+) -> Result<(Log, bool), JournalError> {
+    let io = |cause| JournalError::disk(disk.folder(), "read", cause);
+    let names = disk.list().map_err(io)?;
+    let mut seqs: Vec<u64> = names.iter().filter_map(|name| segment_seq(name)).collect();
+    seqs.sort_unstable();
+    if names.iter().any(|name| name == CURSOR_NEW) {
+        let removed = disk.remove(CURSOR_NEW);
+        removed.map_err(|cause| JournalError::disk(disk.folder(), "written", cause))?;
+    }
+    if !names.iter().any(|name| name == CURSOR) {
+        if !seqs.is_empty() {
+            return Err(JournalError::damaged(
+                disk.folder(),
+                "its cursor is missing",
+            ));
+        }
+        let cursor = Cursor {
+            lineage: owner.lineage,
+            is_writer: owner.is_writer,
+            element_bytes: owner.element_bytes,
+            url: owner.url.clone(),
+            seq: 0,
+            position: 0,
+            elements: 0,
+            peer: None,
+            end: None,
+        };
+        let mut log = Log::new(disk, bounds, cursor, VecDeque::new(), 0);
+        log.write_cursor()?;
+        return Ok((log, true));
+    }
+    let cursor = read_cursor(&*disk, owner)?;
+    Recovery { disk, cursor }.run(seqs, bounds)
+}
+
+fn read_cursor(disk: &dyn Disk, owner: &Owner) -> Result<Cursor, JournalError> {
+    let read = || {
+        let file = disk.open(CURSOR)?;
+        let len = usize::try_from(file.size()?).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; len.min(READ_BYTES)];
+        let count = file.read_at(0, &mut bytes)?;
+        bytes.truncate(count);
+        Ok(bytes)
+    };
+    let bytes = read().map_err(|cause| JournalError::disk(disk.folder(), "read", cause))?;
+    let damaged = || JournalError::damaged(disk.folder(), "its cursor cannot be read");
+    let cursor = Cursor::decode(&bytes).ok_or_else(damaged)?;
+    let is_ours = cursor.is_writer == owner.is_writer
+        && cursor.element_bytes == owner.element_bytes
+        && cursor.url == owner.url;
+    if is_ours {
+        return Ok(cursor);
+    }
+    let what = if cursor.is_writer { "writer" } else { "reader" };
+    let elements = match cursor.element_bytes {
+        0 => "elements of varying length".to_owned(),
+        bytes => format!("elements of {bytes} bytes"),
+    };
+    Err(JournalError::NotOurs {
+        folder: disk.folder().to_owned(),
+        of: format!("the {what} {}, of {elements}", cursor.url),
+    })
+}
+
+struct Recovery {
+    disk: Arc<dyn Disk>,
+    cursor: Cursor,
+}
+
+/// A segment with a whole head.
+struct Found {
+    segment: Segment,
+    /// Bytes of the file, of which the segment's are known to be whole.
+    len: u64,
+}
+
+/// What a file of a segment is.
+enum Looked {
+    Whole(Found),
+    /// Its head is not whole, and nothing follows it.
+    Torn,
+    /// It is of another lineage.
+    Other,
+}
+
+impl Recovery {
+    fn damaged(&self, what: impl Into<String>) -> JournalError {
+        JournalError::damaged(self.disk.folder(), what)
+    }
+
+    fn read_error(&self, cause: std::io::Error) -> JournalError {
+        JournalError::disk(self.disk.folder(), "read", cause)
+    }
+
+    fn remove(&self, seq: u64) -> Result<(), JournalError> {
+        let removed = self.disk.remove(&segment_name(seq));
+        removed.map_err(|cause| JournalError::disk(self.disk.folder(), "written", cause))
+    }
+
+    fn run(mut self, seqs: Vec<u64>, bounds: Bounds) -> Result<(Log, bool), JournalError> {
+        let mut found = VecDeque::new();
+        for (i, seq) in seqs.iter().enumerate() {
+            match self.look(*seq)? {
+                Looked::Whole(segment) => found.push_back(segment),
+                // Of a stream that has ended.
+                Looked::Other => self.remove(*seq)?,
+                // It was being begun.
+                Looked::Torn if i + 1 == seqs.len() => self.remove(*seq)?,
+                Looked::Torn => {
+                    return Err(self.damaged(format!("{} has no head", segment_name(*seq))));
+                }
+            }
+        }
+        // Some that were removed may have come back.
+        let begins = |found: &Found| {
+            found.segment.seq <= self.cursor.seq && found.segment.position <= self.cursor.position
+        };
+        let first = found.iter().rposition(begins).unwrap_or(0);
+        for spent in found.drain(..first) {
+            self.remove(spent.segment.seq)?;
+        }
+        let mut end = self.cursor.position;
+        match found.front() {
+            Some(first) if first.segment.position > self.cursor.position => {
+                return Err(self.damaged("its first segment is missing"));
+            }
+            Some(first) => end = first.segment.position,
+            None if self.cursor.seq > 0 => return Err(self.damaged("its segments are missing")),
+            None => {}
+        }
+        let mut segments: VecDeque<Segment> = VecDeque::new();
+        let count = found.len();
+        for (i, mut found) in found.into_iter().enumerate() {
+            let expected = segments
+                .back()
+                .map_or(found.segment.seq, |last| last.seq + 1);
+            if found.segment.seq != expected || found.segment.position != end {
+                return Err(self.damaged(format!("{} is missing", segment_name(expected))));
+            }
+            end = self.replay(&mut found, end)?;
+            if found.segment.len < found.len {
+                let name = segment_name(found.segment.seq);
+                if i + 1 < count {
+                    return Err(self.damaged(format!("byte {} of {name}", found.segment.len)));
+                }
+            }
+            if i + 1 == count {
+                // What is there now may be known to this program and not yet to the disk.
+                let settle = || {
+                    found.segment.file.truncate(found.segment.len)?;
+                    found.segment.file.sync()
+                };
+                let settled = settle();
+                settled
+                    .map_err(|cause| JournalError::disk(self.disk.folder(), "written", cause))?;
+            }
+            segments.push_back(found.segment);
+        }
+        if segments
+            .back()
+            .is_some_and(|last| last.seq < self.cursor.seq)
+            || end < self.cursor.position
+        {
+            return Err(self.damaged("its last segments are missing"));
+        }
+        let folder = self.disk.sync_folder();
+        folder.map_err(|cause| JournalError::disk(self.disk.folder(), "written", cause))?;
+        Ok((
+            Log::new(self.disk, bounds, self.cursor, segments, end),
+            false,
+        ))
+    }
+
+    fn look(&self, seq: u64) -> Result<Looked, JournalError> {
+        let read = || {
+            let mut bytes = [0; SEGMENT_HEAD];
+            let file = self.disk.open(&segment_name(seq))?;
+            let len = file.size()?;
+            let count = file.read_at(0, &mut bytes)?;
+            Ok((file, len, count, bytes))
+        };
+        let (file, len, count, bytes) = read().map_err(|cause| self.read_error(cause))?;
+        match SegmentHead::decode(&bytes).filter(|_| count == SEGMENT_HEAD) {
+            Some((head, _)) if head.lineage != self.cursor.lineage => Ok(Looked::Other),
+            Some((head, seed)) if head.seq == seq => {
+                let segment = Segment {
+                    seq,
+                    position: head.position,
+                    file,
+                    len: SEGMENT_HEAD as u64,
+                    seed,
+                };
+                Ok(Looked::Whole(Found { segment, len }))
+            }
+            _ if len <= SEGMENT_HEAD as u64 => Ok(Looked::Torn),
+            _ => Err(self.damaged(format!("the head of {}", segment_name(seq)))),
+        }
+    }
+
+    /// Goes over the records of a segment up to the first that is not whole, and says where the
+    /// stream goes on.
+    fn replay(&mut self, found: &mut Found, mut end: u64) -> Result<u64, JournalError> {
+        let is_new = found.segment.seq >= self.cursor.seq;
+        let mut buffer = Vec::new();
+        // Where in the file the buffer begins.
+        let mut at = found.segment.len;
+        loop {
+            let offset = found.segment.len;
+            let from = usize::try_from(offset - at).unwrap_or(usize::MAX);
+            let rest = buffer.get(from..).unwrap_or_default();
+            let head = rest.first_chunk::<RECORD_HEAD>().copied();
+            let decoded = head.as_ref().and_then(RecordHead::decode);
+            let needed = RECORD_HEAD + decoded.map_or(0, |head| head.len as usize);
+            let left = found.len - offset;
+            if rest.len() < needed && (rest.len() as u64) < left {
+                if (needed as u64) > left || (head.is_some() && decoded.is_none()) {
+                    return Ok(end);
+                }
+                let wanted = (needed.max(READ_BYTES) as u64).min(left);
+                buffer.resize(usize::try_from(wanted).unwrap_or(usize::MAX), 0);
+                let read = found.segment.file.read_at(offset, &mut buffer);
+                let count = read.map_err(|cause| self.read_error(cause))?;
+                at = offset;
+                if (count as u64) < wanted {
+                    let name = segment_name(found.segment.seq);
+                    return Err(self.damaged(format!("{name} became shorter")));
+                }
+                continue;
+            }
+            let (Some(bytes), Some(head)) = (head, decoded) else {
+                return Ok(end);
+            };
+            let Some(payload) = rest.get(RECORD_HEAD..needed) else {
+                return Ok(end);
+            };
+            if !head.is_whole(found.segment.seed, &bytes, payload) {
+                return Ok(end);
+            }
+            match (head.kind, <[u8; 8]>::try_from(payload)) {
+                (RecordKind::Data, _) if head.position == end => end += payload.len() as u64,
+                (RecordKind::Read, Ok(elements)) if head.position <= end => {
+                    if is_new && head.position > self.cursor.position {
+                        self.cursor.position = head.position;
+                        self.cursor.elements = u64::from_le_bytes(elements);
+                    }
+                }
+                (RecordKind::End, Ok(written)) => {
+                    self.cursor.end = Some(StreamClose {
+                        position: head.position,
+                        written: u64::from_le_bytes(written),
+                    });
+                }
+                _ => {
+                    let name = segment_name(found.segment.seq);
+                    return Err(self.damaged(format!("the record at byte {offset} of {name}")));
+                }
+            }
+            found.segment.len += needed as u64;
+        }
+    }
+}

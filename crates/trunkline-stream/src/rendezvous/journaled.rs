@@ -1,0 +1,178 @@
+//! Endpoints that go on from their journals.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+
+use trunkline_net::{Clock, StreamMemory};
+use trunkline_proto::message::stream::{Incarnation, ReaderState, Until, WriterState};
+use trunkline_proto::stream::{ElementForm, ReaderLink, WriterLink};
+use trunkline_ring::RingStart;
+
+use super::Plan;
+use crate::directory::random;
+use crate::end::syncing;
+use crate::end::{ReaderEnd, ReaderStore, WriterEnd, WriterStore};
+use crate::error::StreamError;
+use crate::journal::disk::RealDisk;
+use crate::journal::{JournalError, JournalOptions, Lineage, Owner, ReaderJournal, WriterJournal};
+use crate::reader::ReaderCore;
+use crate::wait::Waits;
+use crate::writer::WriterCore;
+
+/// Creates a writing end, or goes on with it.
+pub(super) async fn writer(
+    waits: &impl Waits,
+    mut plan: Plan,
+    options: &JournalOptions,
+) -> Result<WriterCore, StreamError> {
+    let bounds = options.bounds(plan.shape.bytes_max() as u64)?;
+    let (disk, owner) = (disk(options)?, plan.owner(true)?);
+    let (journal, start) = WriterJournal::open(disk, &owner, bounds, options.durability)?;
+    plan.go_on(start.lineage, start.peer)?;
+    let begin = RingStart {
+        position: start.kept,
+        elements: start.kept_elements,
+    };
+    let memory = plan.memory_from(begin)?;
+    let (wake, wakes) = sync_channel(1);
+    let ring = memory.element_memory().starting_at(begin);
+    let store = WriterStore::new(
+        journal,
+        ring.producer(),
+        plan.link.form,
+        start.peer,
+        start.is_ended,
+        wake,
+    );
+    let inner = memory.element_memory().starting_at(begin).consumer();
+    let mut inner = WriterEnd::new(inner);
+    inner.store = Some(store);
+    let at = WriterState {
+        kept: start.kept,
+        kept_elements: start.kept_elements,
+        written: start.written,
+    };
+    let mut link = WriterLink::restored_writer(plan.link.clone(), at, Clock::new().now());
+    if start.is_ended {
+        link.close();
+    }
+    let met = plan.meet(waits, link, inner, None).await?;
+    syncing::start(&met.link, wakes).map_err(no_thread)?;
+    // The program's end of the ring is with its journal. What it asks is only how much fits, for
+    // which another one of the same shape will do; no memory is touched for it.
+    let outer = StreamMemory::create(plan.shape, RingStart::default(), false);
+    let outer = outer.map_err(|cause| plan.no_memory(cause))?;
+    let ring = outer.element_memory().producer();
+    let core = WriterCore::new(met, ring);
+    Ok(core.with_journal(options.durability))
+}
+
+/// Creates a reading end, or goes on with it.
+pub(super) async fn reader(
+    waits: &impl Waits,
+    mut plan: Plan,
+    options: &JournalOptions,
+) -> Result<ReaderCore, StreamError> {
+    let buffer = plan.shape.bytes_max() as u64;
+    let bounds = options.bounds(buffer)?;
+    let (disk, owner) = (disk(options)?, plan.owner(false)?);
+    let (journal, start) = ReaderJournal::open(disk, &owner, bounds, options.durability)?;
+    plan.go_on(start.lineage, start.peer)?;
+    // What the journal has lies in the buffer again.
+    plan.is_met |= start.end.is_some();
+    let begin = RingStart {
+        position: start.read,
+        elements: start.read_elements,
+    };
+    let memory = plan.memory_from(begin)?;
+    let mut ring = memory.element_memory().starting_at(begin).producer();
+    let elements = start.arrived_elements.saturating_sub(start.read_elements);
+    if !ring.push(&start.bytes, elements).unwrap_or(false) {
+        return Err(JournalError::Unread {
+            folder: options.folder.clone(),
+            bytes: start.bytes.len() as u64,
+            elements,
+        }
+        .into());
+    }
+    let consumer = memory.element_memory().starting_at(begin).consumer();
+    let at = ReaderState {
+        arrived: start.arrived,
+        arrived_elements: start.arrived_elements,
+        read: start.read,
+        durable: start.arrived,
+        ..ReaderState::default()
+    };
+    let now = Clock::new().now();
+    let mut link = ReaderLink::restored_reader(plan.link.clone(), at, start.read_elements, now);
+    if let Some(end) = start.end {
+        link.restore_end(end);
+    }
+    let (wake, wakes) = sync_channel(1);
+    let mut inner = ReaderEnd::new(ring);
+    inner.store = Some(ReaderStore::new(journal, start.peer, wake));
+    let met = plan.meet(waits, link, inner, None).await?;
+    syncing::start(&met.link, wakes).map_err(no_thread)?;
+    let core = ReaderCore::new(met, consumer);
+    Ok(core.with_journal(options))
+}
+
+fn disk(options: &JournalOptions) -> Result<Arc<RealDisk>, JournalError> {
+    match RealDisk::open(&options.folder) {
+        Ok(disk) => Ok(Arc::new(disk)),
+        Err(cause) => Err(JournalError::disk(&options.folder, "opened", cause)),
+    }
+}
+
+fn no_thread(cause: io::Error) -> StreamError {
+    StreamError::Memory { bytes: 0, cause }
+}
+
+/// A new lineage.
+pub(crate) fn new_lineage() -> Result<Lineage, StreamError> {
+    match random() {
+        Ok(random) => Ok(trunkline_proto::stream::lineage(Incarnation(random))),
+        Err(cause) => Err(StreamError::Memory { bytes: 8, cause }),
+    }
+}
+
+impl Plan {
+    fn owner(&self, is_writer: bool) -> Result<Owner, StreamError> {
+        Ok(Owner {
+            is_writer,
+            element_bytes: match self.link.form {
+                ElementForm::Fixed(bytes) => bytes,
+                ElementForm::Variable => 0,
+            },
+            url: self.url.to_string(),
+            lineage: new_lineage()?,
+        })
+    }
+
+    /// This is another life of the endpoint with that journal.
+    fn go_on(&mut self, lineage: Lineage, peer: Option<Lineage>) -> Result<(), StreamError> {
+        let mut incarnation = [0; 16];
+        incarnation[..8].copy_from_slice(&new_lineage()?);
+        incarnation[8..].copy_from_slice(&lineage);
+        self.link.incarnation = Incarnation(incarnation);
+        self.link.has_journal = true;
+        self.link.peer_lineage = peer;
+        self.link.freed_at = Until::Durable;
+        self.is_met = peer.is_some();
+        Ok(())
+    }
+
+    fn memory_from(&self, start: RingStart) -> Result<Arc<StreamMemory>, StreamError> {
+        let is_touched = self.options.preallocate || self.shape.element_bytes().is_some();
+        let memory = StreamMemory::create(self.shape, start, is_touched);
+        memory.map_err(|cause| self.no_memory(cause))
+    }
+
+    fn no_memory(&self, cause: io::Error) -> StreamError {
+        StreamError::Memory {
+            bytes: self.shape.bytes_max(),
+            cause,
+        }
+    }
+}

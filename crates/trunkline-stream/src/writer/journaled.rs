@@ -1,0 +1,100 @@
+//! Writing into a journal.
+
+use std::time::Duration;
+
+use trunkline_net::Clock;
+use trunkline_proto::message::stream::Until;
+
+use super::bytes::{WriterCore, over};
+use crate::error::StreamError;
+use crate::journal::Durability;
+use crate::rendezvous::new_lineage;
+use crate::wait::{Waits, deadline};
+
+impl WriterCore {
+    pub(crate) fn with_journal(mut self, durability: Durability) -> Self {
+        self.journal = Some(durability);
+        self
+    }
+
+    /// Writes all of it, or nothing. A task that is dropped while the disk works has written.
+    #[cold]
+    pub(super) async fn write_journaled(
+        &mut self,
+        waits: &impl Waits,
+        bytes: &[u8],
+        elements: usize,
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        self.check_size(bytes.len(), elements)?;
+        let count = elements as u64;
+        // Sends it at once, where it can be sent.
+        let written = self.link.with(|end, _, _| match over(&end.link) {
+            Some(error) => Err(error),
+            None => end.write(bytes, count),
+        })?;
+        let mark = match written {
+            Some(mark) => mark,
+            None => {
+                let found = waits.wait(&self.link, deadline(timeout), |end, _| {
+                    if let Some(error) = over(&end.link) {
+                        return Some(Err(error));
+                    }
+                    end.write(bytes, count).transpose()
+                });
+                match found.await {
+                    Some(mark) => mark?,
+                    None => {
+                        self.link
+                            .with(|end, _, _| end.link.set_short_of_room(false));
+                        let what = "the journal has no room for all of the elements";
+                        return Err(self.gave_up(timeout, what));
+                    }
+                }
+            }
+        };
+        if self.journal == Some(Durability::Disk) {
+            let safe = waits.wait(&self.link, None, |end, _| match end.is_written(mark) {
+                Ok(true) => Some(Ok(())),
+                Ok(false) => None,
+                Err(error) => Some(Err(error)),
+            });
+            safe.await.unwrap_or(Err(StreamError::Closed))?;
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// What was asked for cannot come.
+    pub(super) fn check_durable(&self, until: Until) -> Result<(), StreamError> {
+        self.link.with(|end, _, _| {
+            if let Some(error) = end.journal_error() {
+                return Err(error.into());
+            }
+            match end.link.peer() {
+                Some(peer) if until == Until::Durable && !peer.has_journal => {
+                    Err(StreamError::NoJournal)
+                }
+                _ => Ok(()),
+            }
+        })
+    }
+
+    /// The endpoint goes: its journal is for the next life, unless the stream is at its end.
+    pub(super) fn leave_journal(&mut self) {
+        if self.journal.is_some()
+            && let Ok(lineage) = new_lineage()
+        {
+            self.link.with(|end, _, _| end.leave_journal(lineage));
+        }
+    }
+
+    /// Goes without a word: the stream is not at its end.
+    pub(super) fn leave(&mut self) {
+        if !self.link.is_closed() {
+            self.leave_journal();
+            self.link.close(Clock::new().now());
+            self.registration = None;
+        }
+    }
+}

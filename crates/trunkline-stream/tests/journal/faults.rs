@@ -1,0 +1,317 @@
+//! Disks that are full, read-only, broken or worn out, and journals that are somebody else's.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use trunkline_stream::journal::sim_disk::{Crash, Failure, Rest, SimDisk, Tear};
+use trunkline_stream::journal::{
+    Bounds, Durability, JournalError, Owner, ReaderJournal, WriterJournal,
+};
+
+use crate::model::bytes;
+use crate::world::{BOUNDS, ELEMENT, World, owner, steps};
+
+fn writer(disk: &SimDisk) -> Result<WriterJournal, JournalError> {
+    let disk = Arc::new(disk.clone());
+    WriterJournal::open(disk, &owner(true), BOUNDS, Durability::Process).map(|(journal, _)| journal)
+}
+
+fn append(journal: &mut WriterJournal, elements: u64) -> Result<(), JournalError> {
+    let from = journal.written();
+    journal.append(&bytes(from, from + elements * ELEMENT), elements)
+}
+
+fn failure(kind: ErrorKind) -> Failure {
+    Failure {
+        from: 0,
+        until: u64::MAX,
+        kind,
+        only_changes: true,
+    }
+}
+
+/// Behaviour: B-60.
+///
+/// Every call to either disk fails once: the stream goes on, and everything passes once.
+#[test]
+fn a_call_that_fails_loses_and_doubles_nothing() {
+    let kinds = [ErrorKind::StorageFull, ErrorKind::Other];
+    for (seed, kind) in (300..306).flat_map(|seed| kinds.map(|kind| (seed, kind))) {
+        let steps = steps(seed, 40);
+        for side in [0, 1] {
+            let mut call = 0;
+            loop {
+                let mut world = World::new(Durability::Disk, None);
+                world.may_fail = true;
+                world.disks[side].fail(Failure {
+                    from: call,
+                    until: call + 1,
+                    kind,
+                    only_changes: false,
+                });
+                world.run(&steps);
+                call += 1;
+                if call > world.disks[side].calls() {
+                    break;
+                }
+            }
+            assert!(call > 40, "{call} calls");
+        }
+    }
+}
+
+/// Behaviour: B-60.
+#[test]
+fn a_full_disk_is_said_with_its_folder_and_the_stream_goes_on_when_there_is_room() {
+    let disk = SimDisk::default();
+    let mut sut = writer(&disk).unwrap();
+    append(&mut sut, 3).unwrap();
+    disk.set_room(disk.used() + 10);
+    for _ in 0..3 {
+        let error = append(&mut sut, 2).unwrap_err();
+        let said = error.to_string();
+        assert!(
+            said.contains("/simulated") && said.contains("make room"),
+            "{said}"
+        );
+        assert!(error.is_passing());
+        assert_eq!(sut.written(), 3 * ELEMENT, "nothing was written");
+    }
+    disk.mend();
+    append(&mut sut, 2).unwrap();
+    drop(sut);
+    let mut sut = writer(&disk.after(Crash::Killed)).unwrap();
+    assert_eq!(sut.next_bytes().unwrap(), bytes(0, 5 * ELEMENT));
+}
+
+/// Behaviour: B-60.
+#[test]
+fn a_read_only_disk_is_said_with_its_folder() {
+    let disk = SimDisk::default();
+    let mut sut = writer(&disk).unwrap();
+    append(&mut sut, 3).unwrap();
+    disk.fail(failure(ErrorKind::ReadOnlyFilesystem));
+    let said = append(&mut sut, 1).unwrap_err().to_string();
+    assert!(
+        said.contains("/simulated") && said.contains("let this program write"),
+        "{said}"
+    );
+    let said = writer(&disk).unwrap_err().to_string();
+    assert!(
+        said.contains("/simulated") && said.contains("let this program write"),
+        "{said}"
+    );
+    disk.mend();
+    let mut sut = writer(&disk).unwrap();
+    assert_eq!(sut.next_bytes().unwrap(), bytes(0, 3 * ELEMENT));
+}
+
+/// Behaviour: B-60.
+///
+/// After a failed sync nobody knows what is on the disk: nothing more is written there.
+#[test]
+fn a_sync_that_fails_is_the_end_of_this_life() {
+    let disk = SimDisk::default();
+    let open = |disk: &SimDisk| {
+        let disk = Arc::new(disk.clone());
+        WriterJournal::open(disk, &owner(true), BOUNDS, Durability::Disk)
+            .unwrap()
+            .0
+    };
+    let mut sut = open(&disk);
+    append(&mut sut, 1).unwrap();
+    let job = sut.sync_job().unwrap();
+    disk.fail(failure(ErrorKind::Other));
+    let error = sut.finish_sync(job.run()).unwrap_err();
+    assert!(!error.is_passing(), "{error}");
+    disk.mend();
+    assert!(sut.is_safe(sut.mark()).is_err());
+    assert!(append(&mut sut, 1).is_err());
+    assert_eq!(
+        sut.next_bytes().unwrap(),
+        [0; 0],
+        "what is not safe is not sent"
+    );
+    let gone = Tear {
+        bytes: 0,
+        rest: Rest::Gone,
+        names: u64::MAX,
+    };
+    let mut sut = open(&disk.after(Crash::PowerFailed(gone)));
+    append(&mut sut, 2).unwrap();
+    let job = sut.sync_job().unwrap();
+    sut.finish_sync(job.run()).unwrap();
+    assert_eq!(sut.next_bytes().unwrap(), bytes(0, 2 * ELEMENT));
+}
+
+/// Behaviour: B-60.
+///
+/// Any bit of any file is altered: what is read back is right, or less, or the damage is said.
+#[test]
+fn a_worn_out_disk_gives_nothing_wrong() {
+    let disk = SimDisk::default();
+    let mut sut = writer(&disk).unwrap();
+    for count in [3, 9, 20, 4, 1] {
+        append(&mut sut, count).unwrap();
+    }
+    sut.set_peer([9; 8]).unwrap();
+    while !sut.next_bytes().unwrap().is_empty() {
+        let count = sut.next_bytes().unwrap().len();
+        sut.pushed(count);
+    }
+    sut.trim(2 * ELEMENT, 2).unwrap();
+    let all = Crash::PowerFailed(Tear {
+        bytes: u64::MAX,
+        rest: Rest::Gone,
+        names: u64::MAX,
+    });
+    let disk = disk.after(all);
+    let names = [
+        "cursor".to_owned(),
+        format!("{:016x}.log", 1),
+        format!("{:016x}.log", 2),
+    ];
+    let (mut said, mut cut) = (0, 0);
+    for name in names {
+        let len = disk.bytes(&name).unwrap().len() as u64;
+        for (offset, bit) in (0..len).flat_map(|offset| [0, 3, 7].map(|bit| (offset, bit))) {
+            disk.alter(&name, offset, 1 << bit);
+            match writer(&disk.after(all)) {
+                Err(JournalError::Damaged { .. } | JournalError::NotOurs { .. }) => said += 1,
+                Err(error) => panic!("{error}"),
+                Ok(mut sut) => {
+                    cut += 1;
+                    assert!(
+                        sut.written() < 37 * ELEMENT,
+                        "{name} {offset} was not noticed"
+                    );
+                    let end = sut.written();
+                    assert_eq!(sut.next_bytes().unwrap(), bytes(0, end));
+                }
+            }
+            disk.alter(&name, offset, 1 << bit);
+        }
+    }
+    assert!(said > 500 && cut > 100, "{said} {cut}");
+}
+
+#[test]
+fn a_journal_serves_its_own_endpoint_only() {
+    let disk = SimDisk::default();
+    append(&mut writer(&disk).unwrap(), 1).unwrap();
+    let open = |owner: &Owner| {
+        let disk = Arc::new(disk.clone());
+        WriterJournal::open(disk, owner, BOUNDS, Durability::Process).map(|_| ())
+    };
+    let other_url = Owner {
+        url: "tl://localhost/y".to_owned(),
+        ..owner(true)
+    };
+    let other_type = Owner {
+        element_bytes: 4,
+        ..owner(true)
+    };
+    for other in [&other_url, &other_type] {
+        let said = open(other).unwrap_err().to_string();
+        let of = "that of the writer tl://localhost/x, of elements of 8 bytes";
+        assert!(said.contains(of), "{said}");
+    }
+    let disk = Arc::new(disk.clone());
+    let reader = ReaderJournal::open(disk, &owner(false), BOUNDS, Durability::Process);
+    assert!(matches!(reader, Err(JournalError::NotOurs { .. })));
+}
+
+/// Behaviour: B-60.
+#[test]
+fn a_full_journal_has_room_again_when_the_reader_has_made_its_part_safe() {
+    let disk = SimDisk::default();
+    let mut sut = writer(&disk).unwrap();
+    let mut trimmed = 0;
+    for round in 0..50 {
+        while sut.has_room(16).unwrap() {
+            append(&mut sut, 2).unwrap();
+        }
+        assert!(
+            disk.used() <= BOUNDS.bytes_max + 200,
+            "{} bytes",
+            disk.used()
+        );
+        let held = sut.written() - trimmed;
+        assert!(held > 900, "{held} bytes in round {round}");
+        while !sut.next_bytes().unwrap().is_empty() {
+            let count = sut.next_bytes().unwrap().len();
+            sut.pushed(count);
+        }
+        // In the end also what is in the file that is written to.
+        trimmed = sut.written() - 8 * (round % 7);
+        sut.trim(trimmed, trimmed / ELEMENT).unwrap();
+        assert!(sut.has_room(1000).unwrap());
+    }
+}
+
+/// Behaviour: B-60.
+///
+/// The stream has ended and its journal is emptied, with a crash at every call of that: what is
+/// there afterwards is the whole of the old stream, or the beginning of another.
+#[test]
+fn an_ended_stream_leaves_an_empty_journal() {
+    let mut call = 0;
+    loop {
+        let disk = SimDisk::default();
+        let mut sut = writer(&disk).unwrap();
+        for _ in 0..9 {
+            append(&mut sut, 9).unwrap();
+        }
+        sut.end().unwrap();
+        disk.stop_at(disk.calls() + call, 9);
+        let done = sut.finish([7; 8]);
+        for names in [0, 1, 0b1010, 0b111, u64::MAX] {
+            for crash in [
+                Crash::Killed,
+                Crash::PowerFailed(Tear {
+                    bytes: 9,
+                    rest: Rest::Gone,
+                    names,
+                }),
+            ] {
+                let disk = Arc::new(disk.after(crash));
+                let opened = WriterJournal::open(disk, &owner(true), BOUNDS, Durability::Process);
+                let (mut sut, start) = opened.unwrap();
+                let is_old = (start.lineage, start.written, start.is_ended)
+                    == (owner(true).lineage, 81 * ELEMENT, true);
+                let is_empty = (start.lineage, start.written, start.is_ended) == ([7; 8], 0, false);
+                assert!(is_old != is_empty, "{start:?} in call {call}");
+                assert!(is_empty || done.is_err());
+                append(&mut sut, 1).unwrap();
+            }
+        }
+        call += 1;
+        if done.is_ok() {
+            break;
+        }
+    }
+    assert!(call > 8, "{call} calls");
+}
+
+#[test]
+fn elements_of_varying_length_are_counted_when_it_is_opened_again() {
+    let of = Owner {
+        element_bytes: 0,
+        ..owner(true)
+    };
+    let disk = SimDisk::default();
+    let open = |bounds: Bounds| {
+        let disk = Arc::new(disk.clone());
+        WriterJournal::open(disk, &of, bounds, Durability::Process).unwrap()
+    };
+    let mut element = 11_u32.to_le_bytes().to_vec();
+    element.extend([b'x'; 11]);
+    let (mut sut, _) = open(BOUNDS);
+    for count in 1..20 {
+        sut.append(&element.repeat(count), count as u64).unwrap();
+    }
+    assert_eq!(sut.written_elements(), 190);
+    drop(sut);
+    let (sut, start) = open(BOUNDS);
+    assert_eq!((sut.written_elements(), start.written), (190, 190 * 15));
+}

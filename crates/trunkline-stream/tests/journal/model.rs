@@ -1,0 +1,77 @@
+//! What must be true of a stream with journals, whoever crashes: kept apart from what is judged.
+
+/// What the two programs were told, and what they have done. Positions in bytes.
+#[derive(Debug, Default)]
+pub struct Model {
+    /// The writing program was told that these are written.
+    pub written: u64,
+    /// It has tried to write up to here.
+    pub tried: u64,
+    /// The writer was told that these are safe with the reader.
+    pub durable: u64,
+    /// The reading program was told that these are committed.
+    pub committed: u64,
+    /// It has tried to commit up to here.
+    pub commit_tried: u64,
+    /// What the reading program has of the stream, each byte once.
+    pub received: Vec<u8>,
+}
+
+/// The byte of the stream at a position: told by the position alone.
+pub fn byte(position: u64) -> u8 {
+    let mixed = position.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 56) as u8 ^ mixed as u8
+}
+
+/// A range of the stream.
+pub fn bytes(from: u64, to: u64) -> Vec<u8> {
+    (from..to).map(byte).collect()
+}
+
+impl Model {
+    /// The writer is there again, and goes on at `written` with the bytes from `kept` on.
+    /// `forgets`: power failed, and the writer had promised nothing for that.
+    pub fn writer_is_back(&self, kept: u64, written: u64, forgets: bool) {
+        assert!(kept <= written);
+        assert!(
+            kept <= self.durable,
+            "{kept} bytes are gone from the writer, and {} are safe with the reader",
+            self.durable
+        );
+        assert!(written <= self.tried, "what was never written is there");
+        assert!(
+            forgets || written >= self.written,
+            "lost: {written} of the {} bytes that were written",
+            self.written
+        );
+    }
+
+    /// The reader is there again. `forgets`: as above, of its commits.
+    pub fn reader_is_back(&mut self, read: u64, arrived: u64, left: &[u8], forgets: bool) {
+        assert!(read <= arrived);
+        assert!(
+            arrived >= self.durable,
+            "lost: {arrived} of the {} bytes that were said to be safe",
+            self.durable
+        );
+        assert!(arrived <= self.tried, "what was never written has arrived");
+        assert_eq!(left, bytes(read, arrived), "bytes {read} to {arrived}");
+        assert!(read <= self.commit_tried, "what was not read is committed");
+        assert!(forgets || read >= self.committed, "doubled: back at {read}");
+        assert!(read <= self.received.len() as u64);
+        // The program has what it has committed, and gets the rest again.
+        self.received.truncate(read as usize);
+        self.committed = read;
+    }
+
+    /// The reading program has these bytes.
+    pub fn receive(&mut self, from: u64, received: &[u8]) {
+        assert_eq!(from, self.received.len() as u64, "lost or doubled");
+        self.received.extend_from_slice(received);
+    }
+
+    /// Everything is over.
+    pub fn finish(&self, total: u64) {
+        assert_eq!(self.received, bytes(0, total));
+    }
+}

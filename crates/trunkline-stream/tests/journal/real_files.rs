@@ -1,0 +1,68 @@
+//! The same on files of this machine.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use trunkline_stream::journal::disk::{Disk, RealDisk};
+use trunkline_stream::journal::{Bounds, Durability, JournalError, WriterJournal};
+
+use crate::model::bytes;
+use crate::world::{ELEMENT, owner};
+
+const BOUNDS: Bounds = Bounds {
+    bytes_max: 1 << 20,
+    segment_bytes: 10_000,
+};
+
+fn open(folder: &Path) -> Result<WriterJournal, JournalError> {
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(folder).unwrap());
+    WriterJournal::open(disk, &owner(true), BOUNDS, Durability::Disk).map(|(journal, _)| journal)
+}
+
+/// Behaviour: B-60.
+#[test]
+fn what_was_written_to_files_is_there_in_the_next_life() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("of a stream");
+    let mut kept = 0;
+    for life in 0..10_u64 {
+        let mut sut = open(&folder).unwrap();
+        assert_eq!(sut.written(), life * 5000 * ELEMENT);
+        for _ in 0..50 {
+            let from = sut.written();
+            sut.append(&bytes(from, from + 100 * ELEMENT), 100).unwrap();
+        }
+        let job = sut.sync_job().unwrap();
+        sut.finish_sync(job.run()).unwrap();
+        let mut at = sut.position();
+        assert!(
+            at <= kept && at + 11_000 > kept,
+            "{at} where {kept} were safe"
+        );
+        loop {
+            let next = sut.next_bytes().unwrap();
+            if next.is_empty() {
+                break;
+            }
+            assert_eq!(next, bytes(at, at + next.len() as u64));
+            let count = next.len();
+            at += count as u64;
+            sut.pushed(count);
+        }
+        assert_eq!(at, sut.written());
+        kept = at - 3000 * ELEMENT;
+        sut.trim(kept, kept / ELEMENT).unwrap();
+    }
+    let files = RealDisk::open(&folder).unwrap().list().unwrap();
+    assert!(files.len() < 10, "{files:?}");
+}
+
+#[test]
+fn a_folder_serves_one_endpoint_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = RealDisk::open(folder.path()).unwrap();
+    let error = RealDisk::open(folder.path()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+    drop(first);
+    RealDisk::open(folder.path()).unwrap();
+}

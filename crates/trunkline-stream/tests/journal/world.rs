@@ -1,0 +1,299 @@
+//! Two journals, a program on either side, and what is between them: so much of the endpoints as
+//! there must be for a stream to pass.
+
+use std::sync::Arc;
+
+use trunkline_stream::journal::disk::Disk;
+use trunkline_stream::journal::sim_disk::{Crash, SimDisk};
+use trunkline_stream::journal::{
+    Bounds, Durability, JournalError, Owner, ReaderJournal, WriterJournal,
+};
+
+use crate::model::{Model, bytes};
+
+/// Bytes of an element.
+pub const ELEMENT: u64 = 8;
+
+/// What happens, one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// The program writes so many elements.
+    Write(u64),
+    /// At most so many bytes pass to the reader.
+    Pass(u64),
+    SyncWriter,
+    SyncReader,
+    /// The writer is told what is safe.
+    Tell,
+    /// The program reads and commits so many elements.
+    Read(u64),
+}
+
+/// One side is to crash there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Plan {
+    pub of_writer: bool,
+    /// In this call to its disk, of which so many bytes are written.
+    pub call: u64,
+    pub bytes: u64,
+    pub crash: Crash,
+    /// In its next life it crashes once more, in this call, and so.
+    pub again: Option<(u64, Crash)>,
+}
+
+pub struct Sides {
+    pub writer: WriterJournal,
+    pub reader: ReaderJournal,
+}
+
+pub struct World {
+    pub disks: [SimDisk; 2],
+    pub durability: Durability,
+    pub bounds: Bounds,
+    pub model: Model,
+    pub crashes: u64,
+    /// Calls to the disks fail, though nobody crashes.
+    pub may_fail: bool,
+    /// In the reader's buffer.
+    arrived: Vec<u8>,
+    plan: Option<Plan>,
+    total: u64,
+}
+
+pub fn owner(is_writer: bool) -> Owner {
+    Owner {
+        is_writer,
+        element_bytes: ELEMENT as u32,
+        url: "tl://localhost/x".to_owned(),
+        lineage: [is_writer.into(); 8],
+    }
+}
+
+/// Small files, so that there are many.
+pub const BOUNDS: Bounds = Bounds {
+    bytes_max: 4096,
+    segment_bytes: 200,
+};
+
+/// The steps of a seed, of which the last ones bring everything to its end.
+pub fn steps(seed: u64, count: usize) -> Vec<Step> {
+    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = |below: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % below
+    };
+    let step = |_| match next(12) {
+        0..4 => Step::Write(next(5) + 1),
+        4..7 => Step::Pass((next(6) + 1) * ELEMENT),
+        7 => Step::SyncWriter,
+        8 => Step::SyncReader,
+        9 => Step::Tell,
+        _ => Step::Read(next(6) + 1),
+    };
+    (0..count).map(step).collect()
+}
+
+impl World {
+    pub fn new(durability: Durability, plan: Option<Plan>) -> Self {
+        let disks = [SimDisk::default(), SimDisk::default()];
+        if let Some(plan) = plan {
+            disks[usize::from(!plan.of_writer)].stop_at(plan.call, plan.bytes);
+        }
+        Self {
+            disks,
+            durability,
+            bounds: BOUNDS,
+            model: Model::default(),
+            crashes: 0,
+            may_fail: false,
+            arrived: Vec::new(),
+            plan,
+            total: 0,
+        }
+    }
+
+    fn disk(&self, of_writer: bool) -> Arc<dyn Disk> {
+        Arc::new(self.disks[usize::from(!of_writer)].clone())
+    }
+
+    /// Runs the steps, then lets everything pass, with a crash where it is planned.
+    pub fn run(&mut self, steps: &[Step]) {
+        let write = |step: &Step| match step {
+            Step::Write(count) => count * ELEMENT,
+            _ => 0,
+        };
+        self.total = steps.iter().map(write).sum();
+        let mut sides = self.open_both();
+        for step in steps {
+            self.step(&mut sides, *step);
+        }
+        let rest = [
+            Step::SyncWriter,
+            Step::Pass(u64::MAX),
+            Step::SyncReader,
+            Step::Tell,
+            Step::Read(9),
+        ];
+        let mut rounds = 0;
+        while self.model.committed < self.total {
+            let missing = self.total - sides.writer.written();
+            self.step(&mut sides, Step::Write(missing / ELEMENT));
+            for step in rest {
+                self.step(&mut sides, step);
+            }
+            rounds += 1;
+            let Sides { writer, reader } = &sides;
+            assert!(rounds < 100, "{:?} {writer:?} {reader:?}", self.model);
+        }
+        self.model.finish(self.total);
+    }
+
+    fn step(&mut self, sides: &mut Sides, step: Step) {
+        let done = self.try_step(sides, step);
+        if let Err(error) = done {
+            let has_stopped = self.disks.iter().any(SimDisk::is_stopped);
+            if has_stopped || !error.is_passing() {
+                assert!(has_stopped || self.may_fail, "{error}");
+                *sides = self.open_both();
+            }
+        }
+    }
+
+    /// The program of a side starts, for the first time or again.
+    fn open_both(&mut self) -> Sides {
+        for of_writer in [true, false] {
+            if self.disks[usize::from(!of_writer)].is_stopped() {
+                self.restart_disk(of_writer);
+            }
+        }
+        loop {
+            match self.try_open() {
+                Ok(sides) => return sides,
+                Err((of_writer, error)) => {
+                    if self.disks[usize::from(!of_writer)].is_stopped() {
+                        self.restart_disk(of_writer);
+                    } else {
+                        assert!(self.may_fail, "{error}");
+                    }
+                }
+            }
+        }
+    }
+
+    fn restart_disk(&mut self, of_writer: bool) {
+        let Some(plan) = self.plan else {
+            panic!("a disk has stopped");
+        };
+        self.crashes += 1;
+        let disk = self.disks[usize::from(!of_writer)].after(plan.crash);
+        if let Some((call, crash)) = plan.again {
+            disk.stop_at(call, plan.bytes);
+            self.plan = Some(Plan {
+                again: None,
+                crash,
+                ..plan
+            });
+        }
+        self.disks[usize::from(!of_writer)] = disk;
+    }
+
+    fn try_open(&mut self) -> Result<Sides, (bool, JournalError)> {
+        let fails = |of_writer| {
+            let of_this = |plan: Plan| plan.of_writer == of_writer && plan.crash != Crash::Killed;
+            self.plan.is_some_and(of_this) && self.crashes > 0
+        };
+        let forgets = |of_writer| fails(of_writer) && self.durability == Durability::Process;
+        let forgets = [forgets(true), forgets(false)];
+        let (bounds, durability) = (self.bounds, self.durability);
+        let opened = WriterJournal::open(self.disk(true), &owner(true), bounds, durability);
+        let (writer, start) = opened.map_err(|error| (true, error))?;
+        self.model
+            .writer_is_back(start.kept, start.written, forgets[0]);
+        // What it does not know of, its program writes again.
+        self.model.written = start.written;
+        self.model.tried = start.written.max(self.model.tried);
+        let opened = ReaderJournal::open(self.disk(false), &owner(false), bounds, durability);
+        let (reader, at) = opened.map_err(|error| (false, error))?;
+        self.model
+            .reader_is_back(at.read, at.arrived, &at.bytes, forgets[1]);
+        self.arrived = at.bytes;
+        assert!(at.arrived >= start.kept, "the two ends do not meet");
+        Ok(Sides { writer, reader })
+    }
+
+    fn try_step(&mut self, sides: &mut Sides, step: Step) -> Result<(), JournalError> {
+        let Sides { writer, reader } = sides;
+        let model = &mut self.model;
+        match step {
+            Step::Write(count) => {
+                let from = writer.written();
+                let to = (from + count * ELEMENT).min(self.total);
+                let run = bytes(from, to);
+                if run.is_empty() || !writer.has_room(run.len())? {
+                    return Ok(());
+                }
+                model.tried = model.tried.max(to);
+                writer.append(&run, (to - from) / ELEMENT)?;
+                if self.durability == Durability::Process {
+                    model.written = to;
+                }
+            }
+            Step::SyncWriter => {
+                if let Some(job) = writer.sync_job() {
+                    writer.finish_sync(job.run())?;
+                }
+                assert!(writer.is_safe(writer.mark())?);
+                model.written = writer.written();
+            }
+            Step::Pass(most) => {
+                let mut left = most;
+                while left > 0 {
+                    let next = writer.next_bytes()?;
+                    if next.is_empty() {
+                        break;
+                    }
+                    let len = next.len().min(left as usize);
+                    let piece = next[..len].to_vec();
+                    let from = writer.position();
+                    // What the reader has already.
+                    let skipped = reader.arrived().saturating_sub(from).min(len as u64);
+                    // In pieces of the network's choice, but whole elements.
+                    for piece in piece[skipped as usize..].chunks(3 * ELEMENT as usize) {
+                        reader.append(piece)?;
+                        self.arrived.extend_from_slice(piece);
+                    }
+                    writer.pushed(len);
+                    left = left.saturating_sub(len as u64);
+                }
+            }
+            Step::SyncReader => {
+                if let Some(job) = reader.sync_job() {
+                    reader.finish_sync(job.run())?;
+                }
+            }
+            Step::Tell => {
+                let durable = reader.durable();
+                model.durable = model.durable.max(durable);
+                writer.trim(durable, durable / ELEMENT)?;
+            }
+            Step::Read(count) => {
+                let from = model.received.len() as u64;
+                let to = (from + count * ELEMENT).min(reader.arrived());
+                let taken: Vec<u8> = self.arrived.drain(..(to - from) as usize).collect();
+                model.receive(from, &taken);
+                model.commit_tried = model.commit_tried.max(to);
+                reader.commit(to, to / ELEMENT)?;
+                if self.durability == Durability::Disk
+                    && let Some(job) = reader.sync_job()
+                {
+                    reader.finish_sync(job.run())?;
+                }
+                assert!(reader.is_safe(reader.mark())?);
+                model.committed = to;
+            }
+        }
+        Ok(())
+    }
+}

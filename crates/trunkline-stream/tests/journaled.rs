@@ -1,0 +1,235 @@
+//! Endpoints with journals, over TCP: they end and come back, and the stream goes on.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use trunkline_stream::{Durability, JournalOptions, Options, Reader, StreamError, Until, Writer};
+
+const CUT_OFF: Option<Duration> = Some(Duration::from_secs(60));
+
+/// Elements of either buffer.
+const CAPACITY: usize = 100;
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// The names and folders of a writer that dials and of a reader.
+struct Pair {
+    ports: [u16; 2],
+    folder: tempfile::TempDir,
+    durability: Durability,
+    has_journal: [bool; 2],
+}
+
+impl Pair {
+    fn new(durability: Durability) -> Self {
+        Self {
+            ports: [free_port(), free_port()],
+            folder: tempfile::tempdir().unwrap(),
+            durability,
+            has_journal: [true, true],
+        }
+    }
+
+    fn url(&self, side: usize) -> String {
+        format!("tl://localhost:{}/journaled {side}", self.ports[side])
+    }
+
+    fn options(&self, side: usize) -> Options {
+        let folder: &Path = self.folder.path();
+        let journal = JournalOptions {
+            durability: self.durability,
+            ..JournalOptions::at(folder.join(side.to_string()))
+        };
+        Options {
+            capacity: CAPACITY,
+            timeout: CUT_OFF,
+            journal: Some(journal).filter(|_| self.has_journal[side]),
+            peer: (side == 0).then(|| self.url(1)),
+            ..Options::default()
+        }
+    }
+
+    fn writer<T: trunkline_stream::Element>(&self) -> Writer<T> {
+        Writer::create(&self.url(0), self.options(0)).unwrap()
+    }
+
+    fn reader<T: trunkline_stream::Element>(&self) -> Reader<T> {
+        Reader::create(&self.url(1), self.options(1)).unwrap()
+    }
+
+    fn both<T: trunkline_stream::Element>(&self) -> (Writer<T>, Reader<T>) {
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| self.reader());
+            (self.writer(), reader.join().unwrap())
+        })
+    }
+}
+
+/// Behaviour: B-60.
+#[test]
+fn both_ends_go_and_come_back_and_the_stream_goes_on() {
+    for durability in [Durability::Process, Durability::Disk] {
+        let pair = Pair::new(durability);
+        let (mut next_written, mut next_read) = (0_u64, 0_u64);
+        for round in 0..6 {
+            let (mut writer, mut reader) = pair.both::<u64>();
+            assert_eq!(writer.properties().total, next_written, "round {round}");
+            assert_eq!(reader.properties().total, next_read, "round {round}");
+            for _ in 0..90 {
+                writer.write(&next_written, CUT_OFF).unwrap();
+                next_written += 1;
+            }
+            for element in reader.read_many(50 + round, CUT_OFF).unwrap() {
+                assert_eq!(element, next_read);
+                next_read += 1;
+            }
+            reader.commit().unwrap();
+            // Not committed: it comes again.
+            assert_eq!(reader.read(CUT_OFF).unwrap(), next_read);
+        }
+        let (writer, mut reader) = pair.both::<u64>();
+        let closing = thread::spawn(move || writer.close(CUT_OFF));
+        while next_read < next_written {
+            assert_eq!(reader.read(CUT_OFF).unwrap(), next_read);
+            next_read += 1;
+        }
+        let error = reader.read(CUT_OFF).unwrap_err();
+        assert!(matches!(error, StreamError::Ended), "{error}");
+        assert_eq!(closing.join().unwrap().elements, 0);
+        reader.close();
+        // Both journals are empty: another stream begins.
+        let (mut writer, mut reader) = pair.both::<u64>();
+        writer.write(&7, CUT_OFF).unwrap();
+        assert_eq!(reader.read(CUT_OFF).unwrap(), 7);
+        assert_eq!(reader.properties().total, 1);
+    }
+}
+
+/// Behaviour: B-60.
+///
+/// The reader is away for far longer than the writer's buffer lasts; the writer goes and comes back
+/// meanwhile.
+#[test]
+fn an_outage_longer_than_the_buffer_loses_nothing() {
+    let pair = Pair::new(Durability::Process);
+    let count = 200 * CAPACITY as u64;
+    let (writer, reader) = pair.both::<String>();
+    drop((writer, reader));
+    let text = |i: u64| "x".repeat(i as usize % 40) + &i.to_string();
+    for life in 0..4 {
+        // There is nobody at the other end, and it does not wait.
+        let mut writer = pair.writer::<String>();
+        for i in life * count / 4..(life + 1) * count / 4 {
+            writer.write(&text(i), Some(Duration::ZERO)).unwrap();
+        }
+        assert_eq!(writer.properties().in_buffer, (life + 1) * count / 4);
+    }
+    let (mut writer, mut reader) = pair.both::<String>();
+    let flushing = thread::spawn(move || {
+        writer.flush(Until::Durable, CUT_OFF).unwrap();
+        writer
+    });
+    for i in 0..count {
+        assert_eq!(reader.read(CUT_OFF).unwrap(), text(i));
+    }
+    reader.commit().unwrap();
+    let writer = flushing.join().unwrap();
+    assert_eq!(writer.properties().in_buffer, 0);
+}
+
+/// Behaviour: B-60.
+#[test]
+fn a_reader_with_a_journal_comes_back_to_a_writer_without_one() {
+    let mut pair = Pair::new(Durability::Process);
+    pair.has_journal = [false, true];
+    let (mut writer, mut reader) = pair.both::<u64>();
+    writer.write_many(&[0, 1, 2, 3], CUT_OFF).unwrap();
+    assert_eq!(reader.read_many(2, CUT_OFF).unwrap(), [0, 1]);
+    reader.commit().unwrap();
+    drop(reader);
+    writer.write_many(&[4, 5], CUT_OFF).unwrap();
+    let mut reader = pair.reader::<u64>();
+    assert_eq!(reader.read_many(4, CUT_OFF).unwrap(), [2, 3, 4, 5]);
+    writer.flush(Until::Durable, CUT_OFF).unwrap();
+    // Another writer is not the one that this stream was from.
+    drop((writer, reader));
+    let _reader = pair.reader::<u64>();
+    let created = Writer::<u64>::create(&pair.url(0), pair.options(0));
+    let said = created.unwrap_err().to_string();
+    assert!(said.contains("journal"), "{said}");
+}
+
+/// Behaviour: B-60.
+#[test]
+fn durable_where_there_is_no_journal_is_an_error_and_not_a_wait() {
+    let mut pair = Pair::new(Durability::Process);
+    pair.has_journal = [true, false];
+    let (mut writer, mut reader) = pair.both::<u64>();
+    writer.write(&1, CUT_OFF).unwrap();
+    let error = writer.flush(Until::Durable, CUT_OFF).unwrap_err();
+    assert!(matches!(error, StreamError::NoJournal), "{error}");
+    assert_eq!(reader.read(CUT_OFF).unwrap(), 1);
+    writer.flush(Until::Available, CUT_OFF).unwrap();
+}
+
+/// Behaviour: B-60.
+#[test]
+fn a_full_journal_is_waited_for_as_a_full_buffer_is() {
+    let pair = Pair::new(Durability::Process);
+    drop(pair.both::<u64>());
+    let bytes_max = 1 << 20;
+    let options = || {
+        let mut options = pair.options(0);
+        options.journal.as_mut().unwrap().bytes_max = bytes_max;
+        options
+    };
+    let mut writer = Writer::<u64>::create(&pair.url(0), options()).unwrap();
+    let run: Vec<u64> = (0..CAPACITY as u64).collect();
+    let mut runs = 0;
+    let error = loop {
+        match writer.write_many(&run, Some(Duration::ZERO)) {
+            Ok(()) => runs += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, StreamError::Timeout { .. }), "{error}");
+    assert!(error.to_string().contains("journal"), "{error}");
+    let bytes = runs * CAPACITY as u64 * 8;
+    assert!((bytes_max * 3 / 4..=bytes_max).contains(&bytes), "{bytes}");
+    let mut reader = pair.reader::<u64>();
+    let writing = thread::spawn(move || {
+        for _ in 0..runs {
+            let run: Vec<u64> = (0..CAPACITY as u64).collect();
+            writer.write_many(&run, CUT_OFF).unwrap();
+        }
+        writer
+    });
+    for _ in 0..2 * runs {
+        assert_eq!(reader.read_many(CAPACITY, CUT_OFF).unwrap(), run);
+    }
+    writing.join().unwrap();
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_is_named() {
+    let pair = Pair::new(Durability::Process);
+    let file = pair.folder.path().join("a file");
+    std::fs::write(&file, "").unwrap();
+    let mut options = pair.options(0);
+    options.journal = Some(JournalOptions::at(file.join("below it")));
+    let said = Writer::<u64>::create(&pair.url(0), options)
+        .unwrap_err()
+        .to_string();
+    assert!(said.contains("a file/below it"), "{said}");
+    let (_writer, _reader) = pair.both::<u64>();
+    let mut second = pair.options(0);
+    second.peer = None;
+    let url = format!("tl://localhost:{}/other", free_port());
+    let said = Writer::<u64>::create(&url, second).unwrap_err().to_string();
+    assert!(said.contains("another endpoint uses it"), "{said}");
+}

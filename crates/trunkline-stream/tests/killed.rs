@@ -1,0 +1,245 @@
+//! Programs with journals are killed, over and over, and the reader has every element once.
+//!
+//! The programs are this very test, started again in another role.
+
+use std::fs::{self, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Seek, Write as _};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use trunkline_stream::{Commit, Durability, JournalOptions, Options, Reader, StreamError, Writer};
+
+const CUT_OFF: Option<Duration> = Some(Duration::from_secs(60));
+
+/// What a child is told: its role, the ports, the folder, what its journal is to survive.
+const TOLD: &str = "TRUNKLINE_KILLED";
+
+/// The file that ends it.
+const ENOUGH: &str = "enough";
+
+/// What a child says after each run.
+const RUN: &str = "one run";
+
+fn options(side: &str, folder: &Path, durability: Durability) -> Options {
+    Options {
+        capacity: 64,
+        timeout: CUT_OFF,
+        journal: Some(JournalOptions {
+            bytes_max: 1 << 20,
+            durability,
+            commit: Commit::ByProgram,
+            ..JournalOptions::at(folder.join(side))
+        }),
+        ..Options::default()
+    }
+}
+
+fn url(side: &str, port: u16) -> String {
+    format!("tl://localhost:{port}/killed {side}")
+}
+
+fn say_run() {
+    println!("{RUN}");
+}
+
+/// Writes numbers from 0 on, until there is a file that says that it is enough.
+fn write(port: u16, own: u16, folder: &Path, durability: Durability) {
+    let to = Options {
+        peer: Some(url("reader", port)),
+        ..options("writer", folder, durability)
+    };
+    let mut writer = Writer::<u64>::create(&url("writer", own), to).unwrap();
+    let mut next = writer.properties().total;
+    while !folder.join(ENOUGH).exists() {
+        let end = next + 1 + next % 40;
+        let run: Vec<u64> = (next..end).collect();
+        writer.write_many(&run, CUT_OFF).unwrap();
+        next = end;
+        say_run();
+    }
+    fs::write(folder.join("written"), next.to_string()).unwrap();
+    let left = writer.close(CUT_OFF);
+    assert_eq!(left.elements, 0);
+}
+
+/// Keeps what comes in a file, which is how far it is with its work.
+fn read(port: u16, folder: &Path, durability: Durability) {
+    let mut options_of_file = OpenOptions::new();
+    options_of_file.create(true).append(true).read(true);
+    let mut file = options_of_file.open(folder.join("received")).unwrap();
+    let options = options("reader", folder, durability);
+    let mut reader = Reader::<u64>::create(&url("reader", port), options).unwrap();
+    // What was not committed comes again.
+    let mut next = reader.properties().total;
+    assert!(
+        file.metadata().unwrap().len() >= next * 8,
+        "it committed more than it has"
+    );
+    file.set_len(next * 8).unwrap();
+    file.seek(std::io::SeekFrom::End(0)).unwrap();
+    loop {
+        let count = 1 + (next % 30) as usize;
+        match reader.read_many(count, CUT_OFF) {
+            Ok(elements) => {
+                for element in elements {
+                    assert_eq!(element, next, "lost or doubled");
+                    file.write_all(&element.to_le_bytes()).unwrap();
+                    next += 1;
+                }
+                reader.commit().unwrap();
+                say_run();
+            }
+            Err(StreamError::Ended) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    reader.close();
+}
+
+/// One of the two programs, when this test is started by the other one.
+#[test]
+fn one_of_the_programs() {
+    let Ok(told) = std::env::var(TOLD) else {
+        return;
+    };
+    let told: Vec<&str> = told.split('|').collect();
+    let [role, port, own, folder, durability] = told[..] else {
+        panic!("{told:?}");
+    };
+    let folder = PathBuf::from(folder);
+    let (port, own) = (port.parse().unwrap(), own.parse().unwrap());
+    let durability = match durability {
+        "Disk" => Durability::Disk,
+        _ => Durability::Process,
+    };
+    match role {
+        "writer" => write(port, own, &folder, durability),
+        _ => read(port, &folder, durability),
+    }
+}
+
+/// A program that runs.
+struct Program {
+    child: Child,
+    runs: Receiver<()>,
+}
+
+impl Program {
+    fn start(told: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "one_of_the_programs", "--nocapture"])
+            .env(TOLD, told)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (said, runs) = channel();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        thread::spawn(move || {
+            for _ in lines
+                .map_while(Result::ok)
+                .filter(|line| line.contains(RUN))
+            {
+                let _ = said.send(());
+            }
+        });
+        Self { child, runs }
+    }
+
+    /// Waits for so many runs. False: it has come to its end before.
+    fn wait_for_runs(&self, count: u64) -> bool {
+        (0..count).all(|_| self.runs.recv().is_ok())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// How many times each side is killed where nothing else is said.
+const KILLS: u64 = 20;
+
+fn kill_both(durability: Durability) {
+    let kills: u64 = match std::env::var("TRUNKLINE_KILLS") {
+        Ok(kills) => kills.parse().unwrap(),
+        Err(_) => KILLS,
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (port, own) = (free_port(), free_port());
+    let told = |role: &str| {
+        let folder = folder.path().display();
+        format!("{role}|{port}|{own}|{folder}|{durability:?}")
+    };
+    let mut programs = ["writer", "reader"].map(|role| Program::start(&told(role)));
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut killed = [0, 0];
+    while killed[0] < kills || killed[1] < kills {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let side = match (killed[0] < kills, killed[1] < kills) {
+            (true, true) => (random >> 20) as usize & 1,
+            (is_left, _) => usize::from(!is_left),
+        };
+        // At once, or after some runs; and anywhere in the next one.
+        assert!(programs[side].wait_for_runs(random % 12), "it has ended");
+        for _ in 0..random >> 48 {
+            std::hint::spin_loop();
+        }
+        programs[side] =
+            Program::start_again(&mut programs[side], &told(["writer", "reader"][side]));
+        killed[side] += 1;
+    }
+    fs::write(folder.path().join(ENOUGH), "").unwrap();
+    for program in &mut programs {
+        assert!(program.child.wait().unwrap().success());
+    }
+    let mut received = Vec::new();
+    let mut file = fs::File::open(folder.path().join("received")).unwrap();
+    file.read_to_end(&mut received).unwrap();
+    let count: u64 = fs::read_to_string(folder.path().join("written"))
+        .unwrap()
+        .parse()
+        .unwrap();
+    let expected: Vec<u8> = (0..count).flat_map(u64::to_le_bytes).collect();
+    assert!(
+        received == expected,
+        "{} of {} bytes",
+        received.len(),
+        expected.len()
+    );
+    assert!(count > kills, "{count} elements");
+    println!("{durability:?}: killed {killed:?} times, lost 0, doubled 0 of {count}");
+}
+
+impl Program {
+    /// Kills it, and starts it again.
+    fn start_again(before: &mut Self, told: &str) -> Self {
+        before.child.kill().unwrap();
+        before.child.wait().unwrap();
+        Self::start(told)
+    }
+}
+
+/// Behaviour: B-60.
+#[test]
+fn programs_that_are_killed_lose_and_double_nothing() {
+    kill_both(Durability::Process);
+}
+
+/// Behaviour: B-60.
+#[test]
+fn programs_that_are_killed_and_wait_for_the_disk_lose_and_double_nothing() {
+    kill_both(Durability::Disk);
+}
