@@ -25,6 +25,7 @@ use crate::end::{End, Inner, ReaderEnd, Target, WriterEnd};
 use crate::error::StreamError;
 use crate::listener::{Listener, own_address};
 use crate::options::{DIRECTORY_PORT, Options};
+use crate::properties::{Asked, Properties};
 use crate::reader::ReaderCore;
 use crate::registry::{self, Name, Registry};
 use crate::wait::{Waits, deadline};
@@ -166,7 +167,7 @@ impl Plan {
     }
 
     /// Starts the link, registers the name, and waits for the peer.
-    async fn meet<S: Inner + 'static>(
+    async fn meet<S: Asked + 'static>(
         &self,
         waits: &impl Waits,
         link: trunkline_proto::stream::Link<S::Half>,
@@ -282,7 +283,7 @@ impl Plan {
 /// Where those who come to an endpoint are let in.
 struct Door<S: Inner + 'static>(Weak<Link<End<S>>>);
 
-impl<S: Inner + 'static> Arrivals for Door<S> {
+impl<S: Asked + 'static> Arrivals for Door<S> {
     fn arrive(&self, socket: OwnedFd, bytes: &[u8]) {
         let Some(link) = self.0.upgrade() else {
             return;
@@ -302,5 +303,9 @@ impl<S: Inner + 'static> Arrivals for Door<S> {
         if let Err(transport) = admitted {
             let _ = registry::refuse(transport, &answer);
         }
+    }
+
+    fn properties(&self) -> Option<Properties> {
+        self.0.upgrade().map(|link| S::properties(&link))
     }
 }

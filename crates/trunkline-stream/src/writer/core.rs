@@ -48,15 +48,6 @@ impl WriterCore {
         usize::try_from(self.ring.shape().capacity()).unwrap_or(usize::MAX)
     }
 
-    /// Elements that fit now.
-    pub(crate) fn room(&mut self) -> usize {
-        // Nobody but this program has the memory, so its positions are true.
-        let freed = self.ring.read_elements().unwrap_or(0);
-        let kept = self.ring.written_elements().saturating_sub(freed);
-        let room = self.ring.shape().capacity().saturating_sub(kept);
-        usize::try_from(room).unwrap_or(usize::MAX)
-    }
-
     /// Writes `elements` that lie in `bytes`: all of them, or none.
     pub(crate) async fn write(
         &mut self,
@@ -167,6 +158,15 @@ impl WriterCore {
             true => Err(StreamError::TooLong { bytes, max }),
             false => Ok(()),
         }
+    }
+
+    /// Elements that fit now.
+    pub(crate) fn room(&mut self) -> usize {
+        // Nobody but this program has the memory, so its positions are true.
+        let freed = self.ring.read_elements().unwrap_or(0);
+        let kept = self.ring.written_elements().saturating_sub(freed);
+        let room = self.ring.shape().capacity().saturating_sub(kept);
+        usize::try_from(room).unwrap_or(usize::MAX)
     }
 
     /// Sends everything now, and waits until it has come so far.

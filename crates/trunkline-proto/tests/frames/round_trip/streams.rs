@@ -89,9 +89,10 @@ proptest! {
     fn listing(versions: (u8, u8), texts: [String; 9], numbers: [u64; 5], flags: [bool; 3],
         times: [Option<u32>; 2], direction: Option<bool>, pid: u32) {
         let texts = texts.map(|text| text.chars().take(60).collect::<String>());
-        let [url, data_type, last_disconnect, peer, peer_program, transport, fault, program, only] = texts;
+        let [url, data_type, last_disconnect, peer, peer_program, transport, fault, program, only] =
+            texts;
         let [capacity, in_buffer, total, rate, disconnections] = numbers;
-        let [away_for, waiting_for] = times.map(|ms| ms.map(|ms| Duration::from_millis(ms.into())));
+        let [away_for, stalled_for] = times.map(|ms| ms.map(|ms| Duration::from_millis(ms.into())));
         let mut out = Vec::new();
         let versions = VersionRange { min: versions.0, max: versions.1 };
         let query = EndpointsQuery { versions, after: url.clone(), only };
@@ -100,7 +101,7 @@ proptest! {
         out.clear();
         let status = EndpointStatus {
             url, is_writer: direction, data_type, capacity, in_buffer, total, rate,
-            is_connected: flags[0], disconnections, away_for, waiting_for, last_disconnect, peer,
+            is_connected: flags[0], disconnections, away_for, stalled_for, last_disconnect, peer,
             peer_program, transport, fault, program, pid,
         };
         status.encode(&mut out);
