@@ -18,6 +18,7 @@
 //! - [`ValueWriter`], [`ValueReader`]: the same of any type of Trunkline, known at run time.
 //! - `rendezvous`: how two ends come together; `registry`, `listener`: how an end has a name.
 //! - [`directory`]: the names of a machine's endpoints, kept by its engine.
+//! - `report`: what an endpoint tells of itself there.
 //! - `end`: an end as its link drives it; `wait`: waiting as a thread or as a task.
 //! - [`Properties`], [`StreamError`].
 
@@ -34,6 +35,7 @@ mod properties;
 mod reader;
 mod registry;
 mod rendezvous;
+mod report;
 mod wait;
 mod wait_shared;
 mod writer;

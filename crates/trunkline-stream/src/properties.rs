@@ -7,9 +7,31 @@ use trunkline_proto::Disconnect;
 use trunkline_proto::stream::{Link, StreamFault};
 use trunkline_types::DataType;
 
-use crate::end::Inner;
+use crate::end::{End, Inner, ReaderEnd, WriterEnd};
 use crate::reader::ReaderCore;
 use crate::writer::WriterCore;
+
+/// An end of which somebody else than its program asks.
+pub(crate) trait Asked: Inner + Sized + 'static {
+    fn properties(link: &trunkline_net::Link<End<Self>>) -> Properties;
+}
+
+/// What they are told from.
+struct Told<'a, S: Inner + 'static> {
+    link: &'a trunkline_net::Link<End<S>>,
+}
+
+impl Asked for WriterEnd {
+    fn properties(link: &trunkline_net::Link<End<Self>>) -> Properties {
+        Properties::of_writing(Told { link })
+    }
+}
+
+impl Asked for ReaderEnd {
+    fn properties(link: &trunkline_net::Link<End<Self>>) -> Properties {
+        Properties::of_reading(Told { link })
+    }
+}
 
 /// An endpoint at one moment.
 #[derive(Clone, PartialEq, Debug)]
@@ -62,12 +84,20 @@ impl Properties {
         }
     }
 
+    pub(crate) fn of_writer(core: &WriterCore) -> Self {
+        WriterEnd::properties(&core.link)
+    }
+
+    pub(crate) fn of_reader(core: &ReaderCore) -> Self {
+        ReaderEnd::properties(&core.link)
+    }
+
     /// The other end was destroyed (NS-54).
     pub fn is_peer_destroyed(&self) -> bool {
         matches!(self.fault, Some(StreamFault::PeerDestroyed { .. }))
     }
 
-    pub(crate) fn of_writer(core: &WriterCore) -> Self {
+    fn of_writing(core: Told<'_, WriterEnd>) -> Self {
         let transport = core.link.transport().map(|used| used.name);
         core.link.with(|end, _, _| {
             let transport = shared_or(end.inner.shared().is_some(), transport);
@@ -94,7 +124,7 @@ impl Properties {
         })
     }
 
-    pub(crate) fn of_reader(core: &ReaderCore) -> Self {
+    fn of_reading(core: Told<'_, ReaderEnd>) -> Self {
         let transport = core.link.transport().map(|used| used.name);
         core.link.with(|end, _, _| {
             let transport = shared_or(end.inner.shared().is_some(), transport);

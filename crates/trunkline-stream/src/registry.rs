@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use trunkline_net::passing::{Descriptors, connect_passing};
-use trunkline_net::{Dialler, Link, LinkOptions, StartError};
+use trunkline_net::{Clock, Dialler, Link, LinkOptions, StartError};
 use trunkline_proto::message::stream::control::{
     decode_keepalive, decode_refused, encode_keepalive,
 };
@@ -18,6 +18,7 @@ use trunkline_proto::{
 use trunkline_types::{SocketPath, Tick, Timestamp};
 
 use crate::directory::Arrivals;
+use crate::report::Reporter;
 
 /// The name is given, for as long as this is there. After a restart of the engine it is taken
 /// again.
@@ -48,6 +49,7 @@ pub(crate) struct RegistryEnd {
     closing: Option<Disconnect>,
     backoff: Backoff,
     dial_at: Tick,
+    reporter: Reporter,
 }
 
 /// Asks the engine at `socket` for a name.
@@ -74,6 +76,7 @@ pub(crate) fn start(
         closing: None,
         backoff: Backoff::default(),
         dial_at: Tick::ZERO,
+        reporter: Reporter::new(Clock::new().now()),
     };
     // Nobody is in a hurry here.
     let options = LinkOptions {
@@ -89,12 +92,20 @@ impl RegistryEnd {
         &self.name
     }
 
+    /// Tells the directory how the endpoint is.
+    fn report(&mut self, now: Tick) {
+        if let Some(found) = self.arrivals.properties() {
+            self.reporter.report(now, &found).encode(&mut self.out);
+        }
+    }
+
     fn handle_frames(&mut self, now: Tick, bytes: &mut &[u8]) -> Result<(), Disconnect> {
         while let Some(frame) = self.frames.next_frame(now, bytes)? {
             match frame.kind() {
                 Some(FrameKind::StreamRegistered) => {
                     self.name = Name::Ours;
                     self.backoff.reset();
+                    self.report(now);
                 }
                 Some(FrameKind::StreamRefused) => {
                     let refused = decode_refused(&frame)?;
@@ -158,6 +169,9 @@ impl Endpoint for RegistryEnd {
             LivenessAction::Idle => {}
             LivenessAction::SendKeepalive => {
                 encode_keepalive(&liveness.keepalive(now, 0, 0), &mut self.out);
+                if matches!(self.name, Name::Ours) {
+                    self.report(now);
+                }
             }
             LivenessAction::Dead { silent_for } => {
                 self.closing = Some(Disconnect::Dead { silent_for });

@@ -30,6 +30,7 @@ use crate::end::{End, Inner, ReaderEnd, Target, WriterEnd};
 use crate::error::StreamError;
 use crate::listener::{Listener, Seat, own_address};
 use crate::options::{DIRECTORY_PORT, Options};
+use crate::properties::{Asked, Properties};
 use crate::reader::ReaderCore;
 use crate::registry::{self, Name, Registry};
 use crate::wait::{Waits, deadline};
@@ -195,7 +196,7 @@ impl Plan {
     }
 
     /// Starts the link, registers the name, and waits for the peer.
-    async fn meet<S: Inner + 'static>(
+    async fn meet<S: Asked + 'static>(
         &self,
         waits: &impl Waits,
         link: trunkline_proto::stream::Link<S::Half>,
@@ -341,7 +342,7 @@ struct Door<S: Inner + 'static> {
     is_checked: Option<bool>,
 }
 
-impl<S: Inner + 'static> Arrivals for Door<S> {
+impl<S: Asked + 'static> Arrivals for Door<S> {
     fn arrive(&self, socket: OwnedFd, bytes: &[u8]) {
         let Some(link) = self.link.upgrade() else {
             return;
@@ -368,5 +369,9 @@ impl<S: Inner + 'static> Arrivals for Door<S> {
         if let Err(transport) = admitted {
             let _ = registry::refuse(transport, &answer);
         }
+    }
+
+    fn properties(&self) -> Option<Properties> {
+        self.link.upgrade().map(|link| S::properties(&link))
     }
 }

@@ -348,3 +348,100 @@ fn a_measurement_ends_with_what_was_lost() {
         assert_eq!(line["transport"], transport);
     }
 }
+
+/// Asks until an endpoint is as it is to be: what is told may be a second old.
+fn told(served: &Served, arguments: &[&str], is_so: impl Fn(&Json) -> bool) -> Json {
+    let documented = schema::documented();
+    for _ in 0..2000 {
+        let output = served.run(&[&["stream"][..], arguments, &["--json"]].concat());
+        for line in output.out.lines() {
+            let endpoint: Json = serde_json::from_str(line).unwrap();
+            schema::check(&endpoint, &documented["$defs"]["stream_endpoint"]).unwrap();
+            if is_so(&endpoint) {
+                return endpoint;
+            }
+        }
+    }
+    let output = served.run(&[&["stream"][..], arguments].concat());
+    panic!("no endpoint is so: {}{}", output.out, output.err);
+}
+
+/// Behaviour: NS-50, NS-51, NS-52, NS-54.
+#[test]
+fn the_endpoints_of_a_machine_say_how_they_are() {
+    let served = Served::start(RIG);
+    let empty = served.run(&["stream", "ls"]);
+    assert_eq!(
+        (empty.code, empty.out.as_str()),
+        (Some(0), ""),
+        "{}",
+        empty.err
+    );
+    let arguments = ["--type", "i32", "--capacity", "7"];
+    let read = ["stream", "read", "daq/raw", "--count", "4"];
+    let reader = served.spawn(&[&read[..], &arguments].concat());
+    let found = told(&served, &["ls"], |e| e["direction"] == "reads");
+    assert_eq!(found["endpoint"], "tl://localhost/daq/raw");
+    assert_eq!(
+        (&found["connected"], &found["capacity"]),
+        (&false.into(), &7.into())
+    );
+    assert_eq!(
+        (&found["type"], &found["pid"]),
+        (&"i32".into(), &reader.child.id().into())
+    );
+    let (end, mut start) = std::io::pipe().unwrap();
+    let write = ["stream", "write", "rig/out", "--to", "daq/raw"];
+    let mut write = served.command(&[&write[..], &arguments].concat());
+    let writer = Running::spawn_reading(&mut write, end.into());
+    drop(write);
+    start.write_all(b"1\n2\n3\n").unwrap();
+    let found = told(&served, &["info", "RIG/Out"], |e| e["total"] == 3);
+    assert_eq!(
+        (&found["direction"], &found["connected"]),
+        (&"writes".into(), &true.into())
+    );
+    assert_eq!(found["peer"], "tl://localhost/daq/raw");
+    let found = told(&served, &["info", "daq/raw"], |e| e["total"] == 3);
+    assert_eq!(
+        (&found["in_buffer"], &found["disconnections"]),
+        (&0.into(), &0.into())
+    );
+    assert!(found["stalled"].is_number(), "{found}");
+    let shown = served.run(&["stream", "info", "daq/raw"]);
+    assert!(
+        shown
+            .out
+            .contains("diagnosis\tits buffer is empty: the writer"),
+        "{}",
+        shown.out
+    );
+    // Both are gone with their programs.
+    start.write_all(b"4\n").unwrap();
+    drop(start);
+    assert_eq!((reader.end().0, writer.end().0), (Some(0), Some(0)));
+    let gone = served.run(&["stream", "info", "daq/raw", "--json"]);
+    assert_eq!(gone.code, Some(1), "{}", gone.out);
+    let error: Json = serde_json::from_str(&gone.err).unwrap();
+    assert_eq!(
+        (&error["code"], &error["name"]),
+        (&"unknown-endpoint".into(), &"daq/raw".into())
+    );
+}
+
+#[test]
+fn an_endpoint_with_a_port_of_its_own_is_asked_itself() {
+    let served = Served::start(RIG);
+    let url = endpoint("own port");
+    let reader = reader(&url, &[]);
+    let place = url.strip_suffix("/own port").unwrap();
+    let found = told(&served, &["ls", place], |e| e["direction"] == "reads");
+    assert_eq!(found["endpoint"], "tl://localhost/own port");
+    assert_eq!(found["pid"], reader.child.id());
+    told(&served, &["info", &url], |e| e["direction"] == "reads");
+    drop(reader);
+    let nobody = served.run(&["stream", "ls", place]);
+    assert_eq!(nobody.code, Some(3), "{}", nobody.err);
+    let usage = served.run(&["stream", "ls", &url]);
+    assert_eq!(usage.code, Some(2), "{}", usage.err);
+}

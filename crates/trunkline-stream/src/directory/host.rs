@@ -8,14 +8,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use trunkline_net::{Clock, Notifier};
 use trunkline_proto::message::stream::Incarnation;
 use trunkline_proto::message::stream::directory::{Arrived, Lookup, Register, Ticket, TicketGrant};
+use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
 use trunkline_proto::stream::{Answer, Directory, DirectoryLimits};
 use trunkline_proto::{Fault, FaultCode};
 use trunkline_types::StreamUrl;
+
+use crate::properties::Properties;
+use crate::report::Reporter;
 
 /// Whoever is connected with an endpoint, when somebody comes to it.
 pub(crate) trait Arrivals: Send + Sync {
     /// A connected socket, and what was read of it: S_HELLO first.
     fn arrive(&self, socket: OwnedFd, bytes: &[u8]);
+
+    /// What the endpoint says of itself; `None` when it is gone.
+    fn properties(&self) -> Option<Properties>;
 }
 
 /// A directory, shared by the connections to it.
@@ -45,7 +52,19 @@ struct Owner {
     program: String,
     pid: u32,
     way: Way,
+    told: Told,
 }
+
+/// What an endpoint said of itself last.
+enum Told {
+    Nothing,
+    Status(Box<EndpointStatus>),
+    /// It is asked when somebody wants to know.
+    Asked(Reporter),
+}
+
+/// Endpoints of one page of a list.
+const PAGE: usize = 64;
 
 /// How an endpoint is reached.
 enum Way {
@@ -115,6 +134,7 @@ impl DirectoryHost {
             program: program.to_owned(),
             pid: std::process::id(),
             way: Way::Here(arrivals),
+            told: Told::Asked(Reporter::new(Clock::new().now())),
         };
         self.register(number, url, incarnation, owner)?;
         Ok(number)
@@ -132,6 +152,7 @@ impl DirectoryHost {
             program: register.program.clone(),
             pid: register.pid,
             way: Way::Session(notifier),
+            told: Told::Nothing,
         };
         self.register(number, &url, register.incarnation, owner)
     }
@@ -213,6 +234,78 @@ impl DirectoryHost {
         };
         state.on_the_way.insert(number, on_the_way);
         Ok(number)
+    }
+
+    /// The owner of a name says how its endpoint is.
+    pub(super) fn tell(&self, number: u64, status: EndpointStatus) {
+        if let Some(owner) = self.lock().owners.get_mut(&number) {
+            owner.told = Told::Status(Box::new(status));
+        }
+    }
+
+    /// A page of the endpoints there are, and what they say of themselves.
+    pub(super) fn list(&self, query: &EndpointsQuery) -> EndpointsPage {
+        let mut state = self.lock();
+        let State {
+            directory, owners, ..
+        } = &mut *state;
+        directory.handle_timeout(Clock::new().now());
+        let only = StreamUrl::parse(&query.only).ok();
+        let only = only.map(|url| url.within_host());
+        let after = StreamUrl::parse(&query.after).ok();
+        let wanted = |url: &StreamUrl| match (&only, &after) {
+            (Some(only), _) => url == only,
+            // What is no URL is before all that are.
+            (None, Some(after)) => url > after,
+            (None, None) => query.only.is_empty(),
+        };
+        let names = directory.owned_names();
+        let mut names = names.filter(|(url, _)| wanted(url));
+        let (mut page, mut asked) = (EndpointsPage::default(), Vec::new());
+        for (url, number) in names.by_ref().take(PAGE) {
+            let Some(owner) = owners.get(&number) else {
+                continue;
+            };
+            let mut status = match &owner.told {
+                Told::Status(status) => (**status).clone(),
+                Told::Nothing | Told::Asked(_) => EndpointStatus::default(),
+            };
+            // As it registered, whatever it says.
+            status.url = url.to_string();
+            status.program.clone_from(&owner.program);
+            status.pid = owner.pid;
+            if let Way::Here(arrivals) = &owner.way {
+                asked.push((page.endpoints.len(), number, arrivals.clone()));
+            }
+            page.endpoints.push(status);
+        }
+        page.has_more = names.next().is_some();
+        drop(names);
+        drop(state);
+        // Their own locks are not taken under this one.
+        for (at, number, arrivals) in asked {
+            if let Some(found) = arrivals.properties() {
+                self.ask(number, &found, &mut page.endpoints[at]);
+            }
+        }
+        page
+    }
+
+    /// Completes the status of an endpoint of this process.
+    fn ask(&self, number: u64, found: &Properties, status: &mut EndpointStatus) {
+        let mut state = self.lock();
+        let told = state.owners.get_mut(&number).map(|owner| &mut owner.told);
+        if let Some(Told::Asked(reporter)) = told {
+            let EndpointStatus {
+                url, program, pid, ..
+            } = std::mem::take(status);
+            *status = EndpointStatus {
+                url,
+                program,
+                pid,
+                ..reporter.report(Clock::new().now(), found)
+            };
+        }
     }
 
     /// The owner of a name has given a sign of life.

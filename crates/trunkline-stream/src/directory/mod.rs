@@ -13,19 +13,25 @@
 //!
 //! An engine has one for its machine; an endpoint whose URL has a port has one for that port.
 
+mod client;
 mod host;
 mod session;
 
+pub use self::client::{ListError, list};
 pub(crate) use self::host::{Arrivals, random};
 pub use self::host::{DirectoryHost, EndpointInfo};
 pub use self::session::DirectorySession;
 
 use trunkline_proto::FrameKind;
+pub use trunkline_proto::message::stream::listing::EndpointStatus;
 
 /// Whether a connection whose first frame is of this kind is one to a directory.
 pub fn is_first(kind: FrameKind) -> bool {
     matches!(
         kind,
-        FrameKind::StreamLookup | FrameKind::StreamRegister | FrameKind::StreamHello
+        FrameKind::StreamLookup
+            | FrameKind::StreamRegister
+            | FrameKind::StreamHello
+            | FrameKind::StreamList
     )
 }

@@ -9,6 +9,7 @@ use trunkline_proto::message::stream::control::{
     decode_keepalive, encode_keepalive, encode_refused,
 };
 use trunkline_proto::message::stream::directory::{Lookup, Register, Registered, TicketGrant};
+use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsQuery};
 use trunkline_proto::message::stream::seal::is_frame_intact;
 use trunkline_proto::stream::DirectoryLimits;
 use trunkline_proto::{
@@ -43,6 +44,8 @@ enum Role {
     New,
     Owner,
     Asker,
+    /// It wants to know what there is.
+    Lister,
 }
 
 impl DirectorySession {
@@ -137,6 +140,16 @@ impl DirectorySession {
                     Err(fault) => self.refuse(fault),
                 }
             }
+            Step::List(query) if matches!(self.role, Role::New | Role::Lister) => {
+                self.role = Role::Lister;
+                match check_versions(query.versions) {
+                    Ok(()) => self.host.list(&query).encode(1, &mut self.out),
+                    Err(fault) => self.refuse(fault),
+                }
+            }
+            Step::Status(status) if self.role == Role::Owner => {
+                self.host.tell(self.number, *status);
+            }
             Step::Keepalive => {
                 if self.role == Role::Owner && !self.host.renew(self.number) {
                     let sentence = "the name was given up while nothing was heard of its owner";
@@ -144,7 +157,11 @@ impl DirectorySession {
                 }
             }
             Step::Other => {}
-            Step::Register(_) | Step::Lookup(_) | Step::Hello(_) => {
+            Step::Register(_)
+            | Step::Lookup(_)
+            | Step::Hello(_)
+            | Step::List(_)
+            | Step::Status(_) => {
                 self.closing = Some(Disconnect::Malformed {
                     sentence: "a connection to the directory is for one endpoint".to_owned(),
                 });
@@ -164,6 +181,10 @@ impl DirectorySession {
                 return Err(Disconnect::Malformed { sentence });
             }
             Some(FrameKind::StreamHello) => Step::Hello(Box::new(StreamHello::decode(&frame)?)),
+            Some(FrameKind::StreamList) => Step::List(EndpointsQuery::decode(&frame)?),
+            Some(FrameKind::StreamStatus) => {
+                Step::Status(Box::new(EndpointStatus::decode(&frame)?))
+            }
             Some(FrameKind::StreamKeepalive) => {
                 let keepalive = decode_keepalive(&frame)?;
                 self.liveness.handle_keepalive(now, &keepalive);
@@ -188,6 +209,8 @@ enum Step {
     Lookup(Lookup),
     /// What was read from it on is as it came.
     Hello(Box<StreamHello>),
+    List(EndpointsQuery),
+    Status(Box<EndpointStatus>),
     Keepalive,
     Other,
 }

@@ -161,7 +161,10 @@ impl ValueWriter {
             }
             room => room,
         };
-        let position = self.core.ring.written();
+        let (position, core) = (self.core.ring.written(), &mut self.core);
+        // Looked at again, so that it is known to be free.
+        let is_free = core.ring.has_room((room * size) as u64, room as u64);
+        debug_assert_eq!(is_free.ok(), Some(true));
         // Mirrored memory: it lies in one piece.
         let space = self.core.ring.free_at(position, room * size);
         let space = space.map(|[piece, _]| piece).unwrap_or_default();

@@ -3,10 +3,11 @@
 //! # Layout
 //! - `write`, `read`: standard input into a stream, a stream to standard output; `text` are the
 //!   forms that people read, `input` is standard input as it comes, `pace` waits and sums up.
-//! - `bench`: a measurement. `units`: sizes and rates.
+//! - `list`: what endpoints there are. `bench`: a measurement. `units`: sizes and rates.
 
 mod bench;
 mod input;
+mod list;
 mod pace;
 mod read;
 mod text;
@@ -34,6 +35,9 @@ use crate::targets;
 /// `tl://localhost:5900/daq/raw` with a port of its own, which needs no engine. One of the two ends
 /// names the other, by --to or --from; that one connects, and again after each cut.
 ///
+/// `stream ls` and `stream info` tell what endpoints there are: with whom each is connected, how
+/// full its buffer is and for how long, its rate, and who runs it.
+///
 /// `stream bench` needs neither engine nor URL: it sends a gigabyte whose content follows from the
 /// place of each element, checks it, and ends with the line `lost 0`, or how many.
 ///
@@ -46,10 +50,11 @@ pub(crate) struct Args {
     #[arg(value_name = "VERB")]
     verb: Order,
 
-    /// This end's name or URL
+    /// This end's name or URL; of info the endpoint, of ls the host, with a port where it is not
+    /// the engine's
     #[arg(
         value_name = "URL",
-        required_if_eq_any([("verb", "write"), ("verb", "read")])
+        required_if_eq_any([("verb", "write"), ("verb", "read"), ("verb", "info")])
     )]
     end: Option<String>,
 
@@ -131,6 +136,10 @@ enum Order {
     Write,
     /// Print what comes
     Read,
+    /// List the endpoints of this machine, or of a HOST
+    Ls,
+    /// Everything about one endpoint
+    Info,
     /// Measure a stream of this machine, and check its content
     Bench,
 }
@@ -169,6 +178,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     match args.verb {
         Order::Write => write::run(args, context),
         Order::Read => read::run(args, context),
+        Order::Ls => list::ls(args, context),
+        Order::Info => list::info(args, context),
         Order::Bench => bench::run(args, context),
     }
 }

@@ -17,6 +17,18 @@ pub(super) fn bytes_text(bytes: f64) -> String {
     }
 }
 
+/// A large number with three digits that count.
+pub(super) fn counted_text(count: u64) -> String {
+    let count = count as f64;
+    match [("G", 1e9), ("M", 1e6), ("k", 1e3)]
+        .iter()
+        .find(|(_, size)| count >= *size)
+    {
+        None => format!("{count:.0}"),
+        Some((unit, size)) => format!("{:.2} {unit}", count / size),
+    }
+}
+
 pub(super) fn rate_text(bytes_per_second: f64) -> String {
     format!("{}/s", bytes_text(bytes_per_second))
 }

@@ -161,7 +161,7 @@ fn status(status: &EndpointStatus) -> Json {
         "rate": status.rate.to_string(), "is_connected": status.is_connected,
         "disconnections": status.disconnections.to_string(),
         "away_ms": status.away_for.map(|time| time.as_millis() as u64),
-        "waiting_ms": status.waiting_for.map(|time| time.as_millis() as u64),
+        "stalled_ms": status.stalled_for.map(|time| time.as_millis() as u64),
         "last_disconnect": status.last_disconnect, "peer": status.peer,
         "peer_program": status.peer_program, "transport": status.transport,
         "fault": status.fault, "program": status.program, "pid": status.pid,

@@ -116,7 +116,7 @@ fn listing(samples: &mut Vec<Sample>) {
         is_connected: false,
         disconnections: 1,
         away_for: Some(Duration::from_millis(1500)),
-        waiting_for: Some(Duration::from_millis(250)),
+        stalled_for: Some(Duration::from_millis(250)),
         last_disconnect: "nothing was heard for 3 s".to_owned(),
         peer: "tl://rig2/daq/wave".to_owned(),
         peer_program: "trunkline 0.1.0".to_owned(),

@@ -10,7 +10,7 @@
 //!                6 total varint        7 connected varint: 1  8 disconnections varint
 //!                9 away_ms varint     10 why last text       11 peer text
 //!               12 peer's program text 13 transport text     14 fault text
-//!               15 program text       16 pid varint          17 waiting_ms varint
+//!               15 program text       16 pid varint          17 stalled_ms varint
 //!               18 rate varint
 //! ```
 
@@ -65,8 +65,8 @@ pub struct EndpointStatus {
     pub disconnections: u64,
     /// For how long they are not, though they were.
     pub away_for: Option<Duration>,
-    /// For how long its program has been waiting for room, or for elements.
-    pub waiting_for: Option<Duration>,
+    /// For how long its buffer has been full, where it writes, or empty, where it reads.
+    pub stalled_for: Option<Duration>,
     /// Why the last connection ended, or did not come to be.
     pub last_disconnect: String,
     /// The other end's URL.
@@ -213,8 +213,8 @@ impl EndpointStatus {
         put_text(out, 14, cut(&self.fault));
         put_text(out, 15, cut(&self.program));
         number(out, 16, u64::from(self.pid));
-        if let Some(waiting_for) = self.waiting_for {
-            put_number(out, 17, millis(waiting_for));
+        if let Some(stalled_for) = self.stalled_for {
+            put_number(out, 17, millis(stalled_for));
         }
         number(out, 18, self.rate);
     }
@@ -249,7 +249,7 @@ impl EndpointStatus {
                 14 => status.fault = text(field)?,
                 15 => status.program = text(field)?,
                 16 => status.pid = field.varint_u32("a process id")?,
-                17 => status.waiting_for = Some(Duration::from_millis(field.varint()?)),
+                17 => status.stalled_for = Some(Duration::from_millis(field.varint()?)),
                 18 => status.rate = field.varint()?,
                 _ => return Ok(false),
             }

@@ -92,7 +92,7 @@ proptest! {
         let [url, data_type, last_disconnect, peer, peer_program, transport, fault, program, only] =
             texts;
         let [capacity, in_buffer, total, rate, disconnections] = numbers;
-        let [away_for, waiting_for] = times.map(|ms| ms.map(|ms| Duration::from_millis(ms.into())));
+        let [away_for, stalled_for] = times.map(|ms| ms.map(|ms| Duration::from_millis(ms.into())));
         let mut out = Vec::new();
         let versions = VersionRange { min: versions.0, max: versions.1 };
         let query = EndpointsQuery { versions, after: url.clone(), only };
@@ -101,7 +101,7 @@ proptest! {
         out.clear();
         let status = EndpointStatus {
             url, is_writer: direction, data_type, capacity, in_buffer, total, rate,
-            is_connected: flags[0], disconnections, away_for, waiting_for, last_disconnect, peer,
+            is_connected: flags[0], disconnections, away_for, stalled_for, last_disconnect, peer,
             peer_program, transport, fault, program, pid,
         };
         status.encode(&mut out);

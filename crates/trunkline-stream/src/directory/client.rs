@@ -1,0 +1,200 @@
+//! Asking a directory what endpoints there are.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use trunkline_net::{Clock, near};
+use trunkline_proto::message::stream::control::decode_refused;
+use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
+use trunkline_proto::{
+    DecodeError, Disconnect, FaultCode, FrameBuffer, FrameKind, FrameLimits, VersionRange,
+};
+use trunkline_types::StreamUrl;
+
+/// A directory does not say what endpoints there are. Shown to people as it is.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ListError {
+    /// Nobody is there.
+    #[error("{address} is not reached: {cause}; is the engine running, and is the port right?")]
+    Unreachable {
+        /// Host and port.
+        address: String,
+        /// What the system said.
+        #[source]
+        cause: io::Error,
+    },
+    /// No answer came in time.
+    #[error("{address} did not answer within {:.1} s", timeout.as_secs_f64())]
+    TimedOut {
+        /// Host and port.
+        address: String,
+        /// How long.
+        timeout: Duration,
+    },
+    /// It refused.
+    #[error("{sentence}")]
+    Refused {
+        /// What programs match on.
+        code: FaultCode,
+        /// Why.
+        sentence: String,
+    },
+    /// What came is no answer.
+    #[error("{address} does not answer as a directory of streams: {cause}")]
+    NoDirectory {
+        /// Host and port.
+        address: String,
+        /// What is wrong.
+        cause: Disconnect,
+    },
+}
+
+/// More than a directory holds: whoever goes on does not come to an end.
+const LISTED_MAX: usize = 100_000;
+
+/// A connection that blocks.
+trait Connection: Read + Write {}
+
+impl<T: Read + Write> Connection for T {}
+
+/// The endpoints that the directory at a port of `host` knows, in the order of their URLs: of this
+/// machine's engine over its socket in `sockets` (`None`: this user's folder), otherwise over TCP.
+/// `only`: that one, if it is there. Blocks the calling thread.
+///
+/// # Errors
+/// Nobody is there, answers in time, or understands.
+pub fn list(
+    host: &str,
+    port: u16,
+    sockets: Option<&Path>,
+    only: Option<&StreamUrl>,
+    timeout: Duration,
+) -> Result<Vec<EndpointStatus>, ListError> {
+    let address = format!("{host}:{port}");
+    let connection = connect(host, port, sockets, timeout);
+    let mut asking = Asking {
+        connection: connection.map_err(|cause| ListError::Unreachable {
+            address: address.clone(),
+            cause,
+        })?,
+        frames: FrameBuffer::new(FrameLimits::default()),
+        address,
+        timeout,
+    };
+    let mut query = EndpointsQuery {
+        versions: VersionRange::OURS,
+        after: String::new(),
+        only: only.map(StreamUrl::to_string).unwrap_or_default(),
+    };
+    let mut endpoints: Vec<EndpointStatus> = Vec::new();
+    loop {
+        let page = asking.page(&query)?;
+        let last = page.endpoints.last().map(|last| last.url.clone());
+        endpoints.extend(page.endpoints);
+        match last {
+            Some(last) if page.has_more && endpoints.len() < LISTED_MAX => query.after = last,
+            _ => return Ok(endpoints),
+        }
+    }
+}
+
+fn connect(
+    host: &str,
+    port: u16,
+    sockets: Option<&Path>,
+    timeout: Duration,
+) -> io::Result<Box<dyn Connection>> {
+    let is_here = crate::listener::own_address(host).is_some_and(|address| address.is_loopback());
+    let socket = near::socket(sockets, port).filter(|_| is_here);
+    if let Some(stream) = socket.and_then(|path| UnixStream::connect(path.to_string()).ok()) {
+        stream.set_read_timeout(Some(timeout))?;
+        stream.set_write_timeout(Some(timeout))?;
+        return Ok(Box::new(stream));
+    }
+    let mut error = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, timeout) {
+            Ok(stream) => {
+                stream.set_read_timeout(Some(timeout))?;
+                stream.set_write_timeout(Some(timeout))?;
+                return Ok(Box::new(stream));
+            }
+            Err(cause) => error = cause,
+        }
+    }
+    Err(error)
+}
+
+/// A connection to a directory.
+struct Asking {
+    connection: Box<dyn Connection>,
+    frames: FrameBuffer,
+    address: String,
+    timeout: Duration,
+}
+
+impl Asking {
+    fn page(&mut self, query: &EndpointsQuery) -> Result<EndpointsPage, ListError> {
+        let mut frame = Vec::new();
+        query.encode(1, &mut frame);
+        let written = self.connection.write_all(&frame);
+        written.map_err(|cause| self.broken(cause))?;
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            let count = self.connection.read(&mut buffer);
+            let count = count.map_err(|cause| self.broken(cause))?;
+            if count == 0 {
+                let kind = io::ErrorKind::UnexpectedEof;
+                return Err(self.broken(io::Error::new(kind, "it closed the connection")));
+            }
+            if let Some(page) = self.take(&buffer[..count])? {
+                return Ok(page);
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<Option<EndpointsPage>, ListError> {
+        let nonsense = |cause: Disconnect| ListError::NoDirectory {
+            address: self.address.clone(),
+            cause,
+        };
+        let broken = |error: DecodeError| nonsense(error.into());
+        let mut rest = bytes;
+        loop {
+            let now = Clock::new().now();
+            let next = self.frames.next_frame(now, &mut rest);
+            let Some(frame) = next.map_err(|error| nonsense(error.into()))? else {
+                return Ok(None);
+            };
+            match frame.kind() {
+                Some(FrameKind::StreamEndpoints) => {
+                    return EndpointsPage::decode(&frame).map(Some).map_err(broken);
+                }
+                Some(FrameKind::StreamRefused) => {
+                    let refused = decode_refused(&frame).map_err(broken)?;
+                    return Err(ListError::Refused {
+                        code: refused.code,
+                        sentence: refused.sentence,
+                    });
+                }
+                // Signs of life.
+                _ => {}
+            }
+        }
+    }
+
+    fn broken(&self, cause: io::Error) -> ListError {
+        let address = self.address.clone();
+        match cause.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ListError::TimedOut {
+                address,
+                timeout: self.timeout,
+            },
+            _ => ListError::Unreachable { address, cause },
+        }
+    }
+}

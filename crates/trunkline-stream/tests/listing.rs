@@ -1,0 +1,77 @@
+//! What a directory tells of the endpoints it knows.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a rig that does not work fails its test"
+)]
+
+use std::net::TcpListener;
+use std::thread;
+use std::time::Duration;
+
+use trunkline_stream::directory::{ListError, list};
+use trunkline_stream::{Options, Reader, Writer};
+use trunkline_types::StreamUrl;
+
+const CUT_OFF: Duration = Duration::from_secs(60);
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// More endpoints than a page holds, behind one port.
+#[test]
+fn all_endpoints_are_told_page_by_page() {
+    let port = free_port();
+    let count = 150;
+    let end = Options {
+        timeout: Some(CUT_OFF),
+        capacity: 10,
+        ..Options::default()
+    };
+    let readers: Vec<_> = (0..count)
+        .map(|i| {
+            let (url, options) = (format!("tl://localhost:{port}/list/{i}!"), end.clone());
+            thread::spawn(move || Reader::<u8>::create(&url, options).unwrap())
+        })
+        .collect();
+    let mut writers: Vec<Writer<u8>> = (0..count)
+        .map(|i| {
+            let peer = Some(format!("tl://localhost:{port}/list/{i}!"));
+            let options = Options {
+                peer,
+                ..end.clone()
+            };
+            Writer::create("from", options).unwrap()
+        })
+        .collect();
+    let readers: Vec<_> = readers.into_iter().map(|r| r.join().unwrap()).collect();
+    let found = list("localhost", port, None, None, CUT_OFF).unwrap();
+    let mut expected: Vec<String> = (0..count)
+        .map(|i| format!("tl://localhost/list/{i}!"))
+        .collect();
+    expected.sort();
+    let urls: Vec<String> = found.iter().map(|e| e.url.clone()).collect();
+    assert_eq!(urls, expected);
+    assert!(
+        found
+            .iter()
+            .all(|e| e.is_writer == Some(false) && e.is_connected)
+    );
+    assert!(found.iter().all(|e| e.pid == std::process::id()));
+    // One of them, with three elements that nobody has read.
+    writers[7].write_many(&[1, 2, 3], Some(CUT_OFF)).unwrap();
+    writers[7]
+        .flush(trunkline_stream::Until::Available, Some(CUT_OFF))
+        .unwrap();
+    let one = StreamUrl::parse("tl://localhost/list/7!").unwrap();
+    let found = list("localhost", port, None, Some(&one), CUT_OFF).unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].in_buffer, found[0].total), (3, 0));
+    assert_eq!(found[0].data_type, "u8");
+    assert_eq!(found[0].stalled_for, None);
+    drop((readers, writers));
+    let nobody = list("localhost", port, None, None, CUT_OFF);
+    assert!(matches!(nobody, Err(ListError::Unreachable { .. })));
+}
