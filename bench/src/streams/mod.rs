@@ -6,7 +6,6 @@ pub mod latency;
 pub mod throughput;
 
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use trunkline::stream::Options;
@@ -63,13 +62,9 @@ impl Form {
         let mut options = Options {
             capacity,
             timeout: Some(Duration::from_secs(20)),
-            shared_memory: self.is_shared,
             ..Options::default()
         };
-        if !self.is_shared {
-            // Without a socket there the way is TCP.
-            options.sockets = Some(PathBuf::from("/nonexistent"));
-        }
+        options.tcp_only = !self.is_shared;
         if settings.value_or("spin", 1)? == 0 {
             options.spin = Duration::ZERO;
         }

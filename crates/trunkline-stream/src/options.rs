@@ -43,6 +43,8 @@ pub struct Options {
     pub directory_port: u16,
     /// The folder of that engine's Unix sockets; `None`: this user's.
     pub sockets: Option<PathBuf>,
+    /// Ends on one machine are connected over TCP as those of two are, to see what that is like.
+    pub tcp_only: bool,
     /// Whether two ends on one machine may use one ring in memory that both processes have mapped.
     pub shared_memory: bool,
     /// For an endpoint with a port of its own: other machines may reach it, although nothing is
@@ -70,6 +72,7 @@ impl Default for Options {
             spin: SPIN_DEFAULT,
             directory_port: DIRECTORY_PORT,
             sockets: None,
+            tcp_only: false,
             shared_memory: true,
             insecure: false,
             program: String::new(),

@@ -228,7 +228,7 @@ impl Plan {
             spin: self.options.spin,
             ..NetOptions::default()
         };
-        let link = Link::start(self.dialler(descriptors), end, net)?;
+        let link = Link::start(self.dialler(&descriptors), end, net)?;
         let arrivals = Arc::new(Door {
             link: Arc::downgrade(&link),
             is_checked: self.options.is_checked,
@@ -256,17 +256,18 @@ impl Plan {
         }
     }
 
-    fn dialler(&self, descriptors: Descriptors) -> Dialler {
+    fn dialler(&self, descriptors: &Descriptors) -> Dialler {
         let sockets = self.options.sockets.as_deref();
+        let reach = |host: &str, port| match self.options.tcp_only {
+            true => Dialler::tcp(host, port),
+            false => near::dialler(sockets, host, port).taking(descriptors.clone()),
+        };
         match &self.peer {
             // It is only dialled.
             None => Dialler::pipe(|| Err(std::io::ErrorKind::Unsupported.into())),
             Some(peer) => match peer.port() {
-                Some(port) => near::dialler(sockets, peer.host(), port).taking(descriptors),
-                None => {
-                    let port = self.directory_port(peer);
-                    near::dialler(sockets, peer.host(), port).taking(descriptors)
-                }
+                Some(port) => reach(peer.host(), port),
+                None => reach(peer.host(), self.directory_port(peer)),
             },
         }
     }

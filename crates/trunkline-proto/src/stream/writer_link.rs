@@ -149,6 +149,12 @@ impl Link<Writer> {
         }
     }
 
+    /// Whether the reader has said that it has everything up to the end, or up to where the writer
+    /// was aborted.
+    pub fn has_end(&self) -> bool {
+        self.half.has_end
+    }
+
     /// Whether the reader has everything up to the end, or up to where the writer was aborted.
     pub fn is_closed(&self) -> bool {
         self.half.has_end || self.is_over()

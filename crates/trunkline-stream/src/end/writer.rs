@@ -194,11 +194,11 @@ impl End<WriterEnd> {
     /// What the reader lacks.
     pub(crate) fn left(&mut self) -> Left {
         self.look();
-        let seen = self.inner.shared.as_mut().map(SharedRing::look);
+        let seen = self.inner.shared.as_mut().map(|s| (s.fills, s.look()));
         match seen {
-            // It is in the ring, where a reader that is there has it, and one that is gone had not.
-            Some(Ok(((_, written), (_, read)))) if !self.link.is_closed() => Left {
-                elements: written.saturating_sub(read),
+            // Over a connection too, what is in the reader's buffer is with the reader.
+            Some((fills, Ok(((_, written), (_, read))))) if !self.link.has_end() => Left {
+                elements: fills.in_writer(written, read),
                 in_doubt: 0,
             },
             Some(_) => Left::default(),

@@ -115,6 +115,8 @@ fn plan(args: &Args, base: String, sockets: Option<PathBuf>) -> Result<Plan, Pro
             timeout: Some(GONE_AFTER * 3),
             gone_after: Some(GONE_AFTER),
             directory_port: ENGINE_PORT,
+            // The other process knows it by the engine's socket.
+            tcp_only: args.over == Over::Tcp && sockets.is_none(),
             sockets,
             program: concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned(),
             ..defaults
