@@ -10,9 +10,11 @@
 mod columns;
 mod values;
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::sync::Arc;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::{Arc, Once};
 
 use arrow_array::{Array, ArrayRef, RecordBatch, StructArray};
 use arrow_buffer::Buffer;
@@ -148,7 +150,8 @@ impl<'a> Parser<'a> {
     pub(super) fn take(&mut self, piece: &[u8], out: &mut Vec<Value>) -> Result<(), Problem> {
         let mut buffer = Buffer::from(piece);
         while !buffer.is_empty() {
-            let batch = self.decoder.decode(&mut buffer);
+            let batch = without_panic(|| self.decoder.decode(&mut buffer));
+            let batch = batch.ok_or_else(|| wrong("it is no Arrow IPC stream"))?;
             let Some(batch) = batch.map_err(|error| wrong(&error.to_string()))? else {
                 continue;
             };
@@ -178,6 +181,30 @@ impl<'a> Parser<'a> {
             .finish()
             .map_err(|error| wrong(&error.to_string()))
     }
+}
+
+thread_local! {
+    /// Whether a panic of this thread is one that is waited for.
+    static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The answer, or `None` where there is a panic instead, of which nothing is said: the decoder
+/// slices its buffers by lengths that it was sent, and does not always check them before.
+fn without_panic<R>(decode: impl FnOnce() -> R) -> Option<R> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if !IS_GUARDED.get() {
+                before(panic);
+            }
+        }));
+    });
+    IS_GUARDED.set(true);
+    // After a panic the decoder is not used again: what it was sent is refused.
+    let answer = panic::catch_unwind(AssertUnwindSafe(decode));
+    IS_GUARDED.set(false);
+    answer.ok()
 }
 
 fn wrong(what: &str) -> Problem {
@@ -307,5 +334,24 @@ mod tests {
                 wrong.message
             );
         }
+    }
+    #[test]
+    fn bytes_that_were_altered_are_refused_or_read_as_something_else() {
+        let data_type = parse_type("struct(text: string, n: array(f64, *))").unwrap();
+        let value = |text: &str| {
+            let numbers = Value::Array(Numbers::vector(Elements::F64(vec![1.0, 2.0])).into());
+            Value::Struct([Value::String(text.into()), numbers].into())
+        };
+        let bytes = written(&data_type, &[value("a"), value("bc"), value("")]);
+        let mut altered = bytes.clone();
+        let mut refused = 0;
+        for at in 0..bytes.len() {
+            for bits in [0x01, 0x80, 0xff] {
+                altered[at] ^= bits;
+                refused += usize::from(read(&data_type, &altered, 1000).is_err());
+                altered[at] = bytes[at];
+            }
+        }
+        assert!(refused > 0);
     }
 }
