@@ -2,7 +2,8 @@
 //!
 //! # Layout
 //! - `write`, `read`: standard input into a stream, a stream to standard output; `text` are the
-//!   forms that people read, `arrow` the one that programs for data read, `input` is standard input as it comes, `pace` waits and sums up.
+//!   forms that people read, `arrow` the one that programs for data read, `input` is standard input
+//!   as it comes, `pace` waits and sums up.
 //! - `list`: what endpoints there are. `bench`: a measurement. `units`: sizes and rates.
 
 mod arrow;
