@@ -2,9 +2,11 @@
 //!
 //! # Layout
 //! - `write`, `read`: standard input into a stream, a stream to standard output; `text` are the
-//!   forms that people read, `input` is standard input as it comes, `pace` waits and sums up.
+//!   forms that people read, `arrow` the one that programs for data read, `input` is standard input
+//!   as it comes, `pace` waits and sums up.
 //! - `list`: what endpoints there are. `bench`: a measurement. `units`: sizes and rates.
 
+mod arrow;
 mod bench;
 mod input;
 mod list;
@@ -153,6 +155,8 @@ enum ElementForm {
     Csv,
     /// A JSON value per line
     Jsonl,
+    /// Arrow IPC, the stream format: batches of columns
+    Arrow,
 }
 
 pub(crate) const VERB: Verb = Verb {

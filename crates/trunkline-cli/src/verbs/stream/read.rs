@@ -6,6 +6,7 @@ use std::io::Write;
 use trunkline::stream::{StreamError, ValueReader};
 use trunkline_types::wire::encoded_len;
 
+use super::arrow::Batches;
 use super::pace::{Halt, Pace};
 use super::{Args, ElementForm, problem, text};
 use crate::exit::Exit;
@@ -31,6 +32,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     };
     let moved = match form {
         ElementForm::Raw => sut.copy_raw(),
+        ElementForm::Arrow => sut.copy_arrow(),
         _ => sut.copy_text(form),
     };
     sut.end(moved)
@@ -65,6 +67,33 @@ impl Read<'_> {
                 Ok((region.elements(), region.len()))
             })?;
             self.count(elements, bytes);
+        }
+        Ok(())
+    }
+
+    /// A batch of each run that is read.
+    fn copy_arrow(&mut self) -> Result<(), Halt> {
+        let out: File = self.context.terminal.data()?;
+        let mut batches = Batches::new(out, &self.args.data_type)?;
+        let moved = self.copy_batches(&mut batches);
+        match moved {
+            // Nobody reads it any more.
+            Err(Halt::Stop(stop)) => Err(Halt::Stop(stop)),
+            moved => {
+                batches.finish()?;
+                moved
+            }
+        }
+    }
+
+    fn copy_batches(&mut self, batches: &mut Batches) -> Result<(), Halt> {
+        while self.wanted() > 0 {
+            let wanted = self.wanted();
+            let values = self.pace.patiently(&mut self.reader, |reader, slice| {
+                Ok(reader.read_up_to(wanted, Some(slice))?)
+            })?;
+            batches.write(&values)?;
+            self.count(values.len(), values.iter().map(encoded_len).sum());
         }
         Ok(())
     }

@@ -7,15 +7,15 @@ use trunkline_types::wire::encoded_len;
 use super::input::Input;
 use super::pace::{Halt, Pace, SLICE};
 use super::text::Lines;
-use super::{Args, ElementForm, problem};
+use super::{Args, ElementForm, arrow, problem};
 use crate::exit::Exit;
 use crate::interrupt::Interrupted;
 use crate::output::counted;
 use crate::problem::{Problem, Stop};
 use crate::verbs::Context;
 
-/// Bytes of text that are read at a time.
-const TEXT_BYTES: usize = 64 << 10;
+/// Bytes that are read at a time where elements are made of them.
+const PIECE_BYTES: usize = 64 << 10;
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let interrupted = Interrupted::new(&context.terminal)?;
@@ -36,9 +36,31 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     };
     let moved = match form {
         ElementForm::Raw => sut.copy_raw(),
-        _ => sut.copy_text(form),
+        _ => sut.copy_parsed(form),
     };
     sut.end(moved)
+}
+
+/// Makes elements of what comes in, piece by piece.
+enum Parser<'a> {
+    Lines(Lines<'a>),
+    Arrow(arrow::Parser<'a>),
+}
+
+impl Parser<'_> {
+    fn take(&mut self, piece: &[u8], out: &mut Vec<Value>) -> Result<(), Problem> {
+        match self {
+            Parser::Lines(lines) => lines.take(piece, out),
+            Parser::Arrow(batches) => batches.take(piece, out),
+        }
+    }
+
+    fn finish(&mut self, out: &mut Vec<Value>) -> Result<(), Problem> {
+        match self {
+            Parser::Lines(lines) => lines.finish(out),
+            Parser::Arrow(batches) => batches.finish(),
+        }
+    }
 }
 
 struct Write<'a> {
@@ -108,17 +130,22 @@ impl Write<'_> {
         Err(Halt::Stop(Problem::usage(&sentence).into()))
     }
 
-    fn copy_text(&mut self, form: ElementForm) -> Result<(), Halt> {
+    fn copy_parsed(&mut self, form: ElementForm) -> Result<(), Halt> {
         let args = self.args;
-        let mut lines = Lines::new(form, &args.data_type);
-        let mut buffer = vec![0; TEXT_BYTES];
+        let mut parser = match form {
+            ElementForm::Arrow => {
+                Parser::Arrow(arrow::Parser::new(&args.data_type).map_err(Stop::from)?)
+            }
+            form => Parser::Lines(Lines::new(form, &args.data_type)),
+        };
+        let mut buffer = vec![0; PIECE_BYTES];
         let mut values = Vec::new();
         while self.wanted() > 0 {
             self.wait_for_input()?;
             let read = self.input.read(&mut buffer)?;
             let parsed = match read {
-                0 => lines.finish(&mut values),
-                read => lines.take(&buffer[..read], &mut values),
+                0 => parser.finish(&mut values),
+                read => parser.take(&buffer[..read], &mut values),
             };
             // What stands before a line that is wrong is written.
             let mut rest = values.as_slice();

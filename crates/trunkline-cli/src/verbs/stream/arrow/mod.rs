@@ -1,0 +1,357 @@
+//! Elements as Arrow IPC, the stream format: batches of columns that most programs for data read.
+//!
+//! A struct is a column per field, everything else the one column `value`. Nothing is converted but
+//! text, bytes, lists and times to the kind of Arrow's that holds the same; nothing may be null.
+//!
+//! # Layout
+//! - [`Batches`]: elements to batches; `columns` makes an array of values.
+//! - [`Parser`]: batches to elements; `values` takes an array apart.
+
+mod columns;
+mod values;
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::{Arc, Once};
+
+use arrow_array::{Array, ArrayRef, RecordBatch, StructArray};
+use arrow_buffer::Buffer;
+use arrow_ipc::reader::StreamDecoder;
+use arrow_ipc::writer::StreamWriter;
+use arrow_schema::{ArrowError, DataType as ArrowType, Field, Fields, Schema, TimeUnit};
+use trunkline_types::{DataType, ElementType, Value};
+
+use crate::problem::{Problem, Stop};
+
+/// The column of elements that have no fields.
+const COLUMN: &str = "value";
+
+/// Arrow's type with the same values.
+///
+/// # Errors
+/// There is none.
+fn arrow_type(data_type: &DataType) -> Result<ArrowType, Problem> {
+    Ok(match data_type {
+        DataType::Bool => ArrowType::Boolean,
+        DataType::I8 => ArrowType::Int8,
+        DataType::I16 => ArrowType::Int16,
+        DataType::I32 => ArrowType::Int32,
+        DataType::I64 => ArrowType::Int64,
+        DataType::U8 => ArrowType::UInt8,
+        DataType::U16 => ArrowType::UInt16,
+        DataType::U32 => ArrowType::UInt32,
+        DataType::U64 => ArrowType::UInt64,
+        DataType::F32 => ArrowType::Float32,
+        DataType::F64 => ArrowType::Float64,
+        // An enum is its label.
+        DataType::String | DataType::Enum(_) => ArrowType::Utf8,
+        DataType::Bytes => ArrowType::Binary,
+        DataType::Timestamp => ArrowType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
+        DataType::Array(array) if array.shape.len() == 1 => ArrowType::List(item(array.element)?),
+        DataType::Struct(_) => ArrowType::Struct(fields(data_type)?),
+        other => {
+            let sentence = format!("{other} has no form in Arrow here; use --as jsonl");
+            return Err(Problem::usage(&sentence));
+        }
+    })
+}
+
+/// The field of the elements of a list.
+fn item(element: ElementType) -> Result<Arc<Field>, Problem> {
+    let of = arrow_type(&element.data_type())?;
+    Ok(Field::new_list_field(of, false).into())
+}
+
+fn fields(data_type: &DataType) -> Result<Fields, Problem> {
+    let DataType::Struct(of) = data_type else {
+        return Ok(vec![Field::new(COLUMN, arrow_type(data_type)?, false)].into());
+    };
+    let fields = of.fields.iter();
+    fields
+        .map(|(name, data_type)| Ok(Field::new(&**name, arrow_type(data_type)?, false)))
+        .collect()
+}
+
+/// Writes elements as batches.
+pub(super) struct Batches {
+    writer: StreamWriter<BufWriter<File>>,
+    schema: Arc<Schema>,
+    data_type: DataType,
+}
+
+impl Batches {
+    pub(super) fn new(out: File, data_type: &DataType) -> Result<Self, Stop> {
+        let schema = Arc::new(Schema::new(fields(data_type)?));
+        let writer = StreamWriter::try_new(BufWriter::new(out), &schema).map_err(unwritten)?;
+        Ok(Self {
+            writer,
+            schema,
+            data_type: data_type.clone(),
+        })
+    }
+
+    /// Writes a batch, and hands it on.
+    pub(super) fn write(&mut self, values: &[Value]) -> Result<(), Stop> {
+        let values: Vec<&Value> = values.iter().collect();
+        let column = columns::array(&values, &self.data_type)?;
+        let columns: Vec<ArrayRef> = match self.data_type {
+            DataType::Struct(_) => struct_columns(&column),
+            _ => vec![column],
+        };
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns);
+        let batch = batch.map_err(unwritten)?;
+        self.writer.write(&batch).map_err(unwritten)?;
+        Ok(self.writer.get_mut().flush()?)
+    }
+
+    /// Says that nothing follows.
+    pub(super) fn finish(mut self) -> Result<(), Stop> {
+        self.writer.finish().map_err(unwritten)?;
+        Ok(self.writer.get_mut().flush()?)
+    }
+}
+
+fn struct_columns(column: &ArrayRef) -> Vec<ArrayRef> {
+    let of = column.as_any().downcast_ref::<StructArray>();
+    of.map(|of| of.columns().to_vec()).unwrap_or_default()
+}
+
+fn unwritten(error: ArrowError) -> Stop {
+    match error {
+        ArrowError::IoError(_, error) => error.into(),
+        other => Problem::usage(&format!("the elements do not become Arrow: {other}")).into(),
+    }
+}
+
+/// Reads elements from batches that come in pieces.
+#[derive(Debug)]
+pub(super) struct Parser<'a> {
+    decoder: StreamDecoder,
+    data_type: &'a DataType,
+}
+
+impl<'a> Parser<'a> {
+    /// # Errors
+    /// The type has no form in Arrow.
+    pub(super) fn new(data_type: &'a DataType) -> Result<Self, Problem> {
+        arrow_type(data_type)?;
+        Ok(Self {
+            decoder: StreamDecoder::new(),
+            data_type,
+        })
+    }
+
+    /// Takes a piece of the batches and appends the elements of those that are whole.
+    ///
+    /// # Errors
+    /// What came is no Arrow, or of another type.
+    pub(super) fn take(&mut self, piece: &[u8], out: &mut Vec<Value>) -> Result<(), Problem> {
+        let mut buffer = Buffer::from(piece);
+        while !buffer.is_empty() {
+            let batch = without_panic(|| self.decoder.decode(&mut buffer));
+            let batch = batch.ok_or_else(|| wrong("it is no Arrow IPC stream"))?;
+            let Some(batch) = batch.map_err(|error| wrong(&error.to_string()))? else {
+                continue;
+            };
+            let array: ArrayRef = match (self.data_type, batch.columns()) {
+                (DataType::Struct(_), _) => Arc::new(StructArray::from(batch)),
+                // Whatever its name is.
+                (_, [column]) => Arc::clone(column),
+                (_, columns) => {
+                    let count = columns.len();
+                    return Err(wrong(&format!(
+                        "there are {count} columns, and elements of {} have one",
+                        self.data_type
+                    )));
+                }
+            };
+            out.extend(values::values(&array, self.data_type).map_err(|what| wrong(&what))?);
+        }
+        Ok(())
+    }
+
+    /// Nothing follows.
+    ///
+    /// # Errors
+    /// It ends within a batch.
+    pub(super) fn finish(&mut self) -> Result<(), Problem> {
+        self.decoder
+            .finish()
+            .map_err(|error| wrong(&error.to_string()))
+    }
+}
+
+thread_local! {
+    /// Whether a panic of this thread is one that is waited for.
+    static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The answer, or `None` where there is a panic instead, of which nothing is said: the decoder
+/// slices its buffers by lengths that it was sent, and does not always check them before.
+fn without_panic<R>(decode: impl FnOnce() -> R) -> Option<R> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if !IS_GUARDED.get() {
+                before(panic);
+            }
+        }));
+    });
+    IS_GUARDED.set(true);
+    // After a panic the decoder is not used again: what it was sent is refused.
+    let answer = panic::catch_unwind(AssertUnwindSafe(decode));
+    IS_GUARDED.set(false);
+    answer.ok()
+}
+
+fn wrong(what: &str) -> Problem {
+    Problem::usage(&format!("standard input: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use trunkline_types::text::parse_type;
+    use trunkline_types::{Array as Numbers, Elements, Timestamp};
+
+    use super::*;
+
+    /// What is read of these bytes that come in pieces.
+    fn read(data_type: &DataType, bytes: &[u8], piece: usize) -> Result<Vec<Value>, Problem> {
+        let mut sut = Parser::new(data_type)?;
+        let mut found = Vec::new();
+        for piece in bytes.chunks(piece) {
+            sut.take(piece, &mut found)?;
+        }
+        sut.finish()?;
+        Ok(found)
+    }
+
+    /// The bytes of two batches.
+    fn written(data_type: &DataType, values: &[Value]) -> Vec<u8> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("elements.arrow");
+        let mut sut = Batches::new(File::create(&path).unwrap(), data_type).unwrap();
+        let (first, second) = values.split_at(1);
+        sut.write(first).unwrap();
+        sut.write(second).unwrap();
+        sut.finish().unwrap();
+        fs::read(path).unwrap()
+    }
+
+    /// Behaviour: NS-03.
+    #[test]
+    fn elements_of_every_type_are_read_back_however_the_bytes_are_cut() {
+        let array = |elements| Value::Array(Numbers::vector(elements).into());
+        let time = |nanos| Value::Timestamp(Timestamp::from_nanos(nanos));
+        let text = |text: &str| Value::String(text.into());
+        for (ty, values) in [
+            ("bool", vec![Value::Bool(true), Value::Bool(false)]),
+            ("i8", vec![Value::I8(-1), Value::I8(2)]),
+            ("u64", vec![Value::U64(u64::MAX), Value::U64(0)]),
+            ("f32", vec![Value::F32(1.5), Value::F32(f32::INFINITY)]),
+            ("string", vec![text(""), text("ä\n\"")]),
+            (
+                "bytes",
+                vec![Value::Bytes([0, 255].into()), Value::Bytes([].into())],
+            ),
+            ("timestamp", vec![time(-1), time(1_795_223_903_559_215_767)]),
+            ("enum(OFF, AUTO)", vec![Value::Enum(1), Value::Enum(0)]),
+            (
+                "array(f64, *)",
+                vec![
+                    array(Elements::F64(vec![])),
+                    array(Elements::F64(vec![1.0, 2.0])),
+                ],
+            ),
+            (
+                "array(string, 1)",
+                vec![
+                    array(Elements::String(vec!["a".into()])),
+                    array(Elements::String(vec!["b".into()])),
+                ],
+            ),
+            (
+                "struct(a: bool, b: struct(c: i16, d: array(timestamp, *)))",
+                [3, 4]
+                    .map(|c| {
+                        let times = vec![Timestamp::from_nanos(7); usize::from(c == 4)];
+                        let b = [Value::I16(c), array(Elements::Timestamp(times))];
+                        Value::Struct([Value::Bool(true), Value::Struct(b.into())].into())
+                    })
+                    .to_vec(),
+            ),
+        ] {
+            let data_type = parse_type(ty).unwrap();
+            let bytes = written(&data_type, &values);
+            for piece in [1, 7, 1000] {
+                let found = read(&data_type, &bytes, piece);
+                assert_eq!(found, Ok(values.clone()), "{ty} in pieces of {piece}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_of_the_type_is_refused() {
+        let of = |ty: &str| parse_type(ty).unwrap();
+        let i32s = written(&of("i32"), &[Value::I32(1), Value::I32(2)]);
+        let wrong = read(&of("f64"), &i32s, 1000).unwrap_err();
+        assert!(
+            wrong.message.contains("Arrow's type Int32"),
+            "{}",
+            wrong.message
+        );
+        let texts = written(&of("string"), &[Value::String("OFF".into())]);
+        let wrong = read(&of("enum(ON)"), &texts, 1000).unwrap_err();
+        assert!(
+            wrong.message.contains("none of the labels"),
+            "{}",
+            wrong.message
+        );
+        let wrong = read(&of("struct(a: i32)"), &i32s, 1000).unwrap_err();
+        assert!(
+            wrong.message.contains("no column \"a\""),
+            "{}",
+            wrong.message
+        );
+        let wrong = read(&of("i32"), &i32s[..i32s.len() / 2], 1000).unwrap_err();
+        assert_eq!(wrong.code, "usage");
+        let wrong = read(&of("i32"), &[0xab; 100], 10).unwrap_err();
+        assert_eq!(wrong.code, "usage");
+        for ty in [
+            "waveform(f64)",
+            "array(f64, 2, 2)",
+            "struct(a: waveform(i8))",
+        ] {
+            let wrong = read(&of(ty), &[], 1).unwrap_err();
+            assert!(
+                wrong.message.contains("no form in Arrow"),
+                "{}",
+                wrong.message
+            );
+        }
+    }
+    #[test]
+    fn bytes_that_were_altered_are_refused_or_read_as_something_else() {
+        let data_type = parse_type("struct(text: string, n: array(f64, *))").unwrap();
+        let value = |text: &str| {
+            let numbers = Value::Array(Numbers::vector(Elements::F64(vec![1.0, 2.0])).into());
+            Value::Struct([Value::String(text.into()), numbers].into())
+        };
+        let bytes = written(&data_type, &[value("a"), value("bc"), value("")]);
+        let mut altered = bytes.clone();
+        let mut refused = 0;
+        for at in 0..bytes.len() {
+            for bits in [0x01, 0x80, 0xff] {
+                altered[at] ^= bits;
+                refused += usize::from(read(&data_type, &altered, 1000).is_err());
+                altered[at] = bytes[at];
+            }
+        }
+        assert!(refused > 0);
+    }
+}

@@ -1,0 +1,236 @@
+//! Values of an array of Arrow's.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::{DataType as ArrowType, TimeUnit};
+use trunkline_types::{
+    Array as Elements1, ArrayType, DataType, ElementType, Elements, EnumType, StructType,
+    Timestamp, Value,
+};
+
+/// The values, if they are of this type.
+pub(super) fn values(array: &ArrayRef, data_type: &DataType) -> Result<Vec<Value>, String> {
+    if array.null_count() > 0 {
+        return Err(format!(
+            "{} of the values are null, and {data_type} has no such value",
+            array.null_count()
+        ));
+    }
+    macro_rules! numbers {
+        ($variant:ident, $arrow:ty) => {
+            array.as_primitive_opt::<$arrow>().map(|array| {
+                let numbers = array.values().iter();
+                numbers.map(|number| Value::$variant(*number)).collect()
+            })
+        };
+    }
+    let found: Option<Vec<Value>> = match data_type {
+        DataType::Bool => array.as_boolean_opt().map(|array| {
+            let values = (0..array.len()).map(|at| Value::Bool(array.value(at)));
+            values.collect()
+        }),
+        DataType::I8 => numbers!(I8, Int8Type),
+        DataType::I16 => numbers!(I16, Int16Type),
+        DataType::I32 => numbers!(I32, Int32Type),
+        DataType::I64 => numbers!(I64, Int64Type),
+        DataType::U8 => numbers!(U8, UInt8Type),
+        DataType::U16 => numbers!(U16, UInt16Type),
+        DataType::U32 => numbers!(U32, UInt32Type),
+        DataType::U64 => numbers!(U64, UInt64Type),
+        DataType::F32 => numbers!(F32, Float32Type),
+        DataType::F64 => numbers!(F64, Float64Type),
+        DataType::String => texts(array).map(|texts| {
+            let texts = texts.into_iter();
+            texts.map(|text| Value::String(text.into())).collect()
+        }),
+        DataType::Enum(of) => match texts(array) {
+            Some(texts) => Some(labels(&texts, of)?),
+            None => None,
+        },
+        DataType::Bytes => blobs(array),
+        DataType::Timestamp => match times(array) {
+            Some(times) => Some(times?.into_iter().map(Value::Timestamp).collect()),
+            None => None,
+        },
+        DataType::Array(of) => lists(array, of)?,
+        DataType::Struct(of) => structs(array, of)?,
+        _ => None,
+    };
+    found.ok_or_else(|| {
+        format!(
+            "the values are of Arrow's type {}, which is not that of {data_type}",
+            array.data_type()
+        )
+    })
+}
+
+fn texts(array: &ArrayRef) -> Option<Vec<&str>> {
+    if let Some(array) = array.as_string_opt::<i32>() {
+        return Some((0..array.len()).map(|at| array.value(at)).collect());
+    }
+    if let Some(array) = array.as_string_opt::<i64>() {
+        return Some((0..array.len()).map(|at| array.value(at)).collect());
+    }
+    let array = array.as_string_view_opt()?;
+    Some((0..array.len()).map(|at| array.value(at)).collect())
+}
+
+fn labels(texts: &[&str], of: &EnumType) -> Result<Vec<Value>, String> {
+    let label = |text: &&str| {
+        let index = of.labels.iter().position(|label| **label == **text);
+        let index = index.and_then(|index| u32::try_from(index).ok());
+        let value = index.map(Value::Enum);
+        value.ok_or_else(|| format!("{text:?} is none of the labels"))
+    };
+    texts.iter().map(label).collect()
+}
+
+fn blobs(array: &ArrayRef) -> Option<Vec<Value>> {
+    if let Some(array) = array.as_binary_opt::<i32>() {
+        let values = (0..array.len()).map(|at| Value::Bytes(array.value(at).into()));
+        return Some(values.collect());
+    }
+    let array = array.as_binary_opt::<i64>()?;
+    let values = (0..array.len()).map(|at| Value::Bytes(array.value(at).into()));
+    Some(values.collect())
+}
+
+/// Times of any unit; a time zone says how they are shown, not when they are.
+fn times(array: &ArrayRef) -> Option<Result<Vec<Timestamp>, String>> {
+    let ArrowType::Timestamp(unit, _) = array.data_type() else {
+        return None;
+    };
+    let (numbers, nanos): (&[i64], i64) = match unit {
+        TimeUnit::Second => (
+            array.as_primitive::<TimestampSecondType>().values(),
+            1_000_000_000,
+        ),
+        TimeUnit::Millisecond => (
+            array.as_primitive::<TimestampMillisecondType>().values(),
+            1_000_000,
+        ),
+        TimeUnit::Microsecond => (
+            array.as_primitive::<TimestampMicrosecondType>().values(),
+            1000,
+        ),
+        TimeUnit::Nanosecond => (array.as_primitive::<TimestampNanosecondType>().values(), 1),
+    };
+    let time = |number: &i64| {
+        let nanos = number.checked_mul(nanos).map(Timestamp::from_nanos);
+        nanos.ok_or_else(|| "a time is outside the years 1678 to 2262".to_owned())
+    };
+    Some(numbers.iter().map(time).collect())
+}
+
+/// Lists of any of Arrow's kinds.
+fn lists(array: &ArrayRef, of: &ArrayType) -> Result<Option<Vec<Value>>, String> {
+    let each: Vec<ArrayRef> = if let Some(array) = array.as_list_opt::<i32>() {
+        (0..array.len()).map(|at| array.value(at)).collect()
+    } else if let Some(array) = array.as_list_opt::<i64>() {
+        (0..array.len()).map(|at| array.value(at)).collect()
+    } else if let Some(array) = array.as_fixed_size_list_opt() {
+        (0..array.len()).map(|at| array.value(at)).collect()
+    } else {
+        return Ok(None);
+    };
+    let one = |array: &ArrayRef| -> Result<Value, String> {
+        let array = Elements1::vector(elements(array, of.element)?);
+        match array.has_type(of) {
+            true => Ok(Value::Array(Arc::new(array))),
+            false => Err(format!(
+                "a list of {} elements is none of {}",
+                array.elements().len(),
+                DataType::Array(Arc::new(of.clone()))
+            )),
+        }
+    };
+    each.iter().map(one).collect::<Result<_, _>>().map(Some)
+}
+
+fn elements(array: &ArrayRef, element: ElementType) -> Result<Elements, String> {
+    macro_rules! numbers {
+        ($variant:ident, $arrow:ty) => {
+            if array.null_count() == 0
+                && let Some(array) = array.as_primitive_opt::<$arrow>()
+            {
+                return Ok(Elements::$variant(array.values().to_vec()));
+            }
+        };
+    }
+    match element {
+        ElementType::I8 => numbers!(I8, Int8Type),
+        ElementType::I16 => numbers!(I16, Int16Type),
+        ElementType::I32 => numbers!(I32, Int32Type),
+        ElementType::I64 => numbers!(I64, Int64Type),
+        ElementType::U8 => numbers!(U8, UInt8Type),
+        ElementType::U16 => numbers!(U16, UInt16Type),
+        ElementType::U32 => numbers!(U32, UInt32Type),
+        ElementType::U64 => numbers!(U64, UInt64Type),
+        ElementType::F32 => numbers!(F32, Float32Type),
+        ElementType::F64 => numbers!(F64, Float64Type),
+        _ => {}
+    }
+    // The rest one by one, and with what is wrong about them.
+    let found = values(array, &element.data_type())?.into_iter();
+    Ok(match element {
+        ElementType::Bool => Elements::Bool(
+            found
+                .filter_map(|value| match value {
+                    Value::Bool(value) => Some(value),
+                    _ => None,
+                })
+                .collect(),
+        ),
+        ElementType::Timestamp => Elements::Timestamp(
+            found
+                .filter_map(|value| match value {
+                    Value::Timestamp(value) => Some(value),
+                    _ => None,
+                })
+                .collect(),
+        ),
+        _ => Elements::String(
+            found
+                .filter_map(|value| match value {
+                    Value::String(value) => Some(value),
+                    _ => None,
+                })
+                .collect(),
+        ),
+    })
+}
+
+fn structs(array: &ArrayRef, of: &StructType) -> Result<Option<Vec<Value>>, String> {
+    let Some(array) = array.as_struct_opt() else {
+        return Ok(None);
+    };
+    let mut columns = Vec::new();
+    for (name, data_type) in &of.fields {
+        let column = array.column_by_name(name);
+        let column = column.ok_or_else(|| format!("there is no column {name:?}"))?;
+        let found = values(column, data_type);
+        columns.push(
+            found
+                .map_err(|what| format!("column {name:?}: {what}"))?
+                .into_iter(),
+        );
+    }
+    if array.num_columns() != columns.len() {
+        let names = array.column_names().join(", ");
+        return Err(format!(
+            "the columns are {names}, which are more than the fields"
+        ));
+    }
+    let rows = (0..array.len()).map(|_| {
+        let row: Vec<Value> = columns.iter_mut().filter_map(Iterator::next).collect();
+        Value::Struct(row.into())
+    });
+    Ok(Some(rows.collect()))
+}
