@@ -569,7 +569,8 @@ fn of_two_that_name_each_other_the_lesser_one_dials_again() {
         for cut in 0..3 {
             writer.write(&element(cut), LONG).unwrap();
             assert_eq!(reader.read(LONG).unwrap(), element(cut));
-            // What is settled stays: from now on nobody comes to the lesser one.
+            // What is settled stays: from now on nobody comes to the lesser one, but for a dial that
+            // was under way.
             let came = to_lesser.look(|state| state.connections);
             to_greater.cut();
             to_greater.wait("the lesser one's dial", |state| state.connections > cut + 1);
@@ -577,7 +578,7 @@ fn of_two_that_name_each_other_the_lesser_one_dials_again() {
             assert_eq!(reader.read(LONG).unwrap(), element(cut));
             writer.flush(Until::Read, LONG).unwrap();
             let comes = to_lesser.look(|state| state.connections);
-            assert_eq!(comes, came, "who is to be dialled dials");
+            assert!(comes == came || cut == 0, "who is to be dialled dials");
         }
     }
 }
