@@ -1,10 +1,10 @@
 //! Ports that this process listens on for its own endpoints: those whose URLs have one.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use trunkline_net::{
     BindError, Clock, Notifier, Peer, Server, ServerOptions, SessionFactory, near,
@@ -14,10 +14,19 @@ use trunkline_proto::stream::DirectoryLimits;
 
 use crate::directory::{DirectoryHost, DirectorySession};
 
-/// A port, and the directory of the endpoints behind it. Dropping the last one closes the port.
+/// The use of a port by an endpoint, and the directory of the endpoints behind it. Dropping the
+/// last one closes the port.
 pub(crate) struct Listener {
     pub(crate) host: Arc<DirectoryHost>,
-    server: Server,
+    address: SocketAddr,
+}
+
+/// A port that is listened on.
+struct Port {
+    host: Arc<DirectoryHost>,
+    /// Kept for its threads.
+    _server: Server,
+    uses: usize,
 }
 
 struct Factory(Arc<DirectoryHost>);
@@ -35,15 +44,8 @@ impl SessionFactory for Factory {
     }
 }
 
-/// Keeps a port open. The last one closes it, and only then may it be opened again.
-pub(crate) struct Seat {
-    listener: Option<Arc<Listener>>,
-    /// The directory of the endpoints behind the port.
-    pub(crate) host: Arc<DirectoryHost>,
-}
-
 /// Those of this process, by where they listen.
-static LISTENERS: Mutex<Option<HashMap<SocketAddr, Weak<Listener>>>> = Mutex::new(None);
+static PORTS: Mutex<BTreeMap<SocketAddr, Port>> = Mutex::new(BTreeMap::new());
 
 impl Listener {
     /// The listener at an address, which is opened if it is not there.
@@ -54,13 +56,12 @@ impl Listener {
         address: SocketAddr,
         sockets: Option<&Path>,
         insecure: bool,
-    ) -> Result<Seat, BindError> {
-        let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
-        let listeners = listeners.get_or_insert_default();
-        listeners.retain(|_, listener| listener.strong_count() > 0);
-        // Any free port is another one each time.
-        if let Some(listener) = listeners.get(&address).and_then(Weak::upgrade) {
-            return Ok(Seat::at(listener));
+    ) -> Result<Self, BindError> {
+        let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(port) = ports.get_mut(&address) {
+            port.uses += 1;
+            let host = port.host.clone();
+            return Ok(Self { host, address });
         }
         let host = Arc::new(DirectoryHost::new(DirectoryLimits::default()));
         let options = ServerOptions {
@@ -72,33 +73,29 @@ impl Listener {
             ..ServerOptions::default()
         };
         let server = Server::bind(options, Arc::new(Factory(host.clone())))?;
-        let listener = Arc::new(Self { host, server });
-        if let Some(address) = listener.address() {
-            listeners.insert(address, Arc::downgrade(&listener));
-        }
-        Ok(Seat::at(listener))
-    }
-
-    /// Where it listens, with the port that the system chose.
-    pub(crate) fn address(&self) -> Option<SocketAddr> {
-        self.server.local_addrs().first().copied()
-    }
-}
-
-impl Seat {
-    fn at(listener: Arc<Listener>) -> Self {
-        Self {
-            host: Arc::clone(&listener.host),
-            listener: Some(listener),
-        }
+        // Any free port is another one each time.
+        let address = server.local_addrs().first().copied().unwrap_or(address);
+        let port = Port {
+            host: host.clone(),
+            _server: server,
+            uses: 1,
+        };
+        ports.insert(address, port);
+        Ok(Self { host, address })
     }
 }
 
-impl Drop for Seat {
+impl Drop for Listener {
     fn drop(&mut self) {
-        // Under the lock: whoever opens the port next finds it closed, or still open.
-        let _listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
-        self.listener = None;
+        let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(port) = ports.get_mut(&self.address) else {
+            return;
+        };
+        port.uses -= 1;
+        if port.uses == 0 {
+            // Closed before anybody else may open it again.
+            ports.remove(&self.address);
+        }
     }
 }
 

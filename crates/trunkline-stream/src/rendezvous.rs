@@ -28,7 +28,7 @@ use crate::directory::{Arrivals, random};
 use crate::element::form;
 use crate::end::{End, Inner, ReaderEnd, Target, WriterEnd};
 use crate::error::StreamError;
-use crate::listener::{Listener, Seat, own_address};
+use crate::listener::{Listener, own_address};
 use crate::options::{DIRECTORY_PORT, Options};
 use crate::properties::{Asked, Properties};
 use crate::reader::ReaderCore;
@@ -41,7 +41,7 @@ pub(crate) use journaled::new_lineage;
 /// What keeps an endpoint's name.
 pub(crate) enum Registration {
     /// A port of its own.
-    Port { seat: Seat, number: u64 },
+    Port { listener: Listener, number: u64 },
     /// The engine of this machine.
     Engine(Arc<Registry>),
 }
@@ -49,8 +49,8 @@ pub(crate) enum Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         match self {
-            Registration::Port { seat, number } => {
-                seat.host.forget(*number);
+            Registration::Port { listener, number } => {
+                listener.host.forget(*number);
             }
             Registration::Engine(registry) => registry.close(Tick::ZERO),
         }
@@ -289,20 +289,20 @@ impl Plan {
         if let Some(port) = self.url.port() {
             let host = own_address(self.url.host());
             let address = SocketAddr::new(host.unwrap_or([127, 0, 0, 1].into()), port);
-            let seat = Listener::at(
+            let listener = Listener::at(
                 address,
                 self.options.sockets.as_deref(),
                 self.options.insecure,
             )?;
             let Self { url, link, .. } = self;
-            let number = seat
+            let number = listener
                 .host
                 .register_here(url, link.incarnation, &link.program, arrivals)
                 .map_err(|fault| StreamError::Refused {
                     code: fault.code,
                     sentence: fault.sentence,
                 })?;
-            return Ok(Some(Registration::Port { seat, number }));
+            return Ok(Some(Registration::Port { listener, number }));
         }
         let socket = near::socket(self.options.sockets.as_deref(), self.options.directory_port);
         let Some(socket) = socket else {

@@ -1,10 +1,12 @@
 //! The end of a stream: what is said to whom, and what stays behind.
 
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use trunkline_stream::{Element, Reader, StreamError, StreamFault, Until, Writer};
+use trunkline_stream::{Element, Left, Reader, StreamError, StreamFault, Until, Writer};
 
+use crate::proxy::Fate;
 use crate::rig::*;
 
 #[track_caller]
@@ -21,6 +23,20 @@ fn destroyed<T: std::fmt::Debug>(result: Result<T, StreamError>) {
 #[track_caller]
 fn ended<T: std::fmt::Debug>(result: Result<T, StreamError>) {
     assert!(matches!(result, Err(StreamError::Ended)), "{result:?}");
+}
+
+/// Closes with no time-out, in a thread of its own: where it gives up nothing, what is left comes.
+fn closes<T: Element>(writer: Writer<T>) -> Receiver<Left> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || sender.send(writer.close(None)));
+    receiver
+}
+
+/// It has closed, and nothing stayed behind.
+#[track_caller]
+fn closed(closes: &Receiver<Left>) {
+    let left = closes.recv_timeout(CUT_OFF).unwrap();
+    assert_eq!((left.elements, left.in_doubt), (0, 0));
 }
 
 /// Behaviour: NS-40, NS-46.
@@ -133,12 +149,12 @@ fn closing_sends_what_is_left_although_the_reader_is_slow() {
     for dials in EITHER {
         let (mut writer, mut reader) = pair::<f64>(dials, [100, 3]);
         writer.write_many(&elements(0..100), LONG).unwrap();
-        let thread = thread::spawn(move || writer.close(LONG));
+        let closes = closes(writer);
         let mut next = 0;
         while next < 100 {
             next = check_run(&[reader.read(LONG).unwrap()], next);
         }
-        assert_eq!(thread.join().unwrap().elements, 0);
+        closed(&closes);
         ended(reader.read(LONG));
     }
 }
@@ -356,15 +372,50 @@ fn closing_goes_on_over_an_outage() {
         proxy.down();
         until_connected(&writer, false);
         writer.write_many(&elements(0..10), LONG).unwrap();
-        let thread = thread::spawn(move || writer.close(LONG));
+        let closes = closes(writer);
         proxy.up();
         let mut next = 0;
         while next < 10 {
             next = check_run(&[reader.read(LONG).unwrap()], next);
         }
         ended(reader.read(LONG));
-        let left = thread.join().unwrap();
-        assert_eq!((left.elements, left.in_doubt), (0, 0));
+        closed(&closes);
+    }
+}
+
+/// The end is said again when it, or the answer to it, was lost.
+///
+/// Behaviour: NS-47, NS-66.
+#[test]
+fn an_end_that_is_lost_on_its_way_is_said_again() {
+    // S_END, and S_ACK with the flag that answers it.
+    for (kind, flags) in [(111, 0), (109, 4)] {
+        for dials in EITHER {
+            let (proxy, mut writer, mut reader) = proxied::<f64>(dials, [10, 4]);
+            writer.write_many(&elements(0..3), LONG).unwrap();
+            writer.flush(Until::Available, LONG).unwrap();
+            let (sender, lost) = channel();
+            proxy.hook(move |_, frame| {
+                if frame[4] != kind || frame[5] & flags != flags {
+                    return Fate::Forward;
+                }
+                sender.send(()).unwrap();
+                Fate::Outage
+            });
+            let closes = closes(writer);
+            lost.recv_timeout(CUT_OFF).unwrap();
+            until_connected(&reader, false);
+            check_run(&reader.read_many(3, LONG).unwrap(), 0);
+            if kind == 111 {
+                timed_out(reader.read(SHORT));
+            } else {
+                ended(reader.read(LONG));
+            }
+            proxy.unhook();
+            proxy.up();
+            closed(&closes);
+            ended(reader.read(LONG));
+        }
     }
 }
 
