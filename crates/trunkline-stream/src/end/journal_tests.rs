@@ -1,0 +1,555 @@
+//! Both ends with journals, whole but for their threads and sockets, on disks that crash at every
+//! call; judged by the checker of the journals' own tests.
+
+#[path = "../../tests/journal/model.rs"]
+mod model;
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
+
+use trunkline_net::StreamMemory;
+use trunkline_proto::Endpoint;
+use trunkline_proto::message::stream::{Incarnation, ReaderState, Until, WriterState};
+use trunkline_proto::stream::{LinkOptions, ReaderLink, Role, WriterLink};
+use trunkline_ring::{ElementConsumer, RingShape, RingStart};
+use trunkline_types::{DataType, Tick, Timestamp};
+
+use super::syncing::Syncs;
+use super::{End, Inner, ReaderEnd, ReaderStore, WriterEnd, WriterStore};
+use crate::error::StreamError;
+use crate::journal::disk::Disk;
+use crate::journal::sim_disk::{Crash, Failure, Rest, SimDisk, Tear};
+use crate::journal::{Bounds, Durability, Lineage, Owner, ReaderJournal, WriterJournal};
+use model::Model;
+
+const ELEMENT: u64 = 8;
+/// Elements of either buffer: far fewer than what is written while there is no connection.
+const CAPACITY: u64 = 6;
+const URLS: [&str; 2] = ["tl://localhost/writer", "tl://localhost/reader"];
+const BOUNDS: Bounds = Bounds {
+    bytes_max: 4096,
+    segment_bytes: 200,
+};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    Write(u64),
+    Read(u64),
+    Commit,
+    /// Everything passes that can.
+    Run,
+    Cut,
+    Sync(usize),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    side: usize,
+    call: u64,
+    crash: Crash,
+}
+
+struct WriterSide {
+    end: End<WriterEnd>,
+    _wakes: Receiver<()>,
+}
+
+struct ReaderSide {
+    end: End<ReaderEnd>,
+    ring: ElementConsumer,
+    _wakes: Receiver<()>,
+}
+
+struct World {
+    now: Tick,
+    disks: [SimDisk; 2],
+    durability: Durability,
+    plan: Option<Plan>,
+    lives: u8,
+    writer: Option<WriterSide>,
+    reader: Option<ReaderSide>,
+    is_connected: bool,
+    model: Model,
+    total: u64,
+    crashes: u64,
+}
+
+fn owner(side: usize) -> Owner {
+    Owner {
+        is_writer: side == 0,
+        element_bytes: ELEMENT as u32,
+        url: URLS[side].to_owned(),
+        lineage: [side as u8 + 1; 8],
+    }
+}
+
+fn memory(start: RingStart) -> Arc<StreamMemory> {
+    let shape = RingShape::fixed(ELEMENT as usize, CAPACITY as usize).unwrap();
+    StreamMemory::create(shape, start, false).unwrap()
+}
+
+impl World {
+    fn new(durability: Durability, plan: Option<Plan>) -> Self {
+        let world = Self {
+            now: Tick::from_nanos(1),
+            disks: [SimDisk::default(), SimDisk::default()],
+            durability,
+            plan,
+            lives: 0,
+            writer: None,
+            reader: None,
+            is_connected: false,
+            model: Model::default(),
+            total: 0,
+            crashes: 0,
+        };
+        if let Some(plan) = plan {
+            world.disks[plan.side].stop_at(plan.call, 13);
+        }
+        world
+    }
+
+    fn options(&mut self, side: usize, lineage: Lineage, peer: Option<Lineage>) -> LinkOptions {
+        self.lives += 1;
+        let mut incarnation = [self.lives; 16];
+        incarnation[8..].copy_from_slice(&lineage);
+        LinkOptions {
+            role: [Role::Active, Role::Passive][side],
+            peer_url: [URLS[1], ""][side].to_owned(),
+            incarnation: Incarnation(incarnation),
+            has_journal: true,
+            peer_lineage: peer,
+            freed_at: Until::Durable,
+            ..LinkOptions::fixed(URLS[side], DataType::U64, ELEMENT as u32, CAPACITY)
+        }
+    }
+
+    fn disk(&self, side: usize) -> Arc<dyn Disk> {
+        Arc::new(self.disks[side].clone())
+    }
+
+    /// Starts what does not run.
+    fn start(&mut self) {
+        while self.try_start().is_err() {
+            self.crash();
+        }
+    }
+
+    fn try_start(&mut self) -> Result<(), StreamError> {
+        if self.writer.is_none() {
+            let (journal, start) =
+                WriterJournal::open(self.disk(0), &owner(0), BOUNDS, self.durability)?;
+            self.model.writer_is_back(start.kept, start.written, false);
+            let options = self.options(0, start.lineage, start.peer);
+            let begin = RingStart {
+                position: start.kept,
+                elements: start.kept_elements,
+            };
+            let memory = memory(begin);
+            let ring = || memory.element_memory().starting_at(begin);
+            let (wake, wakes) = sync_channel(1);
+            let mut inner = WriterEnd::new(ring().consumer());
+            let form = options.form;
+            let store = WriterStore::new(journal, ring().producer(), form, start.peer, false, wake);
+            inner.store = Some(store);
+            let at = WriterState {
+                kept: start.kept,
+                kept_elements: start.kept_elements,
+                written: start.written,
+            };
+            let link = WriterLink::restored_writer(options, at, self.now);
+            self.writer = Some(WriterSide {
+                end: End::new(link, inner, None),
+                _wakes: wakes,
+            });
+        }
+        if self.reader.is_none() {
+            let (journal, start) =
+                ReaderJournal::open(self.disk(1), &owner(1), BOUNDS, self.durability)?;
+            self.model
+                .reader_is_back(start.read, start.arrived, &start.bytes, false);
+            let options = self.options(1, start.lineage, start.peer);
+            let begin = RingStart {
+                position: start.read,
+                elements: start.read_elements,
+            };
+            let memory = memory(begin);
+            let ring = || memory.element_memory().starting_at(begin);
+            let mut producer = ring().producer();
+            let elements = start.arrived_elements - start.read_elements;
+            assert!(producer.push(&start.bytes, elements).unwrap());
+            let (wake, wakes) = sync_channel(1);
+            let mut inner = ReaderEnd::new(producer);
+            inner.store = Some(ReaderStore::new(journal, start.peer, wake));
+            let at = ReaderState {
+                arrived: start.arrived,
+                arrived_elements: start.arrived_elements,
+                read: start.read,
+                durable: start.arrived,
+                ..ReaderState::default()
+            };
+            let link = ReaderLink::restored_reader(options, at, start.read_elements, self.now);
+            self.reader = Some(ReaderSide {
+                end: End::new(link, inner, None),
+                ring: ring().consumer(),
+                _wakes: wakes,
+            });
+        }
+        Ok(())
+    }
+
+    /// The side whose disk has stopped is gone, and finds what that left.
+    fn crash(&mut self) {
+        let Some(plan) = self.plan.filter(|plan| self.disks[plan.side].is_stopped()) else {
+            return;
+        };
+        self.cut();
+        match plan.side {
+            0 => self.writer = None,
+            _ => self.reader = None,
+        }
+        self.disks[plan.side] = self.disks[plan.side].after(plan.crash);
+        self.crashes += 1;
+        self.start();
+    }
+
+    fn cut(&mut self) {
+        let gone = || trunkline_proto::Disconnect::PeerClosed;
+        if let Some(side) = &mut self.writer {
+            side.end.handle_disconnected(self.now, gone());
+        }
+        if let Some(side) = &mut self.reader {
+            side.end.handle_disconnected(self.now, gone());
+        }
+        self.is_connected = false;
+    }
+
+    /// Bytes that an end sends now.
+    fn output<S: Inner>(end: &mut End<S>, now: Tick) -> Vec<u8> {
+        let mut out = Vec::new();
+        loop {
+            let more = end.poll_output(now, Timestamp::UNIX_EPOCH, 1 << 20, &mut out);
+            if let Some(direct) = end.direct() {
+                let region = direct.region().to_vec();
+                direct.handle_sent(now, region.len());
+                out.extend(region);
+            }
+            if !more {
+                return out;
+            }
+        }
+    }
+
+    /// Lets everything pass, for a while.
+    fn run(&mut self) {
+        for _ in 0..12 {
+            self.now = self.now.saturating_add(Duration::from_millis(2));
+            let (Some(writer), Some(reader)) = (&mut self.writer, &mut self.reader) else {
+                return;
+            };
+            let now = self.now;
+            let (w, r) = (&mut writer.end, &mut reader.end);
+            if !self.is_connected {
+                w.look();
+                w.transport += 1;
+                w.forget_output();
+                w.link.handle_dialled(now, w.transport, None);
+                let hello = Self::output(w, now);
+                let admitted = r.admit(now, &hello);
+                assert!(
+                    admitted.is_ok(),
+                    "{:?}",
+                    String::from_utf8_lossy(&admitted.unwrap_err())
+                );
+                self.is_connected = true;
+            }
+            let wall = Timestamp::UNIX_EPOCH;
+            w.handle_timeout(now, wall);
+            r.handle_timeout(now, wall);
+            let to_writer = Self::output(r, now);
+            w.handle_input(now, wall, &to_writer);
+            let to_reader = Self::output(w, now);
+            r.handle_input(now, wall, &to_reader);
+            assert_eq!((w.link.fault(), r.link.fault()), (None, None));
+            let durable = w.link.position(Until::Durable);
+            self.model.durable = self.model.durable.max(durable);
+            if w.wants_close().is_some() || r.wants_close().is_some() {
+                // A journal cannot be written: the other end was told.
+                self.cut();
+            }
+            self.crash();
+        }
+    }
+
+    fn sync(&mut self, side: usize) {
+        fn sync<S: Syncs>(end: &mut End<S>) {
+            if let Some(job) = end.inner.sync_job() {
+                end.inner.finish_sync(job.run());
+                end.look();
+            }
+        }
+        match (side, &mut self.writer, &mut self.reader) {
+            (0, Some(writer), _) => sync(&mut writer.end),
+            (_, _, Some(reader)) => sync(&mut reader.end),
+            _ => {}
+        }
+        self.crash();
+    }
+
+    fn write(&mut self, count: u64) -> Result<(), StreamError> {
+        let Some(writer) = &mut self.writer else {
+            return Ok(());
+        };
+        let from = writer.end.inner.store.as_ref().unwrap().written_elements() * ELEMENT;
+        let to = (from + count * ELEMENT).min(self.total);
+        if to == from {
+            return Ok(());
+        }
+        self.model.tried = self.model.tried.max(to);
+        let run = model::bytes(from, to);
+        let Some(mark) = writer.end.write(&run, (to - from) / ELEMENT)? else {
+            return Ok(());
+        };
+        self.sync(0);
+        if let Some(writer) = self.writer.as_ref()
+            && writer.end.is_written(mark)?
+            && writer.end.inner.store.as_ref().unwrap().written_elements() * ELEMENT >= to
+        {
+            self.model.written = self.model.written.max(to);
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, count: u64) {
+        let Some(reader) = &mut self.reader else {
+            return;
+        };
+        let (_, there) = reader.ring.available().unwrap();
+        let count = count.min(there);
+        let from = reader.ring.read();
+        let [bytes, _] = reader
+            .ring
+            .region_at(from, (count * ELEMENT) as usize)
+            .unwrap();
+        self.model.receive(from, bytes);
+        reader.ring.release(count * ELEMENT, count);
+    }
+
+    fn commit(&mut self) -> Result<(), StreamError> {
+        let Some(reader) = &mut self.reader else {
+            return Ok(());
+        };
+        let (position, elements) = (reader.ring.read(), reader.ring.read_elements());
+        self.model.commit_tried = self.model.commit_tried.max(position);
+        let life = self.lives;
+        let mark = reader.end.commit(position, elements)?;
+        if self.durability == Durability::Disk {
+            self.sync(1);
+        }
+        if let Some(reader) = self.reader.as_ref().filter(|_| self.lives == life) {
+            assert!(reader.end.is_committed(mark)?);
+            self.model.committed = position;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: Step) {
+        let done = match step {
+            Step::Write(count) => self.write(count),
+            Step::Read(count) => {
+                self.read(count);
+                Ok(())
+            }
+            Step::Commit => self.commit(),
+            Step::Run => {
+                self.run();
+                Ok(())
+            }
+            Step::Cut => {
+                self.cut();
+                Ok(())
+            }
+            Step::Sync(side) => {
+                self.sync(side);
+                Ok(())
+            }
+        };
+        if let Err(error) = done {
+            assert!(matches!(error, StreamError::Journal(_)), "{error}");
+        }
+        self.crash();
+    }
+
+    fn state(&self) -> String {
+        let Some((w, r)) = self.writer.as_ref().zip(self.reader.as_ref()) else {
+            return "an end is gone".to_owned();
+        };
+        let (w, r) = (&w.end, &r.end);
+        let store = w.inner.store.as_ref().unwrap();
+        format!(
+            "writer: {} elements, visible {}, at hand {}, link written {} handed {} freed {} credit \
+             {}; reader: arrived {:?} end {:?} up {} {}",
+            store.written_elements(),
+            store.visible(),
+            store.at_hand(),
+            w.link.written(),
+            w.link.handed(),
+            w.link.freed(),
+            w.link.credit(),
+            r.link.ready(),
+            r.link.last_disconnect(),
+            w.link.is_connected(),
+            r.link.is_connected(),
+        )
+    }
+
+    /// All the steps, then whatever is missing.
+    fn play(&mut self, steps: &[Step]) {
+        let written = |step: &Step| match step {
+            Step::Write(count) => count * ELEMENT,
+            _ => 0,
+        };
+        self.total = steps.iter().map(written).sum();
+        self.start();
+        for step in steps {
+            self.step(*step);
+        }
+        let mut rounds = 0;
+        while self.model.committed < self.total {
+            for step in [
+                Step::Write(CAPACITY),
+                Step::Run,
+                Step::Sync(1),
+                Step::Run,
+                Step::Read(CAPACITY),
+                Step::Commit,
+            ] {
+                self.step(step);
+            }
+            rounds += 1;
+            assert!(rounds < 200, "it stands still: {}", self.state());
+        }
+        self.model.finish(self.total);
+    }
+}
+
+fn steps(seed: u64, count: usize) -> Vec<Step> {
+    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = |below: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % below
+    };
+    let step = |_| match next(14) {
+        0..5 => Step::Write(next(CAPACITY) + 1),
+        5..7 => Step::Read(next(CAPACITY) + 1),
+        7 | 8 => Step::Commit,
+        9 | 10 => Step::Run,
+        11 => Step::Cut,
+        side => Step::Sync(side as usize & 1),
+    };
+    (0..count).map(step).collect()
+}
+
+fn crash_everywhere(seed: u64, count: usize, durability: Durability, crashes: &[Crash]) {
+    let steps = steps(seed, count);
+    let mut world = World::new(durability, None);
+    world.play(&steps);
+    let calls = [world.disks[0].calls(), world.disks[1].calls()];
+    for side in [0, 1] {
+        for call in 0..calls[side] {
+            for crash in crashes {
+                let plan = Plan {
+                    side,
+                    call,
+                    crash: *crash,
+                };
+                let played = std::panic::catch_unwind(|| {
+                    let mut world = World::new(durability, Some(plan));
+                    world.play(&steps);
+                    world.crashes
+                });
+                match played {
+                    Ok(crashes) => assert_eq!(crashes, 1),
+                    Err(_) => panic!("seed {seed} {durability:?} {plan:?}"),
+                }
+            }
+        }
+    }
+}
+
+/// Behaviour: B-60.
+#[test]
+fn ends_killed_at_any_call_to_their_disk_lose_and_double_nothing() {
+    for seed in 0..8 {
+        for durability in [Durability::Process, Durability::Disk] {
+            crash_everywhere(seed, 40, durability, &[Crash::Killed]);
+        }
+    }
+}
+
+/// Behaviour: B-60.
+#[test]
+fn ends_whose_power_fails_at_any_call_lose_and_double_nothing() {
+    let mut crashes = Vec::new();
+    for (bytes, rest) in [
+        (0, Rest::Gone),
+        (25, Rest::Nonsense),
+        (u64::MAX, Rest::Zeroes),
+    ] {
+        for names in [0, 0b10, u64::MAX] {
+            crashes.push(Crash::PowerFailed(Tear { bytes, rest, names }));
+        }
+    }
+    for seed in 20..24 {
+        crash_everywhere(seed, 30, Durability::Disk, &crashes);
+    }
+}
+
+/// Behaviour: B-60.
+///
+/// The reader's disk is full: its program is told with the folder, the writer hears the same, and
+/// when there is room everything comes.
+#[test]
+fn a_readers_full_disk_is_told_to_both_programs() {
+    let mut world = World::new(Durability::Process, None);
+    world.total = 40 * ELEMENT;
+    world.start();
+    world.write(5).unwrap();
+    world.run();
+    world.read(2);
+    world.disks[1].fail(Failure {
+        from: 0,
+        until: u64::MAX,
+        kind: std::io::ErrorKind::StorageFull,
+        only_changes: true,
+    });
+    world.write(1).unwrap();
+    world.run();
+    let reader = &mut world.reader.as_mut().unwrap().end;
+    let said = reader.journal_error().unwrap().to_string();
+    assert!(
+        said.contains("/simulated") && said.contains("make room"),
+        "{said}"
+    );
+    let writer = &world.writer.as_ref().unwrap().end;
+    let heard = writer.link.last_disconnect().unwrap().to_string();
+    assert!(heard.contains(&said), "{heard}");
+    world.read(9);
+    assert_eq!(
+        world.model.received.len() as u64,
+        5 * ELEMENT,
+        "only what is stored"
+    );
+    world.disks[1].mend();
+    while world.model.committed < world.total {
+        world.write(3).unwrap();
+        world.run();
+        world.sync(1);
+        world.read(9);
+        world.commit().unwrap();
+    }
+    world.model.finish(world.total);
+}
