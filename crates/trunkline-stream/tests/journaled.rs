@@ -215,6 +215,49 @@ fn a_full_journal_is_waited_for_as_a_full_buffer_is() {
     writing.join().unwrap();
 }
 
+/// Runs a future on this thread, which sleeps while it is pending.
+fn run<R>(future: impl Future<Output = R>) -> R {
+    struct Unpark(thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let mut future = std::pin::pin!(future);
+    let waker = std::sync::Arc::new(Unpark(thread::current())).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(result) => return result,
+            std::task::Poll::Pending => thread::park(),
+        }
+    }
+}
+
+/// Behaviour: B-60.
+#[test]
+fn tasks_write_and_read_with_journals_too() {
+    let pair = Pair::new(Durability::Disk);
+    for life in 0..3_u64 {
+        let (mut writer, mut reader) = pair.both::<u64>();
+        let writing = thread::spawn(move || {
+            run(async {
+                for i in life * 50..(life + 1) * 50 {
+                    writer.write_many_async(&[i; 9], CUT_OFF).await.unwrap();
+                }
+                writer.flush_async(Until::Durable, CUT_OFF).await.unwrap();
+            });
+        });
+        run(async {
+            for i in life * 50..(life + 1) * 50 {
+                assert_eq!(reader.read_many_async(9, CUT_OFF).await.unwrap(), [i; 9]);
+            }
+            reader.commit_async().await.unwrap();
+        });
+        writing.join().unwrap();
+    }
+}
+
 #[test]
 fn a_folder_that_cannot_be_used_is_named() {
     let pair = Pair::new(Durability::Process);

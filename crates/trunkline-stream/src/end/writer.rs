@@ -1,5 +1,6 @@
 //! The inner end of a writer's ring: what was written, on its way to the reader.
 
+use trunkline_proto::FaultCode;
 use trunkline_proto::stream::{Link, Place, RingBytes, Writer, WriterLink};
 use trunkline_ring::ElementConsumer;
 use trunkline_types::Tick;
@@ -37,6 +38,10 @@ impl WriterEnd {
         };
         let is_more = store.refill();
         link.set_at_hand(store.at_hand());
+        if let Some(error) = store.error() {
+            // It is tried again when the reader is back.
+            link.turn_away(FaultCode::Overloaded, &error.to_string());
+        }
         // The inner end has to see it before it is asked for.
         let _ = self.ring.written();
         is_more
