@@ -250,6 +250,9 @@ impl World {
             };
             let now = self.now;
             let (w, r) = (&mut writer.end, &mut reader.end);
+            if w.link.is_closed() {
+                return;
+            }
             if !self.is_connected {
                 w.look();
                 w.transport += 1;
@@ -311,7 +314,10 @@ impl World {
         let Some(mark) = writer.end.write(&run, (to - from) / ELEMENT)? else {
             return Ok(());
         };
-        self.sync(0);
+        // Sometimes the disk is busy for a while.
+        if count % 2 == 0 {
+            self.sync(0);
+        }
         if let Some(writer) = self.writer.as_ref()
             && writer.end.is_written(mark)?
             && writer.end.inner.store.as_ref().unwrap().written_elements() * ELEMENT >= to
@@ -432,6 +438,7 @@ impl World {
         while self.model.committed < self.total {
             for step in [
                 Step::Write(CAPACITY),
+                Step::Sync(0),
                 Step::Run,
                 Step::Sync(1),
                 Step::Run,
@@ -439,6 +446,10 @@ impl World {
                 Step::Commit,
             ] {
                 self.step(step);
+            }
+            let writer = self.writer.as_ref();
+            if writer.and_then(|w| w.end.journal_error()).is_some() {
+                self.restart();
             }
             rounds += 1;
             assert!(rounds < 200, "it stands still: {}", self.state());
@@ -592,10 +603,49 @@ fn a_readers_full_disk_is_told_to_both_programs() {
     world.disks[1].mend();
     while world.model.committed < world.total {
         world.write(3).unwrap();
+        world.sync(0);
         world.run();
         world.sync(1);
         world.read(9);
         world.commit().unwrap();
     }
     world.model.finish(world.total);
+}
+
+/// Behaviour: B-60.
+///
+/// A writer that was told that its end is known may go for good: the reader's journal has all of it.
+#[test]
+fn an_end_that_is_known_is_safe() {
+    let mut world = World::new(Durability::Process, None);
+    world.total = 5 * ELEMENT;
+    world.start();
+    world.write(5).unwrap();
+    let close = |world: &mut World| {
+        let end = &mut world.writer.as_mut().unwrap().end;
+        end.end_journal().unwrap();
+        end.look();
+        end.link.close();
+    };
+    let is_closed = |world: &World| world.writer.as_ref().unwrap().end.link.is_closed();
+    close(&mut world);
+    world.run();
+    assert!(!is_closed(&world), "nothing is on the reader's disk yet");
+    world.sync(1);
+    world.run();
+    assert!(is_closed(&world));
+    let nothing = Tear {
+        bytes: 0,
+        rest: Rest::Gone,
+        names: 0,
+    };
+    let disk = Arc::new(world.disks[1].after(Crash::PowerFailed(nothing)));
+    let (_, start) = ReaderJournal::open(disk, &owner(1), BOUNDS, Durability::Process).unwrap();
+    assert_eq!(start.bytes, model::bytes(0, 5 * ELEMENT));
+    assert_eq!(start.end.map(|end| end.position), Some(5 * ELEMENT));
+    // The writer's empties its own then.
+    world.writer.as_mut().unwrap().end.leave_journal([9; 8]);
+    let disk = world.disk(0);
+    let (_, start) = WriterJournal::open(disk, &owner(0), BOUNDS, Durability::Process).unwrap();
+    assert_eq!((start.written, start.lineage), (0, [9; 8]));
 }

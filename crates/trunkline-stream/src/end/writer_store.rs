@@ -169,7 +169,8 @@ impl End<WriterEnd> {
 
     /// Why nothing comes out of the journal any more.
     pub(crate) fn journal_error(&self) -> Option<JournalError> {
-        self.inner.store.as_ref()?.error.clone()
+        let store = self.inner.store.as_ref()?;
+        store.error.clone().or(store.journal.is_safe(0).err())
     }
 
     /// The program writes nothing more, in no later life either.
