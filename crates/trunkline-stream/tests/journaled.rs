@@ -1,5 +1,7 @@
 //! Endpoints with journals, over TCP: they end and come back, and the stream goes on.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::net::TcpListener;
 use std::path::Path;
 use std::thread;

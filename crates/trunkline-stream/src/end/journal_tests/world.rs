@@ -1,8 +1,4 @@
-//! Both ends with journals, whole but for their threads and sockets, on disks that crash at every
-//! call; judged by the checker of the journals' own tests.
-
-#[path = "../../tests/journal/model.rs"]
-mod model;
+//! Both ends with journals, whole but for their threads and sockets, and their programs.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -15,25 +11,25 @@ use trunkline_proto::stream::{LinkOptions, ReaderLink, Role, WriterLink};
 use trunkline_ring::{ElementConsumer, RingShape, RingStart};
 use trunkline_types::{DataType, Tick, Timestamp};
 
-use super::syncing::Syncs;
-use super::{End, Inner, ReaderEnd, ReaderStore, WriterEnd, WriterStore};
+use super::model::{self, Model};
+use crate::end::syncing::Syncs;
+use crate::end::{End, Inner, ReaderEnd, ReaderStore, WriterEnd, WriterStore};
 use crate::error::StreamError;
 use crate::journal::disk::Disk;
-use crate::journal::sim_disk::{Crash, Failure, Rest, SimDisk, Tear};
+use crate::journal::sim_disk::{Crash, SimDisk};
 use crate::journal::{Bounds, Durability, Lineage, Owner, ReaderJournal, WriterJournal};
-use model::Model;
 
-const ELEMENT: u64 = 8;
+pub(super) const ELEMENT: u64 = 8;
 /// Elements of either buffer: far fewer than what is written while there is no connection.
-const CAPACITY: u64 = 6;
+pub(super) const CAPACITY: u64 = 6;
 const URLS: [&str; 2] = ["tl://localhost/writer", "tl://localhost/reader"];
-const BOUNDS: Bounds = Bounds {
+pub(super) const BOUNDS: Bounds = Bounds {
     bytes_max: 4096,
     segment_bytes: 200,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Step {
+pub(super) enum Step {
     Write(u64),
     Read(u64),
     Commit,
@@ -44,38 +40,38 @@ enum Step {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Plan {
-    side: usize,
-    call: u64,
-    crash: Crash,
+pub(super) struct Plan {
+    pub(super) side: usize,
+    pub(super) call: u64,
+    pub(super) crash: Crash,
 }
 
-struct WriterSide {
-    end: End<WriterEnd>,
-    _wakes: Receiver<()>,
+pub(super) struct WriterSide {
+    pub(super) end: End<WriterEnd>,
+    pub(super) _wakes: Receiver<()>,
 }
 
-struct ReaderSide {
-    end: End<ReaderEnd>,
-    ring: ElementConsumer,
-    _wakes: Receiver<()>,
+pub(super) struct ReaderSide {
+    pub(super) end: End<ReaderEnd>,
+    pub(super) ring: ElementConsumer,
+    pub(super) _wakes: Receiver<()>,
 }
 
-struct World {
-    now: Tick,
-    disks: [SimDisk; 2],
-    durability: Durability,
-    plan: Option<Plan>,
-    lives: u8,
-    writer: Option<WriterSide>,
-    reader: Option<ReaderSide>,
-    is_connected: bool,
-    model: Model,
-    total: u64,
-    crashes: u64,
+pub(super) struct World {
+    pub(super) now: Tick,
+    pub(super) disks: [SimDisk; 2],
+    pub(super) durability: Durability,
+    pub(super) plan: Option<Plan>,
+    pub(super) lives: u8,
+    pub(super) writer: Option<WriterSide>,
+    pub(super) reader: Option<ReaderSide>,
+    pub(super) is_connected: bool,
+    pub(super) model: Model,
+    pub(super) total: u64,
+    pub(super) crashes: u64,
 }
 
-fn owner(side: usize) -> Owner {
+pub(super) fn owner(side: usize) -> Owner {
     Owner {
         is_writer: side == 0,
         element_bytes: ELEMENT as u32,
@@ -90,7 +86,7 @@ fn memory(start: RingStart) -> Arc<StreamMemory> {
 }
 
 impl World {
-    fn new(durability: Durability, plan: Option<Plan>) -> Self {
+    pub(super) fn new(durability: Durability, plan: Option<Plan>) -> Self {
         let world = Self {
             now: Tick::from_nanos(1),
             disks: [SimDisk::default(), SimDisk::default()],
@@ -125,18 +121,18 @@ impl World {
         }
     }
 
-    fn disk(&self, side: usize) -> Arc<dyn Disk> {
+    pub(super) fn disk(&self, side: usize) -> Arc<dyn Disk> {
         Arc::new(self.disks[side].clone())
     }
 
     /// Starts what does not run.
-    fn start(&mut self) {
+    pub(super) fn start(&mut self) {
         while self.try_start().is_err() {
             self.crash();
         }
     }
 
-    fn try_start(&mut self) -> Result<(), StreamError> {
+    pub(super) fn try_start(&mut self) -> Result<(), StreamError> {
         if self.writer.is_none() {
             let (journal, start) =
                 WriterJournal::open(self.disk(0), &owner(0), BOUNDS, self.durability)?;
@@ -214,7 +210,7 @@ impl World {
         self.start();
     }
 
-    fn cut(&mut self) {
+    pub(super) fn cut(&mut self) {
         let gone = || trunkline_proto::Disconnect::PeerClosed;
         if let Some(side) = &mut self.writer {
             side.end.handle_disconnected(self.now, gone());
@@ -242,7 +238,7 @@ impl World {
     }
 
     /// Lets everything pass, for a while.
-    fn run(&mut self) {
+    pub(super) fn run(&mut self) {
         for _ in 0..12 {
             self.now = self.now.saturating_add(Duration::from_millis(2));
             let (Some(writer), Some(reader)) = (&mut self.writer, &mut self.reader) else {
@@ -285,7 +281,7 @@ impl World {
         }
     }
 
-    fn sync(&mut self, side: usize) {
+    pub(super) fn sync(&mut self, side: usize) {
         fn sync<S: Syncs>(end: &mut End<S>) {
             if let Some(job) = end.inner.sync_job() {
                 end.inner.finish_sync(job.run());
@@ -300,7 +296,7 @@ impl World {
         self.crash();
     }
 
-    fn write(&mut self, count: u64) -> Result<(), StreamError> {
+    pub(super) fn write(&mut self, count: u64) -> Result<(), StreamError> {
         let Some(writer) = &mut self.writer else {
             return Ok(());
         };
@@ -315,7 +311,7 @@ impl World {
             return Ok(());
         };
         // Sometimes the disk is busy for a while.
-        if count % 2 == 0 {
+        if count.is_multiple_of(2) {
             self.sync(0);
         }
         if let Some(writer) = self.writer.as_ref()
@@ -327,7 +323,7 @@ impl World {
         Ok(())
     }
 
-    fn read(&mut self, count: u64) {
+    pub(super) fn read(&mut self, count: u64) {
         let Some(reader) = &mut self.reader else {
             return;
         };
@@ -342,7 +338,7 @@ impl World {
         reader.ring.release(count * ELEMENT, count);
     }
 
-    fn commit(&mut self) -> Result<(), StreamError> {
+    pub(super) fn commit(&mut self) -> Result<(), StreamError> {
         let Some(reader) = &mut self.reader else {
             return Ok(());
         };
@@ -360,7 +356,7 @@ impl World {
         Ok(())
     }
 
-    fn step(&mut self, step: Step) {
+    pub(super) fn step(&mut self, step: Step) {
         let done = match step {
             Step::Write(count) => self.write(count),
             Step::Read(count) => {
@@ -391,7 +387,7 @@ impl World {
         self.crash();
     }
 
-    fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         if self.disks.iter().any(SimDisk::is_stopped) {
             return;
         }
@@ -424,7 +420,7 @@ impl World {
     }
 
     /// All the steps, then whatever is missing.
-    fn play(&mut self, steps: &[Step]) {
+    pub(super) fn play(&mut self, steps: &[Step]) {
         let written = |step: &Step| match step {
             Step::Write(count) => count * ELEMENT,
             _ => 0,
@@ -456,196 +452,4 @@ impl World {
         }
         self.model.finish(self.total);
     }
-}
-
-fn steps(seed: u64, count: usize) -> Vec<Step> {
-    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = |below: u64| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random % below
-    };
-    let step = |_| match next(14) {
-        0..5 => Step::Write(next(CAPACITY) + 1),
-        5..7 => Step::Read(next(CAPACITY) + 1),
-        7 | 8 => Step::Commit,
-        9 | 10 => Step::Run,
-        11 => Step::Cut,
-        side => Step::Sync(side as usize & 1),
-    };
-    (0..count).map(step).collect()
-}
-
-fn crash_everywhere(seed: u64, count: usize, durability: Durability, crashes: &[Crash]) {
-    let steps = steps(seed, count);
-    let mut world = World::new(durability, None);
-    world.play(&steps);
-    let calls = [world.disks[0].calls(), world.disks[1].calls()];
-    for side in [0, 1] {
-        for call in 0..calls[side] {
-            for crash in crashes {
-                let plan = Plan {
-                    side,
-                    call,
-                    crash: *crash,
-                };
-                let played = std::panic::catch_unwind(|| {
-                    let mut world = World::new(durability, Some(plan));
-                    world.play(&steps);
-                    world.crashes
-                });
-                match played {
-                    Ok(crashes) => assert_eq!(crashes, 1),
-                    Err(_) => panic!("seed {seed} {durability:?} {plan:?}"),
-                }
-            }
-        }
-    }
-}
-
-/// Behaviour: B-60.
-#[test]
-fn ends_killed_at_any_call_to_their_disk_lose_and_double_nothing() {
-    for seed in 0..8 {
-        for durability in [Durability::Process, Durability::Disk] {
-            crash_everywhere(seed, 40, durability, &[Crash::Killed]);
-        }
-    }
-}
-
-/// Behaviour: B-60.
-#[test]
-fn ends_whose_power_fails_at_any_call_lose_and_double_nothing() {
-    let mut crashes = Vec::new();
-    for (bytes, rest) in [
-        (0, Rest::Gone),
-        (25, Rest::Nonsense),
-        (u64::MAX, Rest::Zeroes),
-    ] {
-        for names in [0, 0b10, u64::MAX] {
-            crashes.push(Crash::PowerFailed(Tear { bytes, rest, names }));
-        }
-    }
-    for seed in 20..24 {
-        crash_everywhere(seed, 30, Durability::Disk, &crashes);
-    }
-}
-
-/// Behaviour: B-60.
-///
-/// Every call to either disk fails once.
-#[test]
-fn ends_whose_disk_fails_once_at_any_call_lose_and_double_nothing() {
-    for (seed, kind) in [
-        (30, std::io::ErrorKind::StorageFull),
-        (31, std::io::ErrorKind::Other),
-        (32, std::io::ErrorKind::ReadOnlyFilesystem),
-    ] {
-        let steps = steps(seed, 40);
-        for side in [0, 1] {
-            let mut call = 0;
-            loop {
-                let mut world = World::new(Durability::Disk, None);
-                world.disks[side].fail(Failure {
-                    from: call,
-                    until: call + 1,
-                    kind,
-                    only_changes: false,
-                });
-                while world.try_start().is_err() {}
-                world.play(&steps);
-                call += 1;
-                if call > world.disks[side].calls() {
-                    break;
-                }
-            }
-            assert!(call > 40, "{call} calls");
-        }
-    }
-}
-
-/// Behaviour: B-60.
-///
-/// The reader's disk is full: its program is told with the folder, the writer hears the same, and
-/// when there is room everything comes.
-#[test]
-fn a_readers_full_disk_is_told_to_both_programs() {
-    let mut world = World::new(Durability::Process, None);
-    world.total = 40 * ELEMENT;
-    world.start();
-    world.write(5).unwrap();
-    world.run();
-    world.read(2);
-    world.disks[1].fail(Failure {
-        from: 0,
-        until: u64::MAX,
-        kind: std::io::ErrorKind::StorageFull,
-        only_changes: true,
-    });
-    world.write(1).unwrap();
-    world.run();
-    let reader = &mut world.reader.as_mut().unwrap().end;
-    let said = reader.journal_error().unwrap().to_string();
-    assert!(
-        said.contains("/simulated") && said.contains("make room"),
-        "{said}"
-    );
-    let writer = &world.writer.as_ref().unwrap().end;
-    let heard = writer.link.last_disconnect().unwrap().to_string();
-    assert!(heard.contains(&said), "{heard}");
-    world.read(9);
-    assert_eq!(
-        world.model.received.len() as u64,
-        5 * ELEMENT,
-        "only what is stored"
-    );
-    world.disks[1].mend();
-    while world.model.committed < world.total {
-        world.write(3).unwrap();
-        world.sync(0);
-        world.run();
-        world.sync(1);
-        world.read(9);
-        world.commit().unwrap();
-    }
-    world.model.finish(world.total);
-}
-
-/// Behaviour: B-60.
-///
-/// A writer that was told that its end is known may go for good: the reader's journal has all of it.
-#[test]
-fn an_end_that_is_known_is_safe() {
-    let mut world = World::new(Durability::Process, None);
-    world.total = 5 * ELEMENT;
-    world.start();
-    world.write(5).unwrap();
-    let close = |world: &mut World| {
-        let end = &mut world.writer.as_mut().unwrap().end;
-        end.end_journal().unwrap();
-        end.look();
-        end.link.close();
-    };
-    let is_closed = |world: &World| world.writer.as_ref().unwrap().end.link.is_closed();
-    close(&mut world);
-    world.run();
-    assert!(!is_closed(&world), "nothing is on the reader's disk yet");
-    world.sync(1);
-    world.run();
-    assert!(is_closed(&world));
-    let nothing = Tear {
-        bytes: 0,
-        rest: Rest::Gone,
-        names: 0,
-    };
-    let disk = Arc::new(world.disks[1].after(Crash::PowerFailed(nothing)));
-    let (_, start) = ReaderJournal::open(disk, &owner(1), BOUNDS, Durability::Process).unwrap();
-    assert_eq!(start.bytes, model::bytes(0, 5 * ELEMENT));
-    assert_eq!(start.end.map(|end| end.position), Some(5 * ELEMENT));
-    // The writer's empties its own then.
-    world.writer.as_mut().unwrap().end.leave_journal([9; 8]);
-    let disk = world.disk(0);
-    let (_, start) = WriterJournal::open(disk, &owner(0), BOUNDS, Durability::Process).unwrap();
-    assert_eq!((start.written, start.lineage), (0, [9; 8]));
 }
