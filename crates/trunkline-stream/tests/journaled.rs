@@ -237,6 +237,32 @@ fn run<R>(future: impl Future<Output = R>) -> R {
 }
 
 /// Behaviour: B-60.
+///
+/// What the reader lacks when closing runs out of time stays in the journal, and the next life
+/// sends it.
+#[test]
+fn a_close_that_runs_out_of_time_leaves_the_rest_to_the_next_life() {
+    let pair = Pair::new(Durability::Process);
+    drop(pair.both::<u64>());
+    let mut writer = pair.writer::<u64>();
+    for i in 0..500 {
+        writer.write(&i, CUT_OFF).unwrap();
+    }
+    assert_eq!(writer.close(Some(Duration::ZERO)).elements, 500);
+    let mut writer = pair.writer::<u64>();
+    let error = writer.write(&500, CUT_OFF).unwrap_err();
+    assert!(matches!(error, StreamError::Closed), "{error}");
+    let closing = thread::spawn(move || writer.close(CUT_OFF));
+    let mut reader = pair.reader::<u64>();
+    for i in 0..500 {
+        assert_eq!(reader.read(CUT_OFF).unwrap(), i);
+    }
+    let error = reader.read(CUT_OFF).unwrap_err();
+    assert!(matches!(error, StreamError::Ended), "{error}");
+    assert_eq!(closing.join().unwrap().elements, 0);
+}
+
+/// Behaviour: B-60.
 #[test]
 fn tasks_write_and_read_with_journals_too() {
     let pair = Pair::new(Durability::Disk);
