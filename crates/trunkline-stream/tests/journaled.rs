@@ -1,5 +1,7 @@
 //! Endpoints with journals, over TCP: they end and come back, and the stream goes on.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::net::TcpListener;
 use std::path::Path;
 use std::thread;
@@ -213,6 +215,75 @@ fn a_full_journal_is_waited_for_as_a_full_buffer_is() {
         assert_eq!(reader.read_many(CAPACITY, CUT_OFF).unwrap(), run);
     }
     writing.join().unwrap();
+}
+
+/// Runs a future on this thread, which sleeps while it is pending.
+fn run<R>(future: impl Future<Output = R>) -> R {
+    struct Unpark(thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let mut future = std::pin::pin!(future);
+    let waker = std::sync::Arc::new(Unpark(thread::current())).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(result) => return result,
+            std::task::Poll::Pending => thread::park(),
+        }
+    }
+}
+
+/// Behaviour: B-60.
+///
+/// What the reader lacks when closing runs out of time stays in the journal, and the next life
+/// sends it.
+#[test]
+fn a_close_that_runs_out_of_time_leaves_the_rest_to_the_next_life() {
+    let pair = Pair::new(Durability::Process);
+    drop(pair.both::<u64>());
+    let mut writer = pair.writer::<u64>();
+    for i in 0..500 {
+        writer.write(&i, CUT_OFF).unwrap();
+    }
+    assert_eq!(writer.close(Some(Duration::ZERO)).elements, 500);
+    let mut writer = pair.writer::<u64>();
+    let error = writer.write(&500, CUT_OFF).unwrap_err();
+    assert!(matches!(error, StreamError::Closed), "{error}");
+    let closing = thread::spawn(move || writer.close(CUT_OFF));
+    let mut reader = pair.reader::<u64>();
+    for i in 0..500 {
+        assert_eq!(reader.read(CUT_OFF).unwrap(), i);
+    }
+    let error = reader.read(CUT_OFF).unwrap_err();
+    assert!(matches!(error, StreamError::Ended), "{error}");
+    assert_eq!(closing.join().unwrap().elements, 0);
+}
+
+/// Behaviour: B-60.
+#[test]
+fn tasks_write_and_read_with_journals_too() {
+    let pair = Pair::new(Durability::Disk);
+    for life in 0..3_u64 {
+        let (mut writer, mut reader) = pair.both::<u64>();
+        let writing = thread::spawn(move || {
+            run(async {
+                for i in life * 50..(life + 1) * 50 {
+                    writer.write_many_async(&[i; 9], CUT_OFF).await.unwrap();
+                }
+                writer.flush_async(Until::Durable, CUT_OFF).await.unwrap();
+            });
+        });
+        run(async {
+            for i in life * 50..(life + 1) * 50 {
+                assert_eq!(reader.read_many_async(9, CUT_OFF).await.unwrap(), [i; 9]);
+            }
+            reader.commit_async().await.unwrap();
+        });
+        writing.join().unwrap();
+    }
 }
 
 #[test]

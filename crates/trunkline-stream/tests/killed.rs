@@ -2,6 +2,12 @@
 //!
 //! The programs are this very test, started again in another role.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may panic; its programs speak by lines"
+)]
+
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, Write as _};
 use std::net::TcpListener;

@@ -13,6 +13,8 @@
 //! is found by looking at the ring, so the program has to tell nothing but that it is time to look.
 
 mod asking;
+#[cfg(test)]
+mod journal_tests;
 mod one_ring;
 mod reader;
 mod reader_store;

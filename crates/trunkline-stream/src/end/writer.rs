@@ -1,9 +1,10 @@
 //! The inner end of a writer's ring: what was written, on its way to the reader.
 
 use std::sync::Arc;
-use trunkline_proto::stream::{Left, Link, Place, RingBytes, Writer, WriterLink};
 
 use trunkline_net::StreamMemory;
+use trunkline_proto::FaultCode;
+use trunkline_proto::stream::{Left, Link, Place, RingBytes, Writer, WriterLink};
 use trunkline_ring::{Corrupt, ElementConsumer, RingStart};
 use trunkline_types::Tick;
 
@@ -44,6 +45,10 @@ impl WriterEnd {
         };
         let is_more = store.refill();
         link.set_at_hand(store.at_hand());
+        if let Some(error) = store.error() {
+            // It is tried again when the reader is back.
+            link.turn_away(FaultCode::Overloaded, &error.to_string());
+        }
         // The inner end has to see it before it is asked for.
         let _ = self.ring.written();
         is_more

@@ -18,7 +18,7 @@ pub(crate) struct WriterStore {
     /// Who is known to be at the other end.
     peer: Option<Lineage>,
     is_ended: bool,
-    /// The files cannot be read back.
+    /// The files could not be read back the last time.
     error: Option<JournalError>,
     /// Tells the thread that syncs.
     sync: SyncSender<()>,
@@ -62,7 +62,8 @@ impl WriterStore {
     /// Fills the ring from the journal. True when something went into it.
     pub(super) fn refill(&mut self) -> bool {
         let before = self.ring.written();
-        while self.error.is_none() {
+        self.error = None;
+        loop {
             // Nobody but this program has the memory, so its positions are true.
             let (bytes, elements) = self.ring.room().unwrap_or((0, 0));
             let next = match self.journal.next_bytes() {
@@ -79,6 +80,11 @@ impl WriterStore {
             self.journal.pushed(len);
         }
         self.ring.written() > before
+    }
+
+    /// Why nothing comes out of the journal.
+    pub(super) fn error(&self) -> Option<&JournalError> {
+        self.error.as_ref()
     }
 
     /// The program writes `bytes`; the number to ask [`is_safe`](Self::is_safe) for. `None`: there
@@ -163,7 +169,8 @@ impl End<WriterEnd> {
 
     /// Why nothing comes out of the journal any more.
     pub(crate) fn journal_error(&self) -> Option<JournalError> {
-        self.inner.store.as_ref()?.error.clone()
+        let store = self.inner.store.as_ref()?;
+        store.error.clone().or(store.journal.is_safe(0).err())
     }
 
     /// The program writes nothing more, in no later life either.

@@ -13,8 +13,8 @@
 //!
 //! # Layout
 //! - [`disk`]: the disk as it is used here, and the real one; [`sim_disk`]: one for tests.
-//! - `record`: the format; `log`, `read_back`, `sync_job`: the files; `recover`: what is there after
-//!   a crash.
+//! - `record`: the format; `log`, `read_back`, `sync_job`: the files; `recover`: what is there
+//!   after a crash.
 //! - [`WriterJournal`], [`ReaderJournal`]: what the endpoints have.
 
 use std::path::PathBuf;

@@ -227,7 +227,8 @@ impl WriterJournal {
 
     /// Whether the run that was appended last is what is to be pushed next, and may be.
     pub fn is_next(&self, bytes: usize) -> bool {
-        self.pushed + bytes as u64 == self.visible()
+        // What waits for the disk is not pushed before that.
+        self.durability == Durability::Process && self.pushed + bytes as u64 == self.log.end
     }
 
     /// That run was pushed, by who still had it.

@@ -59,11 +59,13 @@ pub(super) async fn writer(
     }
     let met = plan.meet(waits, link, inner, None).await?;
     syncing::start(&met.link, wakes).map_err(no_thread)?;
-    // The program's end of the ring is with its journal. What it asks is only how much fits, for
-    // which another one of the same shape will do; no memory is touched for it.
+    // The program's end of the ring is with its journal. What is asked here is only its shape, for
+    // which another one will do: no memory is touched for it, and it is full from the beginning, so
+    // that nothing can go into it and be lost.
     let outer = StreamMemory::create(plan.shape, RingStart::default(), false);
     let outer = outer.map_err(|cause| plan.no_memory(cause))?;
-    let ring = outer.element_memory().producer();
+    let mut ring = outer.element_memory().producer();
+    ring.commit(plan.shape.bytes_max() as u64, plan.shape.capacity());
     let core = WriterCore::new(met, ring);
     Ok(core.with_journal(options.durability))
 }

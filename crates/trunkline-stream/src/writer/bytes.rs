@@ -338,7 +338,8 @@ impl WriterCore {
     }
 
     /// Nothing more is written: waits until the reader has everything, and says what it lacks. What
-    /// it has not by then is given up, and the reader told so: otherwise it would wait for it.
+    /// it has not by then is given up, and the reader told so: otherwise it would wait for it. With
+    /// a journal it is kept.
     pub(crate) async fn close(&mut self, waits: &impl Waits, timeout: Option<Duration>) -> Left {
         self.link.with(|end, _, _| {
             // Where the journal cannot be told, the stream goes on in the next life.
@@ -351,6 +352,8 @@ impl WriterCore {
         let is_closed = waits.wait(&self.link, deadline(timeout), closed).await;
         match is_closed {
             Some(()) => self.end(),
+            // The rest is for the next life of this end.
+            None if self.journal.is_some() => self.end(),
             None => self.abort(waits).await,
         }
     }

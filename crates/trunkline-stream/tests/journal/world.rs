@@ -220,6 +220,8 @@ impl World {
             .reader_is_back(at.read, at.arrived, &at.bytes, forgets[1]);
         self.arrived = at.bytes;
         assert!(at.arrived >= start.kept, "the two ends do not meet");
+        let is_ahead = at.arrived > start.written && !forgets[0];
+        assert!(!is_ahead, "the reader has what the writer does not know of");
         Ok(Sides { writer, reader })
     }
 

@@ -1,0 +1,205 @@
+//! Both ends with journals on disks that crash at every call, judged by the checker of the journals'
+//! own tests.
+
+#[path = "../../../tests/journal/model.rs"]
+mod model;
+mod world;
+
+use std::sync::Arc;
+
+use crate::journal::sim_disk::{Crash, Failure, Rest, Tear};
+use crate::journal::{Durability, ReaderJournal, WriterJournal};
+use world::{BOUNDS, CAPACITY, ELEMENT, Plan, Step, World, owner};
+
+fn steps(seed: u64, count: usize) -> Vec<Step> {
+    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = |below: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % below
+    };
+    let step = |_| match next(14) {
+        0..5 => Step::Write(next(CAPACITY) + 1),
+        5..7 => Step::Read(next(CAPACITY) + 1),
+        7 | 8 => Step::Commit,
+        9 | 10 => Step::Run,
+        11 => Step::Cut,
+        side => Step::Sync(side as usize & 1),
+    };
+    (0..count).map(step).collect()
+}
+
+fn crash_everywhere(seed: u64, count: usize, durability: Durability, crashes: &[Crash]) {
+    let steps = steps(seed, count);
+    let mut world = World::new(durability, None);
+    world.play(&steps);
+    let calls = [world.disks[0].calls(), world.disks[1].calls()];
+    for side in [0, 1] {
+        for call in 0..calls[side] {
+            for crash in crashes {
+                let plan = Plan {
+                    side,
+                    call,
+                    crash: *crash,
+                };
+                let played = std::panic::catch_unwind(|| {
+                    let mut world = World::new(durability, Some(plan));
+                    world.play(&steps);
+                    world.crashes
+                });
+                match played {
+                    Ok(crashes) => assert_eq!(crashes, 1),
+                    Err(_) => panic!("seed {seed} {durability:?} {plan:?}"),
+                }
+            }
+        }
+    }
+}
+
+/// Behaviour: B-60.
+#[test]
+fn ends_killed_at_any_call_to_their_disk_lose_and_double_nothing() {
+    for seed in 0..8 {
+        for durability in [Durability::Process, Durability::Disk] {
+            crash_everywhere(seed, 40, durability, &[Crash::Killed]);
+        }
+    }
+}
+
+/// Behaviour: B-60.
+#[test]
+fn ends_whose_power_fails_at_any_call_lose_and_double_nothing() {
+    let mut crashes = Vec::new();
+    for (bytes, rest) in [
+        (0, Rest::Gone),
+        (25, Rest::Nonsense),
+        (u64::MAX, Rest::Zeroes),
+    ] {
+        for names in [0, 0b10, u64::MAX] {
+            crashes.push(Crash::PowerFailed(Tear { bytes, rest, names }));
+        }
+    }
+    for seed in 20..24 {
+        crash_everywhere(seed, 30, Durability::Disk, &crashes);
+    }
+}
+
+/// Behaviour: B-60.
+///
+/// Every call to either disk fails once.
+#[test]
+fn ends_whose_disk_fails_once_at_any_call_lose_and_double_nothing() {
+    for (seed, kind) in [
+        (30, std::io::ErrorKind::StorageFull),
+        (31, std::io::ErrorKind::Other),
+        (32, std::io::ErrorKind::ReadOnlyFilesystem),
+    ] {
+        let steps = steps(seed, 40);
+        for side in [0, 1] {
+            let mut call = 0;
+            loop {
+                let mut world = World::new(Durability::Disk, None);
+                world.disks[side].fail(Failure {
+                    from: call,
+                    until: call + 1,
+                    kind,
+                    only_changes: false,
+                });
+                while world.try_start().is_err() {}
+                world.play(&steps);
+                call += 1;
+                if call > world.disks[side].calls() {
+                    break;
+                }
+            }
+            assert!(call > 40, "{call} calls");
+        }
+    }
+}
+
+/// Behaviour: B-60.
+///
+/// The reader's disk is full: its program is told with the folder, the writer hears the same, and
+/// when there is room everything comes.
+#[test]
+fn a_readers_full_disk_is_told_to_both_programs() {
+    let mut world = World::new(Durability::Process, None);
+    world.total = 40 * ELEMENT;
+    world.start();
+    world.write(5).unwrap();
+    world.run();
+    world.read(2);
+    world.disks[1].fail(Failure {
+        from: 0,
+        until: u64::MAX,
+        kind: std::io::ErrorKind::StorageFull,
+        only_changes: true,
+    });
+    world.write(1).unwrap();
+    world.run();
+    let reader = &mut world.reader.as_mut().unwrap().end;
+    let said = reader.journal_error().unwrap().to_string();
+    assert!(
+        said.contains("/simulated") && said.contains("make room"),
+        "{said}"
+    );
+    let writer = &world.writer.as_ref().unwrap().end;
+    let heard = writer.link.last_disconnect().unwrap().to_string();
+    assert!(heard.contains(&said), "{heard}");
+    world.read(9);
+    assert_eq!(
+        world.model.received.len() as u64,
+        5 * ELEMENT,
+        "only what is stored"
+    );
+    world.disks[1].mend();
+    while world.model.committed < world.total {
+        world.write(3).unwrap();
+        world.sync(0);
+        world.run();
+        world.sync(1);
+        world.read(9);
+        world.commit().unwrap();
+    }
+    world.model.finish(world.total);
+}
+
+/// Behaviour: B-60.
+///
+/// A writer that was told that its end is known may go for good: the reader's journal has all of
+/// it.
+#[test]
+fn an_end_that_is_known_is_safe() {
+    let mut world = World::new(Durability::Process, None);
+    world.total = 5 * ELEMENT;
+    world.start();
+    world.write(5).unwrap();
+    let close = |world: &mut World| {
+        let end = &mut world.writer.as_mut().unwrap().end;
+        end.end_journal().unwrap();
+        end.look();
+        end.link.close();
+    };
+    let is_closed = |world: &World| world.writer.as_ref().unwrap().end.link.is_closed();
+    close(&mut world);
+    world.run();
+    assert!(!is_closed(&world), "nothing is on the reader's disk yet");
+    world.sync(1);
+    world.run();
+    assert!(is_closed(&world));
+    let nothing = Tear {
+        bytes: 0,
+        rest: Rest::Gone,
+        names: 0,
+    };
+    let disk = Arc::new(world.disks[1].after(Crash::PowerFailed(nothing)));
+    let (_, start) = ReaderJournal::open(disk, &owner(1), BOUNDS, Durability::Process).unwrap();
+    assert_eq!(start.bytes, model::bytes(0, 5 * ELEMENT));
+    assert_eq!(start.end.map(|end| end.position), Some(5 * ELEMENT));
+    // The writer's empties its own then.
+    world.writer.as_mut().unwrap().end.leave_journal([9; 8]);
+    let disk = world.disk(0);
+    let (_, start) = WriterJournal::open(disk, &owner(0), BOUNDS, Durability::Process).unwrap();
+    assert_eq!((start.written, start.lineage), (0, [9; 8]));
+}

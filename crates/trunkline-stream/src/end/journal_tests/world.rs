@@ -1,0 +1,455 @@
+//! Both ends with journals, whole but for their threads and sockets, and their programs.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
+
+use trunkline_net::StreamMemory;
+use trunkline_proto::Endpoint;
+use trunkline_proto::message::stream::{Incarnation, ReaderState, Until, WriterState};
+use trunkline_proto::stream::{LinkOptions, ReaderLink, Role, WriterLink};
+use trunkline_ring::{ElementConsumer, RingShape, RingStart};
+use trunkline_types::{DataType, Tick, Timestamp};
+
+use super::model::{self, Model};
+use crate::end::syncing::Syncs;
+use crate::end::{End, Inner, ReaderEnd, ReaderStore, WriterEnd, WriterStore};
+use crate::error::StreamError;
+use crate::journal::disk::Disk;
+use crate::journal::sim_disk::{Crash, SimDisk};
+use crate::journal::{Bounds, Durability, Lineage, Owner, ReaderJournal, WriterJournal};
+
+pub(super) const ELEMENT: u64 = 8;
+/// Elements of either buffer: far fewer than what is written while there is no connection.
+pub(super) const CAPACITY: u64 = 6;
+const URLS: [&str; 2] = ["tl://localhost/writer", "tl://localhost/reader"];
+pub(super) const BOUNDS: Bounds = Bounds {
+    bytes_max: 4096,
+    segment_bytes: 200,
+};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    Write(u64),
+    Read(u64),
+    Commit,
+    /// Everything passes that can.
+    Run,
+    Cut,
+    Sync(usize),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) side: usize,
+    pub(super) call: u64,
+    pub(super) crash: Crash,
+}
+
+pub(super) struct WriterSide {
+    pub(super) end: End<WriterEnd>,
+    pub(super) _wakes: Receiver<()>,
+}
+
+pub(super) struct ReaderSide {
+    pub(super) end: End<ReaderEnd>,
+    pub(super) ring: ElementConsumer,
+    pub(super) _wakes: Receiver<()>,
+}
+
+pub(super) struct World {
+    pub(super) now: Tick,
+    pub(super) disks: [SimDisk; 2],
+    pub(super) durability: Durability,
+    pub(super) plan: Option<Plan>,
+    pub(super) lives: u8,
+    pub(super) writer: Option<WriterSide>,
+    pub(super) reader: Option<ReaderSide>,
+    pub(super) is_connected: bool,
+    pub(super) model: Model,
+    pub(super) total: u64,
+    pub(super) crashes: u64,
+}
+
+pub(super) fn owner(side: usize) -> Owner {
+    Owner {
+        is_writer: side == 0,
+        element_bytes: ELEMENT as u32,
+        url: URLS[side].to_owned(),
+        lineage: [side as u8 + 1; 8],
+    }
+}
+
+fn memory(start: RingStart) -> Arc<StreamMemory> {
+    let shape = RingShape::fixed(ELEMENT as usize, CAPACITY as usize).unwrap();
+    StreamMemory::create(shape, start, false).unwrap()
+}
+
+impl World {
+    pub(super) fn new(durability: Durability, plan: Option<Plan>) -> Self {
+        let world = Self {
+            now: Tick::from_nanos(1),
+            disks: [SimDisk::default(), SimDisk::default()],
+            durability,
+            plan,
+            lives: 0,
+            writer: None,
+            reader: None,
+            is_connected: false,
+            model: Model::default(),
+            total: 0,
+            crashes: 0,
+        };
+        if let Some(plan) = plan {
+            world.disks[plan.side].stop_at(plan.call, 13);
+        }
+        world
+    }
+
+    fn options(&mut self, side: usize, lineage: Lineage, peer: Option<Lineage>) -> LinkOptions {
+        self.lives += 1;
+        let mut incarnation = [self.lives; 16];
+        incarnation[8..].copy_from_slice(&lineage);
+        LinkOptions {
+            role: [Role::Active, Role::Passive][side],
+            peer_url: [URLS[1], ""][side].to_owned(),
+            incarnation: Incarnation(incarnation),
+            has_journal: true,
+            peer_lineage: peer,
+            freed_at: Until::Durable,
+            ..LinkOptions::fixed(URLS[side], DataType::U64, ELEMENT as u32, CAPACITY)
+        }
+    }
+
+    pub(super) fn disk(&self, side: usize) -> Arc<dyn Disk> {
+        Arc::new(self.disks[side].clone())
+    }
+
+    /// Starts what does not run.
+    pub(super) fn start(&mut self) {
+        while self.try_start().is_err() {
+            self.crash();
+        }
+    }
+
+    pub(super) fn try_start(&mut self) -> Result<(), StreamError> {
+        if self.writer.is_none() {
+            let (journal, start) =
+                WriterJournal::open(self.disk(0), &owner(0), BOUNDS, self.durability)?;
+            self.model.writer_is_back(start.kept, start.written, false);
+            let options = self.options(0, start.lineage, start.peer);
+            let begin = RingStart {
+                position: start.kept,
+                elements: start.kept_elements,
+            };
+            let memory = memory(begin);
+            let ring = || memory.element_memory().starting_at(begin);
+            let (wake, wakes) = sync_channel(1);
+            let mut inner = WriterEnd::new(ring().consumer());
+            let form = options.form;
+            let store = WriterStore::new(journal, ring().producer(), form, start.peer, false, wake);
+            inner.store = Some(store);
+            let at = WriterState {
+                kept: start.kept,
+                kept_elements: start.kept_elements,
+                written: start.written,
+            };
+            let link = WriterLink::restored_writer(options, at, self.now);
+            self.writer = Some(WriterSide {
+                end: End::new(link, inner, None, None, None),
+                _wakes: wakes,
+            });
+        }
+        if self.reader.is_none() {
+            let (journal, start) =
+                ReaderJournal::open(self.disk(1), &owner(1), BOUNDS, self.durability)?;
+            self.model
+                .reader_is_back(start.read, start.arrived, &start.bytes, false);
+            let options = self.options(1, start.lineage, start.peer);
+            let begin = RingStart {
+                position: start.read,
+                elements: start.read_elements,
+            };
+            let memory = memory(begin);
+            let ring = || memory.element_memory().starting_at(begin);
+            let mut producer = ring().producer();
+            let elements = start.arrived_elements - start.read_elements;
+            assert!(producer.push(&start.bytes, elements).unwrap());
+            let (wake, wakes) = sync_channel(1);
+            let mut inner = ReaderEnd::new(producer);
+            inner.store = Some(ReaderStore::new(journal, start.peer, wake));
+            let at = ReaderState {
+                arrived: start.arrived,
+                arrived_elements: start.arrived_elements,
+                read: start.read,
+                durable: start.arrived,
+                ..ReaderState::default()
+            };
+            let link = ReaderLink::restored_reader(options, at, start.read_elements, self.now);
+            self.reader = Some(ReaderSide {
+                end: End::new(link, inner, None, None, None),
+                ring: ring().consumer(),
+                _wakes: wakes,
+            });
+        }
+        Ok(())
+    }
+
+    /// The side whose disk has stopped is gone, and finds what that left.
+    fn crash(&mut self) {
+        let Some(plan) = self.plan.filter(|plan| self.disks[plan.side].is_stopped()) else {
+            return;
+        };
+        self.cut();
+        match plan.side {
+            0 => self.writer = None,
+            _ => self.reader = None,
+        }
+        self.disks[plan.side] = self.disks[plan.side].after(plan.crash);
+        self.crashes += 1;
+        self.start();
+    }
+
+    pub(super) fn cut(&mut self) {
+        let gone = || trunkline_proto::Disconnect::PeerClosed;
+        if let Some(side) = &mut self.writer {
+            side.end.handle_disconnected(self.now, gone());
+        }
+        if let Some(side) = &mut self.reader {
+            side.end.handle_disconnected(self.now, gone());
+        }
+        self.is_connected = false;
+    }
+
+    /// Bytes that an end sends now.
+    fn output<S: Inner>(end: &mut End<S>, now: Tick) -> Vec<u8> {
+        let mut out = Vec::new();
+        loop {
+            let more = end.poll_output(now, Timestamp::UNIX_EPOCH, 1 << 20, &mut out);
+            if let Some(direct) = end.direct() {
+                let region = direct.region().to_vec();
+                direct.handle_sent(now, region.len());
+                out.extend(region);
+            }
+            if !more {
+                return out;
+            }
+        }
+    }
+
+    /// Lets everything pass, for a while.
+    pub(super) fn run(&mut self) {
+        for _ in 0..12 {
+            self.now = self.now.saturating_add(Duration::from_millis(2));
+            let (Some(writer), Some(reader)) = (&mut self.writer, &mut self.reader) else {
+                return;
+            };
+            let now = self.now;
+            let (w, r) = (&mut writer.end, &mut reader.end);
+            if w.link.is_closed() {
+                return;
+            }
+            if !self.is_connected {
+                w.look();
+                w.transport += 1;
+                w.forget_output();
+                w.link.handle_dialled(now, w.transport, None);
+                let hello = Self::output(w, now);
+                let admitted = r.admit(now, &hello, false);
+                assert!(
+                    admitted.is_ok(),
+                    "{:?}",
+                    String::from_utf8_lossy(&admitted.unwrap_err())
+                );
+                self.is_connected = true;
+            }
+            let wall = Timestamp::UNIX_EPOCH;
+            w.handle_timeout(now, wall);
+            r.handle_timeout(now, wall);
+            let to_writer = Self::output(r, now);
+            w.handle_input(now, wall, &to_writer);
+            let to_reader = Self::output(w, now);
+            r.handle_input(now, wall, &to_reader);
+            assert_eq!((w.link.fault(), r.link.fault()), (None, None));
+            let durable = w.link.position(Until::Durable);
+            self.model.durable = self.model.durable.max(durable);
+            if w.wants_close().is_some() || r.wants_close().is_some() {
+                // A journal cannot be written: the other end was told.
+                self.cut();
+            }
+            self.crash();
+        }
+    }
+
+    pub(super) fn sync(&mut self, side: usize) {
+        fn sync<S: Syncs>(end: &mut End<S>) {
+            if let Some(job) = end.inner.sync_job() {
+                end.inner.finish_sync(job.run());
+                end.look();
+            }
+        }
+        match (side, &mut self.writer, &mut self.reader) {
+            (0, Some(writer), _) => sync(&mut writer.end),
+            (_, _, Some(reader)) => sync(&mut reader.end),
+            _ => {}
+        }
+        self.crash();
+    }
+
+    pub(super) fn write(&mut self, count: u64) -> Result<(), StreamError> {
+        let Some(writer) = &mut self.writer else {
+            return Ok(());
+        };
+        let from = writer.end.inner.store.as_ref().unwrap().written_elements() * ELEMENT;
+        let to = (from + count * ELEMENT).min(self.total);
+        if to == from {
+            return Ok(());
+        }
+        self.model.tried = self.model.tried.max(to);
+        let run = model::bytes(from, to);
+        let Some(mark) = writer.end.write(&run, (to - from) / ELEMENT)? else {
+            return Ok(());
+        };
+        // Sometimes the disk is busy for a while.
+        if count.is_multiple_of(2) {
+            self.sync(0);
+        }
+        if let Some(writer) = self.writer.as_ref()
+            && writer.end.is_written(mark)?
+            && writer.end.inner.store.as_ref().unwrap().written_elements() * ELEMENT >= to
+        {
+            self.model.written = self.model.written.max(to);
+        }
+        Ok(())
+    }
+
+    pub(super) fn read(&mut self, count: u64) {
+        let Some(reader) = &mut self.reader else {
+            return;
+        };
+        let (_, there) = reader.ring.available().unwrap();
+        let count = count.min(there);
+        let from = reader.ring.read();
+        let [bytes, _] = reader
+            .ring
+            .region_at(from, (count * ELEMENT) as usize)
+            .unwrap();
+        self.model.receive(from, bytes);
+        reader.ring.release(count * ELEMENT, count);
+    }
+
+    pub(super) fn commit(&mut self) -> Result<(), StreamError> {
+        let Some(reader) = &mut self.reader else {
+            return Ok(());
+        };
+        let (position, elements) = (reader.ring.read(), reader.ring.read_elements());
+        self.model.commit_tried = self.model.commit_tried.max(position);
+        let life = self.lives;
+        let mark = reader.end.commit(position, elements)?;
+        if self.durability == Durability::Disk {
+            self.sync(1);
+        }
+        if let Some(reader) = self.reader.as_ref().filter(|_| self.lives == life) {
+            assert!(reader.end.is_committed(mark)?);
+            self.model.committed = position;
+        }
+        Ok(())
+    }
+
+    pub(super) fn step(&mut self, step: Step) {
+        let done = match step {
+            Step::Write(count) => self.write(count),
+            Step::Read(count) => {
+                self.read(count);
+                Ok(())
+            }
+            Step::Commit => self.commit(),
+            Step::Run => {
+                self.run();
+                Ok(())
+            }
+            Step::Cut => {
+                self.cut();
+                Ok(())
+            }
+            Step::Sync(side) => {
+                self.sync(side);
+                Ok(())
+            }
+        };
+        match done {
+            Ok(()) => {}
+            Err(StreamError::Journal(error)) if error.is_passing() => {}
+            // Both programs end and begin again, where nobody has crashed.
+            Err(StreamError::Journal(_)) => self.restart(),
+            Err(error) => panic!("{error}"),
+        }
+        self.crash();
+    }
+
+    pub(super) fn restart(&mut self) {
+        if self.disks.iter().any(SimDisk::is_stopped) {
+            return;
+        }
+        self.cut();
+        (self.writer, self.reader) = (None, None);
+        while self.try_start().is_err() {}
+    }
+
+    fn state(&self) -> String {
+        let Some((w, r)) = self.writer.as_ref().zip(self.reader.as_ref()) else {
+            return "an end is gone".to_owned();
+        };
+        let (w, r) = (&w.end, &r.end);
+        let store = w.inner.store.as_ref().unwrap();
+        format!(
+            "writer: {} elements, visible {}, at hand {}, link written {} handed {} freed {} credit \
+             {}; reader: arrived {:?} end {:?} up {} {}",
+            store.written_elements(),
+            store.visible(),
+            store.at_hand(),
+            w.link.written(),
+            w.link.handed(),
+            w.link.freed(),
+            w.link.credit(),
+            r.link.ready(),
+            r.link.last_disconnect(),
+            w.link.is_connected(),
+            r.link.is_connected(),
+        )
+    }
+
+    /// All the steps, then whatever is missing.
+    pub(super) fn play(&mut self, steps: &[Step]) {
+        let written = |step: &Step| match step {
+            Step::Write(count) => count * ELEMENT,
+            _ => 0,
+        };
+        self.total = steps.iter().map(written).sum();
+        self.start();
+        for step in steps {
+            self.step(*step);
+        }
+        let mut rounds = 0;
+        while self.model.committed < self.total {
+            for step in [
+                Step::Write(CAPACITY),
+                Step::Sync(0),
+                Step::Run,
+                Step::Sync(1),
+                Step::Run,
+                Step::Read(CAPACITY),
+                Step::Commit,
+            ] {
+                self.step(step);
+            }
+            let writer = self.writer.as_ref();
+            if writer.and_then(|w| w.end.journal_error()).is_some() {
+                self.restart();
+            }
+            rounds += 1;
+            assert!(rounds < 200, "it stands still: {}", self.state());
+        }
+        self.model.finish(self.total);
+    }
+}
