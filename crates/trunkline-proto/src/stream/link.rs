@@ -252,13 +252,14 @@ impl<H: Half> Link<H> {
                 self.session.close(goodbye.into());
                 self.half.handle_down();
             }
-            _ if self.session.up().is_none() => self.handle_answer(now, kind, frame)?,
+            // Before the welcome it is the directory's, which did not know that its part was over.
             FrameKind::StreamKeepalive => {
                 let keepalive = decode_keepalive(frame)?;
                 if let Some(connection) = self.session.up() {
                     connection.liveness.handle_keepalive(now, &keepalive);
                 }
             }
+            _ if self.session.up().is_none() => self.handle_answer(now, kind, frame)?,
             FrameKind::StreamBell => {
                 decode_bell(frame)?;
                 self.session.bells = self.session.bells.saturating_add(1);

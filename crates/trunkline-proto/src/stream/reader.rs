@@ -358,6 +358,7 @@ impl Half for Reader {
                 abort.encode(out);
                 self.is_abort_said = true;
             }
+            self.ack_at = None;
             return None;
         }
         let ack = self.now();

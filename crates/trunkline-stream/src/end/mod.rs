@@ -433,9 +433,13 @@ impl<S: Inner> Endpoint for End<S> {
 
     fn poll_timeout(&self) -> Option<Tick> {
         if let Some(asking) = &self.asking {
-            return Some(asking.poll_timeout());
+            // The wait for a peer that was here goes on.
+            let asking = Some(asking.poll_timeout());
+            return asking.into_iter().chain(self.link.poll_timeout()).min();
         }
-        let gather = self.gather_until.filter(|_| self.link.is_connected());
+        // While the transport takes nothing, what waits for more waits for that.
+        let looks = self.link.is_connected() && !self.is_sending;
+        let gather = self.gather_until.filter(|_| looks);
         [self.link.poll_timeout(), gather]
             .into_iter()
             .flatten()
