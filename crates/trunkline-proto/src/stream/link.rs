@@ -400,8 +400,8 @@ impl<H: Half> Link<H> {
         }
     }
 
-    /// Ends the connection, where there is one, for a reason that is not the protocol's and that the
-    /// peer is told in this sentence.
+    /// Ends the connection, where there is one, for a reason that is not the protocol's and that
+    /// the peer is told in this sentence.
     pub fn turn_away(&mut self, code: FaultCode, sentence: &str) {
         if let Some(connection) = self.session.up() {
             let goodbye = Goodbye {

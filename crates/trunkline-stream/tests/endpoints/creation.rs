@@ -598,8 +598,8 @@ fn of_two_that_name_each_other_the_lesser_one_dials_again() {
         for cut in 0..3 {
             writer.write(&element(cut), LONG).unwrap();
             assert_eq!(reader.read(LONG).unwrap(), element(cut));
-            // What is settled stays: from now on nobody comes to the lesser one, but for a dial that
-            // was under way.
+            // What is settled stays: from now on nobody comes to the lesser one, but for a dial
+            // that was under way.
             let came = to_lesser.look(|state| state.connections);
             to_greater.cut();
             to_greater.wait("the lesser one's dial", |state| state.connections > cut + 1);

@@ -82,8 +82,8 @@ fn brief(random: &mut fastrand::Rng) -> Option<Duration> {
     }
 }
 
-/// Writes and reads with calls of any size and any time-out while the connection is cut again and again, and checks
-/// each element: none is lost, doubled or out of order.
+/// Writes and reads with calls of any size and any time-out while the connection is cut again and
+/// again, and checks each element: none is lost, doubled or out of order.
 fn cut_again_and_again<T: Element + PartialEq + std::fmt::Debug>(
     dials: Dials,
     of: fn(u64) -> T,

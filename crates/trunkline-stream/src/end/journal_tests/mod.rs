@@ -1,5 +1,5 @@
-//! Both ends with journals on disks that crash at every call, judged by the checker of the journals'
-//! own tests.
+//! Both ends with journals on disks that crash at every call, judged by the checker of the
+//! journals' own tests.
 
 #[path = "../../../tests/journal/model.rs"]
 mod model;
