@@ -263,6 +263,48 @@ fn a_close_that_runs_out_of_time_leaves_the_rest_to_the_next_life() {
 }
 
 /// Behaviour: B-60.
+///
+/// A journal that was removed is not a stream with a hole: whoever was in the middle hears that
+/// something is lost, and nothing wrong.
+#[test]
+fn a_removed_journal_does_not_begin_in_the_middle() {
+    let mut pair = Pair::new(Durability::Process);
+    for side in [0, 1] {
+        pair.has_journal = [side == 0, side == 1];
+        let options = |of: usize| Options {
+            takes_successor: true,
+            ..pair.options(of)
+        };
+        let writer = || Writer::<u64>::create(&pair.url(0), options(0));
+        let reader = || Reader::<u64>::create(&pair.url(1), options(1));
+        let (mut first, mut second) = thread::scope(|scope| {
+            let reader = scope.spawn(reader);
+            (writer().unwrap(), reader.join().unwrap().unwrap())
+        });
+        first.write_many(&[0, 1, 2, 3], CUT_OFF).unwrap();
+        assert_eq!(second.read_many(2, CUT_OFF).unwrap(), [0, 1]);
+        first.flush(Until::Available, CUT_OFF).unwrap();
+        let journal = pair.folder.path().join(side.to_string());
+        let error = if side == 0 {
+            drop(first);
+            std::fs::remove_dir_all(journal).unwrap();
+            let created = writer().and_then(|mut writer| writer.write(&9, CUT_OFF));
+            assert_eq!(second.read_many(2, CUT_OFF).unwrap(), [2, 3]);
+            assert!(second.read(CUT_OFF).is_err());
+            created.unwrap_err()
+        } else {
+            second.commit().unwrap();
+            first.flush(Until::Durable, CUT_OFF).unwrap();
+            drop(second);
+            std::fs::remove_dir_all(journal).unwrap();
+            let created = reader().and_then(|mut reader| reader.read(CUT_OFF));
+            created.unwrap_err()
+        };
+        assert!(error.to_string().contains("are lost"), "{error}");
+    }
+}
+
+/// Behaviour: B-60.
 #[test]
 fn tasks_write_and_read_with_journals_too() {
     let pair = Pair::new(Durability::Disk);

@@ -415,6 +415,15 @@ impl<H: Half> Link<H> {
         }
     }
 
+    /// The stream is over: so many bytes of it are neither here nor with the peer, which is told.
+    pub fn lose(&mut self, bytes: u64) {
+        let fault = StreamFault::DataLost { bytes };
+        let sentence = fault.to_string();
+        let code = FaultCode::StreamDataLost;
+        self.session.finish(Some(fault), code, &sentence);
+        self.half.handle_down();
+    }
+
     /// Why the transport is to be closed once all output is sent; `None` while it is to stay.
     pub fn wants_close(&self) -> Option<&Disconnect> {
         self.session.connection.as_ref()?.closing.as_ref()

@@ -120,6 +120,9 @@ impl Inner for ReaderEnd {
         place: Place,
         count: u64,
     ) {
+        if let Some(store) = &mut self.store {
+            store.handle_payload(place.position, count);
+        }
         let len = usize::try_from(count).unwrap_or(0);
         let bytes: &[u8] = match self.ring.free_at(place.position, len) {
             Some([piece, _]) => piece,

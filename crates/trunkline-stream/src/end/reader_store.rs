@@ -15,6 +15,10 @@ pub(crate) struct ReaderStore {
     journal: ReaderJournal,
     /// Who is known to be at the other end.
     peer: Option<Lineage>,
+    /// Up to here bytes of the stream lie in the ring, or have.
+    filled: u64,
+    /// Some came behind that.
+    has_gap: bool,
     /// What has arrived last is not in the journal.
     error: Option<JournalError>,
     /// Tells the thread that syncs.
@@ -24,11 +28,19 @@ pub(crate) struct ReaderStore {
 impl ReaderStore {
     pub(crate) fn new(journal: ReaderJournal, peer: Option<Lineage>, sync: SyncSender<()>) -> Self {
         Self {
+            filled: journal.arrived(),
+            has_gap: false,
             journal,
             peer,
             error: None,
             sync,
         }
+    }
+
+    /// Bytes of the stream came into the ring.
+    pub(super) fn handle_payload(&mut self, position: u64, count: u64) {
+        self.has_gap |= position > self.filled;
+        self.filled = self.filled.max(position.saturating_add(count));
     }
 
     /// Tells the link how far the program is, and the disk.
@@ -52,7 +64,7 @@ impl ReaderStore {
             // It looks again after each time, so one is enough.
             let _ = self.sync.try_send(());
         }
-        self.error.is_none()
+        self.error.is_none() && self.journal.arrived() == link.ready().0
     }
 
     fn try_store(
@@ -73,6 +85,11 @@ impl ReaderStore {
         let begin = self.journal.arrived();
         if ready > begin {
             let len = usize::try_from(ready - begin).unwrap_or(0);
+            if self.has_gap || ready > self.filled {
+                // The writer is in the middle of what another reader had.
+                link.lose(ready - begin);
+                return Ok(());
+            }
             // It has arrived there.
             let [bytes, _] = ring.free_at(begin, len).unwrap_or_default();
             self.journal.append(bytes)?;

@@ -43,6 +43,10 @@ impl WriterEnd {
         let Some(store) = &mut self.store else {
             return false;
         };
+        if let Some(bytes) = store.missing(link.freed()) {
+            link.lose(bytes);
+            return false;
+        }
         let is_more = store.refill();
         link.set_at_hand(store.at_hand());
         if let Some(error) = store.error() {

@@ -59,6 +59,13 @@ impl WriterStore {
         self.ring.written()
     }
 
+    /// Bytes that the reader has and the journal never had: it is another one's stream.
+    pub(super) fn missing(&self, freed: u64) -> Option<u64> {
+        freed
+            .checked_sub(self.journal.written())
+            .filter(|missing| *missing > 0)
+    }
+
     /// Fills the ring from the journal. True when something went into it.
     pub(super) fn refill(&mut self) -> bool {
         let before = self.ring.written();

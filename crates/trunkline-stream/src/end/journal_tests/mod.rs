@@ -203,3 +203,33 @@ fn an_end_that_is_known_is_safe() {
     let (_, start) = WriterJournal::open(disk, &owner(0), BOUNDS, Durability::Process).unwrap();
     assert_eq!((start.written, start.lineage), (0, [9; 8]));
 }
+
+/// Behaviour: B-60.
+///
+/// The writer's disk is full: nothing of what it refuses is in the stream, what it has passes, and
+/// it goes on when there is room.
+#[test]
+fn a_writers_full_disk_is_told_to_its_program_and_the_rest_passes() {
+    let mut world = World::new(Durability::Process, None);
+    world.total = 40 * ELEMENT;
+    world.start();
+    world.write(5).unwrap();
+    world.disks[0].set_room(world.disks[0].used() + 9);
+    for _ in 0..3 {
+        let said = world.write(2).unwrap_err().to_string();
+        let is_told = said.contains("/simulated") && said.contains("make room");
+        assert!(is_told, "{said}");
+        world.run();
+    }
+    world.read(9);
+    assert_eq!(world.model.received.len() as u64, 5 * ELEMENT);
+    world.disks[0].mend();
+    while world.model.committed < world.total {
+        world.write(3).unwrap();
+        world.run();
+        world.sync(1);
+        world.read(9);
+        world.commit().unwrap();
+    }
+    world.model.finish(world.total);
+}
