@@ -498,6 +498,35 @@ fn contexts_tell_endpoints_of_a_port_apart() {
     }
 }
 
+/// Behaviour: NS-01, NS-09, NS-12.
+#[test]
+fn many_pairs_meet_at_one_port_at_a_time() {
+    let at = address();
+    let threads: Vec<_> = (0..24)
+        .flat_map(|pair| {
+            let passive = url(at, &format!("reader {pair}"));
+            let named = naming(&passive, options(4));
+            // Their own names are at that port too.
+            let active = url(at, &format!("writer {pair}"));
+            [
+                thread::spawn(move || {
+                    let mut writer = writes(&active, named).unwrap();
+                    writer.write(&element(pair), LONG).unwrap();
+                    assert_eq!(writer.close(LONG).elements, 0);
+                }),
+                thread::spawn(move || {
+                    let mut reader = reads(&passive, options(4)).unwrap();
+                    assert_eq!(reader.read(LONG).unwrap(), element(pair));
+                    assert!(matches!(reader.read(LONG), Err(StreamError::Ended)));
+                }),
+            ]
+        })
+        .collect();
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
+}
+
 /// Behaviour: NS-06, NS-07.
 #[test]
 fn an_empty_host_is_this_machine() {

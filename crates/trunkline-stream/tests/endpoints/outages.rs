@@ -73,7 +73,16 @@ fn text(at: u64) -> String {
     format!("{at} {}", "x".repeat((at * 31 % 700) as usize))
 }
 
-/// Writes and reads with calls of any size while the connection is cut again and again, and checks
+/// A time-out that often runs out.
+fn brief(random: &mut fastrand::Rng) -> Option<Duration> {
+    match random.u8(..) {
+        0..64 => NONE,
+        64..192 => Some(Duration::from_micros(random.u64(..3000))),
+        _ => LONG,
+    }
+}
+
+/// Writes and reads with calls of any size and any time-out while the connection is cut again and again, and checks
 /// each element: none is lost, doubled or out of order.
 fn cut_again_and_again<T: Element + PartialEq + std::fmt::Debug>(
     dials: Dials,
@@ -93,8 +102,11 @@ fn cut_again_and_again<T: Element + PartialEq + std::fmt::Debug>(
         while next < count {
             let some = random.u64(1..200).min(count - next);
             let run: Vec<T> = (next..next + some).map(of).collect();
-            writer.write_many(&run, LONG).unwrap();
-            next += some;
+            match writer.write_many(&run, brief(&mut random)) {
+                Ok(()) => next += some,
+                Err(StreamError::Timeout { .. }) => continue,
+                Err(error) => panic!("{error}"),
+            }
             if random.u8(..) < 8 {
                 writer.flush(Until::Available, LONG).unwrap();
             }
@@ -107,7 +119,13 @@ fn cut_again_and_again<T: Element + PartialEq + std::fmt::Debug>(
         let mut next = 0;
         while next < count {
             let some = random.u64(1..200).min(count - next);
-            for element in reader.read_many(some as usize, LONG).unwrap() {
+            let read = match reader.read_many(some as usize, brief(&mut random)) {
+                Ok(read) => read,
+                Err(StreamError::Timeout { .. }) => continue,
+                Err(error) => panic!("{error}"),
+            };
+            assert_eq!(read.len() as u64, some);
+            for element in read {
                 assert_eq!(element, of(next), "lost, doubled or out of order at {next}");
                 next += 1;
             }
@@ -132,16 +150,46 @@ fn cut_again_and_again<T: Element + PartialEq + std::fmt::Debug>(
     assert!(reads.join().unwrap() > cuts / 2);
 }
 
-/// Behaviour: NS-60, NS-61, NS-66, NS-68.
+/// Behaviour: NS-30, NS-31, NS-60, NS-61, NS-66, NS-68.
 #[test]
 fn numbers_come_once_and_in_order_through_many_cuts_where_the_writer_dials() {
     cut_again_and_again(Dials::Writer, element, 8000, false);
 }
 
-/// Behaviour: NS-60, NS-61, NS-66, NS-68.
+/// Behaviour: NS-30, NS-31, NS-60, NS-61, NS-66, NS-68.
 #[test]
 fn text_comes_once_and_in_order_through_many_cuts_where_the_reader_dials() {
     cut_again_and_again(Dials::Reader, text, 300_000, true);
+}
+
+/// Behaviour: NS-60, NS-66, NS-68.
+#[test]
+fn two_tasks_pass_everything_on_through_many_cuts() {
+    for dials in EITHER {
+        let (proxy, mut writer, mut reader) = proxied::<f64>(dials, [50, 20]);
+        let count = 3000;
+        let writes = async {
+            for at in (0..count).step_by(10) {
+                if at % 300 == 0 {
+                    proxy.cut_after(at % 700);
+                }
+                let run = elements(at..at + 10);
+                writer.write_many_async(&run, LONG).await.unwrap();
+            }
+            writer.close_async(LONG).await
+        };
+        let reads = async {
+            let mut next = 0;
+            while next < count {
+                next = check_run(&reader.read_many_async(15, LONG).await.unwrap(), next);
+            }
+            reader.read_many_async(1, LONG).await
+        };
+        let (left, end) = run_both(writes, reads);
+        assert_eq!((left.elements, left.in_doubt), (0, 0));
+        assert!(matches!(end, Err(StreamError::Ended)), "{end:?}");
+        assert!(reader.properties().disconnections > 0);
+    }
 }
 
 /// Behaviour: NS-60, NS-68.

@@ -3,8 +3,9 @@
 use std::pin::pin;
 use std::task::{Context, Waker};
 use std::thread;
+use std::time::Duration;
 
-use trunkline_stream::{Element, StreamError, Until, Writer};
+use trunkline_stream::{Element, Options, StreamError, Until, Writer};
 
 use crate::rig::*;
 
@@ -206,11 +207,11 @@ fn more_than_the_buffer_holds_is_an_error_at_once() {
 /// Behaviour: NS-33.
 #[test]
 fn of_elements_that_vary_both_counts_and_bytes_are_bounded() {
-    let small = trunkline_stream::Options {
+    let small = Options {
         bytes_max: 100,
         ..options(4)
     };
-    let large = trunkline_stream::Options {
+    let large = Options {
         bytes_max: 10_000,
         ..options(8)
     };
@@ -403,4 +404,31 @@ fn an_acquired_region_counts_as_read_when_it_is_dropped() {
     writer.write(&element(12), LONG).unwrap();
     check_run(&reader.acquire(6, LONG).unwrap(), 6);
     check_run(&reader.acquire(1, LONG).unwrap(), 12);
+}
+
+/// Behaviour: NS-19, NS-30.
+#[test]
+fn the_longest_time_out_there_is_is_for_ever() {
+    let longest = Some(Duration::MAX);
+    let patient = || Options {
+        timeout: longest,
+        gone_after: longest,
+        ..options(4)
+    };
+    for dials in EITHER {
+        let (proxy, mut writer, mut reader) = proxied_with::<f64>(dials, patient(), patient());
+        let thread = thread::spawn(move || {
+            let first = run(reader.read_many_async(2, longest)).unwrap();
+            let then = reader.read_many(4, longest).unwrap();
+            (first, then, reader)
+        });
+        writer.write_many(&elements(0..2), longest).unwrap();
+        writer.flush(Until::Read, longest).unwrap();
+        proxy.cut();
+        writer.write_many(&elements(2..6), longest).unwrap();
+        let (first, then, mut reader) = thread.join().unwrap();
+        check_run(&then, check_run(&first, 0));
+        assert_eq!(writer.close(longest).elements, 0);
+        assert!(matches!(reader.read(longest), Err(StreamError::Ended)));
+    }
 }
