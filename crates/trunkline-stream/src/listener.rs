@@ -1,9 +1,9 @@
 //! Ports that this process listens on for its own endpoints: those whose URLs have one.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use trunkline_net::{BindError, Clock, Notifier, Peer, Server, ServerOptions, SessionFactory};
 use trunkline_proto::Endpoint;
@@ -11,19 +11,10 @@ use trunkline_proto::stream::DirectoryLimits;
 
 use crate::directory::{DirectoryHost, DirectorySession};
 
-/// The use of a port by an endpoint, and the directory of the endpoints behind it. Dropping the last
-/// one closes the port.
+/// A port, and the directory of the endpoints behind it. Dropping the last one closes the port.
 pub(crate) struct Listener {
     pub(crate) host: Arc<DirectoryHost>,
-    address: SocketAddr,
-}
-
-/// A port that is listened on.
-struct Port {
-    host: Arc<DirectoryHost>,
-    /// Kept for its threads.
-    _server: Server,
-    uses: usize,
+    server: Server,
 }
 
 struct Factory(Arc<DirectoryHost>);
@@ -42,19 +33,20 @@ impl SessionFactory for Factory {
 }
 
 /// Those of this process, by where they listen.
-static PORTS: Mutex<BTreeMap<SocketAddr, Port>> = Mutex::new(BTreeMap::new());
+static LISTENERS: Mutex<Option<HashMap<SocketAddr, Weak<Listener>>>> = Mutex::new(None);
 
 impl Listener {
     /// The listener at an address, which is opened if it is not there.
     ///
     /// # Errors
     /// It cannot be listened on.
-    pub(crate) fn at(address: SocketAddr, insecure: bool) -> Result<Self, BindError> {
-        let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(port) = ports.get_mut(&address) {
-            port.uses += 1;
-            let host = port.host.clone();
-            return Ok(Self { host, address });
+    pub(crate) fn at(address: SocketAddr, insecure: bool) -> Result<Arc<Self>, BindError> {
+        let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let listeners = listeners.get_or_insert_default();
+        listeners.retain(|_, listener| listener.strong_count() > 0);
+        // Any free port is another one each time.
+        if let Some(listener) = listeners.get(&address).and_then(Weak::upgrade) {
+            return Ok(listener);
         }
         let host = Arc::new(DirectoryHost::new(DirectoryLimits::default()));
         let options = ServerOptions {
@@ -64,29 +56,16 @@ impl Listener {
             ..ServerOptions::default()
         };
         let server = Server::bind(options, Arc::new(Factory(host.clone())))?;
-        // Any free port is another one each time.
-        let address = server.local_addrs().first().copied().unwrap_or(address);
-        let port = Port {
-            host: host.clone(),
-            _server: server,
-            uses: 1,
-        };
-        ports.insert(address, port);
-        Ok(Self { host, address })
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(port) = ports.get_mut(&self.address) else {
-            return;
-        };
-        port.uses -= 1;
-        if port.uses == 0 {
-            // Closed before anybody else may open it again.
-            ports.remove(&self.address);
+        let listener = Arc::new(Self { host, server });
+        if let Some(address) = listener.address() {
+            listeners.insert(address, Arc::downgrade(&listener));
         }
+        Ok(listener)
+    }
+
+    /// Where it listens, with the port that the system chose.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.server.local_addrs().first().copied()
     }
 }
 

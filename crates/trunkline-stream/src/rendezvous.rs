@@ -33,7 +33,10 @@ use crate::writer::WriterCore;
 /// What keeps an endpoint's name.
 pub(crate) enum Registration {
     /// A port of its own.
-    Port { listener: Listener, number: u64 },
+    Port {
+        listener: Arc<Listener>,
+        number: u64,
+    },
     /// The engine of this machine.
     Engine(Arc<Registry>),
 }
