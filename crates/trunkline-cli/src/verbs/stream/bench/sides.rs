@@ -1,6 +1,5 @@
 //! The two ends of a measurement, each in a process or thread of its own.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -55,11 +54,8 @@ impl Plan {
 
     /// Of the end that dials.
     fn options_to(&self, what: &str) -> Options {
-        // Where it finds no socket that is named after the port, it takes the port.
-        let nowhere = || Some(PathBuf::from("/nonexistent"));
         Options {
             peer: Some(self.reader_url(what)),
-            sockets: self.options.sockets.clone().or_else(nowhere),
             ..self.options.clone()
         }
     }
