@@ -172,6 +172,9 @@ fn the_pages_show_what_is_really_printed() {
             "forced",
             "forcing",
             "event",
+            "stream",
+            "stream_endpoint",
+            "stream_bench",
         ];
         let mut schemas = parts
             .iter()

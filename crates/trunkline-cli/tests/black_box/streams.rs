@@ -1,6 +1,6 @@
 //! `stream`: elements from one process to another.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
@@ -126,20 +126,22 @@ fn raw_elements_are_the_bytes_that_came_in() {
         .args(arguments)
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
-    let read = read.spawn().unwrap();
-    let input = bytes.clone();
+    let mut read = read.spawn().unwrap();
     let (end, mut start) = std::io::pipe().unwrap();
-    let feeding = std::thread::spawn(move || {
-        // Pieces that are no multiple of an element.
-        for piece in input.chunks(4099) {
-            start.write_all(piece).unwrap();
-        }
-    });
     let written = Running::spawn_reading(&mut writer(&url, &arguments), end.into());
-    let read = read.wait_with_output().unwrap();
+    // One element and a part of the next: when the one has come, the part waits for its rest.
+    let (first, rest) = bytes.split_at(5);
+    start.write_all(first).unwrap();
+    let mut out = read.stdout.take().unwrap();
+    let mut came = vec![0; 4];
+    out.read_exact(&mut came).unwrap();
+    let rest = rest.to_vec();
+    let feeding = std::thread::spawn(move || start.write_all(&rest).unwrap());
+    out.read_to_end(&mut came).unwrap();
     feeding.join().unwrap();
-    assert_eq!((written.end().0, read.status.code()), (Some(0), Some(0)));
-    assert!(read.stdout == bytes, "{} bytes came", read.stdout.len());
+    let code = read.wait().unwrap().code();
+    assert_eq!((written.end().0, code), (Some(0), Some(0)));
+    assert!(came == bytes, "{} bytes came", came.len());
 }
 
 #[test]
@@ -198,8 +200,8 @@ fn a_count_ends_either_end() {
 
 /// Behaviour: NS-46, NS-53.
 #[test]
-fn a_writer_whose_reader_is_gone_says_what_stayed_behind() {
-    let url = endpoint("gone");
+fn a_writer_whose_reader_was_destroyed_is_told() {
+    let url = endpoint("destroyed");
     let reader = reader(&url, &["--capacity", "10", "--count", "1"]);
     let (end, mut start) = std::io::pipe().unwrap();
     let mut write = writer(&url, &["--capacity", "100", "--json"]);
@@ -231,6 +233,35 @@ fn a_writer_whose_reader_is_gone_says_what_stayed_behind() {
     let code = if left > 0 { 7 } else { 1 };
     assert_eq!(written.end().0, Some(code));
     feeding.join().unwrap();
+}
+
+/// Behaviour: NS-60, NS-67.
+#[test]
+fn a_writer_whose_reader_is_gone_says_what_stayed_behind() {
+    let url = endpoint("gone");
+    let reader = reader(&url, &["--capacity", "10"]);
+    let (end, mut start) = std::io::pipe().unwrap();
+    let arguments = ["--capacity", "100", "--gone-after", "300ms", "--json"];
+    let mut write = writer(&url, &arguments);
+    let written = Running::spawn_reading(&mut write, end.into());
+    drop(write);
+    start.write_all(b"1\n").unwrap();
+    assert_eq!(reader.line(), "1.0");
+    reader.signal("KILL");
+    assert_eq!(reader.end().0, None);
+    // Without a reader, writing goes on.
+    let more: String = (0..30).map(|i| format!("{i}\n")).collect();
+    start.write_all(more.as_bytes()).unwrap();
+    drop(start);
+    let told = event(&written.error_with("\"event\":\"written\""), "written");
+    assert_eq!(told["elements"], 31, "{told}");
+    // That the first one was there may not have been told any more; and where both use one ring,
+    // the ten of the reader's share of it are there.
+    let left = told["left"].as_u64().unwrap();
+    assert!((20..=31).contains(&left), "{told}");
+    let error: Json = serde_json::from_str(&written.error_with("code")).unwrap();
+    assert_eq!(error["code"], "peer-gone");
+    assert_eq!(written.end().0, Some(7));
 }
 
 #[test]
