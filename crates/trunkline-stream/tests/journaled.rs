@@ -7,7 +7,10 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use trunkline_stream::{Durability, JournalOptions, Options, Reader, StreamError, Until, Writer};
+use trunkline_stream::{
+    Durability, JournalOptions, Options, Reader, StreamError, Until, ValueWriter, Writer,
+};
+use trunkline_types::DataType;
 
 const CUT_OFF: Option<Duration> = Some(Duration::from_secs(60));
 
@@ -301,6 +304,33 @@ fn a_removed_journal_does_not_begin_in_the_middle() {
             created.unwrap_err()
         };
         assert!(error.to_string().contains("are lost"), "{error}");
+    }
+}
+
+/// Behaviour: B-60.
+#[test]
+fn bytes_of_a_type_known_only_when_it_runs_go_through_the_journal_too() {
+    let pair = Pair::new(Durability::Process);
+    let create = || ValueWriter::create(&pair.url(0), &DataType::U64, pair.options(0)).unwrap();
+    let (mut writer, mut reader) = thread::scope(|scope| {
+        let reader = scope.spawn(|| pair.reader::<u64>());
+        (create(), reader.join().unwrap())
+    });
+    let mut next = 0_u64;
+    for _ in 0..50 {
+        let written = writer.write_bytes_with::<StreamError>(7, CUT_OFF, |bytes| {
+            for (i, chunk) in bytes.chunks_mut(8).enumerate() {
+                chunk.copy_from_slice(&(next + i as u64).to_le_bytes());
+            }
+            Ok(bytes.len())
+        });
+        assert_eq!(written.unwrap(), 7);
+        next += 7;
+        drop(writer);
+        writer = create();
+    }
+    for i in 0..next {
+        assert_eq!(reader.read(CUT_OFF).unwrap(), i);
     }
 }
 

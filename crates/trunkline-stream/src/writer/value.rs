@@ -154,6 +154,9 @@ impl ValueWriter {
         fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
     ) -> Result<usize, E> {
         let size = element::size(self.core.form, &self.data_type)?;
+        if self.core.journal.is_some() {
+            return self.write_bytes_journaled(size, most, timeout, fill);
+        }
         let room = match self.core.room().min(most) {
             0 => {
                 block(self.core.wait_for_room(&Blocking, size, 1, timeout))?;
@@ -179,6 +182,27 @@ impl ValueWriter {
         }
         self.core.ring.commit(bytes as u64, count as u64);
         self.core.wrote(bytes as u64);
+        Ok(count)
+    }
+
+    /// The same with a journal, which has to get the bytes first.
+    fn write_bytes_journaled<E: From<StreamError>>(
+        &mut self,
+        size: usize,
+        most: usize,
+        timeout: Option<Duration>,
+        fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        let mut space = vec![0; most.min(self.core.capacity()) * size];
+        let count = fill(&mut space)?.min(space.len()) / size;
+        let bytes = &space[..count * size];
+        let is_of_type = self.takes_any_bytes
+            || element::each(self.core.form, bytes)
+                .all(|one| element::decode(&self.data_type, one).is_ok());
+        if !is_of_type {
+            return Err(self.wrong_type().into());
+        }
+        block(self.core.write(&Blocking, bytes, count, timeout))?;
         Ok(count)
     }
 
