@@ -20,6 +20,8 @@ pub struct ReaderCore {
     pub(crate) link: Arc<Link<End<ReaderEnd>>>,
     pub(crate) ring: ElementConsumer,
     pub(crate) form: ElementForm,
+    /// Elements of this end's buffer; a ring that both ends use holds more.
+    capacity: u64,
     /// When the program has read up to here, the writer waits for credit.
     credit_at: u64,
     /// The ring is that of both ends' processes.
@@ -58,8 +60,11 @@ pub(crate) enum Wanted {
 
 impl ReaderCore {
     pub(crate) fn new(met: Met<ReaderEnd>, ring: ElementConsumer) -> Self {
-        let is_shared = met.link.with(|end, _, _| end.inner.shared().is_some());
+        let (is_shared, capacity) = met
+            .link
+            .with(|end, _, _| (end.inner.shared().is_some(), end.link.options().capacity));
         Self {
+            capacity,
             link: met.link,
             ring,
             form: met.form,
@@ -73,20 +78,22 @@ impl ReaderCore {
 
     pub(crate) fn capacity(&self) -> usize {
         // A capacity came as a usize.
-        usize::try_from(self.ring.shape().capacity()).unwrap_or(usize::MAX)
+        usize::try_from(self.capacity).unwrap_or(usize::MAX)
     }
 
     /// Elements that can be read now.
     pub(crate) fn available(&mut self) -> usize {
         // Nobody but this program has the memory, so its positions are true.
         let (_, elements) = self.ring.available().unwrap_or((0, 0));
-        usize::try_from(elements).unwrap_or(usize::MAX)
+        usize::try_from(elements.min(self.capacity)).unwrap_or(usize::MAX)
     }
 
     /// Copies elements of one size out, if all are there.
     #[inline]
     pub(crate) fn try_read(&mut self, into: &mut [u8], count: usize) -> bool {
-        let is_read = self.journal.is_none() && self.ring.pull(into, count as u64).unwrap_or(false);
+        let is_read = self.journal.is_none()
+            && count as u64 <= self.capacity
+            && self.ring.pull(into, count as u64).unwrap_or(false);
         if is_read {
             self.gave_back();
         }
@@ -134,7 +141,7 @@ impl ReaderCore {
             ElementForm::Fixed(size) => (count as u64).saturating_mul(u64::from(size)),
             ElementForm::Variable => 0,
         };
-        self.ring.has(bytes, count as u64).unwrap_or(false)
+        count as u64 <= self.capacity && self.ring.has(bytes, count as u64).unwrap_or(false)
     }
 
     async fn wait_long(
@@ -143,7 +150,7 @@ impl ReaderCore {
         count: usize,
         timeout: Option<Duration>,
     ) -> Result<usize, StreamError> {
-        if count as u64 > self.ring.shape().capacity() {
+        if count as u64 > self.capacity {
             return Err(StreamError::TooMany {
                 asked: count,
                 capacity: self.capacity(),

@@ -23,6 +23,9 @@ pub struct WriterCore {
     pub(crate) link: Arc<Link<End<WriterEnd>>>,
     pub(crate) ring: ElementProducer,
     pub(crate) form: ElementForm,
+    /// Elements and bytes of this end's buffer; a ring that both ends use holds more.
+    capacity: u64,
+    bytes_max: u64,
     /// Written since the link last had reason to look.
     unsent: u64,
     /// The ring is that of both ends' processes.
@@ -79,7 +82,13 @@ impl Ring for Read<'_> {
 
 impl WriterCore {
     pub(crate) fn new(met: Met<WriterEnd>, ring: ElementProducer) -> Self {
+        let (capacity, bytes_max) = met.link.with(|end, _, _| {
+            let options = end.link.options();
+            (options.capacity, options.bytes_max)
+        });
         Self {
+            capacity,
+            bytes_max,
             is_shared: is_shared(&met.link),
             over: met.link.with(|end, _, _| end.over()),
             link: met.link,
@@ -94,7 +103,7 @@ impl WriterCore {
 
     pub(crate) fn capacity(&self) -> usize {
         // A capacity came as a usize.
-        usize::try_from(self.ring.shape().capacity()).unwrap_or(usize::MAX)
+        usize::try_from(self.capacity).unwrap_or(usize::MAX)
     }
 
     /// As [`write`](Self::write) where there is room; false where there is none, or the stream is
@@ -154,11 +163,19 @@ impl WriterCore {
     #[inline]
     fn push(&mut self, bytes: &[u8], elements: u64) -> bool {
         // Nobody but this program has the memory, so its positions are true.
-        if !self.ring.push(bytes, elements).unwrap_or(false) {
+        if !self.can_ever_fit(bytes.len(), elements)
+            || !self.ring.push(bytes, elements).unwrap_or(false)
+        {
             return false;
         }
         self.wrote(bytes.len() as u64);
         true
+    }
+
+    /// Whether so much is no more than the end's own buffer holds (NS-33).
+    #[inline]
+    pub(crate) fn can_ever_fit(&self, bytes: usize, elements: u64) -> bool {
+        elements <= self.capacity && bytes as u64 <= self.bytes_max
     }
 
     /// So many bytes were given to the ring.
@@ -246,10 +263,9 @@ impl WriterCore {
     /// # Errors
     /// It can never fit (NS-33).
     pub(super) fn check_size(&self, bytes: usize, elements: usize) -> Result<(), StreamError> {
-        let shape = self.ring.shape();
-        if elements as u64 > shape.capacity() || bytes > shape.bytes_max() {
+        if !self.can_ever_fit(bytes, elements as u64) {
             if elements == 1 {
-                let max = shape.bytes_max() as u64;
+                let max = self.bytes_max;
                 return Err(StreamError::TooLong { bytes, max });
             }
             return Err(StreamError::TooMany {

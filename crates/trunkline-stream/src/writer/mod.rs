@@ -211,13 +211,14 @@ impl<T: Plain> Writer<T> {
         core.check_open()?;
         if core.journal.is_some() {
             // What the journal gets has to be there first.
+            core.check_size(bytes, count)?;
             let mut elements = vec![T::zeroed(); count];
             let answer = fill(&mut elements);
             block(core.write(&Blocking, bytemuck::cast_slice(&elements), count, timeout))?;
             return Ok(answer);
         }
         let has_room = core.ring.has_room(bytes as u64, count as u64);
-        if !has_room.unwrap_or(false) {
+        if !core.can_ever_fit(bytes, count as u64) || !has_room.unwrap_or(false) {
             block(core.wait_for_room(&Blocking, bytes, count, timeout))?;
         }
         let position = core.ring.written();

@@ -16,3 +16,6 @@ mod raw;
 mod reads_and_writes;
 mod rig;
 mod steps;
+
+/// Ends are connected over TCP.
+const NEAR: bool = false;

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
@@ -30,6 +31,14 @@ pub fn address() -> SocketAddr {
     static PORTS: Mutex<u16> = Mutex::new(20_000);
     let mut port = PORTS.lock().unwrap();
     *port += 1;
+    if crate::NEAR {
+        // Below those that the system gives, and rarely another process's.
+        let own = std::process::id()
+            .wrapping_mul(151)
+            .wrapping_add((*port).into());
+        let port = 10_000 + (own % 20_000) as u16;
+        return SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+    }
     let [_, a, b, c] = std::process::id().to_be_bytes();
     // 127.0.0.0/8 is all of this machine; connections come from 127.0.0.1.
     let host = Ipv4Addr::new(127, a | 0x80, b, c | 1);
@@ -52,6 +61,7 @@ pub fn options(capacity: usize) -> Options {
         capacity,
         timeout: LONG,
         program: "tests".to_owned(),
+        sockets: crate::NEAR.then(sockets),
         ..Options::default()
     }
 }
@@ -235,4 +245,11 @@ pub fn check_run(read: &[f64], next: u64) -> u64 {
         assert_eq!(*found, element(at), "what is read at {at}");
     }
     next + read.len() as u64
+}
+
+/// A folder of this process alone for Unix sockets, by which ends find each other.
+fn sockets() -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("trunkline-test-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
 }

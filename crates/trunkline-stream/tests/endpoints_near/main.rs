@@ -1,0 +1,36 @@
+//! The same endpoints where both are on one machine and share one ring: what they promise is the
+//! same.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(dead_code, reason = "what only outages need")]
+
+#[path = "../endpoints/closing.rs"]
+mod closing;
+#[path = "../endpoints/creation.rs"]
+mod creation;
+#[path = "../endpoints/flushing.rs"]
+mod flushing;
+#[path = "../endpoints/properties.rs"]
+mod properties;
+#[path = "../endpoints/proxy.rs"]
+mod proxy;
+#[path = "../endpoints/reads_and_writes.rs"]
+mod reads_and_writes;
+#[path = "../endpoints/rig.rs"]
+mod rig;
+
+/// Ends find each other by Unix sockets, and share one ring.
+const NEAR: bool = true;
+
+/// Otherwise all the others would say nothing new.
+///
+/// Behaviour: NS-02.
+#[test]
+fn pairs_share_one_ring() {
+    for dials in rig::EITHER {
+        let (writer, reader) = rig::pair::<f64>(dials, [4, 4]);
+        for properties in [writer.properties(), reader.properties()] {
+            assert_eq!(properties.transport, Some("shared memory"));
+        }
+    }
+}
