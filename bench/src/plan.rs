@@ -365,7 +365,10 @@ mod tests {
         let memory = 4 * 2 + 5 * 2 + 2 * 4 + 1;
         // Five ways on the same host and reading there, three scenarios of many clients, blocks of
         // four lengths.
-        assert_eq!(first.len(), published + 2 + memory + 6 + 3 + 4 * 2);
+        let others = 6 + 3 + 4 * 2;
+        // Streams: six sizes of calls with five systems, two ways to wait with three.
+        let streams = 6 * 5 + 2 * 3;
+        assert_eq!(first.len(), published + 2 + memory + others + streams);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod results;
 mod same_host;
 mod stages;
 mod statements;
+mod streams;
 mod svg;
 mod w1;
 mod w2;
@@ -90,6 +91,8 @@ pub fn write(file: Option<&Path>, folder: &Path) -> Outcome<()> {
         same_host::stalled,
         blocks::fifo,
         blocks::waveform,
+        streams::throughput,
+        streams::latency,
         stages::section,
     ];
     for (scenario, section) in SCENARIOS.into_iter().zip(sections) {
