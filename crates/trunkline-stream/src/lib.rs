@@ -44,7 +44,7 @@ pub use element::{Element, Plain};
 pub use error::StreamError;
 pub use journal::{Commit, Durability, JournalError, JournalOptions};
 pub use options::{BYTES_MAX_DEFAULT, CAPACITY_DEFAULT, DIRECTORY_PORT, Options};
-pub use properties::Properties;
+pub use properties::{Monitor, Properties};
 pub use reader::{ByteRegion, Reader, Region, ValueReader, element_bytes};
 pub use trunkline_proto::stream::{Left, StreamFault};
 pub use writer::{Until, ValueWriter, Writer};

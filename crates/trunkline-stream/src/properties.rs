@@ -1,5 +1,6 @@
 //! What an endpoint says of itself (NS-50 to NS-54).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_net::Clock;
@@ -65,6 +66,34 @@ pub struct Properties {
     pub transport: Option<&'static str>,
     /// Why the stream is over, when it did not come to its end.
     pub fault: Option<StreamFault>,
+}
+
+/// Asks an endpoint what it says of itself, from any thread, while its own waits: for a watchdog, or
+/// for a display. Of an endpoint that is gone it tells the last there was.
+#[derive(Clone)]
+pub struct Monitor(Arc<dyn Fn() -> Properties + Send + Sync>);
+
+impl Monitor {
+    pub(crate) fn of_writer(core: &WriterCore) -> Self {
+        let link = Arc::clone(&core.link);
+        Self(Arc::new(move || WriterEnd::properties(&link)))
+    }
+
+    pub(crate) fn of_reader(core: &ReaderCore) -> Self {
+        let link = Arc::clone(&core.link);
+        Self(Arc::new(move || ReaderEnd::properties(&link)))
+    }
+
+    /// The endpoint at this moment.
+    pub fn properties(&self) -> Properties {
+        (self.0)()
+    }
+}
+
+impl std::fmt::Debug for Monitor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Monitor").field(&self.properties()).finish()
+    }
 }
 
 impl Properties {

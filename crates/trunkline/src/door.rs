@@ -17,6 +17,7 @@ pub(crate) struct Door {
     first: Option<Vec<u8>>,
     directory: Arc<DirectoryHost>,
     notifier: Notifier,
+    gives_names: bool,
 }
 
 /// Variables, unless the first frame says otherwise.
@@ -30,8 +31,15 @@ enum Kind {
 }
 
 impl Door {
-    pub(crate) fn new(session: Session, directory: Arc<DirectoryHost>, notifier: Notifier) -> Self {
+    /// `gives_names`: a connection can be handed to whoever is at the other end.
+    pub(crate) fn new(
+        session: Session,
+        directory: Arc<DirectoryHost>,
+        notifier: Notifier,
+        gives_names: bool,
+    ) -> Self {
         Self {
+            gives_names,
             session: Kind::Variables(session),
             first: Some(Vec::new()),
             directory,
@@ -51,6 +59,10 @@ impl Door {
         if kind.is_some_and(is_first) {
             let (directory, notifier) = (Arc::clone(&self.directory), self.notifier.clone());
             let session = DirectorySession::new(directory, notifier, now);
+            let session = match self.gives_names {
+                true => session,
+                false => session.without_names(),
+            };
             self.session = Kind::Streams(Box::new(session));
         }
         Some(first)

@@ -159,7 +159,9 @@ impl SessionFactory for Sessions {
         let options = Arc::clone(&self.options);
         let session = Session::new(self.engine.clone(), options, caller, wake);
         let directory = Arc::clone(&self.directory);
-        Ok(Box::new(Door::new(session, directory, notifier)))
+        let gives_names = matches!(peer, Peer::Unix { .. });
+        let door = Door::new(session, directory, notifier, gives_names);
+        Ok(Box::new(door))
     }
 
     fn hand_over(&self, number: u64, _: Peer, socket: OwnedFd) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use trunkline_net::Notifier;
+use trunkline_proto::limits::HELLO_DEADLINE;
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::stream::StreamHello;
 use trunkline_proto::message::stream::control::{
@@ -30,6 +31,8 @@ pub struct DirectorySession {
     read: Vec<u8>,
     out: Vec<u8>,
     liveness: Liveness,
+    /// By then it has to have said what it wants.
+    asks_by: Tick,
     role: Role,
     /// Whether endpoints get names over this connection.
     gives_names: bool,
@@ -59,6 +62,7 @@ impl DirectorySession {
             read: Vec::new(),
             out: Vec::new(),
             liveness: Liveness::with_defaults(now),
+            asks_by: now.saturating_add(HELLO_DEADLINE),
             role: Role::New,
             gives_names: true,
             closing: None,
@@ -261,10 +265,20 @@ impl Endpoint for DirectorySession {
     }
 
     fn poll_timeout(&self) -> Option<Tick> {
-        Some(self.liveness.poll_timeout())
+        let asks_by = Some(self.asks_by).filter(|_| self.role == Role::New);
+        [Some(self.liveness.poll_timeout()), asks_by]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn handle_timeout(&mut self, now: Tick, _: Timestamp) {
+        if self.role == Role::New && now >= self.asks_by {
+            self.closing.get_or_insert(Disconnect::Slow {
+                what: "hello",
+                deadline: HELLO_DEADLINE,
+            });
+        }
         match self.liveness.poll(now) {
             LivenessAction::Idle => {}
             LivenessAction::SendKeepalive => {

@@ -12,7 +12,7 @@ use trunkline_proto::stream::ElementForm;
 use crate::element::{Element, Plain};
 use crate::error::StreamError;
 use crate::options::Options;
-use crate::properties::Properties;
+use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
 
@@ -174,6 +174,11 @@ impl<T: Element> Reader<T> {
     /// Destroys the end. The writer is told how far it came.
     pub fn close(mut self) {
         block(self.core.close(&Blocking));
+    }
+
+    /// Asks for the properties, from any thread, also while this end waits.
+    pub fn monitor(&self) -> Monitor {
+        Monitor::of_reader(&self.core)
     }
 
     /// What can be asked at any time, from any thread.

@@ -10,7 +10,7 @@ use super::{ReaderCore, Wanted};
 use crate::element;
 use crate::error::StreamError;
 use crate::options::Options;
-use crate::properties::Properties;
+use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
 
@@ -183,6 +183,11 @@ impl ValueReader {
     /// Destroys the end. The writer is told how far it came.
     pub fn close(mut self) {
         block(self.core.close(&Blocking));
+    }
+
+    /// Asks for the properties, from any thread, also while this end waits.
+    pub fn monitor(&self) -> Monitor {
+        Monitor::of_reader(&self.core)
     }
 
     /// What can be asked at any time, from any thread.

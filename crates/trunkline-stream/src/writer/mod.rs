@@ -12,7 +12,7 @@ use trunkline_proto::stream::{ElementForm, Left};
 use crate::element::{self, Element, Plain};
 use crate::error::StreamError;
 use crate::options::Options;
-use crate::properties::Properties;
+use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
 
@@ -181,6 +181,11 @@ impl<T: Element> Writer<T> {
     /// elements the reader lacks.
     pub fn abort(mut self) -> Left {
         block(self.core.abort(&Blocking))
+    }
+
+    /// Asks for the properties, from any thread, also while this end waits.
+    pub fn monitor(&self) -> Monitor {
+        Monitor::of_writer(&self.core)
     }
 
     /// What can be asked at any time, from any thread.

@@ -9,7 +9,7 @@ use super::{Until, WriterCore};
 use crate::element;
 use crate::error::StreamError;
 use crate::options::Options;
-use crate::properties::Properties;
+use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
 
@@ -248,6 +248,11 @@ impl ValueWriter {
     /// elements the reader lacks.
     pub fn abort(mut self) -> Left {
         block(self.core.abort(&Blocking))
+    }
+
+    /// Asks for the properties, from any thread, also while this end waits.
+    pub fn monitor(&self) -> Monitor {
+        Monitor::of_writer(&self.core)
     }
 
     /// What can be asked at any time, from any thread.

@@ -16,6 +16,7 @@ mod raw;
 mod reads_and_writes;
 mod rig;
 mod steps;
+mod watching;
 
 /// Ends are connected over TCP.
 const NEAR: bool = false;

@@ -1,0 +1,29 @@
+//! An endpoint is watched while its own thread waits (NS-52, NS-69).
+
+use std::thread;
+
+use crate::rig::{CUT_OFF, Dials, meet, options};
+
+/// Behaviour: NS-50, NS-51, NS-52.
+#[test]
+fn what_an_end_is_like_can_be_asked_while_it_waits() {
+    let at = crate::rig::address();
+    let (mut writer, mut reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
+    let (of_writer, of_reader) = (writer.monitor(), reader.monitor());
+    let reading =
+        thread::spawn(move || reader.read(Some(CUT_OFF)).map(|element| (element, reader)));
+    assert!(of_reader.properties().is_connected);
+    assert_eq!(of_reader.properties().available_for_reading(), 0);
+    writer.write(&7.0, Some(CUT_OFF)).unwrap();
+    let (element, reader) = reading.join().unwrap().unwrap();
+    assert_eq!(element, 7.0);
+    assert_eq!(of_reader.properties().total, 1);
+    drop(reader);
+    // Asked of ends that are gone, it tells the last there was.
+    while of_writer.properties().is_connected {
+        thread::yield_now();
+    }
+    drop(writer);
+    assert_eq!(of_writer.properties().total, 1);
+    assert_eq!(of_reader.properties().total, 1);
+}
