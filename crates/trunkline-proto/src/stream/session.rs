@@ -265,6 +265,8 @@ impl Session {
                 away_for: now.since(since),
                 bytes: left_bytes,
             });
+            // Of a connection that is just coming to be.
+            self.close(Disconnect::Local);
         }
     }
 }

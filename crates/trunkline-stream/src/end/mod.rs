@@ -469,7 +469,11 @@ impl<S: Inner> Endpoint for End<S> {
 
     fn wants_close(&self) -> Option<Disconnect> {
         match &self.asking {
-            Some(asking) => asking.wants_close(),
+            // Nobody is asked for who would come too late.
+            Some(asking) => {
+                let is_late = self.link.is_over().then_some(Disconnect::Local);
+                asking.wants_close().or(is_late)
+            }
             None => self.link.wants_close().cloned(),
         }
     }
