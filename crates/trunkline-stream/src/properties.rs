@@ -68,8 +68,8 @@ pub struct Properties {
     pub fault: Option<StreamFault>,
 }
 
-/// Asks an endpoint what it says of itself, from any thread, while its own waits: for a watchdog, or
-/// for a display. Of an endpoint that is gone it tells the last there was.
+/// Asks an endpoint what it says of itself, from any thread, while its own waits: for a watchdog,
+/// or for a display. Of an endpoint that is gone it tells the last there was.
 #[derive(Clone)]
 pub struct Monitor(Arc<dyn Fn() -> Properties + Send + Sync>);
 
