@@ -163,6 +163,20 @@ fn what_a_killed_reader_had_not_read_is_there_for_the_next_one() {
     assert_eq!(reader.read(CUT_OFF).unwrap(), 138);
 }
 
+/// Behaviour: B-60.
+#[test]
+fn what_lies_in_memory_is_never_said_to_be_on_disk() {
+    if std::env::var(PART).is_ok() {
+        return;
+    }
+    let (mut writer, mut reader, _) = pair("memory");
+    writer.write(&1, CUT_OFF).unwrap();
+    assert_eq!(reader.read(CUT_OFF).unwrap(), 1);
+    writer.flush(Until::Read, CUT_OFF).unwrap();
+    let error = writer.flush(Until::Durable, CUT_OFF).unwrap_err();
+    assert!(matches!(error, StreamError::NoJournal), "{error}");
+}
+
 /// A pair in this process that uses one ring, and the file of that ring.
 fn pair(name: &str) -> (Writer<u64>, Reader<u64>, Vec<File>) {
     let folder = sockets();

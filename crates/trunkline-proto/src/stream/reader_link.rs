@@ -81,7 +81,6 @@ impl Link<Reader> {
         }
         half.read = half.read.max(read.0.min(position));
         half.read_elements = half.read_elements.max(read.1.min(elements));
-        half.durable = half.durable.max(half.read);
         half.is_shared = true;
     }
 

@@ -58,7 +58,6 @@ impl Link<Writer> {
         let (position, elements) = read;
         if position > half.read {
             half.read = position.min(half.written);
-            half.durable = half.durable.max(half.read);
             half.kept = ElementWalk::new(half.form, u64::MAX, half.read, elements);
         }
     }

@@ -1,6 +1,6 @@
 //! The directory with its connections: who is to be told what.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +15,9 @@ use trunkline_types::StreamUrl;
 
 use crate::properties::Properties;
 use crate::report::Reporter;
+
+/// Transports on their way to endpoints at a time: each is for a moment.
+const ON_THE_WAY_MAX: usize = 1024;
 
 /// Whoever is connected with an endpoint, when somebody comes to it.
 pub(crate) trait Arrivals: Send + Sync {
@@ -38,7 +41,7 @@ struct State {
     /// Who asked and waits, and the answer once there is one.
     asked: HashMap<u64, (Notifier, Option<TicketGrant>)>,
     /// Transports on their way to an endpoint, by number.
-    on_the_way: HashMap<u64, OnTheWay>,
+    on_the_way: BTreeMap<u64, OnTheWay>,
     last: u64,
 }
 
@@ -232,6 +235,10 @@ impl DirectoryHost {
             ticket: *ticket,
             bytes,
         };
+        // Of one that was given up meanwhile nobody asks any more.
+        if state.on_the_way.len() >= ON_THE_WAY_MAX {
+            state.on_the_way.pop_first();
+        }
         state.on_the_way.insert(number, on_the_way);
         Ok(number)
     }

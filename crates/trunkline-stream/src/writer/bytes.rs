@@ -293,11 +293,11 @@ impl WriterCore {
         until: Until,
         timeout: Option<Duration>,
     ) -> Result<(), StreamError> {
-        if self.is_shared {
-            return self.flush_shared(waits, until, timeout).await;
-        }
         if self.journal.is_some() || until == Until::Durable {
             self.check_durable(until)?;
+        }
+        if self.is_shared {
+            return self.flush_shared(waits, until, timeout).await;
         }
         self.unsent = 0;
         let (position, is_reached) = self.link.with(|end, _, _| {
@@ -335,6 +335,7 @@ impl WriterCore {
         let target = match until {
             Until::Sent => return Ok(()),
             Until::Available => written.saturating_sub(reader.unwrap_or(0)),
+            // Ends with journals share no ring, so nobody waits for a disk here.
             Until::Read | Until::Durable => written,
         };
         let mut read = Read {
