@@ -29,6 +29,7 @@ mod element;
 mod end;
 mod error;
 pub mod journal;
+mod linger;
 mod listener;
 mod options;
 mod properties;

@@ -7,6 +7,7 @@ use trunkline_types::Tick;
 
 use crate::end::{End, Inner};
 use crate::error::StreamError;
+use crate::linger::Linger;
 use crate::wait::Waits;
 
 /// How long after an end has said that it waits it looks once more: the other one looks at what was
@@ -19,6 +20,24 @@ pub(crate) trait Ring {
     fn has(&mut self) -> bool;
     /// Has the other end ring the bell when it has changed something. True when it is there by now.
     fn say(&mut self) -> bool;
+    /// Elements that this end has written, or read.
+    fn position(&self) -> u64;
+}
+
+/// How an end waits there.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    linger: Linger,
+    spin: Spin,
+}
+
+impl Patience {
+    pub(crate) fn new(spin: Spin) -> Self {
+        Self {
+            linger: Linger::default(),
+            spin,
+        }
+    }
 }
 
 /// How a sleep ended.
@@ -36,11 +55,15 @@ enum Woken {
 pub(crate) async fn wait_shared<S: Inner + 'static>(
     waits: &impl Waits,
     link: &Link<End<S>>,
-    spin: &mut Spin,
+    patience: &mut Patience,
     until: Option<Tick>,
     ring: &mut impl Ring,
     over: impl Fn(&End<S>) -> Option<StreamError>,
 ) -> Result<bool, StreamError> {
+    let Patience { linger, spin } = patience;
+    if linger.run(ring.position(), || ring.has()) {
+        return Ok(true);
+    }
     let clock = Clock::new();
     let start = clock.now();
     let longest = until.map(|until| until.since(start));

@@ -35,45 +35,63 @@ mod mapped {
 
         /// # Safety
         /// `at` is below `len`, `bytes.len()` is at most `len`, and the range is the producer's.
-        #[inline]
+        #[inline(always)]
         pub(crate) unsafe fn write(&self, at: usize, bytes: &[u8]) {
+            // SAFETY: as the caller vouches; no slice of this program overlaps what is the
+            // producer's.
+            unsafe {
+                if bytes.len() > self.in_one_piece(at) {
+                    return self.write_in_two(at, bytes);
+                }
+                let target = self.start.as_ptr().add(at);
+                target.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            }
+        }
+
+        /// # Safety
+        /// As [`write`](Self::write), and the range goes over the end.
+        #[cold]
+        unsafe fn write_in_two(&self, at: usize, bytes: &[u8]) {
             let whole = self.in_one_piece(at);
             let target = self.start.as_ptr();
-            // SAFETY: as the caller vouches; a part beyond the piece is at most up to `at`. No
-            // slice of this program overlaps what is the producer's.
+            // SAFETY: as the caller vouches; the part beyond the end is at most up to `at`.
             unsafe {
-                if bytes.len() <= whole {
-                    let target = target.add(at);
-                    target.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
-                } else {
-                    let (first, rest) = bytes.split_at_unchecked(whole);
-                    target
-                        .add(at)
-                        .copy_from_nonoverlapping(first.as_ptr(), whole);
-                    target.copy_from_nonoverlapping(rest.as_ptr(), rest.len());
-                }
+                let (first, rest) = bytes.split_at_unchecked(whole);
+                target
+                    .add(at)
+                    .copy_from_nonoverlapping(first.as_ptr(), whole);
+                target.copy_from_nonoverlapping(rest.as_ptr(), rest.len());
             }
         }
 
         /// # Safety
         /// `at` is below `len`, `bytes.len()` is at most `len`, and the range is the consumer's.
-        #[inline]
+        #[inline(always)]
         pub(crate) unsafe fn read(&self, at: usize, bytes: &mut [u8]) {
-            let whole = self.in_one_piece(at);
-            let source = self.start.as_ptr();
             // SAFETY: as the caller vouches; every byte is a value, whatever another program does
             // to it during the copy.
             unsafe {
-                if bytes.len() <= whole {
-                    let source = source.add(at);
-                    source.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len());
-                } else {
-                    let (first, rest) = bytes.split_at_mut_unchecked(whole);
-                    source
-                        .add(at)
-                        .copy_to_nonoverlapping(first.as_mut_ptr(), whole);
-                    source.copy_to_nonoverlapping(rest.as_mut_ptr(), rest.len());
+                if bytes.len() > self.in_one_piece(at) {
+                    return self.read_in_two(at, bytes);
                 }
+                let source = self.start.as_ptr().add(at);
+                source.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len());
+            }
+        }
+
+        /// # Safety
+        /// As [`read`](Self::read), and the range goes over the end.
+        #[cold]
+        unsafe fn read_in_two(&self, at: usize, bytes: &mut [u8]) {
+            let whole = self.in_one_piece(at);
+            let source = self.start.as_ptr();
+            // SAFETY: as the caller vouches; the part beyond the end is at most up to `at`.
+            unsafe {
+                let (first, rest) = bytes.split_at_mut_unchecked(whole);
+                source
+                    .add(at)
+                    .copy_to_nonoverlapping(first.as_mut_ptr(), whole);
+                source.copy_to_nonoverlapping(rest.as_mut_ptr(), rest.len());
             }
         }
 

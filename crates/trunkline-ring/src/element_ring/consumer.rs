@@ -60,7 +60,7 @@ impl ElementConsumer {
     ///
     /// # Errors
     /// [`Corrupt`]: the producer's position cannot be true.
-    #[inline]
+    #[inline(always)]
     pub fn pull(&mut self, bytes: &mut [u8], elements: u64) -> Result<bool, Corrupt> {
         if !self.has(bytes.len() as u64, elements)? {
             return Ok(false);
@@ -76,7 +76,7 @@ impl ElementConsumer {
     ///
     /// # Errors
     /// [`Corrupt`]: the producer's position cannot be true.
-    #[inline]
+    #[inline(always)]
     pub fn has(&mut self, bytes: u64, elements: u64) -> Result<bool, Corrupt> {
         if self.knows(bytes, elements) {
             return Ok(true);
@@ -196,19 +196,19 @@ impl ElementConsumer {
         (end <= self.known_bytes()).then_some(ahead as usize)
     }
 
-    #[inline]
+    #[inline(always)]
     fn known_bytes(&self) -> u64 {
         self.written_seen.position - self.read.position
     }
 
-    #[inline]
+    #[inline(always)]
     fn knows(&self, bytes: u64, elements: u64) -> bool {
         bytes <= self.known_bytes()
             && (!self.memory.shape.counts()
                 || elements <= self.written_seen.elements - self.read.elements)
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, bytes: usize, elements: u64) {
         self.read.position += bytes as u64;
         self.index = self.memory.index_after(self.index, bytes);
@@ -223,6 +223,7 @@ impl ElementConsumer {
     }
 
     /// Looks how far the producer is.
+    #[cold]
     fn look(&mut self) -> Result<(), Corrupt> {
         let shape = self.memory.shape;
         let place = &self.memory.header().written.0;

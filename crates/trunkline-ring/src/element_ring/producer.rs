@@ -59,7 +59,7 @@ impl ElementProducer {
     ///
     /// # Errors
     /// [`Corrupt`]: the consumer's position cannot be true.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, bytes: &[u8], elements: u64) -> Result<bool, Corrupt> {
         if !self.has_room(bytes.len() as u64, elements)? {
             return Ok(false);
@@ -75,7 +75,7 @@ impl ElementProducer {
     ///
     /// # Errors
     /// [`Corrupt`]: the consumer's position cannot be true.
-    #[inline]
+    #[inline(always)]
     pub fn has_room(&mut self, bytes: u64, elements: u64) -> Result<bool, Corrupt> {
         if self.knows_room(bytes, elements) {
             return Ok(true);
@@ -150,7 +150,7 @@ impl ElementProducer {
     /// As [`must_wake`](Self::must_wake) without its fence, which would cost more than writing an
     /// element does: a consumer that begins to wait at this very moment may be missed. For one that
     /// looks once more a while after it has said that it waits.
-    #[inline]
+    #[inline(always)]
     pub fn glance_wake(&mut self) -> bool {
         let header = self.memory.header();
         self.waits.glance(&header.consumer_waits.0)
@@ -193,7 +193,7 @@ impl ElementProducer {
         (end <= self.room_bytes()).then_some(ahead as usize)
     }
 
-    #[inline]
+    #[inline(always)]
     fn room_bytes(&self) -> u64 {
         let used = self.written.position - self.read_seen.position;
         self.memory.shape.bytes_max() as u64 - used
@@ -205,14 +205,14 @@ impl ElementProducer {
         self.written.elements - self.read_seen.elements
     }
 
-    #[inline]
+    #[inline(always)]
     fn knows_room(&self, bytes: u64, elements: u64) -> bool {
         let shape = self.memory.shape;
         bytes <= self.room_bytes()
             && (!shape.counts() || elements <= shape.capacity() - self.counted())
     }
 
-    #[inline]
+    #[inline(always)]
     fn give(&mut self, bytes: usize, elements: u64) {
         self.written.position += bytes as u64;
         self.index = self.memory.index_after(self.index, bytes);
@@ -233,6 +233,7 @@ impl ElementProducer {
     }
 
     /// Looks how far the consumer is.
+    #[cold]
     fn look(&mut self) -> Result<(), Corrupt> {
         let place = &self.memory.header().read.0;
         // SYNC POINT, pairs with the release store in `ElementConsumer::take`: what lies before the

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_net::{Clock, Link, Spin};
+use trunkline_net::{Clock, Link};
 use trunkline_proto::stream::{ElementForm, ReaderLink, StreamFault};
 use trunkline_ring::ElementConsumer;
 
@@ -13,7 +13,7 @@ use crate::end::{End, Inner, ReaderEnd};
 use crate::error::StreamError;
 use crate::rendezvous::{Met, Registration};
 use crate::wait::{Waits, deadline};
-use crate::wait_shared::{Ring, wait_shared};
+use crate::wait_shared::{Patience, Ring, wait_shared};
 
 /// What every kind of reader is made of.
 pub struct ReaderCore {
@@ -26,7 +26,7 @@ pub struct ReaderCore {
     credit_at: u64,
     /// The ring is that of both ends' processes.
     is_shared: bool,
-    spin: Spin,
+    patience: Patience,
     /// It has a journal.
     pub(super) journal: Option<Commits>,
     pub(super) registration: Option<Registration>,
@@ -49,6 +49,10 @@ impl Ring for Elements<'_> {
         let waits = self.ring.wait_for(self.bytes, self.elements);
         waits.is_ok_and(|waits| !waits)
     }
+
+    fn position(&self) -> u64 {
+        self.ring.read_elements()
+    }
 }
 
 /// How many elements a read is for.
@@ -70,7 +74,7 @@ impl ReaderCore {
             form: met.form,
             credit_at: if is_shared { u64::MAX } else { 0 },
             is_shared,
-            spin: met.spin,
+            patience: Patience::new(met.spin),
             journal: None,
             registration: met.registration,
         }
@@ -89,7 +93,7 @@ impl ReaderCore {
     }
 
     /// Copies elements of one size out, if all are there.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn try_read(&mut self, into: &mut [u8], count: usize) -> bool {
         let is_read = self.journal.is_none()
             && count as u64 <= self.capacity
@@ -208,7 +212,7 @@ impl ReaderCore {
         let found = wait_shared(
             waits,
             &self.link,
-            &mut self.spin,
+            &mut self.patience,
             until,
             &mut elements,
             over,
@@ -266,7 +270,7 @@ impl ReaderCore {
     }
 
     /// Something was given back to the ring: sees to it that the writer learns of it.
-    #[inline]
+    #[inline(always)]
     fn gave_back(&mut self) {
         if self.ring.read() >= self.credit_at || self.ring.glance_wake() {
             self.give_credit();

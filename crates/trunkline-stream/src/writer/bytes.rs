@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use trunkline_net::{Clock, Link, Spin};
+use trunkline_net::{Clock, Link};
 use trunkline_proto::message::stream::Until;
 use trunkline_proto::stream::{ElementForm, Left, StreamFault, WriterLink};
 use trunkline_ring::ElementProducer;
@@ -13,7 +13,7 @@ use crate::error::StreamError;
 use crate::journal::Durability;
 use crate::rendezvous::{Met, Registration};
 use crate::wait::{Waits, deadline};
-use crate::wait_shared::{Ring, wait_shared};
+use crate::wait_shared::{Patience, Ring, wait_shared};
 
 /// How long closing waits for what the writer still has, where nothing else is said.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ pub struct WriterCore {
     unsent: u64,
     /// The ring is that of both ends' processes.
     is_shared: bool,
-    spin: Spin,
+    patience: Patience,
     /// Has a value once the stream is over.
     over: Arc<OnceLock<()>>,
     /// It has a journal: what is written goes there, and not into the ring from here.
@@ -58,6 +58,10 @@ impl Ring for Room<'_> {
         let waits = self.ring.wait_for_room(self.bytes, self.elements);
         waits.is_ok_and(|waits| !waits)
     }
+
+    fn position(&self) -> u64 {
+        self.ring.written_elements()
+    }
 }
 
 /// Waiting until so many elements have been read in all.
@@ -78,6 +82,10 @@ impl Ring for Read<'_> {
         let _ = self.ring.wait_for_room(u64::MAX, 0);
         self.has()
     }
+
+    fn position(&self) -> u64 {
+        self.ring.written_elements()
+    }
 }
 
 impl WriterCore {
@@ -95,7 +103,7 @@ impl WriterCore {
             ring,
             form: met.form,
             unsent: 0,
-            spin: met.spin,
+            patience: Patience::new(met.spin),
             journal: None,
             registration: met.registration,
         }
@@ -108,7 +116,7 @@ impl WriterCore {
 
     /// As [`write`](Self::write) where there is room; false where there is none, or the stream is
     /// over.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn try_write(&mut self, bytes: &[u8], elements: usize) -> bool {
         self.journal.is_none() && self.over.get().is_none() && self.push(bytes, elements as u64)
     }
@@ -160,7 +168,7 @@ impl WriterCore {
     }
 
     /// Appends to the ring, if there is room, and sees to it that it is sent.
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, bytes: &[u8], elements: u64) -> bool {
         // Nobody but this program has the memory, so its positions are true.
         if !self.can_ever_fit(bytes.len(), elements)
@@ -179,7 +187,7 @@ impl WriterCore {
     }
 
     /// So many bytes were given to the ring.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn wrote(&mut self, bytes: u64) {
         self.unsent += bytes;
         if self.ring.glance_wake() {
@@ -222,7 +230,14 @@ impl WriterCore {
                 elements: elements as u64,
             };
             let over = |end: &End<WriterEnd>| over(&end.link);
-            let found = wait_shared(waits, &self.link, &mut self.spin, until, &mut room, over);
+            let found = wait_shared(
+                waits,
+                &self.link,
+                &mut self.patience,
+                until,
+                &mut room,
+                over,
+            );
             return match found.await? {
                 true => Ok(()),
                 false => Err(self.gave_up(timeout, NO_ROOM)),
@@ -347,7 +362,14 @@ impl WriterCore {
         }
         let until = deadline(timeout);
         let over = |end: &End<WriterEnd>| over(&end.link);
-        let found = wait_shared(waits, &self.link, &mut self.spin, until, &mut read, over);
+        let found = wait_shared(
+            waits,
+            &self.link,
+            &mut self.patience,
+            until,
+            &mut read,
+            over,
+        );
         match found.await? {
             true => Ok(()),
             false => Err(self.gave_up(timeout, "not all elements have come so far")),
