@@ -1,4 +1,5 @@
-//! The real rig: engines, clients and streams as processes with real sockets, and real faults between them.
+//! The real rig: engines, clients and streams as processes with real sockets, and real faults
+//! between them.
 //!
 //! ```text
 //!   engine    `trunkline serve` in a process: stopped, killed, started again; starved of
