@@ -33,6 +33,7 @@ mod descriptors;
 mod engine;
 mod figures;
 mod floods;
+mod idle_memory;
 mod kills;
 mod limits;
 mod links;

@@ -4,7 +4,7 @@
 //! lost, doubled, out of order or altered.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -107,11 +107,16 @@ pub fn far(peer: Option<&str>) -> Options {
 
 /// Starts a process in a role.
 pub fn start(told: &[&str]) -> Running {
+    start_reading(told, Stdio::null())
+}
+
+/// The same, with this as its standard input.
+pub fn start_reading(told: &[&str], input: Stdio) -> Running {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", "streams::one_of_the_ends", "--nocapture"])
         .env(TOLD, told.join("|"));
-    Running::spawn(&mut command)
+    Running::spawn_reading(&mut command, input)
 }
 
 /// What a process in a role says of itself, of a name.
@@ -140,6 +145,8 @@ fn one_of_the_ends() {
         ["read", own, from] => read(own, far(peer(from)), CALL),
         ["read few", own, from] => read(own, far(peer(from)), FEW),
         ["hold", own, to] => crate::kills::hold(own, far(peer(to))),
+        ["write text", own, to] => crate::idle_memory::write(own, far(peer(to))),
+        ["read text", own] => crate::idle_memory::read(own, far(None)),
         ["drain", own, rounds] => crate::closes::drain(own, rounds.parse().unwrap()),
         _ => panic!("{told:?}"),
     };
