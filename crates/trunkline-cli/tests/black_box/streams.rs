@@ -10,19 +10,19 @@ use crate::rig::{Output, RIG, Running, Served, command, finish, run};
 use crate::schema;
 
 /// The URL of an endpoint with a port of its own.
-fn endpoint(name: &str) -> String {
+pub fn endpoint(name: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     format!("tl://localhost:{port}/{name}")
 }
 
 /// Starts a reader of this URL.
-fn reader(url: &str, arguments: &[&str]) -> Running {
+pub fn reader(url: &str, arguments: &[&str]) -> Running {
     Running::spawn(command(&["stream", "read", url]).args(arguments))
 }
 
 /// A writer to this URL.
-fn writer(url: &str, arguments: &[&str]) -> Command {
+pub fn writer(url: &str, arguments: &[&str]) -> Command {
     let mut command = command(&["stream", "write", "out", "--to", url]);
     command.args(arguments);
     command
@@ -38,7 +38,7 @@ fn through(arguments: &[&str], input: &str) -> (Output, Option<i32>, Vec<String>
 }
 
 /// The only object on standard error with this event; every object there is as documented.
-fn event(err: &str, event: &str) -> Json {
+pub fn event(err: &str, event: &str) -> Json {
     let documented = schema::documented();
     let objects = err.lines().map(|line| {
         let object: Json = serde_json::from_str(line).unwrap();
