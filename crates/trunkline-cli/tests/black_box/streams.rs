@@ -338,6 +338,59 @@ fn what_cannot_be_is_refused_before_anything_is_tried() {
     }
 }
 
+/// What is not data does not go through a stream.
+///
+/// Behaviour: NS-04.
+#[test]
+fn references_and_objects_are_no_elements() {
+    let none = [
+        "object",
+        "class(a)",
+        "ref(f64)",
+        "struct(a: f64, b: object)",
+        "array(object, 3)",
+    ];
+    for no_type in none {
+        let output = run(&["stream", "read", "a", "--type", no_type]);
+        assert_eq!(output.code, Some(2), "{no_type}: {}", output.err);
+        assert!(output.err.contains("--type"), "{no_type}: {}", output.err);
+    }
+}
+
+/// Where nothing is said, a measurement has the buffers that give the highest rate, and a call has
+/// a tenth of them.
+///
+/// Behaviour: NS-81, NS-82.
+#[test]
+fn a_call_is_a_tenth_of_the_buffer_which_is_large_for_scalars_and_small_for_what_varies() {
+    let sized = [
+        "stream",
+        "bench",
+        "--bytes",
+        "1MB",
+        "--samples",
+        "1",
+        "--threads",
+        "--json",
+    ];
+    let with = |more: &[&str]| {
+        let output = run(&[&sized[..], more].concat());
+        assert_eq!(output.code, Some(0), "{more:?}: {}", output.err);
+        let line: Json = serde_json::from_str(&output.out).unwrap();
+        (
+            line["capacity"].as_u64().unwrap(),
+            line["chunk"].as_u64().unwrap(),
+        )
+    };
+    assert_eq!(with(&[]), (1_000_000, 100_000));
+    assert_eq!(with(&["--type", "string"]), (100_000, 10_000));
+    assert_eq!(with(&["--capacity", "5000"]), (5000, 500));
+    assert_eq!(
+        with(&["--capacity", "5000", "--chunk", "1250"]),
+        (5000, 1250)
+    );
+}
+
 /// Behaviour: NS-05, NS-08.
 #[test]
 fn the_engine_of_the_machine_keeps_the_names() {
