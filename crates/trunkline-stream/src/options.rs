@@ -31,7 +31,8 @@ pub struct Options {
     /// How long an end that was connected waits for its peer to come back before it reports that
     /// the peer is gone; `None`: for ever.
     pub gone_after: Option<Duration>,
-    /// Whether another peer of the same name may take the place of one that is gone.
+    /// Whether another peer of the same name may take the place of one that is gone. A reader that
+    /// does has a buffer of at least as many bytes, where elements vary.
     pub takes_successor: bool,
     /// Whether bytes carry a checksum beside that of the transport; `None`: between machines.
     pub is_checked: Option<bool>,

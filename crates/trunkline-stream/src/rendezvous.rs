@@ -26,7 +26,7 @@ use trunkline_types::{DataType, StreamUrl, Tick};
 
 use crate::directory::{Arrivals, random};
 use crate::element::form;
-use crate::end::{End, Inner, ReaderEnd, Target, WriterEnd};
+use crate::end::{End, Idle, Inner, ReaderEnd, Target, WriterEnd};
 use crate::error::StreamError;
 use crate::listener::{Listener, own_address};
 use crate::options::{DIRECTORY_PORT, Options};
@@ -100,7 +100,8 @@ pub(crate) async fn writer(
         return journaled::writer(waits, plan, &journal).await;
     }
     let memory = plan.memory()?;
-    let inner = WriterEnd::new(memory.element_memory().consumer());
+    let mut inner = WriterEnd::new(memory.element_memory().consumer());
+    inner.idle = plan.idle(&memory);
     let link = WriterLink::writer(plan.link.clone(), Clock::new().now());
     let met = plan.meet(waits, link, inner, Some(&memory)).await?;
     let ring = met.memory_of_program(&memory).producer();
@@ -119,7 +120,8 @@ pub(crate) async fn reader(
         return journaled::reader(waits, plan, &journal).await;
     }
     let memory = plan.memory()?;
-    let inner = ReaderEnd::new(memory.element_memory().producer());
+    let mut inner = ReaderEnd::new(memory.element_memory().producer());
+    inner.idle = plan.idle(&memory);
     let link = ReaderLink::reader(plan.link.clone(), Clock::new().now());
     let met = plan.meet(waits, link, inner, Some(&memory)).await?;
     let ring = met.memory_of_program(&memory).consumer();
@@ -193,6 +195,12 @@ impl Plan {
                 cause,
             }
         })
+    }
+
+    /// What gives the memory of a ring back, where it is not to be kept.
+    fn idle(&self, memory: &Arc<StreamMemory>) -> Option<Idle> {
+        let is_kept = self.options.preallocate || self.shape.element_bytes().is_some();
+        (!is_kept).then(|| Idle::new(memory.clone()))
     }
 
     /// Starts the link, registers the name, and waits for the peer.

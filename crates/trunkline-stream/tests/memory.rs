@@ -3,12 +3,19 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::os::unix::fs::MetadataExt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use trunkline_stream::{Element, Options, Reader, StreamError, Until, Writer};
 
 const LONG: Option<Duration> = Some(Duration::from_secs(60));
+
+/// One test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Bytes that the system has given for the buffers of this process's endpoints.
 fn held() -> u64 {
@@ -59,6 +66,7 @@ const SLACK: u64 = 64 << 10;
 /// Behaviour: NS-20, NS-21, NS-22, NS-23, NS-24, NS-25.
 #[test]
 fn memory_of_buffers_is_as_large_as_is_said_when_it_is_said() {
+    let _alone = alone();
     assert_eq!(held(), 0);
 
     // Elements of one size: 1,000 doubles are 8,000 bytes, all there at creation and never more.
@@ -125,4 +133,103 @@ fn memory_of_buffers_is_as_large_as_is_said_when_it_is_said() {
     );
     drop((reader, writer));
     assert_eq!(held(), 0, "destroyed");
+}
+
+/// Waits until no more than that is held. Nothing else is waited for here but that time passes.
+fn until_held(most: u64) {
+    let looks = 60_000;
+    let is_so = (0..looks).any(|_| {
+        thread::park_timeout(Duration::from_millis(1));
+        held() <= most
+    });
+    assert!(is_so, "{} are held, not {most}", held());
+}
+
+/// Fills both buffers, reads everything, and says how much was held in between.
+fn burst(writer: &mut Writer<String>, reader: &mut Reader<String>) -> u64 {
+    let text = "y".repeat(995);
+    let count = fill(writer, &text);
+    let filled = held();
+    (0..count).for_each(|_| assert_eq!(reader.read(LONG).unwrap(), text));
+    writer.flush(Until::Read, LONG).unwrap();
+    filled
+}
+
+/// Writes what is not read, for now.
+fn keep(writer: &mut Writer<String>, round: u32) -> Vec<String> {
+    let kept: Vec<String> = (0..7)
+        .map(|i| format!("{round} {i} ").repeat(100))
+        .collect();
+    writer.write_many(&kept, LONG).unwrap();
+    writer.flush(Until::Available, LONG).unwrap();
+    kept
+}
+
+/// Behaviour: NS-22, NS-23, NS-24, NS-25.
+#[test]
+fn memory_of_varying_elements_is_given_back_when_nothing_is_moved_any_more() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let over_tcp = Options {
+        capacity: 1000,
+        bytes_max: 1 << 20,
+        timeout: LONG,
+        tcp_only: true,
+        ..Options::default()
+    };
+    // Through a Unix socket of this test both ends have one ring.
+    let in_one_ring = Options {
+        tcp_only: false,
+        sockets: Some(folder.path().to_owned()),
+        ..over_tcp.clone()
+    };
+    let preallocated = Options {
+        preallocate: true,
+        ..over_tcp.clone()
+    };
+    let mut far = pair::<String>(&over_tcp, &over_tcp);
+    let mut near = near_pair(&in_one_ring);
+    assert_eq!(far.0.properties().transport, Some("TCP"));
+    assert_eq!(near.0.properties().transport, Some("shared memory"));
+    let mut kept = Vec::new();
+    for (writer, reader) in [&mut far, &mut near] {
+        let before = held();
+        let filled = burst(writer, reader) - before;
+        assert!(filled >= 1_900_000, "{filled} more are held");
+        // What is there unread stays.
+        kept.push(keep(writer, 0));
+    }
+    until_held(2 * SLACK);
+    // The stream goes on as if nothing had happened.
+    for ((writer, reader), kept) in [&mut far, &mut near].into_iter().zip(kept) {
+        for text in kept {
+            assert_eq!(reader.read(LONG).unwrap(), text);
+        }
+        burst(writer, reader);
+        keep(writer, 1);
+    }
+    drop((far, near));
+
+    // One of the two keeps what it has.
+    let mut half = pair::<String>(&over_tcp, &preallocated);
+    assert!(burst(&mut half.0, &mut half.1) >= 2 << 20);
+    until_held((1 << 20) + SLACK);
+    assert!(held() >= 1 << 20, "{}", held());
+    burst(&mut half.0, &mut half.1);
+}
+
+/// A pair that finds each other by a Unix socket.
+fn near_pair(options: &Options) -> (Writer<String>, Reader<String>) {
+    // Below those that the system gives, and rarely another process's.
+    let own = std::process::id().wrapping_mul(151) % 20_000;
+    let url = |name: &str, port| format!("tl://127.0.0.1:{}/{name}", 10_000 + own + port);
+    let passive = url("r", 0);
+    let of_reader = options.clone();
+    let named = Options {
+        peer: Some(passive.clone()),
+        ..options.clone()
+    };
+    let reader = thread::spawn(move || Reader::create(&passive, of_reader).unwrap());
+    let writer = Writer::create(&url("w", 1), named).unwrap();
+    (writer, reader.join().unwrap())
 }

@@ -10,19 +10,19 @@ use crate::rig::{Output, RIG, Running, Served, command, finish, run};
 use crate::schema;
 
 /// The URL of an endpoint with a port of its own.
-fn endpoint(name: &str) -> String {
+pub fn endpoint(name: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     format!("tl://localhost:{port}/{name}")
 }
 
 /// Starts a reader of this URL.
-fn reader(url: &str, arguments: &[&str]) -> Running {
+pub fn reader(url: &str, arguments: &[&str]) -> Running {
     Running::spawn(command(&["stream", "read", url]).args(arguments))
 }
 
 /// A writer to this URL.
-fn writer(url: &str, arguments: &[&str]) -> Command {
+pub fn writer(url: &str, arguments: &[&str]) -> Command {
     let mut command = command(&["stream", "write", "out", "--to", url]);
     command.args(arguments);
     command
@@ -38,7 +38,7 @@ fn through(arguments: &[&str], input: &str) -> (Output, Option<i32>, Vec<String>
 }
 
 /// The only object on standard error with this event; every object there is as documented.
-fn event(err: &str, event: &str) -> Json {
+pub fn event(err: &str, event: &str) -> Json {
     let documented = schema::documented();
     let objects = err.lines().map(|line| {
         let object: Json = serde_json::from_str(line).unwrap();
@@ -336,6 +336,59 @@ fn what_cannot_be_is_refused_before_anything_is_tried() {
         assert_eq!(output.code, Some(2), "{arguments:?}: {}", output.err);
         assert!(output.err.contains(what), "{arguments:?}: {}", output.err);
     }
+}
+
+/// What is not data does not go through a stream.
+///
+/// Behaviour: NS-04.
+#[test]
+fn references_and_objects_are_no_elements() {
+    let none = [
+        "object",
+        "class(a)",
+        "ref(f64)",
+        "struct(a: f64, b: object)",
+        "array(object, 3)",
+    ];
+    for no_type in none {
+        let output = run(&["stream", "read", "a", "--type", no_type]);
+        assert_eq!(output.code, Some(2), "{no_type}: {}", output.err);
+        assert!(output.err.contains("--type"), "{no_type}: {}", output.err);
+    }
+}
+
+/// Where nothing is said, a measurement has the buffers that give the highest rate, and a call has
+/// a tenth of them.
+///
+/// Behaviour: NS-81, NS-82.
+#[test]
+fn a_call_is_a_tenth_of_the_buffer_which_is_large_for_scalars_and_small_for_what_varies() {
+    let sized = [
+        "stream",
+        "bench",
+        "--bytes",
+        "1MB",
+        "--samples",
+        "1",
+        "--threads",
+        "--json",
+    ];
+    let with = |more: &[&str]| {
+        let output = run(&[&sized[..], more].concat());
+        assert_eq!(output.code, Some(0), "{more:?}: {}", output.err);
+        let line: Json = serde_json::from_str(&output.out).unwrap();
+        (
+            line["capacity"].as_u64().unwrap(),
+            line["chunk"].as_u64().unwrap(),
+        )
+    };
+    assert_eq!(with(&[]), (1_000_000, 100_000));
+    assert_eq!(with(&["--type", "string"]), (100_000, 10_000));
+    assert_eq!(with(&["--capacity", "5000"]), (5000, 500));
+    assert_eq!(
+        with(&["--capacity", "5000", "--chunk", "1250"]),
+        (5000, 1250)
+    );
 }
 
 /// Behaviour: NS-05, NS-08.

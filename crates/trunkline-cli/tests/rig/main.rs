@@ -1,4 +1,5 @@
-//! The real rig: engines and clients as processes with real sockets, and real faults between them.
+//! The real rig: engines, clients and streams as processes with real sockets, and real faults
+//! between them.
 //!
 //! ```text
 //!   engine    `trunkline serve` in a process: stopped, killed, started again; starved of
@@ -7,6 +8,8 @@
 //!             reading
 //!   proxy     between client and engine: delay, silence in one or both directions, cut at a byte,
 //!             half-close, reset
+//!   streams   the ends of streams as processes, which make their elements from the index and check
+//!             them; plan: faults at bytes that were drawn before
 //!   view      one subscription as a program sees it: every gap in it has to be explained
 //!   figures   what was measured, printed, and kept where `make rig` says
 //! ```
@@ -24,21 +27,28 @@
 
 mod chaos;
 mod clocks;
+mod closes;
 mod crowd;
 mod descriptors;
 mod engine;
 mod figures;
 mod floods;
+mod idle_memory;
+mod kills;
 mod limits;
 mod links;
 mod netns;
+mod outages;
+mod plan;
 #[path = "../black_box/rig.rs"]
 #[allow(dead_code, reason = "the black-box tests use all of it")]
 mod process;
 mod proxy;
 mod raw;
 mod slow_consumers;
+mod soak;
 mod storms;
+mod streams;
 mod view;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

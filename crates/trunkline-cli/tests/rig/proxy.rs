@@ -1,4 +1,5 @@
-//! A TCP proxy between clients and an engine that can do to connections what networks do.
+//! A TCP proxy between clients and an engine that can do to connections what networks do. Between
+//! the two ends of a stream the client is the one that dials.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,16 +9,16 @@ use std::time::Duration;
 use socket2::SockRef;
 
 use crate::last;
+use crate::plan::{Fault, Plan, Way};
 
 /// How often a pump that has nothing to forward looks at its orders.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Which way bytes go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
-    ToEngine,
-    ToClient,
-}
+/// How often one looks that stands still for good.
+const LOOK_STILL: Duration = Duration::from_millis(100);
+
+/// Bytes that are taken at a time, so that a fault in them hits the right one.
+const PIECE: usize = 256 << 10;
 
 /// How a connection ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +32,7 @@ pub enum Cut {
 }
 
 /// What is done to connections.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 struct Orders {
     /// Bytes stay where they are, in these directions.
     silent_to_engine: bool,
@@ -43,7 +44,13 @@ struct Orders {
     cut: Option<Cut>,
     /// Bytes to clients after which the connection that carries the last of them is cut.
     cut_at: Option<(u64, Cut)>,
+    /// Faults at bytes to come.
+    plan: Plan,
+    /// Connections made before this number stand still until they are cut.
+    still_before: u64,
     made: u64,
+    /// New connections are ended at once.
+    is_closed: bool,
     stopped: bool,
 }
 
@@ -87,6 +94,27 @@ impl Proxy {
         self.order(|orders| orders.cut_at = Some((bytes, cut)));
     }
 
+    /// Does what is planned from now on.
+    pub fn follow(&self, plan: Plan) {
+        self.order(|orders| orders.plan = plan);
+    }
+
+    /// Looks at what is planned, and what was done.
+    pub fn plan<R>(&self, look: impl FnOnce(&Plan) -> R) -> R {
+        look(&lock(&self.orders).plan)
+    }
+
+    /// Nothing goes through the connections there are any more, and nobody is told, as if the
+    /// machine behind them had vanished. New ones go through.
+    pub fn vanish(&self) {
+        self.order(|orders| orders.still_before = orders.made);
+    }
+
+    /// Nobody is let through any more.
+    pub fn close_door(&self, is_closed: bool) {
+        self.order(|orders| orders.is_closed = is_closed);
+    }
+
     /// Everything is forwarded at once again.
     pub fn heal(&self) {
         self.order(|orders| {
@@ -109,8 +137,17 @@ impl Orders {
         }
     }
 
-    /// How many of `count` bytes still go, and how the connection ends behind them.
-    fn passing(&mut self, way: Way, count: usize) -> (usize, Option<Cut>) {
+    /// Bytes are about to go: how many of them still do, and how the connection ends behind them.
+    fn passing(&mut self, way: Way, bytes: &mut [u8]) -> (usize, Option<Cut>) {
+        let count = bytes.len();
+        match self.plan.pass(way, bytes) {
+            Some((before, Fault::Cut(cut))) => return (before, Some(cut)),
+            Some((before, Fault::Vanish)) => {
+                self.still_before = self.made;
+                return (before, None);
+            }
+            Some((_, Fault::Alter)) | None => {}
+        }
         match (way, self.cut_at) {
             (Way::ToClient, Some((left, cut))) if left <= count as u64 => {
                 self.cut_at = None;
@@ -145,6 +182,9 @@ fn accept(listener: &TcpListener, engine: SocketAddr, orders: &Arc<Mutex<Orders>
             orders.made += 1;
             if orders.stopped {
                 return;
+            }
+            if orders.is_closed {
+                continue;
             }
             orders.made
         };
@@ -184,15 +224,20 @@ struct Pump {
 
 impl Pump {
     fn run(self) {
-        let mut buffer = vec![0; 16 << 10];
+        let mut buffer = vec![0; PIECE];
         loop {
-            let (cut, silent, delay) = {
+            let (cut, is_still, silent, delay) = {
                 let orders = lock(&self.orders);
                 let cut = orders.cut.filter(|_| self.number <= orders.cut_before);
-                (cut, orders.is_silent(self.way), orders.delay)
+                let is_still = self.number <= orders.still_before;
+                (cut, is_still, orders.is_silent(self.way), orders.delay)
             };
             if let Some(cut) = cut {
                 return self.end(cut);
+            }
+            if is_still {
+                last(LOOK_STILL);
+                continue;
             }
             if silent {
                 last(LOOK);
@@ -214,7 +259,7 @@ impl Pump {
             if !delay.is_zero() {
                 last(delay);
             }
-            let (passing, cut) = lock(&self.orders).passing(self.way, count);
+            let (passing, cut) = lock(&self.orders).passing(self.way, &mut buffer[..count]);
             if (&*self.to).write_all(&buffer[..passing]).is_err() {
                 return self.end(Cut::Reset);
             }

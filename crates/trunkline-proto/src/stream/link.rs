@@ -178,6 +178,9 @@ impl<H: Half> Link<H> {
                 self.session.fault = Some(fault);
                 return Err((Fault::new(FaultCode::StreamDataLost, sentence), None));
             }
+            Err(Mismatch::TooSmall(sentence)) => {
+                return Err((Fault::new(FaultCode::StreamConnected, sentence), None));
+            }
         }
         let replaced = self.session.connection.as_ref().map(|c| c.id);
         if let Some(old) = replaced {
@@ -334,6 +337,11 @@ impl<H: Half> Link<H> {
                 let sentence = fault.to_string();
                 let code = FaultCode::StreamDataLost;
                 self.session.finish(Some(fault), code, &sentence);
+            }
+            Err(Mismatch::TooSmall(sentence)) => {
+                let (code, said) = (FaultCode::StreamConnected, sentence.clone());
+                let fault = StreamFault::Refused { code, sentence };
+                self.session.finish(Some(fault), code, &said);
             }
         }
         Ok(())

@@ -26,6 +26,8 @@ pub enum Mismatch {
     Nonsense(String),
     /// So many bytes are neither here nor there.
     Lost(u64),
+    /// The peer's buffer may be too small for what is there for it.
+    TooSmall(String),
 }
 
 /// Checks what has to be the same, or opposite, at both ends.

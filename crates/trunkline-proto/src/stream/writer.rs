@@ -221,6 +221,7 @@ impl Half for Writer {
         let EndState::Reader(reader) = peer.state else {
             return Err(Mismatch::Nonsense("it is no reader".to_owned()));
         };
+        self.check_buffer(peer)?;
         let (peer_bytes, peer_capacity) = (self.peer_bytes, self.peer_capacity);
         self.peer_bytes = peer.bytes_max;
         self.peer_capacity = peer.capacity;

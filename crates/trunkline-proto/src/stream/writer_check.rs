@@ -1,8 +1,9 @@
 //! What cannot be true of what a reader says.
 
+use super::meeting::Mismatch;
 use super::options::ElementForm;
 use super::writer::Writer;
-use crate::message::stream::Ack;
+use crate::message::stream::{Ack, StreamEnd};
 
 impl Writer {
     /// What cannot be true of an acknowledgement.
@@ -56,6 +57,20 @@ impl Writer {
             }
         }
         Ok(())
+    }
+
+    /// Elements that vary, written or about to be, may be as long as the buffer of the reader
+    /// before allowed. One with a smaller buffer might never have room for the next of them.
+    pub(super) fn check_buffer(&self, peer: &StreamEnd) -> Result<(), Mismatch> {
+        let is_known = self.form == ElementForm::Variable && self.peer_bytes < u64::MAX;
+        if !is_known || peer.bytes_max >= self.peer_bytes {
+            return Ok(());
+        }
+        Err(Mismatch::TooSmall(format!(
+            "the buffer of {} holds {} bytes, that of the one whose place it takes held {}, and \
+             elements may be as long: create it with one as large",
+            peer.url, peer.bytes_max, self.peer_bytes
+        )))
     }
 
     /// What cannot be true of a reader that was there before.

@@ -13,6 +13,7 @@
 //! is found by looking at the ring, so the program has to tell nothing but that it is time to look.
 
 mod asking;
+mod idle;
 #[cfg(test)]
 mod journal_tests;
 mod one_ring;
@@ -41,6 +42,7 @@ use trunkline_ring::{Corrupt, RingStart};
 use trunkline_types::{Tick, Timestamp};
 
 pub(crate) use asking::Target;
+pub(crate) use idle::{Idle, Writing};
 pub(crate) use reader::ReaderEnd;
 pub(crate) use reader_store::ReaderStore;
 pub(crate) use writer::WriterEnd;
@@ -80,6 +82,8 @@ pub(crate) struct End<S: Inner> {
     gather_until: Option<Tick>,
     /// When bytes of the ring were handed out last.
     handed_at: Tick,
+    /// When it is to be looked whether the ring's memory is needed.
+    idle_at: Option<Tick>,
     /// Where the file of a ring would come, for an end that dials.
     descriptors: Option<Descriptors>,
     /// The present connection was dialled from here.
@@ -142,6 +146,12 @@ pub(crate) trait Inner: RingBytes + Send {
 
     /// Nobody will look at the ring any more: the program is to say when it writes again.
     fn rest(&mut self, link: &Link<Self::Half>) -> Rest;
+
+    /// Whether memory of the ring that nobody needs is given back.
+    fn gives_back(&self) -> bool;
+
+    /// Gives it back, where nothing was moved since the last time this was called.
+    fn give_back(&mut self, link: &Link<Self::Half>);
 }
 
 /// Whether an end may stop looking at its ring.
@@ -181,6 +191,7 @@ impl<S: Inner> End<S> {
             is_sending: false,
             gather_until: None,
             handed_at: Tick::ZERO,
+            idle_at: None,
             over: Arc::default(),
         }
     }
@@ -347,6 +358,17 @@ impl<S: Inner> End<S> {
         self.note_over();
     }
 
+    /// Where nothing was moved for a while, memory is given back.
+    fn look_for_idleness(&mut self, now: Tick) {
+        if !self.inner.gives_back() || self.idle_at.is_some_and(|at| now < at) {
+            return;
+        }
+        if self.idle_at.is_some() {
+            self.inner.give_back(&self.link);
+        }
+        self.idle_at = Some(idle::next(now));
+    }
+
     fn handle_payload(&mut self, now: Tick, place: Place, count: usize) {
         let transport = self.transport;
         self.inner
@@ -440,7 +462,7 @@ impl<S: Inner> Endpoint for End<S> {
         // While the transport takes nothing, what waits for more waits for that.
         let looks = self.link.is_connected() && !self.is_sending;
         let gather = self.gather_until.filter(|_| looks);
-        [self.link.poll_timeout(), gather]
+        [self.link.poll_timeout(), gather, self.idle_at]
             .into_iter()
             .flatten()
             .min()
@@ -452,6 +474,7 @@ impl<S: Inner> Endpoint for End<S> {
         }
         self.link.handle_timeout(now);
         self.note_over();
+        self.look_for_idleness(now);
     }
 
     fn handle_disconnected(&mut self, now: Tick, cause: Disconnect) {

@@ -41,12 +41,18 @@ pub(crate) struct SharedRing {
 pub(crate) type Seen = ((u64, u64), (u64, u64));
 
 impl SharedRing {
-    /// Makes the ring with an end that has offered to share one.
+    /// Makes the ring with an end that has offered to share one. `is_touched`: all of its memory
+    /// is there at once.
     ///
     /// # Errors
     /// The system gives no memory, or the two buffers are too large to be one.
-    pub(crate) fn create(own: &LinkOptions, peer: &StreamEnd) -> io::Result<(Self, OwnedFd)> {
-        let memory = StreamMemory::create(shape(own, peer)?, RingStart::default(), true)?;
+    pub(crate) fn create(
+        own: &LinkOptions,
+        peer: &StreamEnd,
+        is_touched: bool,
+    ) -> io::Result<(Self, OwnedFd)> {
+        let shape = shape(own, peer)?;
+        let memory = StreamMemory::create(shape, RingStart::default(), is_touched)?;
         let file = memory.as_fd().try_clone_to_owned()?;
         Ok((Self::new(memory, own, peer, false), file))
     }

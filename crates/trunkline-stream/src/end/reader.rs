@@ -8,7 +8,7 @@ use trunkline_ring::{Corrupt, ElementProducer, RingStart};
 use trunkline_types::Tick;
 
 use super::one_ring::SharedRing;
-use super::{Inner, ReaderStore, Rest};
+use super::{Idle, Inner, ReaderStore, Rest};
 
 pub(crate) struct ReaderEnd {
     pub(crate) ring: ElementProducer,
@@ -16,6 +16,8 @@ pub(crate) struct ReaderEnd {
     shared: Option<SharedRing>,
     /// Its journal, if it has one.
     pub(crate) store: Option<ReaderStore>,
+    /// Gives memory back that nobody needs, where elements vary.
+    pub(crate) idle: Option<Idle>,
 }
 
 impl ReaderEnd {
@@ -24,6 +26,7 @@ impl ReaderEnd {
             ring,
             shared: None,
             store: None,
+            idle: None,
         }
     }
 }
@@ -90,6 +93,9 @@ impl Inner for ReaderEnd {
     fn take_over(&mut self, memory: &Arc<StreamMemory>, written: RingStart, read: RingStart) {
         let _ = read;
         self.ring = memory.element_memory().starting_at(written).producer();
+        if let Some(idle) = &mut self.idle {
+            idle.move_to(memory);
+        }
         // The program finds out at its next read.
         let _ = self.ring.wait_for_room(u64::MAX, 0);
     }
@@ -137,5 +143,19 @@ impl Inner for ReaderEnd {
 
     fn rest(&mut self, _: &ReaderLink) -> Rest {
         Rest::Yes
+    }
+
+    fn gives_back(&self) -> bool {
+        self.idle.is_some()
+    }
+
+    fn give_back(&mut self, link: &ReaderLink) {
+        let Some(idle) = &mut self.idle else { return };
+        let ring = &mut self.ring;
+        // The program that writes is the one that gives a ring of both back. Bytes that have come
+        // and do not count yet are not free.
+        if self.shared.is_none() && link.wants_payload().is_none() {
+            idle.look(None, || Some((link.arrived(), ring.read().ok()?)));
+        }
     }
 }

@@ -51,8 +51,10 @@ impl<S: Inner> End<S> {
         // It has the ring if it has ever been answered.
         let has_it = wants && known == Some(end.incarnation) && peer.is_some();
         let is_first = self.link.peer().is_none() || !self.is_begun();
+        // As it is with an end's own.
+        let is_touched = !self.inner.gives_back();
         let fresh = (wants && is_local && is_first && !has_it && !self.cannot_share)
-            .then(|| SharedRing::create(self.link.options(), end).ok())
+            .then(|| SharedRing::create(self.link.options(), end, is_touched).ok())
             .flatten();
         self.link.set_shared(has_it || fresh.is_some());
         fresh

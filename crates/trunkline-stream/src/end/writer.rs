@@ -9,7 +9,7 @@ use trunkline_ring::{Corrupt, ElementConsumer, RingStart};
 use trunkline_types::Tick;
 
 use super::one_ring::SharedRing;
-use super::{End, Inner, Rest, WriterStore};
+use super::{End, Idle, Inner, Rest, WriterStore, Writing};
 
 pub(crate) struct WriterEnd {
     pub(crate) ring: ElementConsumer,
@@ -19,6 +19,8 @@ pub(crate) struct WriterEnd {
     is_resting: bool,
     /// Its journal, if it has one, with the outer end of the ring.
     pub(crate) store: Option<WriterStore>,
+    /// Gives memory back that nobody needs, where elements vary.
+    pub(crate) idle: Option<Idle>,
 }
 
 impl WriterEnd {
@@ -28,7 +30,13 @@ impl WriterEnd {
             shared: None,
             is_resting: false,
             store: None,
+            idle: None,
         }
+    }
+
+    /// What the program holds while it writes.
+    pub(crate) fn writing(&self) -> Option<Writing> {
+        self.idle.as_ref().map(Idle::writing)
     }
 
     /// The program was told that nobody looks, and has written something.
@@ -155,6 +163,9 @@ impl Inner for WriterEnd {
     fn take_over(&mut self, memory: &Arc<StreamMemory>, written: RingStart, read: RingStart) {
         let _ = written;
         self.ring = memory.element_memory().starting_at(read).consumer();
+        if let Some(idle) = &mut self.idle {
+            idle.move_to(memory);
+        }
         self.is_resting = false;
         // The program finds out at its next write.
         let _ = self.ring.wait_for(u64::MAX, 0);
@@ -196,6 +207,25 @@ impl Inner for WriterEnd {
             }
             false => Rest::Told,
         }
+    }
+
+    fn gives_back(&self) -> bool {
+        self.idle.is_some()
+    }
+
+    fn give_back(&mut self, _: &WriterLink) {
+        let Some(idle) = &mut self.idle else { return };
+        let (ring, shared) = (&mut self.ring, &mut self.shared);
+        let memory = shared.as_ref().map(|shared| shared.memory.clone());
+        idle.look(memory.as_ref(), || match shared {
+            // Here it is the program at the other end that has to have begun.
+            Some(shared) if !shared.is_confirmed => None,
+            Some(shared) => {
+                let ((written, _), (read, _)) = shared.look().ok()?;
+                Some((written, read))
+            }
+            None => Some((ring.written().ok()?, ring.read())),
+        });
     }
 }
 

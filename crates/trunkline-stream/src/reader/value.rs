@@ -180,6 +180,15 @@ impl ValueReader {
         self.core.available()
     }
 
+    /// Says that the program is done with everything it has read: with a journal, none of it comes
+    /// again after a crash. Without one there is nothing to say.
+    ///
+    /// # Errors
+    /// [`StreamError::Journal`]; what was read may come again after a crash.
+    pub fn commit(&mut self) -> Result<(), StreamError> {
+        block(self.core.commit(&Blocking))
+    }
+
     /// Destroys the end. The writer is told how far it came.
     pub fn close(mut self) {
         block(self.core.close(&Blocking));

@@ -48,6 +48,7 @@ pub(super) async fn writer(
     let inner = memory.element_memory().starting_at(begin).consumer();
     let mut inner = WriterEnd::new(inner);
     inner.store = Some(store);
+    inner.idle = plan.idle(&memory);
     let at = WriterState {
         kept: start.kept,
         kept_elements: start.kept_elements,
@@ -114,6 +115,7 @@ pub(super) async fn reader(
     let (wake, wakes) = sync_channel(1);
     let mut inner = ReaderEnd::new(ring);
     inner.store = Some(ReaderStore::new(journal, start.peer, wake));
+    inner.idle = plan.idle(&memory);
     let met = plan.meet(waits, link, inner, None).await?;
     syncing::start(&met.link, wakes).map_err(no_thread)?;
     let core = ReaderCore::new(met, consumer);

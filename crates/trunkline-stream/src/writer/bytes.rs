@@ -1,6 +1,6 @@
 //! The writing end, in bytes: what every kind of writer does.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use trunkline_net::{Clock, Link};
@@ -8,7 +8,7 @@ use trunkline_proto::message::stream::Until;
 use trunkline_proto::stream::{ElementForm, Left, StreamFault, WriterLink};
 use trunkline_ring::ElementProducer;
 
-use crate::end::{End, GATHER_BYTES, Inner, WriterEnd};
+use crate::end::{End, GATHER_BYTES, Inner, WriterEnd, Writing};
 use crate::error::StreamError;
 use crate::journal::Durability;
 use crate::rendezvous::{Met, Registration};
@@ -31,6 +31,8 @@ pub struct WriterCore {
     /// The ring is that of both ends' processes.
     is_shared: bool,
     patience: Patience,
+    /// Held while it writes, where the ring's memory may be given back.
+    writing: Option<Writing>,
     /// Has a value once the stream is over.
     over: Arc<OnceLock<()>>,
     /// It has a journal: what is written goes there, and not into the ring from here.
@@ -98,6 +100,7 @@ impl WriterCore {
             capacity,
             bytes_max,
             is_shared: is_shared(&met.link),
+            writing: met.link.with(|end, _, _| end.inner.writing()),
             over: met.link.with(|end, _, _| end.over()),
             link: met.link,
             ring,
@@ -170,14 +173,20 @@ impl WriterCore {
     /// Appends to the ring, if there is room, and sees to it that it is sent.
     #[inline(always)]
     fn push(&mut self, bytes: &[u8], elements: u64) -> bool {
-        // Nobody but this program has the memory, so its positions are true.
-        if !self.can_ever_fit(bytes.len(), elements)
-            || !self.ring.push(bytes, elements).unwrap_or(false)
-        {
+        if !self.can_ever_fit(bytes.len(), elements) || !self.push_into_ring(bytes, elements) {
             return false;
         }
         self.wrote(bytes.len() as u64);
         true
+    }
+
+    #[inline(always)]
+    fn push_into_ring(&mut self, bytes: &[u8], elements: u64) -> bool {
+        // It protects nothing that could be half done.
+        let writing = self.writing.as_ref();
+        let _held = writing.map(|writing| writing.lock().unwrap_or_else(PoisonError::into_inner));
+        // Nobody but this program has the memory, so its positions are true.
+        self.ring.push(bytes, elements).unwrap_or(false)
     }
 
     /// Whether so much is no more than the end's own buffer holds (NS-33).

@@ -18,21 +18,21 @@ use crate::raw::{Party, Raw};
 use crate::rig::*;
 
 /// A reader that waits for whoever comes.
-fn waiting_reader() -> (SocketAddr, JoinHandle<Reader<f64>>) {
+pub fn waiting_reader() -> (SocketAddr, JoinHandle<Reader<f64>>) {
     let at = address();
     let thread = thread::spawn(move || Reader::create(&url(at, "passive"), options(10)).unwrap());
     (at, thread)
 }
 
 /// A writer that waits for whoever comes.
-fn waiting_writer() -> (SocketAddr, JoinHandle<Writer<f64>>) {
+pub fn waiting_writer() -> (SocketAddr, JoinHandle<Writer<f64>>) {
     let at = address();
     let thread = thread::spawn(move || Writer::create(&url(at, "passive"), options(10)).unwrap());
     (at, thread)
 }
 
 /// S_DATA with the elements of a range.
-fn data(range: std::ops::Range<u64>) -> Vec<u8> {
+pub fn data(range: std::ops::Range<u64>) -> Vec<u8> {
     data_at(range.start * 8, range)
 }
 
@@ -56,7 +56,7 @@ fn data_at(position: u64, range: std::ops::Range<u64>) -> Vec<u8> {
     out
 }
 
-fn ack(arrived: u64, read: u64, credit: u64) -> Vec<u8> {
+pub fn ack(arrived: u64, read: u64, credit: u64) -> Vec<u8> {
     let mut out = Vec::new();
     let ack = Ack {
         arrived: arrived * 8,
@@ -225,7 +225,7 @@ fn an_outdated_greeting_does_not_replace_the_connection_there_is() {
 
 /// Sends something wrong to a reader that has three elements of which one is read, and sees that
 /// the connection ends, nothing else does, and the stream goes on where it was.
-fn wrong_for_a_reader(wrong: &[u8]) {
+pub fn wrong_for_a_reader(wrong: &[u8]) {
     let (at, thread) = waiting_reader();
     let mut party = Party::writer();
     let (mut raw, _) = party.connect(at, "passive");
@@ -307,7 +307,7 @@ fn a_writer_that_breaks_the_rules_loses_its_connection_and_the_reader_nothing() 
 
 /// Sends something wrong to a writer that has sent six elements of which three are acknowledged and
 /// two read, and sees that all of the three are sent again.
-fn wrong_for_a_writer(wrong: &[u8]) {
+pub fn wrong_for_a_writer(wrong: &[u8]) {
     let (at, thread) = waiting_writer();
     let mut party = Party::reader();
     let (mut raw, _) = party.connect(at, "passive");

@@ -8,6 +8,7 @@
 mod bad_input;
 mod closing;
 mod creation;
+mod far;
 mod flushing;
 mod outages;
 mod properties;
@@ -15,6 +16,7 @@ mod proxy;
 mod raw;
 mod reads_and_writes;
 mod rig;
+mod sides;
 mod steps;
 mod watching;
 

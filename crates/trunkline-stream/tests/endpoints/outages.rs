@@ -339,6 +339,51 @@ fn a_successor_of_a_dead_active_end_is_taken_where_that_is_wanted() {
     }
 }
 
+/// A text for which the first reader had room is not to wait for ever for one that has none.
+///
+/// Behaviour: B-61, NS-71.
+#[test]
+fn a_successor_whose_buffer_is_smaller_is_told_and_the_writer_goes_on_with_another() {
+    let at = address();
+    let of_bytes = |bytes_max| Options {
+        bytes_max,
+        takes_successor: true,
+        ..options(10)
+    };
+    let proxy = Proxy::to(at);
+    let roomy = of_bytes(1 << 16);
+    let (mut writer, reader) = meet(
+        Dials::Reader,
+        roomy.clone(),
+        roomy.clone(),
+        at,
+        Some(&proxy),
+    );
+    let long = "x".repeat(40_000);
+    // It is known to fit, before and after the reader is gone.
+    writer.write(&long, LONG).unwrap();
+    writer.flush(Until::Available, LONG).unwrap();
+    let own = reader.properties().url;
+    proxy.freeze();
+    proxy.down();
+    writer.write(&long, LONG).unwrap();
+    reader.close();
+    let named = |bytes_max| naming(&url(at, "passive"), of_bytes(bytes_max));
+    let told = fault(Reader::<String>::create(&own, named(1 << 12)));
+    let StreamFault::Refused { sentence, .. } = told else {
+        panic!("{told}")
+    };
+    assert!(sentence.contains("65536"), "{sentence}");
+    assert_eq!(writer.properties().fault, None);
+    let mut next = Reader::<String>::create(&own, named(1 << 16)).unwrap();
+    writer.write(&long, LONG).unwrap();
+    for _ in 0..2 {
+        assert_eq!(next.read(LONG).unwrap(), long);
+    }
+    assert_eq!(writer.close(LONG).elements, 0);
+    assert!(matches!(next.read(LONG), Err(StreamError::Ended)));
+}
+
 /// Behaviour: B-61, NS-69, NS-71.
 #[test]
 fn a_peer_that_stays_away_is_reported_where_that_is_wanted() {

@@ -19,7 +19,7 @@ mod write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use trunkline::stream::{Options, StreamError, StreamFault, element_bytes};
+use trunkline::stream::{JournalOptions, Options, StreamError, StreamFault, element_bytes};
 use trunkline_types::DataType;
 use trunkline_types::text::parse_type;
 
@@ -46,6 +46,10 @@ use crate::targets;
 /// Both ends wait for the other one, for room and for elements for ever, unless --timeout is given.
 /// Ctrl-C ends them in order: what was written is still delivered, a second one does not wait for
 /// it. Exit code 7 says that elements stayed behind.
+///
+/// With --journal at both ends the stream outlives either program: what is written and not yet read
+/// is kept on the disk, and the next one with that folder goes on. It says how many elements were
+/// written, or read, before.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to do
@@ -101,6 +105,15 @@ pub(crate) struct Args {
     /// End with a failure when the other end was there and has been away for so long
     #[arg(long, value_name = "TIME", value_parser = arguments::duration)]
     gone_after: Option<Duration>,
+
+    /// Keep what is on its way in this folder, of this end alone, so that the stream goes on when
+    /// its program is started again
+    #[arg(long, value_name = "DIR")]
+    journal: Option<PathBuf>,
+
+    /// Bytes that the journal may have; 1 GiB unless said otherwise
+    #[arg(long, value_name = "SIZE", value_parser = units::size, requires = "journal")]
+    journal_size: Option<u64>,
 
     /// Let other machines reach a port of this end's own, although nothing is protected
     #[arg(long)]
@@ -199,6 +212,10 @@ fn check(args: &Args) -> Result<(), Problem> {
             args.from.is_some() && args.verb != Order::Read,
             "--from is for read; a writer says --to",
         ),
+        (
+            args.journal.is_some() && !matches!(args.verb, Order::Write | Order::Read),
+            "--journal is for write and read",
+        ),
     ];
     match foreign.iter().find(|(is_given, _)| *is_given) {
         Some((_, sentence)) => Err(Problem::usage(sentence)),
@@ -244,6 +261,13 @@ impl Args {
         Ok(form)
     }
 
+    /// What keeps the elements when the program ends.
+    fn journal_options(&self) -> Option<JournalOptions> {
+        let mut journal = JournalOptions::at(self.journal.as_ref()?);
+        journal.bytes_max = self.journal_size.unwrap_or(journal.bytes_max);
+        Some(journal)
+    }
+
     /// What the end is created with.
     fn options(&self, peer: Option<&str>, context: &Context) -> Result<Options, Problem> {
         let engine = targets::engine(&context.settings)?;
@@ -263,6 +287,7 @@ impl Args {
             gone_after: self.gone_after,
             directory_port: engine.port_or_default(),
             insecure: self.insecure,
+            journal: self.journal_options(),
             program: concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned(),
             ..defaults
         })
@@ -280,6 +305,7 @@ fn problem(error: &StreamError) -> Problem {
         StreamError::NotHere { .. } => (Exit::Usage, "not-here"),
         StreamError::Capacity { .. } | StreamError::TooMany { .. } => (Exit::Usage, "capacity"),
         StreamError::TooLong { .. } => (Exit::SomeFailed, "too-long"),
+        StreamError::Journal(_) => (Exit::SomeFailed, "journal"),
         StreamError::Listen(_) => (Exit::SomeFailed, "listen"),
         StreamError::NoDirectory { .. } => (Exit::Unreachable, "no-directory"),
         StreamError::Refused { code, .. } => (Exit::SomeFailed, code.name()),

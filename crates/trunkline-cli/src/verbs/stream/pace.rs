@@ -104,9 +104,16 @@ impl Pace {
         self.interrupted.is_so()
     }
 
-    /// Says with whom the end is connected.
-    pub(super) fn met(&self, end: &impl Endpoint) -> Result<(), Stop> {
+    /// Says with whom the end is connected; of one with a journal, how far its stream is.
+    pub(super) fn met(&self, end: &impl Endpoint, has_journal: bool) -> Result<(), Stop> {
         let found = end.properties();
+        if has_journal {
+            self.resumed(&found)?;
+        }
+        if !found.is_connected && found.disconnections == 0 {
+            // It goes on without waiting for its peer.
+            return Ok(());
+        }
         let peer = found.peer.unwrap_or_default();
         let transport = found.transport.unwrap_or("?");
         if self.is_json {
@@ -119,6 +126,23 @@ impl Pace {
             return self.terminal.note(&object.into_json().to_string());
         }
         let line = format!("{} connected with {peer} ({transport})", found.url);
+        self.terminal.note(&line)
+    }
+
+    fn resumed(&self, found: &Properties) -> Result<(), Stop> {
+        if self.is_json {
+            let mut object = Object::new();
+            object.put("event", "stream-journal");
+            object.put("url", found.url.as_str());
+            object.put("elements", found.total);
+            return self.terminal.note(&object.into_json().to_string());
+        }
+        let did = match found.is_writer {
+            true => "written",
+            false => "read",
+        };
+        let count = counted(found.total, "element");
+        let line = format!("{} goes on behind {count} {did} before", found.url);
         self.terminal.note(&line)
     }
 

@@ -22,7 +22,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let reader = ValueReader::create(args.url(), &args.data_type, options);
     let reader = reader.map_err(|error| problem(&error))?;
     let pace = Pace::new(context, interrupted);
-    pace.met(&reader)?;
+    pace.met(&reader, args.journal.is_some())?;
     let mut sut = Read {
         args,
         context,
@@ -105,8 +105,9 @@ impl Read<'_> {
             terminal.line(&header)?;
         }
         while self.wanted() > 0 {
-            if self.reader.available() == 0 {
-                // Nothing waits: whoever reads the output gets all of it now.
+            // Nothing waits: whoever reads the output gets all of it now. With a journal reading on
+            // says that what was read before is where it belongs.
+            if self.reader.available() == 0 || self.args.journal.is_some() {
                 terminal.flush()?;
             }
             let wanted = self.wanted();
@@ -127,10 +128,35 @@ impl Read<'_> {
         self.pace.show(&self.reader);
     }
 
-    /// Tells the writer how far it came, and sums up.
+    /// With a journal the stream is left to the next one that has it, unless it is at its end.
+    /// Otherwise the writer is told how far it came.
+    fn go(
+        mut reader: ValueReader,
+        args: &Args,
+        context: &Context,
+        moved: &Result<(), Halt>,
+    ) -> Result<(), Stop> {
+        let is_at_end = matches!(
+            moved,
+            Err(Halt::Stream(
+                StreamError::Ended | StreamError::Aborted { .. }
+            ))
+        );
+        // What could not be printed comes again there.
+        let is_printed = !matches!(moved, Err(Halt::Stop(_)));
+        if args.journal.is_none() || is_at_end {
+            reader.close();
+        } else if is_printed {
+            context.terminal.flush()?;
+            reader.commit().map_err(|error| problem(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Lets the end go, and sums up.
     fn end(self, moved: Result<(), Halt>) -> Result<Exit, Stop> {
         let properties = self.reader.properties();
-        self.reader.close();
+        Self::go(self.reader, self.args, self.context, &moved)?;
         let rest = match properties.in_buffer {
             0 => String::new(),
             unread => format!("; {unread} that had arrived were not read"),

@@ -26,7 +26,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let writer = ValueWriter::create(args.url(), &args.data_type, options);
     let writer = writer.map_err(|error| problem(&error))?;
     let pace = Pace::new(context, interrupted);
-    pace.met(&writer)?;
+    pace.met(&writer, args.journal.is_some())?;
     let mut sut = Write {
         args,
         pace,
@@ -186,6 +186,10 @@ impl Write<'_> {
 
     /// Delivers what was written, unless the stream is over, and says what stayed behind.
     fn end(mut self, moved: Result<(), Halt>) -> Result<Exit, Stop> {
+        if let (Err(halt), true) = (&moved, self.args.journal.is_some()) {
+            let is_interrupted = matches!(halt, Halt::Interrupted);
+            return self.leave(moved.err().filter(|_| !is_interrupted));
+        }
         let is_over = matches!(&moved, Err(Halt::Stream(error)) if !is_timeout(error));
         let halted = match (moved, is_over) {
             (Err(halt), true) => Some(halt),
@@ -225,6 +229,24 @@ impl Write<'_> {
             (Some(stop), _) => Err(stop),
             (None, 0) => Ok(Exit::Done),
             (None, _) => Ok(Exit::Lost),
+        }
+    }
+}
+
+impl Write<'_> {
+    /// Leaves the stream to the next one with this journal, which has everything that was written.
+    fn leave(self, halted: Option<Halt>) -> Result<Exit, Stop> {
+        let properties = self.writer.properties();
+        drop(self.writer);
+        let kept = properties.in_buffer;
+        let sentence = format!("; {} in the journal", counted(kept, "element"));
+        let numbers = vec![("kept", kept)];
+        self.pace
+            .sum_up("written", &properties, (sentence, numbers))?;
+        match halted {
+            None | Some(Halt::Interrupted) => Ok(Exit::Interrupted),
+            Some(Halt::Stop(stop)) => Err(stop),
+            Some(Halt::Stream(error)) => Err(problem(&error).into()),
         }
     }
 }

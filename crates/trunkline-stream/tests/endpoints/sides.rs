@@ -1,0 +1,131 @@
+//! Who writes and who reads: settled by the call that creates an end, and held to by the peer.
+
+use std::thread;
+
+use trunkline_proto::FaultCode;
+use trunkline_proto::message::stream::{Ask, EndState, ReaderState, Until as Place, WriterState};
+use trunkline_stream::{Reader, StreamError, StreamFault, Until, Writer};
+
+use crate::bad_input::{
+    ack, data, waiting_reader, waiting_writer, wrong_for_a_reader, wrong_for_a_writer,
+};
+use crate::raw::Party;
+use crate::rig::*;
+
+/// Neither the other end nor anything it says makes a writer of a reader, or the other way round.
+///
+/// Behaviour: NS-11.
+#[test]
+fn an_end_is_what_the_call_has_made_that_created_it() {
+    // Of two that write, or read, neither takes the other part.
+    for dials in EITHER {
+        let at = address();
+        let (passive, named) = (url(at, "passive"), naming(&url(at, "passive"), options(4)));
+        let other = thread::spawn(move || match dials {
+            Dials::Writer => Writer::<f64>::create(&passive, options(4)).map(|_| ()),
+            Dials::Reader => Reader::<f64>::create(&passive, options(4)).map(|_| ()),
+        });
+        let own = match dials {
+            Dials::Writer => Writer::<f64>::create(&fresh("active"), named).map(|_| ()),
+            Dials::Reader => Reader::<f64>::create(&fresh("active"), named).map(|_| ()),
+        };
+        for told in [own, other.join().unwrap()] {
+            let Err(StreamError::Fault(StreamFault::Refused { code, .. })) = told else {
+                panic!("{told:?}")
+            };
+            assert_eq!(code, FaultCode::StreamDirection);
+        }
+    }
+    // A reader that comes back as a writer is refused, and goes on as a reader.
+    let (at, thread) = waiting_writer();
+    let mut party = Party::reader();
+    let (raw, _) = party.connect(at, "passive");
+    let mut writer = thread.join().unwrap();
+    drop(raw);
+    until_connected(&writer, false);
+    let reads = party.state;
+    party.state = EndState::Writer(WriterState::default());
+    let refused = party.dial(at, "passive").until_refused();
+    assert_eq!(
+        refused.code,
+        FaultCode::StreamDirection,
+        "{}",
+        refused.sentence
+    );
+    party.state = reads;
+    let (mut raw, _) = party.connect(at, "passive");
+    writer.write_many(&elements(0..2), LONG).unwrap();
+    raw.send(&ack(2, 2, 102));
+    writer.flush(Until::Read, LONG).unwrap();
+    assert!(writer.properties().is_writer);
+    // The same of a writer that comes back as a reader.
+    let (at, thread) = waiting_reader();
+    let mut party = Party::writer();
+    let (raw, _) = party.connect(at, "passive");
+    let mut reader = thread.join().unwrap();
+    drop(raw);
+    until_connected(&reader, false);
+    let writes = party.state;
+    party.state = EndState::Reader(ReaderState::default());
+    let refused = party.dial(at, "passive").until_refused();
+    assert_eq!(
+        refused.code,
+        FaultCode::StreamDirection,
+        "{}",
+        refused.sentence
+    );
+    party.state = writes;
+    let (mut raw, _) = party.connect(at, "passive");
+    raw.send(&data(0..2));
+    check_run(&reader.read_many(2, LONG).unwrap(), 0);
+    assert!(!reader.properties().is_writer);
+}
+
+/// Programs cannot: a `Reader` has no call that writes, and a `Writer` none that reads. A peer that
+/// does so all the same is told that it is wrong, and the end keeps everything.
+///
+/// Behaviour: NS-37.
+#[test]
+fn a_reader_that_writes_and_a_writer_that_reads_are_told_that_they_are_wrong() {
+    wrong_for_a_writer(&data(0..1));
+    wrong_for_a_reader(&ack(1, 1, 101));
+}
+
+/// Behaviour: NS-41.
+#[test]
+fn a_reader_that_flushes_is_told_that_it_is_wrong() {
+    for until in [Place::Available, Place::Read] {
+        let (mut ask, position) = (Vec::new(), 8);
+        Ask { until, position }.encode(&mut ask);
+        wrong_for_a_writer(&ask);
+    }
+}
+
+/// Writing, sending and reading go on at a time, each as far as the next one lets it.
+///
+/// Behaviour: NS-80.
+#[test]
+fn a_writer_is_ahead_of_a_reader_by_both_buffers_and_then_as_fast_as_it() {
+    for dials in EITHER {
+        let (mut writer, mut reader) = pair::<f64>(dials, [30, 20]);
+        // Nobody reads: writing does not wait for that until everything is full.
+        for at in (0..50).step_by(10) {
+            writer.write_many(&elements(at..at + 10), LONG).unwrap();
+        }
+        timed_out(writer.write(&-1.0, SHORT));
+        // From now on each read makes room for as many.
+        let (mut written, mut read) = (50, 0);
+        for some in [1, 7, 20, 3, 19] {
+            read = check_run(&reader.read_many(some, LONG).unwrap(), read);
+            let end = written + some as u64;
+            writer.write_many(&elements(written..end), LONG).unwrap();
+            written = end;
+            timed_out(writer.write(&-1.0, SHORT));
+        }
+        let closes = thread::spawn(move || writer.close(LONG));
+        while read < written {
+            read = check_run(&reader.read_many(1, LONG).unwrap(), read);
+        }
+        assert_eq!(closes.join().unwrap().elements, 0);
+    }
+}
