@@ -170,13 +170,14 @@ pub fn take_all(settings: &Settings) -> Outcome<()> {
         messages += 1;
         if windowed && messages.is_multiple_of(tell_every) {
             let said = put.put(0, &messages.to_le_bytes());
-            failed = said.and_then(|()| put.flush()).err();
+            let said = said.and_then(|()| put.flush());
+            failed = said.err().map(|error| error.to_string());
         }
         failed.is_none()
     })?;
     // Its end would be noticed at the other one.
     std::mem::forget(put);
-    failed.map_or(Ok(()), Err)
+    failed.map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// The far end of iceoryx2.

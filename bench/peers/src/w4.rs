@@ -49,10 +49,10 @@ pub fn echo(settings: &Settings) -> Outcome<()> {
     say("LISTENING");
     take.run(&mut |_, bytes| {
         let said = put.put(0, bytes).and_then(|()| put.flush());
-        failed = said.err();
+        failed = said.err().map(|error| error.to_string());
         failed.is_none()
     })?;
-    failed.map_or(Ok(()), Err)
+    failed.map_or(Ok(()), |error| Err(error.into()))
 }
 
 pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Row>> {
@@ -103,11 +103,12 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
         }
         let mut put = put.lock().expect("nobody panics with it");
         let said = put.put(0, &pings.send().to_le_bytes());
-        failed = said.and_then(|()| put.flush()).err();
+        let said = said.and_then(|()| put.flush());
+        failed = said.err().map(|error| error.to_string());
         failed.is_none()
     })?;
     if let Some(error) = failed {
-        return Err(error);
+        return Err(error.into());
     }
     pings.enter(&mut row)?;
     Ok(vec![row])
