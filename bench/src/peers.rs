@@ -74,7 +74,12 @@ pub const PEERS: [Peer; 12] = [
         "rust",
         &[&[same_host::SCENARIO], STREAMED],
     ),
-    peer("aeron", "Aeron IPC", "aeron", &[STREAMED]),
+    peer(
+        "aeron",
+        "Aeron IPC",
+        "aeron",
+        &[&[same_host::SCENARIO], STREAMED],
+    ),
 ];
 
 /// Those measured in a scenario.

@@ -5,6 +5,7 @@ use iceoryx2::port::publisher::Publisher;
 use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::prelude::*;
 use trunkline_bench::Outcome;
+use trunkline_bench::role::say;
 use trunkline_bench::streams::flow::{Counted, Counting, Flow};
 use trunkline_bench::usage::process_cpu_ns;
 
@@ -85,7 +86,8 @@ fn slices(
     Ok((node, service))
 }
 
-/// W3's writer: writes as long as it is asked to go on.
+/// W3's writer: writes as long as it is asked to go on. The reader is there already: what is sent
+/// before is lost.
 pub fn write(name: &str, call: usize, mut goes_on: impl FnMut(u64) -> bool) -> Outcome<()> {
     let (_node, service) = slices(name, call)?;
     let publisher = service
@@ -93,9 +95,6 @@ pub fn write(name: &str, call: usize, mut goes_on: impl FnMut(u64) -> bool) -> O
         .initial_max_slice_len(call)
         .backpressure_strategy(BackpressureStrategy::RetryUntilDelivered)
         .create()?;
-    while service.dynamic_config().number_of_subscribers() == 0 {
-        std::thread::yield_now();
-    }
     let mut next = 0_u64;
     while goes_on(next) {
         let sample = publisher.loan_slice_uninit(call)?;
@@ -110,6 +109,7 @@ pub fn write(name: &str, call: usize, mut goes_on: impl FnMut(u64) -> bool) -> O
 pub fn read(name: &str, flow: Flow) -> Outcome<Counted> {
     let (_node, service) = slices(name, flow.call)?;
     let subscriber = service.subscriber_builder().create()?;
+    say("LISTENING");
     let mut counting = Counting::new(flow, process_cpu_ns);
     loop {
         if let Some(counted) = counting.look() {

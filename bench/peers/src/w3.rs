@@ -119,8 +119,8 @@ impl Feed {
     }
 }
 
-/// The far end of all but iceoryx2. With `drains` it takes until the last message, otherwise as long
-/// as the flow says.
+/// The far end of all but iceoryx2. With `drains` it takes until the last message, otherwise as
+/// long as the flow says.
 pub fn take_all(settings: &Settings) -> Outcome<()> {
     let (system, port): (String, u16) = (settings.value("system")?, settings.value("port")?);
     let flow = Flow::read(settings)?;
@@ -231,6 +231,7 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
         row.waiting = "spinning".to_owned();
         let name = format!("trunkline-peer-{}", std::process::id());
         let mut far = Role::start("w3-take-memory", &flow.settings().with("name", &name))?;
+        far.expect("LISTENING")?;
         let cpu = process_cpu_ns();
         thread::spawn(move || {
             let wrote = iceoryx::write(&name, flow.call, |next| {

@@ -87,14 +87,16 @@ fn write_for(file: &File, is_direct: bool, time: Duration, next: &AtomicU64) -> 
         let first = memory.as_ptr().align_offset(ALIGNED);
         let block = &mut memory[first..first + BLOCK];
         Numbers::default().fill(bytemuck::cast_slice_mut(block));
-        while Instant::now() < end {
+        loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             file.write_all_at(block, number % BLOCKS_MAX * BLOCK as u64)?;
             if !is_direct && (number + 1).is_multiple_of(SYNC_EVERY) {
                 file.sync_data()?;
             }
+            if Instant::now() >= end {
+                return Ok(());
+            }
         }
-        Ok(())
     };
     thread::scope(|scope| {
         let second = is_direct.then(|| scope.spawn(write));

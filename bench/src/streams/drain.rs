@@ -31,7 +31,7 @@ pub(super) struct Tap {
 
 enum End {
     Raw(TcpStream),
-    Stream(Writer<f64>),
+    Stream(Box<Writer<f64>>),
 }
 
 impl Tap {
@@ -50,7 +50,7 @@ impl Tap {
             options.journal = journal::options(&settings, "writer")?;
             options.gone_after = Some(GONE_AFTER);
             let writer = Writer::create("bench/out", options)?;
-            (far, End::Stream(writer))
+            (far, End::Stream(Box::new(writer)))
         };
         Ok(Self {
             far,

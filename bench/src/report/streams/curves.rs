@@ -178,8 +178,11 @@ mod tests {
     use crate::machine::Machine;
     use crate::record::Row;
 
-    fn run(rows: &[(&str, &str, String, &[(&str, f64)])]) -> Run {
-        let row = |(scenario, system, case, figures): &(&str, &str, String, &[(&str, f64)])| {
+    /// Scenario, system, case, figures.
+    type Measured<'a> = (&'a str, &'a str, String, &'a [(&'a str, f64)]);
+
+    fn run(rows: &[Measured<'_>]) -> Run {
+        let row = |(scenario, system, case, figures): &Measured<'_>| {
             let mut row = Row::new(scenario, system, case.clone(), "cross");
             for (name, value) in *figures {
                 row.figure(name, *value);
