@@ -60,6 +60,8 @@ pub fn run_role(name: &str, settings: &Settings) -> Outcome<()> {
         "blocks-raw" => blocks::taking::take_raw(settings),
         "w3-raw" => streams::throughput::read_raw(settings),
         "w3-trunkline" => streams::throughput::read_stream(settings),
+        "drain-raw" => streams::drain::read_raw(settings),
+        "drain-trunkline" => streams::drain::read_stream(settings),
         "w4-raw" => streams::latency::echo_raw(settings),
         "w4-trunkline" => streams::latency::echo_stream(settings),
         "blocks-trunkline" => blocks::taking::take_trunkline(settings),
@@ -97,6 +99,9 @@ pub fn run_cell(scenario: &str, system: &str, settings: &Settings) -> Outcome<Ve
             system, settings, placement,
         )?]),
         streams::LATENCY => Ok(vec![streams::latency::cell(system, settings, placement)?]),
+        streams::JOURNALS => Ok(vec![streams::journal::cell(system, settings, placement)?]),
+        streams::SWEEP => streams::sweep::cells(system, settings, placement),
+        streams::PACED => streams::paced::cells(system, settings, placement),
         blocks::FIFO | blocks::WAVEFORM => {
             Ok(vec![blocks::cell(scenario, system, settings, placement)?])
         }

@@ -10,7 +10,8 @@
 //! - `w1`, `w2`, `w5`, `w8`: the scenarios; each has one loop, and an end per system that it
 //!   drives.
 //! - `blocks`, `same_host`, `clients`: the scenarios of bars that have a name of their own.
-//! - `streams`: elements from one process to another.
+//! - `streams`: elements from one process to another: as fast as they go, one at a time, with
+//!   journals, by size of buffer, at a rate.
 //! - `lone_update`: one update from the engine's program, with and without the connection thread.
 //! - `w7`: what happens within one process.
 //! - `raw`, `hosting`, `trunkline_calls`: what the ends of a system have in common.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::{same_host, w1, w2, w5, w8};
+use crate::{same_host, streams, w1, w2, w5, w8};
 
 /// Environment variable that names the folder of the programs.
 const FOLDER: &str = "TRUNKLINE_PEERS";
@@ -19,8 +19,8 @@ pub struct Peer {
     pub name: &'static str,
     /// The program that uses it.
     program: &'static str,
-    /// Where it is measured.
-    scenarios: &'static [&'static str],
+    /// Where it is measured: groups of scenarios.
+    scenarios: &'static [&'static [&'static str]],
 }
 
 const PUBLISHING: &[&str] = &[w1::SCENARIO, w5::SCENARIO, w5::SEVERAL];
@@ -32,12 +32,16 @@ const EVERYWHERE: &[&str] = &[
     w5::SEVERAL,
     w8::SCENARIO,
 ];
+/// Where a system that may wait for more to send is told not to.
+const AT_ONCE: &[&str] = &[w1::SCENARIO, streams::LATENCY];
+/// The scenarios of streams.
+const STREAMED: &[&str] = &[streams::THROUGHPUT, streams::LATENCY];
 
 const fn peer(
     system: &'static str,
     name: &'static str,
     program: &'static str,
-    scenarios: &'static [&'static str],
+    scenarios: &'static [&'static [&'static str]],
 ) -> Peer {
     Peer {
         system,
@@ -49,25 +53,40 @@ const fn peer(
 
 /// All of them, in the order of the page.
 pub const PEERS: [Peer; 12] = [
-    peer("redis", "Redis", "rust", EVERYWHERE),
-    peer("mosquitto", "mosquitto", "rust", EVERYWHERE),
-    peer("nats", "NATS", "rust", CALLED),
-    peer("zenoh", "Zenoh", "rust", EVERYWHERE),
-    peer("zenoh-express", "Zenoh, express", "rust", &[w1::SCENARIO]),
-    peer("zeromq", "ZeroMQ", "rust", EVERYWHERE),
-    peer("open62541", "open62541", "opcua", EVERYWHERE),
-    peer("epics-ca", "EPICS CA", "ca", EVERYWHERE),
-    peer("epics-pva", "EPICS pvAccess", "pva", EVERYWHERE),
-    peer("cyclone-dds", "Cyclone DDS", "dds", PUBLISHING),
-    peer("iceoryx2", "iceoryx2", "rust", &[same_host::SCENARIO]),
-    peer("aeron", "Aeron IPC", "aeron", &[same_host::SCENARIO]),
+    peer("redis", "Redis", "rust", &[EVERYWHERE, STREAMED]),
+    peer("mosquitto", "mosquitto", "rust", &[EVERYWHERE, STREAMED]),
+    peer("nats", "NATS", "rust", &[CALLED, STREAMED]),
+    peer("zenoh", "Zenoh", "rust", &[EVERYWHERE, STREAMED]),
+    peer("zenoh-express", "Zenoh, express", "rust", &[AT_ONCE]),
+    peer(
+        "zeromq",
+        "ZeroMQ",
+        "rust",
+        &[EVERYWHERE, STREAMED, &[streams::PACED]],
+    ),
+    peer("open62541", "open62541", "opcua", &[EVERYWHERE]),
+    peer("epics-ca", "EPICS CA", "ca", &[EVERYWHERE]),
+    peer("epics-pva", "EPICS pvAccess", "pva", &[EVERYWHERE]),
+    peer("cyclone-dds", "Cyclone DDS", "dds", &[PUBLISHING]),
+    peer(
+        "iceoryx2",
+        "iceoryx2",
+        "rust",
+        &[&[same_host::SCENARIO], STREAMED],
+    ),
+    peer(
+        "aeron",
+        "Aeron IPC",
+        "aeron",
+        &[&[same_host::SCENARIO], STREAMED],
+    ),
 ];
 
 /// Those measured in a scenario.
 pub fn of(scenario: &str) -> impl Iterator<Item = &'static Peer> {
     PEERS
         .iter()
-        .filter(move |peer| peer.scenarios.contains(&scenario))
+        .filter(move |peer| peer.scenarios.iter().any(|of| of.contains(&scenario)))
 }
 
 /// The system of this name, unless it is one of our own.
@@ -93,6 +112,16 @@ impl Peer {
         let path = folder.join("bin").join(self.program);
         let path = fs::canonicalize(&path).map_err(|_| "bench/peers/install was not run");
         Ok(path?)
+    }
+
+    /// It connects programs of one machine only, through memory, and both ends poll.
+    pub fn is_near(&self) -> bool {
+        matches!(self.system, "iceoryx2" | "aeron")
+    }
+
+    /// It has a server that is a process between the ends.
+    pub fn is_served(&self) -> bool {
+        matches!(self.system, "redis" | "mosquitto" | "nats")
     }
 
     /// Why it is not installed, by the list that the installation has left.

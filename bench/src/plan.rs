@@ -10,7 +10,7 @@ use crate::{blocks, clients, peers, same_host, streams, w2, w5, w7, w8};
 const PEER_VARIABLES: [usize; 3] = [1, 100, 500];
 
 /// All scenarios, in the order in which they are measured and reported.
-pub const SCENARIOS: [&str; 15] = [
+pub const SCENARIOS: [&str; 18] = [
     w1::SCENARIO,
     w2::SCENARIO,
     w5::SCENARIO,
@@ -25,6 +25,9 @@ pub const SCENARIOS: [&str; 15] = [
     blocks::WAVEFORM,
     streams::THROUGHPUT,
     streams::LATENCY,
+    streams::JOURNALS,
+    streams::SWEEP,
+    streams::PACED,
     stages::SCENARIO,
 ];
 
@@ -52,7 +55,7 @@ pub struct Step {
 }
 
 /// Scenario, systems that take turns, settings.
-type Cell = (&'static str, &'static [&'static str], Settings);
+pub(crate) type Cell = (&'static str, &'static [&'static str], Settings);
 
 impl Extent {
     /// As in result files.
@@ -185,7 +188,10 @@ impl Extent {
         for (scenario, systems, settings) in cells {
             let mut systems = systems.to_vec();
             if with_peers && systems != NEAR_WAYS && self.has_peers(scenario, &settings) {
-                systems.extend(peers::of(scenario).map(|peer| peer.system));
+                let takes_part =
+                    |peer: &&peers::Peer| streams::plan::has_peer(self, scenario, peer, &settings);
+                let peers = peers::of(scenario).filter(takes_part);
+                systems.extend(peers.map(|peer| peer.system));
             }
             if repeat.is_multiple_of(2) {
                 systems.reverse();
@@ -207,7 +213,7 @@ impl Extent {
     }
 
     /// The times of a cell that writes as fast as possible.
-    fn stream(self) -> Settings {
+    pub(crate) fn stream(self) -> Settings {
         let (warm_ms, ms) = match self {
             Extent::Quick => (100, 300),
             Extent::Default => (1000, 1000),
@@ -273,7 +279,7 @@ impl Extent {
             let settings = ms(long).with("clients", clients);
             cells.push((scenario, &[TRUNKLINE], settings));
         }
-        cells.extend(self.stream_cells());
+        cells.extend(streams::plan::cells(self));
         for length in blocks::LENGTHS {
             let settings = self.stream().with("length", length).with("fifo", true);
             cells.push((blocks::FIFO, &[RAW, TRUNKLINE], settings));
@@ -282,28 +288,6 @@ impl Extent {
         let settings = settings.with("fifo", false);
         cells.push((blocks::WAVEFORM, &[RAW, TRUNKLINE], settings));
         cells
-    }
-
-    /// Streams of elements.
-    fn stream_cells(self) -> Vec<Cell> {
-        let calls: &[usize] = match self {
-            Extent::Quick => &[1000],
-            _ => &streams::CALLS,
-        };
-        let throughput = calls.iter().map(|call| {
-            let settings = self.stream().with("call", call);
-            (streams::THROUGHPUT, streams::SYSTEMS.as_slice(), settings)
-        });
-        let count = if self == Extent::Quick { 300 } else { 10_000 };
-        let latency = [0, 1].map(|spin| {
-            let settings = Settings::default().with("count", count).with("spin", spin);
-            (
-                streams::LATENCY,
-                streams::LATENCY_SYSTEMS.as_slice(),
-                settings,
-            )
-        });
-        throughput.chain(latency).collect()
     }
 
     /// Memory, subscribed items, first full sets, restarts.
@@ -366,8 +350,9 @@ mod tests {
         // Five ways on the same host and reading there, three scenarios of many clients, blocks of
         // four lengths.
         let others = 6 + 3 + 4 * 2;
-        // Streams: six sizes of calls with five systems, two ways to wait with three.
-        let streams = 6 * 5 + 2 * 3;
+        // Streams: six sizes of calls with six systems, two ways to wait; two sizes of calls with
+        // journals; sweeps; rates of two sizes of calls, raw with one.
+        let streams = 6 * 6 + (3 + 4) + 2 * 6 + 3 + (2 + 1);
         assert_eq!(first.len(), published + 2 + memory + others + streams);
     }
 
@@ -381,6 +366,10 @@ mod tests {
         assert_eq!((of("redis", "w1"), of("redis", "w2")), (3, 1));
         assert_eq!((of("nats", "w5"), of("nats", "w8")), (3, 0));
         assert_eq!((of("iceoryx2", "v9"), of("zeromq", "w6")), (1, 3));
+        // Streams: on the same host, all calls over a network, fewer with a server between.
+        let calls = (of("aeron", "w3"), of("zenoh", "w3"), of("redis", "w3"));
+        assert_eq!(calls, (3, 6, 3));
+        assert_eq!((of("iceoryx2", "w4"), of("zeromq", "w4")), (1, 1));
         let settings = &steps
             .iter()
             .find(|step| step.system == "redis")

@@ -120,12 +120,22 @@ pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> 
     Ok(row)
 }
 
-/// Two threads, as what two processes share costs them the same.
 fn memory(timing: &Timing, row: &mut Row) -> Outcome<()> {
+    row.waiting = "spinning".to_owned();
+    polled(|round_trip| measure(timing, row, round_trip))
+}
+
+/// A number there and back through memory, both polling: two threads, as what two processes share
+/// costs them the same.
+///
+/// # Errors
+/// Those of `measure`, which gets the round trip.
+pub(crate) fn polled<T>(
+    measure: impl FnOnce(&mut dyn FnMut(u64) -> Outcome<u64>) -> Outcome<T>,
+) -> Outcome<T> {
     #[derive(Default)]
     #[repr(align(128))]
     struct Line(AtomicU64);
-    row.waiting = "spinning".to_owned();
     let lines = Arc::new((Line::default(), Line::default()));
     let far_lines = Arc::clone(&lines);
     let far = thread::spawn(move || {
@@ -142,15 +152,17 @@ fn memory(timing: &Timing, row: &mut Row) -> Outcome<()> {
         }
         pinned
     });
-    measure(timing, row, |number| {
-        lines.0.0.store(number, Ordering::Release);
-        while lines.1.0.load(Ordering::Acquire) != number {
+    let measured = measure(&mut |number| {
+        // Zero is what the lines begin with.
+        lines.0.0.store(number + 1, Ordering::Release);
+        while lines.1.0.load(Ordering::Acquire) != number + 1 {
             std::hint::spin_loop();
         }
         Ok(number)
-    })?;
+    });
     lines.0.0.store(u64::MAX, Ordering::Release);
-    Ok(far.join().map_err(|_| "the far thread failed")??)
+    far.join().map_err(|_| "the far thread failed")??;
+    measured
 }
 
 fn unix(timing: &Timing, row: &mut Row) -> Outcome<()> {

@@ -8,6 +8,11 @@ pub trait Put: Send {
     /// Publishes a value of a variable, or adds it to a batch.
     fn put(&mut self, variable: usize, value: &[u8]) -> Outcome<()>;
 
+    /// Publishes one that the system may keep, where it can without a copy.
+    fn put_owned(&mut self, variable: usize, value: Vec<u8>) -> Outcome<()> {
+        self.put(variable, &value)
+    }
+
     /// Hands everything put so far to the system.
     fn flush(&mut self) -> Outcome<()> {
         Ok(())

@@ -1,9 +1,13 @@
 //! iceoryx2: publish and subscribe over shared memory, one service each way, both ends polling.
+//! Streams are slices, written and read where they lie; a publisher waits for a full buffer.
 
 use iceoryx2::port::publisher::Publisher;
 use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::prelude::*;
 use trunkline_bench::Outcome;
+use trunkline_bench::role::say;
+use trunkline_bench::streams::flow::{Counted, Counting, Flow};
+use trunkline_bench::usage::process_cpu_ns;
 
 type Shared = ipc::Service;
 
@@ -53,5 +57,73 @@ impl Ends {
     /// Whether there is one.
     pub fn try_receive(&self) -> Outcome<Option<u64>> {
         Ok(self.subscriber.receive()?.map(|sample| *sample.payload()))
+    }
+}
+
+/// Elements that a subscriber's buffer holds, so that it stays in the caches; and samples.
+const BUFFERED: usize = 100_000;
+const SAMPLES: (usize, usize) = (8, 1024);
+
+/// W3's service; both ends have to give it the same limits.
+fn slices(
+    name: &str,
+    call: usize,
+) -> Outcome<(
+    Node<Shared>,
+    iceoryx2::service::port_factory::publish_subscribe::PortFactory<Shared, [f64], ()>,
+)> {
+    set_log_level(LogLevel::Error);
+    let node = NodeBuilder::new().create::<Shared>()?;
+    let service = node
+        .service_builder(&name.try_into()?)
+        .publish_subscribe::<[f64]>()
+        .enable_safe_overflow(false)
+        .subscriber_max_buffer_size((BUFFERED / call).clamp(SAMPLES.0, SAMPLES.1))
+        .history_size(0)
+        .max_publishers(1)
+        .max_subscribers(1)
+        .open_or_create()?;
+    Ok((node, service))
+}
+
+/// W3's writer: writes as long as it is asked to go on. The reader is there already: what is sent
+/// before is lost.
+pub fn write(name: &str, call: usize, mut goes_on: impl FnMut(u64) -> bool) -> Outcome<()> {
+    let (_node, service) = slices(name, call)?;
+    let publisher = service
+        .publisher_builder()
+        .initial_max_slice_len(call)
+        .backpressure_strategy(BackpressureStrategy::RetryUntilDelivered)
+        .create()?;
+    let mut next = 0_u64;
+    while goes_on(next) {
+        let sample = publisher.loan_slice_uninit(call)?;
+        let sample = sample.write_from_fn(|index| (next + index as u64) as f64);
+        sample.send()?;
+        next += call as u64;
+    }
+    Ok(())
+}
+
+/// W3's reader.
+pub fn read(name: &str, flow: Flow) -> Outcome<Counted> {
+    let (_node, service) = slices(name, flow.call)?;
+    let subscriber = service.subscriber_builder().create()?;
+    say("LISTENING");
+    let mut counting = Counting::new(flow, process_cpu_ns);
+    loop {
+        if let Some(counted) = counting.look() {
+            return Ok(counted);
+        }
+        let mut left = Flow::calls_per_look(flow.call);
+        while left > 0 {
+            match subscriber.receive()? {
+                Some(sample) => {
+                    counting.numbers.check(sample.payload());
+                    left -= 1;
+                }
+                None => std::hint::spin_loop(),
+            }
+        }
     }
 }

@@ -12,6 +12,8 @@ mod nats;
 mod redis_server;
 mod w1;
 mod w2;
+mod w3;
+mod w4;
 mod w5;
 mod w8;
 mod w9;
@@ -44,6 +46,9 @@ fn carry_out(words: &[String]) -> Outcome<()> {
             let rows = match scenario.as_str() {
                 "w1" => w1::measure(system, &settings, placement)?,
                 "w2" => w2::measure(system, &settings, placement)?,
+                "w3" => w3::measure(system, &settings, placement)?,
+                "w4" => w4::measure(system, &settings, placement)?,
+                "ns88" => w3::at_rates(system, &settings, placement)?,
                 "w5" | "w6" => w5::measure(scenario, system, &settings, placement)?,
                 "w8" => w8::measure(system, &settings, placement)?,
                 "v9" => w9::measure(system, &settings, placement)?,
@@ -61,6 +66,9 @@ fn carry_out(words: &[String]) -> Outcome<()> {
             match name.as_str() {
                 "w1-echo" => w1::echo(&settings),
                 "w2-serve" => w2::serve(&settings),
+                "w3-take" => w3::take_all(&settings),
+                "w3-take-memory" => w3::take_memory(&settings),
+                "w4-echo" => w4::echo(&settings),
                 "w5-take" => w5::take_all(&settings),
                 "w8-serve" => w8::serve(&settings),
                 "w9-echo" => w9::echo(&settings),

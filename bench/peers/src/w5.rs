@@ -139,7 +139,7 @@ pub fn measure(
     }
     let settings = stream.settings().with("system", system).with("port", port);
     let mut far = Role::start("w5-take", &settings)?;
-    subscribed(put.as_mut(), stream.variables, &mut far)?;
+    greet(put.as_mut(), stream.variables - 1, 0.0, &mut far)?;
     let broker_ns = || {
         broker
             .as_ref()
@@ -194,13 +194,13 @@ pub fn measure(
 }
 
 /// Puts a word until every subscriber has heard it: what is lost before is not measured.
-fn subscribed(put: &mut dyn Put, variables: usize, far: &mut Role) -> Outcome<()> {
+pub fn greet(put: &mut dyn Put, variable: usize, word: f64, far: &mut Role) -> Outcome<()> {
     let stop = AtomicBool::new(false);
     let said = thread::scope(|scope| {
         let putting = scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 let put = put
-                    .put(variables - 1, &0f64.to_le_bytes())
+                    .put(variable, &word.to_le_bytes())
                     .and_then(|()| put.flush());
                 put.map_err(|error| error.to_string())?;
                 thread::sleep(Duration::from_millis(20));

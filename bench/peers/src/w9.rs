@@ -21,10 +21,7 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
     if system != "iceoryx2" {
         return Err(format!("there is no system {system}").into());
     }
-    let name = format!("trunkline-peer-{}", std::process::id());
-    let mut far = Role::start("w9-echo", &Settings::default().with("name", &name))?;
-    far.expect("LISTENING")?;
-    let ends = Ends::open(&name, "there", "back")?;
+    let (_far, ends) = connect()?;
     let mut row = Row::new(
         same_host::SCENARIO,
         system,
@@ -32,6 +29,19 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
         place,
     );
     row.waiting = "spinning".to_owned();
+    same_host::measure(&Timing::read(settings)?, &mut row, |number| {
+        ends.send(number)?;
+        ends.receive()
+    })?;
+    Ok(vec![row])
+}
+
+/// Both ends: the far one gives back what comes.
+pub fn connect() -> Outcome<(Role, Ends)> {
+    let name = format!("trunkline-peer-{}", std::process::id());
+    let mut far = Role::start("w9-echo", &Settings::default().with("name", &name))?;
+    far.expect("LISTENING")?;
+    let ends = Ends::open(&name, "there", "back")?;
     // Until both ends know each other, what is sent is lost.
     let mut heard = false;
     while !heard {
@@ -41,9 +51,5 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
             heard = true;
         }
     }
-    same_host::measure(&Timing::read(settings)?, &mut row, |number| {
-        ends.send(number)?;
-        ends.receive()
-    })?;
-    Ok(vec![row])
+    Ok((far, ends))
 }

@@ -60,6 +60,11 @@ impl Put for Declared {
             .wait()
             .map_err(|error| error.to_string())?)
     }
+
+    fn put_owned(&mut self, variable: usize, value: Vec<u8>) -> Outcome<()> {
+        let putting = self.publishers[variable].put(value);
+        Ok(putting.wait().map_err(|error| error.to_string())?)
+    }
 }
 
 /// What the callbacks of all subscribers share, and whether they go on.

@@ -1,6 +1,6 @@
-//! ZeroMQ: `XPUB` and `SUB` with a prefix per variable, blocking when a queue is full; `DEALER` and
-//! `ROUTER` for calls. A subscription that arrives is answered with the last value, as its guide
-//! proposes for last-value caches.
+//! ZeroMQ: `PUSH` and `PULL` for streams; `XPUB` and `SUB` with a prefix per variable, blocking when
+//! a queue is full; `DEALER` and `ROUTER` for calls. A subscription that arrives is answered with the
+//! last value, as its guide proposes for last-value caches.
 
 use trunkline_bench::Outcome;
 use trunkline_bench::role::say;
@@ -101,6 +101,56 @@ pub fn open(side: &Side) -> Outcome<Ends> {
     Ok(Ends {
         put: Box::new(put),
         take: Box::new(Subscriber { socket: subscribed }),
+        windowed: false,
+    })
+}
+
+struct Pushing(Socket);
+
+impl Put for Pushing {
+    fn put(&mut self, _: usize, value: &[u8]) -> Outcome<()> {
+        Ok(self.0.send(value, 0)?)
+    }
+
+    fn put_owned(&mut self, _: usize, value: Vec<u8>) -> Outcome<()> {
+        Ok(self.0.send(Message::from(value), 0)?)
+    }
+}
+
+struct Pulling(Socket);
+
+impl Take for Pulling {
+    fn run(self: Box<Self>, taking: Taking<'_>) -> Outcome<()> {
+        let mut message = Message::new();
+        loop {
+            self.0.recv(&mut message, 0)?;
+            if !taking(0, &message) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// W3, W4: a pipeline each way; so many messages may wait on either side.
+pub fn open_pipes(side: &Side, queue: usize) -> Outcome<Ends> {
+    let context = Context::new();
+    let pushing = context.socket(SocketType::PUSH)?;
+    let pulling = context.socket(SocketType::PULL)?;
+    let queue = i32::try_from(queue)?;
+    pushing.set_sndhwm(queue)?;
+    pulling.set_rcvhwm(queue)?;
+    let near = format!("tcp://127.0.0.1:{}", side.port);
+    let far = format!("tcp://127.0.0.1:{}", side.port + 1);
+    if side.listen {
+        pushing.bind(&near)?;
+        pulling.bind(&far)?;
+    } else {
+        pulling.connect(&near)?;
+        pushing.connect(&far)?;
+    }
+    Ok(Ends {
+        put: Box::new(Pushing(pushing)),
+        take: Box::new(Pulling(pulling)),
         windowed: false,
     })
 }

@@ -241,6 +241,7 @@ fn bars(results: &Results) -> Vec<Bar> {
     bars.extend(streams::bars(
         results.of(crate::streams::THROUGHPUT),
         results.of(crate::streams::LATENCY),
+        results.of(crate::streams::JOURNALS),
     ));
     bars
 }

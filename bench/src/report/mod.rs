@@ -93,6 +93,9 @@ pub fn write(file: Option<&Path>, folder: &Path) -> Outcome<()> {
         blocks::waveform,
         streams::throughput,
         streams::latency,
+        streams::journals,
+        streams::sweep,
+        streams::paced,
         stages::section,
     ];
     for (scenario, section) in SCENARIOS.into_iter().zip(sections) {

@@ -143,6 +143,13 @@ pub fn table_1(operation: Operation) -> Calls {
     }
 }
 
+/// NS-86: controller and network, one way in us over TCP and over a stream.
+pub const STREAM_LATENCY: [(&str, f64, f64); 3] = [
+    ("PXI-8106, 1 Gb/s", 82.02, 347.90),
+    ("cRIO-9024, 1 Gb/s", 268.13, 630.59),
+    ("cRIO-9012, 100 Mb/s", 508.48, 1581.25),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,6 +160,9 @@ mod tests {
         assert_eq!(round_trip(Kind::I32, 0, 4), (213.97, 97.506));
         assert_eq!(round_trip(Kind::F32, 3, 2), (108.58, 0.0));
         assert_eq!(round_trip(Kind::String16, 2, 1), (2.609, 0.11));
+        // NS-86: 4.2, 2.4 and 3.1 times TCP.
+        let times = STREAM_LATENCY.map(|(_, tcp, stream)| (stream / tcp * 10.0).round());
+        assert_eq!(times, [42.0, 24.0, 31.0]);
         // VS-12: 15.6 and 8.2 times the elapsed time.
         let elapsed: Vec<f64> = OPERATIONS.map(|op| table_1(op).elapsed_s).to_vec();
         assert_eq!((elapsed[0] / elapsed[1] * 10.0).round(), 156.0);

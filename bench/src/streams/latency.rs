@@ -12,6 +12,7 @@ use crate::cells::RAW;
 use crate::raw::connect;
 use crate::record::Row;
 use crate::role::{Role, say};
+use crate::same_host::{self, RAW_MEMORY};
 use crate::settings::Settings;
 use crate::statistics::Summary;
 
@@ -37,6 +38,14 @@ pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> 
         .with("system", system)
         .with("there", there)
         .with("back", back);
+    if system == RAW_MEMORY {
+        if spins == 0 {
+            return Err("memory does not sleep".into());
+        }
+        let asked =
+            |round_trip: &mut dyn FnMut(u64) -> Outcome<u64>| measure(row, count, round_trip);
+        return same_host::polled(asked);
+    }
     if system == RAW {
         let mut far = Role::start("w4-raw", &far_settings)?;
         let mut socket = connect(&far.expect("LISTENING")?)?;
@@ -63,31 +72,84 @@ pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> 
     })
 }
 
-fn measure(
+/// Asks again and again, and enters the times.
+///
+/// # Errors
+/// A round trip has failed.
+pub fn measure(
     mut row: Row,
     count: u64,
     mut round_trip: impl FnMut(u64) -> Outcome<u64>,
 ) -> Outcome<Row> {
-    let mut wrong = 0;
-    let mut times = Vec::new();
-    for number in 0..WARM_UP + count {
-        let before = Instant::now();
-        wrong += u64::from(round_trip(number)? != number);
-        if number >= WARM_UP {
-            times.push(before.elapsed().as_secs_f64() * 1e6 / 2.0);
+    let mut pings = Pings::new(count);
+    loop {
+        let number = pings.send();
+        let back = round_trip(number)?;
+        if !pings.is_back(back) {
+            break;
         }
     }
-    times.sort_by(f64::total_cmp);
-    let p999 = times[(times.len() * 999 / 1000).min(times.len() - 1)];
-    let times = Summary::of(&mut times).ok_or("nothing was measured")?;
-    row.figure("one_way_us", times.mean);
-    row.figure("median_us", times.median);
-    row.figure("p99_us", times.p99);
-    row.figure("p999_us", p999);
-    row.require(wrong == 0, || {
-        format!("{wrong} came back as something else")
-    });
+    pings.enter(&mut row)?;
     Ok(row)
+}
+
+/// Round trips one after the other, of whoever gets the answers.
+#[derive(Debug)]
+pub struct Pings {
+    count: u64,
+    next: u64,
+    wrong: u64,
+    sent: Instant,
+    times: Vec<f64>,
+}
+
+impl Pings {
+    /// So many, after those of the warm-up.
+    pub fn new(count: u64) -> Self {
+        Self {
+            count,
+            next: 0,
+            wrong: 0,
+            sent: Instant::now(),
+            times: Vec::with_capacity(count as usize),
+        }
+    }
+
+    /// What is to be sent now.
+    pub fn send(&mut self) -> u64 {
+        self.sent = Instant::now();
+        self.next
+    }
+
+    /// Takes what came back; whether there is another one to be sent.
+    pub fn is_back(&mut self, number: u64) -> bool {
+        let time = self.sent.elapsed();
+        self.wrong += u64::from(number != self.next);
+        if self.next >= WARM_UP {
+            self.times.push(time.as_secs_f64() * 1e6 / 2.0);
+        }
+        self.next += 1;
+        self.next < WARM_UP + self.count
+    }
+
+    /// Enters half the times.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn enter(mut self, row: &mut Row) -> Outcome<()> {
+        let times = Summary::of(&mut self.times).ok_or("nothing was measured")?;
+        // They are in order now.
+        let p999 = self.times[(self.times.len() * 999 / 1000).min(self.times.len() - 1)];
+        row.figure("one_way_us", times.mean);
+        row.figure("median_us", times.median);
+        row.figure("p99_us", times.p99);
+        row.figure("p999_us", p999);
+        let wrong = self.wrong;
+        row.require(wrong == 0, || {
+            format!("{wrong} came back as something else")
+        });
+        Ok(())
+    }
 }
 
 /// Eight bytes, from a socket that may not block.
@@ -139,4 +201,38 @@ pub fn echo_stream(settings: &Settings) -> Outcome<()> {
         writer.flush(Until::Sent, Some(Duration::ZERO))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trips_are_halved_and_checked() {
+        let row = || Row::new(LATENCY, RAW, String::new(), "cross");
+        let right = measure(row(), 10, Ok).unwrap();
+        assert!(right.invalid.is_empty() && right.figures["p999_us"] >= right.figures["median_us"]);
+        let asked = std::cell::Cell::new(0);
+        let wrong = measure(row(), 10, |number| {
+            asked.set(asked.get() + 1);
+            Ok(if number == WARM_UP + 3 { 0 } else { number })
+        });
+        assert_eq!(asked.get(), WARM_UP + 10);
+        assert_eq!(wrong.unwrap().invalid, ["1 came back as something else"]);
+    }
+
+    #[test]
+    fn a_time_is_half_a_round_trip() {
+        let mut sut = Pings::new(1);
+        for number in 0..=WARM_UP {
+            assert_eq!(sut.send(), number);
+            if number == WARM_UP {
+                sut.sent = Instant::now().checked_sub(Duration::from_secs(8)).unwrap();
+            }
+            assert_eq!(sut.is_back(number), number < WARM_UP);
+        }
+        let mut row = Row::new(LATENCY, RAW, String::new(), "cross");
+        sut.enter(&mut row).unwrap();
+        assert!((4e6..5e6).contains(&row.figures["one_way_us"]));
+    }
 }

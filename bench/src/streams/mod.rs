@@ -1,8 +1,18 @@
 //! W3 and W4: elements of f64, lossless and in order, from one process to another.
 //!
-//! W3: as many as can be, by call size. W4: one at a time, each sent at once, there and back.
+//! W3: as many as can be, by call size. W4: one at a time, each sent at once, there and back. S6:
+//! with journals. The published methods: throughput by buffer and by call (NS-87), and what
+//! processors do at a fixed rate (NS-88).
 
+pub mod disk;
+pub mod drain;
+pub mod flow;
+pub mod journal;
 pub mod latency;
+mod memory;
+pub mod paced;
+pub(crate) mod plan;
+pub mod sweep;
 pub mod throughput;
 
 use std::net::{Ipv4Addr, TcpListener};
@@ -12,12 +22,19 @@ use trunkline::stream::Options;
 
 use crate::Outcome;
 use crate::cells::RAW;
+use crate::same_host::RAW_MEMORY;
 use crate::settings::Settings;
 
 /// Throughput.
 pub const THROUGHPUT: &str = "w3";
 /// Latency.
 pub const LATENCY: &str = "w4";
+/// Journals, beside the disk that they are on.
+pub const JOURNALS: &str = "s6";
+/// Throughput by size of buffer, then by size of call.
+pub const SWEEP: &str = "ns87";
+/// CPU by rate.
+pub const PACED: &str = "ns88";
 /// Elements of each call of W3.
 pub const CALLS: [usize; 6] = [1, 10, 100, 1000, 10_000, 100_000];
 
@@ -31,9 +48,18 @@ pub const SHARED_COPIED: &str = "trunkline-shm";
 pub const SHARED_IN_PLACE: &str = "trunkline-shm-in-place";
 
 /// The systems of W3.
-pub const SYSTEMS: [&str; 5] = [RAW, COPIED, IN_PLACE, SHARED_COPIED, SHARED_IN_PLACE];
-/// The systems of W4.
-pub const LATENCY_SYSTEMS: [&str; 3] = [RAW, COPIED, SHARED_COPIED];
+pub const SYSTEMS: [&str; 6] = [
+    RAW,
+    COPIED,
+    IN_PLACE,
+    RAW_MEMORY,
+    SHARED_COPIED,
+    SHARED_IN_PLACE,
+];
+/// The systems of W4 where ends sleep. Memory that is polled is beside those that spin.
+pub const SLEEPING_SYSTEMS: [&str; 3] = [RAW, COPIED, SHARED_COPIED];
+/// The systems of W4 where ends look.
+pub const SPINNING_SYSTEMS: [&str; 4] = [RAW, COPIED, RAW_MEMORY, SHARED_COPIED];
 
 /// How an end of Trunkline goes about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,189 @@
+//! What processors do at a rate (NS-88): the writer keeps a rate, which is raised until an end has
+//! no more CPU to give, or the rate is not kept.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::drain::Tap;
+use super::flow::Flow;
+use super::{COPIED, PACED};
+use crate::Outcome;
+use crate::cells::RAW;
+use crate::record::Row;
+use crate::settings::Settings;
+use crate::usage::{Usage, process_cpu_ns};
+
+/// Those compared.
+pub const SYSTEMS: [&str; 2] = [RAW, COPIED];
+/// Elements of a call; raw, and others, have the small ones (NS-88).
+pub const CALLS: [usize; 2] = [SMALL, 100_000];
+/// See [`CALLS`].
+pub const SMALL: usize = 10_000;
+/// Elements per second that are asked for, one after the other.
+pub const RATES: [f64; 9] = [5e6, 1e7, 2e7, 4e7, 8e7, 1.6e8, 3.2e8, 6.4e8, 1.28e9];
+
+/// A core has no more to give.
+const BUSY_PERCENT: f64 = 90.0;
+/// A rate is not kept.
+const KEPT_SHARE: f64 = 0.95;
+/// Samples of the CPU time of a rate.
+const SAMPLES: u32 = 6;
+
+/// The case of a rate.
+pub fn case(call: usize, rate: f64) -> String {
+    format!("call={call} rate={rate}")
+}
+
+/// All rates of one system.
+///
+/// # Errors
+/// There is no such system, or an end has failed.
+pub fn cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<Row>> {
+    let call: usize = settings.value("call")?;
+    let settings = settings.clone().with("warm_ms", 0);
+    let mut tap = Tap::open(system, &Flow::read(&settings)?, &settings)?;
+    let pid = tap.far.pid();
+    let mut rows = raise(system, &settings, placement, pid, || tap.write())?;
+    let wrong = tap.finish()?.wrong;
+    for row in &mut rows {
+        row.require(wrong == 0.0, || format!("{wrong} elements were wrong"));
+        row.figure("call", call as f64);
+    }
+    Ok(rows)
+}
+
+/// Raises the rate of a writer; `write` does one call of it, `far` is the reader's process.
+///
+/// # Errors
+/// A call has failed.
+pub fn raise(
+    system: &str,
+    settings: &Settings,
+    placement: &str,
+    far: u32,
+    mut write: impl FnMut() -> Outcome<()>,
+) -> Outcome<Vec<Row>> {
+    let (call, ms) = (settings.value("call")?, settings.value("ms")?);
+    let time = Duration::from_millis(ms);
+    let mut rows = Vec::new();
+    for rate in RATES {
+        let mut row = Row::new(PACED, system, case(call, rate), placement);
+        row.waiting = "mixed".to_owned();
+        let cpu = || Ok((process_cpu_ns(), Usage::of(far)?.cpu_ns));
+        let kept = keep(rate, call, time, cpu, &mut write)?;
+        row.figure("elements_per_s", kept.rate);
+        row.figure("mb_per_s", kept.rate * 8e-6);
+        row.figure("writer_percent", kept.percent.0);
+        row.figure("reader_percent", kept.percent.1);
+        row.figure("busiest_percent", kept.busiest);
+        rows.push(row);
+        if kept.is_limit(rate) {
+            break;
+        }
+    }
+    Ok(rows)
+}
+
+/// What became of a rate.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    rate: f64,
+    /// Of a core, of writer and reader.
+    percent: (f64, f64),
+    /// The largest sample of either.
+    busiest: f64,
+}
+
+impl Kept {
+    /// Whether there is nothing beyond it.
+    fn is_limit(&self, asked: f64) -> bool {
+        self.percent.0.max(self.percent.1) > BUSY_PERCENT || self.rate < asked * KEPT_SHARE
+    }
+}
+
+/// Writes at a rate; `cpu` tells CPU nanoseconds of writer and reader.
+fn keep(
+    rate: f64,
+    call: usize,
+    time: Duration,
+    cpu: impl Fn() -> Outcome<(u64, u64)>,
+    mut write: impl FnMut() -> Outcome<()>,
+) -> Outcome<Kept> {
+    let (start, first) = (Instant::now(), cpu()?);
+    let mut sample = (start, first);
+    let (mut calls, mut busiest) = (0_u64, 0.0_f64);
+    loop {
+        let now = Instant::now();
+        if now - sample.0 >= time / SAMPLES {
+            let used = cpu()?;
+            let (writer, reader) = percent(sample.1, used, now - sample.0);
+            busiest = busiest.max(writer).max(reader);
+            sample = (now, used);
+        }
+        if now - start >= time {
+            break;
+        }
+        let due = Duration::from_secs_f64(calls as f64 * call as f64 / rate);
+        if let Some(early) = due.checked_sub(now - start) {
+            thread::sleep(early.min(time - (now - start)));
+            continue;
+        }
+        write()?;
+        calls += 1;
+    }
+    let elapsed = start.elapsed();
+    Ok(Kept {
+        rate: (calls * call as u64) as f64 / elapsed.as_secs_f64(),
+        percent: percent(first, cpu()?, elapsed),
+        busiest,
+    })
+}
+
+/// Of a core, in percent.
+fn percent(before: (u64, u64), after: (u64, u64), elapsed: Duration) -> (f64, f64) {
+    let share = |before: u64, after: u64| {
+        after.saturating_sub(before) as f64 * 100.0 / elapsed.as_nanos() as f64
+    };
+    (share(before.0, after.0), share(before.1, after.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_a_core_is_its_time_by_the_time() {
+        let used = percent((1000, 0), (1500, 250), Duration::from_nanos(1000));
+        assert_eq!(used, (50.0, 25.0));
+    }
+
+    #[test]
+    fn a_busy_end_or_a_rate_that_is_not_kept_is_the_limit() {
+        let kept = |rate, writer, reader| Kept {
+            rate,
+            percent: (writer, reader),
+            busiest: 100.0,
+        };
+        assert!(!kept(99.0, 89.0, 20.0).is_limit(100.0));
+        assert!(kept(99.0, 20.0, 91.0).is_limit(100.0));
+        assert!(kept(94.0, 20.0, 20.0).is_limit(100.0));
+    }
+
+    #[test]
+    fn a_rate_is_never_exceeded() {
+        let mut calls = 0;
+        let kept = keep(
+            1e4,
+            10,
+            Duration::from_millis(20),
+            || Ok((0, 0)),
+            || {
+                calls += 1;
+                Ok(())
+            },
+        );
+        // One call is due at once, and one every ms.
+        assert!((1..=21).contains(&calls), "{calls}");
+        assert!(kept.unwrap().rate <= 10_500.0);
+    }
+}

@@ -1,0 +1,92 @@
+//! Throughput by the published method (NS-87): the size of the buffer is varied, with calls of a
+//! tenth of it; then the size of the calls, with the buffer that was best.
+
+use std::time::Duration;
+
+use super::flow::Flow;
+use super::{COPIED, IN_PLACE, SWEEP, throughput};
+use crate::Outcome;
+use crate::cells::RAW;
+use crate::record::Row;
+use crate::settings::Settings;
+
+/// Those compared. Raw has no buffer but the system's: it has the calls alone.
+pub const SYSTEMS: [&str; 3] = [RAW, COPIED, IN_PLACE];
+/// Elements of the buffers.
+pub const BUFFERS: [usize; 5] = [1000, 10_000, 100_000, 1_000_000, 10_000_000];
+/// Elements of the calls with the best of them; those that are larger are left out.
+pub const CALLS: [usize; 6] = [1, 10, 100, 1000, 10_000, 100_000];
+
+/// The case of a buffer.
+pub fn by_buffer(buffer: usize) -> String {
+    format!("sweep=buffer buffer={buffer} call={}", buffer / 10)
+}
+
+/// The case of a call with the best buffer; which one that was is a figure.
+pub fn by_call(call: usize) -> String {
+    format!("sweep=call call={call}")
+}
+
+/// Both sweeps of one system.
+///
+/// # Errors
+/// There is no such system, or an end has failed.
+pub fn cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<Row>> {
+    let (warm_ms, ms) = (settings.value("warm_ms")?, settings.value("ms")?);
+    let point = |case: String, buffer: usize, call: usize| {
+        let flow = Flow {
+            call,
+            buffer: Some(buffer),
+            warm_up: Duration::from_millis(warm_ms),
+            measured: Duration::from_millis(ms),
+        };
+        let mut row = Row::new(SWEEP, system, case, placement);
+        row.waiting = "mixed".to_owned();
+        throughput::measure(system, flow, &mut row)?;
+        row.figure("buffer", buffer as f64);
+        Ok(row)
+    };
+    sweep(point)
+}
+
+fn sweep(mut point: impl FnMut(String, usize, usize) -> Outcome<Row>) -> Outcome<Vec<Row>> {
+    let mut rows = Vec::new();
+    let mut best = (0.0, BUFFERS[0]);
+    for buffer in BUFFERS {
+        let row = point(by_buffer(buffer), buffer, buffer / 10)?;
+        let rate = row.figures.get("elements_per_s").copied().unwrap_or(0.0);
+        if rate > best.0 {
+            best = (rate, buffer);
+        }
+        rows.push(row);
+    }
+    for call in CALLS.into_iter().filter(|call| *call <= best.1) {
+        rows.push(point(by_call(call), best.1, call)?);
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_varied_with_the_best_buffer() {
+        let rows = sweep(|case, buffer, call| {
+            let mut row = Row::new(SWEEP, RAW, case, "cross");
+            // Best in the middle, worst with the largest.
+            let rate = if buffer == 10_000 { 9.0 } else { 1.0 };
+            row.figure("elements_per_s", rate);
+            row.figure("buffer", buffer as f64);
+            row.figure("call", call as f64);
+            Ok(row)
+        });
+        let rows = rows.unwrap();
+        let calls = &rows[BUFFERS.len()..];
+        assert!(calls.iter().all(|row| row.figures["buffer"] == 10_000.0));
+        let cases: Vec<&str> = calls.iter().map(|row| row.case.as_str()).collect();
+        assert_eq!(cases.len(), 5, "a call of 100,000 does not fit: {cases:?}");
+        assert_eq!(cases[4], "sweep=call call=10000");
+        assert_eq!(rows[1].case, "sweep=buffer buffer=10000 call=1000");
+    }
+}
