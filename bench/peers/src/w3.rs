@@ -2,7 +2,7 @@
 //! queue without end, gets acknowledgements: the writer is never more than a window ahead.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -233,15 +233,23 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
         let mut far = Role::start("w3-take-memory", &flow.settings().with("name", &name))?;
         far.expect("LISTENING")?;
         let cpu = process_cpu_ns();
-        thread::spawn(move || {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let has_ended = Arc::clone(&is_over);
+        let writer = thread::spawn(move || {
             let wrote = iceoryx::write(&name, flow.call, |next| {
                 progress.store(next, Ordering::Relaxed);
-                true
+                !has_ended.load(Ordering::Relaxed)
             });
             wrote.map_err(|error| eprintln!("{error}"))
         });
         let counted = Counted::of(&mut far)?;
         let cpu = process_cpu_ns() - cpu;
+        // It gives back the memory that it shares, unless it waits for the reader.
+        is_over.store(true, Ordering::Relaxed);
+        let deadline = Instant::now() + Duration::from_secs(1);
+        while !writer.is_finished() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(2));
+        }
         counted.enter(
             cpu as f64 / written.load(Ordering::Relaxed) as f64,
             &mut row,
