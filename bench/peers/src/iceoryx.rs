@@ -4,6 +4,7 @@
 use iceoryx2::port::publisher::Publisher;
 use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::prelude::*;
+use iceoryx2::service::port_factory::publish_subscribe::PortFactory;
 use trunkline_bench::Outcome;
 use trunkline_bench::role::say;
 use trunkline_bench::streams::flow::{Counted, Counting, Flow};
@@ -64,14 +65,14 @@ impl Ends {
 const BUFFERED: usize = 100_000;
 const SAMPLES: (usize, usize) = (8, 1024);
 
-/// W3's service; both ends have to give it the same limits.
-fn slices(
-    name: &str,
-    call: usize,
-) -> Outcome<(
-    Node<Shared>,
-    iceoryx2::service::port_factory::publish_subscribe::PortFactory<Shared, [f64], ()>,
-)> {
+/// W3's service.
+struct Slices {
+    service: PortFactory<Shared, [f64], ()>,
+    _node: Node<Shared>,
+}
+
+/// Both ends have to give it the same limits.
+fn slices(name: &str, call: usize) -> Outcome<Slices> {
     set_log_level(LogLevel::Error);
     let node = NodeBuilder::new().create::<Shared>()?;
     let service = node
@@ -83,14 +84,18 @@ fn slices(
         .max_publishers(1)
         .max_subscribers(1)
         .open_or_create()?;
-    Ok((node, service))
+    Ok(Slices {
+        service,
+        _node: node,
+    })
 }
 
 /// W3's writer: writes as long as it is asked to go on. The reader is there already: what is sent
 /// before is lost.
 pub fn write(name: &str, call: usize, mut goes_on: impl FnMut(u64) -> bool) -> Outcome<()> {
-    let (_node, service) = slices(name, call)?;
-    let publisher = service
+    let slices = slices(name, call)?;
+    let publisher = slices
+        .service
         .publisher_builder()
         .initial_max_slice_len(call)
         .backpressure_strategy(BackpressureStrategy::RetryUntilDelivered)
@@ -107,8 +112,8 @@ pub fn write(name: &str, call: usize, mut goes_on: impl FnMut(u64) -> bool) -> O
 
 /// W3's reader.
 pub fn read(name: &str, flow: Flow) -> Outcome<Counted> {
-    let (_node, service) = slices(name, flow.call)?;
-    let subscriber = service.subscriber_builder().create()?;
+    let slices = slices(name, flow.call)?;
+    let subscriber = slices.service.subscriber_builder().create()?;
     say("LISTENING");
     let mut counting = Counting::new(flow, process_cpu_ns);
     loop {

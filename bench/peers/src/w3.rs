@@ -160,11 +160,12 @@ pub fn take_all(settings: &Settings) -> Outcome<()> {
             counted.say();
             return false;
         }
-        if !drains && messages.is_multiple_of(look_every) {
-            if let Some(counted) = counting.look() {
-                counted.say();
-                return false;
-            }
+        if !drains
+            && messages.is_multiple_of(look_every)
+            && let Some(counted) = counting.look()
+        {
+            counted.say();
+            return false;
         }
         counting.numbers.check_bytes(bytes);
         messages += 1;
