@@ -1,6 +1,8 @@
 //! iceoryx2: publish and subscribe over shared memory, one service each way, both ends polling.
 //! Streams are slices, written and read where they lie; a publisher waits for a full buffer.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use iceoryx2::port::publisher::Publisher;
 use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::prelude::*;
@@ -90,9 +92,14 @@ fn slices(name: &str, call: usize) -> Outcome<Slices> {
     })
 }
 
-/// W3's writer: writes as long as it is asked to go on. The reader is there already: what is sent
-/// before is lost.
-pub fn write(name: &str, call: usize, mut goes_on: impl FnMut(u64) -> bool) -> Outcome<()> {
+/// W3's writer: says hello until it is heard, as a subscriber that has not looked yet gets no more
+/// than its buffer holds; then writes as long as it is asked to go on.
+pub fn write(
+    name: &str,
+    call: usize,
+    is_heard: &AtomicBool,
+    mut goes_on: impl FnMut(u64) -> bool,
+) -> Outcome<()> {
     let slices = slices(name, call)?;
     let publisher = slices
         .service
@@ -100,6 +107,11 @@ pub fn write(name: &str, call: usize, mut goes_on: impl FnMut(u64) -> bool) -> O
         .initial_max_slice_len(call)
         .backpressure_strategy(BackpressureStrategy::RetryUntilDelivered)
         .create()?;
+    while !is_heard.load(Ordering::Acquire) {
+        let sample = publisher.loan_slice_uninit(1)?;
+        sample.write_from_fn(|_| f64::NAN).send()?;
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
     let mut next = 0_u64;
     while goes_on(next) {
         let sample = publisher.loan_slice_uninit(call)?;
@@ -114,7 +126,10 @@ pub fn write(name: &str, call: usize, mut goes_on: impl FnMut(u64) -> bool) -> O
 pub fn read(name: &str, flow: Flow) -> Outcome<Counted> {
     let slices = slices(name, flow.call)?;
     let subscriber = slices.service.subscriber_builder().create()?;
-    say("LISTENING");
+    while subscriber.receive()?.is_none() {
+        std::hint::spin_loop();
+    }
+    say("SUBSCRIBED");
     let mut counting = Counting::new(flow, process_cpu_ns);
     loop {
         if let Some(counted) = counting.look() {
@@ -123,6 +138,8 @@ pub fn read(name: &str, flow: Flow) -> Outcome<Counted> {
         let mut left = Flow::calls_per_look(flow.call);
         while left > 0 {
             match subscriber.receive()? {
+                // Others may have been on their way.
+                Some(sample) if sample.payload()[0].is_nan() => {}
                 Some(sample) => {
                     counting.numbers.check(sample.payload());
                     left -= 1;

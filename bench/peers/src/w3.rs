@@ -232,17 +232,20 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
         row.waiting = "spinning".to_owned();
         let name = format!("trunkline-peer-{}", std::process::id());
         let mut far = Role::start("w3-take-memory", &flow.settings().with("name", &name))?;
-        far.expect("LISTENING")?;
-        let cpu = process_cpu_ns();
-        let is_over = Arc::new(AtomicBool::new(false));
-        let has_ended = Arc::clone(&is_over);
+        let flags = Arc::new((AtomicBool::new(false), AtomicBool::new(false)));
+        let writers = Arc::clone(&flags);
         let writer = thread::spawn(move || {
-            let wrote = iceoryx::write(&name, flow.call, |next| {
+            let (is_heard, is_over) = &*writers;
+            let wrote = iceoryx::write(&name, flow.call, is_heard, |next| {
                 progress.store(next, Ordering::Relaxed);
-                !has_ended.load(Ordering::Relaxed)
+                !is_over.load(Ordering::Relaxed)
             });
             wrote.map_err(|error| eprintln!("{error}"))
         });
+        let (is_heard, is_over) = &*flags;
+        far.expect("SUBSCRIBED")?;
+        let cpu = process_cpu_ns();
+        is_heard.store(true, Ordering::Release);
         let counted = Counted::of(&mut far)?;
         let cpu = process_cpu_ns() - cpu;
         // It gives back the memory that it shares, unless it waits for the reader.
