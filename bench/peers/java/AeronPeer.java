@@ -144,7 +144,7 @@ public final class AeronPeer {
 
     private static void write(ExclusivePublication publication, int call) {
         BufferClaim claim = new BufferClaim();
-        long next = 0;
+        long next = 0, said = 0;
         while (true) {
             for (int left = call; left > 0; ) {
                 int count = Math.min(left, CLAIM);
@@ -155,7 +155,8 @@ public final class AeronPeer {
                 claim.commit();
                 left -= count;
             }
-            written = next;
+            // A store that others see at once costs as much as an element.
+            if (next - said >= LOOK_EVERY) written = said = next;
         }
     }
 

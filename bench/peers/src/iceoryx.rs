@@ -1,9 +1,12 @@
 //! iceoryx2: publish and subscribe over shared memory, one service each way, both ends polling.
 //! Streams are slices, written and read where they lie; a publisher waits for a full buffer.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use iceoryx2::port::publisher::Publisher;
 use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::prelude::*;
+use iceoryx2::service::port_factory::publish_subscribe::PortFactory;
 use trunkline_bench::Outcome;
 use trunkline_bench::role::say;
 use trunkline_bench::streams::flow::{Counted, Counting, Flow};
@@ -64,14 +67,14 @@ impl Ends {
 const BUFFERED: usize = 100_000;
 const SAMPLES: (usize, usize) = (8, 1024);
 
-/// W3's service; both ends have to give it the same limits.
-fn slices(
-    name: &str,
-    call: usize,
-) -> Outcome<(
-    Node<Shared>,
-    iceoryx2::service::port_factory::publish_subscribe::PortFactory<Shared, [f64], ()>,
-)> {
+/// W3's service.
+struct Slices {
+    service: PortFactory<Shared, [f64], ()>,
+    _node: Node<Shared>,
+}
+
+/// Both ends have to give it the same limits.
+fn slices(name: &str, call: usize) -> Outcome<Slices> {
     set_log_level(LogLevel::Error);
     let node = NodeBuilder::new().create::<Shared>()?;
     let service = node
@@ -83,18 +86,32 @@ fn slices(
         .max_publishers(1)
         .max_subscribers(1)
         .open_or_create()?;
-    Ok((node, service))
+    Ok(Slices {
+        service,
+        _node: node,
+    })
 }
 
-/// W3's writer: writes as long as it is asked to go on. The reader is there already: what is sent
-/// before is lost.
-pub fn write(name: &str, call: usize, mut goes_on: impl FnMut(u64) -> bool) -> Outcome<()> {
-    let (_node, service) = slices(name, call)?;
-    let publisher = service
+/// W3's writer: says hello until it is heard, as a subscriber that has not looked yet gets no more
+/// than its buffer holds; then writes as long as it is asked to go on.
+pub fn write(
+    name: &str,
+    call: usize,
+    is_heard: &AtomicBool,
+    mut goes_on: impl FnMut(u64) -> bool,
+) -> Outcome<()> {
+    let slices = slices(name, call)?;
+    let publisher = slices
+        .service
         .publisher_builder()
         .initial_max_slice_len(call)
         .backpressure_strategy(BackpressureStrategy::RetryUntilDelivered)
         .create()?;
+    while !is_heard.load(Ordering::Acquire) {
+        let sample = publisher.loan_slice_uninit(1)?;
+        sample.write_from_fn(|_| f64::NAN).send()?;
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
     let mut next = 0_u64;
     while goes_on(next) {
         let sample = publisher.loan_slice_uninit(call)?;
@@ -107,9 +124,12 @@ pub fn write(name: &str, call: usize, mut goes_on: impl FnMut(u64) -> bool) -> O
 
 /// W3's reader.
 pub fn read(name: &str, flow: Flow) -> Outcome<Counted> {
-    let (_node, service) = slices(name, flow.call)?;
-    let subscriber = service.subscriber_builder().create()?;
-    say("LISTENING");
+    let slices = slices(name, flow.call)?;
+    let subscriber = slices.service.subscriber_builder().create()?;
+    while subscriber.receive()?.is_none() {
+        std::hint::spin_loop();
+    }
+    say("SUBSCRIBED");
     let mut counting = Counting::new(flow, process_cpu_ns);
     loop {
         if let Some(counted) = counting.look() {
@@ -118,6 +138,8 @@ pub fn read(name: &str, flow: Flow) -> Outcome<Counted> {
         let mut left = Flow::calls_per_look(flow.call);
         while left > 0 {
             match subscriber.receive()? {
+                // Others may have been on their way.
+                Some(sample) if sample.payload()[0].is_nan() => {}
                 Some(sample) => {
                     counting.numbers.check(sample.payload());
                     left -= 1;

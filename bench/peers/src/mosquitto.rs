@@ -58,10 +58,10 @@ impl Take for Subscriber {
             .subscribe(format!("{}/+", self.space), QoS::AtMostOnce)?;
         let prefix = self.space.len() + 1;
         for event in self.connection.iter() {
-            if let Event::Incoming(Packet::Publish(message)) = event? {
-                if !taking(message.topic[prefix..].parse()?, &message.payload) {
-                    return Ok(());
-                }
+            if let Event::Incoming(Packet::Publish(message)) = event?
+                && !taking(message.topic[prefix..].parse()?, &message.payload)
+            {
+                return Ok(());
             }
         }
         Err("the server has closed".into())

@@ -2,7 +2,7 @@
 //! queue without end, gets acknowledgements: the writer is never more than a window ahead.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -160,11 +160,12 @@ pub fn take_all(settings: &Settings) -> Outcome<()> {
             counted.say();
             return false;
         }
-        if !drains && messages.is_multiple_of(look_every) {
-            if let Some(counted) = counting.look() {
-                counted.say();
-                return false;
-            }
+        if !drains
+            && messages.is_multiple_of(look_every)
+            && let Some(counted) = counting.look()
+        {
+            counted.say();
+            return false;
         }
         counting.numbers.check_bytes(bytes);
         messages += 1;
@@ -231,17 +232,28 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
         row.waiting = "spinning".to_owned();
         let name = format!("trunkline-peer-{}", std::process::id());
         let mut far = Role::start("w3-take-memory", &flow.settings().with("name", &name))?;
-        far.expect("LISTENING")?;
-        let cpu = process_cpu_ns();
-        thread::spawn(move || {
-            let wrote = iceoryx::write(&name, flow.call, |next| {
+        let flags = Arc::new((AtomicBool::new(false), AtomicBool::new(false)));
+        let writers = Arc::clone(&flags);
+        let writer = thread::spawn(move || {
+            let (is_heard, is_over) = &*writers;
+            let wrote = iceoryx::write(&name, flow.call, is_heard, |next| {
                 progress.store(next, Ordering::Relaxed);
-                true
+                !is_over.load(Ordering::Relaxed)
             });
             wrote.map_err(|error| eprintln!("{error}"))
         });
+        let (is_heard, is_over) = &*flags;
+        far.expect("SUBSCRIBED")?;
+        let cpu = process_cpu_ns();
+        is_heard.store(true, Ordering::Release);
         let counted = Counted::of(&mut far)?;
         let cpu = process_cpu_ns() - cpu;
+        // It gives back the memory that it shares, unless it waits for the reader.
+        is_over.store(true, Ordering::Relaxed);
+        let deadline = Instant::now() + Duration::from_secs(1);
+        while !writer.is_finished() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(2));
+        }
         counted.enter(
             cpu as f64 / written.load(Ordering::Relaxed) as f64,
             &mut row,

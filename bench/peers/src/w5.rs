@@ -212,7 +212,7 @@ pub fn greet(put: &mut dyn Put, variable: usize, word: f64, far: &mut Role) -> O
         let put = putting
             .join()
             .unwrap_or_else(|_| Err("putting failed".to_owned()));
-        said.and_then(|_| put)
+        said.and(put)
     });
     said?;
     thread::sleep(Duration::from_millis(200));

@@ -67,9 +67,12 @@ impl Put for Declared {
     }
 }
 
+/// A function that takes values, until it has had enough.
+type Function = &'static mut (dyn FnMut(usize, &[u8]) -> bool + Send);
+
 /// What the callbacks of all subscribers share, and whether they go on.
 struct Shared {
-    taking: Mutex<Option<&'static mut (dyn FnMut(usize, &[u8]) -> bool + Send)>>,
+    taking: Mutex<Option<Function>>,
     ended: Condvar,
 }
 
@@ -77,8 +80,7 @@ impl Take for Subscriber {
     fn run(self: Box<Self>, taking: Taking<'_>) -> Outcome<()> {
         // SAFETY: the callbacks reach it through `Shared` alone, from where it is taken before this
         // function returns, under the lock that each of its calls holds.
-        let taking: &'static mut (dyn FnMut(usize, &[u8]) -> bool + Send) =
-            unsafe { std::mem::transmute(taking) };
+        let taking: Function = unsafe { std::mem::transmute(taking) };
         let shared = Arc::new(Shared {
             taking: Mutex::new(Some(taking)),
             ended: Condvar::new(),

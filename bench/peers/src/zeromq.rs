@@ -1,6 +1,6 @@
-//! ZeroMQ: `PUSH` and `PULL` for streams; `XPUB` and `SUB` with a prefix per variable, blocking when
-//! a queue is full; `DEALER` and `ROUTER` for calls. A subscription that arrives is answered with the
-//! last value, as its guide proposes for last-value caches.
+//! ZeroMQ: `PUSH` and `PULL` for streams; `XPUB` and `SUB` with a prefix per variable, blocking
+//! when a queue is full; `DEALER` and `ROUTER` for calls. A subscription that arrives is answered
+//! with the last value, as its guide proposes for last-value caches.
 
 use trunkline_bench::Outcome;
 use trunkline_bench::role::say;

@@ -226,9 +226,14 @@ fn draw_line(number: usize, line: &Line, x: Axis, y: Axis, svg: &mut String) {
     text(svg, (beside + 36.0, legend + 4.0), "start", &line.name);
 }
 
+/// Which mark a line has: another one when its colour comes round again.
+fn shape(number: usize) -> usize {
+    (number + number / COLOURS.len()) % 3
+}
+
 /// A circle, a square or a triangle, in turn.
 fn mark(svg: &mut String, number: usize, x: f64, y: f64, colour: &str) {
-    let _ = match number % 3 {
+    let _ = match shape(number) {
         0 => writeln!(
             svg,
             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{colour}\"/>"
@@ -317,6 +322,13 @@ mod tests {
             .unwrap();
         assert!(svg.contains("a &lt; b") && !svg.contains("inf") && !svg.contains("NaN"));
         assert!(chart(Vec::new()).draw().is_none());
+    }
+
+    #[test]
+    fn lines_of_one_colour_have_other_marks() {
+        let looks = (0..3 * COLOURS.len()).map(|number| (number % COLOURS.len(), shape(number)));
+        let different: std::collections::BTreeSet<_> = looks.collect();
+        assert_eq!(different.len(), 3 * COLOURS.len());
     }
 
     #[test]
