@@ -36,6 +36,8 @@ pub enum RecordKind {
     Read,
     /// The stream ends at `position`, where so many bytes were written.
     End,
+    /// Nothing more in this segment: what follows was there before, when the file was another one.
+    Seal,
 }
 
 /// What every record begins with, but for its checksum.
@@ -107,6 +109,7 @@ impl RecordHead {
             RecordKind::Data => 1,
             RecordKind::Read => 2,
             RecordKind::End => 3,
+            RecordKind::Seal => 4,
         };
         let crc = crc32c::crc32c_append(crc32c::crc32c_append(seed, &bytes[4..]), payload);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
@@ -119,6 +122,7 @@ impl RecordHead {
             [1, 0, 0, 0, 0, 0, 0, 0] => RecordKind::Data,
             [2, 0, 0, 0, 0, 0, 0, 0] => RecordKind::Read,
             [3, 0, 0, 0, 0, 0, 0, 0] => RecordKind::End,
+            [4, 0, 0, 0, 0, 0, 0, 0] => RecordKind::Seal,
             _ => return None,
         };
         Some(Self {

@@ -110,6 +110,8 @@ struct Found {
     segment: Segment,
     /// Bytes of the file, of which the segment's are known to be whole.
     len: u64,
+    /// Its last record says that what follows was there before.
+    is_sealed: bool,
 }
 
 /// What a file of a segment is.
@@ -117,8 +119,10 @@ enum Looked {
     Whole(Found),
     /// Its head is not whole, and nothing follows it.
     Torn,
-    /// It is of another lineage.
+    /// It is of another lineage, or was being made into a later one.
     Other,
+    /// Something else stands where its head should be.
+    Headless,
 }
 
 impl Recovery {
@@ -137,11 +141,13 @@ impl Recovery {
 
     fn run(mut self, seqs: Vec<u64>, bounds: Bounds) -> Result<(Log, bool), JournalError> {
         let mut found = VecDeque::new();
+        let mut headless = Vec::new();
         for (i, seq) in seqs.iter().enumerate() {
             match self.look(*seq)? {
                 Looked::Whole(segment) => found.push_back(segment),
-                // Of a stream that has ended.
+                // Of a stream that has ended, or done with.
                 Looked::Other => self.remove(*seq)?,
+                Looked::Headless => headless.push(*seq),
                 // It was being begun.
                 Looked::Torn if i + 1 == seqs.len() => self.remove(*seq)?,
                 Looked::Torn => {
@@ -156,6 +162,13 @@ impl Recovery {
         let first = found.iter().rposition(begins).unwrap_or(0);
         for spent in found.drain(..first) {
             self.remove(spent.segment.seq)?;
+        }
+        for seq in headless {
+            // One that was done with was being made into a later one.
+            if found.front().is_none_or(|first| seq >= first.segment.seq) {
+                return Err(self.damaged(format!("the head of {}", segment_name(seq))));
+            }
+            self.remove(seq)?;
         }
         let mut end = self.cursor.position;
         match found.front() {
@@ -178,7 +191,7 @@ impl Recovery {
             end = self.replay(&mut found, end)?;
             if found.segment.len < found.len {
                 let name = segment_name(found.segment.seq);
-                if i + 1 < count {
+                if i + 1 < count && !found.is_sealed {
                     return Err(self.damaged(format!("byte {} of {name}", found.segment.len)));
                 }
             }
@@ -191,6 +204,8 @@ impl Recovery {
                 let settled = settle();
                 settled
                     .map_err(|cause| JournalError::disk(self.disk.folder(), "written", cause))?;
+            } else {
+                found.segment.old_len = found.len;
             }
             segments.push_back(found.segment);
         }
@@ -226,12 +241,18 @@ impl Recovery {
                     position: head.position,
                     file,
                     len: SEGMENT_HEAD as u64,
+                    old_len: 0,
                     seed,
                 };
-                Ok(Looked::Whole(Found { segment, len }))
+                Ok(Looked::Whole(Found {
+                    segment,
+                    len,
+                    is_sealed: false,
+                }))
             }
+            Some((head, _)) if head.seq > seq => Ok(Looked::Other),
             _ if len <= SEGMENT_HEAD as u64 => Ok(Looked::Torn),
-            _ => Err(self.damaged(format!("the head of {}", segment_name(seq)))),
+            _ => Ok(Looked::Headless),
         }
     }
 
@@ -288,12 +309,16 @@ impl Recovery {
                         written: u64::from_le_bytes(written),
                     });
                 }
+                (RecordKind::Seal, _) if payload.is_empty() => found.is_sealed = true,
                 _ => {
                     let name = segment_name(found.segment.seq);
                     return Err(self.damaged(format!("the record at byte {offset} of {name}")));
                 }
             }
             found.segment.len += needed as u64;
+            if found.is_sealed {
+                return Ok(end);
+            }
         }
     }
 }
