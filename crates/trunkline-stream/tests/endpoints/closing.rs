@@ -427,7 +427,8 @@ fn an_end_that_is_lost_on_its_way_is_said_again() {
     }
 }
 
-/// A reader that has everything goes when its writer knows that, also where the word of it was lost.
+/// A reader that has everything goes when its writer knows that, also where the word of it was
+/// lost.
 ///
 /// Behaviour: NS-45, NS-47, NS-66.
 #[test]
