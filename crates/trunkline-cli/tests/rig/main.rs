@@ -49,6 +49,7 @@ mod slow_consumers;
 mod soak;
 mod storms;
 mod streams;
+mod throughput;
 mod view;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

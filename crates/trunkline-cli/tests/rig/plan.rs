@@ -82,6 +82,19 @@ impl Plan {
         }
     }
 
+    /// Nothing but counting.
+    pub fn count(way: Way) -> Self {
+        Self {
+            way: Some(way),
+            ..Self::default()
+        }
+    }
+
+    /// Bytes so far on the elements' way.
+    pub fn carried(&self) -> u64 {
+        self.carried
+    }
+
     /// How many were done.
     pub fn done(&self) -> u64 {
         self.cuts + self.altered + self.vanished

@@ -243,7 +243,12 @@ impl Pump {
                 last(LOOK);
                 continue;
             }
-            let count = match (&*self.from).read(&mut buffer) {
+            let read = (&*self.from).read(&mut buffer);
+            if self.number <= lock(&self.orders).still_before {
+                // Since it began to read: what came, or that nothing will, stays here.
+                continue;
+            }
+            let count = match read {
                 Ok(0) => {
                     let _ = self.to.shutdown(Shutdown::Write);
                     return;

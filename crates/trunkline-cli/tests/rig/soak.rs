@@ -94,7 +94,11 @@ fn soak(dials: Dials, size: &Size) {
                 format!("{}, {}", reconnections[0], reconnections[1]),
                 "",
             ),
-            ("longest time without elements", seconds(longest), ""),
+            (
+                "longest time without elements; one whose greeting goes silent is dialled again after 5 s",
+                seconds(longest),
+                "",
+            ),
             (
                 "elements per second, the faults included",
                 format!("{:.0} million", rate / 1e6),

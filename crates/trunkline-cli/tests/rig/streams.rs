@@ -20,14 +20,14 @@ const TOLD: &str = "TRUNKLINE_RIG_END";
 pub const WAIT: Option<Duration> = Some(Duration::from_secs(60));
 
 /// Elements per call, and of a buffer.
-const CALL: usize = 25_000;
+pub const CALL: usize = 25_000;
 const CAPACITY: usize = 10 * CALL;
 
 /// Elements per call where they come slowly: 1 kB.
 pub const FEW: usize = 125;
 
 /// The element at an index below 2^52: a number from 1 to 2, each another one.
-const fn bits(index: u64) -> u64 {
+pub const fn bits(index: u64) -> u64 {
     0x3ff0_0000_0000_0000 + index
 }
 
@@ -105,6 +105,14 @@ pub fn far(peer: Option<&str>) -> Options {
     }
 }
 
+/// The same without checksums of its own.
+fn unchecked(peer: Option<&str>) -> Options {
+    Options {
+        is_checked: Some(false),
+        ..far(peer)
+    }
+}
+
 /// Starts a process in a role.
 pub fn start(told: &[&str]) -> Running {
     start_reading(told, Stdio::null())
@@ -116,6 +124,10 @@ pub fn start_reading(told: &[&str], input: Stdio) -> Running {
     command
         .args(["--exact", "streams::one_of_the_ends", "--nocapture"])
         .env(TOLD, told.join("|"));
+    // Until it runs its program, a new process has all that this one has open: also the port of an
+    // endpoint that another thread closes meanwhile, and wants to open again.
+    static STARTING: Mutex<()> = Mutex::new(());
+    let _starting = STARTING.lock();
     Running::spawn_reading(&mut command, input)
 }
 
@@ -142,6 +154,11 @@ fn one_of_the_ends() {
     let told: Vec<&str> = told.split('|').collect();
     let line = match told[..] {
         ["write", own, to, count] => write(own, far(peer(to)), count.parse().unwrap()),
+        ["write unchecked", own, to, count] => {
+            write(own, unchecked(peer(to)), count.parse().unwrap())
+        }
+        ["write plain", to, count] => crate::throughput::write(to, count.parse().unwrap()),
+        ["read plain", own] => crate::throughput::read(own),
         ["read", own, from] => read(own, far(peer(from)), CALL),
         ["read few", own, from] => read(own, far(peer(from)), FEW),
         ["hold", own, to] => crate::kills::hold(own, far(peer(to))),

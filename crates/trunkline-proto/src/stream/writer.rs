@@ -54,6 +54,8 @@ pub struct Writer {
     pub(super) is_short_of_room: bool,
     pub(super) end: Option<u64>,
     pub(super) is_end_said: bool,
+    /// The same over all connections: a reader may know it from an earlier one.
+    pub(super) was_end_said: bool,
     pub(super) is_aborted: bool,
     pub(super) is_abort_said: bool,
     pub(super) has_end: bool,
@@ -97,6 +99,7 @@ impl Writer {
             is_short_of_room: false,
             end: None,
             is_end_said: false,
+            was_end_said: false,
             is_aborted: false,
             is_abort_said: false,
             has_end: false,
@@ -177,7 +180,7 @@ impl Writer {
     fn check_end(&self, ack: &Ack) -> Result<(), Disconnect> {
         let end = match self.end {
             _ if self.is_abort_said => self.handed,
-            Some(end) if self.is_end_said => end,
+            Some(end) if self.was_end_said => end,
             _ => return Err(malformed("it knows an end that was not said")),
         };
         if ack.arrived != end {
@@ -365,6 +368,7 @@ impl Half for Writer {
         if let (Some(end), false) = (self.end, self.is_end_said) {
             encode_end(end, out);
             self.is_end_said = true;
+            self.was_end_said = true;
         }
         let len = self.next_len(ring);
         if len == 0 {

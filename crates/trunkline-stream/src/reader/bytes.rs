@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_net::{Clock, Link};
-use trunkline_proto::stream::{ElementForm, ReaderLink, StreamFault};
+use trunkline_proto::stream::{ElementForm, ReaderLink, StreamClose, StreamFault};
 use trunkline_ring::ElementConsumer;
 
 use super::journaled::Commits;
@@ -14,6 +14,9 @@ use crate::error::StreamError;
 use crate::rendezvous::{Met, Registration};
 use crate::wait::{Waits, deadline};
 use crate::wait_shared::{Patience, Ring, wait_shared};
+
+/// How long a reader that has everything waits, at most, for its writer to know that.
+const LINGER: Duration = Duration::from_secs(3);
 
 /// What every kind of reader is made of.
 pub struct ReaderCore {
@@ -293,6 +296,13 @@ impl ReaderCore {
     /// Destroys the end: the writer is told how far it came.
     pub(crate) async fn close(&mut self, waits: &impl Waits) {
         self.commit_all();
+        if self.link.with(|end, _, _| is_at_end(&end.link)) {
+            let soon = Clock::new().now().saturating_add(LINGER);
+            // Where that was lost with the connection, the writer comes again to be told: otherwise
+            // it would not know what the reader had.
+            let told = |end: &mut End<ReaderEnd>, _| end.link.is_over().then_some(());
+            let _is_told = waits.wait(&self.link, Some(soon), told).await;
+        }
         self.link.with(|end, _, _| {
             end.look();
             end.link.abort();
@@ -316,6 +326,12 @@ impl Drop for ReaderCore {
             crate::wait::block(self.close(&crate::wait::Blocking));
         }
     }
+}
+
+/// Whether everything has come, and the writer is not known to know.
+fn is_at_end(link: &ReaderLink) -> bool {
+    let has_end = |close: StreamClose| close.position <= link.arrived();
+    !link.is_over() && link.end().is_some_and(has_end)
 }
 
 /// Why nothing more comes; what has come may still be read.

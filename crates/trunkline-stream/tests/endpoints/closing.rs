@@ -427,6 +427,37 @@ fn an_end_that_is_lost_on_its_way_is_said_again() {
     }
 }
 
+/// A reader that has everything goes when its writer knows that, also where the word of it was
+/// lost.
+///
+/// Behaviour: NS-45, NS-47, NS-66.
+#[test]
+fn a_writer_whose_reader_goes_at_the_end_is_not_left_in_doubt() {
+    for dials in EITHER {
+        let (proxy, mut writer, mut reader) = proxied::<f64>(dials, [10, 4]);
+        writer.write_many(&elements(0..3), LONG).unwrap();
+        writer.flush(Until::Available, LONG).unwrap();
+        let (sender, lost) = channel();
+        proxy.hook(move |_, frame| {
+            // S_ACK, with the flag that answers S_END.
+            if frame[4] != 109 || frame[5] & 4 == 0 {
+                return Fate::Forward;
+            }
+            sender.send(()).unwrap();
+            Fate::Outage
+        });
+        let closes = closes(writer);
+        check_run(&reader.read_many(3, LONG).unwrap(), 0);
+        ended(reader.read(LONG));
+        lost.recv_timeout(CUT_OFF).unwrap();
+        until_connected(&reader, false);
+        proxy.unhook();
+        proxy.up();
+        reader.close();
+        closed(&closes);
+    }
+}
+
 /// A reader that was destroyed while nobody could be told: its writer dials in vain or is not
 /// dialled, and its program can go all the same.
 ///
