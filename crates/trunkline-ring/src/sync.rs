@@ -6,7 +6,7 @@
 pub(crate) use std::{
     hint::spin_loop,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU8, AtomicU64, AtomicUsize, fence},
     },
 };
@@ -15,7 +15,7 @@ pub(crate) use std::{
 pub(crate) use loom::{
     hint::spin_loop,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU8, AtomicU64, AtomicUsize, fence},
     },
 };
