@@ -13,7 +13,7 @@ use super::memory::ElementMemory;
 use super::producer::elements;
 use super::shape::{RingShape, RingStart};
 use crate::byte_ring::Corrupt;
-use crate::sync::{Arc, Mutex, Ordering};
+use crate::sync::{Arc, Mutex, MutexGuard, Ordering, PoisonError};
 use crate::waits::Waits;
 
 /// The end of a ring that elements come out of, for any number of [cursors](ElementCursor).
@@ -119,17 +119,9 @@ impl ElementCursors {
 }
 
 impl Shared {
-    #[cfg(not(loom))]
-    fn table(&self) -> std::sync::MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, Table> {
         // Whoever panicked had not begun to change anything.
-        self.table
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    #[cfg(loom)]
-    fn table(&self) -> loom::sync::MutexGuard<'_, Table> {
-        self.table.lock().unwrap()
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives back what all cursors have passed.
