@@ -172,6 +172,13 @@ impl Link<Writer> {
         )
     }
 
+    /// Elements up to where the program has written, as far as the link was told: those of
+    /// [`handle_ring_written`](Self::handle_ring_written).
+    pub fn ring_written_elements(&self) -> u64 {
+        let elements = self.half.written_elements;
+        elements.saturating_add(self.half.drops.lost)
+    }
+
     /// What the ring's positions are ahead of the reader's, from [`freed`](Self::freed) on.
     pub fn ring_shift(&self) -> u64 {
         self.half.drops.shift

@@ -1,6 +1,7 @@
 //! The inner end of a reader's ring: what has arrived, on its way to the program.
 
 use std::sync::Arc;
+
 use trunkline_proto::stream::{Link, Place, Reader, ReaderLink, RingBytes};
 
 use trunkline_net::StreamMemory;
@@ -8,7 +9,8 @@ use trunkline_ring::{Corrupt, ElementProducer, RingStart};
 use trunkline_types::Tick;
 
 use super::one_ring::SharedRing;
-use super::{Inner, ReaderStore, Rest};
+use super::{Bell, Inner, ReaderStore, Rest};
+use crate::sync::{AtomicU64, Ordering};
 
 pub(crate) struct ReaderEnd {
     pub(crate) ring: ElementProducer,
@@ -16,6 +18,13 @@ pub(crate) struct ReaderEnd {
     shared: Option<SharedRing>,
     /// Its journal, if it has one.
     pub(crate) store: Option<ReaderStore>,
+    /// Elements before the next ones that are missing, of a writer that drops some; the most there
+    /// can be where it is not known of any.
+    pub(crate) lost_at: Arc<AtomicU64>,
+    /// Nothing more comes than what is there.
+    has_end: bool,
+    /// Who reads from several lanes.
+    pub(crate) bell: Option<Arc<Bell>>,
 }
 
 impl ReaderEnd {
@@ -24,6 +33,21 @@ impl ReaderEnd {
             ring,
             shared: None,
             store: None,
+            lost_at: Arc::new(AtomicU64::new(u64::MAX)),
+            has_end: false,
+            bell: None,
+        }
+    }
+
+    /// Says to the program where the next elements are missing: before what is behind them.
+    pub(crate) fn note_lost(&self, link: &ReaderLink) {
+        let at = link.next_lost().map_or(u64::MAX, |(at, _)| at);
+        self.lost_at.store(at, Ordering::Release);
+    }
+
+    fn ring_bell(&self) {
+        if let Some(bell) = &self.bell {
+            bell.ring();
         }
     }
 }
@@ -66,11 +90,19 @@ impl Inner for ReaderEnd {
         {
             return;
         }
+        if link.lost() > 0 {
+            self.note_lost(link);
+        }
+        let is_end = link.end().is_some_and(|end| end.position <= link.arrived());
+        let ends = is_end && !std::mem::replace(&mut self.has_end, is_end);
         let (position, elements) = link.ready();
         let bytes = position.saturating_sub(self.ring.written());
         if bytes > 0 {
             let elements = elements.saturating_sub(self.ring.written_elements());
             self.ring.commit(bytes, elements);
+        }
+        if bytes > 0 || ends {
+            self.ring_bell();
         }
     }
 
@@ -137,5 +169,9 @@ impl Inner for ReaderEnd {
 
     fn rest(&mut self, _: &ReaderLink) -> Rest {
         Rest::Yes
+    }
+
+    fn handle_over(&mut self, _: &mut ReaderLink) {
+        self.ring_bell();
     }
 }
