@@ -110,7 +110,9 @@ fn writers_take_turns_and_none_holds_another_up() {
     assert_eq!(turns, [1, 2, 3, 1, 2, 3]);
     // What was read is room for the first.
     writers[0].write(&0.0, LONG).unwrap();
-    writers.into_iter().for_each(|writer| drop(writer.abort()));
+    for writer in writers {
+        writer.abort();
+    }
 }
 
 /// Behaviour: B-62.
@@ -194,13 +196,15 @@ fn a_cut_of_one_writer_loses_and_doubles_nothing() {
                 let run = run_of(number, next * 50..next * 50 + 50);
                 writer.write_many(&run, LONG).unwrap();
             }
-            (writer.properties().disconnections, writer.close(LONG))
+            (writer.properties(), writer.close(LONG))
         })
     });
     let writes: Vec<_> = writes.collect();
     let mut random = fastrand::Rng::with_seed(5);
     let mut next = [0, 0];
     let mut ended = 0;
+    // In the middle of a frame, soon after 2000 elements each time.
+    let mut cut_at = 2000;
     while ended < 2 {
         match reader.read_run(1000, LONG).unwrap() {
             Run::Elements { writer, elements } => {
@@ -215,20 +219,20 @@ fn a_cut_of_one_writer_loses_and_doubles_nothing() {
                 ended += 1;
             }
         }
-        if random.u8(..) < 10 {
+        if next[0] > cut_at {
+            cut_at = next[0] + 2000;
             proxy.cut_after(random.u64(1..3000));
         }
     }
     assert_eq!(next, [count, count]);
-    let cuts: Vec<u64> = writes
-        .into_iter()
-        .map(|write| {
-            let (cuts, left) = write.join().unwrap();
-            assert_eq!(left.elements, 0);
-            cuts
-        })
-        .collect();
-    assert!(cuts[0] > 0 && cuts[1] == 0, "{cuts:?}");
+    let ends = writes.into_iter().map(|write| {
+        let (properties, left) = write.join().unwrap();
+        assert_eq!(left.elements, 0);
+        properties
+    });
+    let ends: Vec<_> = ends.collect();
+    let cuts = [&ends[0], &ends[1]].map(|end| end.disconnections);
+    assert!(cuts[0] > 0 && cuts[1] == 0, "{ends:?}");
 }
 
 /// Behaviour: B-62.
