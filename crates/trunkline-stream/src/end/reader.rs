@@ -74,8 +74,9 @@ impl Inner for ReaderEnd {
             link.handle_shared(written, read);
             return Ok(());
         }
-        // Nobody but this program has the memory, so its positions are true.
-        if let (Ok(read), Ok(elements)) = (self.ring.read(), self.ring.read_elements()) {
+        // Nobody but this program has the memory, so its positions are true. It may read on in
+        // between: elements that are not before the position would be too much credit.
+        if let (Ok(elements), Ok(read)) = (self.ring.read_elements(), self.ring.read()) {
             link.handle_read(read, elements);
         }
         Ok(())
