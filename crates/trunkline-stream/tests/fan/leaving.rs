@@ -36,9 +36,15 @@ fn a_reader_that_is_away_for_too_long_holds_nobody_up_any_more() {
         proxy.down();
         until_connected(&gone, false);
         // Written as it leaves: with the slowest it is held up until then.
-        for next in 5..60 {
-            writer.write(&element(next), LONG).unwrap();
-        }
+        let writes = thread::spawn(move || {
+            for next in 5..60 {
+                // For ever, if nobody tells it.
+                writer.write(&element(next), None).unwrap();
+            }
+            writer
+        });
+        until("room", || writes.is_finished());
+        let writer = writes.join().unwrap();
         until("only one", || writer.readers().len() == 1);
         assert_eq!(check_run(&there.read_many(60, LONG).unwrap(), 0), 60);
         // When it comes back it is told, after what it has.
@@ -67,10 +73,12 @@ fn a_reader_that_closes_leaves_at_once() {
     until_filled(&slow, 5);
     writer.write_many(&elements(10..15), LONG).unwrap();
     let writes = thread::spawn(move || {
-        writer.write_many(&elements(15..25), LONG).unwrap();
+        // For ever, if nobody tells it.
+        writer.write_many(&elements(15..25), None).unwrap();
         writer
     });
     slow.close();
+    until("room", || writes.is_finished());
     let writer = writes.join().unwrap();
     assert_eq!(check_run(&there.read_many(25, LONG).unwrap(), 0), 25);
     assert_eq!(writer.close(LONG).len(), 1);

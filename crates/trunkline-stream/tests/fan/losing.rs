@@ -3,6 +3,7 @@
 
 use std::thread;
 
+use trunkline_proto::FrameKind;
 use trunkline_stream::{
     Element, FanOutOptions, JournalOptions, Options, Policy, Reader, StreamError, StreamFault,
 };
@@ -231,6 +232,56 @@ fn a_reader_that_was_away_finds_the_newest() {
     );
     assert_eq!(next.lost_total(), 0);
     assert_eq!(writer.close(LONG)[0].left.elements, 0);
+}
+
+/// A frame is half sent because the network stands still, and the ring is to give its bytes up: it
+/// comes whole, and nothing in it is of another place.
+///
+/// Behaviour: B-62.
+#[test]
+fn what_is_half_sent_comes_whole_though_the_buffer_has_other_elements_there() {
+    let at = address();
+    let url = url(at, "out");
+    let proxy = Proxy::to(at);
+    let by_proxy = crate::rig::url(proxy.address(), "out");
+    // Room for more than the network holds.
+    let readers = [(by_proxy.as_str(), options(4_000_000))];
+    let quota = Policy::Quota(1000);
+    let (mut writer, mut readers) = spread::<f64>(&url, fan_out(200_000, 1, quota), &readers);
+    let reader = &mut readers[0];
+    writer.write(&element(0), LONG).unwrap();
+    assert_eq!(reader.read(LONG).unwrap(), element(0));
+    proxy.hold(&[FrameKind::StreamData.number()]);
+    let mut written = 1;
+    while of(&writer, reader).lost == 0 {
+        let run = elements(written..written + 10_000);
+        writer.write_many(&run, NONE).unwrap();
+        written += 10_000;
+    }
+    // All of what the frame was made of is written over.
+    for _ in 0..25 {
+        let run = elements(written..written + 10_000);
+        writer.write_many(&run, NONE).unwrap();
+        written += 10_000;
+    }
+    proxy.hold(&[]);
+    let closes = thread::spawn(move || writer.close(LONG));
+    let (mut next, mut lost) = (1, 0);
+    loop {
+        let count = reader.available().max(1);
+        match reader.read_many(count, LONG) {
+            Ok(read) => next = check_run(&read, next),
+            Err(StreamError::Lost { elements }) => {
+                next += elements;
+                lost += elements;
+            }
+            Err(StreamError::Ended) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!((next, reader.lost_total()), (written, lost));
+    assert!(lost > 0);
+    assert_eq!(closes.join().unwrap()[0].lost, lost);
 }
 
 /// Behaviour: B-62, B-60.
