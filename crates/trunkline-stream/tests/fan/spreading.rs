@@ -3,6 +3,7 @@
 use std::thread;
 
 use trunkline_proto::FaultCode;
+use trunkline_stream::directory::list;
 use trunkline_stream::{
     FanOutOptions, FanOutValueWriter, FanOutWriter, Lacking, Options, Policy, Reader, StreamError,
     StreamFault, Until, ValueReader,
@@ -355,4 +356,38 @@ fn tasks_write_to_several_readers() {
             assert_eq!(read.join().unwrap(), 2000);
         }
     });
+}
+
+/// Behaviour: B-62.
+#[test]
+fn an_endpoint_with_several_peers_is_listed_as_one() {
+    let at = address();
+    let url = url(at, "out");
+    let host = at.ip().to_string();
+    let told = || {
+        let found = list(&host, at.port(), None, None, CUT_OFF).unwrap();
+        let [one] = found.as_slice() else {
+            panic!("{found:?}");
+        };
+        one.clone()
+    };
+    let readers = [(url.as_str(), options(5)), (url.as_str(), options(9))];
+    let (mut writer, mut readers) = spread::<f64>(&url, fan_out(20, 2, SLOWEST), &readers);
+    writer.write_many(&elements(0..12), LONG).unwrap();
+    until("what is sent", || told().in_buffer == 7);
+    let status = told();
+    assert_eq!((status.is_writer, status.is_connected), (Some(true), true));
+    assert_eq!((status.total, status.capacity), (12, 20));
+    assert_eq!(
+        (status.peer.as_str(), status.transport.as_str()),
+        ("2 readers", "TCP")
+    );
+    readers.remove(1).close();
+    until("who has left", || {
+        told().peer == readers[0].properties().url
+    });
+    drop(readers);
+    until("nobody", || told().peer == "0 readers");
+    assert!(!told().is_connected);
+    assert_eq!(writer.abort(), []);
 }
