@@ -140,7 +140,7 @@ impl Pace {
             let what = match attempt(end, SLICE) {
                 Err(Halt::Stream(StreamError::Timeout { what, .. })) => what,
                 Err(Halt::Stream(StreamError::Lost { elements })) => {
-                    self.note_lost(elements)?;
+                    self.note_lost(end, elements)?;
                     continue;
                 }
                 result => return result,
@@ -154,12 +154,13 @@ impl Pace {
     }
 
     /// Says where elements are missing that the writer has dropped.
-    fn note_lost(&mut self, elements: u64) -> Result<(), Stop> {
+    fn note_lost(&mut self, end: &impl Endpoint, elements: u64) -> Result<(), Stop> {
         self.lost += elements;
         let before = self.moved.elements;
         if self.is_json {
             let mut object = Object::new();
             object.put("event", "stream-lost");
+            object.put("url", end.properties().url);
             object.put("before", before);
             object.put("elements", elements);
             return self.terminal.note(&object.into_json().to_string());
