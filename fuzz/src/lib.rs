@@ -116,6 +116,7 @@ pub const STREAM: &[FrameKind] = &[
     FrameKind::StreamKeepalive,
     FrameKind::StreamGoodbye,
     FrameKind::StreamBell,
+    FrameKind::StreamLost,
     FrameKind::StreamList,
     FrameKind::StreamEndpoints,
     FrameKind::StreamStatus,

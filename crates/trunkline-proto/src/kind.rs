@@ -226,6 +226,8 @@ frame_kinds! {
     /// Something has changed in the ring that both endpoints use; the first one says that the ring
     /// is mapped.
     StreamBell = 118, "S_BELL", Both;
+    /// Elements that come next were dropped by a writer that waits for nobody: how many in all.
+    StreamLost = 119, "S_LOST", Both;
 }
 
 impl FrameKind {

@@ -117,6 +117,8 @@ impl Features {
     /// Of a stream: both ends are processes of one machine and share one ring, which is the buffers
     /// of both. Nothing of it goes over their connection.
     pub const SHARED_RING: Features = Features(1 << 21);
+    /// Of a stream: the writer may drop elements for a slow reader, and says so with S_LOST.
+    pub const DROPS: Features = Features(1 << 22);
     /// Every feature of this release.
     pub const OURS: Features = Features(1 | 2 | 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512 | 1 << 20);
 

@@ -14,6 +14,8 @@
 //! | [`byte_ring`], [`RingMemory`] | one | one, perhaps another program | the bytes in order |
 //! | [`element_ring`], [`ElementMemory`] | one | one, perhaps another program | the elements in
 //! order, where they lie |
+//! | [`element_ring_of_many`], [`ElementCursors`] | one | several | all the elements in order, each
+//! reader at its own place |
 //! | [`value_table`], [`TableMemory`] | one at a time for each slot | any, perhaps other programs |
 //! the last complete value of a slot |
 //! | [`MarkSet`] | several | one | which indices were marked, each once |
@@ -90,8 +92,8 @@ pub use self::byte_ring::{
     ByteConsumer, ByteProducer, Corrupt, Moved, RingHeader, RingMemory, byte_ring,
 };
 pub use self::element_ring::{
-    ElementConsumer, ElementHeader, ElementMemory, ElementObserver, ElementProducer, RingShape,
-    RingStart, SharedFills, element_ring,
+    ElementConsumer, ElementCursor, ElementCursors, ElementHeader, ElementMemory, ElementObserver,
+    ElementProducer, RingShape, RingStart, SharedFills, element_ring, element_ring_of_many,
 };
 pub use self::fifo::{Fifo, FifoReader, FifoReading};
 pub use self::four_slots::CellBusy;

@@ -6,7 +6,7 @@
 pub(crate) use std::{
     hint::spin_loop,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicU8, AtomicU64, AtomicUsize, fence},
     },
 };
@@ -15,7 +15,7 @@ pub(crate) use std::{
 pub(crate) use loom::{
     hint::spin_loop,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicU8, AtomicU64, AtomicUsize, fence},
     },
 };
@@ -25,7 +25,7 @@ pub(crate) use loom::{
 pub(crate) use loom::cell::UnsafeCell as TracedCell;
 
 // loom has no `OnceLock`; its models initialise before they start threads.
-pub(crate) use std::sync::{OnceLock, atomic::Ordering};
+pub(crate) use std::sync::{OnceLock, PoisonError, atomic::Ordering};
 
 /// Allocates `count` atomic words of zero and touches every one of them.
 ///

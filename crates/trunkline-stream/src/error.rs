@@ -37,6 +37,12 @@ pub enum StreamError {
         /// Bytes of each, or of all where they vary.
         bytes: usize,
     },
+    /// An endpoint with several peers is dialled by them, and has no journal.
+    #[error(
+        "an endpoint with several peers names none, as they dial it, and has no journal: leave out \
+         peer and journal, and have the others name this one"
+    )]
+    Dialled,
     /// The system gives no memory for the buffer.
     #[error("the system gives no memory for a buffer of {bytes} bytes: {cause}")]
     Memory {
@@ -125,6 +131,16 @@ pub enum StreamError {
         first: usize,
         /// Of another.
         other: usize,
+    },
+    /// The writer did not wait: at this place so many elements are missing, which it has dropped
+    /// because this end was too far behind. Told once; the next call goes on behind them.
+    #[error(
+        "{elements} elements are missing here: the writer does not wait for slow readers, and this \
+         one was too far behind; read faster, or have a larger buffer"
+    )]
+    Lost {
+        /// How many.
+        elements: u64,
     },
     /// The stream has ended, and everything was read.
     #[error("the stream has ended: the writer was closed, and everything it wrote has been read")]

@@ -16,6 +16,7 @@
 //! # Layout
 //! - [`Writer`], [`Reader`]: the two ends; [`Element`]: what they carry; [`Options`].
 //! - [`ValueWriter`], [`ValueReader`]: the same of any type of Trunkline, known at run time.
+//! - [`FanOutWriter`], [`FanInReader`]: one writer and many readers, many writers and one reader.
 //! - `rendezvous`: how two ends come together; `registry`, `listener`: how an end has a name.
 //! - [`directory`]: the names of a machine's endpoints, kept by its engine.
 //! - `report`: what an endpoint tells of itself there.
@@ -28,6 +29,7 @@ pub mod directory;
 mod element;
 mod end;
 mod error;
+mod fan;
 pub mod journal;
 mod linger;
 mod listener;
@@ -37,12 +39,17 @@ mod reader;
 mod registry;
 mod rendezvous;
 mod report;
+mod sync;
 mod wait;
 mod wait_shared;
 mod writer;
 
 pub use element::{Element, Plain};
 pub use error::StreamError;
+pub use fan::{
+    FanInOptions, FanInReader, FanInValueReader, FanOutOptions, FanOutValueWriter, FanOutWriter,
+    Lacking, Member, Policy, Present, Run, RunEnd,
+};
 pub use journal::{Commit, Durability, JournalError, JournalOptions};
 pub use options::{BYTES_MAX_DEFAULT, CAPACITY_DEFAULT, DIRECTORY_PORT, Options};
 pub use properties::{Monitor, Properties};

@@ -9,6 +9,7 @@ use trunkline_proto::stream::{Link, StreamFault};
 use trunkline_types::DataType;
 
 use crate::end::{End, Inner, ReaderEnd, WriterEnd};
+use crate::fan::{Hub, Lanes};
 use crate::reader::ReaderCore;
 use crate::writer::WriterCore;
 
@@ -58,7 +59,8 @@ pub struct Properties {
     pub away_for: Option<Duration>,
     /// Why the last connection ended, or did not come to be.
     pub last_disconnect: Option<Disconnect>,
-    /// The other end's URL, as it calls itself; `None` before the first connection.
+    /// The other end's URL, as it calls itself; `None` before the first connection. Where there are
+    /// several, how many.
     pub peer: Option<String>,
     /// The other end's program and release.
     pub peer_program: Option<String>,
@@ -82,6 +84,11 @@ impl Monitor {
     pub(crate) fn of_reader(core: &ReaderCore) -> Self {
         let link = Arc::clone(&core.link);
         Self(Arc::new(move || ReaderEnd::properties(&link)))
+    }
+
+    pub(crate) fn of_hub<O: Lanes>(hub: &Arc<Hub<O>>) -> Self {
+        let hub = Arc::clone(hub);
+        Self(Arc::new(move || hub.lanes.properties(&hub)))
     }
 
     /// The endpoint at this moment.
@@ -174,6 +181,43 @@ impl Properties {
                 ..Self::of(&end.link)
             }
         })
+    }
+
+    /// Of an endpoint with several peers: what is the same whichever way it goes.
+    pub(crate) fn of_lanes<O: Lanes>(hub: &Hub<O>) -> Self {
+        let options = &hub.terms.link;
+        let mut found = Self {
+            url: options.url.clone(),
+            is_writer: false,
+            data_type: options.data_type.clone(),
+            capacity: options.capacity,
+            in_buffer: 0,
+            total: 0,
+            is_connected: false,
+            disconnections: hub.disconnections_before(),
+            away_for: None,
+            last_disconnect: None,
+            peer: None,
+            peer_program: None,
+            transport: None,
+            fault: None,
+        };
+        let lanes = hub.present();
+        for lane in &lanes {
+            let transport = lane.link.transport().map(|used| used.name);
+            let one = lane.link.with(|end, _, _| Self::of(&end.link));
+            found.is_connected |= one.is_connected;
+            found.disconnections += one.disconnections;
+            found.away_for = found.away_for.max(one.away_for);
+            found.last_disconnect = one.last_disconnect.or(found.last_disconnect);
+            found.transport = transport.or(found.transport);
+            (found.peer, found.peer_program) = (one.peer, one.peer_program);
+        }
+        if lanes.len() != 1 {
+            found.peer = Some(format!("{} {}", lanes.len(), O::PEERS));
+            found.peer_program = None;
+        }
+        found
     }
 
     fn of<H>(link: &Link<H>) -> Self {

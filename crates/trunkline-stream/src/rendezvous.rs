@@ -7,6 +7,7 @@
 //!                                 of its own; whoever asks for it is handed to it
 //! ```
 
+mod fan;
 mod journaled;
 
 use std::net::SocketAddr;
@@ -36,6 +37,7 @@ use crate::registry::{self, Name, Registry};
 use crate::wait::{Waits, deadline};
 use crate::writer::WriterCore;
 
+pub(crate) use fan::{fan_in, fan_out};
 pub(crate) use journaled::new_lineage;
 
 /// What keeps an endpoint's name.
@@ -115,10 +117,11 @@ pub(crate) async fn reader(
     data_type: DataType,
     options: Options,
 ) -> Result<ReaderCore, StreamError> {
-    let plan = Plan::new(url, data_type, options)?;
+    let mut plan = Plan::new(url, data_type, options)?;
     if let Some(journal) = plan.options.journal.clone() {
         return journaled::reader(waits, plan, &journal).await;
     }
+    plan.link.drops = true;
     let memory = plan.memory()?;
     let mut inner = ReaderEnd::new(memory.element_memory().producer());
     inner.idle = plan.idle(&memory);

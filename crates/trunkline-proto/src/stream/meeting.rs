@@ -4,7 +4,7 @@ use trunkline_types::StreamUrl;
 
 use super::options::LinkOptions;
 use crate::message::stream::{EndState, Incarnation, StreamEnd};
-use crate::{Fault, FaultCode};
+use crate::{Fault, FaultCode, Features};
 
 /// What the peer of a new connection is to an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +51,14 @@ pub(super) fn check(options: &LinkOptions, is_writer: bool, peer: &StreamEnd) ->
         };
         let sentence = format!(
             "{named} was to be the peer, not {found}; correct the peer's URL of one of the two"
+        );
+        return Err(Fault::new(FaultCode::StreamPeer, sentence));
+    }
+    if is_writer && options.drops && !peer.features.contains(Features::DROPS) {
+        let sentence = format!(
+            "{} drops what a slow reader does not fetch, and {} cannot be told of that: it has a \
+             journal, or is of an older version; have the writer wait for the slowest reader",
+            options.url, peer.url
         );
         return Err(Fault::new(FaultCode::StreamPeer, sentence));
     }

@@ -33,15 +33,18 @@
 //! - [`link`](Link): what both ends share: dialling, the hello, liveness, faults.
 //! - [`writer`](Writer), [`reader`](Reader): the two ends.
 //! - `input`: bytes to frames, where the bytes of the stream are left to the driver.
+//! - `drops`, `losses`: a writer that does not wait for a slow reader, and what that is told.
 //! - [`directory`](Directory): the names of a machine's endpoints, and tickets to them.
 //! - [`walk`](ElementWalk): where elements of varying length begin.
 
 mod directory;
+mod drops;
 mod fault;
 mod half;
 mod incoming;
 mod input;
 mod link;
+mod losses;
 mod meeting;
 mod options;
 mod output;

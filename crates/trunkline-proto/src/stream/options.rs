@@ -58,6 +58,9 @@ pub struct LinkOptions {
     /// [`Until::Durable`](crate::message::stream::Until::Durable) where the reader has a journal
     /// is [`Until::Available`](crate::message::stream::Until::Available) where it has none.
     pub freed_at: crate::message::stream::Until,
+    /// The writer: it waits for no slow reader, and may drop elements that it says are lost. The
+    /// reader: it can be told of such, which one with a journal cannot.
+    pub drops: bool,
     /// The reader: longest wait before an acknowledgement that nobody asked for.
     pub ack_delay: Duration,
     /// Interval of signs of life.
@@ -91,6 +94,7 @@ impl LinkOptions {
             takes_successor: false,
             is_checked: false,
             freed_at: crate::message::stream::Until::Available,
+            drops: false,
             ack_delay: Duration::from_millis(1),
             keepalive: KEEPALIVE_INTERVAL,
             deadline: KEEPALIVE_DEADLINE,

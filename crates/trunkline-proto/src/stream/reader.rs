@@ -8,14 +8,15 @@ use super::Until;
 use super::half::{Half, Outcome};
 use super::incoming::{Check, Incoming};
 use super::input::malformed;
+use super::losses::Losses;
 use super::meeting::{Meeting, Mismatch};
 use super::options::{ElementForm, LinkOptions};
 use super::output::{Place, RingBytes};
 use super::walk::ElementWalk;
 use crate::message::stream::{
-    Abort, Ack, Ask, DataHead, EndState, ReaderState, StreamEnd, decode_end,
+    Abort, Ack, Ask, DataHead, EndState, Lost, ReaderState, StreamEnd, decode_end,
 };
-use crate::{Disconnect, FaultCode, Frame, FrameKind};
+use crate::{Disconnect, FaultCode, Features, Frame, FrameKind};
 
 /// What the reading end knows. Positions in bytes.
 #[derive(Clone, Debug)]
@@ -46,6 +47,8 @@ pub struct Reader {
     pub(super) is_end_safe: bool,
     pub(super) is_aborted: bool,
     pub(super) is_abort_said: bool,
+    /// What the writer has dropped.
+    pub(super) losses: Losses,
 }
 
 /// Where a stream ends.
@@ -80,19 +83,25 @@ impl Reader {
             is_end_safe: true,
             is_aborted: false,
             is_abort_said: false,
+            losses: Losses::new(options.drops),
         }
     }
 
     /// What the writer may be told now.
     fn now(&self) -> Ack {
         let arrived = self.arrived.position();
+        let has_all = self.close.is_some_and(|close| close.position == arrived);
         Ack {
-            arrived,
+            // Of an element that may yet be dropped no part has come.
+            arrived: match self.losses.are_possible() && !has_all {
+                true => self.arrived.boundary(),
+                false => arrived,
+            },
             read: self.read,
             durable: self.durable,
             credit_bytes: self.read.saturating_add(self.bytes_max),
             credit_elements: self.read_elements.saturating_add(self.capacity),
-            has_end: self.is_end_safe && self.close.is_some_and(|close| close.position == arrived),
+            has_end: self.is_end_safe && has_all,
         }
     }
 
@@ -113,7 +122,7 @@ impl Reader {
         let [available, read, durable] = self.asks;
         // It has nothing to send, and the program here has nothing whole to read.
         let is_starved = now.read == self.arrived.boundary()
-            && told.credit_bytes == now.arrived
+            && told.credit_bytes == self.arrived.position()
             && now.credit_bytes > told.credit_bytes;
         more(now.arrived, told.arrived, arrived_step)
             || more(now.credit_bytes, told.credit_bytes, self.credit_step())
@@ -183,6 +192,7 @@ impl Half for Reader {
             durable: now.durable,
             credit_bytes: now.credit_bytes,
             credit_elements: now.credit_elements,
+            lost: self.losses.total(),
         })
     }
 
@@ -196,6 +206,11 @@ impl Half for Reader {
                 writer.kept, writer.written
             )));
         }
+        let drops = peer.features.contains(Features::DROPS);
+        self.losses
+            .handle_writer(drops, meeting == Meeting::First)
+            .map_err(Mismatch::Nonsense)?;
+        self.forget_part();
         let arrived = self.arrived.position();
         let is_fresh = arrived == 0 && meeting == Meeting::First;
         if is_fresh && writer.kept > 0 {
@@ -258,6 +273,7 @@ impl Half for Reader {
                     written: abort.position,
                 })?;
             }
+            Some(FrameKind::StreamLost) => self.handle_lost(&Lost::decode(frame)?)?,
             _ => {
                 return Err(malformed(format!(
                     "a reader is sent a frame of kind {}",
@@ -383,6 +399,7 @@ impl Half for Reader {
 
     fn handle_down(&mut self) {
         self.incoming = None;
+        self.forget_part();
         self.asks = [0; 3];
         self.is_writer_short = false;
         self.ack_at = None;

@@ -75,14 +75,17 @@ impl Session {
         }
     }
 
+    fn features(&self) -> Features {
+        let feature = |is_there, feature| if is_there { feature } else { Features::NONE };
+        feature(self.is_shared, Features::SHARED_RING)
+            .or(feature(self.options.drops, Features::DROPS))
+    }
+
     /// What this endpoint says of itself.
     pub(super) fn end(&self, state: EndState) -> StreamEnd {
         let options = &self.options;
         StreamEnd {
-            features: match self.is_shared {
-                true => Features::SHARED_RING,
-                false => Features::NONE,
-            },
+            features: self.features(),
             incarnation: options.incarnation,
             url: options.url.clone(),
             peer_url: options.peer_url.clone(),

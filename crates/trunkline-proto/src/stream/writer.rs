@@ -2,6 +2,7 @@
 
 use trunkline_types::Tick;
 
+use super::drops::Drops;
 use super::half::{Half, Outcome};
 use super::input::malformed;
 use super::meeting::{Meeting, Mismatch};
@@ -59,6 +60,8 @@ pub struct Writer {
     pub(super) is_aborted: bool,
     pub(super) is_abort_said: bool,
     pub(super) has_end: bool,
+    /// What it drops for a slow reader.
+    pub(super) drops: Drops,
 }
 
 /// What stays behind when a writer goes.
@@ -103,6 +106,7 @@ impl Writer {
             is_aborted: false,
             is_abort_said: false,
             has_end: false,
+            drops: Drops::new(options.drops),
         }
     }
 
@@ -191,6 +195,9 @@ impl Writer {
 
     pub(super) fn left(&self, ring: &dyn RingBytes) -> Left {
         let elements_at = |position: u64| {
+            if position < self.kept.boundary() {
+                return self.elements_behind(position);
+            }
             let mut at = self.kept.clone();
             let len = position.saturating_sub(at.position());
             walk(&mut at, ring, len, u64::MAX);
@@ -238,6 +245,10 @@ impl Half for Writer {
             has_end: false,
         };
         let checked = match meeting {
+            Meeting::First if self.drops.may && (reader.arrived, reader.lost) != (0, 0) => Err(
+                format!("it has {} bytes of a stream that begins", reader.arrived),
+            ),
+            Meeting::Again if self.drops.may => self.find_reader(&reader, &at),
             // Nothing was written yet: the stream begins where the reader is.
             Meeting::First if self.written == 0 => {
                 self.check_order(&at, reader.arrived).map(|()| {
@@ -352,6 +363,7 @@ impl Half for Writer {
                 *asked = ask;
             }
         }
+        self.say_lost(out);
         if self.is_aborted {
             if !self.is_abort_said {
                 let abort = Abort {

@@ -10,7 +10,7 @@ use trunkline_proto::message::stream::directory::{
 };
 use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
 use trunkline_proto::message::stream::{
-    Abort, Ack, Ask, Data, StreamHello, StreamWelcome, decode_end, encode_end,
+    Abort, Ack, Ask, Data, Lost, StreamHello, StreamWelcome, decode_end, encode_end,
 };
 use trunkline_proto::{DecodeError, FrameKind};
 
@@ -41,6 +41,7 @@ pub(super) fn stream(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), 
         FrameKind::StreamAbort => Abort::decode(frame).map(|m| m.encode(out)),
         FrameKind::StreamKeepalive => decode_keepalive(frame).map(|m| encode_keepalive(&m, out)),
         FrameKind::StreamGoodbye => decode_goodbye(frame).map(|m| encode_goodbye(&m, out)),
+        FrameKind::StreamLost => Lost::decode(frame).map(|m| m.encode(out)),
         FrameKind::StreamBell => decode_bell(frame).map(|()| encode_bell(out)),
         _ => return None,
     })

@@ -56,6 +56,7 @@ fn reader_at(arrived: u64, read: u64) -> ReaderState {
         durable: 0,
         credit_bytes: read + 5 * SIZE,
         credit_elements: read / SIZE + 5,
+        lost: 0,
     }
 }
 

@@ -6,6 +6,7 @@
 mod closing;
 mod creation;
 mod directory;
+mod drops;
 mod hostile;
 mod journals;
 mod meeting;

@@ -155,6 +155,12 @@ impl ElementMemory {
 /// A ring in the memory of this program alone, which is not mirrored.
 #[must_use]
 pub fn element_ring(shape: RingShape, start: RingStart) -> (ElementProducer, ElementConsumer) {
+    let (for_producer, for_consumer) = plain(shape, start);
+    (for_producer.producer(), for_consumer.consumer())
+}
+
+/// The same memory for either end.
+pub(super) fn plain(shape: RingShape, start: RingStart) -> (ElementMemory, ElementMemory) {
     let owner = Arc::new(Plain::new(shape.bytes_max()));
     let memory = |owner: &Arc<Plain>| ElementMemory {
         header: NonNull::from(&owner.header),
@@ -165,7 +171,7 @@ pub fn element_ring(shape: RingShape, start: RingStart) -> (ElementProducer, Ele
     };
     let for_producer = memory(&owner);
     for_producer.initialise();
-    (for_producer.producer(), memory(&owner).consumer())
+    (for_producer, memory(&owner))
 }
 
 /// Bytes aligned for any element.

@@ -22,6 +22,7 @@
 
 mod bytes;
 mod consumer;
+mod cursors;
 mod fills;
 mod memory;
 mod observer;
@@ -29,6 +30,7 @@ mod producer;
 mod shape;
 
 pub use self::consumer::ElementConsumer;
+pub use self::cursors::{ElementCursor, ElementCursors, element_ring_of_many};
 pub use self::fills::SharedFills;
 pub use self::memory::{ElementHeader, ElementMemory, element_ring};
 pub use self::observer::ElementObserver;

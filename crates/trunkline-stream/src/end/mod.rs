@@ -13,9 +13,11 @@
 //! is found by looking at the ring, so the program has to tell nothing but that it is time to look.
 
 mod asking;
+mod bell;
 mod idle;
 #[cfg(test)]
 mod journal_tests;
+mod lane;
 mod one_ring;
 mod reader;
 mod reader_store;
@@ -42,7 +44,9 @@ use trunkline_ring::{Corrupt, RingStart};
 use trunkline_types::{Tick, Timestamp};
 
 pub(crate) use asking::Target;
+pub(crate) use bell::{Bell, Bells};
 pub(crate) use idle::{Idle, Writing};
+pub(crate) use lane::{KeepFrom, LaneEnd, place_behind};
 pub(crate) use reader::ReaderEnd;
 pub(crate) use reader_store::ReaderStore;
 pub(crate) use writer::WriterEnd;
@@ -144,6 +148,25 @@ pub(crate) trait Inner: RingBytes + Send {
     /// where it is to be told at once of anything.
     fn unseen(&mut self, link: &Link<Self::Half>) -> u64;
 
+    /// The link has asked for that place to be sent next, or for nothing more for now.
+    fn begin_sending(&mut self, link: &Link<Self::Half>, place: Option<Place>) {
+        let _ = (link, place);
+    }
+
+    /// What was to be sent is, or never will be.
+    fn end_sending(&mut self) {}
+
+    /// Bytes of the place that is being sent.
+    fn sending_bytes(&self, position: u64, len: u64) -> &[u8] {
+        let [piece, _] = self.bytes(position, len);
+        piece
+    }
+
+    /// The stream is over.
+    fn handle_over(&mut self, link: &mut Link<Self::Half>) {
+        let _ = link;
+    }
+
     /// Nobody will look at the ring any more: the program is to say when it writes again.
     fn rest(&mut self, link: &Link<Self::Half>) -> Rest;
 
@@ -202,9 +225,8 @@ impl<S: Inner> End<S> {
     }
 
     fn note_over(&mut self) {
-        if self.link.is_over() {
-            // Whether it was set before does not matter.
-            let _ = self.over.set(());
+        if self.link.is_over() && self.over.set(()).is_ok() {
+            self.inner.handle_over(&mut self.link);
         }
     }
 
@@ -326,6 +348,7 @@ impl<S: Inner> End<S> {
     }
 
     fn forget_output(&mut self) {
+        self.inner.end_sending();
         self.region = None;
         self.is_sending = false;
     }
@@ -418,6 +441,7 @@ impl<S: Inner> Endpoint for End<S> {
             return false;
         }
         if std::mem::take(&mut self.is_sending) {
+            self.inner.end_sending();
             self.region = None;
             self.link.handle_sent(self.transport);
         }
@@ -428,6 +452,7 @@ impl<S: Inner> Endpoint for End<S> {
                 self.look();
             }
             let place = self.link.poll_output(now, &self.inner, out);
+            self.inner.begin_sending(&self.link, place);
             self.inner.settle(&mut self.link);
             if place.is_some() {
                 self.handed_at = now;
@@ -519,8 +544,8 @@ impl<S: Inner> DirectBytes for End<S> {
         if left == 0 {
             return &[];
         }
-        let [piece, _] = self.inner.bytes(place.position.saturating_add(sent), left);
-        piece
+        self.inner
+            .sending_bytes(place.position.saturating_add(sent), left)
     }
 
     fn handle_sent(&mut self, _: Tick, count: usize) {

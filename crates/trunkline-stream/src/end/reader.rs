@@ -1,6 +1,7 @@
 //! The inner end of a reader's ring: what has arrived, on its way to the program.
 
 use std::sync::Arc;
+
 use trunkline_proto::stream::{Link, Place, Reader, ReaderLink, RingBytes};
 
 use trunkline_net::StreamMemory;
@@ -8,7 +9,8 @@ use trunkline_ring::{Corrupt, ElementProducer, RingStart};
 use trunkline_types::Tick;
 
 use super::one_ring::SharedRing;
-use super::{Idle, Inner, ReaderStore, Rest};
+use super::{Bell, Idle, Inner, ReaderStore, Rest};
+use crate::sync::{AtomicU64, Ordering};
 
 pub(crate) struct ReaderEnd {
     pub(crate) ring: ElementProducer,
@@ -18,6 +20,13 @@ pub(crate) struct ReaderEnd {
     pub(crate) store: Option<ReaderStore>,
     /// Gives memory back that nobody needs, where elements vary.
     pub(crate) idle: Option<Idle>,
+    /// Elements before the next ones that are missing, of a writer that drops some; the most there
+    /// can be where it is not known of any.
+    pub(crate) lost_at: Arc<AtomicU64>,
+    /// Nothing more comes than what is there.
+    has_end: bool,
+    /// Who reads from several lanes.
+    pub(crate) bell: Option<Arc<Bell>>,
 }
 
 impl ReaderEnd {
@@ -27,6 +36,21 @@ impl ReaderEnd {
             shared: None,
             store: None,
             idle: None,
+            lost_at: Arc::new(AtomicU64::new(u64::MAX)),
+            has_end: false,
+            bell: None,
+        }
+    }
+
+    /// Says to the program where the next elements are missing: before what is behind them.
+    pub(crate) fn note_lost(&self, link: &ReaderLink) {
+        let at = link.next_lost().map_or(u64::MAX, |(at, _)| at);
+        self.lost_at.store(at, Ordering::Release);
+    }
+
+    fn ring_bell(&self) {
+        if let Some(bell) = &self.bell {
+            bell.ring();
         }
     }
 }
@@ -53,8 +77,9 @@ impl Inner for ReaderEnd {
             link.handle_shared(written, read);
             return Ok(());
         }
-        // Nobody but this program has the memory, so its positions are true.
-        if let (Ok(read), Ok(elements)) = (self.ring.read(), self.ring.read_elements()) {
+        // Nobody but this program has the memory, so its positions are true. It may read on in
+        // between: elements that are not before the position would be too much credit.
+        if let (Ok(elements), Ok(read)) = (self.ring.read_elements(), self.ring.read()) {
             link.handle_read(read, elements);
         }
         Ok(())
@@ -69,11 +94,19 @@ impl Inner for ReaderEnd {
         {
             return;
         }
+        if link.lost() > 0 {
+            self.note_lost(link);
+        }
+        let is_end = link.end().is_some_and(|end| end.position <= link.arrived());
+        let ends = is_end && !std::mem::replace(&mut self.has_end, is_end);
         let (position, elements) = link.ready();
         let bytes = position.saturating_sub(self.ring.written());
         if bytes > 0 {
             let elements = elements.saturating_sub(self.ring.written_elements());
             self.ring.commit(bytes, elements);
+        }
+        if bytes > 0 || ends {
+            self.ring_bell();
         }
     }
 
@@ -157,5 +190,9 @@ impl Inner for ReaderEnd {
         if self.shared.is_none() && link.wants_payload().is_none() {
             idle.look(None, || Some((link.arrived(), ring.read().ok()?)));
         }
+    }
+
+    fn handle_over(&mut self, _: &mut ReaderLink) {
+        self.ring_bell();
     }
 }

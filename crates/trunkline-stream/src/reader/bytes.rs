@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_net::{Clock, Link};
+use trunkline_proto::Features;
 use trunkline_proto::stream::{ElementForm, ReaderLink, StreamClose, StreamFault};
 use trunkline_ring::ElementConsumer;
 
@@ -12,6 +13,7 @@ use crate::element;
 use crate::end::{End, Inner, ReaderEnd};
 use crate::error::StreamError;
 use crate::rendezvous::{Met, Registration};
+use crate::sync::{AtomicU64, Ordering};
 use crate::wait::{Waits, deadline};
 use crate::wait_shared::{Patience, Ring, wait_shared};
 
@@ -30,6 +32,8 @@ pub struct ReaderCore {
     /// The ring is that of both ends' processes.
     is_shared: bool,
     patience: Patience,
+    /// Where the next elements are missing, of a writer that drops some.
+    lost_at: Option<Arc<AtomicU64>>,
     /// It has a journal.
     pub(super) journal: Option<Commits>,
     pub(super) registration: Option<Registration>,
@@ -70,8 +74,16 @@ impl ReaderCore {
         let (is_shared, capacity) = met
             .link
             .with(|end, _, _| (end.inner.shared().is_some(), end.link.options().capacity));
+        let lost_at = met.link.with(|end, _, _| {
+            let drops = end
+                .link
+                .peer()
+                .is_some_and(|peer| peer.features.contains(Features::DROPS));
+            drops.then(|| end.inner.lost_at.clone())
+        });
         Self {
             capacity,
+            lost_at,
             link: met.link,
             ring,
             form: met.form,
@@ -92,13 +104,27 @@ impl ReaderCore {
     pub(crate) fn available(&mut self) -> usize {
         // Nobody but this program has the memory, so its positions are true.
         let (_, elements) = self.ring.available().unwrap_or((0, 0));
-        usize::try_from(elements.min(self.capacity)).unwrap_or(usize::MAX)
+        let elements = elements.min(self.capacity).min(self.before_lost());
+        usize::try_from(elements).unwrap_or(usize::MAX)
+    }
+
+    /// Elements before the next place where some are missing.
+    #[inline]
+    fn before_lost(&self) -> u64 {
+        match &self.lost_at {
+            None => u64::MAX,
+            // What lies behind it was given to the ring after this was set.
+            Some(at) => at
+                .load(Ordering::Acquire)
+                .saturating_sub(self.ring.read_elements()),
+        }
     }
 
     /// Copies elements of one size out, if all are there.
     #[inline(always)]
     pub(crate) fn try_read(&mut self, into: &mut [u8], count: usize) -> bool {
         let is_read = self.journal.is_none()
+            && (self.lost_at.is_none() || self.has(count))
             && count as u64 <= self.capacity
             && self.ring.pull(into, count as u64).unwrap_or(false);
         if is_read {
@@ -148,7 +174,24 @@ impl ReaderCore {
             ElementForm::Fixed(size) => (count as u64).saturating_mul(u64::from(size)),
             ElementForm::Variable => 0,
         };
-        count as u64 <= self.capacity && self.ring.has(bytes, count as u64).unwrap_or(false)
+        // Looked for first: a loss that is not known by then lies behind these.
+        count as u64 <= self.capacity
+            && self.ring.has(bytes, count as u64).unwrap_or(false)
+            && count as u64 <= self.before_lost()
+    }
+
+    /// What a call gets that comes to a place where elements are missing: those before it, and then
+    /// word of it.
+    fn at_lost(&mut self, end: &mut End<ReaderEnd>) -> Option<Result<usize, StreamError>> {
+        let (at, elements) = end.link.next_lost()?;
+        match at.saturating_sub(self.ring.read_elements()) {
+            0 => {
+                end.link.take_lost();
+                end.inner.note_lost(&end.link);
+                Some(Err(StreamError::Lost { elements }))
+            }
+            before => usize::try_from(before).ok().map(Ok),
+        }
     }
 
     async fn wait_long(
@@ -171,6 +214,9 @@ impl ReaderCore {
             end.look();
             if self.has(count) {
                 return Some(Ok(count));
+            }
+            if let Some(lost) = self.at_lost(end) {
+                return Some(lost);
             }
             if let Some(error) = end.journal_error() {
                 // What was stored by now may be read.
@@ -263,6 +309,11 @@ impl ReaderCore {
             .region_at(self.ring.read(), bytes)
             .unwrap_or_default();
         bytes
+    }
+
+    /// Elements that the writer has dropped, as far as it is known.
+    pub(crate) fn lost_total(&self) -> u64 {
+        self.link.with(|end, _, _| end.link.lost())
     }
 
     /// The next elements were read: so many, of so many bytes.

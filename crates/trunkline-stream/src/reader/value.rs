@@ -175,6 +175,12 @@ impl ValueReader {
         })
     }
 
+    /// Elements that a writer with several readers has dropped for this one, as far as it is known:
+    /// also those that no read was told of yet. Of any other writer 0.
+    pub fn lost_total(&self) -> u64 {
+        self.core.lost_total()
+    }
+
     /// Elements that can be read now.
     pub fn available(&mut self) -> usize {
         self.core.available()

@@ -16,7 +16,7 @@ use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
 
-pub(crate) use self::bytes::WriterCore;
+pub(crate) use self::bytes::{CLOSE_TIMEOUT, WriterCore};
 pub use self::value::ValueWriter;
 pub use trunkline_proto::message::stream::Until;
 

@@ -339,6 +339,7 @@ pub fn wrong_for_a_writer(wrong: &[u8]) {
         durable: 0,
         credit_bytes: 816,
         credit_elements: 102,
+        lost: 0,
     });
     let (mut raw, _) = party.connect(at, "passive");
     let (mut next, mut found) = (24, Vec::new());

@@ -80,6 +80,8 @@ pub(super) struct Pace {
     started: Tick,
     shown: (Tick, Moved),
     pub(super) moved: Moved,
+    /// Elements that a writer has dropped.
+    pub(super) lost: u64,
 }
 
 impl Pace {
@@ -96,6 +98,7 @@ impl Pace {
             started: now,
             shown: (now, Moved::default()),
             moved: Moved::default(),
+            lost: 0,
         }
     }
 
@@ -160,6 +163,10 @@ impl Pace {
             }
             let what = match attempt(end, SLICE) {
                 Err(Halt::Stream(StreamError::Timeout { what, .. })) => what,
+                Err(Halt::Stream(StreamError::Lost { elements })) => {
+                    self.note_lost(end, elements)?;
+                    continue;
+                }
                 result => return result,
             };
             let waited = self.clock.now().since(since);
@@ -168,6 +175,25 @@ impl Pace {
             }
             self.show(end);
         }
+    }
+
+    /// Says where elements are missing that the writer has dropped.
+    fn note_lost(&mut self, end: &impl Endpoint, elements: u64) -> Result<(), Stop> {
+        self.lost += elements;
+        let before = self.moved.elements;
+        if self.is_json {
+            let mut object = Object::new();
+            object.put("event", "stream-lost");
+            object.put("url", end.properties().url);
+            object.put("before", before);
+            object.put("elements", elements);
+            return self.terminal.note(&object.into_json().to_string());
+        }
+        self.terminal.note(&format!(
+            "{} missing behind the first {before}: this end was too slow for its writer, which does \
+             not wait",
+            counted(elements, "element")
+        ))
     }
 
     /// Renews the progress, where somebody looks at it.

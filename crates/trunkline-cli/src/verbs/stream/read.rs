@@ -157,17 +157,22 @@ impl Read<'_> {
     fn end(self, moved: Result<(), Halt>) -> Result<Exit, Stop> {
         let properties = self.reader.properties();
         Self::go(self.reader, self.args, self.context, &moved)?;
-        let rest = match properties.in_buffer {
+        let mut rest = match properties.in_buffer {
             0 => String::new(),
             unread => format!("; {unread} that had arrived were not read"),
         };
-        let numbers = vec![("unread", properties.in_buffer)];
+        let lost = self.pace.lost;
+        if lost > 0 {
+            rest.push_str(&format!("; {lost} were lost on the way"));
+        }
+        let numbers = vec![("unread", properties.in_buffer), ("lost", lost)];
         if !matches!(&moved, Err(Halt::Stop(Stop::PipeClosed))) {
             self.pace.sum_up("read", &properties, (rest, numbers))?;
         }
         match moved {
-            Ok(()) | Err(Halt::Stream(StreamError::Ended)) => Ok(Exit::Done),
-            Err(Halt::Interrupted) => Ok(Exit::Interrupted),
+            Ok(()) | Err(Halt::Stream(StreamError::Ended)) if lost == 0 => Ok(Exit::Done),
+            Err(Halt::Interrupted) if lost == 0 => Ok(Exit::Interrupted),
+            Ok(()) | Err(Halt::Stream(StreamError::Ended) | Halt::Interrupted) => Ok(Exit::Lost),
             Err(Halt::Stream(error)) => Err(problem(&error).into()),
             Err(Halt::Stop(stop)) => Err(stop),
         }

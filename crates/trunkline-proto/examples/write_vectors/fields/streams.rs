@@ -10,7 +10,7 @@ use trunkline_proto::message::stream::directory::{
 };
 use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
 use trunkline_proto::message::stream::{
-    Abort, Ack, Ask, Data, EndState, StreamEnd, StreamHello, StreamWelcome, decode_end,
+    Abort, Ack, Ask, Data, EndState, Lost, StreamEnd, StreamHello, StreamWelcome, decode_end,
 };
 use trunkline_proto::{DecodeError, FrameKind};
 
@@ -84,6 +84,9 @@ pub(super) fn stream(frame: &Frame<'_>) -> Option<Result<Json, DecodeError>> {
                 "retry_after_ms": goodbye.retry_after.map_or(0, |after| after.as_millis() as u64),
             })
         }),
+        FrameKind::StreamLost => Lost::decode(frame).map(
+            |lost| json!({ "position": lost.position.to_string(), "lost": lost.lost.to_string() }),
+        ),
         FrameKind::StreamBell => decode_bell(frame).map(|()| json!({})),
         FrameKind::StreamData => Data::decode(frame).map(|data| {
             json!({
@@ -136,6 +139,7 @@ fn end(end: &StreamEnd) -> Json {
         }),
         EndState::Reader(at) => json!({
             "reader": {
+                "lost": at.lost.to_string(),
                 "arrived": at.arrived.to_string(),
                 "arrived_elements": at.arrived_elements.to_string(),
                 "read": at.read.to_string(), "durable": at.durable.to_string(),

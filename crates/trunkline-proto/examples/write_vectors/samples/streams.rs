@@ -12,8 +12,8 @@ use trunkline_proto::message::stream::directory::{
 };
 use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
 use trunkline_proto::message::stream::{
-    Abort, Ack, Ask, Data, DataHead, EndState, Incarnation, ReaderState, StreamEnd, StreamHello,
-    StreamWelcome, Until, WriterState, encode_end,
+    Abort, Ack, Ask, Data, DataHead, EndState, Incarnation, Lost, ReaderState, StreamEnd,
+    StreamHello, StreamWelcome, Until, WriterState, encode_end,
 };
 use trunkline_proto::{FaultCode, Features, VersionRange};
 use trunkline_types::DataType;
@@ -167,6 +167,7 @@ fn hello(samples: &mut Vec<Sample>) {
         durable: 800,
         credit_bytes: 36_768,
         credit_elements: 4596,
+        lost: 0,
     });
     add(
         samples,
@@ -313,5 +314,14 @@ fn closing(samples: &mut Vec<Sample>) {
         "s-bell",
         "Something has changed in the ring of both",
         encode_bell,
+    );
+    add(
+        samples,
+        "s-lost",
+        "12 elements are missing where 1,002 have come",
+        |out| {
+            let (position, lost) = (8016, 12);
+            Lost { position, lost }.encode(out);
+        },
     );
 }

@@ -9,6 +9,7 @@
 //! S_REFUSED    as REFUSED
 //! S_GOODBYE    as GOODBYE
 //! S_BELL       (nothing)
+//! S_LOST       position u64 | lost u64
 //! ```
 
 use trunkline_types::wire::{put_u8, put_u16, put_u64};
@@ -75,6 +76,42 @@ pub struct Abort {
     pub code: FaultCode,
     /// Why, for people.
     pub sentence: String,
+}
+
+/// Elements that will never come: the writer does not wait for a slow reader.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lost {
+    /// Between which two elements they are missing: the end of the last whole one that was sent.
+    /// What was sent of the one after it does not count. The next bytes are of this position.
+    pub position: u64,
+    /// Elements that are missing, here and before, since the reader's beginning.
+    pub lost: u64,
+}
+
+impl Lost {
+    /// Appends the frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        let mut frame = FrameWriter::begin(out, FrameKind::StreamLost, 0);
+        put_u64(frame.payload(), self.position);
+        put_u64(frame.payload(), self.lost);
+        frame.finish(false);
+        seal(out, start);
+    }
+
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the payload is not as drawn in the [module](self).
+    pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
+        let mut payload = Payload::of(frame, FrameKind::StreamLost)?;
+        let lost = Self {
+            position: position(&mut payload)?,
+            lost: position(&mut payload)?,
+        };
+        payload.finish()?;
+        Ok(lost)
+    }
 }
 
 impl Ack {

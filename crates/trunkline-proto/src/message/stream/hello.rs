@@ -10,6 +10,7 @@
 //!             10 writer: kept varint, kept_elements varint, written varint
 //!             11 reader: arrived varint, arrived_elements varint, read varint, durable varint,
 //!                credit_bytes varint, credit_elements varint
+//!             12 reader: lost varint
 //! ```
 //!
 //! Exactly one of the fields 10 and 11 is there.
@@ -88,6 +89,8 @@ pub struct ReaderState {
     pub credit_bytes: u64,
     /// And no element from this number on.
     pub credit_elements: u64,
+    /// Elements that the writer has dropped, as far as the reader knows.
+    pub lost: u64,
 }
 
 /// What the endpoint that dials says first.
@@ -233,6 +236,10 @@ impl StreamEnd {
         put_nested(out, id, |out| {
             numbers.iter().for_each(|number| put_varint(out, *number));
         });
+        match self.state {
+            EndState::Reader(at) if at.lost > 0 => put_number(out, 12, at.lost),
+            _ => {}
+        }
     }
 
     /// Reads the fields; `other` those that are not of this list.
@@ -252,7 +259,7 @@ impl StreamEnd {
             program: String::new(),
             state: EndState::Writer(WriterState::default()),
         };
-        let (mut has_type, mut states) = (false, 0_u64);
+        let (mut has_type, mut states, mut lost) = (false, 0_u64, 0);
         read_fields(payload, |id, field| {
             match id {
                 1 => end.features = Features::from_bits(field.varint()?),
@@ -284,14 +291,19 @@ impl StreamEnd {
                         durable: position(field)?,
                         credit_bytes: position(field)?,
                         credit_elements: field.varint()?,
+                        lost: 0,
                     });
                 }
+                12 => lost = position(field)?,
                 _ => return other(id, field),
             }
             Ok(true)
         })?;
         if !has_type {
             return Err(payload.unexpected("the type of the elements", 0));
+        }
+        if let EndState::Reader(at) = &mut end.state {
+            at.lost = lost;
         }
         if states != 1 {
             return Err(payload.unexpected("the state of one writer or one reader", states));

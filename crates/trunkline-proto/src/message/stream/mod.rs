@@ -13,7 +13,7 @@ pub mod hello;
 pub mod listing;
 pub mod seal;
 
-pub use control::{Abort, Ack, Ask, Until, decode_end, encode_end};
+pub use control::{Abort, Ack, Ask, Lost, Until, decode_end, encode_end};
 pub use data::{Data, DataHead};
 pub use hello::{
     EndState, Incarnation, ReaderState, StreamEnd, StreamHello, StreamWelcome, WriterState,

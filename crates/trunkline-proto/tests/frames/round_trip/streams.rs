@@ -15,8 +15,8 @@ use trunkline_proto::message::stream::directory::{
 };
 use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
 use trunkline_proto::message::stream::{
-    Abort, Ack, Ask, Data, DataHead, EndState, Incarnation, POSITION_MAX, ReaderState, StreamEnd,
-    StreamHello, StreamWelcome, Until, WriterState, decode_end, encode_end,
+    Abort, Ack, Ask, Data, DataHead, EndState, Incarnation, Lost, POSITION_MAX, ReaderState,
+    StreamEnd, StreamHello, StreamWelcome, Until, WriterState, decode_end, encode_end,
 };
 use trunkline_proto::{Features, PROTOCOL_VERSION, VersionRange};
 
@@ -36,11 +36,21 @@ fn state() -> impl Strategy<Value = EndState> {
             })
         }),
         (
-            [position(), position(), position(), position(), position()],
+            [
+                position(),
+                position(),
+                position(),
+                position(),
+                position(),
+                position()
+            ],
             number()
         )
             .prop_map(
-                |([arrived, arrived_elements, read, durable, credit_bytes], credit_elements)| {
+                |(
+                    [arrived, arrived_elements, read, durable, credit_bytes, lost],
+                    credit_elements,
+                )| {
                     EndState::Reader(ReaderState {
                         arrived,
                         arrived_elements,
@@ -48,6 +58,7 @@ fn state() -> impl Strategy<Value = EndState> {
                         durable,
                         credit_bytes,
                         credit_elements,
+                        lost,
                     })
                 }
             ),
@@ -168,6 +179,10 @@ proptest! {
         out.clear();
         ask.encode(&mut out);
         prop_assert_eq!(Ask::decode(&frame(&out)).unwrap(), ask);
+        out.clear();
+        let lost = Lost { position: arrived, lost: durable };
+        lost.encode(&mut out);
+        prop_assert_eq!(Lost::decode(&frame(&out)).unwrap(), lost);
         out.clear();
         encode_end(read, &mut out);
         prop_assert_eq!(decode_end(&frame(&out)).unwrap(), read);

@@ -46,6 +46,8 @@ pub struct ReaderEnd {
     pub read: u64,
     pub read_elements: u64,
     pub next: u64,
+    /// Elements that it was told are lost.
+    pub lost: u64,
 }
 
 /// The writer's ring for its link.
@@ -105,24 +107,28 @@ impl WriterEnd {
         self.ends = vec![from; elements as usize];
     }
 
-    fn window(&mut self) -> (&mut WriterLink, Window<'_>) {
-        let freed = self.link.freed();
+    fn begin(&mut self) {
+        let (freed, _) = self.link.ring_freed();
         if self.written == 0 && freed > self.base {
             // The stream begins where the reader is.
             self.written = freed;
             self.base = freed;
         }
+    }
+
+    fn window(&mut self) -> (&mut WriterLink, Window<'_>) {
+        self.begin();
         let (first, rest) = self.ring.as_slices();
         let window = Window {
-            base: self.base,
+            base: self.base - self.link.ring_shift(),
             pieces: [first, rest],
         };
         (&mut self.link, window)
     }
 
     fn free(&mut self) {
-        let freed = self.link.freed();
-        self.window();
+        let (freed, _) = self.link.ring_freed();
+        self.begin();
         self.ring.drain(..(freed - self.base) as usize);
         self.base = freed;
     }
@@ -133,7 +139,25 @@ impl WriterEnd {
             ElementForm::Fixed(_) => self.written / SIZE,
             ElementForm::Variable => self.ends.len() as u64,
         };
-        written.saturating_sub(self.link.freed_elements())
+        written.saturating_sub(self.link.ring_freed().1)
+    }
+
+    /// Drops all but the last `keep` elements.
+    pub fn drop_all_but(&mut self, keep: u64) {
+        let (position, elements) = match self.link.options().form {
+            ElementForm::Fixed(_) => {
+                let elements = (self.written / SIZE).saturating_sub(keep);
+                (elements * SIZE, elements)
+            }
+            ElementForm::Variable => {
+                let elements = self.ends.len().saturating_sub(keep as usize);
+                let before = elements.checked_sub(1).map_or(0, |last| self.ends[last]);
+                (before, elements as u64)
+            }
+        };
+        let (link, window) = self.window();
+        link.drop_before(position, elements, &window);
+        self.free();
     }
 
     pub fn left(&mut self) -> trunkline_proto::stream::Left {
@@ -153,14 +177,15 @@ impl WriterEnd {
             self.ring.extend((self.written / SIZE).to_le_bytes());
             self.written += SIZE;
         }
-        self.link.handle_written(self.written, self.written / SIZE);
+        self.link
+            .handle_ring_written(self.written, self.written / SIZE);
         true
     }
 
     /// Writes an element that varies, or does not.
     pub fn write_varying(&mut self, len: usize) -> bool {
         self.free();
-        let kept = self.ends.len() as u64 - self.link.freed_elements();
+        let kept = self.ends.len() as u64 - self.link.ring_freed().1;
         let bytes = self.written - self.base + 4 + len as u64;
         if kept >= self.link.options().capacity || bytes > self.link.options().bytes_max {
             return false;
@@ -170,7 +195,7 @@ impl WriterEnd {
         self.ring.extend((0..len).map(|at| byte_of(element, at)));
         self.written += 4 + len as u64;
         self.ends.push(self.written);
-        self.link.handle_written(self.written, element + 1);
+        self.link.handle_ring_written(self.written, element + 1);
         true
     }
 }
@@ -184,6 +209,7 @@ impl ReaderEnd {
             read: 0,
             read_elements: 0,
             next: 0,
+            lost: 0,
         }
     }
 
@@ -197,6 +223,7 @@ impl ReaderEnd {
             read,
             read_elements,
             next: read_elements,
+            lost: 0,
         }
     }
 
@@ -210,7 +237,8 @@ impl ReaderEnd {
         if self.fill() < count {
             return false;
         }
-        for _ in 0..count {
+        for at in 0..count {
+            self.skip_lost(self.read_elements + at);
             let element: Vec<u8> = self.ring.drain(..SIZE as usize).collect();
             let number = u64::from_le_bytes(element.try_into().unwrap());
             assert_eq!(number, self.next, "the next element");
@@ -228,11 +256,27 @@ impl ReaderEnd {
         let head: Vec<u8> = self.ring.drain(..4).collect();
         let len = u32::from_le_bytes(head.try_into().unwrap()) as usize;
         let element: Vec<u8> = self.ring.drain(..len).collect();
-        let number = self.read_elements;
+        self.skip_lost(self.read_elements);
+        let number = self.read_elements + self.lost;
         let is_right = (0..len).all(|at| element[at] == byte_of(number, at));
         assert!(is_right, "element {number} of {len} bytes");
         self.took(4 + len as u64, 1);
         true
+    }
+
+    /// The program is told what is missing before this element.
+    fn skip_lost(&mut self, element: u64) {
+        while self.link.next_lost().is_some_and(|(at, _)| at <= element) {
+            let (at, count) = self.link.take_lost().unwrap();
+            assert_eq!(at, element, "told where it is");
+            self.lost += count;
+            self.next += count;
+        }
+    }
+
+    /// What is missing behind everything that has come.
+    pub fn skip_last_lost(&mut self) {
+        self.skip_lost(self.read_elements);
     }
 
     fn took(&mut self, bytes: u64, elements: u64) {

@@ -197,6 +197,13 @@ impl Net {
         }
     }
 
+    /// Of what is on its way to an end only so many pieces come.
+    pub fn lose_all_behind(&mut self, to_active: bool, pieces: usize) {
+        for connection in self.connections.values_mut() {
+            connection.to[index(to_active)].truncate(pieces);
+        }
+    }
+
     /// Of what is on its way to the end that was dialled only the first piece comes.
     pub fn lose_all_but_first(&mut self) {
         for connection in self.connections.values_mut() {

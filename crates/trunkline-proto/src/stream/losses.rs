@@ -1,0 +1,120 @@
+//! What a reader is told of elements that its writer has dropped.
+
+use std::collections::VecDeque;
+
+use super::input::malformed;
+use super::link::Link;
+use super::reader::Reader;
+use super::walk::ElementWalk;
+use crate::Disconnect;
+use crate::message::stream::Lost;
+
+/// Losses that the program has not been told of.
+///
+/// Those between the same two elements are one, and the program passes none without being told, so
+/// that there are at most one more than elements in the buffer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Losses {
+    /// This end may be told of such.
+    may: bool,
+    /// The writer may drop.
+    drops: bool,
+    total: u64,
+    /// Elements before the loss, and how many are missing there.
+    open: VecDeque<(u64, u64)>,
+}
+
+impl Losses {
+    pub(super) fn new(may: bool) -> Self {
+        Self {
+            may,
+            ..Self::default()
+        }
+    }
+
+    /// Whether the writer may drop what is on its way.
+    pub(super) fn are_possible(&self) -> bool {
+        self.drops
+    }
+
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// There is a connection with a writer that drops, or does not.
+    pub(super) fn handle_writer(&mut self, drops: bool, is_first: bool) -> Result<(), String> {
+        if drops && !self.may {
+            return Err("it drops elements, of which this end cannot be told".to_owned());
+        }
+        if !is_first && drops != self.drops {
+            return Err("it drops elements now and did not before, or the reverse".to_owned());
+        }
+        self.drops = drops;
+        Ok(())
+    }
+}
+
+impl Reader {
+    /// What has come of an element that is not whole does not count where it may be dropped: it
+    /// comes again from its beginning, or not at all. Neither does the end that was announced.
+    pub(super) fn forget_part(&mut self) {
+        let has_all = self
+            .close
+            .is_some_and(|close| close.position == self.arrived.position());
+        if self.losses.drops && !has_all {
+            self.begin_element();
+            self.close = None;
+        }
+    }
+
+    fn begin_element(&mut self) {
+        let (position, elements) = (self.arrived.boundary(), self.arrived.elements());
+        self.arrived = ElementWalk::new(self.form, self.bytes_max, position, elements);
+    }
+
+    pub(super) fn handle_lost(&mut self, lost: &Lost) -> Result<(), Disconnect> {
+        let boundary = self.arrived.boundary();
+        if !self.losses.drops {
+            return Err(malformed("elements are lost of a writer that drops none"));
+        }
+        if lost.position != boundary || self.close.is_some() {
+            return Err(malformed(format!(
+                "elements are lost at {} where {boundary} bytes have arrived",
+                lost.position
+            )));
+        }
+        let more = lost.lost.saturating_sub(self.losses.total);
+        if more == 0 {
+            return Err(malformed(format!(
+                "{} elements are lost where {} were before",
+                lost.lost, self.losses.total
+            )));
+        }
+        self.begin_element();
+        self.losses.total = lost.lost;
+        let element = self.arrived.elements();
+        match self.losses.open.back_mut() {
+            Some((at, count)) if *at == element => *count = count.saturating_add(more),
+            _ => self.losses.open.push_back((element, more)),
+        }
+        Ok(())
+    }
+}
+
+impl Link<Reader> {
+    /// Elements that the writer has dropped and this end never gets, as far as it was told.
+    pub fn lost(&self) -> u64 {
+        self.half.losses.total
+    }
+
+    /// The next place where elements are missing that the program was not told of: the elements
+    /// before it, and how many are missing there.
+    pub fn next_lost(&self) -> Option<(u64, u64)> {
+        self.half.losses.open.front().copied()
+    }
+
+    /// The program was told of the one that [`next_lost`](Self::next_lost) names.
+    pub fn take_lost(&mut self) -> Option<(u64, u64)> {
+        self.half.losses.open.pop_front()
+    }
+}

@@ -1,0 +1,337 @@
+//! The way to one of several readers: its cursor in the ring that all of them read.
+//!
+//! ```text
+//!                     program
+//!                        | push
+//!                        v
+//!            [ ring          ]
+//!               ^    ^     ^ cursors: what the slowest has is free
+//!               |    |     |
+//!             lane  lane  lane  -- each with a WriterLink and a connection of its own
+//! ```
+//!
+//! A lane's positions begin at 0 where its reader has come, and have no part of what it has lost.
+
+use std::sync::Arc;
+
+use trunkline_net::StreamMemory;
+use trunkline_proto::message::stream::Until;
+use trunkline_proto::stream::{ElementForm, Left, Place, RingBytes, Writer, WriterLink};
+use trunkline_ring::{Corrupt, ElementCursor, RingStart};
+use trunkline_types::Tick;
+
+use super::one_ring::SharedRing;
+use super::{Bell, End, Inner, Rest};
+
+/// The inner end of a lane.
+pub(crate) struct LaneEnd {
+    /// Until the reader has left.
+    cursor: Option<ElementCursor>,
+    form: ElementForm,
+    /// Where its reader has begun.
+    start: RingStart,
+    /// What the ring's positions are ahead of the lane's, from what is kept on.
+    ahead: u64,
+    /// Elements that may wait for a reader that takes none; `None`: all that fit.
+    quota: Option<u64>,
+    /// Elements that had been written when nothing more could be sent.
+    late: u64,
+    sending: Option<Sending>,
+    is_resting: bool,
+    /// What was left when the stream was over.
+    left: Option<Left>,
+    bell: Arc<Bell>,
+    /// How far everything had come when the bell was rung last.
+    told: ([u64; 3], u64, u64, bool),
+    /// Never one: several read the ring.
+    shared: Option<SharedRing>,
+}
+
+/// A place that is being sent.
+struct Sending {
+    place: Place,
+    /// Its bytes, when the ring is not to keep them any more.
+    kept: Option<Vec<u8>>,
+}
+
+/// From where on a ring is to keep elements: no earlier than at this position, and behind so many
+/// elements.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KeepFrom {
+    pub(crate) position: u64,
+    pub(crate) elements: u64,
+}
+
+impl LaneEnd {
+    /// A lane whose reader gets what is written behind its cursor.
+    pub(crate) fn new(
+        cursor: ElementCursor,
+        form: ElementForm,
+        quota: Option<u64>,
+        bell: Arc<Bell>,
+    ) -> Self {
+        let start = cursor.place();
+        Self {
+            cursor: Some(cursor),
+            form,
+            start,
+            ahead: start.position,
+            quota,
+            late: 0,
+            sending: None,
+            is_resting: false,
+            left: None,
+            bell,
+            told: ([0; 3], 0, 0, false),
+            shared: None,
+        }
+    }
+
+    /// The program was told that nobody looks, and has written something.
+    pub(crate) fn wake(&mut self) {
+        self.is_resting = false;
+    }
+
+    /// Does what the link has found out: the ring keeps nothing for this reader that it does not
+    /// need.
+    fn follow(&mut self, link: &WriterLink) {
+        self.ahead = self.start.position.saturating_add(link.ring_shift());
+        let (position, elements) = link.ring_freed();
+        if let Some(cursor) = &mut self.cursor {
+            let elements = self.start.elements.saturating_add(elements);
+            cursor.pass(self.start.position.saturating_add(position), elements);
+        }
+        // Elements that vary are freed later than they are acknowledged.
+        let places = Until::ASKED.map(|until| link.position(until));
+        let told = (
+            places,
+            link.position(Until::Sent),
+            position,
+            link.is_closed(),
+        );
+        if std::mem::replace(&mut self.told, told) != told {
+            self.bell.ring();
+        }
+    }
+
+    /// Drops what has waited for too long, of a reader that takes nothing.
+    fn drop_late(&mut self, link: &mut WriterLink, written: u64) {
+        let Some(quota) = self.quota else {
+            return;
+        };
+        let (position, handed) = link.ring_handed(self);
+        let waiting = written.saturating_sub(handed);
+        let late = match link.is_connected() {
+            true => self.late.saturating_sub(handed),
+            false => waiting,
+        };
+        let over = waiting.saturating_sub(quota).min(late);
+        if over > 0 {
+            let from = KeepFrom {
+                position: 0,
+                elements: self.start.elements + handed + over,
+            };
+            let handed = RingStart {
+                position: self.start.position + position,
+                elements: self.start.elements + handed,
+            };
+            self.drop_from(link, handed, from);
+        }
+    }
+
+    /// The ring keeps nothing before `from` for this reader, looking from `begin` on.
+    fn drop_from(&mut self, link: &mut WriterLink, begin: RingStart, from: KeepFrom) {
+        let Some(cursor) = &self.cursor else {
+            return;
+        };
+        let place = place_behind(cursor, self.form, begin, from);
+        self.keep_sending();
+        let position = place.position.saturating_sub(self.start.position);
+        let elements = place.elements.saturating_sub(self.start.elements);
+        link.drop_before(position, elements, self);
+        self.follow(link);
+    }
+
+    /// What is half sent goes on being sent, whatever becomes of the ring.
+    fn keep_sending(&mut self) {
+        let Some(Sending { place, kept: None }) = &self.sending else {
+            return;
+        };
+        let [bytes, _] = self.bytes(place.position, place.len);
+        let bytes = bytes.to_vec();
+        if let Some(sending) = &mut self.sending {
+            sending.kept = Some(bytes);
+        }
+    }
+}
+
+/// The first place between two elements from `begin` on that is behind `from`, or the end of what
+/// is there.
+pub(crate) fn place_behind(
+    cursor: &ElementCursor,
+    form: ElementForm,
+    begin: RingStart,
+    from: KeepFrom,
+) -> RingStart {
+    let mut place = begin;
+    if let ElementForm::Fixed(size) = form {
+        let size = u64::from(size.max(1));
+        let bytes = from.position.saturating_sub(begin.position);
+        let more = from.elements.saturating_sub(begin.elements);
+        let more = more.max(bytes.div_ceil(size));
+        place.position += more * size;
+        place.elements += more;
+        return place;
+    }
+    let mut len = [0; crate::element::LENGTH_BYTES];
+    while (place.position < from.position || place.elements < from.elements)
+        && cursor.read_at(place.position, &mut len)
+    {
+        place.position += len.len() as u64 + u64::from(u32::from_le_bytes(len));
+        place.elements += 1;
+    }
+    place
+}
+
+impl RingBytes for LaneEnd {
+    fn bytes(&self, position: u64, len: u64) -> [&[u8]; 2] {
+        // What is not there has no more bytes than memory.
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let region = self
+            .cursor
+            .as_ref()
+            .and_then(|cursor| cursor.region_at(position.saturating_add(self.ahead), len));
+        region.unwrap_or_default()
+    }
+}
+
+impl Inner for LaneEnd {
+    type Half = Writer;
+
+    fn look(&mut self, link: &mut WriterLink) -> Result<(), Corrupt> {
+        self.follow(link);
+        let Some(cursor) = &mut self.cursor else {
+            return Ok(());
+        };
+        let (elements, written) = (cursor.written_elements()?, cursor.written()?);
+        let elements = elements.saturating_sub(self.start.elements);
+        link.handle_ring_written(written.saturating_sub(self.start.position), elements);
+        self.drop_late(link, elements);
+        Ok(())
+    }
+
+    fn settle(&mut self, link: &mut WriterLink) {
+        self.follow(link);
+    }
+
+    fn shared(&self) -> Option<&SharedRing> {
+        self.shared.as_ref()
+    }
+
+    fn shared_mut(&mut self) -> &mut Option<SharedRing> {
+        &mut self.shared
+    }
+
+    fn start(_: &WriterLink) -> RingStart {
+        RingStart::default()
+    }
+
+    fn take_over(&mut self, _: &Arc<StreamMemory>, _: RingStart, _: RingStart) {}
+
+    fn wanted(_: &WriterLink) -> Option<Place> {
+        None
+    }
+
+    fn space(&mut self, _: Place) -> &mut [u8] {
+        &mut []
+    }
+
+    fn handle_payload(&mut self, _: &mut WriterLink, _: Tick, _: u64, _: Place, _: u64) {}
+
+    fn unseen(&mut self, link: &WriterLink) -> u64 {
+        let known = link.written().saturating_add(self.ahead);
+        let written = self.cursor.as_mut().and_then(|c| c.written().ok());
+        written.unwrap_or(0).saturating_sub(known)
+    }
+
+    fn begin_sending(&mut self, link: &WriterLink, place: Option<Place>) {
+        match place {
+            Some(place) => self.sending = Some(Sending { place, kept: None }),
+            // The reader has no room, or nobody is there: what is left waits for it.
+            None => self.late = self.late.max(link.ring_written_elements()),
+        }
+    }
+
+    fn end_sending(&mut self) {
+        self.sending = None;
+    }
+
+    fn sending_bytes(&self, position: u64, len: u64) -> &[u8] {
+        if let Some(Sending {
+            place,
+            kept: Some(bytes),
+        }) = &self.sending
+        {
+            let begin = usize::try_from(position.saturating_sub(place.position));
+            return begin
+                .ok()
+                .and_then(|at| bytes.get(at..))
+                .unwrap_or_default();
+        }
+        let [piece, _] = self.bytes(position, len);
+        piece
+    }
+
+    fn handle_over(&mut self, link: &mut WriterLink) {
+        link.free(self);
+        self.follow(link);
+        self.left = Some(link.left(self));
+        // From now on it holds nobody up.
+        self.cursor = None;
+        self.bell.ring();
+    }
+
+    /// The ring is that of all lanes.
+    fn gives_back(&self) -> bool {
+        false
+    }
+
+    fn give_back(&mut self, _: &WriterLink) {}
+
+    fn rest(&mut self, link: &WriterLink) -> Rest {
+        if std::mem::replace(&mut self.is_resting, true) {
+            return Rest::Yes;
+        }
+        let known = link.written().saturating_add(self.ahead);
+        let waits = self.cursor.as_mut().map(|cursor| cursor.wait_behind(known));
+        match waits {
+            Some(Ok(false)) => {
+                self.is_resting = false;
+                Rest::Found
+            }
+            _ => Rest::Told,
+        }
+    }
+}
+
+impl End<LaneEnd> {
+    /// The ring is to keep nothing before `from` for this reader.
+    pub(crate) fn keep_from(&mut self, from: KeepFrom) {
+        self.look();
+        let Some(begin) = self.inner.cursor.as_ref().map(ElementCursor::place) else {
+            return;
+        };
+        self.inner.drop_from(&mut self.link, begin, from);
+    }
+
+    /// What the reader lacks.
+    pub(crate) fn left(&mut self) -> Left {
+        match self.inner.left {
+            Some(left) => left,
+            None => {
+                self.look();
+                self.link.left(&self.inner)
+            }
+        }
+    }
+}

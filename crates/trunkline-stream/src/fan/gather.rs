@@ -1,0 +1,257 @@
+//! A reading end with several writers, in bytes: what every kind of it does.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use trunkline_net::{Clock, Spin, StreamMemory};
+use trunkline_proto::stream::{LinkOptions, ReaderLink};
+use trunkline_ring::{RingShape, RingStart};
+
+use super::hub::{Hub, Lane, Lanes};
+use super::member::{Member, Present, RunEnd};
+use crate::end::{Bell, Bells, ReaderEnd};
+use crate::error::StreamError;
+use crate::properties::Properties;
+use crate::reader::{ReaderCore, Wanted};
+use crate::rendezvous::{Met, Registration};
+use crate::wait::{Blocking, Waits, deadline};
+
+/// How the lanes of a reading end begin: with a buffer each.
+pub(crate) struct Writers {
+    pub(crate) shape: RingShape,
+    pub(crate) is_touched: bool,
+    pub(crate) bell: Arc<Bell>,
+    /// Those that the program has not met. At most as many as there may be writers.
+    fresh: Mutex<Vec<Source>>,
+}
+
+/// A writer, and what comes from it.
+pub(crate) struct Source {
+    member: Arc<Member>,
+    core: ReaderCore,
+}
+
+impl Writers {
+    pub(crate) fn new(shape: RingShape, is_touched: bool, bell: Arc<Bell>) -> Self {
+        Self {
+            shape,
+            is_touched,
+            bell,
+            fresh: Mutex::default(),
+        }
+    }
+
+    fn take_fresh(&self) -> Vec<Source> {
+        let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *fresh)
+    }
+}
+
+impl Lanes for Writers {
+    type Inner = ReaderEnd;
+    type Outer = Arc<StreamMemory>;
+    const GO_WHEN_OVER: bool = false;
+    const PEERS: &'static str = "writers";
+
+    fn link(&self, options: LinkOptions) -> ReaderLink {
+        ReaderLink::reader(options, Clock::new().now())
+    }
+
+    fn ends(&self) -> std::io::Result<(ReaderEnd, Arc<StreamMemory>)> {
+        let memory = StreamMemory::create(self.shape, RingStart::default(), self.is_touched)?;
+        let mut end = ReaderEnd::new(memory.element_memory().producer());
+        end.bell = Some(self.bell.clone());
+        Ok((end, memory))
+    }
+
+    fn opened(&self, lane: &Lane<ReaderEnd>, memory: Arc<StreamMemory>) {
+        let met = Met {
+            link: lane.link.clone(),
+            registration: None,
+            form: lane.link.with(|end, _, _| end.link.options().form),
+            spin: Spin::new(Duration::ZERO),
+        };
+        let source = Source {
+            member: lane.member.clone(),
+            core: ReaderCore::new(met, memory.element_memory().consumer()),
+        };
+        let fresh = self.fresh.lock();
+        fresh.unwrap_or_else(PoisonError::into_inner).push(source);
+    }
+
+    fn properties(&self, hub: &Hub<Self>) -> Properties {
+        let mut found = Properties::of_lanes(hub);
+        for lane in hub.present() {
+            let (ready, read) = lane.link.with(|end, _, _| {
+                let read = end.inner.ring.read_elements().unwrap_or(0);
+                (end.link.ready().1, read)
+            });
+            found.in_buffer += ready.saturating_sub(read);
+            found.total += read;
+        }
+        found.total += hub.elements_before();
+        found
+    }
+}
+
+/// What every kind of reading end with several writers is made of.
+pub(crate) struct GatherCore {
+    pub(crate) hub: Arc<Hub<Writers>>,
+    bells: Arc<Bells>,
+    sources: Vec<Source>,
+    /// Whose turn it is.
+    next: usize,
+    /// Ends with the endpoint.
+    registration: Option<Registration>,
+}
+
+/// What was found.
+pub(crate) enum Found {
+    /// So many elements of the source with this index.
+    Elements(usize, usize),
+    Ended(Arc<Member>, RunEnd),
+}
+
+impl GatherCore {
+    pub(crate) fn new(
+        hub: Arc<Hub<Writers>>,
+        bells: Arc<Bells>,
+        registration: Option<Registration>,
+    ) -> Self {
+        Self {
+            hub,
+            bells,
+            sources: Vec::new(),
+            next: 0,
+            registration,
+        }
+    }
+
+    /// Waits for elements of any writer, or for the end of one: the writers take turns.
+    pub(crate) async fn wait(
+        &mut self,
+        waits: &impl Waits,
+        max: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Found, StreamError> {
+        let max = max.max(1);
+        if let Some(found) = self.find(max) {
+            return Ok(found);
+        }
+        let until = deadline(timeout);
+        let mut watch = self.hub.bell.watch();
+        loop {
+            if let Some(found) = self.find(max) {
+                return Ok(found);
+            }
+            if let Some(ended) = self.find_end().await? {
+                return Ok(ended);
+            }
+            if !watch.rung(waits, &self.bells, until).await {
+                return Err(StreamError::Timeout {
+                    timeout: timeout.unwrap_or_default(),
+                    what: "no writer has sent anything",
+                });
+            }
+        }
+    }
+
+    /// The next writer that has something, from the one whose turn it is.
+    fn find(&mut self, max: usize) -> Option<Found> {
+        self.sources.append(&mut self.hub.lanes.take_fresh());
+        let count = self.sources.len();
+        let index = (0..count)
+            .map(|step| (self.next + step) % count)
+            .find(|index| self.sources[*index].core.available() > 0)?;
+        self.next = (index + 1) % count;
+        let elements = self.sources[index].core.available().min(max);
+        Some(Found::Elements(index, elements))
+    }
+
+    /// A writer of which nothing more comes.
+    async fn find_end(&mut self) -> Result<Option<Found>, StreamError> {
+        for index in 0..self.sources.len() {
+            let core = &mut self.sources[index].core;
+            // Asked without waiting, of whatever kind the caller is.
+            let count = match core.wait_for(&Blocking, Wanted::Available, None).await {
+                Ok(count) => count,
+                Err(error) => {
+                    let end = RunEnd::of(error)?;
+                    let source = self.sources.remove(index);
+                    self.next = if self.next > index {
+                        self.next - 1
+                    } else {
+                        self.next
+                    };
+                    let member = source.member.clone();
+                    self.hub
+                        .forget(source.member.number, source.core.ring.read_elements());
+                    return Ok(Some(Found::Ended(member, end)));
+                }
+            };
+            if count > 0 {
+                // It came just now.
+                return Ok(Some(Found::Elements(index, count)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The writer of a source, and its next elements, which are there.
+    pub(crate) fn region(&mut self, index: usize, count: usize) -> (&Arc<Member>, &[u8]) {
+        let Source { member, core } = &mut self.sources[index];
+        (member, core.region(count))
+    }
+
+    /// The next elements of a source were read.
+    pub(crate) fn release(&mut self, index: usize, bytes: usize, count: usize) {
+        self.sources[index].core.release(bytes, count);
+    }
+
+    /// Who is there, or is waited for, or has left elements behind.
+    pub(crate) fn present(&mut self) -> Vec<Present> {
+        self.sources.append(&mut self.hub.lanes.take_fresh());
+        let present = |source: &mut Source| Present {
+            member: source.member.clone(),
+            is_connected: source.core.link.with(|end, _, _| end.link.is_connected()),
+            waiting: source.core.available() as u64,
+            lost: 0,
+        };
+        self.sources.iter_mut().map(present).collect()
+    }
+
+    /// Destroys the end: each writer is told how far it came.
+    pub(crate) async fn close(&mut self, waits: &impl Waits) {
+        self.hub.close();
+        self.registration = None;
+        self.sources.append(&mut self.hub.lanes.take_fresh());
+        // All are told before any is waited for.
+        for source in &self.sources {
+            source.core.link.with(|end, _, _| {
+                end.look();
+                end.link.abort();
+            });
+        }
+        for mut source in std::mem::take(&mut self.sources) {
+            source.core.close(waits).await;
+            self.hub.remove(source.member.number);
+        }
+        self.bells.close(Clock::new().now());
+    }
+}
+
+impl Drop for GatherCore {
+    fn drop(&mut self) {
+        if !self.bells.is_closed() {
+            crate::wait::block(self.close(&Blocking));
+        }
+    }
+}
+
+impl std::fmt::Debug for GatherCore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GatherCore")
+            .field("sources", &self.sources.len())
+            .finish_non_exhaustive()
+    }
+}

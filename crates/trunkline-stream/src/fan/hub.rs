@@ -1,0 +1,416 @@
+//! Who comes to an endpoint with several peers, and to which lane.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use trunkline_net::{Admitted, Clock, Dialler, Link, LinkOptions as NetOptions, Peer, Transport};
+use trunkline_proto::message::closing::Refused;
+use trunkline_proto::message::stream::control::encode_refused;
+use trunkline_proto::message::stream::seal::is_frame_intact;
+use trunkline_proto::message::stream::{EndState, StreamEnd, StreamHello};
+use trunkline_proto::stream::{ElementForm, LinkOptions, lineage};
+use trunkline_proto::{FaultCode, FrameBuffer, FrameKind, FrameLimits, VersionRange};
+
+use super::member::Member;
+use crate::directory::Arrivals;
+use crate::end::{Bell, End, Inner};
+use crate::properties::Properties;
+use crate::registry;
+
+/// Who is turned away because there are too many comes again after that.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Who is not let in, and what it is told.
+type Away = Box<(Transport, Refused)>;
+
+/// What is the same for all lanes of an endpoint.
+pub(crate) struct Terms {
+    pub(crate) link: LinkOptions,
+    pub(crate) net: NetOptions,
+    /// Whether bytes carry checksums, where the program has said so.
+    pub(crate) is_checked: Option<bool>,
+    /// Peers at a time.
+    pub(crate) lanes_max: usize,
+}
+
+/// How the lanes of an endpoint begin.
+pub(crate) trait Lanes: Sized + Send + Sync + 'static {
+    type Inner: Inner + 'static;
+    /// The program's part of a lane.
+    type Outer: Send;
+    /// Whether a lane is gone when its stream is over; otherwise the program says when.
+    const GO_WHEN_OVER: bool;
+    /// What its peers do, for people.
+    const PEERS: &'static str;
+
+    /// The state machine of a lane.
+    fn link(&self, options: LinkOptions) -> trunkline_proto::stream::Link<Half<Self>>;
+
+    /// Its inner end, and the program's.
+    ///
+    /// # Errors
+    /// The system gives no memory.
+    fn ends(&self) -> std::io::Result<(Self::Inner, Self::Outer)>;
+
+    /// It has its peer: here is the program's part of it.
+    fn opened(&self, lane: &Lane<Self::Inner>, outer: Self::Outer);
+
+    /// What the endpoint says of itself.
+    fn properties(&self, hub: &Hub<Self>) -> Properties;
+}
+
+type Half<O> = <<O as Lanes>::Inner as Inner>::Half;
+
+/// A peer and the way to it.
+pub(crate) struct Lane<S: Inner + 'static> {
+    pub(crate) member: Arc<Member>,
+    pub(crate) link: Arc<Link<End<S>>>,
+    /// Bytes of the peer's buffer.
+    pub(crate) bytes_max: u64,
+    has_journal: bool,
+    /// Has a value once the stream is over.
+    over: Arc<OnceLock<()>>,
+}
+
+impl<S: Inner> Clone for Lane<S> {
+    fn clone(&self) -> Self {
+        Self {
+            member: self.member.clone(),
+            link: self.link.clone(),
+            over: self.over.clone(),
+            ..*self
+        }
+    }
+}
+
+impl<S: Inner> Lane<S> {
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.get().is_some()
+    }
+
+    fn is_of(&self, peer: &StreamEnd) -> bool {
+        let known = &self.member.incarnation;
+        let is_next =
+            self.has_journal && peer.has_journal && known[8..] == lineage(peer.incarnation);
+        *known == peer.incarnation.0 || is_next
+    }
+}
+
+/// The lanes of an endpoint.
+pub(crate) struct Hub<O: Lanes> {
+    pub(crate) lanes: O,
+    pub(crate) terms: Terms,
+    pub(crate) bell: Arc<Bell>,
+    state: Mutex<State<O::Inner>>,
+    /// Held while somebody is let in, who is not to be let in twice.
+    opening: Mutex<()>,
+}
+
+struct State<S: Inner + 'static> {
+    lanes: Vec<Lane<S>>,
+    last: u64,
+    /// Connections that were lost, of peers that are gone.
+    disconnections: u64,
+    /// Elements of peers that are gone.
+    elements: u64,
+    /// The longest element that was written, with its length.
+    longest: u64,
+    is_closed: bool,
+}
+
+impl<O: Lanes> Hub<O> {
+    pub(crate) fn new(lanes: O, terms: Terms, bell: Arc<Bell>) -> Arc<Self> {
+        let state = State {
+            lanes: Vec::new(),
+            last: 0,
+            disconnections: 0,
+            elements: 0,
+            longest: 0,
+            is_closed: false,
+        };
+        Arc::new(Self {
+            lanes,
+            terms,
+            bell,
+            state: Mutex::new(state),
+            opening: Mutex::new(()),
+        })
+    }
+
+    /// Those that are there.
+    pub(crate) fn present(&self) -> Vec<Lane<O::Inner>> {
+        self.reap();
+        self.lock().lanes.clone()
+    }
+
+    /// How many are there.
+    pub(crate) fn len(&self) -> usize {
+        let state = self.lock();
+        let is_there = |lane: &&Lane<_>| !O::GO_WHEN_OVER || !lane.is_over();
+        state.lanes.iter().filter(is_there).count()
+    }
+
+    /// Connections that were lost, of peers that are gone.
+    pub(crate) fn disconnections_before(&self) -> u64 {
+        self.lock().disconnections
+    }
+
+    /// Elements that came of peers that are gone.
+    pub(crate) fn elements_before(&self) -> u64 {
+        self.lock().elements
+    }
+
+    /// Nobody is let in any more.
+    pub(crate) fn close(&self) {
+        self.lock().is_closed = true;
+    }
+
+    /// A lane has been emptied.
+    pub(crate) fn remove(&self, number: u64) {
+        self.take_out(|lane| lane.member.number == number);
+    }
+
+    /// The same, of which so many elements came.
+    pub(crate) fn forget(&self, number: u64, elements: u64) {
+        self.remove(number);
+        self.lock().elements += elements;
+    }
+
+    /// Ends the lanes whose peers have left. Closes connections, so not to be called by one.
+    fn reap(&self) {
+        if O::GO_WHEN_OVER {
+            self.take_out(Lane::is_over);
+        }
+    }
+
+    fn take_out(&self, is_gone: impl Fn(&Lane<O::Inner>) -> bool) {
+        let mut state = self.lock();
+        let all = std::mem::take(&mut state.lanes);
+        let (gone, there): (Vec<_>, Vec<_>) = all.into_iter().partition(is_gone);
+        state.lanes = there;
+        drop(state);
+        for lane in gone {
+            let lost = lane.link.with(|end, _, _| end.link.disconnections());
+            self.lock().disconnections += lost;
+        }
+    }
+
+    /// The longest element that all readers have room for, where `bytes` are more than any before.
+    pub(crate) fn element_bytes_max(&self, bytes: u64) -> u64 {
+        let mut state = self.lock();
+        let there = state.lanes.iter().filter(|lane| !lane.is_over());
+        let max = there.map(|lane| lane.bytes_max).min();
+        let max = max.unwrap_or(u64::MAX).min(self.terms.link.bytes_max);
+        if bytes <= max {
+            state.longest = state.longest.max(bytes);
+        }
+        max
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<O::Inner>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets somebody in who was not here before.
+    fn open(&self, hello: &StreamHello, transport: Transport, bytes: &[u8]) -> Result<(), Away> {
+        self.reap();
+        if let Err(refused) = self.check(hello) {
+            return away(transport, refused);
+        }
+        let now = Clock::new().now();
+        let mut trial = self.lanes.link(self.terms.link.clone());
+        if let Err(refused) = trial.handle_hello(now, 1, hello) {
+            return away(transport, refused);
+        }
+        let busy = |cause: &dyn std::fmt::Display| {
+            let sentence = format!("{} cannot let anybody in now: {cause}", self.terms.link.url);
+            refused(FaultCode::LimitReached, sentence, Some(RETRY_AFTER))
+        };
+        let (inner, outer) = match self.lanes.ends() {
+            Ok(ends) => ends,
+            Err(cause) => return away(transport, busy(&cause)),
+        };
+        let link = self.lanes.link(self.terms.link.clone());
+        let end = End::new(link, inner, None, None, None).without_sharing();
+        let over = end.over();
+        let nobody = Dialler::pipe(|| Err(std::io::ErrorKind::Unsupported.into()));
+        let link = match Link::start(nobody, end, self.terms.net) {
+            Ok(link) => link,
+            Err(cause) => return away(transport, busy(&cause)),
+        };
+        let mut state = self.lock();
+        state.last += 1;
+        let member = Member {
+            number: state.last,
+            url: hello.end.url.clone(),
+            program: hello.end.program.clone(),
+            incarnation: hello.end.incarnation.0,
+        };
+        let lane = Lane {
+            member: Arc::new(member),
+            link,
+            bytes_max: hello.end.bytes_max,
+            has_journal: hello.end.has_journal,
+            over,
+        };
+        state.lanes.push(lane.clone());
+        drop(state);
+        let number = lane.member.number;
+        self.attach(&lane.link, transport, bytes)
+            .inspect_err(|_| self.remove(number))?;
+        self.lanes.opened(&lane, outer);
+        self.bell.ring();
+        Ok(())
+    }
+
+    /// What the state machine of a lane does not see.
+    fn check(&self, hello: &StreamHello) -> Result<(), Refused> {
+        let own = &self.terms.link;
+        let state = self.lock();
+        if state.is_closed {
+            let code = FaultCode::StreamDestroyed;
+            return Err(refused(code, code.meaning().to_owned(), None));
+        }
+        if hello.peer == Some(own.incarnation) {
+            let sentence = format!(
+                "{} went on without this one, which was away for longer than it waits or had \
+                 left; create this end anew",
+                own.url
+            );
+            return Err(refused(FaultCode::StreamDestroyed, sentence, None));
+        }
+        let has_begun = match hello.end.state {
+            EndState::Reader(at) => at.arrived > 0,
+            EndState::Writer(_) => false,
+        };
+        if hello.peer.is_some() || has_begun {
+            let code = FaultCode::StreamRestarted;
+            return Err(refused(code, code.meaning().to_owned(), None));
+        }
+        if state.lanes.len() >= self.terms.lanes_max {
+            let sentence = format!(
+                "{} has {} {} already, which is as many as it takes at a time; create it with \
+                 room for more, or wait until one has left",
+                own.url,
+                self.terms.lanes_max,
+                O::PEERS
+            );
+            return Err(refused(
+                FaultCode::LimitReached,
+                sentence,
+                Some(RETRY_AFTER),
+            ));
+        }
+        if own.form == ElementForm::Variable && hello.end.bytes_max < state.longest {
+            let sentence = format!(
+                "{} has written an element of {} bytes, and the buffer of {} holds {}; create that \
+                 end with a larger one",
+                own.url, state.longest, hello.end.url, hello.end.bytes_max
+            );
+            return Err(refused(FaultCode::StreamPeer, sentence, None));
+        }
+        Ok(())
+    }
+
+    fn attach(
+        &self,
+        link: &Arc<Link<End<O::Inner>>>,
+        transport: Transport,
+        bytes: &[u8],
+    ) -> Result<(), Away> {
+        let is_local = matches!(transport.peer, Peer::Unix { .. });
+        let is_far = matches!(transport.peer, Peer::Tcp(peer) if !peer.ip().is_loopback());
+        let mut answer = Vec::new();
+        let admitted = link.attach(transport, |end, now, _| {
+            match end.admit(now, bytes, is_local) {
+                Ok(first) => {
+                    end.link
+                        .set_checked(self.terms.is_checked.unwrap_or(is_far));
+                    Admitted::Yes(first)
+                }
+                Err(refused) => {
+                    answer = refused;
+                    Admitted::No
+                }
+            }
+        });
+        admitted.map_err(|transport| {
+            let code = FaultCode::StreamOutdated;
+            let told = read_refused(&answer);
+            let refused = told.unwrap_or_else(|| refused(code, code.meaning().to_owned(), None));
+            Box::new((transport, refused))
+        })
+    }
+}
+
+impl<O: Lanes> Arrivals for Hub<O> {
+    fn arrive(&self, socket: OwnedFd, bytes: &[u8]) {
+        // What cannot be used is closed, and comes again.
+        let Ok(transport) = registry::transport_of(socket) else {
+            return;
+        };
+        let opening = self.opening.lock();
+        let _opening = opening.unwrap_or_else(PoisonError::into_inner);
+        let admitted = match read_hello(bytes) {
+            None => {
+                let sentence = "the first frame to an endpoint of a stream is S_HELLO".to_owned();
+                away(transport, refused(FaultCode::Malformed, sentence, None))
+            }
+            Some(hello) => {
+                let lanes = self.present();
+                match lanes.iter().find(|lane| lane.is_of(&hello.end)) {
+                    Some(lane) => self.attach(&lane.link, transport, bytes),
+                    None => self.open(&hello, transport, bytes),
+                }
+            }
+        };
+        if let Err(away) = admitted {
+            let (transport, refused) = *away;
+            let mut answer = Vec::new();
+            encode_refused(&refused, &mut answer);
+            let _ = registry::refuse(transport, &answer);
+        }
+    }
+
+    fn properties(&self) -> Option<Properties> {
+        Some(self.lanes.properties(self))
+    }
+}
+
+fn away(transport: Transport, refused: Refused) -> Result<(), Away> {
+    Err(Box::new((transport, refused)))
+}
+
+fn refused(code: FaultCode, sentence: String, retry_after: Option<Duration>) -> Refused {
+    Refused {
+        code,
+        versions: VersionRange::OURS,
+        retry_after,
+        sentence,
+    }
+}
+
+fn read_hello(bytes: &[u8]) -> Option<StreamHello> {
+    let mut rest = bytes;
+    let mut frames = FrameBuffer::new(FrameLimits::default());
+    let now = Clock::new().now();
+    match frames.next_frame(now, &mut rest) {
+        Ok(Some(frame)) if frame.kind() == Some(FrameKind::StreamHello) => {
+            let hello = StreamHello::decode(&frame).ok();
+            hello.filter(|_| is_frame_intact(&frame))
+        }
+        _ => None,
+    }
+}
+
+/// What an end has answered.
+fn read_refused(answer: &[u8]) -> Option<Refused> {
+    let mut rest = answer;
+    let mut frames = FrameBuffer::new(FrameLimits::default());
+    let now = Clock::new().now();
+    match frames.next_frame(now, &mut rest) {
+        Ok(Some(frame)) => trunkline_proto::message::stream::control::decode_refused(&frame).ok(),
+        _ => None,
+    }
+}

@@ -1,0 +1,34 @@
+//! One writer and many readers, or one reader and many writers.
+//!
+//! ```text
+//!   FanOutWriter<T> --- lane --- Reader<T>        Writer<T> --- lane --- FanInReader<T>
+//!       one ring   \--- lane --- Reader<T>        Writer<T> --- lane ---/  a ring each
+//! ```
+//!
+//! The endpoint with several peers is the one that is dialled; at the other ends are ordinary
+//! readers and writers. Each has a lane: a state machine and a connection of its own, over TCP or a
+//! Unix socket, never over a ring that both processes have mapped.
+//!
+//! # Layout
+//! - [`FanOutWriter`] in `writer` over `out`, [`FanInReader`] in `reader` over `gather`; the same
+//!   of values of any type in `values`.
+//! - `hub`: who comes, and to which lane.
+//! - `end::lane`: the way to one of several readers. `end::bell`: what their program sleeps on.
+
+mod gather;
+mod hub;
+mod member;
+mod options;
+mod out;
+mod reader;
+mod values;
+mod writer;
+
+pub(crate) use self::gather::{GatherCore, Writers};
+pub(crate) use self::hub::{Hub, Lanes, Terms};
+pub use self::member::{Lacking, Member, Present, Run, RunEnd};
+pub use self::options::{FanInOptions, FanOutOptions, Policy};
+pub(crate) use self::out::{OutCore, Readers};
+pub use self::reader::FanInReader;
+pub use self::values::{FanInValueReader, FanOutValueWriter};
+pub use self::writer::FanOutWriter;

@@ -1,0 +1,380 @@
+//! A writing end with several readers, in bytes: what every kind of it does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_net::Clock;
+use trunkline_proto::message::stream::Until;
+use trunkline_proto::stream::{ElementForm, LinkOptions, WriterLink};
+use trunkline_ring::{ElementCursor, ElementCursors, ElementProducer, RingStart};
+
+use super::hub::{Hub, Lane, Lanes};
+use super::member::{Lacking, Present};
+use super::options::Policy;
+use crate::end::{Bell, Bells, End, GATHER_BYTES, KeepFrom, LaneEnd, place_behind};
+use crate::error::StreamError;
+use crate::properties::Properties;
+use crate::rendezvous::Registration;
+use crate::wait::{Blocking, Waits, block, deadline};
+use crate::writer::CLOSE_TIMEOUT;
+
+/// How often room is made before it is waited for: who joins meanwhile keeps what there is.
+const ATTEMPTS: usize = 64;
+
+/// How the lanes of a writing end begin: with a cursor in its ring.
+pub(crate) struct Readers {
+    pub(crate) cursors: ElementCursors,
+    pub(crate) form: ElementForm,
+    pub(crate) quota: Option<u64>,
+    pub(crate) bell: Arc<Bell>,
+}
+
+impl Lanes for Readers {
+    type Inner = LaneEnd;
+    type Outer = ();
+    const GO_WHEN_OVER: bool = true;
+    const PEERS: &'static str = "readers";
+
+    fn link(&self, options: LinkOptions) -> WriterLink {
+        WriterLink::writer(options, Clock::new().now())
+    }
+
+    fn ends(&self) -> std::io::Result<(LaneEnd, ())> {
+        let (mut cursor, others) = self.cursors.join();
+        let written = cursor.written_elements().unwrap_or(0);
+        let from = match self.quota {
+            // The others are for what was written before.
+            _ if others > 0 => KeepFrom {
+                position: cursor.written().unwrap_or(0),
+                elements: 0,
+            },
+            Some(quota) => KeepFrom {
+                position: 0,
+                elements: written.saturating_sub(quota),
+            },
+            None => KeepFrom::default(),
+        };
+        let place = place_behind(&cursor, self.form, cursor.place(), from);
+        cursor.pass(place.position, place.elements);
+        let end = LaneEnd::new(cursor, self.form, self.quota, self.bell.clone());
+        Ok((end, ()))
+    }
+
+    fn opened(&self, _: &Lane<LaneEnd>, (): ()) {}
+
+    fn properties(&self, hub: &Hub<Self>) -> Properties {
+        let (mut cursor, _) = self.cursors.join();
+        let kept = cursor.place().elements;
+        let total = cursor.written_elements().unwrap_or(kept);
+        drop(cursor);
+        Properties {
+            is_writer: true,
+            in_buffer: total.saturating_sub(kept),
+            total,
+            ..Properties::of_lanes(hub)
+        }
+    }
+}
+
+/// What every kind of writing end with several readers is made of.
+pub(crate) struct OutCore {
+    pub(crate) hub: Arc<Hub<Readers>>,
+    pub(crate) bells: Arc<Bells>,
+    pub(crate) ring: ElementProducer,
+    pub(crate) form: ElementForm,
+    pub(crate) policy: Policy,
+    /// Written since the lanes last had reason to look.
+    pub(crate) unsent: u64,
+    /// The longest element that was found to fit all buffers.
+    pub(crate) fits: usize,
+    /// Ends with the endpoint.
+    pub(crate) registration: Option<Registration>,
+}
+
+impl OutCore {
+    pub(crate) fn capacity(&self) -> usize {
+        // A capacity came as a usize.
+        usize::try_from(self.ring.shape().capacity()).unwrap_or(usize::MAX)
+    }
+
+    /// # Errors
+    /// An element with its length is longer than a buffer.
+    pub(crate) fn check_element(&mut self, bytes: usize) -> Result<(), StreamError> {
+        if bytes <= self.fits || self.form != ElementForm::Variable {
+            return Ok(());
+        }
+        let max = self.hub.element_bytes_max(bytes as u64);
+        if bytes as u64 > max {
+            return Err(StreamError::TooLong { bytes, max });
+        }
+        self.fits = bytes;
+        Ok(())
+    }
+
+    /// Writes `elements` that lie in `bytes`: all of them, or none.
+    pub(crate) async fn write(
+        &mut self,
+        waits: &impl Waits,
+        bytes: &[u8],
+        elements: usize,
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        self.wait_for_room(waits, bytes.len(), elements, timeout)
+            .await?;
+        // Nobody but this program has the memory, so its positions are true.
+        let is_pushed = self.ring.push(bytes, elements as u64);
+        debug_assert_eq!(is_pushed.ok(), Some(true));
+        self.wrote(bytes.len() as u64);
+        Ok(())
+    }
+
+    /// So many bytes were given to the ring: sees to it that they are sent.
+    pub(crate) fn wrote(&mut self, bytes: u64) {
+        self.unsent += bytes;
+        if self.ring.glance_wake() {
+            self.each(|end| end.inner.wake());
+        } else if self.unsent >= GATHER_BYTES {
+            // Who asks for an end sends what there is.
+            self.each(|_| ());
+        }
+    }
+
+    fn each(&mut self, mut f: impl FnMut(&mut End<LaneEnd>)) {
+        self.unsent = 0;
+        for lane in self.hub.present() {
+            lane.link.with(|end, _, _| f(end));
+        }
+    }
+
+    fn has_room(&mut self, bytes: usize, elements: usize) -> bool {
+        let has_room = self.ring.has_room(bytes as u64, elements as u64);
+        has_room.unwrap_or(false)
+    }
+
+    /// Waits until so much fits, or makes room for it.
+    pub(crate) async fn wait_for_room(
+        &mut self,
+        waits: &impl Waits,
+        bytes: usize,
+        elements: usize,
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        let shape = self.ring.shape();
+        if elements as u64 > shape.capacity() || bytes > shape.bytes_max() {
+            return Err(match elements {
+                1 => StreamError::TooLong {
+                    bytes,
+                    max: shape.bytes_max() as u64,
+                },
+                asked => StreamError::TooMany {
+                    asked,
+                    capacity: self.capacity(),
+                },
+            });
+        }
+        if self.has_room(bytes, elements) {
+            return Ok(());
+        }
+        if let Policy::Quota(quota) = self.policy {
+            for _ in 0..ATTEMPTS {
+                self.make_room(bytes, elements, quota);
+                if self.has_room(bytes, elements) {
+                    return Ok(());
+                }
+            }
+        }
+        let until = deadline(timeout);
+        let mut watch = self.hub.bell.watch();
+        self.set_short_of_room(true);
+        let mut found = true;
+        while found && !self.has_room(bytes, elements) {
+            found = watch.rung(waits, &self.bells, until).await;
+        }
+        self.set_short_of_room(false);
+        match found || self.has_room(bytes, elements) {
+            true => Ok(()),
+            false => Err(StreamError::Timeout {
+                timeout: timeout.unwrap_or_default(),
+                what: "the slowest reader has not made room for all of the elements",
+            }),
+        }
+    }
+
+    fn set_short_of_room(&mut self, is_short: bool) {
+        self.each(|end| {
+            end.look();
+            end.link.set_short_of_room(is_short);
+        });
+    }
+
+    /// Drops what is in the way, for those who are too slow.
+    fn make_room(&mut self, bytes: usize, elements: usize, quota: u64) {
+        let shape = self.ring.shape();
+        let (written, count) = (self.ring.written(), self.ring.written_elements());
+        let capacity = shape.capacity();
+        let from = KeepFrom {
+            position: (written + bytes as u64).saturating_sub(shape.bytes_max() as u64),
+            elements: (count + elements as u64)
+                .saturating_sub(capacity)
+                .max(count.saturating_sub(quota.min(capacity))),
+        };
+        self.each(|end| end.keep_from(from));
+        // What nobody is there for.
+        let (mut cursor, others) = self.hub.lanes.cursors.join();
+        if others == 0 && cursor.written().is_ok() {
+            let place = self.place(&cursor, from);
+            cursor.pass(place.position, place.elements);
+        }
+    }
+
+    fn place(&self, cursor: &ElementCursor, from: KeepFrom) -> RingStart {
+        place_behind(cursor, self.form, cursor.place(), from)
+    }
+
+    /// Sends everything now, and waits until it has come so far at every reader that is there, or
+    /// is lost to it.
+    pub(crate) async fn flush(
+        &mut self,
+        waits: &impl Waits,
+        until: Until,
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        self.unsent = 0;
+        let lanes = self.hub.present();
+        let mut watch = self.hub.bell.watch();
+        for lane in &lanes {
+            let has_journal = lane.link.with(|end, _, _| {
+                end.look();
+                end.link.mark(until);
+                end.link.peer().is_some_and(|peer| peer.has_journal)
+            });
+            if until == Until::Durable && !has_journal {
+                return Err(StreamError::NoJournal);
+            }
+        }
+        let is_reached = |lane: &Lane<LaneEnd>| {
+            let is_there = |end: &mut End<LaneEnd>| end.link.is_mark_reached(until);
+            lane.is_over() || lane.link.with(|end, _, _| is_there(end))
+        };
+        let deadline = deadline(timeout);
+        loop {
+            if lanes.iter().all(is_reached) || timeout == Some(Duration::ZERO) {
+                return Ok(());
+            }
+            if !watch.rung(waits, &self.bells, deadline).await {
+                return Err(StreamError::Timeout {
+                    timeout: timeout.unwrap_or_default(),
+                    what: "not all elements have come so far at every reader",
+                });
+            }
+        }
+    }
+
+    /// Who is there, or is waited for.
+    pub(crate) fn present(&self) -> Vec<Present> {
+        let present = |lane: &Lane<LaneEnd>| {
+            lane.link.with(|end, _, _| Present {
+                member: lane.member.clone(),
+                is_connected: end.link.is_connected(),
+                waiting: end.left().elements,
+                lost: end.link.lost(),
+            })
+        };
+        let lanes = self.hub.present();
+        lanes.iter().map(present).collect()
+    }
+
+    /// Nothing more is written: waits until every reader has everything, and says what each lacks.
+    pub(crate) async fn close(
+        &mut self,
+        waits: &impl Waits,
+        timeout: Option<Duration>,
+    ) -> Vec<Lacking> {
+        self.hub.close();
+        let lanes = self.hub.present();
+        for lane in &lanes {
+            lane.link.with(|end, _, _| {
+                end.look();
+                end.link.close();
+            });
+        }
+        self.wait_closed(waits, &lanes, timeout).await;
+        // What a reader has not by now is given up, and it is told so.
+        let slow = lanes.iter().filter(|lane| !is_closed(lane)).cloned();
+        self.abort_lanes(waits, &slow.collect::<Vec<_>>()).await;
+        self.end(&lanes)
+    }
+
+    /// Destroys it at once.
+    pub(crate) async fn abort(&mut self, waits: &impl Waits) -> Vec<Lacking> {
+        self.hub.close();
+        let lanes = self.hub.present();
+        self.abort_lanes(waits, &lanes).await;
+        self.end(&lanes)
+    }
+
+    async fn abort_lanes(&self, waits: &impl Waits, lanes: &[Lane<LaneEnd>]) {
+        for lane in lanes {
+            lane.link.with(|end, _, _| {
+                end.look();
+                end.link.abort();
+            });
+        }
+        // Until each reader has said how far it came, or the connection is gone.
+        let soon = Some(Duration::from_secs(1));
+        self.wait_closed(waits, lanes, soon).await;
+    }
+
+    fn end(&mut self, lanes: &[Lane<LaneEnd>]) -> Vec<Lacking> {
+        let now = Clock::new().now();
+        let lacking = |lane: &Lane<LaneEnd>| {
+            let (left, lost) = lane.link.with(|end, _, _| (end.left(), end.link.lost()));
+            lane.link.close(now);
+            Lacking {
+                member: lane.member.clone(),
+                left,
+                lost,
+            }
+        };
+        let lacking = lanes.iter().map(lacking).collect();
+        self.registration = None;
+        self.bells.close(now);
+        lacking
+    }
+
+    async fn wait_closed(
+        &self,
+        waits: &impl Waits,
+        lanes: &[Lane<LaneEnd>],
+        timeout: Option<Duration>,
+    ) {
+        let until = deadline(timeout);
+        let mut watch = self.hub.bell.watch();
+        while !lanes.iter().all(is_closed) {
+            if !watch.rung(waits, &self.bells, until).await {
+                return;
+            }
+        }
+    }
+}
+
+fn is_closed(lane: &Lane<LaneEnd>) -> bool {
+    lane.link.with(|end, _, _| end.link.is_closed())
+}
+
+impl Drop for OutCore {
+    fn drop(&mut self) {
+        if !self.bells.is_closed() {
+            block(self.close(&Blocking, Some(CLOSE_TIMEOUT)));
+        }
+    }
+}
+
+impl std::fmt::Debug for OutCore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OutCore")
+            .field("ring", &self.ring)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,151 @@
+//! The reading end with several writers.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use super::gather::{Found, GatherCore};
+use super::member::{Present, Run};
+use super::options::FanInOptions;
+use crate::element::Element;
+use crate::error::StreamError;
+use crate::properties::{Monitor, Properties};
+use crate::rendezvous;
+use crate::wait::{Blocking, Task, Waits, block};
+
+/// The reading end of streams of elements of type `T` from any number of writers.
+///
+/// The writers are ordinary ones that name this end as their peer. Each has a buffer of its own
+/// here, so that none can keep another from writing: what is read is a run of elements of one of
+/// them, in its order, and the writers take turns. Between elements of two writers there is no
+/// order.
+///
+/// A writer that is cut comes back; how long it is waited for is said by
+/// [`gone_after`](crate::Options::gone_after). When nothing more comes of one, that is told once,
+/// behind its last element. There may always come another one, so this end is never at an end by
+/// itself.
+///
+/// Dropping it destroys it: each writer is told how far it came.
+///
+/// # Example
+/// ```no_run
+/// # use trunkline_stream::{FanInOptions, FanInReader, Run, StreamError};
+/// let mut reader = FanInReader::<f64>::create("daq/all", FanInOptions::default())?;
+/// loop {
+///     match reader.read_run(1000, None)? {
+///         Run::Elements { writer, elements } => println!("{}: {elements:?}", writer.url),
+///         Run::Ended { writer, end } => println!("{} has ended: {end:?}", writer.url),
+///     }
+/// }
+/// # #[allow(unreachable_code)]
+/// # Ok::<(), StreamError>(())
+/// ```
+pub struct FanInReader<T: Element> {
+    core: GatherCore,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Element> FanInReader<T> {
+    /// Creates the reading end `url` and waits for its first writers.
+    ///
+    /// # Errors
+    /// [`StreamError`] says who is at fault: the URL, the name, memory; not enough writers came in
+    /// time. A writer of another type is refused and told so, and the others are waited for.
+    pub fn create(url: &str, options: FanInOptions) -> Result<Self, StreamError> {
+        block(Self::create_over(&Blocking, url, options))
+    }
+
+    /// [`create`](Self::create) for tasks.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn create_async(url: &str, options: FanInOptions) -> Result<Self, StreamError> {
+        Self::create_over(&Task, url, options).await
+    }
+
+    async fn create_over(
+        waits: &impl Waits,
+        url: &str,
+        options: FanInOptions,
+    ) -> Result<Self, StreamError> {
+        Ok(Self {
+            core: rendezvous::fan_in(waits, url, T::data_type(), options).await?,
+            of: PhantomData,
+        })
+    }
+
+    /// Waits for elements of any writer, or for the end of one, and takes what is there of it, at
+    /// most `max` elements. Arrays may be of any lengths.
+    ///
+    /// # Errors
+    /// [`StreamError::Timeout`]: nothing has come. [`StreamError::Element`]: a writer has sent what
+    /// is no element; it is still there.
+    pub fn read_run(
+        &mut self,
+        max: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Run<T>, StreamError> {
+        block(self.read_over(&Blocking, max, timeout))
+    }
+
+    /// [`read_run`](Self::read_run) for tasks.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped has read nothing.
+    pub async fn read_run_async(
+        &mut self,
+        max: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Run<T>, StreamError> {
+        self.read_over(&Task, max, timeout).await
+    }
+
+    async fn read_over(
+        &mut self,
+        waits: &impl Waits,
+        max: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Run<T>, StreamError> {
+        match self.core.wait(waits, max, timeout).await? {
+            Found::Ended(writer, end) => Ok(Run::Ended { writer, end }),
+            Found::Elements(index, count) => {
+                let mut elements = Vec::with_capacity(count);
+                let (writer, bytes) = self.core.region(index, count);
+                let (writer, len) = (writer.clone(), bytes.len());
+                T::append(bytes, &mut elements)?;
+                self.core.release(index, len, count);
+                Ok(Run::Elements { writer, elements })
+            }
+        }
+    }
+
+    /// The writers that are there, or are waited for, or of which something is left to read.
+    pub fn writers(&mut self) -> Vec<Present> {
+        self.core.present()
+    }
+
+    /// Destroys the end. Each writer is told how far it came.
+    pub fn close(mut self) {
+        block(self.core.close(&Blocking));
+    }
+
+    /// Asks for the properties, from any thread, also while this end waits.
+    pub fn monitor(&self) -> Monitor {
+        Monitor::of_hub(&self.core.hub)
+    }
+
+    /// What can be asked at any time, from any thread: of all writers together.
+    pub fn properties(&self) -> Properties {
+        self.monitor().properties()
+    }
+}
+
+impl<T: Element> std::fmt::Debug for FanInReader<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FanInReader")
+            .field("properties", &self.properties())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,268 @@
+//! Ends with several peers of elements whose type is known when the program runs.
+
+use std::time::Duration;
+
+use trunkline_proto::message::stream::Until;
+use trunkline_types::{DataType, Value};
+
+use super::gather::{Found, GatherCore};
+use super::member::{Lacking, Present, Run};
+use super::options::{FanInOptions, FanOutOptions};
+use super::out::OutCore;
+use crate::element;
+use crate::error::StreamError;
+use crate::properties::Monitor;
+use crate::rendezvous;
+use crate::wait::{Blocking, Task, Waits, block};
+
+/// The writing end with several readers of elements of any type of Trunkline, which is said at its
+/// creation.
+///
+/// It is a [`FanOutWriter`](crate::FanOutWriter) in everything else, and its readers may be of
+/// either kind.
+#[derive(Debug)]
+pub struct FanOutValueWriter {
+    core: OutCore,
+    data_type: DataType,
+    scratch: Vec<u8>,
+}
+
+/// The reading end with several writers of elements of any type of Trunkline, which is said at its
+/// creation.
+///
+/// It is a [`FanInReader`](crate::FanInReader) in everything else, and its writers may be of either
+/// kind.
+#[derive(Debug)]
+pub struct FanInValueReader {
+    core: GatherCore,
+    data_type: DataType,
+}
+
+impl FanOutValueWriter {
+    /// Creates the writing end `url` and waits for its first readers.
+    ///
+    /// # Errors
+    /// As [`FanOutWriter::create`](crate::FanOutWriter::create).
+    pub fn create(
+        url: &str,
+        data_type: &DataType,
+        options: FanOutOptions,
+    ) -> Result<Self, StreamError> {
+        block(Self::create_over(&Blocking, url, data_type, options))
+    }
+
+    /// [`create`](Self::create) for tasks.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn create_async(
+        url: &str,
+        data_type: &DataType,
+        options: FanOutOptions,
+    ) -> Result<Self, StreamError> {
+        Self::create_over(&Task, url, data_type, options).await
+    }
+
+    async fn create_over(
+        waits: &impl Waits,
+        url: &str,
+        data_type: &DataType,
+        options: FanOutOptions,
+    ) -> Result<Self, StreamError> {
+        Ok(Self {
+            core: rendezvous::fan_out(waits, url, data_type.clone(), options).await?,
+            data_type: data_type.clone(),
+            scratch: Vec::new(),
+        })
+    }
+
+    /// The type of the elements.
+    pub fn data_type(&self) -> &DataType {
+        &self.data_type
+    }
+
+    /// Writes all of `values`, or none.
+    ///
+    /// # Errors
+    /// [`StreamError::Type`]: one is of another type; nothing was written. Otherwise as of
+    /// [`FanOutWriter::write_many`](crate::FanOutWriter::write_many).
+    pub fn write_many(
+        &mut self,
+        values: &[Value],
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        block(self.write_over(&Blocking, values, timeout))
+    }
+
+    /// [`write_many`](Self::write_many) for tasks.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped has written nothing.
+    pub async fn write_many_async(
+        &mut self,
+        values: &[Value],
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        self.write_over(&Task, values, timeout).await
+    }
+
+    async fn write_over(
+        &mut self,
+        waits: &impl Waits,
+        values: &[Value],
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        self.scratch.clear();
+        for value in values {
+            if !value.has_type(&self.data_type) {
+                return Err(StreamError::Type {
+                    data_type: self.data_type.clone(),
+                });
+            }
+            let before = self.scratch.len();
+            element::put_value(self.core.form, value, &mut self.scratch);
+            self.core.check_element(self.scratch.len() - before)?;
+        }
+        self.core
+            .write(waits, &self.scratch, values.len(), timeout)
+            .await
+    }
+
+    /// As [`FanOutWriter::flush`](crate::FanOutWriter::flush).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn flush(&mut self, until: Until, timeout: Option<Duration>) -> Result<(), StreamError> {
+        block(self.core.flush(&Blocking, until, timeout))
+    }
+
+    /// Closes the end when every reader has everything, or after `timeout`; says what each of them
+    /// lacks that was there.
+    pub fn close(mut self, timeout: Option<Duration>) -> Vec<Lacking> {
+        block(self.core.close(&Blocking, timeout))
+    }
+
+    /// Destroys the end at once. Says what each reader lacks.
+    pub fn abort(mut self) -> Vec<Lacking> {
+        block(self.core.abort(&Blocking))
+    }
+
+    /// The readers that are there, or are waited for.
+    pub fn readers(&self) -> Vec<Present> {
+        self.core.present()
+    }
+
+    /// Asks for the properties, from any thread, also while this end waits.
+    pub fn monitor(&self) -> Monitor {
+        Monitor::of_hub(&self.core.hub)
+    }
+}
+
+impl FanInValueReader {
+    /// Creates the reading end `url` and waits for its first writers.
+    ///
+    /// # Errors
+    /// As [`FanInReader::create`](crate::FanInReader::create).
+    pub fn create(
+        url: &str,
+        data_type: &DataType,
+        options: FanInOptions,
+    ) -> Result<Self, StreamError> {
+        block(Self::create_over(&Blocking, url, data_type, options))
+    }
+
+    /// [`create`](Self::create) for tasks.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn create_async(
+        url: &str,
+        data_type: &DataType,
+        options: FanInOptions,
+    ) -> Result<Self, StreamError> {
+        Self::create_over(&Task, url, data_type, options).await
+    }
+
+    async fn create_over(
+        waits: &impl Waits,
+        url: &str,
+        data_type: &DataType,
+        options: FanInOptions,
+    ) -> Result<Self, StreamError> {
+        Ok(Self {
+            core: rendezvous::fan_in(waits, url, data_type.clone(), options).await?,
+            data_type: data_type.clone(),
+        })
+    }
+
+    /// The type of the elements.
+    pub fn data_type(&self) -> &DataType {
+        &self.data_type
+    }
+
+    /// As [`FanInReader::read_run`](crate::FanInReader::read_run).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_run(
+        &mut self,
+        max: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Run<Value>, StreamError> {
+        block(self.read_over(&Blocking, max, timeout))
+    }
+
+    /// [`read_run`](Self::read_run) for tasks.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped has read nothing.
+    pub async fn read_run_async(
+        &mut self,
+        max: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Run<Value>, StreamError> {
+        self.read_over(&Task, max, timeout).await
+    }
+
+    async fn read_over(
+        &mut self,
+        waits: &impl Waits,
+        max: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Run<Value>, StreamError> {
+        let form = self.core.hub.terms.link.form;
+        match self.core.wait(waits, max, timeout).await? {
+            Found::Ended(writer, end) => Ok(Run::Ended { writer, end }),
+            Found::Elements(index, count) => {
+                let (writer, bytes) = self.core.region(index, count);
+                let (writer, len) = (writer.clone(), bytes.len());
+                let values = element::each(form, bytes);
+                let values = values.map(|one| element::decode(&self.data_type, one));
+                let elements = values.collect::<Result<_, _>>()?;
+                self.core.release(index, len, count);
+                Ok(Run::Elements { writer, elements })
+            }
+        }
+    }
+
+    /// The writers that are there, or are waited for, or of which something is left to read.
+    pub fn writers(&mut self) -> Vec<Present> {
+        self.core.present()
+    }
+
+    /// Destroys the end. Each writer is told how far it came.
+    pub fn close(mut self) {
+        block(self.core.close(&Blocking));
+    }
+
+    /// Asks for the properties, from any thread, also while this end waits.
+    pub fn monitor(&self) -> Monitor {
+        Monitor::of_hub(&self.core.hub)
+    }
+}

@@ -1,0 +1,112 @@
+//! Endpoints with several peers, which dial them.
+
+use std::sync::Arc;
+
+use trunkline_net::LinkOptions as NetOptions;
+use trunkline_proto::stream::ElementForm;
+use trunkline_types::{DataType, Tick};
+
+use super::{Plan, Registration};
+use crate::end::{Bell, Bells};
+use crate::error::StreamError;
+use crate::fan::{
+    FanInOptions, FanOutOptions, GatherCore, Hub, Lanes, OutCore, Policy, Readers, Terms, Writers,
+};
+use crate::options::Options;
+use crate::wait::Waits;
+
+/// Creates a writing end with several readers.
+pub(crate) async fn fan_out(
+    waits: &impl Waits,
+    url: &str,
+    data_type: DataType,
+    options: FanOutOptions,
+) -> Result<OutCore, StreamError> {
+    let mut plan = plan(url, data_type, options.options)?;
+    let (bells, bell) = Bell::start()?;
+    let quota = match options.policy {
+        Policy::Slowest => None,
+        Policy::Quota(elements) => Some(elements),
+    };
+    plan.link.drops = quota.is_some();
+    let memory = plan.memory()?;
+    let readers = Readers {
+        cursors: memory.element_memory().cursors(),
+        form: plan.link.form,
+        quota,
+        bell: bell.clone(),
+    };
+    let hub = Hub::new(readers, plan.terms(options.readers_max), bell);
+    let wanted = options.readers_min.min(options.readers_max);
+    let registration = plan.gather(waits, &hub, &bells, wanted).await?;
+    Ok(OutCore {
+        hub,
+        bells,
+        ring: memory.element_memory().producer(),
+        form: plan.link.form,
+        policy: options.policy,
+        unsent: 0,
+        fits: 0,
+        registration,
+    })
+}
+
+/// Creates a reading end with several writers.
+pub(crate) async fn fan_in(
+    waits: &impl Waits,
+    url: &str,
+    data_type: DataType,
+    options: FanInOptions,
+) -> Result<GatherCore, StreamError> {
+    let plan = plan(url, data_type, options.options)?;
+    let (bells, bell) = Bell::start()?;
+    let is_touched = plan.options.preallocate || matches!(plan.link.form, ElementForm::Fixed(_));
+    let writers = Writers::new(plan.shape, is_touched, bell.clone());
+    let hub = Hub::new(writers, plan.terms(options.writers_max), bell);
+    let wanted = options.writers_min.min(options.writers_max);
+    let registration = plan.gather(waits, &hub, &bells, wanted).await?;
+    Ok(GatherCore::new(hub, bells, registration))
+}
+
+fn plan(url: &str, data_type: DataType, options: Options) -> Result<Plan, StreamError> {
+    if options.peer.is_some() || options.journal.is_some() {
+        return Err(StreamError::Dialled);
+    }
+    Plan::new(url, data_type, options)
+}
+
+impl Plan {
+    fn terms(&self, lanes_max: usize) -> Terms {
+        Terms {
+            link: self.link.clone(),
+            net: NetOptions {
+                spin: self.options.spin,
+                ..NetOptions::default()
+            },
+            is_checked: self.options.is_checked,
+            lanes_max,
+        }
+    }
+
+    /// Registers the name, and waits until so many peers have come.
+    async fn gather<O: Lanes>(
+        &self,
+        waits: &impl Waits,
+        hub: &Arc<Hub<O>>,
+        bells: &Bells,
+        wanted: usize,
+    ) -> Result<Option<Registration>, StreamError> {
+        let mut watch = hub.bell.watch();
+        let registration = self.register(waits, hub.clone()).await?;
+        let until: Option<Tick> = self.until;
+        while hub.len() < wanted {
+            if !watch.rung(waits, bells, until).await {
+                return Err(StreamError::NoPeer {
+                    timeout: self.options.timeout.unwrap_or_default(),
+                    last: None,
+                });
+            }
+        }
+        Ok(registration)
+    }
+}

@@ -1,0 +1,135 @@
+//! Readers that go: by themselves, or for ever.
+
+use std::thread;
+use std::time::Duration;
+
+use trunkline_stream::{FanOutOptions, Options, Policy, StreamError, StreamFault};
+
+use crate::proxy::Proxy;
+use crate::rig::*;
+use crate::several::{fan_out, of, spread};
+
+/// Behaviour: B-62, B-61.
+#[test]
+fn a_reader_that_is_away_for_too_long_holds_nobody_up_any_more() {
+    for (policy, capacity) in [(Policy::Slowest, 10), (Policy::Quota(5), 100)] {
+        let at = address();
+        let url = url(at, "out");
+        let proxy = Proxy::to(at);
+        let by_proxy = crate::rig::url(proxy.address(), "out");
+        let of_writer = FanOutOptions {
+            options: Options {
+                gone_after: Some(Duration::from_millis(300)),
+                ..options(capacity)
+            },
+            ..fan_out(capacity, 2, policy)
+        };
+        let readers = [
+            (by_proxy.as_str(), options(5)),
+            (url.as_str(), options(100)),
+        ];
+        let (mut writer, mut readers) = spread::<f64>(&url, of_writer, &readers);
+        let (mut there, mut gone) = (readers.remove(1), readers.remove(0));
+        writer.write_many(&elements(0..5), LONG).unwrap();
+        until_filled(&gone, 5);
+        until("its acknowledgement", || of(&writer, &gone).waiting == 0);
+        proxy.down();
+        until_connected(&gone, false);
+        // Written as it leaves: with the slowest it is held up until then.
+        let writes = thread::spawn(move || {
+            for next in 5..60 {
+                // For ever, if nobody tells it.
+                writer.write(&element(next), None).unwrap();
+            }
+            writer
+        });
+        until("room", || writes.is_finished());
+        let writer = writes.join().unwrap();
+        until("only one", || writer.readers().len() == 1);
+        assert_eq!(check_run(&there.read_many(60, LONG).unwrap(), 0), 60);
+        // When it comes back it is told, after what it has.
+        proxy.up();
+        assert_eq!(check_run(&gone.read_many(5, LONG).unwrap(), 0), 5);
+        match gone.read(LONG) {
+            Err(StreamError::Fault(StreamFault::PeerDestroyed { sentence })) => {
+                assert!(sentence.contains("went on without this one"), "{sentence}");
+            }
+            other => panic!("{other:?}"),
+        }
+        let lacking = writer.close(LONG);
+        assert_eq!(lacking.len(), 1);
+        assert_eq!(lacking[0].left.elements, 0);
+    }
+}
+
+/// Behaviour: B-62.
+#[test]
+fn a_reader_that_closes_leaves_at_once() {
+    let url = fresh("out");
+    let readers = [(url.as_str(), options(5)), (url.as_str(), options(100))];
+    let (mut writer, mut readers) = spread::<f64>(&url, fan_out(10, 2, Policy::Slowest), &readers);
+    let (mut there, slow) = (readers.remove(1), readers.remove(0));
+    writer.write_many(&elements(0..10), LONG).unwrap();
+    until_filled(&slow, 5);
+    writer.write_many(&elements(10..15), LONG).unwrap();
+    let writes = thread::spawn(move || {
+        // For ever, if nobody tells it.
+        writer.write_many(&elements(15..25), None).unwrap();
+        writer
+    });
+    slow.close();
+    until("room", || writes.is_finished());
+    let writer = writes.join().unwrap();
+    assert_eq!(check_run(&there.read_many(25, LONG).unwrap(), 0), 25);
+    assert_eq!(writer.close(LONG).len(), 1);
+}
+
+/// Behaviour: B-62.
+#[test]
+fn closing_says_what_each_reader_lacks() {
+    let url = fresh("out");
+    let readers = [(url.as_str(), options(5)), (url.as_str(), options(100))];
+    let (mut writer, mut readers) = spread::<f64>(&url, fan_out(10, 2, Policy::Slowest), &readers);
+    writer.write_many(&elements(0..10), LONG).unwrap();
+    until_filled(&readers[0], 5);
+    until_filled(&readers[1], 10);
+    let lacking = writer.close(SHORT);
+    let said = lacking
+        .iter()
+        .map(|l| (l.member.number, l.left.elements, l.left.in_doubt));
+    let mut said: Vec<_> = said.collect();
+    said.sort_by_key(|(_, left, _)| *left);
+    assert_eq!((said[0].1, said[1].1, said[1].2), (0, 5, 0), "{lacking:?}");
+    // Each is told what it has, and the one what is missing.
+    assert_eq!(check_run(&readers[1].read_many(20, LONG).unwrap(), 0), 10);
+    assert!(matches!(readers[1].read(LONG), Err(StreamError::Ended)));
+    assert_eq!(check_run(&readers[0].read_many(5, LONG).unwrap(), 0), 5);
+    assert!(matches!(
+        readers[0].read(LONG),
+        Err(StreamError::Aborted { missing: 40 })
+    ));
+}
+
+/// Another life of the writer is not the one that a reader was with.
+///
+/// Behaviour: B-62, NS-66.
+#[test]
+fn a_writer_that_was_created_anew_is_not_the_one_before() {
+    let at = address();
+    let url = url(at, "out");
+    let proxy = Proxy::to(at);
+    let by_proxy = crate::rig::url(proxy.address(), "out");
+    let of_writer = || fan_out(10, 0, Policy::Slowest);
+    let readers = [(by_proxy.as_str(), options(5))];
+    let (writer, mut readers) = spread::<f64>(&url, fan_out(10, 1, Policy::Slowest), &readers);
+    proxy.down();
+    until("the cut", || !writer.readers()[0].is_connected);
+    writer.abort();
+    let again = trunkline_stream::FanOutWriter::<f64>::create(&url, of_writer()).unwrap();
+    proxy.up();
+    match readers[0].read(LONG) {
+        Err(StreamError::Fault(StreamFault::PeerRestarted)) => {}
+        other => panic!("{other:?}"),
+    }
+    assert!(again.readers().is_empty());
+}

@@ -1,0 +1,306 @@
+//! Readers that are too slow for a writer that does not wait: they are told what they have lost,
+//! exactly and in its place.
+
+use std::thread;
+
+use trunkline_proto::FrameKind;
+use trunkline_stream::{
+    Element, FanOutOptions, JournalOptions, Options, Policy, Reader, StreamError, StreamFault,
+};
+
+use crate::proxy::Proxy;
+use crate::rig::*;
+use crate::several::{fan_out, of, read, spread};
+
+/// What a reader got: the index of the next element by what it read and by what it was told.
+struct Seen {
+    next: u64,
+    read: u64,
+    lost: u64,
+    losses: u64,
+}
+
+/// Reads to the end in calls of any size, and checks that each element is the one that it is to be.
+fn read_all<T>(reader: &mut Reader<T>, of: fn(u64) -> T, pause: bool, seed: u64) -> Seen
+where
+    T: Element + PartialEq + std::fmt::Debug,
+{
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut seen = Seen {
+        next: 0,
+        read: 0,
+        lost: 0,
+        losses: 0,
+    };
+    loop {
+        let read = match random.u8(..3) {
+            0 => reader.read(LONG).map(|one| vec![one]),
+            1 => reader.read_available(),
+            _ => reader.read_many(random.usize(1..=20), LONG),
+        };
+        match read {
+            Ok(read) => {
+                for element in &read {
+                    assert_eq!(*element, of(seen.next), "element {}", seen.next);
+                    seen.next += 1;
+                }
+                seen.read += read.len() as u64;
+            }
+            Err(StreamError::Lost { elements }) => {
+                seen.next += elements;
+                seen.lost += elements;
+                seen.losses += 1;
+            }
+            Err(StreamError::Ended) => return seen,
+            Err(error) => panic!("{error}"),
+        }
+        if pause && random.u8(..) < 20 {
+            thread::yield_now();
+        }
+    }
+}
+
+/// Behaviour: B-62.
+#[test]
+fn a_read_stops_at_what_is_lost_and_the_next_one_says_so_once() {
+    let url = fresh("out");
+    let readers = [(url.as_str(), options(5)), (url.as_str(), options(100))];
+    let quota = Policy::Quota(4);
+    let (mut writer, mut readers) = spread::<f64>(&url, fan_out(100, 2, quota), &readers);
+    let (mut fast, mut slow) = (readers.remove(1), readers.remove(0));
+    writer.write_many(&elements(0..5), LONG).unwrap();
+    until_filled(&slow, 5);
+    // No more fits, and 4 of what is written now wait.
+    writer.write_many(&elements(5..50), LONG).unwrap();
+    until_filled(&fast, 50);
+    until("the quota", || of(&writer, &slow).waiting == 4);
+    assert_eq!(of(&writer, &slow).lost, 41);
+    until("word of it", || slow.lost_total() == 41);
+    assert_eq!(check_run(&slow.read_many(3, LONG).unwrap(), 0), 3);
+    assert_eq!(slow.available(), 2);
+    let region = slow.acquire(5, LONG).unwrap();
+    assert_eq!(check_run(&region, 3), 5, "those before it");
+    drop(region);
+    assert_eq!(slow.available(), 0);
+    match slow.read_many(2, LONG) {
+        Err(StreamError::Lost { elements }) => assert_eq!(elements, 41),
+        other => panic!("{other:?}"),
+    }
+    // Once, and then what is behind it.
+    assert_eq!(check_run(&slow.read_many(2, LONG).unwrap(), 46), 48);
+    assert_eq!(slow.read(LONG).unwrap(), element(48));
+    let mut one = [0.0];
+    assert_eq!(
+        (slow.read_into(&mut one, LONG).unwrap(), one),
+        (1, [element(49)])
+    );
+    timed_out(slow.read(SHORT));
+    // The other one has lost nothing.
+    assert_eq!(check_run(&fast.read_many(50, LONG).unwrap(), 0), 50);
+    assert_eq!((fast.lost_total(), slow.lost_total()), (0, 41));
+    let lacking = writer.close(LONG);
+    let mut losses: Vec<u64> = lacking.iter().map(|l| l.lost).collect();
+    losses.sort_unstable();
+    assert_eq!(losses, [0, 41]);
+}
+
+/// Behaviour: B-62.
+#[test]
+fn a_writer_with_a_quota_waits_for_nobody_and_every_element_is_read_or_told() {
+    fn number(at: u64) -> u64 {
+        at
+    }
+    fn text(at: u64) -> String {
+        format!("{at} {}", "x".repeat((at * 31 % 300) as usize))
+    }
+    fn check<T: Element + PartialEq + std::fmt::Debug>(of: fn(u64) -> T) {
+        let at = address();
+        let url = url(at, "out");
+        let proxy = Proxy::to(at);
+        let by_proxy = crate::rig::url(proxy.address(), "out");
+        let of_writer = FanOutOptions {
+            options: Options {
+                bytes_max: 40_000,
+                ..options(300)
+            },
+            ..fan_out(300, 3, Policy::Quota(100))
+        };
+        let small = Options {
+            bytes_max: 4000,
+            ..options(20)
+        };
+        let readers = [
+            (url.as_str(), small.clone()),
+            (by_proxy.as_str(), small),
+            (url.as_str(), options(10_000)),
+        ];
+        let (mut writer, readers) = spread::<T>(&url, of_writer, &readers);
+        let reads: Vec<_> = readers
+            .into_iter()
+            .zip(1..)
+            .map(|(mut reader, seed)| {
+                thread::spawn(move || {
+                    let seen = read_all(&mut reader, of, seed < 3, seed);
+                    assert_eq!(seen.lost, reader.lost_total());
+                    seen
+                })
+            })
+            .collect();
+        let count = 30_000;
+        let mut random = fastrand::Rng::with_seed(9);
+        let mut next = 0;
+        while next < count {
+            let some = random.u64(1..40).min(count - next);
+            let run: Vec<T> = (next..next + some).map(of).collect();
+            // Never a wait.
+            writer.write_many(&run, NONE).unwrap();
+            next += some;
+            if random.u16(..) < 300 {
+                proxy.cut_after(random.u64(1..5000));
+            }
+        }
+        let lacking = writer.close(LONG);
+        assert_eq!(lacking.len(), 3);
+        let seen: Vec<Seen> = reads.into_iter().map(|read| read.join().unwrap()).collect();
+        for one in &seen {
+            assert_eq!((one.next, one.read + one.lost), (count, count));
+        }
+        let mut said: Vec<u64> = lacking.iter().map(|l| l.lost).collect();
+        let mut told: Vec<u64> = seen.iter().map(|s| s.lost).collect();
+        said.sort_unstable();
+        told.sort_unstable();
+        assert_eq!(said, told);
+        assert!(seen[1].losses > 0, "one that was cut has lost something");
+    }
+    check(number);
+    check(text);
+}
+
+/// Behaviour: B-62.
+#[test]
+fn a_reader_that_was_away_finds_the_newest() {
+    let at = address();
+    let url = url(at, "out");
+    let proxy = Proxy::to(at);
+    let by_proxy = crate::rig::url(proxy.address(), "out");
+    let readers = [(by_proxy.as_str(), options(100))];
+    let (mut writer, mut readers) =
+        spread::<f64>(&url, fan_out(50, 1, Policy::Quota(20)), &readers);
+    let reader = &mut readers[0];
+    for outage in 0..3 {
+        let begin = outage * 75;
+        writer
+            .write_many(&elements(begin..begin + 5), LONG)
+            .unwrap();
+        assert_eq!(
+            check_run(&reader.read_many(5, LONG).unwrap(), begin),
+            begin + 5
+        );
+        until("its acknowledgement", || of(&writer, reader).waiting == 0);
+        proxy.down();
+        until("the cut", || !writer.readers()[0].is_connected);
+        // More than the buffer holds, and than the quota.
+        for next in begin + 5..begin + 75 {
+            writer.write(&element(next), NONE).unwrap();
+        }
+        assert_eq!(
+            writer.readers()[0].waiting.min(50),
+            writer.readers()[0].waiting
+        );
+        proxy.up();
+        match reader.read_many(30, LONG) {
+            Err(StreamError::Lost { elements }) => assert_eq!(elements, 50),
+            other => panic!("{other:?}"),
+        }
+        let read = reader.read_many(20, LONG).unwrap();
+        assert_eq!(check_run(&read, begin + 55), begin + 75);
+        assert_eq!(reader.lost_total(), (outage + 1) * 50);
+    }
+    // While nobody is there, the newest are kept, and nobody is told of the others.
+    readers.remove(0).close();
+    until("nobody", || writer.readers().is_empty());
+    for next in 225..400 {
+        writer.write(&element(next), NONE).unwrap();
+    }
+    let mut next = read::<f64>(&url, options(100)).join().unwrap();
+    let some = next.read_many(1, LONG).unwrap()[0];
+    assert!((350.0..=380.0).contains(&some), "{some}");
+    let rest = 400 - (some as u64 + 1);
+    check_run(
+        &next.read_many(rest as usize, LONG).unwrap(),
+        some as u64 + 1,
+    );
+    assert_eq!(next.lost_total(), 0);
+    assert_eq!(writer.close(LONG)[0].left.elements, 0);
+}
+
+/// A frame is half sent because the network stands still, and the ring is to give its bytes up: it
+/// comes whole, and nothing in it is of another place.
+///
+/// Behaviour: B-62.
+#[test]
+fn what_is_half_sent_comes_whole_though_the_buffer_has_other_elements_there() {
+    let at = address();
+    let url = url(at, "out");
+    let proxy = Proxy::to(at);
+    let by_proxy = crate::rig::url(proxy.address(), "out");
+    // Room for more than the network holds.
+    let readers = [(by_proxy.as_str(), options(4_000_000))];
+    let quota = Policy::Quota(1000);
+    let (mut writer, mut readers) = spread::<f64>(&url, fan_out(200_000, 1, quota), &readers);
+    let reader = &mut readers[0];
+    writer.write(&element(0), LONG).unwrap();
+    assert_eq!(reader.read(LONG).unwrap(), element(0));
+    proxy.hold(&[FrameKind::StreamData.number()]);
+    let mut written = 1;
+    while of(&writer, reader).lost == 0 {
+        let run = elements(written..written + 10_000);
+        writer.write_many(&run, NONE).unwrap();
+        written += 10_000;
+    }
+    // All of what the frame was made of is written over.
+    for _ in 0..25 {
+        let run = elements(written..written + 10_000);
+        writer.write_many(&run, NONE).unwrap();
+        written += 10_000;
+    }
+    proxy.hold(&[]);
+    let closes = thread::spawn(move || writer.close(LONG));
+    let (mut next, mut lost) = (1, 0);
+    loop {
+        let count = reader.available().max(1);
+        match reader.read_many(count, LONG) {
+            Ok(read) => next = check_run(&read, next),
+            Err(StreamError::Lost { elements }) => {
+                next += elements;
+                lost += elements;
+            }
+            Err(StreamError::Ended) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!((next, reader.lost_total()), (written, lost));
+    assert!(lost > 0);
+    assert_eq!(closes.join().unwrap()[0].lost, lost);
+}
+
+/// Behaviour: B-62, B-60.
+#[test]
+fn a_reader_with_a_journal_is_refused_by_a_writer_that_drops() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = fresh("out");
+    let with_journal = Options {
+        journal: Some(JournalOptions::at(folder.path())),
+        ..naming(&url, options(10))
+    };
+    let refused = thread::spawn(move || Reader::<f64>::create(&fresh("kept"), with_journal));
+    let of_writer = fan_out(10, 0, Policy::Quota(5));
+    let writer = trunkline_stream::FanOutWriter::<f64>::create(&url, of_writer).unwrap();
+    match refused.join().unwrap() {
+        Err(StreamError::Fault(StreamFault::Refused { sentence, .. })) => {
+            assert!(sentence.contains("cannot be told of that"), "{sentence}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(writer.readers().is_empty());
+}

@@ -1,0 +1,18 @@
+//! Endpoints with several peers as programs use them, over real sockets.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod gathering;
+mod leaving;
+mod losing;
+#[allow(dead_code, reason = "not all of it is needed here")]
+#[path = "../endpoints/proxy.rs"]
+mod proxy;
+#[allow(dead_code, reason = "not all of it is needed here")]
+#[path = "../endpoints/rig.rs"]
+mod rig;
+mod several;
+mod spreading;
+
+/// Ends are connected over TCP.
+const NEAR: bool = false;

@@ -1,0 +1,81 @@
+//! Endpoints with several peers, and who comes to them.
+
+use std::thread::{self, JoinHandle};
+
+use trunkline_stream::{
+    Element, FanInOptions, FanInReader, FanOutOptions, FanOutWriter, Options, Policy, Present,
+    Reader, Writer,
+};
+
+use crate::rig::*;
+
+/// A writing end with a buffer of so many elements that waits for so many readers.
+pub fn fan_out(capacity: usize, readers: usize, policy: Policy) -> FanOutOptions {
+    FanOutOptions {
+        options: options(capacity),
+        policy,
+        readers_min: readers,
+        ..FanOutOptions::default()
+    }
+}
+
+/// A reading end with buffers of so many elements that waits for so many writers.
+pub fn fan_in(capacity: usize, writers: usize) -> FanInOptions {
+    FanInOptions {
+        options: options(capacity),
+        writers_min: writers,
+        ..FanInOptions::default()
+    }
+}
+
+/// Readers with buffers of such capacities that dial these URLs, and the writer.
+pub fn spread<T: Element>(
+    url: &str,
+    options: FanOutOptions,
+    readers: &[(&str, Options)],
+) -> (FanOutWriter<T>, Vec<Reader<T>>) {
+    let creates: Vec<_> = readers
+        .iter()
+        .map(|(peer, options)| read(peer, options.clone()))
+        .collect();
+    let writer = FanOutWriter::create(url, options).unwrap();
+    let readers = creates.into_iter().map(|create| create.join().unwrap());
+    (writer, readers.collect())
+}
+
+/// What a writer says of one of its readers.
+pub fn of<T: Element>(writer: &FanOutWriter<T>, reader: &Reader<T>) -> Present {
+    let url = reader.properties().url;
+    let mut readers = writer.readers().into_iter();
+    readers.find(|present| present.member.url == url).unwrap()
+}
+
+/// Creates a reader in a thread.
+pub fn read<T: Element>(peer: &str, options: Options) -> JoinHandle<Reader<T>> {
+    let options = naming(peer, options);
+    thread::spawn(move || Reader::create(&fresh("reader"), options).unwrap())
+}
+
+/// Writers with buffers of such capacities, and the reader that they dial, in the order of their
+/// numbers there.
+pub fn collect<T: Element>(
+    url: &str,
+    options: FanInOptions,
+    writers: Vec<Options>,
+) -> (FanInReader<T>, Vec<Writer<T>>) {
+    let create = {
+        let options = FanInOptions {
+            writers_min: writers.len(),
+            ..options
+        };
+        let url = url.to_owned();
+        thread::spawn(move || FanInReader::create(&url, options).unwrap())
+    };
+    // One after the other, so that they have numbers in this order.
+    let writers = writers.into_iter().map(|options| {
+        let options = naming(url, options);
+        Writer::create(&fresh("writer"), options).unwrap()
+    });
+    let writers: Vec<_> = writers.collect();
+    (create.join().unwrap(), writers)
+}
