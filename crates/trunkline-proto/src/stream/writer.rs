@@ -256,6 +256,12 @@ impl Half for Writer {
             Meeting::Again => self
                 .check_order(&at, self.reached)
                 .and_then(|()| self.check_again(&at)),
+            // It has what the journal here has lost, or never had.
+            Meeting::NextLife if at.arrived > self.reached => {
+                let lost = at.arrived.saturating_sub(self.reached);
+                (self.peer_bytes, self.peer_capacity) = (peer_bytes, peer_capacity);
+                return Err(Mismatch::Lost(lost));
+            }
             _ => self.check_order(&at, self.reached),
         };
         if let Err(sentence) = checked {
