@@ -177,7 +177,8 @@ impl Writer {
     fn check_end(&self, ack: &Ack) -> Result<(), Disconnect> {
         let end = match self.end {
             _ if self.is_abort_said => self.handed,
-            Some(end) if self.is_end_said => end,
+            // It may know it from an earlier connection, or an earlier life.
+            Some(end) => end,
             _ => return Err(malformed("it knows an end that was not said")),
         };
         if ack.arrived != end {
