@@ -348,7 +348,18 @@ impl Half for Reader {
 
     fn poll_output(&mut self, now: Tick, _: &dyn RingBytes, out: &mut Vec<u8>) -> Option<Place> {
         if self.is_aborted {
-            if !self.is_abort_said {
+            let ack = self.now();
+            let is_whole = self.close.is_some_and(|close| close.position == ack.arrived);
+            if !self.is_abort_said && is_whole && ack.read == ack.arrived {
+                // Its program has the whole stream, and knows that it is: that is its end, and not
+                // one of a reader that wanted no more.
+                Ack {
+                    has_end: true,
+                    ..ack
+                }
+                .encode(out);
+                self.is_abort_said = true;
+            } else if !self.is_abort_said {
                 let abort = Abort {
                     position: self.read,
                     transferred: self.arrived.position(),
