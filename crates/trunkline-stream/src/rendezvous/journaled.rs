@@ -29,6 +29,7 @@ pub(super) async fn writer(
     let bounds = options.bounds(plan.shape.bytes_max() as u64)?;
     let (disk, owner) = (disk(options)?, plan.owner(true)?);
     let (journal, start) = WriterJournal::open(disk, &owner, bounds, options.durability)?;
+    let written_elements = journal.written_elements();
     plan.go_on(start.lineage, start.peer)?;
     let begin = RingStart {
         position: start.kept,
@@ -54,6 +55,8 @@ pub(super) async fn writer(
         written: start.written,
     };
     let mut link = WriterLink::restored_writer(plan.link.clone(), at, Clock::new().now());
+    // An end that is closed is told nothing more.
+    link.handle_written(start.written, written_elements);
     if start.is_ended {
         link.close();
     }
