@@ -3,33 +3,34 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_net::Clock;
 use trunkline_proto::Disconnect;
 use trunkline_proto::stream::{Link, StreamFault};
-use trunkline_types::DataType;
+use trunkline_types::{DataType, Tick};
 
-use crate::end::{End, Inner, ReaderEnd, WriterEnd};
+use crate::end::syncing::Syncs;
+use crate::end::{Inner, ReaderEnd, WriterEnd};
+use crate::held::Held;
 use crate::reader::ReaderCore;
 use crate::writer::WriterCore;
 
 /// An end of which somebody else than its program asks.
-pub(crate) trait Asked: Inner + Sized + 'static {
-    fn properties(link: &trunkline_net::Link<End<Self>>) -> Properties;
+pub(crate) trait Asked: Syncs + Sized + 'static {
+    fn properties(link: &Held<Self>) -> Properties;
 }
 
 /// What they are told from.
 struct Told<'a, S: Inner + 'static> {
-    link: &'a trunkline_net::Link<End<S>>,
+    link: &'a Held<S>,
 }
 
 impl Asked for WriterEnd {
-    fn properties(link: &trunkline_net::Link<End<Self>>) -> Properties {
+    fn properties(link: &Held<Self>) -> Properties {
         Properties::of_writing(Told { link })
     }
 }
 
 impl Asked for ReaderEnd {
-    fn properties(link: &trunkline_net::Link<End<Self>>) -> Properties {
+    fn properties(link: &Held<Self>) -> Properties {
         Properties::of_reading(Told { link })
     }
 }
@@ -75,12 +76,12 @@ pub struct Monitor(Arc<dyn Fn() -> Properties + Send + Sync>);
 
 impl Monitor {
     pub(crate) fn of_writer(core: &WriterCore) -> Self {
-        let link = Arc::clone(&core.link);
+        let link = core.link.clone();
         Self(Arc::new(move || WriterEnd::properties(&link)))
     }
 
     pub(crate) fn of_reader(core: &ReaderCore) -> Self {
-        let link = Arc::clone(&core.link);
+        let link = core.link.clone();
         Self(Arc::new(move || ReaderEnd::properties(&link)))
     }
 
@@ -128,7 +129,7 @@ impl Properties {
 
     fn of_writing(core: Told<'_, WriterEnd>) -> Self {
         let transport = core.link.transport().map(|used| used.name);
-        core.link.with(|end, _, _| {
+        core.link.with(|end, now, _| {
             let transport = shared_or(end.inner.shared().is_some(), transport);
             let seen = end.inner.shared_mut().as_mut().map(|s| (s.fills, s.look()));
             let (in_buffer, total) = match seen {
@@ -148,14 +149,14 @@ impl Properties {
                 in_buffer,
                 total: total.saturating_sub(end.start().elements),
                 transport,
-                ..Self::of(&end.link)
+                ..Self::of(&end.link, now)
             }
         })
     }
 
     fn of_reading(core: Told<'_, ReaderEnd>) -> Self {
         let transport = core.link.transport().map(|used| used.name);
-        core.link.with(|end, _, _| {
+        core.link.with(|end, now, _| {
             let transport = shared_or(end.inner.shared().is_some(), transport);
             let seen = end.inner.shared_mut().as_mut().map(|s| (s.fills, s.look()));
             let (in_buffer, total) = match seen {
@@ -171,14 +172,13 @@ impl Properties {
                 in_buffer,
                 total: total.saturating_sub(end.start().elements),
                 transport,
-                ..Self::of(&end.link)
+                ..Self::of(&end.link, now)
             }
         })
     }
 
-    fn of<H>(link: &Link<H>) -> Self {
+    fn of<H>(link: &Link<H>, now: Tick) -> Self {
         let options = link.options();
-        let now = Clock::new().now();
         Self {
             url: options.url.clone(),
             is_writer: false,

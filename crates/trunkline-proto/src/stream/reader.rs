@@ -86,6 +86,27 @@ impl Reader {
     /// What the writer may be told now.
     fn now(&self) -> Ack {
         let arrived = self.arrived.position();
+        #[cfg(feature = "planted")]
+        let arrived = match &self.incoming {
+            Some(incoming)
+                if trunkline_types::planted::is(trunkline_types::planted::Bug::AckedTooEarly) =>
+            {
+                arrived.saturating_add(incoming.left)
+            }
+            _ => arrived,
+        };
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::CreditNotGiven) {
+            return Ack {
+                arrived,
+                read: self.read,
+                durable: self.durable,
+                credit_bytes: self.bytes_max,
+                credit_elements: self.capacity,
+                has_end: self.is_end_safe
+                    && self.close.is_some_and(|close| close.position == arrived),
+            };
+        }
         Ack {
             arrived,
             read: self.read,
@@ -136,7 +157,11 @@ impl Reader {
             return Ok(());
         };
         if let Some(check) = incoming.check {
-            if check.crc32c != check.expected {
+            let is_right = check.crc32c == check.expected;
+            #[cfg(feature = "planted")]
+            let is_right = is_right
+                || trunkline_types::planted::is(trunkline_types::planted::Bug::ChecksumIgnored);
+            if !is_right {
                 let sentence = format!(
                     "the bytes before position {} were altered on the way",
                     incoming.position
@@ -201,6 +226,13 @@ impl Half for Reader {
         if is_fresh && writer.kept > 0 {
             // It takes the place of a reader that is gone: what that one had is not sent again.
             let (from, elements) = (writer.kept, writer.kept_elements);
+            #[cfg(feature = "planted")]
+            let (from, elements) = match trunkline_types::planted::is(
+                trunkline_types::planted::Bug::SuccessorMisplaced,
+            ) {
+                true => (writer.written, elements),
+                false => (from, elements),
+            };
             self.arrived = ElementWalk::new(self.form, self.bytes_max, from, elements);
             (self.read, self.read_elements, self.durable) = (from, elements, from);
             let now = self.now();
@@ -251,6 +283,16 @@ impl Half for Reader {
             }
             Some(FrameKind::StreamAbort) => {
                 let abort = Abort::decode(frame)?;
+                #[cfg(feature = "planted")]
+                let abort = Abort {
+                    position: match trunkline_types::planted::is(
+                        trunkline_types::planted::Bug::AbortAsEnd,
+                    ) {
+                        true => abort.transferred,
+                        false => abort.position,
+                    },
+                    ..abort
+                };
                 // What was announced before is not all coming.
                 self.close = None;
                 self.handle_end(StreamClose {
@@ -271,6 +313,13 @@ impl Half for Reader {
     fn handle_data(&mut self, head: &DataHead) -> Result<(), Disconnect> {
         let arrived = self.arrived.position();
         let end = head.position.saturating_add(u64::from(head.len));
+        #[cfg(feature = "planted")]
+        let arrived = match head.position < arrived
+            && trunkline_types::planted::is(trunkline_types::planted::Bug::TakenTwice)
+        {
+            true => head.position,
+            false => arrived,
+        };
         if head.position != arrived {
             return Err(malformed(format!(
                 "bytes of position {} come where {arrived} is next",
@@ -291,6 +340,9 @@ impl Half for Reader {
         }
         self.is_writer_short |= head.is_short_of_room;
         self.incoming = Some(Incoming {
+            #[cfg(feature = "planted")]
+            position: self.arrived.position(),
+            #[cfg(not(feature = "planted"))]
             position: head.position,
             left: u64::from(head.len),
             check: head.crc32c.map(|expected| Check {
@@ -349,7 +401,9 @@ impl Half for Reader {
     fn poll_output(&mut self, now: Tick, _: &dyn RingBytes, out: &mut Vec<u8>) -> Option<Place> {
         if self.is_aborted {
             let ack = self.now();
-            let is_whole = self.close.is_some_and(|close| close.position == ack.arrived);
+            let is_whole = self
+                .close
+                .is_some_and(|close| close.position == ack.arrived);
             if !self.is_abort_said && is_whole && ack.read == ack.arrived {
                 // Its program has the whole stream, and knows that it is: that is its end, and not
                 // one of a reader that wanted no more.

@@ -107,6 +107,12 @@ impl Writer {
         match until {
             Until::Sent => self.sent,
             Until::Available => self.arrived,
+            #[cfg(feature = "planted")]
+            Until::Read
+                if trunkline_types::planted::is(trunkline_types::planted::Bug::FlushTooEarly) =>
+            {
+                self.arrived
+            }
             Until::Read => self.read,
             Until::Durable => self.durable,
         }
@@ -140,7 +146,12 @@ impl Writer {
 
     /// How far the next frame may go.
     fn next_len(&mut self, ring: &dyn RingBytes) -> u64 {
-        let reach = self.written.min(self.credit()).min(self.at_hand);
+        let credit = self.credit();
+        #[cfg(feature = "planted")]
+        let credit = credit.saturating_add(u64::from(trunkline_types::planted::is(
+            trunkline_types::planted::Bug::CreditOffByOne,
+        )));
+        let reach = self.written.min(credit).min(self.at_hand);
         let len = reach.saturating_sub(self.handed).min(DATA_BYTES_MAX);
         if len == 0 || matches!(self.form, ElementForm::Fixed(_)) {
             return len;
@@ -200,6 +211,12 @@ impl Writer {
             ElementForm::Variable => self.written_elements,
         };
         let elements = written.saturating_sub(arrived);
+        #[cfg(feature = "planted")]
+        let elements =
+            match trunkline_types::planted::is(trunkline_types::planted::Bug::LeftMiscounted) {
+                true => written.saturating_sub(elements_at(self.reached)),
+                false => elements,
+            };
         Left {
             elements,
             in_doubt: elements_at(self.reached).saturating_sub(arrived),
@@ -282,7 +299,21 @@ impl Half for Writer {
             let (from, elements) = (self.kept.boundary(), self.kept.elements());
             self.kept = ElementWalk::new(self.form, u64::MAX, from, elements);
         }
+        #[cfg(feature = "planted")]
+        let before = self.handed;
         self.handed = at.arrived;
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::NotSentAgain)
+            && meeting == Meeting::Again
+        {
+            self.handed = self.handed.max(before);
+        }
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::TakenTwice)
+            && meeting == Meeting::Again
+        {
+            self.handed = self.kept.boundary();
+        }
         self.sent = at.arrived;
         self.reached = at.arrived;
         self.handle_down();

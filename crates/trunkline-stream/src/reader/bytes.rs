@@ -1,9 +1,8 @@
 //! The reading end, in bytes: what every kind of reader does.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_net::{Clock, Link, Spin};
+use trunkline_net::Spin;
 use trunkline_proto::stream::{ElementForm, ReaderLink, StreamFault};
 use trunkline_ring::ElementConsumer;
 
@@ -11,13 +10,14 @@ use super::journaled::Commits;
 use crate::element;
 use crate::end::{End, Inner, ReaderEnd};
 use crate::error::StreamError;
+use crate::held::Held;
 use crate::rendezvous::{Met, Registration};
-use crate::wait::{Waits, deadline};
+use crate::wait::Waits;
 use crate::wait_shared::{Ring, wait_shared};
 
 /// What every kind of reader is made of.
 pub struct ReaderCore {
-    pub(crate) link: Arc<Link<End<ReaderEnd>>>,
+    pub(crate) link: Held<ReaderEnd>,
     pub(crate) ring: ElementConsumer,
     pub(crate) form: ElementForm,
     /// Elements of this end's buffer; a ring that both ends use holds more.
@@ -160,7 +160,7 @@ impl ReaderCore {
         if self.is_shared {
             return self.wait_in_shared(waits, count, timeout).await;
         }
-        let found = waits.wait(&link, deadline(timeout), |end, _| {
+        let found = link.wait(waits, link.deadline(timeout), |end, _| {
             end.look();
             if self.has(count) {
                 return Some(Ok(count));
@@ -184,6 +184,12 @@ impl ReaderCore {
         });
         match found.await {
             Some(result) => result,
+            #[cfg(feature = "planted")]
+            None if self.available() > 0
+                && trunkline_types::planted::is(trunkline_types::planted::Bug::LateReadMoves) =>
+            {
+                Ok(self.available())
+            }
             None => Err(self.gave_up(timeout)),
         }
     }
@@ -203,7 +209,7 @@ impl ReaderCore {
             bytes,
             elements: count as u64,
         };
-        let until = deadline(timeout);
+        let until = self.link.deadline(timeout);
         let over = |end: &End<ReaderEnd>| over(&end.link);
         let found = wait_shared(
             waits,
@@ -262,6 +268,10 @@ impl ReaderCore {
     #[inline]
     pub(crate) fn release(&mut self, bytes: usize, count: usize) {
         self.ring.release(bytes as u64, count as u64);
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::CommittedTooEarly) {
+            self.commit_all();
+        }
         self.gave_back();
     }
 
@@ -293,11 +303,11 @@ impl ReaderCore {
             end.look();
             end.link.abort();
         });
-        let soon = Clock::new().now().saturating_add(Duration::from_secs(1));
+        let soon = self.link.now().saturating_add(Duration::from_secs(1));
         let gone = |end: &mut End<ReaderEnd>, _| {
             (end.link.is_over() || !end.link.is_connected()).then_some(())
         };
-        let _is_gone = waits.wait(&self.link, Some(soon), gone).await;
+        let _is_gone = self.link.wait(waits, Some(soon), gone).await;
         self.finish_journal();
         self.link.close(soon);
         self.registration = None;
