@@ -69,7 +69,8 @@ test: toolchain ## Everything that must hold before a change goes in
 	$(call step,clippy,cargo clippy --workspace --all-targets -- -D warnings)
 	$(call step,tests,cargo test --workspace --no-fail-fast)
 	$(call step,instructions,bench/instructions)
-	$(call step,simulation,$(SIMULATE) --hours $(SIM_HOURS) && $(SIMULATE) --chaos $(SIM_CYCLES))
+	$(call step,simulation,$(SIMULATE) --hours $(SIM_HOURS) && $(SIMULATE) --chaos $(SIM_CYCLES) && \
+		$(SIMULATE) --streams --hours $(SIM_HOURS))
 	$(call step,planted,CARGO_TARGET_DIR='$(TARGET)/planted' cargo test --profile sim \
 		-p trunkline-sim --features planted --test planted)
 	$(call step,docs,cargo build --bin trunkline && cargo xtask docs --check --require-binary)
@@ -82,7 +83,8 @@ soak: toolchain ## Long runs: many more schedules and cases than `make test`
 	$(call step,loom,$(call run_under,loom,$(LOOM_TESTS)))
 	$(call step,shuttle,export SHUTTLE_SCHEDULES=$(SOAK_SCHEDULES); \
 		$(call run_under,shuttle,$(SHUTTLE_TESTS)))
-	$(call step,simulation,$(SIMULATE) --hours $(SOAK_HOURS) && $(SIMULATE) --chaos $(SIM_CYCLES))
+	$(call step,simulation,$(SIMULATE) --hours $(SOAK_HOURS) && $(SIMULATE) --chaos $(SIM_CYCLES) && \
+		$(SIMULATE) --streams --hours $(SOAK_HOURS))
 	$(call step,properties,PROPTEST_CASES=$(SOAK_CASES) cargo test --workspace --no-fail-fast)
 	$(call step,boiler,cargo run --release -p trunkline-io --example boiler_year)
 

@@ -29,5 +29,6 @@ mod quiet;
 pub mod report;
 pub mod rng;
 pub mod run;
+pub mod streams;
 pub mod trace;
 pub mod world;

@@ -11,6 +11,7 @@ use clap::{Parser, ValueEnum};
 use trunkline_sim::plan::{Plan, Repairs};
 use trunkline_sim::report::Sum;
 use trunkline_sim::run::{Outcome, run};
+use trunkline_sim::streams;
 
 /// Runs the production engine and clients in simulated time, seed by seed, and checks them.
 #[derive(Parser, Debug)]
@@ -32,6 +33,9 @@ struct Arguments {
     /// `marks`, after a whole sweep.
     #[arg(long, value_enum, value_name = "WHAT")]
     tolerate: Option<Tolerate>,
+    /// Streams between two programs, instead of variables.
+    #[arg(long, conflicts_with_all = ["chaos", "tolerate"])]
+    streams: bool,
     /// Prints the tables of the report; with planted bugs, how many seeds each needs.
     #[arg(long)]
     report: bool,
@@ -66,10 +70,11 @@ fn plant(name: Option<&str>) -> bool {
     let Some(name) = name else {
         return true;
     };
-    let bug = Bug::ALL.iter().find(|bug| bug.name() == name);
+    let all = || Bug::ALL.iter().chain(Bug::STREAMS);
+    let bug = all().find(|bug| bug.name() == name);
     plant(bug.copied());
     if bug.is_none() {
-        for bug in Bug::ALL {
+        for bug in all() {
             println!("{:<22} {}", bug.name(), bug.sentence());
         }
     }
@@ -101,7 +106,11 @@ fn main() -> ExitCode {
     }
     #[cfg(feature = "planted")]
     if arguments.report && arguments.planted.is_none() {
-        println!("{}", trunkline_sim::report::planted(PLANTED_SEEDS));
+        let table = match arguments.streams {
+            true => streams::report::planted(PLANTED_SEEDS),
+            false => trunkline_sim::report::planted(PLANTED_SEEDS),
+        };
+        println!("{table}");
         return ExitCode::SUCCESS;
     }
     #[expect(
@@ -109,6 +118,9 @@ fn main() -> ExitCode {
         reason = "how long the runs themselves took"
     )]
     let started = Instant::now();
+    if arguments.streams {
+        return run_streams(&arguments, range, hours, started);
+    }
     let mut sum = Sum::default();
     for seed in range {
         if hours.is_some_and(|hours| sum.hours() >= hours) {
@@ -149,6 +161,46 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(sum.violations() > 0))
 }
 
+/// Runs seeds of streams.
+fn run_streams(
+    arguments: &Arguments,
+    range: Range<u64>,
+    hours: Option<f64>,
+    started: Instant,
+) -> ExitCode {
+    let mut sum = streams::report::Sum::default();
+    for seed in range {
+        let is_done = hours.is_some_and(|hours| sum.hours() >= hours);
+        if is_done || sum.violations() >= VIOLATIONS {
+            break;
+        }
+        let outcome = streams::run::run(streams::plan::Plan::drawn(seed), arguments.trace);
+        sum.add(&outcome);
+        let is_found = outcome.violation.is_some();
+        if is_found {
+            outcome
+                .last_lines
+                .iter()
+                .for_each(|line| println!("{line}"));
+        }
+        if let Some(violation) = &outcome.violation {
+            println!("seed {seed}: {violation}");
+            println!("replay: {}", arguments.replay(seed));
+        }
+        if is_found || arguments.seed.is_some() {
+            println!(
+                "seed {seed}: trace {:016x}, {} events, {} connections, {:?}",
+                outcome.hash, outcome.events, outcome.connections, outcome.totals
+            );
+        }
+    }
+    if arguments.report {
+        println!("{}", sum.tables());
+    }
+    println!("{}", sum.line(started.elapsed().as_secs_f64()));
+    ExitCode::from(u8::from(sum.violations() > 0))
+}
+
 impl Arguments {
     /// The command that runs this seed once more, the same in every byte.
     fn replay(&self, seed: u64) -> String {
@@ -157,6 +209,9 @@ impl Arguments {
             false => "cargo run --profile sim -p trunkline-sim",
         };
         let mut options = format!(" -- --seed {seed}");
+        if self.streams {
+            options.push_str(" --streams");
+        }
         if self.chaos.is_some() {
             options.push_str(" --chaos 1");
         }
@@ -201,6 +256,7 @@ mod tests {
         for options in [
             &["--seeds", "0..9"][..],
             &["--chaos", "10000", "--tolerate", "marks"],
+            &["--streams", "--hours", "50"],
             #[cfg(feature = "planted")]
             &["--tolerate", "records", "--planted", "silent-drop"],
         ] {
@@ -211,6 +267,7 @@ mod tests {
             let again = Arguments::parse_from(again);
             assert_eq!(again.seed, Some(7));
             assert!(again.trace);
+            assert_eq!(again.streams, sut.streams);
             assert_eq!(again.chaos.is_some(), sut.chaos.is_some());
             assert_eq!(again.tolerate, sut.tolerate);
             #[cfg(feature = "planted")]

@@ -103,7 +103,7 @@ impl Sum {
 }
 
 /// 1234567 as `1,234,567`.
-fn grouped(count: u64) -> String {
+pub(crate) fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {

@@ -7,6 +7,7 @@
 use trunkline_sim::checker::Totals;
 use trunkline_sim::plan::{Plan, Repairs};
 use trunkline_sim::run::run;
+use trunkline_sim::streams;
 use trunkline_types::planted::{Bug, plant};
 
 /// Seeds within which every bug has to be found.
@@ -32,6 +33,34 @@ fn every_planted_bug_is_found() {
         missed.is_empty(),
         "not found within {SEEDS} seeds: {missed:?}"
     );
+}
+
+/// Each of the bugs in streams, by something of which its sentence speaks.
+#[test]
+fn every_planted_bug_in_streams_is_found() {
+    for bug in Bug::STREAMS {
+        let Some((seeds, violation)) = streams::report::find(*bug, SEEDS) else {
+            panic!("{} is not found within {SEEDS} seeds", bug.name());
+        };
+        let is_named = violation
+            .split_once(':')
+            .is_some_and(|(id, _)| id.len() == 2);
+        assert!(
+            is_named,
+            "{} in seed {}: {violation}",
+            bug.name(),
+            seeds - 1
+        );
+    }
+}
+
+#[test]
+fn nothing_is_found_in_streams_where_nothing_is_planted() {
+    plant(None);
+    for seed in 0..200 {
+        let outcome = streams::run::run(streams::plan::Plan::drawn(seed), false);
+        assert_eq!(outcome.violation, None, "seed {seed}");
+    }
 }
 
 #[test]

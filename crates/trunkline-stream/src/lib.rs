@@ -21,6 +21,7 @@
 //! - [`directory`]: the names of a machine's endpoints, kept by its engine.
 //! - `report`: what an endpoint tells of itself there.
 //! - `end`: an end as its link drives it; `wait`: waiting as a thread or as a task.
+//! - `held`: how a program has its end; `machine`: where time and chance come from.
 //! - [`Properties`], [`StreamError`].
 
 #![forbid(unsafe_code)]
@@ -30,15 +31,20 @@ mod element;
 mod end;
 mod error;
 mod fan;
+mod held;
 pub mod journal;
 mod linger;
 mod listener;
+mod machine;
 mod options;
 mod properties;
 mod reader;
 mod registry;
 mod rendezvous;
 mod report;
+#[cfg(feature = "sim")]
+#[doc(hidden)]
+pub mod sim;
 mod sync;
 mod wait;
 mod wait_shared;

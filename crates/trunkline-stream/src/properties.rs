@@ -3,34 +3,35 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_net::Clock;
 use trunkline_proto::Disconnect;
 use trunkline_proto::stream::{Link, StreamFault};
-use trunkline_types::DataType;
+use trunkline_types::{DataType, Tick};
 
-use crate::end::{End, Inner, ReaderEnd, WriterEnd};
+use crate::end::syncing::Syncs;
+use crate::end::{Inner, ReaderEnd, WriterEnd};
 use crate::fan::{Hub, Lanes};
+use crate::held::Held;
 use crate::reader::ReaderCore;
 use crate::writer::WriterCore;
 
 /// An end of which somebody else than its program asks.
-pub(crate) trait Asked: Inner + Sized + 'static {
-    fn properties(link: &trunkline_net::Link<End<Self>>) -> Properties;
+pub(crate) trait Asked: Syncs + Sized + 'static {
+    fn properties(link: &Held<Self>) -> Properties;
 }
 
 /// What they are told from.
 struct Told<'a, S: Inner + 'static> {
-    link: &'a trunkline_net::Link<End<S>>,
+    link: &'a Held<S>,
 }
 
 impl Asked for WriterEnd {
-    fn properties(link: &trunkline_net::Link<End<Self>>) -> Properties {
+    fn properties(link: &Held<Self>) -> Properties {
         Properties::of_writing(Told { link })
     }
 }
 
 impl Asked for ReaderEnd {
-    fn properties(link: &trunkline_net::Link<End<Self>>) -> Properties {
+    fn properties(link: &Held<Self>) -> Properties {
         Properties::of_reading(Told { link })
     }
 }
@@ -77,12 +78,12 @@ pub struct Monitor(Arc<dyn Fn() -> Properties + Send + Sync>);
 
 impl Monitor {
     pub(crate) fn of_writer(core: &WriterCore) -> Self {
-        let link = Arc::clone(&core.link);
+        let link = core.link.clone();
         Self(Arc::new(move || WriterEnd::properties(&link)))
     }
 
     pub(crate) fn of_reader(core: &ReaderCore) -> Self {
-        let link = Arc::clone(&core.link);
+        let link = core.link.clone();
         Self(Arc::new(move || ReaderEnd::properties(&link)))
     }
 
@@ -135,7 +136,7 @@ impl Properties {
 
     fn of_writing(core: Told<'_, WriterEnd>) -> Self {
         let transport = core.link.transport().map(|used| used.name);
-        core.link.with(|end, _, _| {
+        core.link.with(|end, now, _| {
             let transport = shared_or(end.inner.shared().is_some(), transport);
             let seen = end.inner.shared_mut().as_mut().map(|s| (s.fills, s.look()));
             let (in_buffer, total) = match seen {
@@ -155,14 +156,14 @@ impl Properties {
                 in_buffer,
                 total: total.saturating_sub(end.start().elements),
                 transport,
-                ..Self::of(&end.link)
+                ..Self::of(&end.link, now)
             }
         })
     }
 
     fn of_reading(core: Told<'_, ReaderEnd>) -> Self {
         let transport = core.link.transport().map(|used| used.name);
-        core.link.with(|end, _, _| {
+        core.link.with(|end, now, _| {
             let transport = shared_or(end.inner.shared().is_some(), transport);
             let seen = end.inner.shared_mut().as_mut().map(|s| (s.fills, s.look()));
             let (in_buffer, total) = match seen {
@@ -178,7 +179,7 @@ impl Properties {
                 in_buffer,
                 total: total.saturating_sub(end.start().elements),
                 transport,
-                ..Self::of(&end.link)
+                ..Self::of(&end.link, now)
             }
         })
     }
@@ -205,7 +206,7 @@ impl Properties {
         let lanes = hub.present();
         for lane in &lanes {
             let transport = lane.link.transport().map(|used| used.name);
-            let one = lane.link.with(|end, _, _| Self::of(&end.link));
+            let one = lane.link.with(|end, now, _| Self::of(&end.link, now));
             found.is_connected |= one.is_connected;
             found.disconnections += one.disconnections;
             found.away_for = found.away_for.max(one.away_for);
@@ -220,9 +221,8 @@ impl Properties {
         found
     }
 
-    fn of<H>(link: &Link<H>) -> Self {
+    fn of<H>(link: &Link<H>, now: Tick) -> Self {
         let options = link.options();
-        let now = Clock::new().now();
         Self {
             url: options.url.clone(),
             is_writer: false,

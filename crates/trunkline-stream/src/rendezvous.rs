@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 
 use trunkline_net::passing::Descriptors;
 use trunkline_net::{
-    Admitted, Clock, Dialler, Link, LinkOptions as NetOptions, Peer, Spin, StreamMemory, near,
+    Admitted, Dialler, Link, LinkOptions as NetOptions, Peer, Spin, StreamMemory, near,
 };
 use trunkline_proto::VersionRange;
 use trunkline_proto::message::stream::directory::Register;
@@ -25,20 +25,21 @@ use trunkline_proto::stream::{ElementForm, LinkOptions, ReaderLink, Role, Writer
 use trunkline_ring::{ElementMemory, RingShape, RingStart};
 use trunkline_types::{DataType, StreamUrl, Tick};
 
-use crate::directory::{Arrivals, random};
+use crate::directory::Arrivals;
 use crate::element::form;
 use crate::end::{End, Idle, Inner, ReaderEnd, Target, WriterEnd};
 use crate::error::StreamError;
+use crate::held::Held;
 use crate::listener::{Listener, own_address};
+use crate::machine::Machine;
 use crate::options::{DIRECTORY_PORT, Options};
 use crate::properties::{Asked, Properties};
 use crate::reader::ReaderCore;
 use crate::registry::{self, Name, Registry};
-use crate::wait::{Waits, deadline};
+use crate::wait::Waits;
 use crate::writer::WriterCore;
 
 pub(crate) use fan::{fan_in, fan_out};
-pub(crate) use journaled::new_lineage;
 
 /// What keeps an endpoint's name.
 pub(crate) enum Registration {
@@ -46,6 +47,12 @@ pub(crate) enum Registration {
     Port { listener: Listener, number: u64 },
     /// The engine of this machine.
     Engine(Arc<Registry>),
+    /// A directory of a simulated world.
+    #[cfg(feature = "sim")]
+    Simulated {
+        host: Arc<crate::directory::DirectoryHost>,
+        number: u64,
+    },
 }
 
 impl Drop for Registration {
@@ -55,13 +62,15 @@ impl Drop for Registration {
                 listener.host.forget(*number);
             }
             Registration::Engine(registry) => registry.close(Tick::ZERO),
+            #[cfg(feature = "sim")]
+            Registration::Simulated { host, number } => host.forget(*number),
         }
     }
 }
 
 /// An end that has its peer.
 pub(crate) struct Met<S: Inner + 'static> {
-    pub(crate) link: Arc<Link<End<S>>>,
+    pub(crate) link: Held<S>,
     pub(crate) registration: Option<Registration>,
     pub(crate) form: ElementForm,
     /// For waits on a ring that another process uses too.
@@ -80,6 +89,7 @@ impl<S: Inner + 'static> Met<S> {
 
 /// Everything that is known before anything is tried.
 struct Plan {
+    machine: Machine,
     url: StreamUrl,
     peer: Option<StreamUrl>,
     link: LinkOptions,
@@ -93,18 +103,19 @@ struct Plan {
 /// Creates a writing end.
 pub(crate) async fn writer(
     waits: &impl Waits,
+    machine: &Machine,
     url: &str,
     data_type: DataType,
     options: Options,
 ) -> Result<WriterCore, StreamError> {
-    let plan = Plan::new(url, data_type, options)?;
+    let plan = Plan::new(machine, url, data_type, options)?;
     if let Some(journal) = plan.options.journal.clone() {
         return journaled::writer(waits, plan, &journal).await;
     }
     let memory = plan.memory()?;
     let mut inner = WriterEnd::new(memory.element_memory().consumer());
     inner.idle = plan.idle(&memory);
-    let link = WriterLink::writer(plan.link.clone(), Clock::new().now());
+    let link = WriterLink::writer(plan.link.clone(), machine.now());
     let met = plan.meet(waits, link, inner, Some(&memory)).await?;
     let ring = met.memory_of_program(&memory).producer();
     Ok(WriterCore::new(met, ring))
@@ -113,11 +124,12 @@ pub(crate) async fn writer(
 /// Creates a reading end.
 pub(crate) async fn reader(
     waits: &impl Waits,
+    machine: &Machine,
     url: &str,
     data_type: DataType,
     options: Options,
 ) -> Result<ReaderCore, StreamError> {
-    let mut plan = Plan::new(url, data_type, options)?;
+    let mut plan = Plan::new(machine, url, data_type, options)?;
     if let Some(journal) = plan.options.journal.clone() {
         return journaled::reader(waits, plan, &journal).await;
     }
@@ -125,14 +137,19 @@ pub(crate) async fn reader(
     let memory = plan.memory()?;
     let mut inner = ReaderEnd::new(memory.element_memory().producer());
     inner.idle = plan.idle(&memory);
-    let link = ReaderLink::reader(plan.link.clone(), Clock::new().now());
+    let link = ReaderLink::reader(plan.link.clone(), machine.now());
     let met = plan.meet(waits, link, inner, Some(&memory)).await?;
     let ring = met.memory_of_program(&memory).consumer();
     Ok(ReaderCore::new(met, ring))
 }
 
 impl Plan {
-    fn new(url: &str, data_type: DataType, options: Options) -> Result<Self, StreamError> {
+    fn new(
+        machine: &Machine,
+        url: &str,
+        data_type: DataType,
+        options: Options,
+    ) -> Result<Self, StreamError> {
         let url = StreamUrl::parse(url)?;
         if own_address(url.host()).is_none() {
             let host = url.host().to_owned();
@@ -166,7 +183,9 @@ impl Plan {
             role,
             peer_url: peer.as_ref().map(StreamUrl::to_string).unwrap_or_default(),
             incarnation: Incarnation(
-                random().map_err(|cause| StreamError::Memory { bytes: 16, cause })?,
+                machine
+                    .random()
+                    .map_err(|cause| StreamError::Memory { bytes: 16, cause })?,
             ),
             form,
             capacity: shape.capacity(),
@@ -176,7 +195,7 @@ impl Plan {
             freed_at: Until::Durable,
             gone_after: options.gone_after,
             program: options.program.clone(),
-            seed: fastrand::u64(..),
+            seed: machine.seed(),
             ..LinkOptions::fixed(&url.to_string(), data_type, 1, 1)
         };
         Ok(Self {
@@ -184,7 +203,8 @@ impl Plan {
             peer,
             link,
             shape,
-            until: deadline(options.timeout),
+            until: machine.deadline(options.timeout),
+            machine: machine.clone(),
             options,
             is_met: false,
         })
@@ -235,18 +255,13 @@ impl Plan {
             true => end,
             false => end.without_sharing(),
         };
-        let net = NetOptions {
-            spin: self.options.spin,
-            ..NetOptions::default()
+        let (link, registration) = match &self.machine {
+            Machine::Real => self.start(waits, end, &descriptors).await?,
+            #[cfg(feature = "sim")]
+            Machine::Simulated(process) => self.simulate(process, end)?,
         };
-        let link = Link::start(self.dialler(&descriptors), end, net)?;
-        let arrivals = Arc::new(Door {
-            link: Arc::downgrade(&link),
-            is_checked: self.options.is_checked,
-        });
-        let registration = self.register(waits, arrivals).await?;
         link.with(|end, _, _| end.start_dialling());
-        let met = waits.wait(&link, self.until, |end, _| {
+        let met = link.wait(waits, self.until, |end, _| {
             if end.is_ready() || self.is_met {
                 return Some(Ok(()));
             }
@@ -265,6 +280,46 @@ impl Plan {
                 last: link.with(|end, _, _| end.link.last_disconnect().cloned()),
             }),
         }
+    }
+
+    /// Starts the link, and registers the name.
+    async fn start<S: Asked + 'static>(
+        &self,
+        waits: &impl Waits,
+        end: End<S>,
+        descriptors: &Descriptors,
+    ) -> Result<(Held<S>, Option<Registration>), StreamError> {
+        let net = NetOptions {
+            spin: self.options.spin,
+            ..NetOptions::default()
+        };
+        let link = Link::start(self.dialler(descriptors), end, net)?;
+        let arrivals = Arc::new(Door {
+            link: Arc::downgrade(&link),
+            is_checked: self.options.is_checked,
+        });
+        let registration = self.register(waits, arrivals).await?;
+        Ok((Held::Net(link), registration))
+    }
+
+    /// The same in a simulated process.
+    #[cfg(feature = "sim")]
+    fn simulate<S: Asked + 'static>(
+        &self,
+        process: &Arc<crate::sim::Process>,
+        end: End<S>,
+    ) -> Result<(Held<S>, Option<Registration>), StreamError> {
+        let (seat, arrivals) = process.seat(end, self.options.is_checked);
+        let Self { url, link, .. } = self;
+        let host = process.host();
+        let number = host
+            .register_here(url, link.incarnation, &link.program, arrivals)
+            .map_err(|fault| StreamError::Refused {
+                code: fault.code,
+                sentence: fault.sentence,
+            })?;
+        let registration = Registration::Simulated { host, number };
+        Ok((Held::Simulated(seat), Some(registration)))
     }
 
     fn dialler(&self, descriptors: &Descriptors) -> Dialler {
@@ -384,6 +439,8 @@ impl<S: Asked + 'static> Arrivals for Door<S> {
     }
 
     fn properties(&self) -> Option<Properties> {
-        self.link.upgrade().map(|link| S::properties(&link))
+        self.link
+            .upgrade()
+            .map(|link| S::properties(&Held::Net(link)))
     }
 }

@@ -1,15 +1,8 @@
 //! Waiting on an endpoint, by a thread or by a task.
 
-use std::time::Duration;
-
-use trunkline_net::{Clock, Link};
+use trunkline_net::Link;
 use trunkline_proto::Endpoint;
 use trunkline_types::Tick;
-
-/// When a wait that begins now ends; `None`: never.
-pub(crate) fn deadline(timeout: Option<Duration>) -> Option<Tick> {
-    timeout.map(|timeout| Clock::new().now().saturating_add(timeout))
-}
 
 /// Whatever waits on a link: a thread of its own, or a task of somebody's executor.
 ///

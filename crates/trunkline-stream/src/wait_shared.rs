@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use trunkline_net::{Clock, Link, Spin};
+use trunkline_net::Spin;
 use trunkline_types::Tick;
 
 use crate::end::{End, Inner};
 use crate::error::StreamError;
+use crate::held::Held;
 use crate::linger::Linger;
 use crate::wait::Waits;
 
@@ -54,7 +55,7 @@ enum Woken {
 /// `over` says why it will never be.
 pub(crate) async fn wait_shared<S: Inner + 'static>(
     waits: &impl Waits,
-    link: &Link<End<S>>,
+    link: &Held<S>,
     patience: &mut Patience,
     until: Option<Tick>,
     ring: &mut impl Ring,
@@ -64,19 +65,18 @@ pub(crate) async fn wait_shared<S: Inner + 'static>(
     if linger.run(ring.position(), || ring.has()) {
         return Ok(true);
     }
-    let clock = Clock::new();
-    let start = clock.now();
+    let start = link.now();
     let longest = until.map(|until| until.since(start));
     if spin.run(longest, || ring.has()) {
         return Ok(true);
     }
-    let is_late = || until.is_some_and(|until| until <= clock.now()) || link.is_closed();
+    let is_late = || until.is_some_and(|until| until <= link.now()) || link.is_closed();
     let mut says = true;
     loop {
         if says && ring.say() {
             break;
         }
-        let soon = clock.now().saturating_add(LAST_LOOK);
+        let soon = link.now().saturating_add(LAST_LOOK);
         let soon = until.map_or(soon, |until| until.min(soon));
         match sleep(waits, link, Some(soon), ring, &over).await? {
             Woken::Found => break,
@@ -91,20 +91,20 @@ pub(crate) async fn wait_shared<S: Inner + 'static>(
             },
         }
     }
-    spin.waited(clock.now().since(start));
+    spin.waited(link.now().since(start));
     Ok(true)
 }
 
 /// Sleeps until it is there, a bell came, or the time is over.
 async fn sleep<S: Inner + 'static>(
     waits: &impl Waits,
-    link: &Link<End<S>>,
+    link: &Held<S>,
     until: Option<Tick>,
     ring: &mut impl Ring,
     over: &impl Fn(&End<S>) -> Option<StreamError>,
 ) -> Result<Woken, StreamError> {
     let mut before = None;
-    let woken = waits.wait(link, until, |end, _| {
+    let woken = link.wait(waits, until, |end, _| {
         end.look();
         if ring.has() {
             return Some(Ok(Woken::Found));

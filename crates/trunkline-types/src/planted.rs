@@ -6,21 +6,28 @@
 use std::cell::Cell;
 
 macro_rules! bugs {
-    ($($(#[doc = $sentence:literal])+ $bug:ident = $name:literal,)*) => {
+    (
+        variables { $($(#[doc = $sentence:literal])+ $bug:ident = $name:literal,)* }
+        streams { $($(#[doc = $of_stream:literal])+ $stream_bug:ident = $stream_name:literal,)* }
+    ) => {
         /// A planted bug.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum Bug {
             $($(#[doc = $sentence])+ $bug,)*
+            $($(#[doc = $of_stream])+ $stream_bug,)*
         }
 
         impl Bug {
-            /// All of them.
+            /// All that are about variables.
             pub const ALL: &[Bug] = &[$(Bug::$bug,)*];
+            /// All that are about streams.
+            pub const STREAMS: &[Bug] = &[$(Bug::$stream_bug,)*];
 
             /// Its name, as on a command line.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Bug::$bug => $name,)*
+                    $(Bug::$stream_bug => $stream_name,)*
                 }
             }
 
@@ -28,6 +35,7 @@ macro_rules! bugs {
             pub fn sentence(self) -> &'static str {
                 match self {
                     $(Bug::$bug => concat!($($sentence),+).trim_ascii(),)*
+                    $(Bug::$stream_bug => concat!($($of_stream),+).trim_ascii(),)*
                 }
             }
         }
@@ -35,6 +43,7 @@ macro_rules! bugs {
 }
 
 bugs! {
+    variables {
     /// The engine clears a mark after it has read the cell, and with it the mark made meanwhile.
     MarkClearedLate = "mark-cleared-late",
     /// Of several consumers that a write marks, only the first is woken.
@@ -71,6 +80,45 @@ bugs! {
     SilentDrop = "silent-drop",
     /// Some marks are lost, and nothing else.
     LostMark = "lost-mark",
+    }
+    streams {
+    /// The writer sends one byte more than it has credit for.
+    CreditOffByOne = "credit-off-by-one",
+    /// The reader never gives credit for what was read.
+    CreditNotGiven = "credit-not-given",
+    /// What was lost with a connection is not sent again.
+    NotSentAgain = "not-sent-again",
+    /// After a reconnect what is not acknowledged is sent again, and taken again.
+    TakenTwice = "taken-twice",
+    /// The reader acknowledges bytes whose frame has begun and that have not come.
+    AckedTooEarly = "acked-too-early",
+    /// Nobody looks at the checksum of the stream's bytes.
+    ChecksumIgnored = "checksum-ignored",
+    /// What has arrived counts as read.
+    FlushTooEarly = "flush-too-early",
+    /// What has been sent and not acknowledged does not count as left behind.
+    LeftMiscounted = "left-miscounted",
+    /// A successor of a reader begins behind what was written, not behind what was read.
+    SuccessorMisplaced = "successor-misplaced",
+    /// Nobody looks how long the peer is gone.
+    GoneForEver = "gone-for-ever",
+    /// Nobody looks whether the peer of a stream is silent.
+    SilenceIgnored = "silence-ignored",
+    /// A writer's end rests and does not ask its program to be woken.
+    RestUntold = "rest-untold",
+    /// The journal says that it is on the disk, and is not.
+    SyncSkipped = "sync-skipped",
+    /// The writer's journal is trimmed behind what was sent, not behind what is safe.
+    TrimmedTooEarly = "trimmed-too-early",
+    /// What the program is at counts as committed.
+    CommittedTooEarly = "committed-too-early",
+    /// A write that is out of time has written its first element.
+    LateWriteMoves = "late-write-moves",
+    /// A read that is out of time gives what there is.
+    LateReadMoves = "late-read-moves",
+    /// An aborted writer's reader is told that nothing is missing.
+    AbortAsEnd = "abort-as-end",
+    }
 }
 
 thread_local! {

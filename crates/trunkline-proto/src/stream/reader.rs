@@ -90,7 +90,27 @@ impl Reader {
     /// What the writer may be told now.
     fn now(&self) -> Ack {
         let arrived = self.arrived.position();
+        #[cfg(feature = "planted")]
+        let arrived = match &self.incoming {
+            Some(incoming)
+                if trunkline_types::planted::is(trunkline_types::planted::Bug::AckedTooEarly) =>
+            {
+                arrived.saturating_add(incoming.left)
+            }
+            _ => arrived,
+        };
         let has_all = self.close.is_some_and(|close| close.position == arrived);
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::CreditNotGiven) {
+            return Ack {
+                arrived,
+                read: self.read,
+                durable: self.durable,
+                credit_bytes: self.bytes_max,
+                credit_elements: self.capacity,
+                has_end: self.is_end_safe && has_all,
+            };
+        }
         Ack {
             // Of an element that may yet be dropped no part has come.
             arrived: match self.losses.are_possible() && !has_all {
@@ -145,7 +165,11 @@ impl Reader {
             return Ok(());
         };
         if let Some(check) = incoming.check {
-            if check.crc32c != check.expected {
+            let is_right = check.crc32c == check.expected;
+            #[cfg(feature = "planted")]
+            let is_right = is_right
+                || trunkline_types::planted::is(trunkline_types::planted::Bug::ChecksumIgnored);
+            if !is_right {
                 let sentence = format!(
                     "the bytes before position {} were altered on the way",
                     incoming.position
@@ -216,6 +240,13 @@ impl Half for Reader {
         if is_fresh && writer.kept > 0 {
             // It takes the place of a reader that is gone: what that one had is not sent again.
             let (from, elements) = (writer.kept, writer.kept_elements);
+            #[cfg(feature = "planted")]
+            let (from, elements) = match trunkline_types::planted::is(
+                trunkline_types::planted::Bug::SuccessorMisplaced,
+            ) {
+                true => (writer.written, elements),
+                false => (from, elements),
+            };
             self.arrived = ElementWalk::new(self.form, self.bytes_max, from, elements);
             (self.read, self.read_elements, self.durable) = (from, elements, from);
             let now = self.now();
@@ -266,6 +297,16 @@ impl Half for Reader {
             }
             Some(FrameKind::StreamAbort) => {
                 let abort = Abort::decode(frame)?;
+                #[cfg(feature = "planted")]
+                let abort = Abort {
+                    position: match trunkline_types::planted::is(
+                        trunkline_types::planted::Bug::AbortAsEnd,
+                    ) {
+                        true => abort.transferred,
+                        false => abort.position,
+                    },
+                    ..abort
+                };
                 // What was announced before is not all coming.
                 self.close = None;
                 self.handle_end(StreamClose {
@@ -287,6 +328,13 @@ impl Half for Reader {
     fn handle_data(&mut self, head: &DataHead) -> Result<(), Disconnect> {
         let arrived = self.arrived.position();
         let end = head.position.saturating_add(u64::from(head.len));
+        #[cfg(feature = "planted")]
+        let arrived = match head.position < arrived
+            && trunkline_types::planted::is(trunkline_types::planted::Bug::TakenTwice)
+        {
+            true => head.position,
+            false => arrived,
+        };
         if head.position != arrived {
             return Err(malformed(format!(
                 "bytes of position {} come where {arrived} is next",
@@ -307,6 +355,9 @@ impl Half for Reader {
         }
         self.is_writer_short |= head.is_short_of_room;
         self.incoming = Some(Incoming {
+            #[cfg(feature = "planted")]
+            position: self.arrived.position(),
+            #[cfg(not(feature = "planted"))]
             position: head.position,
             left: u64::from(head.len),
             check: head.crc32c.map(|expected| Check {
@@ -364,7 +415,20 @@ impl Half for Reader {
 
     fn poll_output(&mut self, now: Tick, _: &dyn RingBytes, out: &mut Vec<u8>) -> Option<Place> {
         if self.is_aborted {
-            if !self.is_abort_said {
+            let ack = self.now();
+            let is_whole = self
+                .close
+                .is_some_and(|close| close.position == ack.arrived);
+            if !self.is_abort_said && is_whole && ack.read == ack.arrived {
+                // Its program has the whole stream, and knows that it is: that is its end, and not
+                // one of a reader that wanted no more.
+                Ack {
+                    has_end: true,
+                    ..ack
+                }
+                .encode(out);
+                self.is_abort_said = true;
+            } else if !self.is_abort_said {
                 let abort = Abort {
                     position: self.read,
                     transferred: self.arrived.position(),

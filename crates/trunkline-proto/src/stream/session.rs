@@ -244,6 +244,14 @@ impl Session {
                         let keepalive = connection.liveness.keepalive(now, 0, 0);
                         encode_keepalive(&keepalive, &mut connection.out);
                     }
+                    #[cfg(feature = "planted")]
+                    LivenessAction::Dead { .. }
+                        if trunkline_types::planted::is(
+                            trunkline_types::planted::Bug::SilenceIgnored,
+                        ) =>
+                    {
+                        connection.liveness.handle_received(now);
+                    }
                     LivenessAction::Dead { silent_for } => {
                         cause = Some(Disconnect::Dead { silent_for });
                     }
@@ -259,6 +267,10 @@ impl Session {
             if let Some(cause) = cause {
                 self.close(cause);
             }
+        }
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::GoneForEver) {
+            self.away_since = None;
         }
         if let (Some(since), Some(after)) = (self.away_since, self.options.gone_after)
             && now >= since.saturating_add(after)

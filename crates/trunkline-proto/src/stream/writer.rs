@@ -55,8 +55,6 @@ pub struct Writer {
     pub(super) is_short_of_room: bool,
     pub(super) end: Option<u64>,
     pub(super) is_end_said: bool,
-    /// The same over all connections: a reader may know it from an earlier one.
-    pub(super) was_end_said: bool,
     pub(super) is_aborted: bool,
     pub(super) is_abort_said: bool,
     pub(super) has_end: bool,
@@ -102,7 +100,6 @@ impl Writer {
             is_short_of_room: false,
             end: None,
             is_end_said: false,
-            was_end_said: false,
             is_aborted: false,
             is_abort_said: false,
             has_end: false,
@@ -114,6 +111,12 @@ impl Writer {
         match until {
             Until::Sent => self.sent,
             Until::Available => self.arrived,
+            #[cfg(feature = "planted")]
+            Until::Read
+                if trunkline_types::planted::is(trunkline_types::planted::Bug::FlushTooEarly) =>
+            {
+                self.arrived
+            }
             Until::Read => self.read,
             Until::Durable => self.durable,
         }
@@ -147,7 +150,12 @@ impl Writer {
 
     /// How far the next frame may go.
     fn next_len(&mut self, ring: &dyn RingBytes) -> u64 {
-        let reach = self.written.min(self.credit()).min(self.at_hand);
+        let credit = self.credit();
+        #[cfg(feature = "planted")]
+        let credit = credit.saturating_add(u64::from(trunkline_types::planted::is(
+            trunkline_types::planted::Bug::CreditOffByOne,
+        )));
+        let reach = self.written.min(credit).min(self.at_hand);
         let len = reach.saturating_sub(self.handed).min(DATA_BYTES_MAX);
         if len == 0 || matches!(self.form, ElementForm::Fixed(_)) {
             return len;
@@ -184,7 +192,8 @@ impl Writer {
     fn check_end(&self, ack: &Ack) -> Result<(), Disconnect> {
         let end = match self.end {
             _ if self.is_abort_said => self.handed,
-            Some(end) if self.was_end_said => end,
+            // It may know it from an earlier connection, or an earlier life.
+            Some(end) => end,
             _ => return Err(malformed("it knows an end that was not said")),
         };
         if ack.arrived != end {
@@ -209,6 +218,12 @@ impl Writer {
             ElementForm::Variable => self.written_elements,
         };
         let elements = written.saturating_sub(arrived);
+        #[cfg(feature = "planted")]
+        let elements =
+            match trunkline_types::planted::is(trunkline_types::planted::Bug::LeftMiscounted) {
+                true => written.saturating_sub(elements_at(self.reached)),
+                false => elements,
+            };
         Left {
             elements,
             in_doubt: elements_at(self.reached).saturating_sub(arrived),
@@ -271,6 +286,12 @@ impl Half for Writer {
             Meeting::Again => self
                 .check_order(&at, self.reached)
                 .and_then(|()| self.check_again(&at)),
+            // It has what the journal here has lost, or never had.
+            Meeting::NextLife if at.arrived > self.reached => {
+                let lost = at.arrived.saturating_sub(self.reached);
+                (self.peer_bytes, self.peer_capacity) = (peer_bytes, peer_capacity);
+                return Err(Mismatch::Lost(lost));
+            }
             _ => self.check_order(&at, self.reached),
         };
         if let Err(sentence) = checked {
@@ -290,7 +311,21 @@ impl Half for Writer {
             let (from, elements) = (self.kept.boundary(), self.kept.elements());
             self.kept = ElementWalk::new(self.form, u64::MAX, from, elements);
         }
+        #[cfg(feature = "planted")]
+        let before = self.handed;
         self.handed = at.arrived;
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::NotSentAgain)
+            && meeting == Meeting::Again
+        {
+            self.handed = self.handed.max(before);
+        }
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::TakenTwice)
+            && meeting == Meeting::Again
+        {
+            self.handed = self.kept.boundary();
+        }
         self.sent = at.arrived;
         self.reached = at.arrived;
         self.handle_down();
@@ -380,7 +415,6 @@ impl Half for Writer {
         if let (Some(end), false) = (self.end, self.is_end_said) {
             encode_end(end, out);
             self.is_end_said = true;
-            self.was_end_said = true;
         }
         let len = self.next_len(ring);
         if len == 0 {

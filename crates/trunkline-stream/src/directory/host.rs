@@ -1,11 +1,9 @@
 //! The directory with its connections: who is to be told what.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use trunkline_net::{Clock, Notifier};
 use trunkline_proto::message::stream::Incarnation;
 use trunkline_proto::message::stream::directory::{Arrived, Lookup, Register, Ticket, TicketGrant};
 use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
@@ -13,6 +11,8 @@ use trunkline_proto::stream::{Answer, Directory, DirectoryLimits};
 use trunkline_proto::{Fault, FaultCode};
 use trunkline_types::StreamUrl;
 
+use super::Bell;
+use crate::machine::Machine;
 use crate::properties::Properties;
 use crate::report::Reporter;
 
@@ -24,6 +24,12 @@ pub(crate) trait Arrivals: Send + Sync {
     /// A connected socket, and what was read of it: S_HELLO first.
     fn arrive(&self, socket: OwnedFd, bytes: &[u8]);
 
+    /// The same in a simulated world, of the transport with this number.
+    #[cfg(feature = "sim")]
+    fn arrive_simulated(&self, transport: u64, bytes: &[u8]) {
+        let _ = (transport, bytes);
+    }
+
     /// What the endpoint says of itself; `None` when it is gone.
     fn properties(&self) -> Option<Properties>;
 }
@@ -31,6 +37,7 @@ pub(crate) trait Arrivals: Send + Sync {
 /// A directory, shared by the connections to it.
 #[derive(Default)]
 pub struct DirectoryHost {
+    machine: Machine,
     state: Mutex<State>,
 }
 
@@ -39,7 +46,7 @@ struct State {
     directory: Directory,
     owners: HashMap<u64, Owner>,
     /// Who asked and waits, and the answer once there is one.
-    asked: HashMap<u64, (Notifier, Option<TicketGrant>)>,
+    asked: HashMap<u64, (Bell, Option<TicketGrant>)>,
     /// Transports on their way to an endpoint, by number.
     on_the_way: BTreeMap<u64, OnTheWay>,
     last: u64,
@@ -74,7 +81,7 @@ enum Way {
     /// It is of this process.
     Here(Arc<dyn Arrivals>),
     /// Over the connection by which it registered.
-    Session(Notifier),
+    Session(Bell),
 }
 
 /// An endpoint there is.
@@ -96,6 +103,7 @@ impl DirectoryHost {
             ..State::default()
         };
         Self {
+            machine: Machine::Real,
             state: Mutex::new(state),
         }
     }
@@ -137,7 +145,7 @@ impl DirectoryHost {
             program: program.to_owned(),
             pid: std::process::id(),
             way: Way::Here(arrivals),
-            told: Told::Asked(Reporter::new(Clock::new().now())),
+            told: Told::Asked(Reporter::new(self.machine.now())),
         };
         self.register(number, url, incarnation, owner)?;
         Ok(number)
@@ -148,7 +156,7 @@ impl DirectoryHost {
         &self,
         number: u64,
         register: &Register,
-        notifier: Notifier,
+        notifier: Bell,
     ) -> Result<(), Fault> {
         let url = parse(&register.url)?;
         let owner = Owner {
@@ -168,12 +176,12 @@ impl DirectoryHost {
         owner: Owner,
     ) -> Result<(), Fault> {
         let mut state = self.lock();
-        let now = Clock::new().now();
+        let now = self.machine.now();
         let is_here = matches!(owner.way, Way::Here(_));
         let url = url.within_host();
         let answers = state
             .directory
-            .register(now, number, &url, incarnation, random_ticket)?;
+            .register(now, number, &url, incarnation, || self.ticket())?;
         if is_here {
             state.directory.keep(number);
         }
@@ -186,7 +194,7 @@ impl DirectoryHost {
             }
         }
         drop(state);
-        told.iter().for_each(Notifier::notify);
+        told.iter().for_each(Bell::notify);
         Ok(())
     }
 
@@ -196,14 +204,14 @@ impl DirectoryHost {
         &self,
         number: u64,
         lookup: &Lookup,
-        notifier: Notifier,
+        notifier: Bell,
     ) -> Result<Option<TicketGrant>, Fault> {
         let url = parse(&lookup.url)?.within_host();
         let mut state = self.lock();
-        let now = Clock::new().now();
+        let now = self.machine.now();
         let asked = state
             .directory
-            .lookup(now, number, &url, lookup.incarnation, random_ticket)?;
+            .lookup(now, number, &url, lookup.incarnation, || self.ticket())?;
         match asked {
             Answer::Found(grant) => Ok(Some(grant)),
             Answer::Waits => {
@@ -228,7 +236,7 @@ impl DirectoryHost {
         bytes: Vec<u8>,
     ) -> Result<u64, Fault> {
         let mut state = self.lock();
-        let owner = state.directory.redeem(Clock::new().now(), ticket, by)?;
+        let owner = state.directory.redeem(self.machine.now(), ticket, by)?;
         let number = state.next();
         let on_the_way = OnTheWay {
             owner,
@@ -256,7 +264,7 @@ impl DirectoryHost {
         let State {
             directory, owners, ..
         } = &mut *state;
-        directory.handle_timeout(Clock::new().now());
+        directory.handle_timeout(self.machine.now());
         let only = StreamUrl::parse(&query.only).ok();
         let only = only.map(|url| url.within_host());
         let after = StreamUrl::parse(&query.after).ok();
@@ -310,14 +318,14 @@ impl DirectoryHost {
                 url,
                 program,
                 pid,
-                ..reporter.report(Clock::new().now(), found)
+                ..reporter.report(self.machine.now(), found)
             };
         }
     }
 
     /// The owner of a name has given a sign of life.
     pub(super) fn renew(&self, number: u64) -> bool {
-        self.lock().directory.renew(Clock::new().now(), number)
+        self.lock().directory.renew(self.machine.now(), number)
     }
 
     /// A transport whose session said that it is somebody's by this number: for
@@ -349,12 +357,42 @@ impl DirectoryHost {
         }
     }
 
+    /// [`hand_over`](Self::hand_over) in a simulated world.
+    #[cfg(feature = "sim")]
+    pub(crate) fn hand_over_simulated(&self, number: u64, transport: u64) {
+        let mut state = self.lock();
+        let on_the_way = state.on_the_way.remove(&number);
+        let owner = on_the_way
+            .as_ref()
+            .and_then(|way| state.owners.get(&way.owner));
+        if let (Some(way), Some(Way::Here(arrivals))) = (&on_the_way, owner.map(|o| &o.way)) {
+            let arrivals = arrivals.clone();
+            drop(state);
+            arrivals.arrive_simulated(transport, &way.bytes);
+        }
+    }
+
+    /// An empty directory in a simulated world.
+    #[cfg(feature = "sim")]
+    pub(crate) fn simulated(machine: Machine) -> Self {
+        Self {
+            machine,
+            ..Self::new(DirectoryLimits::default())
+        }
+    }
+
     /// A connection, or an endpoint of this process, is gone.
     pub(crate) fn forget(&self, number: u64) {
         let mut state = self.lock();
         state.directory.forget(number);
         state.owners.remove(&number);
         state.asked.remove(&number);
+    }
+
+    fn ticket(&self) -> Ticket {
+        // The system gives random bytes as soon as it has booted; without any a ticket would be
+        // nobody's.
+        self.machine.random().unwrap_or_default()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -379,19 +417,4 @@ impl std::fmt::Debug for DirectoryHost {
 
 fn parse(url: &str) -> Result<StreamUrl, Fault> {
     StreamUrl::parse(url).map_err(|error| Fault::new(FaultCode::Malformed, error.to_string()))
-}
-
-/// 128 bits that nobody can guess.
-pub(crate) fn random() -> io::Result<[u8; 16]> {
-    let mut bytes = [0; 16];
-    let flags = rustix::rand::GetRandomFlags::empty();
-    // So few bytes are never cut short.
-    rustix::rand::getrandom(&mut bytes, flags)?;
-    Ok(bytes)
-}
-
-fn random_ticket() -> Ticket {
-    // The system gives random bytes as soon as it has booted; without any a ticket would be
-    // nobody's.
-    random().unwrap_or_default()
 }

@@ -13,12 +13,14 @@
 //!
 //! An engine has one for its machine; an endpoint whose URL has a port has one for that port.
 
+mod bell;
 mod client;
 mod host;
 mod session;
 
+pub(crate) use self::bell::Bell;
 pub use self::client::{ListError, list};
-pub(crate) use self::host::{Arrivals, random};
+pub(crate) use self::host::Arrivals;
 pub use self::host::{DirectoryHost, EndpointInfo};
 pub use self::session::DirectorySession;
 

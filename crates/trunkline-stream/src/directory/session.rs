@@ -19,13 +19,14 @@ use trunkline_proto::{
 };
 use trunkline_types::{Tick, Timestamp};
 
+use super::Bell;
 use super::host::DirectoryHost;
 
 /// A connection to a directory. Its first frame is one that [`is_first`](super::is_first) knows.
 pub struct DirectorySession {
     host: Arc<DirectoryHost>,
     number: u64,
-    notifier: Notifier,
+    notifier: Bell,
     frames: FrameBuffer,
     /// What was read and is not a whole frame yet, or what is to be handed over, as it came.
     read: Vec<u8>,
@@ -54,6 +55,10 @@ enum Role {
 impl DirectorySession {
     /// A connection that is up since `now`.
     pub fn new(host: Arc<DirectoryHost>, notifier: Notifier, now: Tick) -> Self {
+        Self::told_by(host, Bell::Net(notifier), now)
+    }
+
+    pub(crate) fn told_by(host: Arc<DirectoryHost>, notifier: Bell, now: Tick) -> Self {
         Self {
             number: host.number(),
             host,

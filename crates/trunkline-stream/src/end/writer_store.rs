@@ -131,6 +131,10 @@ impl WriterStore {
                 self.peer = Some(peer);
             }
         }
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::TrimmedTooEarly) {
+            let _ = self.journal.trim(link.handed(), link.freed_elements());
+        }
         // What could not be trimmed is trimmed the next time.
         let _ = self.journal.trim(link.freed(), link.freed_elements());
     }

@@ -11,10 +11,12 @@ use super::hub::{Hub, Lane, Lanes};
 use super::member::{Member, Present, RunEnd};
 use crate::end::{Bell, Bells, ReaderEnd};
 use crate::error::StreamError;
+use crate::held::Held;
+use crate::machine::Machine;
 use crate::properties::Properties;
 use crate::reader::{ReaderCore, Wanted};
 use crate::rendezvous::{Met, Registration};
-use crate::wait::{Blocking, Waits, deadline};
+use crate::wait::{Blocking, Waits};
 
 /// How the lanes of a reading end begin: with a buffer each.
 pub(crate) struct Writers {
@@ -66,7 +68,7 @@ impl Lanes for Writers {
 
     fn opened(&self, lane: &Lane<ReaderEnd>, memory: Arc<StreamMemory>) {
         let met = Met {
-            link: lane.link.clone(),
+            link: Held::Net(lane.link.clone()),
             registration: None,
             form: lane.link.with(|end, _, _| end.link.options().form),
             spin: Spin::new(Duration::ZERO),
@@ -138,7 +140,7 @@ impl GatherCore {
         if let Some(found) = self.find(max) {
             return Ok(found);
         }
-        let until = deadline(timeout);
+        let until = Machine::Real.deadline(timeout);
         let mut watch = self.hub.bell.watch();
         loop {
             if let Some(found) = self.find(max) {

@@ -13,9 +13,10 @@ use super::member::{Lacking, Present};
 use super::options::Policy;
 use crate::end::{Bell, Bells, End, GATHER_BYTES, KeepFrom, LaneEnd, place_behind};
 use crate::error::StreamError;
+use crate::machine::Machine;
 use crate::properties::Properties;
 use crate::rendezvous::Registration;
-use crate::wait::{Blocking, Waits, block, deadline};
+use crate::wait::{Blocking, Waits, block};
 use crate::writer::CLOSE_TIMEOUT;
 
 /// How often room is made before it is waited for: who joins meanwhile keeps what there is.
@@ -183,7 +184,7 @@ impl OutCore {
                 }
             }
         }
-        let until = deadline(timeout);
+        let until = Machine::Real.deadline(timeout);
         let mut watch = self.hub.bell.watch();
         self.set_short_of_room(true);
         let mut found = true;
@@ -256,7 +257,7 @@ impl OutCore {
             let is_there = |end: &mut End<LaneEnd>| end.link.is_mark_reached(until);
             lane.is_over() || lane.link.with(|end, _, _| is_there(end))
         };
-        let deadline = deadline(timeout);
+        let deadline = Machine::Real.deadline(timeout);
         loop {
             if lanes.iter().all(is_reached) || timeout == Some(Duration::ZERO) {
                 return Ok(());
@@ -348,7 +349,7 @@ impl OutCore {
         lanes: &[Lane<LaneEnd>],
         timeout: Option<Duration>,
     ) {
-        let until = deadline(timeout);
+        let until = Machine::Real.deadline(timeout);
         let mut watch = self.hub.bell.watch();
         while !lanes.iter().all(is_closed) {
             if !watch.rung(waits, &self.bells, until).await {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_net::{Clock, Link};
 use trunkline_proto::Features;
 use trunkline_proto::stream::{ElementForm, ReaderLink, StreamClose, StreamFault};
 use trunkline_ring::ElementConsumer;
@@ -12,9 +11,10 @@ use super::journaled::Commits;
 use crate::element;
 use crate::end::{End, Inner, ReaderEnd};
 use crate::error::StreamError;
+use crate::held::Held;
 use crate::rendezvous::{Met, Registration};
 use crate::sync::{AtomicU64, Ordering};
-use crate::wait::{Waits, deadline};
+use crate::wait::Waits;
 use crate::wait_shared::{Patience, Ring, wait_shared};
 
 /// How long a reader that has everything waits, at most, for its writer to know that.
@@ -22,7 +22,7 @@ const LINGER: Duration = Duration::from_secs(3);
 
 /// What every kind of reader is made of.
 pub struct ReaderCore {
-    pub(crate) link: Arc<Link<End<ReaderEnd>>>,
+    pub(crate) link: Held<ReaderEnd>,
     pub(crate) ring: ElementConsumer,
     pub(crate) form: ElementForm,
     /// Elements of this end's buffer; a ring that both ends use holds more.
@@ -210,7 +210,7 @@ impl ReaderCore {
         if self.is_shared {
             return self.wait_in_shared(waits, count, timeout).await;
         }
-        let found = waits.wait(&link, deadline(timeout), |end, _| {
+        let found = link.wait(waits, link.deadline(timeout), |end, _| {
             end.look();
             if self.has(count) {
                 return Some(Ok(count));
@@ -237,6 +237,12 @@ impl ReaderCore {
         });
         match found.await {
             Some(result) => result,
+            #[cfg(feature = "planted")]
+            None if self.available() > 0
+                && trunkline_types::planted::is(trunkline_types::planted::Bug::LateReadMoves) =>
+            {
+                Ok(self.available())
+            }
             None => Err(self.gave_up(timeout)),
         }
     }
@@ -256,7 +262,7 @@ impl ReaderCore {
             bytes,
             elements: count as u64,
         };
-        let until = deadline(timeout);
+        let until = self.link.deadline(timeout);
         let over = |end: &End<ReaderEnd>| over(&end.link);
         let found = wait_shared(
             waits,
@@ -320,6 +326,10 @@ impl ReaderCore {
     #[inline]
     pub(crate) fn release(&mut self, bytes: usize, count: usize) {
         self.ring.release(bytes as u64, count as u64);
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::CommittedTooEarly) {
+            self.commit_all();
+        }
         self.gave_back();
     }
 
@@ -348,21 +358,21 @@ impl ReaderCore {
     pub(crate) async fn close(&mut self, waits: &impl Waits) {
         self.commit_all();
         if self.link.with(|end, _, _| is_at_end(&end.link)) {
-            let soon = Clock::new().now().saturating_add(LINGER);
+            let soon = self.link.now().saturating_add(LINGER);
             // Where that was lost with the connection, the writer comes again to be told: otherwise
             // it would not know what the reader had.
             let told = |end: &mut End<ReaderEnd>, _| end.link.is_over().then_some(());
-            let _is_told = waits.wait(&self.link, Some(soon), told).await;
+            let _is_told = self.link.wait(waits, Some(soon), told).await;
         }
         self.link.with(|end, _, _| {
             end.look();
             end.link.abort();
         });
-        let soon = Clock::new().now().saturating_add(Duration::from_secs(1));
+        let soon = self.link.now().saturating_add(Duration::from_secs(1));
         let gone = |end: &mut End<ReaderEnd>, _| {
             (end.link.is_over() || !end.link.is_connected()).then_some(())
         };
-        let _is_gone = waits.wait(&self.link, Some(soon), gone).await;
+        let _is_gone = self.link.wait(waits, Some(soon), gone).await;
         self.finish_journal();
         self.link.close(soon);
         self.registration = None;

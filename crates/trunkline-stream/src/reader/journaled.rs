@@ -1,11 +1,8 @@
 //! Reading with a journal.
 
-use trunkline_net::Clock;
-
 use super::bytes::ReaderCore;
 use crate::error::StreamError;
 use crate::journal::{Commit, Durability, JournalOptions};
-use crate::rendezvous::new_lineage;
 use crate::wait::Waits;
 
 /// When what was read counts as read, and how safe that is then.
@@ -47,11 +44,13 @@ impl ReaderCore {
             .journal
             .is_some_and(|commits| commits.durability == Durability::Disk)
         {
-            let safe = waits.wait(&self.link, None, |end, _| match end.is_committed(mark) {
-                Ok(true) => Some(Ok(())),
-                Ok(false) => None,
-                Err(error) => Some(Err(error)),
-            });
+            let safe = self
+                .link
+                .wait(waits, None, |end, _| match end.is_committed(mark) {
+                    Ok(true) => Some(Ok(())),
+                    Ok(false) => None,
+                    Err(error) => Some(Err(error)),
+                });
             safe.await.unwrap_or(Err(StreamError::Closed))?;
         }
         Ok(())
@@ -77,7 +76,7 @@ impl ReaderCore {
     /// The end was destroyed.
     pub(super) fn finish_journal(&mut self) {
         if self.journal.is_some()
-            && let Ok(lineage) = new_lineage()
+            && let Ok(lineage) = self.link.new_lineage()
         {
             self.link.with(|end, _, _| end.finish_journal(lineage));
         }
@@ -89,7 +88,7 @@ impl ReaderCore {
             return;
         }
         self.link.with(|end, _, _| end.leave_journal());
-        self.link.close(Clock::new().now());
+        self.link.close(self.link.now());
         self.registration = None;
     }
 }

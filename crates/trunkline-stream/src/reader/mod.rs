@@ -11,6 +11,7 @@ use trunkline_proto::stream::ElementForm;
 
 use crate::element::{Element, Plain};
 use crate::error::StreamError;
+use crate::machine::Machine;
 use crate::options::Options;
 use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
@@ -66,7 +67,7 @@ impl<T: Element> Reader<T> {
         url: &str,
         options: Options,
     ) -> Result<Self, StreamError> {
-        let core = rendezvous::reader(waits, url, T::data_type(), options).await?;
+        let core = rendezvous::reader(waits, &Machine::Real, url, T::data_type(), options).await?;
         Ok(Self {
             core,
             one: Vec::new(),

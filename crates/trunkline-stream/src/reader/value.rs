@@ -9,6 +9,7 @@ use trunkline_types::{DataType, Value};
 use super::{ReaderCore, Wanted};
 use crate::element;
 use crate::error::StreamError;
+use crate::machine::Machine;
 use crate::options::Options;
 use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
@@ -50,7 +51,8 @@ impl ValueReader {
         options: Options,
     ) -> Result<Self, StreamError> {
         Ok(Self {
-            core: rendezvous::reader(waits, url, data_type.clone(), options).await?,
+            core: rendezvous::reader(waits, &Machine::Real, url, data_type.clone(), options)
+                .await?,
             data_type: data_type.clone(),
         })
     }

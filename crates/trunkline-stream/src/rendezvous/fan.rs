@@ -12,6 +12,7 @@ use crate::error::StreamError;
 use crate::fan::{
     FanInOptions, FanOutOptions, GatherCore, Hub, Lanes, OutCore, Policy, Readers, Terms, Writers,
 };
+use crate::machine::Machine;
 use crate::options::Options;
 use crate::wait::Waits;
 
@@ -72,7 +73,7 @@ fn plan(url: &str, data_type: DataType, options: Options) -> Result<Plan, Stream
     if options.peer.is_some() || options.journal.is_some() {
         return Err(StreamError::Dialled);
     }
-    Plan::new(url, data_type, options)
+    Plan::new(&Machine::Real, url, data_type, options)
 }
 
 impl Plan {

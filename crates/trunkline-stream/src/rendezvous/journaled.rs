@@ -4,18 +4,19 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use trunkline_net::{Clock, StreamMemory};
+use trunkline_net::StreamMemory;
 use trunkline_proto::message::stream::{Incarnation, ReaderState, Until, WriterState};
 use trunkline_proto::stream::{ElementForm, ReaderLink, WriterLink};
 use trunkline_ring::RingStart;
 
 use super::Plan;
-use crate::directory::random;
-use crate::end::syncing;
 use crate::end::{ReaderEnd, ReaderStore, WriterEnd, WriterStore};
 use crate::error::StreamError;
-use crate::journal::disk::RealDisk;
-use crate::journal::{JournalError, JournalOptions, Lineage, Owner, ReaderJournal, WriterJournal};
+use crate::journal::disk::{Disk, RealDisk};
+use crate::journal::{
+    Bounds, JournalError, JournalOptions, Lineage, Owner, ReaderJournal, WriterJournal,
+};
+use crate::machine::Machine;
 use crate::reader::ReaderCore;
 use crate::wait::Waits;
 use crate::writer::WriterCore;
@@ -26,9 +27,10 @@ pub(super) async fn writer(
     mut plan: Plan,
     options: &JournalOptions,
 ) -> Result<WriterCore, StreamError> {
-    let bounds = options.bounds(plan.shape.bytes_max() as u64)?;
-    let (disk, owner) = (disk(options)?, plan.owner(true)?);
+    let bounds = plan.bounds(options)?;
+    let (disk, owner) = (plan.disk(options)?, plan.owner(true)?);
     let (journal, start) = WriterJournal::open(disk, &owner, bounds, options.durability)?;
+    let written_elements = journal.written_elements();
     plan.go_on(start.lineage, start.peer)?;
     let begin = RingStart {
         position: start.kept,
@@ -54,12 +56,14 @@ pub(super) async fn writer(
         kept_elements: start.kept_elements,
         written: start.written,
     };
-    let mut link = WriterLink::restored_writer(plan.link.clone(), at, Clock::new().now());
+    let mut link = WriterLink::restored_writer(plan.link.clone(), at, plan.machine.now());
+    // An end that is closed is told nothing more.
+    link.handle_written(start.written, written_elements);
     if start.is_ended {
         link.close();
     }
     let met = plan.meet(waits, link, inner, None).await?;
-    syncing::start(&met.link, wakes).map_err(no_thread)?;
+    met.link.start_syncing(wakes).map_err(no_thread)?;
     // The program's end of the ring is with its journal. What is asked here is only its shape, for
     // which another one will do: no memory is touched for it, and it is full from the beginning, so
     // that nothing can go into it and be lost.
@@ -77,9 +81,8 @@ pub(super) async fn reader(
     mut plan: Plan,
     options: &JournalOptions,
 ) -> Result<ReaderCore, StreamError> {
-    let buffer = plan.shape.bytes_max() as u64;
-    let bounds = options.bounds(buffer)?;
-    let (disk, owner) = (disk(options)?, plan.owner(false)?);
+    let bounds = plan.bounds(options)?;
+    let (disk, owner) = (plan.disk(options)?, plan.owner(false)?);
     let (journal, start) = ReaderJournal::open(disk, &owner, bounds, options.durability)?;
     plan.go_on(start.lineage, start.peer)?;
     // What the journal has lies in the buffer again.
@@ -107,7 +110,7 @@ pub(super) async fn reader(
         durable: start.arrived,
         ..ReaderState::default()
     };
-    let now = Clock::new().now();
+    let now = plan.machine.now();
     let mut link = ReaderLink::restored_reader(plan.link.clone(), at, start.read_elements, now);
     if let Some(end) = start.end {
         link.restore_end(end);
@@ -117,31 +120,35 @@ pub(super) async fn reader(
     inner.store = Some(ReaderStore::new(journal, start.peer, wake));
     inner.idle = plan.idle(&memory);
     let met = plan.meet(waits, link, inner, None).await?;
-    syncing::start(&met.link, wakes).map_err(no_thread)?;
+    met.link.start_syncing(wakes).map_err(no_thread)?;
     let core = ReaderCore::new(met, consumer);
     Ok(core.with_journal(options))
-}
-
-fn disk(options: &JournalOptions) -> Result<Arc<RealDisk>, JournalError> {
-    match RealDisk::open(&options.folder) {
-        Ok(disk) => Ok(Arc::new(disk)),
-        Err(cause) => Err(JournalError::disk(&options.folder, "opened", cause)),
-    }
 }
 
 fn no_thread(cause: io::Error) -> StreamError {
     StreamError::Memory { bytes: 0, cause }
 }
 
-/// A new lineage.
-pub(crate) fn new_lineage() -> Result<Lineage, StreamError> {
-    match random() {
-        Ok(random) => Ok(trunkline_proto::stream::lineage(Incarnation(random))),
-        Err(cause) => Err(StreamError::Memory { bytes: 8, cause }),
-    }
-}
-
 impl Plan {
+    fn bounds(&self, options: &JournalOptions) -> Result<Bounds, JournalError> {
+        match &self.machine {
+            Machine::Real => options.bounds(self.shape.bytes_max() as u64),
+            #[cfg(feature = "sim")]
+            Machine::Simulated(process) => Ok(process.bounds()),
+        }
+    }
+
+    fn disk(&self, options: &JournalOptions) -> Result<Arc<dyn Disk>, JournalError> {
+        match &self.machine {
+            Machine::Real => match RealDisk::open(&options.folder) {
+                Ok(disk) => Ok(Arc::new(disk)),
+                Err(cause) => Err(JournalError::disk(&options.folder, "opened", cause)),
+            },
+            #[cfg(feature = "sim")]
+            Machine::Simulated(process) => Ok(process.disk()),
+        }
+    }
+
     fn owner(&self, is_writer: bool) -> Result<Owner, StreamError> {
         Ok(Owner {
             is_writer,
@@ -150,14 +157,14 @@ impl Plan {
                 ElementForm::Variable => 0,
             },
             url: self.url.to_string(),
-            lineage: new_lineage()?,
+            lineage: self.new_lineage()?,
         })
     }
 
     /// This is another life of the endpoint with that journal.
     fn go_on(&mut self, lineage: Lineage, peer: Option<Lineage>) -> Result<(), StreamError> {
         let mut incarnation = [0; 16];
-        incarnation[..8].copy_from_slice(&new_lineage()?);
+        incarnation[..8].copy_from_slice(&self.new_lineage()?);
         incarnation[8..].copy_from_slice(&lineage);
         self.link.incarnation = Incarnation(incarnation);
         self.link.has_journal = true;
@@ -165,6 +172,11 @@ impl Plan {
         self.link.freed_at = Until::Durable;
         self.is_met = peer.is_some();
         Ok(())
+    }
+
+    fn new_lineage(&self) -> Result<Lineage, StreamError> {
+        let lineage = self.machine.new_lineage();
+        lineage.map_err(|cause| StreamError::Memory { bytes: 8, cause })
     }
 
     fn memory_from(&self, start: RingStart) -> Result<Arc<StreamMemory>, StreamError> {

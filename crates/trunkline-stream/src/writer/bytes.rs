@@ -3,16 +3,16 @@
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
-use trunkline_net::{Clock, Link};
 use trunkline_proto::message::stream::Until;
 use trunkline_proto::stream::{ElementForm, Left, StreamFault, WriterLink};
 use trunkline_ring::ElementProducer;
 
 use crate::end::{End, GATHER_BYTES, Inner, WriterEnd, Writing};
 use crate::error::StreamError;
+use crate::held::Held;
 use crate::journal::Durability;
 use crate::rendezvous::{Met, Registration};
-use crate::wait::{Waits, deadline};
+use crate::wait::Waits;
 use crate::wait_shared::{Patience, Ring, wait_shared};
 
 /// How long closing waits for what the writer still has, where nothing else is said.
@@ -20,7 +20,7 @@ pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What every kind of writer is made of.
 pub struct WriterCore {
-    pub(crate) link: Arc<Link<End<WriterEnd>>>,
+    pub(crate) link: Held<WriterEnd>,
     pub(crate) ring: ElementProducer,
     pub(crate) form: ElementForm,
     /// Elements and bytes of this end's buffer; a ring that both ends use holds more.
@@ -148,8 +148,16 @@ impl WriterCore {
         if self.push(bytes, elements as u64) {
             return Ok(());
         }
-        self.wait_for_room(waits, bytes.len(), elements, timeout)
-            .await?;
+        let waited = self.wait_for_room(waits, bytes.len(), elements, timeout);
+        let waited = waited.await;
+        #[cfg(feature = "planted")]
+        if waited.is_err()
+            && trunkline_types::planted::is(trunkline_types::planted::Bug::LateWriteMoves)
+        {
+            let first = crate::element::bytes_of(self.form, bytes, 1).unwrap_or(0);
+            self.push(&bytes[..first], 1);
+        }
+        waited?;
         self.push(bytes, elements as u64);
         Ok(())
     }
@@ -231,7 +239,7 @@ impl WriterCore {
         timeout: Option<Duration>,
     ) -> Result<(), StreamError> {
         self.check_size(bytes, elements)?;
-        let until = deadline(timeout);
+        let until = self.link.deadline(timeout);
         if self.is_shared {
             let mut room = Room {
                 ring: &mut self.ring,
@@ -254,7 +262,7 @@ impl WriterCore {
         }
         let ring = &mut self.ring;
         let (bytes, count) = (bytes as u64, elements as u64);
-        let found = waits.wait(&self.link, until, |end, _| {
+        let found = self.link.wait(waits, until, |end, _| {
             if let Some(error) = over(&end.link) {
                 return Some(Err(error));
             }
@@ -332,12 +340,14 @@ impl WriterCore {
         if is_reached || timeout == Some(Duration::ZERO) {
             return Ok(());
         }
-        let reached = waits.wait(&self.link, deadline(timeout), |end, _| {
-            if end.link.is_reached(until, position) {
-                return Some(Ok(()));
-            }
-            over(&end.link).map(Err)
-        });
+        let reached = self
+            .link
+            .wait(waits, self.link.deadline(timeout), |end, _| {
+                if end.link.is_reached(until, position) {
+                    return Some(Ok(()));
+                }
+                over(&end.link).map(Err)
+            });
         match reached.await {
             Some(result) => result,
             None => Err(self.gave_up(timeout, "not all elements have come so far")),
@@ -369,7 +379,7 @@ impl WriterCore {
         if read.has() || timeout == Some(Duration::ZERO) {
             return Ok(());
         }
-        let until = deadline(timeout);
+        let until = self.link.deadline(timeout);
         let over = |end: &End<WriterEnd>| over(&end.link);
         let found = wait_shared(
             waits,
@@ -397,7 +407,10 @@ impl WriterCore {
             }
         });
         let closed = |end: &mut End<WriterEnd>, _| end.link.is_closed().then_some(());
-        let is_closed = waits.wait(&self.link, deadline(timeout), closed).await;
+        let is_closed = self
+            .link
+            .wait(waits, self.link.deadline(timeout), closed)
+            .await;
         match is_closed {
             Some(()) => self.end(),
             // The rest is for the next life of this end.
@@ -412,17 +425,17 @@ impl WriterCore {
             end.look();
             end.link.abort();
         });
-        let soon = Clock::new().now().saturating_add(Duration::from_secs(1));
+        let soon = self.link.now().saturating_add(Duration::from_secs(1));
         // Until the reader has said how far it came, or the connection is gone.
         let settled = |end: &mut End<WriterEnd>, _| end.link.is_closed().then_some(());
-        let _is_settled = waits.wait(&self.link, Some(soon), settled).await;
+        let _is_settled = self.link.wait(waits, Some(soon), settled).await;
         self.end()
     }
 
     fn end(&mut self) -> Left {
         let left = self.link.with(|end, _, _| end.left());
         self.leave_journal();
-        self.link.close(Clock::new().now());
+        self.link.close(self.link.now());
         self.registration = None;
         left
     }
@@ -442,7 +455,7 @@ impl Drop for WriterCore {
 const NO_ROOM: &str = "the buffer has no room for all of the elements";
 
 /// Whether both ends use one ring.
-fn is_shared(link: &Link<End<WriterEnd>>) -> bool {
+fn is_shared(link: &Held<WriterEnd>) -> bool {
     link.with(|end, _, _| end.inner.shared().is_some())
 }
 

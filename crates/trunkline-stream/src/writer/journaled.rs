@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use trunkline_net::Clock;
 use trunkline_proto::message::stream::Until;
 
 use super::bytes::{WriterCore, over};
 use crate::error::StreamError;
 use crate::journal::Durability;
-use crate::rendezvous::new_lineage;
-use crate::wait::{Waits, deadline};
+use crate::wait::Waits;
 
 impl WriterCore {
     pub(crate) fn with_journal(mut self, durability: Durability) -> Self {
@@ -36,12 +34,14 @@ impl WriterCore {
         let mark = match written {
             Some(mark) => mark,
             None => {
-                let found = waits.wait(&self.link, deadline(timeout), |end, _| {
-                    if let Some(error) = over(&end.link) {
-                        return Some(Err(error));
-                    }
-                    end.write(bytes, count).transpose()
-                });
+                let found = self
+                    .link
+                    .wait(waits, self.link.deadline(timeout), |end, _| {
+                        if let Some(error) = over(&end.link) {
+                            return Some(Err(error));
+                        }
+                        end.write(bytes, count).transpose()
+                    });
                 match found.await {
                     Some(mark) => mark?,
                     None => {
@@ -54,11 +54,13 @@ impl WriterCore {
             }
         };
         if self.journal == Some(Durability::Disk) {
-            let safe = waits.wait(&self.link, None, |end, _| match end.is_written(mark) {
-                Ok(true) => Some(Ok(())),
-                Ok(false) => None,
-                Err(error) => Some(Err(error)),
-            });
+            let safe = self
+                .link
+                .wait(waits, None, |end, _| match end.is_written(mark) {
+                    Ok(true) => Some(Ok(())),
+                    Ok(false) => None,
+                    Err(error) => Some(Err(error)),
+                });
             safe.await.unwrap_or(Err(StreamError::Closed))?;
         }
         Ok(())
@@ -83,7 +85,7 @@ impl WriterCore {
     /// The endpoint goes: its journal is for the next life, unless the stream is at its end.
     pub(super) fn leave_journal(&mut self) {
         if self.journal.is_some()
-            && let Ok(lineage) = new_lineage()
+            && let Ok(lineage) = self.link.new_lineage()
         {
             self.link.with(|end, _, _| end.leave_journal(lineage));
         }
@@ -93,7 +95,7 @@ impl WriterCore {
     pub(super) fn leave(&mut self) {
         if !self.link.is_closed() {
             self.leave_journal();
-            self.link.close(Clock::new().now());
+            self.link.close(self.link.now());
             self.registration = None;
         }
     }

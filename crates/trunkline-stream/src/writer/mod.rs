@@ -11,6 +11,7 @@ use trunkline_proto::stream::{ElementForm, Left};
 
 use crate::element::{self, Element, Plain};
 use crate::error::StreamError;
+use crate::machine::Machine;
 use crate::options::Options;
 use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
@@ -70,7 +71,7 @@ impl<T: Element> Writer<T> {
         url: &str,
         options: Options,
     ) -> Result<Self, StreamError> {
-        let core = rendezvous::writer(waits, url, T::data_type(), options).await?;
+        let core = rendezvous::writer(waits, &Machine::Real, url, T::data_type(), options).await?;
         Ok(Self {
             core,
             scratch: Vec::new(),

@@ -8,6 +8,7 @@ use trunkline_types::{DataType, Value};
 use super::{Until, WriterCore};
 use crate::element;
 use crate::error::StreamError;
+use crate::machine::Machine;
 use crate::options::Options;
 use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
@@ -65,7 +66,8 @@ impl ValueWriter {
         options: Options,
     ) -> Result<Self, StreamError> {
         Ok(Self {
-            core: rendezvous::writer(waits, url, data_type.clone(), options).await?,
+            core: rendezvous::writer(waits, &Machine::Real, url, data_type.clone(), options)
+                .await?,
             data_type: data_type.clone(),
             takes_any_bytes: element::takes_any_bytes(data_type),
             scratch: Vec::new(),

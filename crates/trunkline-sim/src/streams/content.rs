@@ -1,0 +1,111 @@
+//! What the elements of a simulated stream are: each says which one of which stream it is, as far
+//! as it is long enough.
+
+use trunkline_types::DataType;
+use trunkline_types::text::parse_type;
+
+use crate::rng::{Rng, mix};
+
+/// Bytes of the length before an element that varies.
+const LENGTH: usize = 4;
+/// Bits of the index of an element in what it says of itself.
+const INDEX_BITS: u32 = 40;
+
+/// The kind of a stream's elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// So many bytes each.
+    Fixed(usize),
+    /// From so many to so many bytes each.
+    Variable(usize, usize),
+}
+
+impl Kind {
+    /// `tells`: each is long enough to say which one it is.
+    pub fn drawn(rng: &mut Rng, tells: bool) -> Self {
+        let least = if tells { 8 } else { 0 };
+        match rng.below(3) {
+            0 => Self::Variable(least, least + rng.magnitude(1.0, 400.0) as usize),
+            1 => Self::Fixed([1, 2, 4, 8][rng.index(4)].max(least)),
+            _ => Self::Fixed((rng.range(1, 64) as usize).max(least)),
+        }
+    }
+
+    /// Bytes of the longest in a buffer.
+    pub fn longest(self) -> usize {
+        match self {
+            Self::Fixed(size) => size,
+            Self::Variable(_, most) => most + LENGTH,
+        }
+    }
+
+    /// A type whose values are so long.
+    pub fn data_type(self) -> DataType {
+        let Self::Fixed(size) = self else {
+            return DataType::String;
+        };
+        match size {
+            1 => DataType::U8,
+            2 => DataType::U16,
+            4 => DataType::U32,
+            8 => DataType::U64,
+            _ => {
+                let wide = (0..size / 8).map(|i| format!("w{i}: u64"));
+                let narrow = (0..size % 8).map(|i| format!("n{i}: u8"));
+                let fields: Vec<_> = wide.chain(narrow).collect();
+                let text = format!("struct({})", fields.join(", "));
+                parse_type(&text).unwrap_or(DataType::U8)
+            }
+        }
+    }
+
+    /// Appends element `index` of the writer's life `life`, as it lies in a buffer.
+    pub fn put(self, life: u64, index: u64, out: &mut Vec<u8>) {
+        let name = life << INDEX_BITS | index;
+        let mut state = mix(name ^ 0x656c_656d_656e_7431);
+        let size = match self {
+            Self::Fixed(size) => size,
+            Self::Variable(least, most) => {
+                let size = least + (state % (most - least + 1) as u64) as usize;
+                out.extend_from_slice(&(size as u32).to_le_bytes());
+                size
+            }
+        };
+        let end = out.len() + size;
+        if size >= 8 {
+            out.extend_from_slice(&name.to_le_bytes());
+        }
+        while out.len() < end {
+            state = mix(state.wrapping_add(0x9e37_79b9_7f4a_7c15));
+            let left = (end - out.len()).min(8);
+            out.extend_from_slice(&state.to_le_bytes()[..left]);
+        }
+    }
+
+    /// Elements, one by one, of bytes that are some whole ones.
+    pub fn each(self, bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+        let mut rest = bytes;
+        std::iter::from_fn(move || {
+            let size = match self {
+                Self::Fixed(size) => size,
+                Self::Variable(..) => {
+                    let (length, _) = rest.split_first_chunk::<LENGTH>()?;
+                    LENGTH + u32::from_le_bytes(*length) as usize
+                }
+            };
+            let (one, behind) = rest.split_at_checked(size.max(1))?;
+            rest = behind;
+            Some(one)
+        })
+    }
+
+    /// What an element says of itself: the life of its writer, and its index.
+    pub fn name(self, element: &[u8]) -> Option<(u64, u64)> {
+        let content = match self {
+            Self::Fixed(_) => element,
+            Self::Variable(..) => element.get(LENGTH..)?,
+        };
+        let name = u64::from_le_bytes(*content.first_chunk::<8>()?);
+        Some((name >> INDEX_BITS, name & ((1 << INDEX_BITS) - 1)))
+    }
+}

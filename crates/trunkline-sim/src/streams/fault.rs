@@ -1,0 +1,79 @@
+//! The faults that strike a stream.
+
+/// A kind of fault.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Fault {
+    /// A connection is cut at any byte, in order or by reset, for both ends.
+    Cut,
+    /// One end is told at once that its connection is cut, the other one much later: what was on
+    /// its way comes late, when there is another connection.
+    HalfCut,
+    /// Nothing arrives in one direction or both, and neither end is told.
+    HalfOpen,
+    /// A connection is slow.
+    Slow,
+    /// Everything on a connection is late, each direction by its own.
+    Late,
+    /// Connections are refused, or not answered.
+    Refuse,
+    /// What an earlier connection began with comes once more, over another one.
+    Replay,
+    /// A bit is altered on the way.
+    Alter,
+    /// A process stands still.
+    Pause,
+    /// A process is killed and started again.
+    Kill,
+    /// A program does nothing with its end.
+    Idle,
+    /// The disk of a journal is full for a while.
+    DiskFull,
+    /// Writes to the disk of a journal fail for a while.
+    DiskFails,
+    /// A sync of a journal fails.
+    SyncFails,
+    /// A machine with a journal loses power.
+    PowerFails,
+}
+
+/// All of them.
+pub const FAULTS: &[Fault] = &[
+    Fault::Cut,
+    Fault::HalfCut,
+    Fault::HalfOpen,
+    Fault::Slow,
+    Fault::Late,
+    Fault::Refuse,
+    Fault::Replay,
+    Fault::Alter,
+    Fault::Pause,
+    Fault::Kill,
+    Fault::Idle,
+    Fault::DiskFull,
+    Fault::DiskFails,
+    Fault::SyncFails,
+    Fault::PowerFails,
+];
+
+impl Fault {
+    /// What happens, for people.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Self::Cut => "a connection is cut at any byte, in order or by reset",
+            Self::HalfCut => "one end is told of a cut at once, the other late, with late bytes",
+            Self::HalfOpen => "silence in one direction or both, and neither end is told",
+            Self::Slow => "a connection carries 2 kB/s to 500 kB/s",
+            Self::Late => "each direction of a connection is up to 6 s late",
+            Self::Refuse => "connections are refused, or nobody answers",
+            Self::Replay => "what an earlier connection began with comes once more",
+            Self::Alter => "a bit is altered on the way",
+            Self::Pause => "a process stands still",
+            Self::Kill => "a process is killed and started again",
+            Self::Idle => "a program does nothing with its end",
+            Self::DiskFull => "a journal's disk is full",
+            Self::DiskFails => "writes to a journal's disk fail",
+            Self::SyncFails => "a sync of a journal fails",
+            Self::PowerFails => "a machine with a journal loses power",
+        }
+    }
+}

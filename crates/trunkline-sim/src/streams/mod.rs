@@ -1,0 +1,26 @@
+//! The simulator of network streams: the production ends, journals and directories under a seeded
+//! clock, network and disk, and a checker that stands outside them.
+//!
+//! ```text
+//!   faults --> World: the time, two machines, the connections between -- Trace
+//!                |                        |
+//!    writing    slot: End<WriterEnd>  ~ Conn ~  slot: End<ReaderEnd>    reading
+//!       |         turned as by a link                                     |
+//!       +----------------------------> Checker <-------------------------+
+//! ```
+//!
+//! A run has faults, then none, and then the stream is brought to its end.
+
+mod checker;
+pub mod content;
+mod ctx;
+pub mod fault;
+mod net;
+pub mod plan;
+mod reading;
+pub mod report;
+pub mod run;
+mod strike;
+mod turn;
+mod world;
+mod writing;

@@ -1,0 +1,159 @@
+//! Connections between the two machines: a direction each way, and who is at either end.
+
+use trunkline_proto::Endpoint;
+use trunkline_stream::directory::DirectorySession;
+use trunkline_stream::sim::Bell;
+use trunkline_types::{Tick, Timestamp};
+
+use crate::link::{Direction, End, Way};
+use crate::rng::Rng;
+
+/// Bytes kept of what a connection began with.
+const OPENING: usize = 2048;
+
+/// Who is at an end of a connection.
+pub enum Holder {
+    /// The end of a stream: of which side, and which one.
+    Slot(usize, u64),
+    /// The directory of the machine that was dialled.
+    Session(Box<Hosted>),
+    /// Nobody yet: it is handed over.
+    OnTheWay,
+    /// Nobody any more.
+    Nobody,
+}
+
+/// A session of a directory.
+pub struct Hosted {
+    pub session: DirectorySession,
+    pub bell: Bell,
+    pub out: Vec<u8>,
+    pub due: Option<Tick>,
+}
+
+/// A connection. Direction 0, and end 0, is of who has dialled.
+pub struct Conn {
+    /// The side that was dialled.
+    pub to: usize,
+    pub directions: [Direction; 2],
+    pub ways: [Way; 2],
+    pub holders: [Holder; 2],
+    /// What was sent first by who has dialled.
+    pub opening: Vec<u8>,
+    /// When bytes came out at either end last.
+    pub heard: [Tick; 2],
+    /// Bytes that are altered from now on.
+    pub alters: [u32; 2],
+    /// Made up: nobody is at its end 0.
+    pub is_replay: bool,
+}
+
+impl Conn {
+    pub fn new(to: usize, way: Way, now: Tick, from: Holder, session: Holder) -> Self {
+        Self {
+            to,
+            directions: Default::default(),
+            ways: [way; 2],
+            holders: [from, session],
+            opening: Vec::new(),
+            heard: [now; 2],
+            alters: [0; 2],
+            is_replay: false,
+        }
+    }
+
+    /// Sends from an end, as much as there is room for.
+    pub fn send(&mut self, end: usize, now: Tick, bytes: &[u8], rng: &mut Rng) -> usize {
+        let count = bytes.len().min(self.directions[end].room());
+        let bytes = &bytes[..count];
+        if end == 0 && self.opening.len() < OPENING {
+            let kept = count.min(OPENING - self.opening.len());
+            self.opening.extend_from_slice(&bytes[..kept]);
+        }
+        if matches!(self.holders[1 - end], Holder::Nobody) {
+            // It is closed there, and what comes is thrown away.
+            return count;
+        }
+        let way = self.ways[end];
+        // Not always the first bytes, which are heads of frames.
+        if self.alters[end] > 0 && count > 0 && rng.chance(0.5) {
+            self.alters[end] -= 1;
+            let mut altered = bytes.to_vec();
+            let at = rng.index(count);
+            altered[at] ^= 1 << rng.below(8);
+            self.directions[end].send(now, &altered, &way, rng);
+        } else {
+            self.directions[end].send(now, bytes, &way, rng);
+        }
+        count
+    }
+
+    /// An end is closed.
+    pub fn finish(&mut self, end: usize, now: Tick, how: End) {
+        self.holders[end] = Holder::Nobody;
+        let way = self.ways[end];
+        self.directions[end].finish(now, how, &way);
+    }
+
+    /// When something comes out at an end.
+    pub fn next_arrival(&self, end: usize) -> Option<Tick> {
+        let from = 1 - end;
+        self.directions[from].next_arrival(&self.ways[from])
+    }
+
+    pub fn is_over(&self) -> bool {
+        let gone = |holder: &Holder| matches!(holder, Holder::Nobody);
+        self.holders.iter().all(gone)
+    }
+
+    /// Turns the session at end 1; a number when the connection is somebody's by it.
+    pub fn turn_session(&mut self, now: Tick, read_max: usize, rng: &mut Rng) -> Option<u64> {
+        let way = self.ways[0];
+        let Holder::Session(hosted) = &mut self.holders[1] else {
+            return None;
+        };
+        let mut bytes = Vec::new();
+        if hosted.session.wants_input() {
+            self.directions[0].read(now, read_max.max(64), &way, &mut bytes);
+        }
+        let wall = Timestamp::UNIX_EPOCH;
+        if !bytes.is_empty() {
+            self.heard[1] = now;
+            hosted.session.handle_input(now, wall, &bytes);
+        }
+        if hosted.session.poll_timeout().is_some_and(|at| at <= now) {
+            hosted.session.handle_timeout(now, wall);
+        }
+        hosted.bell.take();
+        while hosted
+            .session
+            .poll_output(now, wall, 1 << 16, &mut hosted.out)
+        {}
+        hosted.due = hosted.session.poll_timeout();
+        let out = std::mem::take(&mut hosted.out);
+        let (handover, closing) = (
+            hosted.session.wants_handover(),
+            hosted.session.wants_close(),
+        );
+        let has_ended = self.directions[0].ended(now, &way).is_some();
+        self.send(1, now, &out, rng);
+        if let Some(number) = handover {
+            if let Holder::Session(mut hosted) =
+                std::mem::replace(&mut self.holders[1], Holder::OnTheWay)
+            {
+                hosted
+                    .session
+                    .handle_disconnected(now, trunkline_proto::Disconnect::Local);
+            }
+            return Some(number);
+        }
+        if closing.is_some() || has_ended {
+            if let Holder::Session(hosted) = &mut self.holders[1] {
+                let cause = trunkline_proto::Disconnect::PeerClosed;
+                hosted.session.handle_disconnected(now, cause);
+            }
+            self.finish(1, now, End::Fin);
+        }
+        None
+    }
+}

@@ -1,0 +1,224 @@
+//! What a seed draws for a stream before anything runs.
+
+use std::time::Duration;
+
+use trunkline_stream::{Commit, Durability};
+use trunkline_types::Tick;
+
+use super::content::Kind;
+use super::fault::{FAULTS, Fault};
+use crate::link::{CAPACITY, Way};
+use crate::rng::Rng;
+
+/// Who names whom.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Names {
+    /// The writer dials.
+    Writer,
+    /// The reader dials.
+    Reader,
+    /// Each names the other.
+    Both,
+}
+
+/// How a program works.
+#[derive(Clone, Debug)]
+pub struct Pace {
+    /// Mean pause between two calls.
+    pub pause: Duration,
+    /// Elements of a call, at most.
+    pub batch_max: u64,
+    /// It waits on the connection itself: it looks after every turn, not only after changes.
+    pub drives: bool,
+    /// How long it stays away after its end is over, on average.
+    pub absence: Duration,
+    /// Mean time between two ends that it closes or aborts of its own accord; `None`: never.
+    pub closes_every: Option<Duration>,
+    /// Chance of a time limit for a call.
+    pub hurried: f64,
+}
+
+/// One end.
+#[derive(Clone, Debug)]
+pub struct Side {
+    /// Elements of its buffer.
+    pub capacity: usize,
+    /// Bytes of its buffer, where elements vary.
+    pub bytes_max: usize,
+    /// Its name is with an engine of its machine, which outlives its process.
+    pub has_engine: bool,
+    /// Its journal.
+    pub journal: Option<Durability>,
+    /// How its program works.
+    pub pace: Pace,
+}
+
+/// Everything that a seed decides in advance.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The seed.
+    pub seed: u64,
+    /// The elements.
+    pub kind: Kind,
+    /// Writer and reader.
+    pub sides: [Side; 2],
+    /// Who names whom.
+    pub names: Names,
+    /// Whether either end takes a successor of the other.
+    pub takes_successor: bool,
+    /// How long an end waits for its peer.
+    pub gone_after: Option<Duration>,
+    /// Whether bytes carry checksums; `None`: as the ends find right.
+    pub is_checked: Option<bool>,
+    /// When a reader's elements count as read.
+    pub commit: Commit,
+    /// How long a sync takes, at most.
+    pub sync: Duration,
+    /// How connections are without a fault.
+    pub way: Way,
+    /// From a reason for a turn to the turn, at most.
+    pub scheduling: Duration,
+    /// Bytes that are read at once beyond those whose place is known, at most.
+    pub read_max: usize,
+    /// Which faults strike, and how far apart on average.
+    pub faults: Vec<(Fault, Duration)>,
+    /// For how long.
+    pub safety: Duration,
+}
+
+fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
+    of[rng.index(of.len())]
+}
+
+fn pace(rng: &mut Rng, capacity: usize, closes: bool) -> Pace {
+    let batch_max = match rng.below(3) {
+        0 => 1,
+        1 => rng.magnitude(1.0, capacity as f64).round() as u64,
+        _ => capacity as u64,
+    };
+    Pace {
+        pause: Duration::from_secs_f64(rng.magnitude(0.004, 0.5)),
+        batch_max: batch_max.clamp(1, 4000),
+        drives: rng.chance(0.5),
+        absence: Duration::from_secs_f64(rng.magnitude(0.01, 4.0)),
+        closes_every: (closes && rng.chance(0.5))
+            .then(|| Duration::from_secs_f64(rng.magnitude(2.0, 30.0))),
+        hurried: pick(rng, &[0.0, 0.3, 0.9]),
+    }
+}
+
+impl Plan {
+    /// The thin path: elements of 8 bytes over a perfect network.
+    pub fn thin(seed: u64) -> Self {
+        let mut plan = Self::drawn(seed);
+        plan.kind = Kind::Fixed(8);
+        plan.takes_successor = false;
+        plan.gone_after = None;
+        plan.faults.clear();
+        plan.way = Way::perfect();
+        plan.scheduling = Duration::ZERO;
+        plan.read_max = CAPACITY;
+        for side in &mut plan.sides {
+            side.capacity = 100;
+            side.journal = None;
+            side.pace = Pace {
+                pause: Duration::from_millis(20),
+                batch_max: 40,
+                drives: false,
+                absence: Duration::from_millis(100),
+                closes_every: None,
+                hurried: 0.0,
+            };
+        }
+        plan
+    }
+
+    /// Elements that can pass from one program to the other in 3 s, whatever the buffers are: no
+    /// more wait at a time, so that 10 s are enough for them.
+    pub fn backlog(&self) -> u64 {
+        let syncs = match self.sides.iter().any(|side| side.journal.is_some()) {
+            true => self.sync * 2,
+            false => Duration::ZERO,
+        };
+        let round = self.way.delay * 2 + self.way.jitter * 2 + self.scheduling * 6 + syncs;
+        let round = round + Duration::from_millis(15);
+        let longest = self.kind.longest() as u64;
+        let of_side = |side: &Side| match self.kind {
+            Kind::Fixed(_) => side.capacity as u64,
+            Kind::Variable(..) => (side.capacity as u64).min(side.bytes_max as u64 / longest),
+        };
+        let fits = self.sides.iter().map(of_side).min().unwrap_or(1);
+        // Credit is given a quarter of a buffer at a time.
+        let each = (fits / 2).max(1);
+        ((3.0 / round.as_secs_f64()) as u64 * each).max(1)
+    }
+
+    /// How long a single element may take.
+    pub fn single(&self) -> Duration {
+        let turns = self.way.delay * 6 + self.way.jitter * 6 + self.scheduling * 12 + self.sync * 6;
+        Duration::from_millis(500) + turns
+    }
+
+    /// What `seed` draws: elements, buffers, programs, journals, and a swarm of faults.
+    pub fn drawn(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ 0x7374_7265_616d_7331);
+        let takes_successor = rng.chance(0.2);
+        let kind = Kind::drawn(&mut rng, takes_successor);
+        let journaled = rng.below(20);
+        let journals = match (journaled, takes_successor) {
+            (_, true) | (0..11, _) => [false, false],
+            (11..18, _) => [true, true],
+            (18, _) => [true, false],
+            _ => [false, true],
+        };
+        let closes = rng.chance(0.4);
+        let sides = journals.map(|has_journal| {
+            let capacity = rng.magnitude(1.0, 3000.0).round() as usize;
+            // Room for one at least; often far less than for as many as may be.
+            let least = kind.longest();
+            let bytes_max = least + (rng.magnitude(1.0, 40_000.0) as usize);
+            let durability = pick(&mut rng, &[Durability::Process, Durability::Disk]);
+            Side {
+                capacity,
+                bytes_max,
+                has_engine: rng.chance(0.4),
+                journal: has_journal.then_some(durability),
+                pace: pace(&mut rng, capacity, closes),
+            }
+        });
+        let delay = Duration::from_secs_f64(rng.magnitude(0.000_05, 0.06));
+        let way = Way {
+            delay,
+            jitter: delay.mul_f64(pick(&mut rng, &[0.0, 0.2, 0.5])),
+            rate: 0,
+            piece_max: pick(&mut rng, &[CAPACITY, CAPACITY, 1500, 100, 7]),
+            silent_until: Tick::ZERO,
+        };
+        let mut faults = Vec::new();
+        for fault in FAULTS {
+            let mean = Duration::from_secs_f64(rng.magnitude(1.5, 30.0));
+            if rng.chance(0.4) {
+                faults.push((*fault, mean));
+            }
+        }
+        let is_checked = pick(&mut rng, &[None, Some(true), Some(false)]);
+        let alters = faults.iter().any(|(fault, _)| *fault == Fault::Alter);
+        Self {
+            seed,
+            kind,
+            sides,
+            names: pick(&mut rng, &[Names::Writer, Names::Reader, Names::Both]),
+            takes_successor,
+            gone_after: pick(&mut rng, &[None, None, Some(2), Some(9)]).map(Duration::from_secs),
+            // What nobody checks may be altered unseen.
+            is_checked: is_checked.filter(|checked| *checked || !alters),
+            commit: pick(&mut rng, &[Commit::ByNextRead, Commit::ByProgram]),
+            sync: Duration::from_secs_f64(rng.magnitude(0.000_1, 0.05)),
+            way,
+            scheduling: Duration::from_micros(pick(&mut rng, &[0, 50, 1000, 10_000])),
+            read_max: pick(&mut rng, &[4096, 4096, 300, 5]),
+            faults,
+            safety: Duration::from_secs_f64(rng.magnitude(10.0, 80.0)),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The reading program.
+
+use std::time::Duration;
+
+use trunkline_stream::sim::SimReader;
+use trunkline_stream::{Commit, StreamError};
+use trunkline_types::Tick;
+
+use super::checker::Lineage;
+use super::ctx::{Ctx, Exit, Phase};
+use super::writing::{Next, check_fault, creation_failed};
+
+/// Creates a reading end again and again, and reads from it.
+pub async fn run(ctx: Ctx) -> Exit {
+    let data_type = ctx.plan().kind.data_type();
+    loop {
+        ctx.absence().await;
+        let url = ctx.url();
+        let created = SimReader::create(&ctx.process, &url, &data_type, ctx.options());
+        let reader = match created.await {
+            Ok(reader) => reader,
+            Err(error) => {
+                ctx.say(|| format!("not created: {error}"));
+                match creation_failed(&ctx, &error) {
+                    true => return Exit::Wipe,
+                    false => continue,
+                }
+            }
+        };
+        let found = reader.properties();
+        let own = ctx.own();
+        ctx.checker(|checker| checker.reader_is_here(own, ctx.peer(), &found));
+        ctx.say(|| format!("goes on at {}", found.total));
+        let every = ctx.plan().sides[1].pace.closes_every;
+        let closes_at = every.map(|mean| ctx.now().saturating_add(ctx.rng(|rng| rng.wait(mean))));
+        match (Reading {
+            ctx: &ctx,
+            own,
+            closes_at,
+        })
+        .read_on(reader)
+        .await
+        {
+            Next::Again => {}
+            Next::Exit(exit) => return exit,
+        }
+    }
+}
+
+struct Reading<'a> {
+    ctx: &'a Ctx,
+    own: Lineage,
+    closes_at: Option<Tick>,
+}
+
+impl Reading<'_> {
+    fn commits_by_itself(&self) -> bool {
+        self.has_journal() && self.ctx.plan().commit == Commit::ByNextRead
+    }
+
+    fn has_journal(&self) -> bool {
+        self.ctx.plan().sides[1].journal.is_some()
+    }
+
+    async fn read_on(&self, mut reader: SimReader) -> Next {
+        let ctx = self.ctx;
+        loop {
+            let is_time = self.closes_at.is_some_and(|at| ctx.now() >= at);
+            if is_time && ctx.phase() == Phase::Faults {
+                ctx.say(|| "closes".to_owned());
+                ctx.checker(|checker| {
+                    checker.is_disturbed = true;
+                    checker.commits(self.own);
+                });
+                let found = reader.properties();
+                reader.close().await;
+                ctx.checker(|checker| checker.reader_gone(self.own, &found));
+                return match self.has_journal() {
+                    // What its writer still has is not wanted any more.
+                    true => Next::Exit(Exit::Wipe),
+                    false => Next::Again,
+                };
+            }
+            match self.read(&mut reader).await {
+                Ok(()) | Err(StreamError::Timeout { .. }) => {}
+                Err(StreamError::Journal(error)) => {
+                    ctx.say(|| error.to_string());
+                    if !error.is_passing() {
+                        return Next::Again;
+                    }
+                }
+                Err(error) => return self.over(reader, error).await,
+            }
+            ctx.pause().await;
+        }
+    }
+
+    async fn over(&self, reader: SimReader, error: StreamError) -> Next {
+        let ctx = self.ctx;
+        ctx.say(|| format!("over: {error}"));
+        check_fault(ctx, &error);
+        let ended = match &error {
+            StreamError::Ended => Some(0),
+            StreamError::Aborted { missing } => Some(*missing),
+            StreamError::Fault(_) => None,
+            other => {
+                ctx.checker(|checker| checker.violate(|| format!("a reader is told: {other}")));
+                None
+            }
+        };
+        ctx.checker(|checker| {
+            checker.is_disturbed = true;
+            checker.reader_over(self.own, ended);
+            checker.commits(self.own);
+        });
+        let found = reader.properties();
+        reader.close().await;
+        ctx.checker(|checker| checker.reader_gone(self.own, &found));
+        match (ctx.phase(), ended) {
+            (Phase::Finish, Some(0)) => Next::Exit(Exit::Done),
+            (_, Some(0)) => Next::Again,
+            _ if ctx.plan().sides.iter().any(|side| side.journal.is_some()) => {
+                Next::Exit(Exit::Wipe)
+            }
+            _ => Next::Again,
+        }
+    }
+
+    async fn read(&self, reader: &mut SimReader) -> Result<(), StreamError> {
+        let (ctx, own) = (self.ctx, self.own);
+        let pace = &ctx.plan().sides[1].pace;
+        let is_calm = ctx.phase() != Phase::Faults;
+        let asked = ctx.rng(|rng| match rng.chance(0.3) {
+            true => None,
+            false => Some(rng.range(1, pace.batch_max) as usize),
+        });
+        let asked = asked.filter(|_| !is_calm);
+        let timeout = ctx.rng(|rng| match rng.chance(pace.hurried) {
+            true => rng.millis(0, 300),
+            false => rng.millis(1000, 8000),
+        });
+        let timeout = match is_calm {
+            true => Duration::from_millis(50),
+            false => timeout,
+        };
+        let by_itself = self.commits_by_itself();
+        if by_itself {
+            ctx.checker(|checker| checker.commits(own));
+        }
+        // One at least: whoever asks for what there is does not wait.
+        let asked = match asked {
+            None if is_calm && ctx.rng(|rng| rng.chance(0.5)) => Some(1),
+            asked => asked,
+        };
+        let take = |bytes: &[u8], count: usize| {
+            ctx.checker(|checker| checker.deliver(own, ctx.peer(), bytes, count));
+        };
+        let got = reader.read(asked, Some(timeout), take).await;
+        let found = reader.properties();
+        ctx.checker(|checker| {
+            let is_broken = matches!(&got, Err(StreamError::Journal(_)));
+            if by_itself && !is_broken {
+                checker.committed(own);
+            }
+            let count = *got.as_ref().unwrap_or(&0);
+            // What is committed before is what was delivered before: it is the next call that
+            // commits these.
+            checker.has_read(own, asked, count, &found);
+        });
+        if let Err(error) = got
+            && !matches!(error, StreamError::Timeout { .. })
+        {
+            return Err(error);
+        }
+        // What it does not commit is not room for more.
+        let chance = if is_calm { 1.0 } else { 0.4 };
+        if self.has_journal() && !by_itself && ctx.rng(|rng| rng.chance(chance)) {
+            ctx.checker(|checker| checker.commits(own));
+            reader.commit().await?;
+            ctx.checker(|checker| checker.committed(own));
+        }
+        Ok(())
+    }
+}

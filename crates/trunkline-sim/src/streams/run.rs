@@ -1,0 +1,64 @@
+//! Runs of seeds, and what they came to.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+pub use super::checker::Totals;
+use super::fault::Fault;
+use super::plan::Plan;
+use super::world::World;
+
+/// What one run came to.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Its seed.
+    pub seed: u64,
+    /// What must not have been, if anything was.
+    pub violation: Option<String>,
+    /// Equal for equal runs.
+    pub hash: u64,
+    /// Simulated time, in ns.
+    pub nanos: u64,
+    /// Events that were simulated.
+    pub events: u64,
+    /// Connections that were made.
+    pub connections: u64,
+    /// Faults that struck.
+    pub faults: BTreeMap<Fault, u64>,
+    /// What was checked.
+    pub totals: Totals,
+    /// What happened last.
+    pub last_lines: Vec<String>,
+}
+
+/// Runs a plan. A panic of the product is a violation like any other.
+pub fn run(plan: Plan, prints: bool) -> Outcome {
+    let seed = plan.seed;
+    let mut world = World::new(plan);
+    world.trace.prints = prints;
+    let drawn = format!("{:?}", world.shared.plan);
+    world.trace.detail(world.now, || drawn);
+    let ran = catch_unwind(AssertUnwindSafe(|| world.run()));
+    let mut violation = None;
+    if let Err(panic) = ran {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        violation = Some(format!("a panic: {}", text.unwrap_or_default()));
+    }
+    let mut totals = Totals::default();
+    if let Ok(mut checker) = world.shared.checker.try_borrow_mut() {
+        violation = checker.violation.take().or(violation);
+        totals = checker.totals;
+    }
+    Outcome {
+        seed,
+        violation,
+        hash: world.trace.hash(),
+        nanos: world.now.as_nanos() - 1_000_000_000,
+        events: world.trace.events,
+        connections: world.connections,
+        faults: world.faults.clone(),
+        totals,
+        last_lines: world.trace.last_lines(),
+    }
+}

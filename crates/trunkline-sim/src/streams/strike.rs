@@ -1,0 +1,266 @@
+//! How the faults strike, and how everything is healed.
+
+use std::io;
+use std::time::Duration;
+
+use trunkline_stream::journal::sim_disk::{Crash, Failure, Rest, Tear};
+use trunkline_types::Tick;
+
+use super::fault::Fault;
+use super::net::{Conn, Holder};
+use super::world::World;
+use crate::link::{End, Way};
+
+/// How long an end may go on with a peer of which nothing is heard: the deadline of 3 s, an
+/// interval that a process which stood still itself grants once, and the time of a turn.
+const SILENCE: Duration = Duration::from_millis(4300);
+
+impl World {
+    pub(super) fn strike_due(&mut self) {
+        for at in 0..self.schedule.len() {
+            let (due, fault) = self.schedule[at];
+            if due > self.now {
+                continue;
+            }
+            let faults = self.shared.plan.faults.iter();
+            let mean = faults
+                .clone()
+                .find(|(f, _)| *f == fault)
+                .map(|(_, mean)| *mean);
+            let wait = self.rng.wait(mean.unwrap_or(Duration::from_secs(10)));
+            self.schedule[at].0 = self.now.saturating_add(wait);
+            self.strike(fault);
+        }
+    }
+
+    fn strike(&mut self, fault: Fault) {
+        let now = self.now;
+        let side = self.rng.index(2);
+        let pause = Duration::from_secs_f64(self.rng.magnitude(0.02, 9.0));
+        let until = now.saturating_add(pause);
+        let has_journal = self.plan().sides[side].journal.is_some();
+        let numbers: Vec<u64> = self.conns.keys().copied().collect();
+        let conn = match numbers.len() {
+            0 => None,
+            count => Some(numbers[self.rng.index(count)]),
+        };
+        *self.faults.entry(fault).or_default() += 1;
+        self.trace.say(now, || {
+            format!("fault {fault:?} side {side} conn {conn:?} for {pause:?}")
+        });
+        match fault {
+            Fault::Cut | Fault::HalfCut => self.cut(conn, fault == Fault::HalfCut, until),
+            Fault::HalfOpen => {
+                let which = self.rng.below(3);
+                self.with(conn, |conn| {
+                    for (at, way) in conn.ways.iter_mut().enumerate() {
+                        if which != at as u64 {
+                            way.silent_until = way.silent_until.max(until);
+                        }
+                    }
+                });
+            }
+            Fault::Slow => {
+                let rate = self.rng.magnitude(2_000.0, 500_000.0) as u64;
+                self.with(conn, |conn| {
+                    conn.ways.iter_mut().for_each(|way| way.rate = rate)
+                });
+            }
+            Fault::Late => {
+                let late = [0, 1].map(|_| self.rng.magnitude(0.001, 6.0));
+                self.with(conn, |conn| {
+                    for (way, late) in conn.ways.iter_mut().zip(late) {
+                        way.delay = Duration::from_secs_f64(late);
+                    }
+                });
+            }
+            Fault::Refuse => match self.rng.chance(0.5) {
+                true => self.refuse_until = until,
+                false => self.silent_until = until,
+            },
+            Fault::Replay => self.replay(),
+            Fault::Alter => {
+                let end = self.rng.index(2);
+                let count = self.rng.range(1, 3) as u32;
+                // The directory's part of a connection carries no checksums of its own.
+                let is_ends = |holder: &Holder| matches!(holder, Holder::Slot(..));
+                self.with(conn, |conn| {
+                    if conn.holders.iter().all(is_ends) {
+                        conn.alters[end] = count;
+                    }
+                });
+            }
+            Fault::Pause => {
+                if self.sides[side].running.is_some() {
+                    self.sides[side].frozen_until = until;
+                    self.sides[side].runs_since = until;
+                }
+            }
+            Fault::Kill => self.kill_for(side, Crash::Killed, pause),
+            Fault::PowerFails => {
+                if has_journal {
+                    let tear = Tear {
+                        bytes: match self.rng.below(3) {
+                            0 => 0,
+                            _ => self.rng.below(5000),
+                        },
+                        rest: [Rest::Gone, Rest::Zeroes, Rest::Nonsense][self.rng.index(3)],
+                        names: self.rng.bits(),
+                    };
+                    self.shared.checker.borrow_mut().power_failed(side);
+                    self.kill_for(side, Crash::PowerFailed(tear), pause);
+                }
+            }
+            Fault::Idle => self.shared.idle_until[side].set(until),
+            Fault::DiskFull => {
+                self.shared.checker.borrow_mut().has_failed = true;
+                let disk = &self.sides[side].disk;
+                disk.set_room(disk.used() + self.rng.below(200));
+            }
+            Fault::DiskFails | Fault::SyncFails => {
+                self.shared.checker.borrow_mut().has_failed = true;
+                let disk = &self.sides[side].disk;
+                let from = disk.calls() + self.rng.below(4);
+                let count = match fault {
+                    Fault::SyncFails => 1,
+                    _ => self.rng.range(1, 30),
+                };
+                disk.fail(Failure {
+                    from,
+                    until: from + count,
+                    kind: io::ErrorKind::Other,
+                    only_changes: true,
+                });
+            }
+        }
+    }
+
+    fn with(&mut self, conn: Option<u64>, f: impl FnOnce(&mut Conn)) {
+        if let Some(conn) = conn.and_then(|number| self.conns.get_mut(&number)) {
+            f(conn);
+        }
+    }
+
+    fn cut(&mut self, conn: Option<u64>, is_half: bool, until: Tick) {
+        let now = self.now;
+        let (end, resets) = (self.rng.index(2), self.rng.chance(0.5));
+        let kept = self.rng.bits();
+        let how = if resets { End::Reset } else { End::Fin };
+        self.with(conn, |conn| {
+            for direction in 0..2 {
+                let kept = kept as usize % (conn.directions[direction].bytes() + 1);
+                if !is_half {
+                    conn.directions[direction].cut(now, kept, how);
+                } else if direction == end {
+                    // The end that it goes to is told now, the other one late.
+                    conn.directions[direction].cut(now, 0, End::Reset);
+                } else {
+                    let way = &mut conn.ways[direction];
+                    way.silent_until = way.silent_until.max(until);
+                    let way = *way;
+                    conn.directions[direction].finish(until, how, &way);
+                }
+            }
+        });
+    }
+
+    /// What began an earlier connection comes over another one.
+    fn replay(&mut self) {
+        if self.openings.is_empty() {
+            return;
+        }
+        let at = self.rng.index(self.openings.len());
+        let (to, opening) = self.openings.swap_remove(at);
+        if let Some(session) = self.session(to) {
+            let now = self.now;
+            let way = self.plan().way;
+            let mut conn = Conn::new(to, way, now, Holder::OnTheWay, session);
+            conn.is_replay = true;
+            conn.send(0, now, &opening, &mut self.rng);
+            conn.finish(0, now.saturating_add(Duration::from_secs(2)), End::Fin);
+            self.add(conn);
+        }
+    }
+
+    fn kill_for(&mut self, side: usize, crash: Crash, pause: Duration) {
+        self.shared.checker.borrow_mut().is_disturbed = true;
+        if self.sides[side].running.is_some() {
+            self.kill(side, crash);
+        }
+        self.sides[side].start_at = Some(self.now.saturating_add(pause));
+    }
+
+    /// Everything is as it is without a fault.
+    pub(super) fn heal(&mut self) {
+        let now = self.now;
+        self.trace.say(now, || "healed".to_owned());
+        self.schedule.clear();
+        (self.refuse_until, self.silent_until) = (Tick::ZERO, Tick::ZERO);
+        let way: Way = self.plan().way;
+        for conn in self.conns.values_mut() {
+            conn.ways = [way; 2];
+            conn.alters = [0; 2];
+            for direction in &mut conn.directions {
+                direction.hurry(now.saturating_add(way.delay));
+            }
+        }
+        for side in 0..2 {
+            let machine = &mut self.sides[side];
+            if machine.frozen_until > now {
+                machine.frozen_until = now;
+                machine.runs_since = now;
+            }
+            machine.disk.mend();
+            machine.start_at = machine.start_at.map(|at| at.min(now));
+            self.shared.idle_until[side].set(Tick::ZERO);
+        }
+    }
+
+    /// Nobody stays with a peer that is silent, or waits longer than it said that it would.
+    pub(super) fn watch(&mut self) {
+        let now = self.now;
+        self.shared.checker.borrow_mut().look_at_probe(now);
+        for side in 0..2 {
+            self.watch_side(side);
+        }
+    }
+
+    fn watch_side(&mut self, side: usize) {
+        let now = self.now;
+        let turns = self.shared.plan.scheduling * 4;
+        let machine = &mut self.sides[side];
+        if machine.frozen_until > now || machine.running.is_none() {
+            return;
+        }
+        for slot in &mut machine.slots {
+            let is_connected = slot.end.is_connected();
+            let lost = slot.end.disconnections();
+            if is_connected || slot.end.peer().is_none() || lost != slot.up.1 {
+                slot.up = (now, lost);
+            }
+            let conn = slot.conn.and_then(|number| self.conns.get(&number));
+            if let Some(conn) = conn.filter(|_| is_connected) {
+                let own = usize::from(conn.to == side);
+                let since = conn.heard[own].max(slot.since).max(machine.runs_since);
+                if now.since(since) > SILENCE + turns {
+                    self.shared
+                        .checker
+                        .borrow_mut()
+                        .violate(|| format!("I5: side {side} stays with a peer that is silent"));
+                }
+            }
+            let Some(after) = self.shared.plan.gone_after else {
+                continue;
+            };
+            let is_over = slot.end.closes_by().is_some() || slot.end.is_over();
+            let away = now.since(slot.up.0.max(machine.runs_since));
+            // A connection that is being closed may take 2 s over its last bytes.
+            let runs = now.since(machine.runs_since) > Duration::from_secs(1);
+            if runs && !is_over && away > after + Duration::from_millis(2500) + turns {
+                self.shared.checker.borrow_mut().violate(|| {
+                    format!("I5: side {side} waits for {away:?}, which is longer than {after:?}")
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! The turns of an end: what a link does, in the order in which it does it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_proto::Disconnect;
+use trunkline_stream::journal::SyncJob;
+use trunkline_stream::sim::Driven;
+use trunkline_types::{Tick, Timestamp};
+
+use super::net::{Conn, Holder};
+use super::world::World;
+use crate::link::End;
+
+/// How long a dial may take.
+const DIAL_LIMIT: Duration = Duration::from_secs(3);
+/// Bytes in a driver, at most, that the network has not taken.
+const OUT_MAX: usize = 64 << 10;
+/// How long a connection that is closed may take over its last bytes.
+const CLOSE_LIMIT: Duration = Duration::from_secs(2);
+
+/// An end of a process, and its transport.
+pub struct Slot {
+    pub number: u64,
+    pub end: Arc<dyn Driven>,
+    pub conn: Option<u64>,
+    /// When the dial that runs ends.
+    pub dial: Option<Tick>,
+    out: Vec<u8>,
+    sent: usize,
+    is_blocked: bool,
+    close_by: Option<Tick>,
+    pub sync: Option<(Tick, SyncJob)>,
+    /// When the end wants its next turn by itself.
+    pub due: Option<Tick>,
+    /// It has its turns late.
+    pub lag: Duration,
+    /// When it was connected last, and how often a connection was lost by then.
+    pub up: (Tick, u64),
+    /// Since when it has this connection.
+    pub since: Tick,
+}
+
+impl Slot {
+    pub fn new(number: u64, end: Arc<dyn Driven>, now: Tick) -> Self {
+        Self {
+            number,
+            end,
+            conn: None,
+            dial: None,
+            out: Vec::new(),
+            sent: 0,
+            is_blocked: false,
+            close_by: None,
+            sync: None,
+            due: Some(now),
+            lag: Duration::ZERO,
+            up: (now, 0),
+            since: now,
+        }
+    }
+
+    /// When it has something to do; what the network has for it comes on top.
+    pub fn next(&self, conn: Option<&Conn>) -> Option<Tick> {
+        let sync = self.sync.as_ref().map(|(at, _)| *at);
+        let mut next = [self.due, self.dial, sync, self.close_by]
+            .into_iter()
+            .flatten()
+            .min();
+        if let Some(conn) = conn
+            && let Some(at) = self.conn_end(conn)
+        {
+            if let Some(arrives) = conn.next_arrival(at) {
+                next = Some(next.map_or(arrives, |next| next.min(arrives)));
+            }
+            if self.is_blocked && conn.directions[at].room() > 0 {
+                next = Some(Tick::ZERO);
+            }
+        }
+        next
+    }
+
+    fn conn_end(&self, conn: &Conn) -> Option<usize> {
+        let is_own = |holder: &Holder| matches!(holder, Holder::Slot(_, n) if *n == self.number);
+        conn.holders.iter().position(is_own)
+    }
+
+    fn forget_output(&mut self) {
+        self.out.clear();
+        self.sent = 0;
+        self.is_blocked = false;
+        self.close_by = None;
+    }
+}
+
+impl World {
+    /// A turn of an end. True when the program is to look.
+    pub(super) fn turn(&mut self, side: usize, at: usize) -> bool {
+        let now = self.now;
+        let mut changed = self.let_in(side, at);
+        changed |= self.take_in(side, at);
+        let slot = &mut self.sides[side].slots[at];
+        if let Some((_, job)) = slot.sync.take_if(|(due, _)| *due <= now) {
+            slot.end.finish_sync(job.run());
+            changed = true;
+        }
+        slot.end.drive(&mut |end| {
+            if end.poll_timeout().is_some_and(|due| due <= now) {
+                end.handle_timeout(now, Timestamp::UNIX_EPOCH);
+                changed = true;
+            }
+        });
+        changed |= self.send(side, at);
+        changed |= self.dial(side, at);
+        self.plan_next(side, at);
+        changed
+    }
+
+    /// Who has come over the network.
+    fn let_in(&mut self, side: usize, at: usize) -> bool {
+        let now = self.now;
+        let mut changed = false;
+        while let Some((number, bytes)) = self.sides[side].slots[at].end.next_arrival() {
+            let slot = &mut self.sides[side].slots[at];
+            let Some(conn) = self.conns.get_mut(&number) else {
+                continue;
+            };
+            match slot.end.admit(&bytes) {
+                Ok(()) => {
+                    conn.holders[1] = Holder::Slot(side, slot.number);
+                    slot.forget_output();
+                    slot.since = now;
+                    let old = slot.conn.replace(number);
+                    self.connections += 1;
+                    self.trace.note(number);
+                    self.trace
+                        .say(now, || format!("side {side} is reached by {number}"));
+                    if let Some(old) = old {
+                        self.drop_end(old, side, End::Fin);
+                    }
+                    changed = true;
+                }
+                Err(answer) => {
+                    conn.send(1, now, &answer, &mut self.rng);
+                    conn.finish(1, now, End::Fin);
+                    self.trace.say(now, || {
+                        format!("side {side} refuses {number}: {}", text(&answer))
+                    });
+                }
+            }
+        }
+        changed
+    }
+
+    /// This side closes its end of a connection.
+    pub(super) fn drop_end(&mut self, number: u64, side: usize, how: End) {
+        let now = self.now;
+        if let Some(conn) = self.conns.get_mut(&number) {
+            let end = usize::from(conn.to == side);
+            conn.finish(end, now, how);
+        }
+    }
+
+    fn take_in(&mut self, side: usize, at: usize) -> bool {
+        let (now, read_max) = (self.now, self.plan().read_max);
+        let slot = &mut self.sides[side].slots[at];
+        let Some(conn) = slot.conn.and_then(|number| self.conns.get_mut(&number)) else {
+            return false;
+        };
+        let Some(own) = slot.conn_end(conn) else {
+            return false;
+        };
+        let from = 1 - own;
+        let mut changed = false;
+        loop {
+            let mut bytes = Vec::new();
+            let mut room = 0;
+            slot.end.drive(&mut |end| {
+                room = end.direct().map_or(0, |direct| direct.space().len());
+            });
+            let max = room.saturating_add(read_max);
+            conn.directions[from].read(now, max, &conn.ways[from], &mut bytes);
+            if bytes.is_empty() {
+                break;
+            }
+            changed = true;
+            conn.heard[own] = now;
+            self.trace.note_bytes(&bytes);
+            let (placed, rest) = bytes.split_at(room.min(bytes.len()));
+            slot.end.drive(&mut |end| {
+                if let Some(direct) = end.direct().filter(|_| !placed.is_empty()) {
+                    direct.space()[..placed.len()].copy_from_slice(placed);
+                    direct.handle_received(now, placed.len());
+                }
+                if !rest.is_empty() {
+                    end.handle_input(now, Timestamp::UNIX_EPOCH, rest);
+                }
+            });
+        }
+        let Some(how) = conn.directions[from].ended(now, &conn.ways[from]) else {
+            return changed;
+        };
+        let ended = match how {
+            End::Fin => Disconnect::PeerClosed,
+            End::Reset => Disconnect::Io {
+                kind: std::io::ErrorKind::ConnectionReset,
+                text: "the connection was reset".to_owned(),
+            },
+        };
+        self.disconnect(side, at, ended);
+        true
+    }
+
+    fn disconnect(&mut self, side: usize, at: usize, cause: Disconnect) {
+        let now = self.now;
+        let slot = &mut self.sides[side].slots[at];
+        let Some(number) = slot.conn.take() else {
+            return;
+        };
+        slot.forget_output();
+        let mut cause = Some(cause);
+        slot.end.drive(&mut |end| {
+            // The end's own reason says most.
+            let own = end.wants_close();
+            if let Some(cause) = own.or(cause.take()) {
+                end.handle_disconnected(now, cause);
+            }
+        });
+        self.trace
+            .say(now, || format!("side {side} has lost {number}"));
+        self.drop_end(number, side, End::Fin);
+    }
+
+    /// Sends what there is, and closes what is to be closed. True when the transport is gone.
+    pub(super) fn send(&mut self, side: usize, at: usize) -> bool {
+        let now = self.now;
+        let slot = &mut self.sides[side].slots[at];
+        let Some(conn) = slot.conn.and_then(|number| self.conns.get_mut(&number)) else {
+            return false;
+        };
+        let Some(own) = slot.conn_end(conn) else {
+            return false;
+        };
+        let (out, sent, is_blocked) = (&mut slot.out, &mut slot.sent, &mut slot.is_blocked);
+        let (rng, trace) = (&mut self.rng, &mut self.trace);
+        let mut closing = None;
+        slot.end.drive(&mut |end| {
+            *is_blocked = false;
+            loop {
+                let has_region = end.direct().is_some_and(|d| !d.region().is_empty());
+                if !has_region {
+                    *sent += conn.send(own, now, &out[*sent..], rng);
+                    if *sent < out.len() {
+                        *is_blocked = true;
+                        break;
+                    }
+                    out.clear();
+                    *sent = 0;
+                    end.poll_output(now, Timestamp::UNIX_EPOCH, OUT_MAX, out);
+                }
+                let Some(direct) = end.direct() else {
+                    break;
+                };
+                if *sent == out.len() && direct.region().is_empty() {
+                    break;
+                }
+                trace.note_bytes(&out[*sent..]);
+                *sent += conn.send(own, now, &out[*sent..], rng);
+                if *sent < out.len() {
+                    *is_blocked = true;
+                    break;
+                }
+                let region = direct.region();
+                if region.is_empty() {
+                    continue;
+                }
+                let count = conn.send(own, now, region, rng);
+                if count == 0 {
+                    *is_blocked = true;
+                    break;
+                }
+                direct.handle_sent(now, count);
+            }
+            closing = end.wants_close();
+        });
+        let Some(cause) = closing else {
+            return false;
+        };
+        let limit = now.saturating_add(CLOSE_LIMIT);
+        let is_late = *slot.close_by.get_or_insert(limit) <= now;
+        if slot.is_blocked && !is_late && !matches!(cause, Disconnect::Dead { .. }) {
+            return false;
+        }
+        self.trace
+            .say(now, || format!("side {side} closes: {cause}"));
+        self.disconnect(side, at, cause);
+        true
+    }
+
+    /// Dials, where that is due, and learns what became of it.
+    fn dial(&mut self, side: usize, at: usize) -> bool {
+        let now = self.now;
+        let slot = &mut self.sides[side].slots[at];
+        let Some(over) = slot.dial else {
+            let mut due = None;
+            slot.end.drive(&mut |end| due = end.poll_dial());
+            let is_due = slot.conn.is_none() && due.is_some_and(|due| due <= now);
+            if is_due && slot.end.closes_by().is_none() {
+                let is_answered = now >= self.silent_until;
+                let way = self.sides[side].way;
+                let takes = match is_answered {
+                    true => way.delay * 2,
+                    false => DIAL_LIMIT,
+                };
+                slot.dial = Some(now.saturating_add(takes));
+            }
+            return false;
+        };
+        if over > now {
+            return false;
+        }
+        slot.dial = None;
+        if slot.conn.is_some() || slot.end.closes_by().is_some() {
+            // One that came meanwhile counts.
+            return false;
+        }
+        let number = slot.number;
+        let cause = match self.session(1 - side) {
+            _ if now < self.refuse_until => Err("refused"),
+            None => Err("nobody is there"),
+            Some(session) => Ok(session),
+        };
+        let slot = &mut self.sides[side].slots[at];
+        match cause {
+            Ok(session) => {
+                let way = self.sides[side].way;
+                let holder = Holder::Slot(side, number);
+                let conn = Conn::new(1 - side, way, now, holder, session);
+                let id = self.add(conn);
+                let slot = &mut self.sides[side].slots[at];
+                slot.conn = Some(id);
+                slot.since = now;
+                slot.forget_output();
+                slot.end
+                    .drive(&mut |end| end.handle_connected(now, Timestamp::UNIX_EPOCH));
+                self.connections += 1;
+                self.trace
+                    .say(now, || format!("side {side} has dialled {id}"));
+                self.send(side, at);
+            }
+            Err(why) => {
+                self.trace
+                    .say(now, || format!("side {side} dials, and {why}"));
+                slot.end.drive(&mut |end| {
+                    let cause = Disconnect::Io {
+                        kind: std::io::ErrorKind::ConnectionRefused,
+                        text: why.to_owned(),
+                    };
+                    end.handle_disconnected(now, cause);
+                });
+            }
+        }
+        true
+    }
+
+    /// When an end wants its next turn, and whether it is done with.
+    pub(super) fn plan_next(&mut self, side: usize, at: usize) {
+        let now = self.now;
+        let scheduling = self.plan().scheduling;
+        let slot = &mut self.sides[side].slots[at];
+        if slot.sync.is_none()
+            && let Some(job) = slot.end.sync_job()
+        {
+            let longest = self.shared.plan.sync;
+            let takes = longest.mul_f64(self.rng.below(1000) as f64 / 1000.0);
+            slot.sync = Some((now.saturating_add(takes), job));
+        }
+        let mut due = slot.end.waits().flatten();
+        if let Some(by) = slot.end.closes_by() {
+            due = Some(by);
+        }
+        let has_conn = slot.conn.is_some();
+        let may_dial = !has_conn && slot.dial.is_none() && slot.end.closes_by().is_none();
+        slot.end.drive(&mut |end| {
+            let dial = end.poll_dial().filter(|_| may_dial);
+            due = [due, end.poll_timeout(), dial].into_iter().flatten().min();
+        });
+        slot.due = due;
+        slot.lag = match scheduling.is_zero() {
+            true => Duration::ZERO,
+            false => Duration::from_nanos(self.rng.below(scheduling.as_nanos() as u64)),
+        };
+    }
+
+    /// An end whose program has closed it goes when everything is sent.
+    pub(super) fn bury(&mut self, side: usize, at: usize) -> bool {
+        let now = self.now;
+        let slot = &mut self.sides[side].slots[at];
+        let Some(by) = slot.end.closes_by() else {
+            return false;
+        };
+        if slot.is_blocked && by > now && slot.conn.is_some() {
+            return false;
+        }
+        self.disconnect(side, at, Disconnect::Local);
+        self.sides[side].slots.remove(at);
+        true
+    }
+}
+
+fn text(answer: &[u8]) -> String {
+    String::from_utf8_lossy(answer).into_owned()
+}

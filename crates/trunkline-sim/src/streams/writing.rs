@@ -1,0 +1,337 @@
+//! The writing program.
+
+use std::time::Duration;
+
+use trunkline_stream::sim::SimWriter;
+use trunkline_stream::{Left, StreamError, StreamFault, Until};
+use trunkline_types::Tick;
+
+use super::content::Kind;
+use super::ctx::{Ctx, Exit, Phase};
+
+/// Creates a writing end again and again, and writes to it.
+pub async fn run(ctx: Ctx) -> Exit {
+    let data_type = ctx.plan().kind.data_type();
+    loop {
+        ctx.absence().await;
+        let url = ctx.url();
+        let created = SimWriter::create(&ctx.process, &url, &data_type, ctx.options());
+        let writer = match created.await {
+            Ok(writer) => writer,
+            Err(error) => {
+                ctx.say(|| format!("not created: {error}"));
+                match creation_failed(&ctx, &error) {
+                    true => return Exit::Wipe,
+                    false => continue,
+                }
+            }
+        };
+        let found = writer.properties();
+        let life = ctx.checker(|checker| checker.writer_is_here(ctx.own(), &found));
+        ctx.say(|| format!("stream {life} goes on at {}", found.total));
+        match Writing::new(&ctx, life).write_on(writer).await {
+            Next::Again => {}
+            Next::Exit(exit) => return exit,
+        }
+    }
+}
+
+/// Whether the journals are of no use any more.
+pub fn creation_failed(ctx: &Ctx, error: &StreamError) -> bool {
+    let is_lost = match error {
+        StreamError::NoPeer { .. } => false,
+        StreamError::Journal(error) => return !error.is_passing() && ctx.plan().faults.is_empty(),
+        StreamError::Fault(_) => true,
+        StreamError::Refused { .. } => false,
+        _ => {
+            ctx.checker(|checker| checker.violate(|| format!("a creation failed: {error}")));
+            false
+        }
+    };
+    check_fault(ctx, error);
+    is_lost && ctx.plan().sides.iter().any(|side| side.journal.is_some())
+}
+
+/// A stream is over for no other reason than that a program has gone.
+pub fn check_fault(ctx: &Ctx, error: &StreamError) {
+    let StreamError::Fault(fault) = error else {
+        return;
+    };
+    let plan = ctx.plan();
+    let both = plan.sides.iter().all(|side| side.journal.is_some());
+    ctx.checker(|checker| {
+        let is_lost = matches!(fault, StreamFault::DataLost { .. })
+            || matches!(fault, StreamFault::Refused { code, .. }
+                if *code == trunkline_proto::FaultCode::StreamDataLost);
+        let is_gone = matches!(fault, StreamFault::PeerGone { .. });
+        let may = match fault {
+            _ if is_gone => plan.gone_after.is_some(),
+            _ if is_lost => checker.may_lose || checker.has_failed || !both,
+            // Who has waited long enough has gone, whether its program knows by now or not.
+            _ => checker.is_disturbed || plan.gone_after.is_some(),
+        };
+        if is_gone {
+            checker.is_disturbed = true;
+        }
+        if !may {
+            checker.violate(|| format!("I1: a stream is over that nobody ended: {fault}"));
+        }
+    });
+}
+
+pub enum Next {
+    Again,
+    Exit(Exit),
+}
+
+struct Writing<'a> {
+    ctx: &'a Ctx,
+    life: u64,
+    closes_at: Option<Tick>,
+    bytes: Vec<u8>,
+    /// It has written one element alone, or is about to.
+    probes: bool,
+}
+
+impl<'a> Writing<'a> {
+    fn new(ctx: &'a Ctx, life: u64) -> Self {
+        let every = ctx.plan().sides[0].pace.closes_every;
+        let closes_at = every.map(|mean| ctx.now().saturating_add(ctx.rng(|rng| rng.wait(mean))));
+        Self {
+            ctx,
+            life,
+            closes_at,
+            bytes: Vec::new(),
+            probes: false,
+        }
+    }
+
+    fn has_journal(&self) -> bool {
+        self.ctx.plan().sides[0].journal.is_some()
+    }
+
+    async fn write_on(&mut self, mut writer: SimWriter) -> Next {
+        let ctx = self.ctx;
+        loop {
+            if ctx.checker(|checker| checker.life(self.life).is_closing) {
+                return self.close(writer, true).await;
+            }
+            let is_time = self.closes_at.is_some_and(|at| ctx.now() >= at);
+            match ctx.phase() {
+                Phase::Finish => return self.close(writer, true).await,
+                Phase::Faults if is_time => {
+                    ctx.checker(|checker| checker.is_disturbed = true);
+                    let in_order = ctx.rng(|rng| rng.chance(0.7));
+                    return self.close(writer, in_order).await;
+                }
+                _ => {}
+            }
+            if ctx.checker(|checker| checker.is_probing()) {
+                // It is to come without anybody who looks.
+                ctx.pause().await;
+                continue;
+            }
+            let may_write = match ctx.phase() {
+                Phase::Calm(until) => ctx.now() < until,
+                _ => true,
+            };
+            // What a round trip limits is not more than can pass in the time that there is.
+            let has_much =
+                ctx.checker(|checker| checker.backlog(self.life)) >= ctx.plan().backlog();
+            let may_write = may_write && !has_much;
+            let is_probe = !self.probes && !has_much && self.probe_is_due();
+            self.probes |= is_probe;
+            let may_write = may_write || is_probe;
+            let done = match may_write {
+                true => self.write(&mut writer).await,
+                // Somebody who only watches: an end that is over says so.
+                false => {
+                    writer
+                        .flush(Until::Read, Some(Duration::from_millis(200)))
+                        .await
+                }
+            };
+            if is_probe && done.is_ok() {
+                let by = ctx.now().saturating_add(ctx.plan().single());
+                ctx.checker(|checker| checker.probe(self.life, by));
+            }
+            let done = match done {
+                Ok(()) if may_write && !is_probe => self.flush(&mut writer).await,
+                done => done,
+            };
+            if let Some(next) = self.judge(done) {
+                return match next {
+                    // It is left to the next life.
+                    Next::Again if self.has_journal() => Next::Again,
+                    next => self.give_up(writer, next).await,
+                };
+            }
+            ctx.pause().await;
+        }
+    }
+
+    /// Some time after the last write one element is written alone: nobody waits for it then.
+    fn probe_is_due(&self) -> bool {
+        let Phase::Calm(until) = self.ctx.phase() else {
+            return false;
+        };
+        let backlog = self.ctx.checker(|checker| checker.backlog(self.life));
+        backlog == 0 && self.ctx.now() >= until.saturating_add(Duration::from_secs(3))
+    }
+
+    async fn write(&mut self, writer: &mut SimWriter) -> Result<(), StreamError> {
+        let ctx = self.ctx;
+        let (kind, pace) = (ctx.plan().kind, &ctx.plan().sides[0].pace);
+        let most = pace.batch_max.min(ctx.plan().backlog());
+        let most = if self.probes { 1 } else { most };
+        let count = ctx.rng(|rng| rng.range(1, most));
+        let first = ctx.checker(|checker| checker.life(self.life).accepted);
+        self.bytes.clear();
+        let room = ctx.plan().sides[0]
+            .bytes_max
+            .min(ctx.plan().sides[1].bytes_max);
+        let mut elements = 0;
+        for index in first..first + count {
+            let before = self.bytes.len();
+            kind.put(self.life, index, &mut self.bytes);
+            if matches!(kind, Kind::Variable(..)) && self.bytes.len() > room {
+                self.bytes.truncate(before);
+                break;
+            }
+            elements += 1;
+        }
+        let timeout = self.limit();
+        ctx.checker(|checker| checker.tries(self.life, elements));
+        let done = writer.write(&self.bytes, elements as usize, timeout).await;
+        // Who asks the end itself also sends what there is, which a single element is not to need.
+        let (end, _) = ctx.process.seated();
+        let found = match end.filter(|_| self.probes) {
+            Some(end) => end.properties(),
+            None => writer.properties(),
+        };
+        ctx.checker(|checker| match &done {
+            Ok(()) => checker.wrote(self.life, elements, &found),
+            Err(StreamError::Journal(error)) if !error.is_passing() => {}
+            Err(_) => checker.wrote_not(self.life, &found),
+        });
+        done
+    }
+
+    fn limit(&self) -> Option<Duration> {
+        let ctx = self.ctx;
+        match ctx.phase() {
+            Phase::Faults => {
+                let hurried = ctx.plan().sides[0].pace.hurried;
+                ctx.rng(|rng| match rng.chance(hurried) {
+                    true => Some(rng.millis(0, 300)),
+                    // Longer than any outage, but not for ever: there is an end to come to.
+                    false => Some(rng.millis(2000, 8000)),
+                })
+            }
+            _ => Some(Duration::from_millis(100)),
+        }
+    }
+
+    async fn flush(&mut self, writer: &mut SimWriter) -> Result<(), StreamError> {
+        let ctx = self.ctx;
+        if !ctx.rng(|rng| rng.chance(0.15)) {
+            return Ok(());
+        }
+        let is_durable = ctx.plan().sides[1].journal.is_some();
+        let until = ctx.rng(|rng| match rng.below(4) {
+            0 => Until::Sent,
+            1 => Until::Read,
+            2 if is_durable => Until::Durable,
+            _ => Until::Available,
+        });
+        let zero = ctx.rng(|rng| rng.chance(0.2));
+        let timeout = match zero {
+            true => Some(Duration::ZERO),
+            false => self.limit(),
+        };
+        let count = ctx.checker(|checker| checker.life(self.life).accepted);
+        let done = writer.flush(until, timeout).await;
+        if done.is_ok() && timeout != Some(Duration::ZERO) {
+            let ends = ctx.shared.ends.borrow();
+            let reader = ends[1].as_ref().filter(|reader| {
+                let (own, _) = ctx.process.seated();
+                own.is_some_and(|own| {
+                    reader.peer() == Some(own.incarnation())
+                        && own.peer() == Some(reader.incarnation())
+                })
+            });
+            let found = reader.map(|reader| reader.properties());
+            let by = ctx.peer().unwrap_or_default();
+            ctx.checker(|checker| checker.flushed(self.life, until, count, by, found.as_ref()));
+        }
+        done
+    }
+
+    /// What becomes of the end after a call.
+    fn judge(&self, done: Result<(), StreamError>) -> Option<Next> {
+        let ctx = self.ctx;
+        match done {
+            Ok(()) | Err(StreamError::Timeout { .. }) => None,
+            Err(StreamError::Journal(error)) => {
+                ctx.say(|| error.to_string());
+                (!error.is_passing()).then_some(Next::Again)
+            }
+            // What a journal has ended goes on to its end.
+            Err(StreamError::Closed) if self.has_journal() => None,
+            Err(error) => {
+                ctx.say(|| format!("over: {error}"));
+                check_fault(ctx, &error);
+                if !matches!(error, StreamError::Fault(_)) {
+                    ctx.checker(|c| c.violate(|| format!("a writer is told: {error}")));
+                }
+                Some(Next::Exit(Exit::Wipe))
+            }
+        }
+    }
+
+    /// The stream is over.
+    async fn give_up(&mut self, writer: SimWriter, next: Next) -> Next {
+        let left = writer.close(Some(Duration::from_secs(1))).await;
+        self.ctx.checker(|checker| {
+            checker.is_disturbed = true;
+            checker.writer_left(self.life, left, false);
+        });
+        match self.ctx.plan().sides[1].journal.is_some() || self.has_journal() {
+            true => next,
+            false => Next::Again,
+        }
+    }
+
+    async fn close(&mut self, writer: SimWriter, in_order: bool) -> Next {
+        let ctx = self.ctx;
+        let timeout = match ctx.phase() {
+            Phase::Finish => Duration::from_secs(8),
+            _ => ctx.rng(|rng| rng.millis(0, 6000)),
+        };
+        ctx.say(|| format!("ends stream {}, in order: {in_order}", self.life));
+        ctx.checker(|checker| checker.closing(self.life, in_order));
+        let left = match in_order {
+            true => writer.close(Some(timeout)).await,
+            false => writer.abort().await,
+        };
+        let (end, _) = ctx.process.seated();
+        let fault = end.and_then(|end| end.fault());
+        ctx.say(|| format!("left {left:?}, {fault:?}"));
+        if let Some(fault) = fault.filter(|_| self.has_journal()) {
+            check_fault(ctx, &fault.into());
+            ctx.checker(|checker| checker.writer_gone(self.life));
+            return Next::Exit(Exit::Wipe);
+        }
+        let is_kept = self.has_journal() && left != Left::default();
+        if is_kept && in_order {
+            // The rest is for the next life.
+            return Next::Again;
+        }
+        ctx.checker(|checker| checker.writer_left(self.life, left, in_order));
+        match ctx.phase() {
+            Phase::Finish => Next::Exit(Exit::Done),
+            _ if self.has_journal() && left != Left::default() => Next::Exit(Exit::Wipe),
+            _ => Next::Again,
+        }
+    }
+}

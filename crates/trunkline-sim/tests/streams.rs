@@ -1,0 +1,63 @@
+//! A few seeds of streams; `make test` runs 50 simulated hours of them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+use trunkline_sim::streams::plan::Plan;
+use trunkline_sim::streams::run::{Outcome, run};
+
+fn passed(plan: Plan) -> Outcome {
+    let seed = plan.seed;
+    let outcome = run(plan, false);
+    assert_eq!(outcome.violation, None, "seed {seed}");
+    outcome
+}
+
+/// The thin path: what is written is read, and the end is told.
+///
+/// Behaviour: NS-12, NS-30, NS-44, NS-68.
+#[test]
+fn a_reader_has_what_was_written() {
+    let outcome = passed(Plan::thin(1));
+    let totals = outcome.totals;
+    assert!(totals.written > 1000, "{totals:?}");
+    assert_eq!(totals.written, totals.delivered);
+    assert_eq!((totals.lefts, totals.compared), (1, 1));
+    assert_eq!(outcome.connections, 2, "one at each end");
+}
+
+#[test]
+fn a_seed_replays_bit_for_bit() {
+    for seed in [3, 11, 29] {
+        let (first, again) = (run(Plan::drawn(seed), false), run(Plan::drawn(seed), false));
+        assert!(first.events > 100);
+        assert_eq!(
+            (first.hash, first.events),
+            (again.hash, again.events),
+            "seed {seed}"
+        );
+    }
+    let (one, other) = (run(Plan::drawn(8), false), run(Plan::drawn(9), false));
+    assert_ne!(one.hash, other.hash);
+}
+
+/// Seeds with faults, each of which draws its own. What the checker looks at is in
+/// `docs/reference/simulation.md`.
+///
+/// Behaviour: NS-31, NS-45, NS-47, NS-60, NS-61, NS-62, NS-66, NS-67, NS-68, B-60, B-61.
+#[test]
+fn what_must_hold_under_faults_holds() {
+    let outcomes: Vec<_> = (0..60).map(|seed| passed(Plan::drawn(seed))).collect();
+    let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
+    // A checker that checks nothing finds nothing.
+    assert!(sum(|o| o.totals.delivered) > 5_000);
+    assert!(sum(|o| o.totals.late) > 1_000);
+    assert!(sum(|o| o.totals.flushed) > 100);
+    assert!(sum(|o| o.totals.resumed) > 20);
+    assert!(sum(|o| o.totals.lefts) > 20);
+    assert!(sum(|o| o.totals.compared) == 60);
+    assert!(sum(|o| o.faults.values().sum::<u64>()) > 300);
+}

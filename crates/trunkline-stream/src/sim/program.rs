@@ -1,0 +1,132 @@
+//! The two ends as a simulated program has them: what the writers and readers of every type of
+//! element do, in bytes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_proto::message::stream::Until;
+use trunkline_proto::stream::Left;
+use trunkline_types::DataType;
+
+use super::Process;
+use crate::element;
+use crate::error::StreamError;
+use crate::machine::Machine;
+use crate::options::Options;
+use crate::properties::Properties;
+use crate::reader::{ReaderCore, Wanted};
+use crate::rendezvous;
+use crate::wait::Task;
+use crate::writer::WriterCore;
+
+/// A writing end.
+pub struct SimWriter(WriterCore);
+
+impl SimWriter {
+    /// # Errors
+    /// As of [`Writer::create`](crate::Writer::create).
+    pub async fn create(
+        process: &Arc<Process>,
+        url: &str,
+        data_type: &DataType,
+        options: Options,
+    ) -> Result<Self, StreamError> {
+        let machine = Machine::Simulated(process.clone());
+        let core = rendezvous::writer(&Task, &machine, url, data_type.clone(), options).await?;
+        Ok(Self(core))
+    }
+
+    /// As [`Writer::write_many`](crate::Writer::write_many).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn write(
+        &mut self,
+        bytes: &[u8],
+        elements: usize,
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        if self.0.try_write(bytes, elements) {
+            return Ok(());
+        }
+        for one in element::each(self.0.form, bytes) {
+            self.0.check_element(one.len())?;
+        }
+        self.0.write(&Task, bytes, elements, timeout).await
+    }
+
+    /// # Errors
+    /// As of [`Writer::flush`](crate::Writer::flush).
+    pub async fn flush(
+        &mut self,
+        until: Until,
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        self.0.flush(&Task, until, timeout).await
+    }
+
+    pub async fn close(mut self, timeout: Option<Duration>) -> Left {
+        self.0.close(&Task, timeout).await
+    }
+
+    pub async fn abort(mut self) -> Left {
+        self.0.abort(&Task).await
+    }
+
+    pub fn properties(&self) -> Properties {
+        Properties::of_writer(&self.0)
+    }
+}
+
+/// A reading end.
+pub struct SimReader(ReaderCore);
+
+impl SimReader {
+    /// # Errors
+    /// As of [`Reader::create`](crate::Reader::create).
+    pub async fn create(
+        process: &Arc<Process>,
+        url: &str,
+        data_type: &DataType,
+        options: Options,
+    ) -> Result<Self, StreamError> {
+        let machine = Machine::Simulated(process.clone());
+        let core = rendezvous::reader(&Task, &machine, url, data_type.clone(), options).await?;
+        Ok(Self(core))
+    }
+
+    /// As [`Reader::read_many`](crate::Reader::read_many), or
+    /// [`read_available`](crate::Reader::read_available) where `count` is `None`. The bytes lie in
+    /// the buffer until `take` has seen them.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read(
+        &mut self,
+        count: Option<usize>,
+        timeout: Option<Duration>,
+        take: impl FnOnce(&[u8], usize),
+    ) -> Result<usize, StreamError> {
+        let wanted = count.map_or(Wanted::Available, Wanted::Exactly);
+        let count = self.0.wait_for(&Task, wanted, timeout).await?;
+        let bytes = self.0.region(count);
+        let len = bytes.len();
+        take(bytes, count);
+        self.0.release(len, count);
+        Ok(count)
+    }
+
+    /// # Errors
+    /// As of [`Reader::commit`](crate::Reader::commit).
+    pub async fn commit(&mut self) -> Result<(), StreamError> {
+        self.0.commit(&Task).await
+    }
+
+    pub async fn close(mut self) {
+        self.0.close(&Task).await;
+    }
+
+    pub fn properties(&self) -> Properties {
+        Properties::of_reader(&self.0)
+    }
+}
