@@ -172,6 +172,7 @@ impl Properties {
                 }
                 _ => {
                     let read = end.inner.ring.read_elements().unwrap_or(0);
+                    let read = read.max(end.link.read_elements());
                     (end.link.ready().1.saturating_sub(read), read)
                 }
             };

@@ -63,6 +63,12 @@ impl Link<Reader> {
         self.half.arrived.position()
     }
 
+    /// Elements that count as read, as far as is known here: by the program, or by whoever it has
+    /// taken the place of.
+    pub fn read_elements(&self) -> u64 {
+        self.half.read_elements
+    }
+
     /// Up to here the program has read, so many elements in all.
     pub fn handle_read(&mut self, position: u64, elements: u64) {
         let (ready, ready_elements) = self.ready();

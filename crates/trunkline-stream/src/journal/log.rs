@@ -2,6 +2,7 @@
 //! are removed from the front.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 
 use trunkline_proto::stream::StreamClose;
@@ -16,6 +17,7 @@ use super::sync_job::{SyncJob, Synced};
 pub(super) const CURSOR: &str = "cursor";
 pub(super) const CURSOR_NEW: &str = "cursor.new";
 const SEGMENT_SUFFIX: &str = ".log";
+const SPARE_SUFFIX: &str = ".spare";
 
 /// How large files may become.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +62,16 @@ impl Segment {
     }
 }
 
+/// A file that was a segment, and will be another one.
+#[derive(Debug)]
+struct Spare {
+    name: String,
+    file: Arc<dyn DiskFile>,
+    len: u64,
+    /// Its name is safe: what is written to it is not taken for the segment that it was.
+    is_settled: bool,
+}
+
 /// The files of a journal.
 #[derive(Debug)]
 pub(super) struct Log {
@@ -70,7 +82,7 @@ pub(super) struct Log {
     /// In order, without a gap; the last one is written to.
     pub(super) segments: VecDeque<Segment>,
     /// Files of those that are done with, to be written again.
-    spares: Vec<Segment>,
+    spares: Vec<Spare>,
     /// Bytes of the files of both.
     total: u64,
     /// Where the stream goes on.
@@ -95,6 +107,11 @@ pub(super) fn segment_name(seq: u64) -> String {
 pub(super) fn segment_seq(name: &str) -> Option<u64> {
     let seq = u64::from_str_radix(name.strip_suffix(SEGMENT_SUFFIX)?, 16).ok()?;
     (segment_name(seq) == name).then_some(seq)
+}
+
+/// Whether that file is one that would have been written again.
+pub(super) fn is_spare(name: &str) -> bool {
+    name.ends_with(SPARE_SUFFIX)
 }
 
 impl Log {
@@ -123,7 +140,7 @@ impl Log {
         }
     }
 
-    pub(super) fn error(&self, action: &'static str, cause: std::io::Error) -> JournalError {
+    pub(super) fn error(&self, action: &'static str, cause: io::Error) -> JournalError {
         JournalError::disk(self.disk.folder(), action, cause)
     }
 
@@ -220,6 +237,8 @@ impl Log {
             let cut = segment.file.truncate(segment.len);
             if cut.is_ok() {
                 segment.old_len = 0;
+                // It has to be made safe as a record has, before another segment begins.
+                self.appended += 1;
                 self.total -= before - segment.len;
             }
             cut.map_err(|cause| self.error("written", cause))?;
@@ -253,27 +272,8 @@ impl Log {
             lineage: self.cursor.lineage,
         };
         let (bytes, seed) = head.encode();
-        let name = segment_name(seq);
-        let spare = self.spares.pop();
-        self.total -= spare.as_ref().map_or(0, Segment::file_len);
-        let begin = || match spare {
-            // Its head is safe before it has its name: what has the name has the head.
-            Some(spare) => {
-                spare.file.write_at(0, [&bytes, &[]])?;
-                spare.file.sync()?;
-                self.disk.rename(&segment_name(spare.seq), &name)?;
-                self.disk.sync_folder()?;
-                Ok((spare.file_len(), spare.file))
-            }
-            None => {
-                let file = self.disk.create(&name)?;
-                file.write_at(0, [&bytes, &[]])?;
-                file.sync()?;
-                self.disk.sync_folder()?;
-                Ok((0, file))
-            }
-        };
-        let (old_len, file) = begin().map_err(|cause| self.error("written", cause))?;
+        let file = self.create_segment(&segment_name(seq), &bytes);
+        let (old_len, file) = file.map_err(|cause| self.error("written", cause))?;
         self.must_roll = false;
         let segment = Segment {
             seq,
@@ -288,15 +288,44 @@ impl Log {
         Ok(())
     }
 
+    /// A file with that head, safe under that name, and its length if it is one that was there.
+    fn create_segment(&mut self, name: &str, head: &[u8]) -> io::Result<(u64, Arc<dyn DiskFile>)> {
+        let settled = self.spares.iter().position(|spare| spare.is_settled);
+        let Some(index) = settled else {
+            let file = self.disk.create(name)?;
+            file.write_at(0, [head, &[]])?;
+            file.sync()?;
+            self.sync_folder()?;
+            return Ok((0, file));
+        };
+        // Its head is safe before it has the name: what has the name has the head.
+        let spare = &self.spares[index];
+        spare.file.write_at(0, [head, &[]])?;
+        spare.file.sync()?;
+        self.disk.rename(&spare.name, name)?;
+        let spare = self.spares.remove(index);
+        self.total -= spare.len;
+        self.sync_folder()?;
+        Ok((spare.len, spare.file))
+    }
+
+    fn sync_folder(&mut self) -> io::Result<()> {
+        self.disk.sync_folder()?;
+        for spare in &mut self.spares {
+            spare.is_settled = true;
+        }
+        Ok(())
+    }
+
     /// Removes the files that are kept to be written again, but for so many.
     fn remove_spares(&mut self, kept: usize) -> Result<(), JournalError> {
         while self.spares.len() > kept {
             let Some(spare) = self.spares.last() else {
                 break;
             };
-            let removed = self.disk.remove(&segment_name(spare.seq));
+            let removed = self.disk.remove(&spare.name);
             removed.map_err(|cause| self.error("trimmed", cause))?;
-            self.total -= self.spares.pop().map_or(0, |spare| spare.file_len());
+            self.total -= self.spares.pop().map_or(0, |spare| spare.len);
         }
         Ok(())
     }
@@ -363,9 +392,33 @@ impl Log {
         }
         self.write_cursor()?;
         while is_spent(self) {
-            self.spares.extend(self.segments.pop_front());
+            self.retire_first()
+                .map_err(|cause| self.error("trimmed", cause))?;
         }
-        self.remove_spares(SPARES_MAX)
+        Ok(())
+    }
+
+    /// The first segment is done with: its file is removed, or kept to be written again.
+    fn retire_first(&mut self) -> io::Result<()> {
+        let Some(first) = self.segments.front() else {
+            return Ok(());
+        };
+        let name = segment_name(first.seq);
+        if self.spares.len() < SPARES_MAX {
+            let spare = Spare {
+                name: format!("{:016x}{SPARE_SUFFIX}", first.seq),
+                file: first.file.clone(),
+                len: first.file_len(),
+                is_settled: false,
+            };
+            self.disk.rename(&name, &spare.name)?;
+            self.spares.push(spare);
+        } else {
+            self.disk.remove(&name)?;
+            self.total -= first.file_len();
+        }
+        self.segments.pop_front();
+        Ok(())
     }
 
     /// Replaces the cursor file. What it says is true when it is on the disk, and what it said
@@ -382,20 +435,20 @@ impl Log {
             self.cursor.seq = last.seq;
         }
         let bytes = self.cursor.encode();
-        let replace = || {
+        let mut replace = || {
             let file = self.disk.create(CURSOR_NEW)?;
             file.write_at(0, [&bytes, &[]])?;
             file.sync()?;
             self.disk.rename(CURSOR_NEW, CURSOR)?;
-            self.disk.sync_folder()
+            self.sync_folder()
         };
         replace().map_err(|cause| self.error("written", cause))
     }
 
     /// Removes all of it: the stream is at its end. Another one may begin here, of this lineage.
     pub(super) fn finish(&mut self, lineage: Lineage) -> Result<(), JournalError> {
-        let mut spent = std::mem::take(&mut self.segments);
-        spent.extend(self.spares.drain(..));
+        let spent = std::mem::take(&mut self.segments);
+        let spares = std::mem::take(&mut self.spares);
         self.cursor = Cursor {
             lineage,
             seq: 0,
@@ -415,8 +468,9 @@ impl Log {
             0,
         );
         *self = next;
-        for segment in spent {
-            let removed = self.disk.remove(&segment_name(segment.seq));
+        let segments = spent.iter().map(|segment| segment_name(segment.seq));
+        for name in segments.chain(spares.into_iter().map(|spare| spare.name)) {
+            let removed = self.disk.remove(&name);
             removed.map_err(|cause| self.error("trimmed", cause))?;
         }
         Ok(())

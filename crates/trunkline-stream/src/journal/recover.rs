@@ -10,7 +10,7 @@ use trunkline_proto::stream::StreamClose;
 
 use super::disk::Disk;
 use super::error::JournalError;
-use super::log::{Bounds, CURSOR, CURSOR_NEW, Log, Segment, segment_name, segment_seq};
+use super::log::{Bounds, CURSOR, CURSOR_NEW, Log, Segment, is_spare, segment_name, segment_seq};
 use super::record::{
     Cursor, Lineage, RECORD_HEAD, RecordHead, RecordKind, SEGMENT_HEAD, SegmentHead,
 };
@@ -41,8 +41,11 @@ pub(super) fn open(
     let names = disk.list().map_err(io)?;
     let mut seqs: Vec<u64> = names.iter().filter_map(|name| segment_seq(name)).collect();
     seqs.sort_unstable();
-    if names.iter().any(|name| name == CURSOR_NEW) {
-        let removed = disk.remove(CURSOR_NEW);
+    for name in names
+        .iter()
+        .filter(|name| *name == CURSOR_NEW || is_spare(name))
+    {
+        let removed = disk.remove(name);
         removed.map_err(|cause| JournalError::disk(disk.folder(), "written", cause))?;
     }
     if !names.iter().any(|name| name == CURSOR) {
@@ -119,10 +122,8 @@ enum Looked {
     Whole(Found),
     /// Its head is not whole, and nothing follows it.
     Torn,
-    /// It is of another lineage, or was being made into a later one.
+    /// It is of another lineage.
     Other,
-    /// Something else stands where its head should be.
-    Headless,
 }
 
 impl Recovery {
@@ -141,13 +142,11 @@ impl Recovery {
 
     fn run(mut self, seqs: Vec<u64>, bounds: Bounds) -> Result<(Log, bool), JournalError> {
         let mut found = VecDeque::new();
-        let mut headless = Vec::new();
         for (i, seq) in seqs.iter().enumerate() {
             match self.look(*seq)? {
                 Looked::Whole(segment) => found.push_back(segment),
-                // Of a stream that has ended, or done with.
+                // Of a stream that has ended.
                 Looked::Other => self.remove(*seq)?,
-                Looked::Headless => headless.push(*seq),
                 // It was being begun.
                 Looked::Torn if i + 1 == seqs.len() => self.remove(*seq)?,
                 Looked::Torn => {
@@ -162,13 +161,6 @@ impl Recovery {
         let first = found.iter().rposition(begins).unwrap_or(0);
         for spent in found.drain(..first) {
             self.remove(spent.segment.seq)?;
-        }
-        for seq in headless {
-            // One that was done with was being made into a later one.
-            if found.front().is_none_or(|first| seq >= first.segment.seq) {
-                return Err(self.damaged(format!("the head of {}", segment_name(seq))));
-            }
-            self.remove(seq)?;
         }
         let mut end = self.cursor.position;
         match found.front() {
@@ -250,9 +242,8 @@ impl Recovery {
                     is_sealed: false,
                 }))
             }
-            Some((head, _)) if head.seq > seq => Ok(Looked::Other),
             _ if len <= SEGMENT_HEAD as u64 => Ok(Looked::Torn),
-            _ => Ok(Looked::Headless),
+            _ => Err(self.damaged(format!("the head of {}", segment_name(seq)))),
         }
     }
 
