@@ -391,6 +391,12 @@ impl<H: Half> Link<H> {
         self.session.poll_timeout().into_iter().chain(half).min()
     }
 
+    /// The same while the transport has not taken what was handed out last: what only hands out more
+    /// waits for that.
+    pub fn poll_timeout_while_sending(&self) -> Option<Tick> {
+        self.session.poll_timeout()
+    }
+
     /// The time that [`poll_timeout`](Self::poll_timeout) named has passed. Read what has arrived
     /// first, or a stall of one's own looks like the peer's.
     pub fn handle_timeout(&mut self, now: Tick) {

@@ -46,6 +46,8 @@ pub struct Reader {
     /// The writer may be told that its end is known.
     pub(super) is_end_safe: bool,
     pub(super) is_aborted: bool,
+    /// Where a writer begins that has written nothing when it came last.
+    waits_at: Option<u64>,
     pub(super) is_abort_said: bool,
     /// What the writer has dropped.
     pub(super) losses: Losses,
@@ -82,6 +84,7 @@ impl Reader {
             close: None,
             is_end_safe: true,
             is_aborted: false,
+            waits_at: None,
             is_abort_said: false,
             losses: Losses::new(options.drops),
         }
@@ -261,7 +264,7 @@ impl Half for Reader {
             self.close = None;
         } else if writer.kept > arrived {
             return Err(Mismatch::Lost(writer.kept.saturating_sub(arrived)));
-        } else if writer.written < arrived && !(meeting == Meeting::First && writer.written == 0) {
+        } else if writer.written < arrived && !(writer.written == 0 && self.may_begin(meeting)) {
             let lost = arrived.saturating_sub(writer.written);
             return match meeting {
                 Meeting::Again => Err(Mismatch::Nonsense(format!(
@@ -271,6 +274,7 @@ impl Half for Reader {
                 _ => Err(Mismatch::Lost(lost)),
             };
         }
+        self.waits_at = (writer.written == 0).then(|| self.arrived.position());
         self.peer_bytes = peer.bytes_max;
         self.handle_down();
         Ok(())
@@ -488,6 +492,12 @@ impl Half for Reader {
 }
 
 impl Reader {
+    /// Whether a writer that has written nothing may be one that begins where this reader is: it
+    /// comes for the first time, or was not heard since.
+    fn may_begin(&self, meeting: Meeting) -> bool {
+        meeting == Meeting::First || self.waits_at == Some(self.arrived.position())
+    }
+
     fn ready_place(&self) -> (u64, u64) {
         (self.arrived.boundary(), self.arrived.elements())
     }

@@ -313,6 +313,41 @@ fn a_successor_of_the_reader_goes_on_where_elements_are_kept() {
     assert!(sut.read(5) && sut.reader.next == 7, "from element 2 on");
 }
 
+/// A writer that takes another's place does not get its answer, and says its greeting again.
+#[test]
+fn a_successor_that_was_not_answered_comes_again() {
+    let (w, mut r) = options(8, 5, true);
+    r.takes_successor = true;
+    let mut sut = World::with(w.clone(), r);
+    sut.run(ms(10));
+    assert!(sut.write(3));
+    sut.run(ms(10));
+    assert!(sut.read(3));
+    sut.cut();
+    let mut next = w;
+    next.incarnation.0[0] = 7;
+    sut.writer = WriterEnd::new(next, sut.now);
+    sut.heal();
+    while !sut.reader.link.is_connected() {
+        sut.pump();
+        sut.now = sut.net.next_at().unwrap_or(sut.now.saturating_add(ms(1)));
+        sut.deliver();
+    }
+    assert!(!sut.writer.link.is_connected(), "its answer is on the way");
+    sut.cut();
+    sut.heal();
+    sut.run(ms(5000));
+    assert_eq!(
+        (sut.writer.link.fault(), sut.reader.link.fault()),
+        (None, None)
+    );
+    assert!(sut.writer.link.is_connected());
+    sut.writer.goes_on_from(3);
+    assert!(sut.write(2));
+    sut.run(ms(10));
+    assert!(sut.read(2), "from element 3 on");
+}
+
 /// A writer dies within an element; what the reader has of it is dropped.
 #[test]
 fn a_successor_of_the_writer_begins_a_whole_element() {

@@ -484,13 +484,13 @@ impl<S: Inner> Endpoint for End<S> {
             let asking = Some(asking.poll_timeout());
             return asking.into_iter().chain(self.link.poll_timeout()).min();
         }
-        // While the transport takes nothing, what waits for more waits for that.
-        let looks = self.link.is_connected() && !self.is_sending;
-        let gather = self.gather_until.filter(|_| looks);
-        [self.link.poll_timeout(), gather, self.idle_at]
-            .into_iter()
-            .flatten()
-            .min()
+        // While the transport takes nothing, what would hand out more waits for that.
+        let (link, gather) = match self.is_sending {
+            true => (self.link.poll_timeout_while_sending(), None),
+            false => (self.link.poll_timeout(), self.gather_until),
+        };
+        let gather = gather.filter(|_| self.link.is_connected());
+        [link, gather, self.idle_at].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Tick, _: Timestamp) {
