@@ -8,12 +8,12 @@ use crate::element::ByteOrder;
 use crate::fault::Finding;
 use crate::file::TdmsFile;
 use crate::layout::{Column, Place};
+use crate::map::{Extent, Run};
 use crate::objects::Object;
 use crate::path::ObjectPath;
 use crate::property::Properties;
 use crate::raw_index::Scaler;
 use crate::read_at::ReadAt;
-use crate::walk::{Extent, Run};
 use crate::waveform::Waveform;
 
 /// A channel: its values are numbered from 0 on through all segments.
@@ -91,8 +91,8 @@ impl<'a, R: ReadAt> Channel<'a, R> {
             let Some(column) = run.layout.column(number) else {
                 continue;
             };
-            let tail = run.layout.tail_place(column, None, run.tail);
-            let values = run.chunks() * column.count + tail.count;
+            let tail = run.layout.tail_count(column, run.tail);
+            let values = run.chunks() * column.count + tail;
             if values > 0 {
                 starts.push((len, run));
                 len += values;
@@ -157,6 +157,10 @@ impl<'a, R: ReadAt> Channel<'a, R> {
                 let start = *start;
                 (0..chunks).map(move |n| start + n * count..(start + (n + 1) * count).min(end))
             })
+    }
+
+    pub(crate) fn file(&self) -> &'a TdmsFile<R> {
+        self.file
     }
 
     pub(crate) fn source(&self) -> &'a R {

@@ -2,11 +2,11 @@
 
 use crate::channel::Channel;
 use crate::fault::Finding;
+use crate::map::Map;
 use crate::path::ObjectPath;
 use crate::property::Properties;
 use crate::read_at::ReadAt;
 use crate::text::Text;
-use crate::walk::Map;
 
 /// A file that has been opened. Its data is read when it is asked for.
 #[derive(Debug)]

@@ -68,6 +68,11 @@ impl<'a, I: ReadAt + ?Sized> IndexCursor<'a, I> {
         }
     }
 
+    /// Whether nothing follows.
+    pub(crate) fn is_at_end(&self) -> io::Result<bool> {
+        Ok(self.source.byte_len()? == self.at)
+    }
+
     /// Goes behind a segment; where its metadata begins.
     pub(crate) fn pass(&mut self, metadata_bytes: u64) -> u64 {
         let metadata = self.at + LEAD_IN_BYTES;

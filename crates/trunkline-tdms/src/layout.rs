@@ -16,6 +16,7 @@ pub(crate) struct Layout {
     /// The channels that have values in a chunk, by number of the object.
     pub(crate) columns: Vec<Column>,
     pub(crate) chunk_bytes: u64,
+    has_strings: bool,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -159,11 +160,13 @@ impl Layout {
             return Err(Fault::Overflow);
         }
         columns.sort_by_key(|column| column.object);
+        columns.shrink_to_fit();
         Ok(Self {
             order,
             form,
             columns,
             chunk_bytes: offset,
+            has_strings: strings > 0,
         })
     }
 
@@ -213,11 +216,13 @@ impl Layout {
             start = start.checked_add(bytes).ok_or(Fault::Overflow)?;
         }
         columns.sort_by_key(|column| column.object);
+        columns.shrink_to_fit();
         Ok(Self {
             order,
             form: Form::Daqmx { buffers },
             columns,
             chunk_bytes: start,
+            has_strings: false,
         })
     }
 
@@ -262,11 +267,21 @@ impl Layout {
     /// Where the values of a channel stand in what is left of a chunk.
     pub(crate) fn tail_place(&self, column: &Column, scaler: Option<&Scaler>, tail: Tail) -> Place {
         let mut place = self.place(column, scaler);
-        if tail.bytes == 0 {
-            place.count = 0;
-            return place;
+        place.count = self.tail_count(column, tail);
+        if self.form == Form::Contiguous && !tail.is_torn {
+            let before = self.columns.iter().filter(|c| c.offset < column.offset);
+            let bytes = |c: &Column| self.tail_count(c, tail) * c.data_type.size().unwrap_or(0);
+            place.offset = before.map(bytes).sum();
         }
-        place.count = match &self.form {
+        place
+    }
+
+    /// Values of a channel in what is left of a chunk.
+    pub(crate) fn tail_count(&self, column: &Column, tail: Tail) -> u64 {
+        if tail.bytes == 0 {
+            return 0;
+        }
+        let count = match &self.form {
             Form::Interleaved { row_bytes } => tail.bytes / row_bytes.max(&1),
             Form::Daqmx { buffers } => {
                 let of = |scaler: &Scaler| {
@@ -276,19 +291,15 @@ impl Layout {
                 let scalers = column.daqmx.iter().flat_map(|d| &d.scalers);
                 scalers.filter_map(of).min().unwrap_or(0)
             }
-            Form::Contiguous if self.has_strings() => 0,
+            // Where the strings in it end is not known.
+            Form::Contiguous if self.has_strings => 0,
             Form::Contiguous if tail.is_torn => {
-                tail.bytes.saturating_sub(column.offset) / place.stride.max(1)
+                let size = column.data_type.size().unwrap_or(0);
+                tail.bytes.saturating_sub(column.offset) / size.max(1)
             }
-            Form::Contiguous => {
-                let before = self.columns.iter().filter(|c| c.offset < column.offset);
-                let bytes = |c: &Column| self.shortened(c, tail) * c.data_type.size().unwrap_or(0);
-                place.offset = before.map(bytes).sum();
-                self.shortened(column, tail)
-            }
+            Form::Contiguous => self.shortened(column, tail),
         };
-        place.count = place.count.min(column.count);
-        place
+        count.min(column.count)
     }
 
     /// Values of a channel where all are shortened alike.
@@ -309,16 +320,9 @@ impl Layout {
                 buffers.iter().map(used).sum()
             }
             Form::Contiguous => {
-                let used = |c: &Column| {
-                    self.tail_place(c, None, tail).count * c.data_type.size().unwrap_or(0)
-                };
+                let used = |c: &Column| self.tail_count(c, tail) * c.data_type.size().unwrap_or(0);
                 self.columns.iter().map(used).sum()
             }
         }
-    }
-
-    fn has_strings(&self) -> bool {
-        let mut types = self.columns.iter().map(|column| column.data_type);
-        types.any(|data_type| data_type == TdmsType::String)
     }
 }

@@ -17,9 +17,12 @@
 //! - [`TdmsFile`] and [`Channel`]: reading, from anything that is [`ReadAt`], in pieces.
 //!   [`Limits`] bound what a file may make its reader do; [`Report`] and [`Fault`] say what is
 //!   wrong with it.
+//! - [`Scaling`]: from raw numbers to engineering values.
 //! - [`Writer`]: segments, whole when they are given out, with [`index_of`] for the index file.
 //! - [`ObjectPath`], [`Properties`], [`PropertyValue`], [`TdmsType`], [`TdmsTime`], [`Text`],
 //!   [`Values`], [`Waveform`]: what files hold.
+//! - [`TdmsFile::verify`], [`TdmsFile::repair`], [`TdmsFile::rewrite`]: recovery, and few long
+//!   segments out of many.
 //! - Inside: `lead_in`, `metadata` and `raw_index` read the bytes, `objects` and `walk` hold what
 //!   segments take over from those before, `layout` says where values stand.
 
@@ -33,6 +36,7 @@ mod file;
 mod index_file;
 mod layout;
 mod lead_in;
+mod map;
 mod metadata;
 mod objects;
 mod open;
@@ -40,6 +44,10 @@ mod path;
 mod property;
 mod raw_index;
 mod read_at;
+mod read_values;
+mod recover;
+mod rewrite;
+mod scale;
 mod text;
 mod time;
 mod values;
@@ -59,6 +67,9 @@ pub use path::{ObjectPath, PathError};
 pub use property::{Properties, PropertyValue};
 pub use raw_index::Scaler;
 pub use read_at::ReadAt;
+pub use recover::{Mending, Repair, Verification};
+pub use rewrite::{RewriteError, Rewritten};
+pub use scale::{ScaleChain, ScaleError, Scaling};
 pub use text::Text;
 pub use time::TdmsTime;
 pub use values::Values;

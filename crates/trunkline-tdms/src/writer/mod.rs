@@ -169,6 +169,17 @@ impl Writer {
         Ok(ChannelId(number))
     }
 
+    /// Makes an object, perhaps without data or properties. The file and groups of channels are
+    /// made without it.
+    ///
+    /// # Errors
+    /// [`WriteError::TooLong`].
+    pub fn object(&mut self, path: &ObjectPath) -> Result<(), WriteError> {
+        check_path(path)?;
+        self.ensure(path);
+        Ok(())
+    }
+
     /// Sets a property; it is written with the next segment. An object that is new is made.
     ///
     /// # Errors

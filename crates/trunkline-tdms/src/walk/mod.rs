@@ -4,95 +4,20 @@
 //! each one's data lies. The walk keeps both, applies the properties, and gives out where raw data
 //! stands, in runs of segments laid out alike.
 
+mod data;
+
 use std::io;
 use std::sync::Arc;
 
 use crate::element::ByteOrder;
 use crate::fault::{Fault, Finding};
 use crate::index_file::IndexCursor;
-use crate::layout::{Layout, Tail};
-use crate::lead_in::{
-    DATA_TAG, INDEX_TAG, LEAD_IN_BYTES, LeadIn, NOT_CLOSED, TOC_INTERLEAVED, TOC_METADATA,
-    TOC_NEW_LIST, TOC_RAW_DATA,
-};
+use crate::layout::Layout;
+use crate::lead_in::{DATA_TAG, INDEX_TAG, LEAD_IN_BYTES, LeadIn, TOC_METADATA, TOC_NEW_LIST};
+use crate::map::Map;
 use crate::metadata::{Block, Stop};
-use crate::objects::Objects;
 use crate::open::{Limits, OpenError};
 use crate::read_at::ReadAt;
-
-/// Findings that are kept; further ones are counted.
-const FINDINGS_MAX: usize = 1_000;
-/// Columns of layouts that are kept whatever the length of the file, and bytes of file for each
-/// further one. Files have at least a byte of data for each; only one made to use up memory has
-/// more.
-const COLUMNS_FREE: u64 = 1 << 16;
-const BYTES_PER_COLUMN: u64 = 2;
-
-/// Raw data of one segment.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Extent {
-    /// Where its data begins.
-    pub(crate) position: u64,
-    /// Whole chunks before it in its run.
-    pub(crate) chunks_before: u64,
-    pub(crate) chunks: u64,
-}
-
-/// Segments laid out alike; only the last one may end with part of a chunk.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Run {
-    pub(crate) layout: Arc<Layout>,
-    pub(crate) extents: Vec<Extent>,
-    pub(crate) tail: Tail,
-}
-
-impl Run {
-    pub(crate) fn chunks(&self) -> u64 {
-        self.extents
-            .last()
-            .map_or(0, |e| e.chunks_before + e.chunks)
-    }
-}
-
-/// A segment, as far as recovery has to know.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(crate) struct LastSegment {
-    pub(crate) position: u64,
-    pub(crate) is_big_endian: bool,
-    pub(crate) metadata_bytes: u64,
-    /// Bytes of data that are there.
-    pub(crate) data_bytes: u64,
-    /// Bytes of them in whole chunks.
-    pub(crate) whole_bytes: u64,
-    pub(crate) is_interleaved: bool,
-}
-
-/// What a walk has found.
-#[derive(Debug, Default)]
-pub(crate) struct Map {
-    pub(crate) objects: Objects,
-    pub(crate) runs: Vec<Run>,
-    pub(crate) findings: Vec<Finding>,
-    pub(crate) findings_dropped: u64,
-    pub(crate) segments: u64,
-    pub(crate) version: Option<u32>,
-    /// Why and where the file ends before its last segment does.
-    pub(crate) incomplete: Option<Finding>,
-    /// Bytes at the end that belong to no value that is delivered.
-    pub(crate) bytes_lost: u64,
-    pub(crate) last: Option<LastSegment>,
-    /// Where the next segment would begin.
-    pub(crate) end: u64,
-}
-
-impl Map {
-    fn find(&mut self, position: u64, fault: Fault) {
-        match self.findings.len() < FINDINGS_MAX {
-            true => self.findings.push(Finding { position, fault }),
-            false => self.findings_dropped += 1,
-        }
-    }
-}
 
 /// Which kind of file is walked.
 #[derive(Clone, Copy, PartialEq)]
@@ -141,7 +66,7 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
             is_big: None,
             layout: None,
             columns: 0,
-            columns_max: COLUMNS_FREE + len / BYTES_PER_COLUMN,
+            columns_max: data::columns_max(len),
         })
     }
 
@@ -329,143 +254,6 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
                 Ok(())
             }
         }
-    }
-
-    /// Notes where the data stands, and goes on to the next segment.
-    fn take_data(&mut self, lead_in: &LeadIn, after: u64) -> Result<bool, OpenError> {
-        let metadata = lead_in.metadata_bytes;
-        let wanted = lead_in.segment_bytes;
-        let is_torn = wanted == NOT_CLOSED || wanted > after;
-        let data_bytes = wanted.min(after) - metadata;
-        let start = self.at + LEAD_IN_BYTES + metadata;
-        let used = match data_bytes {
-            0 => 0,
-            _ => self.note_data(lead_in, start, data_bytes, is_torn)?,
-        };
-        self.map.last = Some(LastSegment {
-            position: self.at,
-            is_big_endian: self.is_big == Some(true),
-            metadata_bytes: metadata,
-            data_bytes,
-            whole_bytes: self.whole_bytes(data_bytes),
-            is_interleaved: lead_in.has(TOC_INTERLEAVED),
-        });
-        if !is_torn {
-            self.at = start + data_bytes;
-            self.position = self.at;
-            return Ok(true);
-        }
-        let fault = match wanted {
-            NOT_CLOSED => Fault::NotClosed,
-            _ => Fault::TornData {
-                missing: wanted - after,
-            },
-        };
-        let ended = self.ends(fault, data_bytes - used);
-        self.at = self.len;
-        ended
-    }
-
-    fn whole_bytes(&self, data_bytes: u64) -> u64 {
-        match &self.layout {
-            Some((_, _, Ok(layout))) if layout.chunk_bytes > 0 => {
-                data_bytes - data_bytes % layout.chunk_bytes
-            }
-            _ => 0,
-        }
-    }
-
-    /// Adds the data to the runs; how many of its bytes belong to values.
-    fn note_data(
-        &mut self,
-        lead_in: &LeadIn,
-        start: u64,
-        bytes: u64,
-        is_torn: bool,
-    ) -> Result<u64, OpenError> {
-        if !lead_in.has(TOC_RAW_DATA) {
-            self.map.find(self.position, Fault::UnannouncedData);
-        }
-        let layout = match self.layout(lead_in)? {
-            Ok(layout) if layout.chunk_bytes == 0 => {
-                self.map.find(start, Fault::OwnerlessData { bytes });
-                return Ok(0);
-            }
-            Ok(layout) => layout,
-            Err(fault) => {
-                self.map.find(self.position, fault);
-                return Ok(0);
-            }
-        };
-        let chunk = layout.chunk_bytes;
-        let (chunks, rest) = (bytes / chunk, bytes % chunk);
-        let tail = Tail {
-            bytes: rest,
-            is_torn,
-        };
-        if rest > 0 && !is_torn {
-            let position = start + bytes - rest;
-            self.map
-                .find(position, Fault::ShortChunk { bytes: rest, chunk });
-        }
-        let used = bytes - rest + layout.tail_bytes_used(tail);
-        let continued = self
-            .map
-            .runs
-            .last_mut()
-            .filter(|run| Arc::ptr_eq(&run.layout, &layout) && run.tail.bytes == 0);
-        let run = match continued {
-            Some(run) => run,
-            None => {
-                self.map.runs.push(Run {
-                    layout,
-                    extents: Vec::new(),
-                    tail,
-                });
-                let Some(run) = self.map.runs.last_mut() else {
-                    return Ok(used);
-                };
-                run
-            }
-        };
-        run.tail = tail;
-        let chunks_before = run.chunks();
-        run.extents.push(Extent {
-            position: start,
-            chunks_before,
-            chunks,
-        });
-        Ok(used)
-    }
-
-    /// The layout of the segment, or why its data cannot be read.
-    fn layout(&mut self, lead_in: &LeadIn) -> Result<Result<Arc<Layout>, Fault>, OpenError> {
-        let is_interleaved = lead_in.has(TOC_INTERLEAVED);
-        let order = lead_in.order();
-        if let Some((for_order, for_flag, layout)) = &self.layout
-            && (*for_order, *for_flag) == (order, is_interleaved)
-        {
-            return Ok(layout.clone());
-        }
-        let objects = &mut self.map.objects;
-        // What this segment lists is paid for with its bytes.
-        let listed = objects.take_listed();
-        self.columns += objects.active_len().saturating_sub(listed);
-        if self.columns > self.columns_max {
-            return self.refuse(Fault::TooManyChanges);
-        }
-        let made = match objects.is_list_lost() {
-            true => Err(Fault::LostMetadata),
-            false => Layout::of(objects.active(), order, is_interleaved),
-        };
-        // A writer that repeats all metadata in every segment does not make a layout for each.
-        let before = self.map.runs.last().map(|run| &run.layout);
-        let made = made.map(|made| match before {
-            Some(before) if **before == made => before.clone(),
-            _ => Arc::new(made),
-        });
-        self.layout = Some((order, is_interleaved, made.clone()));
-        Ok(made)
     }
 }
 
