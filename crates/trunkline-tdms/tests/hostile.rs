@@ -7,15 +7,16 @@
     reason = "a test may panic, and counting what is allocated needs an allocator of one's own"
 )]
 
-mod dump;
+mod exercise;
 mod segments;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::path::Path;
 
-use trunkline_tdms::{Fault, Limits, Mending, OpenError, TdmsFile, Version};
+use trunkline_tdms::{Fault, OpenError, TdmsFile};
 
+use self::exercise::exercise;
 use self::segments::{FIRST, I8, I32, META, NEW_LIST, RAW, Segment, segment};
 
 thread_local! {
@@ -54,40 +55,6 @@ fn peak_of(run: impl FnOnce()) -> usize {
     PEAK.with(|peak| peak.set(before));
     run();
     PEAK.with(Cell::get).saturating_sub(before)
-}
-
-/// Does everything with a file that a reader can.
-fn exercise(bytes: &[u8]) {
-    for is_salvaging in [false, true] {
-        let limits = Limits {
-            is_salvaging,
-            ..Limits::default()
-        };
-        let Ok(file) = TdmsFile::open_with(bytes, limits) else {
-            continue;
-        };
-        for channel in file.channels() {
-            let _ = channel.chunks().take(1_000).count();
-            // In pieces that do not end where chunks do.
-            let mut at = 0;
-            while at < channel.len() {
-                let read = channel.read(at, 7);
-                let scalers = channel.scalers().iter();
-                scalers.for_each(|scaler| drop(channel.read_scaler(scaler.scale_id, at, 7)));
-                let _ = channel.read_scaled_into(&channel.scaling(), at, &mut [0.0; 7]);
-                match read {
-                    Ok(values) if !values.is_empty() => at += values.len() as u64,
-                    _ => at += 1_000,
-                }
-            }
-        }
-        let _ = file.verify(Some(bytes));
-        let _ = file.repair(Mending::Close);
-        let _ = file.write_index(&mut std::io::sink());
-        let _ = file.rewrite(Version::V2, &mut std::io::sink());
-    }
-    let index = Some(bytes).map(|bytes| TdmsFile::open_indexed(bytes, bytes, Limits::default()));
-    drop(index);
 }
 
 fn vector(name: &str) -> Vec<u8> {

@@ -47,7 +47,6 @@ fn one_channel_is_read() {
     assert!(channel.chunks().eq(std::iter::once(0..3)));
 }
 
-/// Behaviour: ZC-27.
 #[test]
 fn one_channel_is_written_byte_for_byte_and_its_index_too() {
     let mut sut = Writer::new(WriterOptions::default());

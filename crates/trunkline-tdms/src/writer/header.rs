@@ -14,8 +14,8 @@ const STRING_INDEX_BYTES: u32 = 28;
 /// What a segment's metadata does to the file's list.
 struct Plan {
     is_new_list: bool,
-    /// The list behind this segment.
-    list: Vec<(u32, Option<Share>)>,
+    /// The list behind this segment; none where it stays.
+    list: Option<Vec<(u32, Option<Share>)>>,
     /// Objects to name: their number, and their share if they have data.
     entries: Vec<(u32, Option<Share>)>,
 }
@@ -41,8 +41,7 @@ impl Writer {
             .try_fold(0_u64, |sum, share| sum.checked_add(share.bytes))
             .ok_or(too_long.clone())?;
         let plan = self.plan(&shares);
-        let has_something = raw_bytes > 0 || !plan.entries.is_empty();
-        if !has_something {
+        if raw_bytes == 0 && plan.entries.is_empty() {
             return Ok(SegmentPlace {
                 position: self.position,
                 header_bytes: 0,
@@ -151,6 +150,15 @@ impl Writer {
             let object = self.objects.get(number as usize);
             object.is_some_and(|object| !object.is_written || !object.unwritten.is_empty())
         };
+        let has_news = (0..self.objects.len() as u32).any(news);
+        let active = self.list.iter().filter_map(|(_, share)| share.as_ref());
+        if !self.is_first && !has_news && active.eq(shares) {
+            return Plan {
+                is_new_list: false,
+                list: None,
+                entries: Vec::new(),
+            };
+        }
         let is_shared = |number: u32| shares.iter().any(|share| share.channel.0 == number);
         let with_news = || (0..self.objects.len() as u32).filter(|n| news(*n) && !is_shared(*n));
         if shares.is_empty() && !self.is_first {
@@ -167,7 +175,7 @@ impl Writer {
             }
             return Plan {
                 is_new_list: false,
-                list,
+                list: Some(list),
                 entries,
             };
         }
@@ -184,7 +192,7 @@ impl Writer {
         Plan {
             is_new_list: true,
             entries: list.clone(),
-            list,
+            list: Some(list),
         }
     }
 
@@ -235,7 +243,7 @@ impl Writer {
         let active = list.iter().filter_map(|(_, share)| share.as_ref());
         active.eq(shares).then_some(Plan {
             is_new_list: false,
-            list,
+            list: Some(list),
             entries,
         })
     }
@@ -248,7 +256,9 @@ impl Writer {
                 object.described = share.or(object.described);
             }
         }
-        self.list = plan.list;
+        if let Some(list) = plan.list {
+            self.list = list;
+        }
         self.is_first = false;
     }
 }
