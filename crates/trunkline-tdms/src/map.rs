@@ -41,11 +41,6 @@ pub(crate) struct LastSegment {
     pub(crate) position: u64,
     pub(crate) is_big_endian: bool,
     pub(crate) metadata_bytes: u64,
-    /// Bytes of data that are there.
-    pub(crate) data_bytes: u64,
-    /// Bytes of them in whole chunks.
-    pub(crate) whole_bytes: u64,
-    pub(crate) is_interleaved: bool,
 }
 
 /// What a walk has found.

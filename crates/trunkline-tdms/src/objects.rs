@@ -1,7 +1,7 @@
 //! What the segments so far have said about objects: their properties, the list of those that have
 //! data, and how the data of each lies.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::data_type::TdmsType;
 use crate::fault::Fault;
@@ -20,9 +20,11 @@ pub(crate) struct Object {
     /// How its data lies, as last described.
     index: Option<RawIndex>,
     has_data: bool,
-    /// The list and the block in which it was last named, by their numbers.
+    /// The list and the block in which it was last named, by their numbers, and its place in the
+    /// list.
     list: u64,
     block: u64,
+    place: u32,
     /// Number of the loss after which it was described; see [`Objects::lose`].
     described: u64,
     /// The type of its data.
@@ -34,8 +36,11 @@ pub(crate) struct Object {
 pub(crate) struct Objects {
     all: Vec<Object>,
     numbers: HashMap<ObjectPath, u32>,
-    /// The current list.
-    list: Vec<u32>,
+    /// Those of the current list that have data, by their place in it. Most lists are long and
+    /// change little, so that those without data are not looked at again and again.
+    active: BTreeMap<u32, u32>,
+    /// Objects in the current list.
+    list_len: u32,
     list_number: u64,
     block_number: u64,
     /// Entries of blocks since the last call of [`Objects::take_listed`].
@@ -53,7 +58,8 @@ pub(crate) struct Taken {
 impl Objects {
     /// The list starts from empty.
     pub(crate) fn begin_list(&mut self) {
-        self.list.clear();
+        self.active.clear();
+        self.list_len = 0;
         self.list_number += 1;
         self.is_list_lost = false;
     }
@@ -77,20 +83,19 @@ impl Objects {
         std::mem::take(&mut self.listed)
     }
 
-    /// As many objects may have data.
+    /// As many objects have data.
     pub(crate) fn active_len(&self) -> u64 {
-        self.list.len() as u64
+        self.active.len() as u64
     }
 
     /// The objects that have data, in the order of the list.
     pub(crate) fn active(&self) -> impl Iterator<Item = Active<'_>> + Clone {
-        self.list.iter().filter_map(|number| {
+        self.active.values().filter_map(|number| {
             let object = self.all.get(*number as usize)?;
-            let index = object.index.as_ref().filter(|_| object.has_data)?;
             Some(Active {
                 object: *number,
                 path: &object.path,
-                index,
+                index: object.index.as_ref()?,
             })
         })
     }
@@ -128,7 +133,8 @@ impl Objects {
         let is_new = object.list != list;
         if is_new {
             object.list = list;
-            self.list.push(number);
+            object.place = self.list_len;
+            self.list_len += 1;
         }
         self.listed += 1;
         let position = block.position();
@@ -137,6 +143,7 @@ impl Objects {
         let is_changed = match entry {
             Entry::NoData => {
                 object.has_data = false;
+                self.active.remove(&object.place);
                 had_data
             }
             Entry::AsBefore => {
@@ -148,6 +155,7 @@ impl Objects {
                     return Err(block.bad("it relies on metadata that could not be read"));
                 }
                 object.has_data = true;
+                self.active.insert(object.place, number);
                 !had_data
             }
             Entry::Described(index) => {
@@ -163,6 +171,7 @@ impl Objects {
                 let is_same = had_data && object.index.as_ref() == Some(&index);
                 object.index = Some(index);
                 object.has_data = true;
+                self.active.insert(object.place, number);
                 object.described = self.losses;
                 !is_same
             }
@@ -174,7 +183,7 @@ impl Objects {
             object.properties.insert(name, value);
         }
         Ok(Taken {
-            is_changed: is_changed || is_new,
+            is_changed,
             duplicate,
         })
     }
@@ -199,6 +208,7 @@ impl Objects {
             has_data: false,
             list: 0,
             block: 0,
+            place: 0,
             described: 0,
             data_type: TdmsType::Void,
         });

@@ -212,3 +212,15 @@ fn a_long_list_that_changes_all_the_time_is_given_up() {
         bytes.len()
     );
 }
+
+#[test]
+fn a_long_list_without_data_may_change_as_often_as_it_likes() {
+    let names = (0..20_000).map(|at| format!("/'g'/'{at}'"));
+    let wide = names.fold(segment(FIRST), |sut, name| sut.no_data(&name));
+    let mut bytes = wide.bytes();
+    for count in 0..2_000 {
+        let change = segment(META | RAW).plain("/'g'/'7'", I8, 1 + count % 2);
+        bytes.extend(change.raw([1, 2]).bytes());
+    }
+    assert_eq!(refusal(&bytes), None);
+}

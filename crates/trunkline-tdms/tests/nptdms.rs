@@ -34,6 +34,8 @@ fn files() -> u64 {
 }
 
 fn folder(name: &str) -> PathBuf {
+    // Two runs at a time do not meet.
+    let name = format!("{name}-{}", std::process::id());
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();

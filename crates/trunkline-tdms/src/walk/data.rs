@@ -37,9 +37,6 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
             position: self.at,
             is_big_endian: self.is_big == Some(true),
             metadata_bytes: metadata,
-            data_bytes,
-            whole_bytes: self.whole_bytes(data_bytes),
-            is_interleaved: lead_in.has(TOC_INTERLEAVED),
         });
         if !is_torn {
             self.at = start + data_bytes;
@@ -55,15 +52,6 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         let ended = self.ends(fault, data_bytes - used);
         self.at = self.len;
         ended
-    }
-
-    fn whole_bytes(&self, data_bytes: u64) -> u64 {
-        match &self.layout {
-            Some((_, _, Ok(layout))) if layout.chunk_bytes > 0 => {
-                data_bytes - data_bytes % layout.chunk_bytes
-            }
-            _ => 0,
-        }
     }
 
     /// Adds the data to the runs; how many of its bytes belong to values.

@@ -14,17 +14,20 @@ pub fn exercise(bytes: &[u8]) {
         };
         for channel in file.channels() {
             let _ = channel.chunks().take(1_000).count();
-            // In pieces that do not end where chunks do.
-            let mut at = 0;
+            // In pieces that do not end where chunks do, and become longer.
+            let (mut at, mut piece) = (0, 7);
             while at < channel.len() {
-                let read = channel.read(at, 7);
-                let scalers = channel.scalers().iter();
-                scalers.for_each(|scaler| drop(channel.read_scaler(scaler.scale_id, at, 7)));
-                let _ = channel.read_scaled_into(&channel.scaling(), at, &mut [0.0; 7]);
-                match read {
-                    Ok(values) if !values.is_empty() => at += values.len() as u64,
-                    _ => at += 1_000,
+                let read = channel.read(at, piece);
+                for scaler in channel.scalers() {
+                    let _ = channel.read_scaler(scaler.scale_id, at, piece);
                 }
+                let mut scaled = vec![0.0; piece as usize];
+                let _ = channel.read_scaled_into(&channel.scaling(), at, &mut scaled);
+                at += match read {
+                    Ok(values) if !values.is_empty() => values.len() as u64,
+                    _ => piece,
+                };
+                piece = (piece * 5).min(1_000);
             }
         }
         let _ = file.verify(Some(bytes));
