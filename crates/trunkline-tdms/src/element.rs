@@ -71,12 +71,9 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// `bytes` in an array, in little-endian order; zeros where bytes are missing.
+/// `bytes`, which are `N`, in an array and in little-endian order.
 fn little<const N: usize>(bytes: &[u8], order: ByteOrder) -> [u8; N] {
-    let mut out = [0; N];
-    for (to, from) in out.iter_mut().zip(bytes) {
-        *to = *from;
-    }
+    let mut out = <[u8; N]>::try_from(bytes).unwrap_or([0; N]);
     if order == ByteOrder::Big {
         out.reverse();
     }

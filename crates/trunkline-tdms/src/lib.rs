@@ -13,6 +13,26 @@
 //!          how their data lies                   or row by row
 //! ```
 //!
+//! ```
+//! use trunkline_tdms::{Arrangement, ObjectPath, TdmsFile, TdmsType, Writer, WriterOptions};
+//!
+//! let mut writer = Writer::new(WriterOptions::default());
+//! let volts = writer.channel("bench", "volts", TdmsType::F64)?;
+//! writer.set(&ObjectPath::channel("bench", "volts"), "unit_string", "V")?;
+//! let mut bytes = Vec::new();
+//! for piece in [[1.0, 1.5], [2.0, 2.5]] {
+//!     let data = [(volts, (&piece).into())];
+//!     writer.write(&data, Arrangement::Contiguous, &mut bytes)?;
+//! }
+//!
+//! let file = TdmsFile::open(&bytes)?;
+//! let volts = file.channel(&ObjectPath::channel("bench", "volts")).ok_or("no such channel")?;
+//! let mut values = [0.0; 3];
+//! volts.read_into(1, &mut values)?;
+//! assert_eq!(values, [1.5, 2.0, 2.5]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Layout
 //! - [`TdmsFile`] and [`Channel`]: reading, from anything that is [`ReadAt`], in pieces.
 //!   [`Limits`] bound what a file may make its reader do; [`Report`] and [`Fault`] say what is

@@ -216,8 +216,8 @@ impl<R: ReadAt> Channel<'_, R> {
             self.source()
                 .read_exact_at(piece, position)
                 .map_err(|error| self.failed(position, error))?;
-            for (value, at) in values.iter_mut().zip((0..).step_by(stride.max(1))) {
-                let bytes = piece.get(at..at + T::SIZE).unwrap_or_default();
+            for (value, row) in values.iter_mut().zip(piece.chunks(stride.max(1))) {
+                let bytes = row.get(..T::SIZE).unwrap_or_default();
                 *value = T::decode(bytes, span.order);
                 if let Some(shift) = bit {
                     *value = value.bit(shift);

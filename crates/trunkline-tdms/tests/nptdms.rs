@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use trunkline_tdms::TdmsFile;
+use trunkline_tdms::{ObjectPath, Scaling, TdmsFile};
 
 use self::dump::dump_of;
 use self::random_file::random_file_for_nptdms;
@@ -129,5 +129,32 @@ fn we_read_the_files_of_nptdms_own_tests() {
     judge(&["own"], &folder);
     let count = compare(&folder, read);
     assert!(count >= 35, "only {count} files");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn scaled_values_are_those_of_nptdms() {
+    let folder = folder("nptdms_scale");
+    judge(&["scale", &files().to_string(), "1"], &folder);
+    for at in 0..files() {
+        let path = folder.join(format!("{at}.tdms"));
+        let judged = fs::read_to_string(path.with_extension("scaled")).unwrap();
+        let judged = judged.split(' ').map(|value| value.parse::<f64>().unwrap());
+        let file = TdmsFile::open(fs::File::open(&path).unwrap()).unwrap();
+        let channel = file.channel(&ObjectPath::channel("g", "c")).unwrap();
+        let scaling = channel.scaling();
+        assert!(matches!(scaling, Scaling::Chain(_)), "{at}: {scaling:?}");
+        let mut ours = [0.0; 9];
+        let read = channel.read_scaled_into(&scaling, 0, &mut ours).unwrap();
+        assert_eq!(read, 9);
+        for (judged, ours) in judged.zip(ours) {
+            let off = (judged - ours).abs();
+            let most = 1e-9 * judged.abs().max(1.0);
+            assert!(
+                off <= most,
+                "{at}: {judged} by npTDMS, {ours} by us: {scaling:?}"
+            );
+        }
+    }
     fs::remove_dir_all(folder).unwrap();
 }

@@ -3,6 +3,7 @@
     nptdms_judge.py write FOLDER COUNT SEED    random files, and what they hold
     nptdms_judge.py own FOLDER                 the files of npTDMS's own tests, and what they hold
     nptdms_judge.py read FOLDER                what the files in a folder hold
+    nptdms_judge.py scale FOLDER COUNT SEED    files with random scales, and the scaled values
 
 What NAME.tdms holds goes to NAME.dump, in the form that tests/dump/mod.rs describes.
 """
@@ -171,6 +172,52 @@ def write(folder, count, seed):
         dump(path)
 
 
+def random_scales(rng):
+    """Properties of a chain of scales, each on raw values or on one before it."""
+    count = rng.randrange(1, 5)
+    properties = {"NI_Number_Of_Scales": np.uint32(count)}
+    for at in range(count):
+        of = f"NI_Scale[{at}]_"
+        kind = rng.choice(["Linear", "Polynomial", "Table", "Add", "Subtract", "AdvancedAPI"])
+        properties[of + "Scale_Type"] = kind
+        source = lambda: np.uint32(rng.choice([0xFFFFFFFF, *range(at)]))
+        small = lambda: rng.uniform(-3, 3)
+        if kind in ("Add", "Subtract"):
+            properties[f"{of}{kind}_Left_Operand_Input_Source"] = source()
+            properties[f"{of}{kind}_Right_Operand_Input_Source"] = source()
+            continue
+        properties[f"{of}{kind}_Input_Source"] = source()
+        if kind == "Linear":
+            properties[of + "Linear_Slope"] = small()
+            properties[of + "Linear_Y_Intercept"] = small()
+        if kind == "Polynomial":
+            size = rng.randrange(5)
+            properties[of + "Polynomial_Coefficients_Size"] = np.uint32(size)
+            for i in range(size):
+                properties[of + f"Polynomial_Coefficients[{i}]"] = small()
+        if kind == "Table":
+            size = rng.randrange(1, 6)
+            before = sorted(rng.sample(range(-40, 40), size), reverse=bool(rng.randrange(2)))
+            properties[of + "Table_Pre_Scaled_Values_Size"] = np.uint32(size)
+            properties[of + "Table_Scaled_Values_Size"] = np.uint32(size)
+            for i, value in enumerate(before):
+                properties[of + f"Table_Pre_Scaled_Values[{i}]"] = float(value)
+                properties[of + f"Table_Scaled_Values[{i}]"] = small()
+    return properties
+
+
+def scale(folder, count, seed):
+    for at in range(count):
+        rng = random.Random(f"{seed} {at}")
+        path = folder / f"{at}.tdms"
+        values = np.array([rng.uniform(-50, 50) for _ in range(9)], dtype="f8")
+        channel = ChannelObject("g", "c", values, random_scales(rng))
+        with TdmsWriter(str(path)) as writer:
+            writer.write_segment([channel])
+        scaled = TdmsFile.read(path)["g"]["c"][:]
+        path.with_suffix(".scaled").write_text(" ".join(f"{v:.17e}" for v in scaled))
+
+
 def own(folder):
     import nptdms.test
     from nptdms.test import scenarios
@@ -198,6 +245,8 @@ def main():
     folder = Path(folder)
     if command == "write":
         write(folder, int(rest[0]), int(rest[1]))
+    elif command == "scale":
+        scale(folder, int(rest[0]), int(rest[1]))
     elif command == "own":
         own(folder)
     else:
