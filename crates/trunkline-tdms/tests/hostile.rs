@@ -16,7 +16,7 @@ use std::path::Path;
 
 use trunkline_tdms::{Fault, OpenError, TdmsFile};
 
-use self::exercise::exercise;
+use self::exercise::{exercise, read};
 use self::segments::{FIRST, I8, I32, META, NEW_LIST, RAW, Segment, segment};
 
 thread_local! {
@@ -83,14 +83,7 @@ fn peak_of_flips(name: &str, flips: impl Iterator<Item = u8> + Clone, read: fn(&
 #[test]
 fn any_byte_may_be_any_other() {
     for name in ["one_channel", "five_segments"] {
-        peak_of_flips(name, 1..=255, |bytes| {
-            let Ok(file) = TdmsFile::open(bytes) else {
-                return;
-            };
-            for channel in file.channels() {
-                let _ = channel.read(0, 1_000);
-            }
-        });
+        peak_of_flips(name, 1..=255, read);
     }
 }
 
