@@ -13,6 +13,8 @@ export PATH := $(TOOLS)/bin:$(PATH)
 FUZZ_SECONDS ?= 600
 SOAK_SCHEDULES ?= 1000000
 SOAK_CASES ?= 20000
+# Random files that pass between npTDMS and trunkline-tdms, each way, in a long run.
+SOAK_FILES ?= 10000
 # Simulated hours with faults, and cycles of the chaos run, of `make test` and of a long run.
 SIM_HOURS ?= 50
 SIM_CYCLES ?= 10000
@@ -61,7 +63,7 @@ demo: toolchain ## Builds and starts the demo: a simulated plant, and this machi
 	@exec '$(TARGET)/release/trunkline' demo
 
 .PHONY: test
-test: toolchain ## Everything that must hold before a change goes in
+test: toolchain nptdms ## Everything that must hold before a change goes in
 	$(call step,format,cargo fmt --all --check)
 	$(call step,layers,cargo xtask layers)
 	$(call step,tidy,cargo xtask tidy)
@@ -79,13 +81,14 @@ test: toolchain ## Everything that must hold before a change goes in
 		$(call run_inside,shuttle,$(SHUTTLE_CRATES)))
 
 .PHONY: soak
-soak: toolchain ## Long runs: many more schedules and cases than `make test`
+soak: toolchain nptdms ## Long runs: many more schedules and cases than `make test`
 	$(call step,loom,$(call run_under,loom,$(LOOM_TESTS)))
 	$(call step,shuttle,export SHUTTLE_SCHEDULES=$(SOAK_SCHEDULES); \
 		$(call run_under,shuttle,$(SHUTTLE_TESTS)))
 	$(call step,simulation,$(SIMULATE) --hours $(SOAK_HOURS) && $(SIMULATE) --chaos $(SIM_CYCLES) && \
 		$(SIMULATE) --streams --hours $(SOAK_HOURS))
 	$(call step,properties,PROPTEST_CASES=$(SOAK_CASES) cargo test --workspace --no-fail-fast)
+	$(call step,nptdms,NPTDMS_FILES=$(SOAK_FILES) cargo test --release -p trunkline-tdms --test nptdms)
 	$(call step,boiler,cargo run --release -p trunkline-io --example boiler_year)
 
 .PHONY: fuzz
@@ -129,6 +132,18 @@ toolchain:
 		exit 1; }
 	@cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
 	@cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
+
+# npTDMS, which judges the TDMS files; pytest, because its own tests' files are made with it.
+.PHONY: nptdms
+nptdms:
+	@[ -e '$(TARGET)/nptdms/ready' ] || { \
+		command -v python3 >/dev/null || { \
+			echo 'There is no Python, which the tests of TDMS files need (Debian: python3-venv).' >&2; \
+			exit 1; }; \
+		python3 -m venv '$(TARGET)/nptdms'; \
+		'$(TARGET)/nptdms/bin/pip' install --quiet --disable-pip-version-check \
+			npTDMS==1.13.0 numpy==2.4.6 pytest; \
+		touch '$(TARGET)/nptdms/ready'; }
 
 .PHONY: nightly
 nightly:

@@ -44,15 +44,24 @@ fn main() -> Result<()> {
         write(&folder, "value", &format!("vector-{index}"), &bytes)?;
         write(&folder, "data_type", &format!("vector-{index}"), &bytes)?;
     }
+    for file in fs::read_dir(vectors_folder().join("tdms"))? {
+        let path = file?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        for target in ["tdms", "tdms_recovery"] {
+            write(&folder, target, &name, &fs::read(&path)?)?;
+        }
+    }
     Ok(())
+}
+
+fn vectors_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../vectors")
 }
 
 /// The entries of a file in `vectors/`.
 fn vectors(file: &str) -> Result<Vec<Json>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../vectors")
-        .join(file);
-    Ok(serde_json::from_str(&fs::read_to_string(path)?)?)
+    let text = fs::read_to_string(vectors_folder().join(file))?;
+    Ok(serde_json::from_str(&text)?)
 }
 
 fn all_properties() -> [(&'static str, Properties); 3] {

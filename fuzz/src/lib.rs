@@ -6,6 +6,9 @@
 #[path = "../../crates/trunkline-proto/tests/frames/reencode.rs"]
 pub mod reencode;
 
+#[path = "../../crates/trunkline-tdms/tests/exercise/mod.rs"]
+pub mod exercise_tdms;
+
 use trunkline_proto::FrameKind;
 use trunkline_proto::frame::{Frame, FrameHeader, HEADER_BYTES};
 

@@ -1,0 +1,291 @@
+//! A channel of an open file, and where its values stand.
+
+use std::io;
+use std::ops::Range;
+
+use crate::data_type::TdmsType;
+use crate::element::ByteOrder;
+use crate::fault::Finding;
+use crate::file::TdmsFile;
+use crate::layout::{Column, Place};
+use crate::map::{Extent, Run};
+use crate::objects::Object;
+use crate::path::ObjectPath;
+use crate::property::Properties;
+use crate::raw_index::Scaler;
+use crate::read_at::ReadAt;
+use crate::waveform::Waveform;
+
+/// A channel: its values are numbered from 0 on through all segments.
+#[derive(Debug)]
+pub struct Channel<'a, R> {
+    file: &'a TdmsFile<R>,
+    number: u32,
+    object: &'a Object,
+    /// The runs in which it has values: number of the first value, and the run.
+    starts: Vec<(u64, &'a Run)>,
+    len: u64,
+}
+
+/// Why values cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The source failed.
+    #[error("reading {path} at byte {position} failed: {source}")]
+    Source {
+        /// The channel.
+        path: ObjectPath,
+        /// Where.
+        position: u64,
+        /// What the source says.
+        source: io::Error,
+    },
+    /// The values are of another type than asked for.
+    #[error("{path} holds {holds}, and was read as {asked}")]
+    WrongType {
+        /// The channel.
+        path: ObjectPath,
+        /// The type of its values.
+        holds: TdmsType,
+        /// The type asked for.
+        asked: TdmsType,
+    },
+    /// There is no such scaler, or none was named and there is not exactly one.
+    #[error("{path} has {scalers} DAQmx scalers; name one that it has")]
+    NoScaler {
+        /// The channel.
+        path: ObjectPath,
+        /// How many it has.
+        scalers: usize,
+    },
+    /// The file is damaged where the values stand.
+    #[error("{path}: {finding}")]
+    Damaged {
+        /// The channel.
+        path: ObjectPath,
+        /// Where and what.
+        finding: Finding,
+    },
+}
+
+/// Values of a channel that stand in one piece of the file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span<'a> {
+    /// Where the first value of the chunk stands.
+    pub(crate) position: u64,
+    /// The first value wanted of those from `position` on, and how many.
+    pub(crate) first: u64,
+    pub(crate) count: u64,
+    pub(crate) stride: u64,
+    pub(crate) order: ByteOrder,
+    pub(crate) column: &'a Column,
+    pub(crate) scaler: Option<&'a Scaler>,
+}
+
+impl<'a, R: ReadAt> Channel<'a, R> {
+    pub(crate) fn of(file: &'a TdmsFile<R>, number: u32) -> Option<Self> {
+        let object = file.map.objects.get(number)?;
+        let (mut starts, mut len) = (Vec::new(), 0);
+        for run in &file.map.runs {
+            let Some(column) = run.layout.column(number) else {
+                continue;
+            };
+            let tail = run.layout.tail_count(column, run.tail);
+            let values = run.chunks() * column.count + tail;
+            if values > 0 {
+                starts.push((len, run));
+                len += values;
+            }
+        }
+        Some(Self {
+            file,
+            number,
+            object,
+            starts,
+            len,
+        })
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &'a ObjectPath {
+        &self.object.path
+    }
+
+    /// The type of its values; [`TdmsType::Void`] where it never had any, [`TdmsType::Daqmx`] where
+    /// its scalers say it.
+    pub fn data_type(&self) -> TdmsType {
+        self.object.data_type
+    }
+
+    /// How many values it has.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it has no values.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Its properties.
+    pub fn properties(&self) -> &'a Properties {
+        &self.object.properties
+    }
+
+    /// How its values lie in time or along another axis, where its properties say so.
+    pub fn waveform(&self) -> Option<Waveform> {
+        Waveform::of(self.properties())
+    }
+
+    /// Its DAQmx scalers, as first described; none on a plain channel.
+    pub fn scalers(&self) -> &'a [Scaler] {
+        let column = self.starts.first();
+        let column = column.and_then(|(_, run)| run.layout.column(self.number));
+        column.map_or(&[], |column| scalers(column))
+    }
+
+    /// The values chunk by chunk, as they were written: the numbers of each chunk's values.
+    pub fn chunks(&self) -> impl Iterator<Item = Range<u64>> {
+        self.starts
+            .iter()
+            .enumerate()
+            .flat_map(|(at, (start, run))| {
+                let end = self.starts.get(at + 1).map_or(self.len, |next| next.0);
+                let count = run.layout.column(self.number).map_or(1, |c| c.count).max(1);
+                let chunks = (end - start).div_ceil(count);
+                let start = *start;
+                (0..chunks).map(move |n| start + n * count..(start + (n + 1) * count).min(end))
+            })
+    }
+
+    pub(crate) fn file(&self) -> &'a TdmsFile<R> {
+        self.file
+    }
+
+    pub(crate) fn source(&self) -> &'a R {
+        &self.file.source
+    }
+
+    pub(crate) fn failed(&self, position: u64, source: io::Error) -> ReadError {
+        let path = self.path().clone();
+        ReadError::Source {
+            path,
+            position,
+            source,
+        }
+    }
+
+    /// Calls `visit` for every piece of the file in which values `start..start + count` stand.
+    pub(crate) fn visit(
+        &self,
+        start: u64,
+        count: u64,
+        scale_id: Option<u32>,
+        mut visit: impl FnMut(Span<'a>) -> Result<(), ReadError>,
+    ) -> Result<u64, ReadError> {
+        let count = count.min(self.len.saturating_sub(start));
+        let (mut at, mut left) = (start, count);
+        let mut next = self.starts.partition_point(|(first, _)| *first <= start);
+        next = next.saturating_sub(1);
+        while left > 0 {
+            let Some((first, run)) = self.starts.get(next) else {
+                break;
+            };
+            let end = self.starts.get(next + 1).map_or(self.len, |run| run.0);
+            while at < end && left > 0 {
+                let Some(span) = self.span(run, at - first, scale_id)? else {
+                    break;
+                };
+                let count = span.count.min(left);
+                visit(Span { count, ..span })?;
+                at += count;
+                left -= count;
+            }
+            at = at.max(end);
+            next += 1;
+        }
+        Ok(count - left)
+    }
+
+    /// The piece that begins with value `at` of a run.
+    fn span(
+        &self,
+        run: &'a Run,
+        at: u64,
+        scale_id: Option<u32>,
+    ) -> Result<Option<Span<'a>>, ReadError> {
+        let Some(column) = run.layout.column(self.number) else {
+            return Ok(None);
+        };
+        let scaler = self.scaler(column, scale_id)?;
+        let layout = &*run.layout;
+        let span = |position, place: Place, first, count| Span {
+            position: position + place.offset,
+            first,
+            count,
+            stride: place.stride,
+            order: layout.order,
+            column,
+            scaler,
+        };
+        let (chunks, per_chunk) = (run.chunks(), column.count.max(1));
+        let chunk = at / per_chunk;
+        if chunk >= chunks {
+            let place = layout.tail_place(column, scaler, run.tail);
+            let Some(last) = run.extents.last() else {
+                return Ok(None);
+            };
+            let position = last.position + last.chunks * layout.chunk_bytes;
+            let first = at - chunks * per_chunk;
+            let count = place.count.saturating_sub(first);
+            return Ok((count > 0).then(|| span(position, place, first, count)));
+        }
+        let Some(extent) = extent_of(&run.extents, chunk) else {
+            return Ok(None);
+        };
+        let within = chunk - extent.chunks_before;
+        let place = layout.place(column, scaler);
+        let position = extent.position + within * layout.chunk_bytes;
+        let first = at % per_chunk;
+        let mut count = per_chunk - first;
+        if per_chunk.checked_mul(place.stride) == Some(layout.chunk_bytes) {
+            // The next chunk's values follow as the next value would.
+            count += (extent.chunks - within - 1) * per_chunk;
+        }
+        Ok(Some(span(position, place, first, count)))
+    }
+
+    fn scaler(
+        &self,
+        column: &'a Column,
+        scale_id: Option<u32>,
+    ) -> Result<Option<&'a Scaler>, ReadError> {
+        let all = scalers(column);
+        if all.is_empty() && scale_id.is_none() {
+            return Ok(None);
+        }
+        let found = match (all, scale_id) {
+            ([one], None) => Some(one),
+            (_, None) => None,
+            (all, Some(id)) => all.iter().find(|scaler| scaler.scale_id == id),
+        };
+        match found {
+            Some(scaler) => Ok(Some(scaler)),
+            None => Err(ReadError::NoScaler {
+                path: self.path().clone(),
+                scalers: all.len(),
+            }),
+        }
+    }
+}
+
+fn scalers(column: &Column) -> &[Scaler] {
+    column.daqmx.as_ref().map_or(&[], |daqmx| &daqmx.scalers)
+}
+
+/// The extent that holds a chunk of a run.
+fn extent_of(extents: &[Extent], chunk: u64) -> Option<&Extent> {
+    let after = extents.partition_point(|extent| extent.chunks_before <= chunk);
+    extents.get(after.checked_sub(1)?)
+}

@@ -1,0 +1,143 @@
+//! The types of values in a file.
+
+use std::fmt;
+
+/// The type of a channel's values or of a property.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum TdmsType {
+    /// No value; on channels that never had data.
+    Void,
+    /// Signed, 8 bits.
+    I8,
+    /// Signed, 16 bits.
+    I16,
+    /// Signed, 32 bits.
+    I32,
+    /// Signed, 64 bits.
+    I64,
+    /// Unsigned, 8 bits.
+    U8,
+    /// Unsigned, 16 bits.
+    U16,
+    /// Unsigned, 32 bits.
+    U32,
+    /// Unsigned, 64 bits.
+    U64,
+    /// IEEE 754, 32 bits.
+    F32,
+    /// IEEE 754, 64 bits.
+    F64,
+    /// x87 extended precision, 10 bytes. Read, never written.
+    Extended,
+    /// As [`TdmsType::F32`]; the unit is in the property `unit_string`. Read, never written.
+    F32WithUnit,
+    /// As [`TdmsType::F64`]; the unit is in the property `unit_string`. Read, never written.
+    F64WithUnit,
+    /// As [`TdmsType::Extended`]; the unit is in the property `unit_string`. Read, never written.
+    ExtendedWithUnit,
+    /// Text.
+    String,
+    /// One byte, 0 or 1.
+    Bool,
+    /// A point in time, 16 bytes.
+    Time,
+    /// Two 32-bit floats: real, imaginary.
+    ComplexF32,
+    /// Two 64-bit floats: real, imaginary.
+    ComplexF64,
+    /// What a driver of acquisition cards packed; its scalers say what is in it. Never written.
+    Daqmx,
+    /// A code this crate does not read, fixed-point numbers among them.
+    Unknown(u32),
+}
+
+const CODES: [(u32, TdmsType, u32, &str); 21] = [
+    (0x00, TdmsType::Void, 0, "void"),
+    (0x01, TdmsType::I8, 1, "i8"),
+    (0x02, TdmsType::I16, 2, "i16"),
+    (0x03, TdmsType::I32, 4, "i32"),
+    (0x04, TdmsType::I64, 8, "i64"),
+    (0x05, TdmsType::U8, 1, "u8"),
+    (0x06, TdmsType::U16, 2, "u16"),
+    (0x07, TdmsType::U32, 4, "u32"),
+    (0x08, TdmsType::U64, 8, "u64"),
+    (0x09, TdmsType::F32, 4, "f32"),
+    (0x0a, TdmsType::F64, 8, "f64"),
+    (0x0b, TdmsType::Extended, 10, "f80"),
+    (0x19, TdmsType::F32WithUnit, 4, "f32 with unit"),
+    (0x1a, TdmsType::F64WithUnit, 8, "f64 with unit"),
+    (0x1b, TdmsType::ExtendedWithUnit, 10, "f80 with unit"),
+    (0x20, TdmsType::String, 0, "string"),
+    (0x21, TdmsType::Bool, 1, "bool"),
+    (0x44, TdmsType::Time, 16, "timestamp"),
+    (0x0008_000c, TdmsType::ComplexF32, 8, "complex f32"),
+    (0x0010_000d, TdmsType::ComplexF64, 16, "complex f64"),
+    (0xffff_ffff, TdmsType::Daqmx, 0, "DAQmx"),
+];
+
+impl TdmsType {
+    /// The type of a code in a file.
+    pub fn from_code(code: u32) -> Self {
+        let found = CODES.iter().find(|row| row.0 == code);
+        found.map_or(Self::Unknown(code), |row| row.1)
+    }
+
+    /// The code that files write.
+    pub fn code(self) -> u32 {
+        match self {
+            Self::Unknown(code) => code,
+            known => known.row().map_or(0, |row| row.0),
+        }
+    }
+
+    /// Bytes of one value; none where values have no fixed size or it is not known.
+    pub fn size(self) -> Option<u64> {
+        match self {
+            Self::String | Self::Daqmx | Self::Unknown(_) => None,
+            known => known.row().map(|row| u64::from(row.2)),
+        }
+    }
+
+    /// The same type without a unit of its own: how values are read.
+    #[must_use]
+    pub fn without_unit(self) -> Self {
+        match self {
+            Self::F32WithUnit => Self::F32,
+            Self::F64WithUnit => Self::F64,
+            Self::ExtendedWithUnit => Self::Extended,
+            other => other,
+        }
+    }
+
+    fn row(self) -> Option<&'static (u32, Self, u32, &'static str)> {
+        CODES.iter().find(|row| row.1 == self)
+    }
+}
+
+impl fmt::Display for TdmsType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.row() {
+            Some(row) => f.write_str(row.3),
+            None if self.code() == 0x4f => f.write_str("fixed point (0x4f)"),
+            None => write!(f, "type 0x{:x}", self.code()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_is_its_type_and_back() {
+        for code in (0..0x200).chain([0x0008_000c, 0x0010_000d, u32::MAX]) {
+            let data_type = TdmsType::from_code(code);
+            assert_eq!(data_type.code(), code);
+            assert!(!data_type.to_string().is_empty());
+        }
+        assert_eq!(TdmsType::from_code(0x4f).to_string(), "fixed point (0x4f)");
+        assert_eq!(TdmsType::Extended.size(), Some(10));
+        assert_eq!(TdmsType::String.size(), None);
+    }
+}

@@ -1,0 +1,87 @@
+//! The 28 bytes with which a segment begins.
+//!
+//! ```text
+//! 0      4      8         12              20              28
+//! | tag  | ToC  | version | next segment  | raw data      | metadata, raw data ...
+//! ```
+//!
+//! The tag and the table of contents (ToC) are the same in both byte orders. The offsets count from
+//! byte 28 on: `next segment` is metadata and raw data together, `raw data` the metadata alone.
+
+use crate::element::ByteOrder;
+
+/// Bytes of a lead-in.
+pub const LEAD_IN_BYTES: u64 = 28;
+pub(crate) const DATA_TAG: [u8; 4] = *b"TDSm";
+pub(crate) const INDEX_TAG: [u8; 4] = *b"TDSh";
+/// What stands for the length of a segment that is not closed.
+pub(crate) const NOT_CLOSED: u64 = u64::MAX;
+
+pub(crate) const TOC_METADATA: u32 = 0x02;
+pub(crate) const TOC_NEW_LIST: u32 = 0x04;
+pub(crate) const TOC_RAW_DATA: u32 = 0x08;
+pub(crate) const TOC_INTERLEAVED: u32 = 0x20;
+pub(crate) const TOC_BIG_ENDIAN: u32 = 0x40;
+pub(crate) const TOC_DAQMX: u32 = 0x80;
+const TOC_KNOWN: u32 =
+    TOC_METADATA | TOC_NEW_LIST | TOC_RAW_DATA | TOC_INTERLEAVED | TOC_BIG_ENDIAN | TOC_DAQMX;
+
+/// A lead-in, without its tag.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LeadIn {
+    pub(crate) toc: u32,
+    pub(crate) version: u32,
+    /// Bytes of metadata and raw data; [`NOT_CLOSED`] when the writer did not get to say.
+    pub(crate) segment_bytes: u64,
+    pub(crate) metadata_bytes: u64,
+}
+
+impl LeadIn {
+    /// Reads what follows the tag.
+    pub(crate) fn decode(bytes: &[u8; LEAD_IN_BYTES as usize]) -> Self {
+        let four = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
+        let toc = u32::from_le_bytes(four(4));
+        let is_big = toc & TOC_BIG_ENDIAN != 0;
+        let u32_at = |at| match is_big {
+            true => u32::from_be_bytes(four(at)),
+            false => u32::from_le_bytes(four(at)),
+        };
+        let u64_at = |at| {
+            let (first, second) = (u64::from(u32_at(at)), u64::from(u32_at(at + 4)));
+            match is_big {
+                true => first << 32 | second,
+                false => second << 32 | first,
+            }
+        };
+        Self {
+            toc,
+            version: u32_at(8),
+            segment_bytes: u64_at(12),
+            metadata_bytes: u64_at(20),
+        }
+    }
+
+    /// Appends the lead-in of a little-endian segment of a data file.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend(DATA_TAG);
+        out.extend(self.toc.to_le_bytes());
+        out.extend(self.version.to_le_bytes());
+        out.extend(self.segment_bytes.to_le_bytes());
+        out.extend(self.metadata_bytes.to_le_bytes());
+    }
+
+    pub(crate) fn has(&self, flag: u32) -> bool {
+        self.toc & flag != 0
+    }
+
+    pub(crate) fn order(&self) -> ByteOrder {
+        match self.has(TOC_BIG_ENDIAN) {
+            true => ByteOrder::Big,
+            false => ByteOrder::Little,
+        }
+    }
+
+    pub(crate) fn unknown_flags(&self) -> u32 {
+        self.toc & !TOC_KNOWN
+    }
+}

@@ -1,0 +1,72 @@
+//! What a walk over a file has found: its objects, and where their data stands.
+
+use std::sync::Arc;
+
+use crate::fault::{Fault, Finding};
+use crate::layout::{Layout, Tail};
+use crate::objects::Objects;
+
+/// Findings that are kept; further ones are counted.
+const FINDINGS_MAX: usize = 1_000;
+
+/// Raw data of one segment.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Extent {
+    /// Where its data begins.
+    pub(crate) position: u64,
+    /// Whole chunks before it in its run.
+    pub(crate) chunks_before: u64,
+    pub(crate) chunks: u64,
+}
+
+/// Segments laid out alike; only the last one may end with part of a chunk.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Run {
+    pub(crate) layout: Arc<Layout>,
+    pub(crate) extents: Vec<Extent>,
+    pub(crate) tail: Tail,
+}
+
+impl Run {
+    pub(crate) fn chunks(&self) -> u64 {
+        self.extents
+            .last()
+            .map_or(0, |e| e.chunks_before + e.chunks)
+    }
+}
+
+/// A segment, as far as recovery has to know.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct LastSegment {
+    pub(crate) position: u64,
+    pub(crate) is_big_endian: bool,
+    pub(crate) metadata_bytes: u64,
+}
+
+/// What a walk has found.
+#[derive(Debug, Default)]
+pub(crate) struct Map {
+    pub(crate) objects: Objects,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) findings_dropped: u64,
+    pub(crate) segments: u64,
+    pub(crate) version: Option<u32>,
+    /// Why and where the file ends before its last segment does.
+    pub(crate) incomplete: Option<Finding>,
+    /// Bytes at the end that belong to no value that is delivered.
+    pub(crate) bytes_lost: u64,
+    pub(crate) last: Option<LastSegment>,
+    /// Where the next segment would begin.
+    pub(crate) end: u64,
+}
+
+impl Map {
+    /// Notes something that is not as it should be.
+    pub(crate) fn find(&mut self, position: u64, fault: Fault) {
+        match self.findings.len() < FINDINGS_MAX {
+            true => self.findings.push(Finding { position, fault }),
+            false => self.findings_dropped += 1,
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! A metadata block, read piece by piece: nothing is taken on trust, and no more of it is in memory
+//! than a window.
+
+use std::io;
+
+use crate::data_type::TdmsType;
+use crate::element::{ByteOrder, Element};
+use crate::fault::{Fault, Finding};
+use crate::property::PropertyValue;
+use crate::read_at::ReadAt;
+use crate::text::Text;
+
+/// Bytes of a block that are read at once.
+const WINDOW_BYTES: u64 = 32 * 1024;
+
+/// Why reading a block ended early.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The source failed while it was read at a position.
+    Source(u64, io::Error),
+    /// The file contradicts itself.
+    Refused(Finding),
+    /// What follows in this block cannot be made out; other segments can.
+    Rest(Finding),
+}
+
+/// A cursor over a block.
+#[derive(Debug)]
+pub(crate) struct Block<'a, R: ?Sized> {
+    source: &'a R,
+    window: &'a mut Vec<u8>,
+    /// Bytes of the window that are done with.
+    used: usize,
+    /// Position in the source behind the window.
+    next: u64,
+    end: u64,
+    /// What is added to a position in the source for one in the data file.
+    shift: u64,
+    order: ByteOrder,
+}
+
+impl<'a, R: ReadAt + ?Sized> Block<'a, R> {
+    /// The `bytes` bytes at `from` of a source, which stand at `position` of the data file.
+    pub(crate) fn new(
+        source: &'a R,
+        window: &'a mut Vec<u8>,
+        (from, position, bytes): (u64, u64, u64),
+        order: ByteOrder,
+    ) -> Self {
+        window.clear();
+        Self {
+            source,
+            window,
+            used: 0,
+            next: from,
+            end: from + bytes,
+            shift: position - from,
+            order,
+        }
+    }
+
+    /// Where the next byte stands in the data file.
+    pub(crate) fn position(&self) -> u64 {
+        self.next - (self.window.len() - self.used) as u64 + self.shift
+    }
+
+    fn left(&self) -> u64 {
+        self.end - self.next + (self.window.len() - self.used) as u64
+    }
+
+    pub(crate) fn bad(&self, problem: &'static str) -> Stop {
+        Stop::Rest(Finding {
+            position: self.position(),
+            fault: Fault::BadMetadata { problem },
+        })
+    }
+
+    pub(crate) fn refuse(&self, position: u64, fault: Fault) -> Stop {
+        Stop::Refused(Finding { position, fault })
+    }
+
+    fn take(&mut self, bytes: u64) -> Result<&[u8], Stop> {
+        if bytes > self.left() {
+            return Err(self.bad("it ends within a value"));
+        }
+        let bytes = bytes as usize;
+        if self.window.len() - self.used < bytes {
+            self.window.drain(..self.used);
+            self.used = 0;
+            let more = (bytes - self.window.len()) as u64;
+            let more = more.max(WINDOW_BYTES).min(self.end - self.next) as usize;
+            let kept = self.window.len();
+            self.window.resize(kept + more, 0);
+            let position = self.next;
+            self.source
+                .read_exact_at(&mut self.window[kept..], position)
+                .map_err(|error| Stop::Source(position, error))?;
+            self.next += more as u64;
+        }
+        let taken = &self.window[self.used..self.used + bytes];
+        self.used += bytes;
+        Ok(taken)
+    }
+
+    pub(crate) fn skip(&mut self, bytes: u64) -> Result<(), Stop> {
+        if bytes > self.left() {
+            return Err(self.bad("it ends within a value"));
+        }
+        let waiting = (self.window.len() - self.used) as u64;
+        let inside = bytes.min(waiting);
+        self.used += inside as usize;
+        self.next += bytes - inside;
+        Ok(())
+    }
+
+    fn value<T: Element>(&mut self) -> Result<T, Stop> {
+        let order = self.order;
+        Ok(T::decode(self.take(T::SIZE as u64)?, order))
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, Stop> {
+        self.value()
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, Stop> {
+        self.value()
+    }
+
+    /// A number of things that have at least `bytes_min` bytes each, all of them in this block.
+    pub(crate) fn count(&mut self, bytes_min: u64) -> Result<usize, Stop> {
+        let count = self.u32()?;
+        match u64::from(count) * bytes_min <= self.left() {
+            true => Ok(count as usize),
+            false => Err(self.bad("a count that the block has no room for")),
+        }
+    }
+
+    /// A string of at most `limit` bytes.
+    pub(crate) fn string(&mut self, limit: u64) -> Result<&[u8], Stop> {
+        let position = self.position();
+        let bytes = u64::from(self.u32()?);
+        if bytes > self.left() {
+            return Err(self.bad("a string that the block has no room for"));
+        }
+        if bytes > limit {
+            return Err(self.refuse(position, Fault::LongPath { bytes, limit }));
+        }
+        self.take(bytes)
+    }
+
+    pub(crate) fn property(&mut self) -> Result<(Text, PropertyValue), Stop> {
+        let name = Text::from(self.string(u64::MAX)?);
+        let data_type = TdmsType::from_code(self.u32()?);
+        let value = match data_type.without_unit() {
+            TdmsType::Void => PropertyValue::Void,
+            TdmsType::I8 => PropertyValue::I8(self.value()?),
+            TdmsType::I16 => PropertyValue::I16(self.value()?),
+            TdmsType::I32 => PropertyValue::I32(self.value()?),
+            TdmsType::I64 => PropertyValue::I64(self.value()?),
+            TdmsType::U8 => PropertyValue::U8(self.value()?),
+            TdmsType::U16 => PropertyValue::U16(self.value()?),
+            TdmsType::U32 => PropertyValue::U32(self.value()?),
+            TdmsType::U64 => PropertyValue::U64(self.value()?),
+            TdmsType::F32 => PropertyValue::F32(self.value()?),
+            TdmsType::F64 => PropertyValue::F64(self.value()?),
+            TdmsType::Extended => PropertyValue::Extended(self.value()?),
+            TdmsType::String => PropertyValue::String(self.string(u64::MAX)?.into()),
+            TdmsType::Bool => PropertyValue::Bool(self.value()?),
+            TdmsType::Time => PropertyValue::Time(self.value()?),
+            TdmsType::ComplexF32 => PropertyValue::ComplexF32(self.value()?),
+            TdmsType::ComplexF64 => PropertyValue::ComplexF64(self.value()?),
+            _ => return Err(self.bad("a property of a type that is not known")),
+        };
+        Ok((name, value))
+    }
+}

@@ -1,0 +1,218 @@
+//! What the segments so far have said about objects: their properties, the list of those that have
+//! data, and how the data of each lies.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::data_type::TdmsType;
+use crate::fault::Fault;
+use crate::layout::Active;
+use crate::metadata::{Block, Stop};
+use crate::open::Limits;
+use crate::path::ObjectPath;
+use crate::property::Properties;
+use crate::raw_index::{self, Entry, RawIndex};
+use crate::read_at::ReadAt;
+
+#[derive(Debug)]
+pub(crate) struct Object {
+    pub(crate) path: ObjectPath,
+    pub(crate) properties: Properties,
+    /// How its data lies, as last described.
+    index: Option<RawIndex>,
+    has_data: bool,
+    /// The list and the block in which it was last named, by their numbers, and its place in the
+    /// list.
+    list: u64,
+    block: u64,
+    place: u32,
+    /// Number of the loss after which it was described; see [`Objects::lose`].
+    described: u64,
+    /// The type of its data.
+    pub(crate) data_type: TdmsType,
+}
+
+/// All objects, in the order in which they were first named.
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    all: Vec<Object>,
+    numbers: HashMap<ObjectPath, u32>,
+    /// Those of the current list that have data, by their place in it. Most lists are long and
+    /// change little, so that those without data are not looked at again and again.
+    active: BTreeMap<u32, u32>,
+    /// Objects in the current list.
+    list_len: u32,
+    list_number: u64,
+    block_number: u64,
+    /// Entries of blocks since the last call of [`Objects::take_listed`].
+    listed: u64,
+    is_list_lost: bool,
+    losses: u64,
+}
+
+/// What an entry of a block has done.
+pub(crate) struct Taken {
+    pub(crate) is_changed: bool,
+    pub(crate) duplicate: Option<ObjectPath>,
+}
+
+impl Objects {
+    /// The list starts from empty.
+    pub(crate) fn begin_list(&mut self) {
+        self.active.clear();
+        self.list_len = 0;
+        self.list_number += 1;
+        self.is_list_lost = false;
+    }
+
+    pub(crate) fn begin_block(&mut self) {
+        self.block_number += 1;
+    }
+
+    /// A block could not be read to its end: the list is not known until a new one begins, nor is
+    /// the layout of any object until it is described again.
+    pub(crate) fn lose(&mut self) {
+        self.is_list_lost = true;
+        self.losses += 1;
+    }
+
+    pub(crate) fn is_list_lost(&self) -> bool {
+        self.is_list_lost
+    }
+
+    pub(crate) fn take_listed(&mut self) -> u64 {
+        std::mem::take(&mut self.listed)
+    }
+
+    /// As many objects have data.
+    pub(crate) fn active_len(&self) -> u64 {
+        self.active.len() as u64
+    }
+
+    /// The objects that have data, in the order of the list.
+    pub(crate) fn active(&self) -> impl Iterator<Item = Active<'_>> + Clone {
+        self.active.values().filter_map(|number| {
+            let object = self.all.get(*number as usize)?;
+            Some(Active {
+                object: *number,
+                path: &object.path,
+                index: object.index.as_ref()?,
+            })
+        })
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Object> {
+        self.all.iter()
+    }
+
+    pub(crate) fn get(&self, number: u32) -> Option<&Object> {
+        self.all.get(number as usize)
+    }
+
+    pub(crate) fn number(&self, path: &ObjectPath) -> Option<u32> {
+        self.numbers.get(path).copied()
+    }
+
+    /// Reads one entry of a block.
+    pub(crate) fn take<R: ReadAt + ?Sized>(
+        &mut self,
+        block: &mut Block<'_, R>,
+        limits: &Limits,
+    ) -> Result<Taken, Stop> {
+        let position = block.position();
+        let path = ObjectPath::parse(block.string(limits.path_bytes_max)?)
+            .map_err(|error| block.refuse(position, error.into()))?;
+        let number = self
+            .ensure(&path, limits)
+            .map_err(|fault| block.refuse(position, fault))?;
+        let (list, at_block) = (self.list_number, self.block_number);
+        let Some(object) = self.all.get_mut(number as usize) else {
+            return Err(block.bad("an object that is not known"));
+        };
+        let duplicate = (object.block == at_block).then(|| path.clone());
+        object.block = at_block;
+        let is_new = object.list != list;
+        if is_new {
+            object.list = list;
+            object.place = self.list_len;
+            self.list_len += 1;
+        }
+        self.listed += 1;
+        let position = block.position();
+        let entry = raw_index::read(block, &path)?;
+        let had_data = object.has_data && !is_new;
+        let is_changed = match entry {
+            Entry::NoData => {
+                object.has_data = false;
+                self.active.remove(&object.place);
+                had_data
+            }
+            Entry::AsBefore => {
+                if object.index.is_none() {
+                    return Err(block.refuse(position, Fault::NothingBefore { path }));
+                }
+                if object.described < self.losses {
+                    // What it was before may stand in what could not be read.
+                    return Err(block.bad("it relies on metadata that could not be read"));
+                }
+                object.has_data = true;
+                self.active.insert(object.place, number);
+                !had_data
+            }
+            Entry::Described(index) => {
+                let now = index.data_type();
+                let before = object.data_type;
+                if before != now && before != TdmsType::Void && now != TdmsType::Void {
+                    let fault = Fault::TypeChange { path, before, now };
+                    return Err(block.refuse(position, fault));
+                }
+                if now != TdmsType::Void {
+                    object.data_type = now;
+                }
+                let is_same = had_data && object.index.as_ref() == Some(&index);
+                object.index = Some(index);
+                object.has_data = true;
+                self.active.insert(object.place, number);
+                object.described = self.losses;
+                !is_same
+            }
+        };
+        // A name and a type have at least 8 bytes.
+        let properties = block.count(8)?;
+        for _ in 0..properties {
+            let (name, value) = block.property()?;
+            object.properties.insert(name, value);
+        }
+        Ok(Taken {
+            is_changed,
+            duplicate,
+        })
+    }
+
+    /// The number of an object; it and what it belongs to are made where they are new.
+    fn ensure(&mut self, path: &ObjectPath, limits: &Limits) -> Result<u32, Fault> {
+        if let Some(number) = self.numbers.get(path) {
+            return Ok(*number);
+        }
+        if let Some(parent) = path.parent() {
+            self.ensure(&parent, limits)?;
+        }
+        let limit = limits.objects_max;
+        if self.all.len() >= limit {
+            return Err(Fault::TooManyObjects { limit });
+        }
+        let number = self.all.len() as u32;
+        self.all.push(Object {
+            path: path.clone(),
+            properties: Properties::new(),
+            index: None,
+            has_data: false,
+            list: 0,
+            block: 0,
+            place: 0,
+            described: 0,
+            data_type: TdmsType::Void,
+        });
+        self.numbers.insert(path.clone(), number);
+        Ok(number)
+    }
+}

@@ -1,0 +1,173 @@
+//! Where an object stands in a file: `/`, `/'group'` or `/'group'/'channel'`.
+
+use std::fmt;
+
+use crate::text::Text;
+
+/// The path of the file object, a group or a channel.
+///
+/// In a file a name stands in single quotes, and a quote inside it is written twice. Nothing else
+/// is escaped, so a name may hold slashes, spaces and line breaks. Paths are equal when all their
+/// bytes are.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ObjectPath {
+    /// The file itself, `/`.
+    File,
+    /// A group.
+    Group(Text),
+    /// A channel: its group and its name.
+    Channel(Text, Text),
+}
+
+impl ObjectPath {
+    /// The path of a group.
+    pub fn group(group: impl Into<Text>) -> Self {
+        Self::Group(group.into())
+    }
+
+    /// The path of a channel.
+    pub fn channel(group: impl Into<Text>, channel: impl Into<Text>) -> Self {
+        Self::Channel(group.into(), channel.into())
+    }
+
+    /// Reads a path as files write it.
+    ///
+    /// # Errors
+    /// [`PathError`] where the bytes are not of the grammar.
+    pub fn parse(bytes: &[u8]) -> Result<Self, PathError> {
+        if bytes == b"/" {
+            return Ok(Self::File);
+        }
+        let (group, rest) = component(bytes, 0)?;
+        if rest == bytes.len() {
+            return Ok(Self::Group(group));
+        }
+        let (channel, rest) = component(bytes, rest)?;
+        if rest == bytes.len() {
+            return Ok(Self::Channel(group, channel));
+        }
+        Err(PathError { at: rest })
+    }
+
+    /// The path as files write it.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self {
+            Self::File => out.push(b'/'),
+            Self::Group(group) => push_component(group, &mut out),
+            Self::Channel(group, channel) => {
+                push_component(group, &mut out);
+                push_component(channel, &mut out);
+            }
+        }
+        out
+    }
+
+    /// What this object belongs to; none for the file.
+    pub fn parent(&self) -> Option<Self> {
+        match self {
+            Self::File => None,
+            Self::Group(_) => Some(Self::File),
+            Self::Channel(group, _) => Some(Self::Group(group.clone())),
+        }
+    }
+
+    /// The object's own name; empty for the file.
+    pub fn name(&self) -> Text {
+        match self {
+            Self::File => Text::default(),
+            Self::Group(name) | Self::Channel(_, name) => name.clone(),
+        }
+    }
+
+    /// Whether this is a channel's path.
+    pub fn is_channel(&self) -> bool {
+        matches!(self, Self::Channel(..))
+    }
+}
+
+impl fmt::Display for ObjectPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.to_bytes()))
+    }
+}
+
+/// A path that breaks the grammar, and the byte of it where it does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("not a path (`/`, `/'group'` or `/'group'/'channel'`) from its byte {at} on")]
+pub struct PathError {
+    /// Byte of the path at which nothing legal follows.
+    pub at: usize,
+}
+
+/// Reads `/'name'` from byte `at` on: the name, and where it ends.
+fn component(bytes: &[u8], at: usize) -> Result<(Text, usize), PathError> {
+    if bytes.get(at..at + 2) != Some(b"/'") {
+        return Err(PathError { at });
+    }
+    let mut name = Vec::new();
+    let mut next = at + 2;
+    while let Some(&byte) = bytes.get(next) {
+        next += 1;
+        if byte == b'\'' {
+            if bytes.get(next) != Some(&b'\'') {
+                return Ok((name.into(), next));
+            }
+            next += 1;
+        }
+        name.push(byte);
+    }
+    Err(PathError { at: next })
+}
+
+fn push_component(name: &Text, out: &mut Vec<u8>) {
+    out.extend(b"/'");
+    for &byte in name.as_bytes() {
+        out.push(byte);
+        if byte == b'\'' {
+            out.push(byte);
+        }
+    }
+    out.push(b'\'');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_read_as_they_are_written() {
+        let names = ["g", "", "Dr. T's", "/'a'/'b'", "''", "two\nlines", "µ 🦀"];
+        for group in names {
+            let path = ObjectPath::group(group);
+            assert_eq!(ObjectPath::parse(&path.to_bytes()), Ok(path));
+            for channel in names {
+                let path = ObjectPath::channel(group, channel);
+                assert_eq!(ObjectPath::parse(&path.to_bytes()), Ok(path));
+            }
+        }
+        assert_eq!(
+            ObjectPath::group("Dr. T's").to_bytes(),
+            b"/'Dr. T''s'".to_vec()
+        );
+        assert_eq!(ObjectPath::parse(b"/"), Ok(ObjectPath::File));
+    }
+
+    #[test]
+    fn what_breaks_the_grammar_is_refused_where_it_does() {
+        for (path, at) in [
+            ("", 0),
+            ("//", 0),
+            ("/'", 2),
+            ("/'a", 3),
+            ("/a", 0),
+            ("/'a'b", 4),
+            ("/'a'/", 4),
+            ("/'a'/'b'/'c'", 8),
+            ("/'a''", 5),
+        ] {
+            let error = PathError { at };
+            assert_eq!(ObjectPath::parse(path.as_bytes()), Err(error), "{path}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Properties: named single values of the file, a group or a channel.
+
+use indexmap::IndexMap;
+use trunkline_types::Timestamp;
+
+use crate::data_type::TdmsType;
+use crate::element::{Element, Extended};
+use crate::text::Text;
+use crate::time::TdmsTime;
+
+/// The properties of an object, in the order in which they were first written. A name that was
+/// written again has its last value.
+pub type Properties = IndexMap<Text, PropertyValue>;
+
+/// The value of a property.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum PropertyValue {
+    /// No value.
+    Void,
+    /// Signed, 8 bits.
+    I8(i8),
+    /// Signed, 16 bits.
+    I16(i16),
+    /// Signed, 32 bits.
+    I32(i32),
+    /// Signed, 64 bits.
+    I64(i64),
+    /// Unsigned, 8 bits.
+    U8(u8),
+    /// Unsigned, 16 bits.
+    U16(u16),
+    /// Unsigned, 32 bits.
+    U32(u32),
+    /// Unsigned, 64 bits.
+    U64(u64),
+    /// 32-bit float.
+    F32(f32),
+    /// 64-bit float.
+    F64(f64),
+    /// Extended precision; read, never written.
+    Extended(Extended),
+    /// Text.
+    String(Text),
+    /// Truth.
+    Bool(bool),
+    /// A point in time.
+    Time(TdmsTime),
+    /// Real and imaginary part.
+    ComplexF32([f32; 2]),
+    /// Real and imaginary part.
+    ComplexF64([f64; 2]),
+}
+
+impl PropertyValue {
+    /// The type it is written with. Floats whose type in the file carried a unit are plain ones.
+    pub fn data_type(&self) -> TdmsType {
+        match self {
+            Self::Void => TdmsType::Void,
+            Self::I8(_) => TdmsType::I8,
+            Self::I16(_) => TdmsType::I16,
+            Self::I32(_) => TdmsType::I32,
+            Self::I64(_) => TdmsType::I64,
+            Self::U8(_) => TdmsType::U8,
+            Self::U16(_) => TdmsType::U16,
+            Self::U32(_) => TdmsType::U32,
+            Self::U64(_) => TdmsType::U64,
+            Self::F32(_) => TdmsType::F32,
+            Self::F64(_) => TdmsType::F64,
+            Self::Extended(_) => TdmsType::Extended,
+            Self::String(_) => TdmsType::String,
+            Self::Bool(_) => TdmsType::Bool,
+            Self::Time(_) => TdmsType::Time,
+            Self::ComplexF32(_) => TdmsType::ComplexF32,
+            Self::ComplexF64(_) => TdmsType::ComplexF64,
+        }
+    }
+
+    /// The value as a number, where it is one.
+    pub fn as_f64(&self) -> Option<f64> {
+        match *self {
+            Self::I8(v) => v.to_f64(),
+            Self::I16(v) => v.to_f64(),
+            Self::I32(v) => v.to_f64(),
+            Self::I64(v) => v.to_f64(),
+            Self::U8(v) => v.to_f64(),
+            Self::U16(v) => v.to_f64(),
+            Self::U32(v) => v.to_f64(),
+            Self::U64(v) => v.to_f64(),
+            Self::F32(v) => v.to_f64(),
+            Self::F64(v) => Some(v),
+            Self::Extended(v) => Some(v.to_f64()),
+            _ => None,
+        }
+    }
+
+    /// The value as a whole number that is not negative, where it is one.
+    pub fn as_u64(&self) -> Option<u64> {
+        match *self {
+            Self::I8(v) => v.try_into().ok(),
+            Self::I16(v) => v.try_into().ok(),
+            Self::I32(v) => v.try_into().ok(),
+            Self::I64(v) => v.try_into().ok(),
+            Self::U8(v) => Some(v.into()),
+            Self::U16(v) => Some(v.into()),
+            Self::U32(v) => Some(v.into()),
+            Self::U64(v) => Some(v),
+            _ => None,
+        }
+    }
+
+    /// The text, where it is one.
+    pub fn as_text(&self) -> Option<&Text> {
+        match self {
+            Self::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The point in time, where it is one.
+    pub fn as_time(&self) -> Option<TdmsTime> {
+        match self {
+            Self::Time(time) => Some(*time),
+            _ => None,
+        }
+    }
+
+    /// Appends the value's bytes as a file holds them.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Void => {}
+            Self::I8(v) => v.encode(out),
+            Self::I16(v) => v.encode(out),
+            Self::I32(v) => v.encode(out),
+            Self::I64(v) => v.encode(out),
+            Self::U8(v) => v.encode(out),
+            Self::U16(v) => v.encode(out),
+            Self::U32(v) => v.encode(out),
+            Self::U64(v) => v.encode(out),
+            Self::F32(v) => v.encode(out),
+            Self::F64(v) => v.encode(out),
+            Self::Extended(v) => v.encode(out),
+            Self::Bool(v) => v.encode(out),
+            Self::Time(v) => v.encode(out),
+            Self::ComplexF32(v) => v.encode(out),
+            Self::ComplexF64(v) => v.encode(out),
+            Self::String(text) => {
+                out.extend((text.as_bytes().len() as u32).to_le_bytes());
+                out.extend(text.as_bytes());
+            }
+        }
+    }
+}
+
+macro_rules! from {
+    ($($ty:ty => $variant:ident),* $(,)?) => {$(
+        impl From<$ty> for PropertyValue {
+            fn from(value: $ty) -> Self {
+                Self::$variant(value.into())
+            }
+        }
+    )*};
+}
+
+from! {
+    i8 => I8, i16 => I16, i32 => I32, i64 => I64, u8 => U8, u16 => U16, u32 => U32, u64 => U64,
+    f32 => F32, f64 => F64, bool => Bool, &str => String, String => String, Text => String,
+    TdmsTime => Time, Timestamp => Time, [f32; 2] => ComplexF32, [f64; 2] => ComplexF64,
+}

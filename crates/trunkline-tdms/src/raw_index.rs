@@ -1,0 +1,207 @@
+//! What a metadata block says of an object's raw data.
+
+use crate::data_type::TdmsType;
+use crate::fault::Fault;
+use crate::metadata::{Block, Stop};
+use crate::path::ObjectPath;
+use crate::read_at::ReadAt;
+
+const NO_DATA: u32 = 0xffff_ffff;
+const AS_BEFORE: u32 = 0;
+const FORMAT_CHANGING: u32 = 0x1269;
+const DIGITAL_LINE: u32 = 0x126a;
+/// A marker that was printed in descriptions and never seen in a file.
+const UNVERIFIED_MARKER: u32 = 0x1369;
+
+/// What an object's entry says.
+#[derive(Debug)]
+pub(crate) enum Entry {
+    NoData,
+    AsBefore,
+    Described(RawIndex),
+}
+
+/// How the raw data of an object lies in a chunk.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum RawIndex {
+    Plain(Plain),
+    Daqmx(Daqmx),
+}
+
+/// Values of one type.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Plain {
+    pub(crate) data_type: TdmsType,
+    /// Values per chunk.
+    pub(crate) count: u64,
+    /// Bytes per chunk; of strings, as the file says it.
+    pub(crate) bytes: u64,
+}
+
+/// Rows that a driver of acquisition cards packed.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Daqmx {
+    pub(crate) data_type: TdmsType,
+    /// Rows per chunk.
+    pub(crate) rows: u64,
+    pub(crate) scalers: Vec<Scaler>,
+    /// Bytes of a row of each raw buffer.
+    pub(crate) widths: Vec<u32>,
+}
+
+/// Where one raw number of a DAQmx channel stands in its row, and what it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Scaler {
+    /// Number under which scales refer to it.
+    pub scale_id: u32,
+    /// Type of the number; of a digital line, of the word it is a bit of.
+    pub data_type: TdmsType,
+    /// Which raw buffer.
+    pub buffer: u32,
+    /// Byte within the row.
+    pub byte_offset: u32,
+    /// For a digital line, the bit from `byte_offset` on; none for a whole number.
+    pub bit: Option<u32>,
+}
+
+impl RawIndex {
+    pub(crate) fn data_type(&self) -> TdmsType {
+        match self {
+            Self::Plain(plain) => plain.data_type,
+            Self::Daqmx(daqmx) => daqmx.data_type,
+        }
+    }
+}
+
+/// Reads an entry; on an error the rest of the block cannot be read, or the file is refused.
+pub(crate) fn read<R: ReadAt + ?Sized>(
+    block: &mut Block<'_, R>,
+    path: &ObjectPath,
+) -> Result<Entry, Stop> {
+    let start = block.position();
+    match block.u32()? {
+        NO_DATA => Ok(Entry::NoData),
+        AS_BEFORE => Ok(Entry::AsBefore),
+        FORMAT_CHANGING => daqmx(block, path, false),
+        DIGITAL_LINE => daqmx(block, path, true),
+        UNVERIFIED_MARKER => Err(block.bad("a raw data index of a kind that is not known")),
+        length => plain(block, path, start, length),
+    }
+}
+
+fn plain<R: ReadAt + ?Sized>(
+    block: &mut Block<'_, R>,
+    path: &ObjectPath,
+    start: u64,
+    length: u32,
+) -> Result<Entry, Stop> {
+    let data_type = TdmsType::from_code(block.u32()?);
+    dimension(block, path)?;
+    let count = block.u64()?;
+    let bytes = match data_type {
+        TdmsType::String => block.u64()?,
+        // Overflow makes the chunk too long for any segment, and is found there.
+        other => count.saturating_mul(other.size().unwrap_or(0)),
+    };
+    // The length counts itself. Some writers say 16 for 20; a longer one has a surplus.
+    let read = block.position() - start;
+    let surplus = u64::from(length).saturating_sub(read);
+    block.skip(surplus)?;
+    Ok(Entry::Described(RawIndex::Plain(Plain {
+        data_type,
+        count,
+        bytes,
+    })))
+}
+
+fn dimension<R: ReadAt + ?Sized>(block: &mut Block<'_, R>, path: &ObjectPath) -> Result<(), Stop> {
+    let position = block.position();
+    match block.u32()? {
+        1 => Ok(()),
+        dimensions => {
+            let path = path.clone();
+            Err(block.refuse(position, Fault::Dimensions { path, dimensions }))
+        }
+    }
+}
+
+fn daqmx<R: ReadAt + ?Sized>(
+    block: &mut Block<'_, R>,
+    path: &ObjectPath,
+    is_digital: bool,
+) -> Result<Entry, Stop> {
+    let data_type = TdmsType::from_code(block.u32()?);
+    dimension(block, path)?;
+    let rows = block.u64()?;
+    let scaler_bytes = if is_digital { 17 } else { 20 };
+    let count = block.count(scaler_bytes)?;
+    let mut scalers = Vec::with_capacity(count);
+    for _ in 0..count {
+        scalers.push(scaler(block, is_digital)?);
+    }
+    let count = block.count(4)?;
+    let mut widths = Vec::with_capacity(count);
+    for _ in 0..count {
+        widths.push(block.u32()?);
+    }
+    Ok(Entry::Described(RawIndex::Daqmx(Daqmx {
+        data_type,
+        rows,
+        scalers,
+        widths,
+    })))
+}
+
+fn scaler<R: ReadAt + ?Sized>(block: &mut Block<'_, R>, is_digital: bool) -> Result<Scaler, Stop> {
+    let code = block.u32()?;
+    let buffer = block.u32()?;
+    let offset = block.u32()?;
+    // The sample format, which is not known to mean anything.
+    match is_digital {
+        true => block.skip(1)?,
+        false => block.skip(4)?,
+    }
+    let scale_id = block.u32()?;
+    Ok(Scaler {
+        scale_id,
+        data_type: scaler_type(code),
+        buffer,
+        byte_offset: if is_digital { offset / 8 } else { offset },
+        bit: is_digital.then_some(offset % 8),
+    })
+}
+
+/// The numbers of types in scalers are their own.
+fn scaler_type(code: u32) -> TdmsType {
+    match code {
+        0 => TdmsType::U8,
+        1 => TdmsType::I8,
+        2 => TdmsType::U16,
+        3 => TdmsType::I16,
+        4 => TdmsType::U32,
+        5 => TdmsType::I32,
+        6 => TdmsType::U64,
+        7 => TdmsType::I64,
+        8 => TdmsType::F32,
+        9 => TdmsType::F64,
+        0xffff_ffff => TdmsType::Time,
+        other => TdmsType::Unknown(other),
+    }
+}
+
+impl Daqmx {
+    /// Whether every scaler lies within a row of a buffer that exists, and can be read.
+    pub(crate) fn fits(&self) -> bool {
+        !self.scalers.is_empty()
+            && self.scalers.iter().all(|scaler| {
+                let width = self.widths.get(scaler.buffer as usize);
+                let size = scaler.data_type.size();
+                match (width, size) {
+                    (Some(width), Some(size)) => {
+                        u64::from(scaler.byte_offset) + size <= u64::from(*width)
+                    }
+                    _ => false,
+                }
+            })
+    }
+}

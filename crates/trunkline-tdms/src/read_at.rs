@@ -1,0 +1,88 @@
+//! Where the bytes of a file come from.
+
+use std::io;
+
+/// Bytes of known length that are read at any position: a slice, an open file, part of something
+/// else.
+///
+/// The reader asks for few bytes at a time, never for more than it needs, so a file of any size is
+/// read without loading it.
+pub trait ReadAt {
+    /// How many bytes there are now.
+    ///
+    /// # Errors
+    /// Whatever the source fails with.
+    fn byte_len(&self) -> io::Result<u64>;
+
+    /// Reads into `buffer` from `position` on; the number of bytes read, 0 only at the end or for
+    /// an empty buffer.
+    ///
+    /// # Errors
+    /// Whatever the source fails with.
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
+
+    /// Fills `buffer` from `position` on.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::UnexpectedEof`] where the source ends before, or whatever it fails with.
+    fn read_exact_at(&self, mut buffer: &mut [u8], mut position: u64) -> io::Result<()> {
+        while !buffer.is_empty() {
+            match self.read_at(buffer, position) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    buffer = buffer.get_mut(read..).unwrap_or_default();
+                    position += read as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ReadAt for [u8] {
+    fn byte_len(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let from = usize::try_from(position).unwrap_or(usize::MAX);
+        let rest = self.get(from..).unwrap_or_default();
+        let read = rest.len().min(buffer.len());
+        buffer[..read].copy_from_slice(&rest[..read]);
+        Ok(read)
+    }
+}
+
+impl ReadAt for Vec<u8> {
+    fn byte_len(&self) -> io::Result<u64> {
+        self.as_slice().byte_len()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.as_slice().read_at(buffer, position)
+    }
+}
+
+impl<S: ReadAt + ?Sized> ReadAt for &S {
+    fn byte_len(&self) -> io::Result<u64> {
+        (**self).byte_len()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        (**self).read_at(buffer, position)
+    }
+}
+
+/// A file that somebody has opened.
+#[cfg(unix)]
+impl ReadAt for std::fs::File {
+    fn byte_len(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        std::os::unix::fs::FileExt::read_at(self, buffer, position)
+    }
+}

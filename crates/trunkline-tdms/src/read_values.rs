@@ -1,0 +1,301 @@
+//! Reading values: into a caller's slice, as strings, or as whatever type the channel has.
+
+use crate::channel::{Channel, ReadError, Span};
+use crate::data_type::TdmsType;
+use crate::element::{ByteOrder, Element};
+use crate::fault::{Fault, Finding};
+use crate::read_at::ReadAt;
+use crate::text::Text;
+use crate::values::{Values, with_element};
+
+/// Bytes read from the source at once.
+const PIECE_BYTES: usize = 64 * 1024;
+
+impl<R: ReadAt> Channel<'_, R> {
+    /// Reads values from number `start` on into `out`; how many there were.
+    ///
+    /// A channel of DAQmx data with one scaler is read as what that scaler finds.
+    ///
+    /// # Errors
+    /// [`ReadError`]; `T` must be the type of the values (of a float with a unit: without).
+    pub fn read_into<T: Element>(&self, start: u64, out: &mut [T]) -> Result<usize, ReadError> {
+        self.fill(start, out, None)
+    }
+
+    /// The same of one scaler of a DAQmx channel.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read_scaler_into<T: Element>(
+        &self,
+        scale_id: u32,
+        start: u64,
+        out: &mut [T],
+    ) -> Result<usize, ReadError> {
+        self.fill(start, out, Some(scale_id))
+    }
+
+    /// Reads strings from number `start` on, at most `count`.
+    ///
+    /// # Errors
+    /// [`ReadError`]; where the ends of strings do not fit, the rest of their chunk cannot be read.
+    pub fn read_strings(&self, start: u64, count: u64) -> Result<Vec<Text>, ReadError> {
+        self.check_type(self.data_type(), TdmsType::String)?;
+        let mut out = Vec::new();
+        self.visit(start, count, None, |span| self.strings(&span, &mut out))?;
+        Ok(out)
+    }
+
+    /// Reads values from number `start` on, at most `count`, in the type they have.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read(&self, start: u64, count: u64) -> Result<Values, ReadError> {
+        self.read_as(self.only_type()?, start, count, None)
+    }
+
+    /// The same of one scaler of a DAQmx channel.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read_scaler(&self, scale_id: u32, start: u64, count: u64) -> Result<Values, ReadError> {
+        let scaler = self.scalers().iter().find(|s| s.scale_id == scale_id);
+        let data_type = scaler.map_or(TdmsType::Void, |scaler| scaler.data_type);
+        self.read_as(data_type, start, count, Some(scale_id))
+    }
+
+    /// Reads numbers of any type as 64-bit floats, without scales; how many there were.
+    ///
+    /// # Errors
+    /// [`ReadError`]; strings, times and complex numbers are of the wrong type.
+    pub fn read_f64_into(&self, start: u64, out: &mut [f64]) -> Result<usize, ReadError> {
+        self.numbers(start, out, None)
+    }
+
+    pub(crate) fn numbers(
+        &self,
+        start: u64,
+        out: &mut [f64],
+        scale_id: Option<u32>,
+    ) -> Result<usize, ReadError> {
+        let count = out.len() as u64;
+        let mut piece = Vec::new();
+        let mut rest = out;
+        let read = self.visit(start, count, scale_id, |span| {
+            let data_type = span.data_type();
+            let mut span = span;
+            while span.count > 0 {
+                let count = span.count.min((PIECE_BYTES / 16) as u64);
+                let now = Span { count, ..span };
+                with_element!(
+                    data_type,
+                    T => {
+                        let mut values = vec![T::default(); count as usize];
+                        self.fixed(&now, &mut values, &mut piece)?;
+                        for (value, out) in values.into_iter().zip(rest.iter_mut()) {
+                            // Each type is a number, or none of its values is.
+                            let number = Element::to_f64(value);
+                            *out = number.ok_or_else(|| self.not_numbers(data_type))?;
+                        }
+                    },
+                    return Err(self.not_numbers(data_type))
+                );
+                rest = std::mem::take(&mut rest)
+                    .get_mut(count as usize..)
+                    .unwrap_or_default();
+                span.first += count;
+                span.count -= count;
+            }
+            Ok(())
+        })?;
+        Ok(read as usize)
+    }
+
+    fn not_numbers(&self, holds: TdmsType) -> ReadError {
+        ReadError::WrongType {
+            path: self.path().clone(),
+            holds,
+            asked: TdmsType::F64,
+        }
+    }
+
+    /// The type of the values, where there is one.
+    pub(crate) fn only_type(&self) -> Result<TdmsType, ReadError> {
+        match self.scalers() {
+            [] => Ok(self.data_type()),
+            [one] => Ok(one.data_type),
+            all => Err(ReadError::NoScaler {
+                path: self.path().clone(),
+                scalers: all.len(),
+            }),
+        }
+    }
+
+    fn read_as(
+        &self,
+        data_type: TdmsType,
+        start: u64,
+        count: u64,
+        scale_id: Option<u32>,
+    ) -> Result<Values, ReadError> {
+        let there = count.min(self.len().saturating_sub(start)) as usize;
+        macro_rules! read {
+            ($variant:ident) => {{
+                let mut values = vec![Default::default(); there];
+                self.fill(start, &mut values, scale_id)?;
+                Values::$variant(values)
+            }};
+        }
+        Ok(match data_type.without_unit() {
+            TdmsType::I8 => read!(I8),
+            TdmsType::I16 => read!(I16),
+            TdmsType::I32 => read!(I32),
+            TdmsType::I64 => read!(I64),
+            TdmsType::U8 => read!(U8),
+            TdmsType::U16 => read!(U16),
+            TdmsType::U32 => read!(U32),
+            TdmsType::U64 => read!(U64),
+            TdmsType::F32 => read!(F32),
+            TdmsType::F64 => read!(F64),
+            TdmsType::Extended => read!(Extended),
+            TdmsType::Bool => read!(Bool),
+            TdmsType::Time => read!(Time),
+            TdmsType::ComplexF32 => read!(ComplexF32),
+            TdmsType::ComplexF64 => read!(ComplexF64),
+            TdmsType::String => Values::String(self.read_strings(start, count)?),
+            // No value can be read; a channel that is there all the same has none.
+            _ => Values::Void,
+        })
+    }
+
+    fn check_type(&self, holds: TdmsType, asked: TdmsType) -> Result<(), ReadError> {
+        if holds.without_unit() == asked {
+            return Ok(());
+        }
+        let path = self.path().clone();
+        Err(ReadError::WrongType { path, holds, asked })
+    }
+
+    fn fill<T: Element>(
+        &self,
+        start: u64,
+        out: &mut [T],
+        scale_id: Option<u32>,
+    ) -> Result<usize, ReadError> {
+        let mut piece = Vec::new();
+        let count = out.len() as u64;
+        let mut rest = out;
+        let read = self.visit(start, count, scale_id, |span| {
+            self.check_type(span.data_type(), T::TYPE)?;
+            let all = std::mem::take(&mut rest);
+            let (now, later) = all.split_at_mut((span.count as usize).min(all.len()));
+            rest = later;
+            self.fixed(&span, now, &mut piece)
+        })?;
+        if read == 0 && count > 0 && self.scalers().is_empty() && !self.is_empty() {
+            self.check_type(self.data_type(), T::TYPE)?;
+        }
+        Ok(read as usize)
+    }
+
+    /// Reads the values of a span.
+    fn fixed<T: Element>(
+        &self,
+        span: &Span<'_>,
+        out: &mut [T],
+        piece: &mut Vec<u8>,
+    ) -> Result<(), ReadError> {
+        let stride = span.stride as usize;
+        // As many as fit in a piece; of very long rows, one value alone.
+        let per_piece = ((PIECE_BYTES - T::SIZE) / stride.max(1)) + 1;
+        let mut position = span.position + span.first * span.stride;
+        let bit = span.scaler.and_then(|scaler| scaler.bit);
+        for values in out.chunks_mut(per_piece) {
+            let bytes = (values.len() - 1) * stride + T::SIZE;
+            piece.resize(bytes, 0);
+            self.source()
+                .read_exact_at(piece, position)
+                .map_err(|error| self.failed(position, error))?;
+            for (value, row) in values.iter_mut().zip(piece.chunks(stride.max(1))) {
+                let bytes = row.get(..T::SIZE).unwrap_or_default();
+                *value = T::decode(bytes, span.order);
+                if let Some(shift) = bit {
+                    *value = value.bit(shift);
+                }
+            }
+            position += values.len() as u64 * span.stride;
+        }
+        Ok(())
+    }
+
+    /// Reads the strings of a span, all in one chunk.
+    fn strings(&self, span: &Span<'_>, out: &mut Vec<Text>) -> Result<(), ReadError> {
+        let table = span.position;
+        let text = table + span.column.count * 4;
+        let text_bytes = span.column.bytes.saturating_sub(span.column.count * 4);
+        // The end of the string before the first one is where that begins.
+        let (mut begin, mut at) = (0, span.first);
+        if at > 0 {
+            begin = self
+                .ends(table, at - 1, 1, span.order)?
+                .first()
+                .copied()
+                .unwrap_or(0);
+        }
+        let last = span.first + span.count;
+        while at < last {
+            let count = (last - at).min((PIECE_BYTES / 4) as u64);
+            for (end, number) in self
+                .ends(table, at, count, span.order)?
+                .into_iter()
+                .zip(at..)
+            {
+                let (from, to) = (u64::from(begin), u64::from(end));
+                if to < from || to > text_bytes {
+                    return Err(ReadError::Damaged {
+                        path: self.path().clone(),
+                        finding: Finding {
+                            position: table + number * 4,
+                            fault: Fault::BadStrings,
+                        },
+                    });
+                }
+                let mut bytes = vec![0; (to - from) as usize];
+                self.source()
+                    .read_exact_at(&mut bytes, text + from)
+                    .map_err(|error| self.failed(text + from, error))?;
+                out.push(bytes.into());
+                begin = end;
+            }
+            at += count;
+        }
+        Ok(())
+    }
+
+    /// Ends of strings, from the table of a chunk.
+    fn ends(
+        &self,
+        table: u64,
+        first: u64,
+        count: u64,
+        order: ByteOrder,
+    ) -> Result<Vec<u32>, ReadError> {
+        let position = table + first * 4;
+        let mut bytes = vec![0; count as usize * 4];
+        self.source()
+            .read_exact_at(&mut bytes, position)
+            .map_err(|error| self.failed(position, error))?;
+        let ends = bytes.chunks_exact(4).map(|end| u32::decode(end, order));
+        Ok(ends.collect())
+    }
+}
+
+impl Span<'_> {
+    /// The type of the values.
+    pub(crate) fn data_type(&self) -> TdmsType {
+        match self.scaler {
+            Some(scaler) => scaler.data_type,
+            None => self.column.data_type,
+        }
+    }
+}

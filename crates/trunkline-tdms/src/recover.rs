@@ -1,0 +1,242 @@
+//! What to do with a file that lost its end, and whether a file is whole.
+
+use std::io;
+
+use crate::channel::ReadError;
+use crate::data_type::TdmsType;
+use crate::fault::{Fault, Finding};
+use crate::file::TdmsFile;
+use crate::index_file::{IndexCursor, index_of};
+use crate::layout::{Form, Layout, Tail};
+use crate::lead_in::{LEAD_IN_BYTES, LeadIn, NOT_CLOSED};
+use crate::map::LastSegment;
+use crate::open::OpenError;
+use crate::read_at::ReadAt;
+
+/// Where the length of a segment stands in its lead-in.
+const LENGTH_AT: u64 = 12;
+/// Bytes, and strings, that are read at once.
+const PIECE_BYTES: u64 = 64 * 1024;
+const PIECE_STRINGS: u64 = 4_096;
+
+/// How a file that lost its end is put right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mending {
+    /// The last segment is cut off if it is not whole. Nothing before it is touched.
+    Cut,
+    /// The last segment keeps its whole chunks; its length is written into its lead-in.
+    Close,
+}
+
+/// What has to be done with a file, in this order.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Repair {
+    /// What is wrong, and where.
+    pub finding: Finding,
+    /// The file is to have this length.
+    pub length: u64,
+    /// These bytes are to stand at this position.
+    pub patch: Option<(u64, [u8; 8])>,
+    /// Bytes that are cut off.
+    pub bytes_lost: u64,
+    /// Values that could be read before and cannot be afterwards, of all channels.
+    pub values_lost: u64,
+}
+
+/// How whole a file is, after all of it was read.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Verification {
+    /// Everything that is wrong: why it is incomplete, then the rest.
+    pub findings: Vec<Finding>,
+    /// Channels.
+    pub channels: u64,
+    /// Values of all channels.
+    pub values: u64,
+    /// Whether the index file has exactly what the data has; none where there was no index.
+    pub is_index_same: Option<bool>,
+}
+
+impl<R: ReadAt> TdmsFile<R> {
+    /// What would put the file right; none where nothing has to be done.
+    ///
+    /// The index file, if there is one, is to be written anew afterwards:
+    /// [`TdmsFile::write_index`].
+    ///
+    /// # Errors
+    /// Whatever the source fails with.
+    pub fn repair(&self, mending: Mending) -> io::Result<Option<Repair>> {
+        let Some(finding) = self.map.incomplete.clone() else {
+            return Ok(None);
+        };
+        let len = self.source.byte_len()?;
+        let torn = matches!(finding.fault, Fault::NotClosed | Fault::TornData { .. });
+        let last = self.map.last.filter(|_| torn);
+        let (mut length, mut patch, mut values_lost) = (self.map.end, None, 0);
+        if let Some(last) = last {
+            length = last.position;
+            let (kept, lost) = self.closed(&last, mending);
+            values_lost = lost;
+            let bytes = last.metadata_bytes + kept;
+            if mending == Mending::Close && (kept > 0 || last.metadata_bytes > 0) {
+                length = last.position + LEAD_IN_BYTES + bytes;
+                let bytes = match last.is_big_endian {
+                    true => bytes.to_be_bytes(),
+                    false => bytes.to_le_bytes(),
+                };
+                patch = Some((last.position + LENGTH_AT, bytes));
+            }
+        }
+        Ok(Some(Repair {
+            finding,
+            length,
+            patch,
+            bytes_lost: len.saturating_sub(length),
+            values_lost,
+        }))
+    }
+
+    /// Bytes of the last segment's data that stay, and values that do not.
+    fn closed(&self, last: &LastSegment, mending: Mending) -> (u64, u64) {
+        let run = self.map.runs.last();
+        let data = last.position + LEAD_IN_BYTES + last.metadata_bytes;
+        let of_last = run.and_then(|run| {
+            let extent = run.extents.last().filter(|e| e.position == data)?;
+            Some((run, extent))
+        });
+        let Some((run, extent)) = of_last else {
+            return (0, 0);
+        };
+        let layout = &run.layout;
+        let in_chunks: u64 = layout.columns.iter().map(|c| c.count).sum();
+        let in_tail = tail_values(layout, run.tail);
+        if mending == Mending::Cut {
+            return (0, extent.chunks * in_chunks + in_tail);
+        }
+        let whole = extent.chunks * layout.chunk_bytes;
+        // Part of a chunk in a closed segment is read as all channels shortened alike. Where that
+        // gives the same values, they stay.
+        let is_alike = match &layout.form {
+            Form::Interleaved { .. } => true,
+            Form::Contiguous => layout.columns.len() == 1,
+            Form::Daqmx { .. } => false,
+        };
+        match is_alike {
+            true => (whole + layout.tail_bytes_used(run.tail), 0),
+            false => (whole, in_tail),
+        }
+    }
+
+    /// Reads every byte and every string, and compares the index file.
+    ///
+    /// The format has no checksums: what is not seen is a change of values that leaves them values.
+    ///
+    /// # Errors
+    /// [`OpenError::Source`] where the data or the index cannot be read.
+    pub fn verify<I: ReadAt + ?Sized>(&self, index: Option<&I>) -> Result<Verification, OpenError> {
+        let len = self.source.byte_len().map_err(|error| failed(0, error))?;
+        let mut piece = Vec::new();
+        let mut at = 0;
+        while at < len {
+            piece.resize((len - at).min(PIECE_BYTES) as usize, 0);
+            self.source
+                .read_exact_at(&mut piece, at)
+                .map_err(|error| failed(at, error))?;
+            at += piece.len() as u64;
+        }
+        let mut findings: Vec<Finding> = self.map.incomplete.iter().cloned().collect();
+        findings.extend(self.map.findings.iter().cloned());
+        let (mut channels, mut values) = (0, 0);
+        for channel in self.channels() {
+            channels += 1;
+            values += channel.len();
+            if channel.data_type() != TdmsType::String {
+                continue;
+            }
+            for chunk in channel.chunks() {
+                let mut at = chunk.start;
+                while at < chunk.end {
+                    let count = (chunk.end - at).min(PIECE_STRINGS);
+                    match channel.read_strings(at, count) {
+                        Ok(_) => at += count,
+                        Err(ReadError::Damaged { finding, .. }) => {
+                            findings.push(finding);
+                            break;
+                        }
+                        Err(ReadError::Source {
+                            position, source, ..
+                        }) => return Err(failed(position, source)),
+                        Err(_) => break,
+                    }
+                }
+            }
+        }
+        let is_index_same = index.map(|index| self.is_index(index)).transpose();
+        let is_index_same = is_index_same.map_err(|error| failed(0, error))?;
+        Ok(Verification {
+            findings,
+            channels,
+            values,
+            is_index_same,
+        })
+    }
+
+    fn is_index<I: ReadAt + ?Sized>(&self, index: &I) -> io::Result<bool> {
+        let mut cursor = IndexCursor::new(index);
+        let mut is_same = true;
+        self.segments(|at, lead_in, metadata_bytes| {
+            let metadata = Some((&self.source, at + LEAD_IN_BYTES));
+            is_same = is_same && cursor.matches(lead_in, metadata_bytes, metadata)?;
+            cursor.pass(metadata_bytes);
+            Ok(is_same)
+        })?;
+        Ok(is_same && cursor.is_at_end()?)
+    }
+
+    /// Writes the index file of this file.
+    ///
+    /// # Errors
+    /// Whatever the source or `out` fails with.
+    pub fn write_index(&self, out: &mut impl io::Write) -> io::Result<()> {
+        let mut piece = Vec::new();
+        self.segments(|at, lead_in, metadata_bytes| {
+            out.write_all(&index_of(lead_in))?;
+            let (mut at, mut left) = (at + LEAD_IN_BYTES, metadata_bytes);
+            while left > 0 {
+                piece.resize(left.min(PIECE_BYTES) as usize, 0);
+                self.source.read_exact_at(&mut piece, at)?;
+                out.write_all(&piece)?;
+                at += piece.len() as u64;
+                left -= piece.len() as u64;
+            }
+            Ok(true)
+        })
+    }
+
+    /// Calls `visit` with position, lead-in and length of metadata of each segment that was read,
+    /// until it says false.
+    fn segments(
+        &self,
+        mut visit: impl FnMut(u64, &[u8; LEAD_IN_BYTES as usize], u64) -> io::Result<bool>,
+    ) -> io::Result<()> {
+        let mut at = 0;
+        for _ in 0..self.map.segments {
+            let mut bytes = [0; LEAD_IN_BYTES as usize];
+            self.source.read_exact_at(&mut bytes, at)?;
+            let lead_in = LeadIn::decode(&bytes);
+            if !visit(at, &bytes, lead_in.metadata_bytes)? || lead_in.segment_bytes == NOT_CLOSED {
+                break;
+            }
+            at = at.saturating_add(LEAD_IN_BYTES.saturating_add(lead_in.segment_bytes));
+        }
+        Ok(())
+    }
+}
+
+fn tail_values(layout: &Layout, tail: Tail) -> u64 {
+    let counts = layout.columns.iter().map(|c| layout.tail_count(c, tail));
+    counts.sum()
+}
+
+fn failed(position: u64, source: io::Error) -> OpenError {
+    OpenError::Source { position, source }
+}

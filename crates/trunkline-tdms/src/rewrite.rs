@@ -1,0 +1,233 @@
+//! Writing a file anew: many small segments become few long ones, in either version.
+
+use std::io;
+
+use crate::channel::{Channel, ReadError};
+use crate::data_type::TdmsType;
+use crate::element::Element;
+use crate::file::TdmsFile;
+use crate::path::ObjectPath;
+use crate::read_at::ReadAt;
+use crate::scale::ScaleChain;
+use crate::text::Text;
+use crate::values::with_element;
+use crate::writer::{
+    Arrangement, ChannelId, Data, Share, Version, WriteError, Writer, WriterOptions,
+};
+
+/// Values read and written at once.
+const PIECE: u64 = 8 * 1024;
+/// Text that is gathered for one segment, in bytes.
+const TEXT_BYTES: u64 = 16 * 1024 * 1024;
+
+/// What a file became.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Rewritten {
+    /// Bytes that were written.
+    pub bytes: u64,
+    /// Values of all channels.
+    pub values: u64,
+    /// Properties of types that are not written, by object and name: they are left out.
+    pub left_out: Vec<(ObjectPath, Text)>,
+}
+
+/// Why a file cannot be written anew. What was written so far is no whole file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RewriteError {
+    /// A channel cannot be read.
+    #[error("{0}")]
+    Read(#[from] ReadError),
+    /// A channel cannot be written.
+    #[error("{0}")]
+    Write(#[from] WriteError),
+    /// The new file cannot be written to.
+    #[error("writing at byte {position} failed: {source}")]
+    Sink {
+        /// Where in the new file.
+        position: u64,
+        /// What it says.
+        source: io::Error,
+    },
+    /// DAQmx data whose scales a plain channel cannot have.
+    #[error("{path} is DAQmx data whose scales a plain channel cannot have; copy its values")]
+    Daqmx {
+        /// The channel.
+        path: ObjectPath,
+    },
+}
+
+struct Rewrite<'a, R, W> {
+    file: &'a TdmsFile<R>,
+    writer: Writer,
+    out: &'a mut W,
+    done: Rewritten,
+}
+
+impl<R: ReadAt> TdmsFile<R> {
+    /// Writes the whole file anew: little-endian, all values of a channel together, in one segment;
+    /// each channel of strings follows in segments of its own.
+    ///
+    /// Memory is bounded whatever the length of the file. A file that is not whole is written with
+    /// what can be read of it.
+    ///
+    /// # Errors
+    /// [`RewriteError`].
+    pub fn rewrite(
+        &self,
+        version: Version,
+        out: &mut impl io::Write,
+    ) -> Result<Rewritten, RewriteError> {
+        let mut rewrite = Rewrite {
+            file: self,
+            writer: Writer::new(WriterOptions {
+                version,
+                ..WriterOptions::default()
+            }),
+            out,
+            done: Rewritten::default(),
+        };
+        rewrite.run()?;
+        Ok(rewrite.done)
+    }
+}
+
+impl<R: ReadAt, W: io::Write> Rewrite<'_, R, W> {
+    fn run(&mut self) -> Result<(), RewriteError> {
+        let (mut fixed, mut texts) = (Vec::new(), Vec::new());
+        for path in self.file.paths() {
+            self.writer.object(path)?;
+            if let Some(channel) = self.file.channel(path) {
+                match self.declare(&channel)? {
+                    Some(id) if channel.data_type() == TdmsType::String => {
+                        texts.push((id, channel));
+                    }
+                    Some(id) => fixed.push((id, channel)),
+                    None => {}
+                }
+            }
+            self.properties(path)?;
+        }
+        let share = |id: ChannelId, count| Share {
+            channel: id,
+            count,
+            bytes: 0,
+        };
+        let mut shares: Vec<_> = fixed.iter().map(|(id, c)| share(*id, c.len())).collect();
+        // So that a channel of strings has its type even where it has no strings.
+        shares.extend(texts.iter().map(|(id, _)| share(*id, 0)));
+        let mut header = Vec::new();
+        self.writer
+            .header(&shares, Arrangement::Contiguous, &mut header)?;
+        self.put(&header)?;
+        for (_, channel) in &fixed {
+            self.values(channel)?;
+        }
+        for (id, channel) in &texts {
+            self.texts(*id, channel)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the channel; none where it never had a type.
+    fn declare(&mut self, channel: &Channel<'_, R>) -> Result<Option<ChannelId>, RewriteError> {
+        let path = channel.path().clone();
+        let ObjectPath::Channel(group, name) = path.clone() else {
+            return Ok(None);
+        };
+        let data_type = match channel.scalers() {
+            [] if channel.data_type() == TdmsType::Daqmx => TdmsType::Void,
+            [] => channel.data_type().without_unit(),
+            [one] => {
+                let own = ScaleChain::of(channel.properties());
+                let has_own = !matches!(own, Ok(None));
+                let is_scaled = channel.scaling() != crate::scale::Scaling::None;
+                if is_scaled && !has_own {
+                    return Err(RewriteError::Daqmx { path });
+                }
+                if has_own {
+                    // The scaler's number now stands for the plain values.
+                    let kind = format!("NI_Scale[{}]_Scale_Type", one.scale_id);
+                    self.writer.set(&path, kind, "AdvancedAPI")?;
+                }
+                one.data_type
+            }
+            _ => return Err(RewriteError::Daqmx { path }),
+        };
+        if data_type == TdmsType::Void {
+            return Ok(None);
+        }
+        Ok(Some(self.writer.channel(group, name, data_type)?))
+    }
+
+    fn properties(&mut self, path: &ObjectPath) -> Result<(), RewriteError> {
+        for (name, value) in self.file.properties(path).into_iter().flatten() {
+            match self.writer.set(path, name.clone(), value.clone()) {
+                Ok(()) => {}
+                Err(WriteError::UnwritableProperty { path, name, .. }) => {
+                    self.done.left_out.push((path, name));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn values(&mut self, channel: &Channel<'_, R>) -> Result<(), RewriteError> {
+        with_element!(
+            channel.only_type()?,
+            T => self.values_of::<T>(channel),
+            Ok(())
+        )
+    }
+
+    fn values_of<T: Element>(&mut self, channel: &Channel<'_, R>) -> Result<(), RewriteError> {
+        let mut values = vec![T::default(); PIECE.min(channel.len()) as usize];
+        let (mut at, mut bytes) = (0, Vec::new());
+        while at < channel.len() {
+            let read = channel.read_into(at, &mut values)?;
+            if read == 0 {
+                // Every value of the length stands somewhere; a source that shrinks fails above.
+                break;
+            }
+            bytes.clear();
+            values
+                .iter()
+                .take(read)
+                .for_each(|value| value.encode(&mut bytes));
+            self.put(&bytes)?;
+            at += read as u64;
+        }
+        self.done.values += at;
+        Ok(())
+    }
+
+    fn texts(&mut self, id: ChannelId, channel: &Channel<'_, R>) -> Result<(), RewriteError> {
+        let mut at = 0;
+        while at < channel.len() {
+            let (mut strings, mut bytes) = (Vec::new(), 0);
+            while bytes < TEXT_BYTES && at < channel.len() {
+                let more = channel.read_strings(at, PIECE)?;
+                at += more.len() as u64;
+                bytes += Data::String(&more).byte_len();
+                strings.extend(more);
+            }
+            let mut segment = Vec::new();
+            let data = [(id, Data::String(&strings))];
+            self.writer
+                .write(&data, Arrangement::Contiguous, &mut segment)?;
+            self.put(&segment)?;
+        }
+        self.done.values += at;
+        Ok(())
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), RewriteError> {
+        let position = self.done.bytes;
+        self.out
+            .write_all(bytes)
+            .map_err(|source| RewriteError::Sink { position, source })?;
+        self.done.bytes += bytes.len() as u64;
+        Ok(())
+    }
+}

@@ -1,0 +1,397 @@
+//! Scales: from the raw numbers of a device to engineering values, as properties describe it.
+//!
+//! A channel, its group or the file may have properties `NI_Scale[k]_...`. The result is the last
+//! scale; each takes the result of another one, or the raw numbers. Only reading knows scales: what
+//! is written is engineering values.
+
+use std::collections::HashMap;
+
+use crate::channel::{Channel, ReadError};
+use crate::path::ObjectPath;
+use crate::property::{Properties, PropertyValue};
+use crate::read_at::ReadAt;
+use crate::text::Text;
+
+/// What stands for the raw numbers where a scale names its source.
+const RAW: u64 = 0xffff_ffff;
+/// Values scaled at once, and numbers held for it by all steps together.
+const PIECE: usize = 4_096;
+const NUMBERS: usize = 64 * 1024;
+
+/// How the values of a channel are scaled.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Scaling {
+    /// Not at all; the numbers are what was meant.
+    None,
+    /// By a chain of scales.
+    Chain(ScaleChain),
+    /// By scales that cannot be followed. What is read are the raw numbers.
+    Unknown(ScaleError),
+}
+
+/// Why scales cannot be followed.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScaleError {
+    /// A kind of scale that is not computed here.
+    #[error("scale {scale} is of the kind {kind}, which is not computed")]
+    UnknownKind {
+        /// Its number.
+        scale: u64,
+        /// The kind, as the file says it.
+        kind: Text,
+    },
+    /// A property that a scale needs is missing, or is no number.
+    #[error("property {name} is missing or not a number")]
+    MissingProperty {
+        /// The property.
+        name: String,
+    },
+    /// A scale that takes its own result.
+    #[error("scale {scale} depends on itself")]
+    Cycle {
+        /// Its number.
+        scale: u64,
+    },
+    /// A table that does not rise or fall all along.
+    #[error("the table of scale {scale} neither rises nor falls all along")]
+    NotMonotonic {
+        /// Its number.
+        scale: u64,
+    },
+}
+
+/// Scales in the order in which they are computed; the last one is the result.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ScaleChain {
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+enum Step {
+    /// The raw numbers of the channel.
+    Raw,
+    /// What a DAQmx scaler finds.
+    Scaler(u32),
+    /// The result of another step, unchanged.
+    Same(usize),
+    Linear {
+        of: usize,
+        slope: f64,
+        intercept: f64,
+    },
+    Polynomial {
+        of: usize,
+        coefficients: Vec<f64>,
+    },
+    /// Pairs, rising in the first number.
+    Table {
+        of: usize,
+        pairs: Vec<(f64, f64)>,
+    },
+    Add(usize, usize),
+    /// The second minus the first, as the tools that write it compute it.
+    Subtract(usize, usize),
+}
+
+impl<R: ReadAt> Channel<'_, R> {
+    /// How its values are scaled: by its own properties, or its group's, or the file's.
+    pub fn scaling(&self) -> Scaling {
+        let group = self.path().parent().unwrap_or(ObjectPath::File);
+        let file = self.file();
+        let of = [
+            Some(self.properties()),
+            file.properties(&group),
+            file.properties(&ObjectPath::File),
+        ];
+        of.into_iter()
+            .flatten()
+            .find_map(|properties| ScaleChain::of(properties).transpose())
+            .map_or(Scaling::None, |made| match made {
+                Ok(chain) => Scaling::Chain(chain),
+                Err(error) => Scaling::Unknown(error),
+            })
+    }
+
+    /// Reads scaled values from number `start` on; how many there were. Where there is no chain of
+    /// scales, or it is not known, these are the raw numbers.
+    ///
+    /// # Errors
+    /// [`ReadError`]; strings, times and complex numbers are of the wrong type.
+    pub fn read_scaled_into(
+        &self,
+        scaling: &Scaling,
+        start: u64,
+        out: &mut [f64],
+    ) -> Result<usize, ReadError> {
+        let Scaling::Chain(chain) = scaling else {
+            return self.read_f64_into(start, out);
+        };
+        let mut done = 0;
+        let mut results: Vec<Vec<f64>> = vec![Vec::new(); chain.steps.len()];
+        while done < out.len() {
+            let at = start + done as u64;
+            let wanted = (NUMBERS / chain.steps.len().max(1)).clamp(1, PIECE);
+            let wanted = wanted.min(out.len() - done);
+            let there = self.len().saturating_sub(at).min(wanted as u64) as usize;
+            if there == 0 {
+                break;
+            }
+            for (number, step) in chain.steps.iter().enumerate() {
+                let (before, now) = results.split_at_mut(number);
+                let Some(now) = now.first_mut() else { break };
+                now.resize(there, 0.0);
+                match step {
+                    Step::Raw => {
+                        self.numbers(at, now, None)?;
+                    }
+                    Step::Scaler(id) => {
+                        self.numbers(at, now, Some(*id))?;
+                    }
+                    step => step.compute(before, now),
+                }
+            }
+            let result = results.last().map_or(&[][..], Vec::as_slice);
+            for (out, value) in out.iter_mut().skip(done).zip(result) {
+                *out = *value;
+            }
+            done += there;
+        }
+        Ok(done)
+    }
+}
+
+impl Step {
+    fn compute(&self, before: &[Vec<f64>], now: &mut [f64]) {
+        let of = |at: usize| before.get(at).into_iter().flatten().copied();
+        let one = |at: usize, now: &mut [f64], f: &dyn Fn(f64) -> f64| {
+            now.iter_mut().zip(of(at)).for_each(|(to, x)| *to = f(x));
+        };
+        let two = |a: usize, b: usize, now: &mut [f64], f: fn(f64, f64) -> f64| {
+            let pairs = of(a).zip(of(b));
+            now.iter_mut()
+                .zip(pairs)
+                .for_each(|(to, (a, b))| *to = f(a, b));
+        };
+        match self {
+            Self::Raw | Self::Scaler(_) => {}
+            Self::Same(at) => one(*at, now, &|x| x),
+            Self::Linear {
+                of,
+                slope,
+                intercept,
+            } => one(*of, now, &|x| slope * x + intercept),
+            Self::Polynomial { of, coefficients } => {
+                let sum = |x| coefficients.iter().rev().fold(0.0, |sum, c| sum * x + c);
+                one(*of, now, &sum);
+            }
+            Self::Table { of, pairs } => one(*of, now, &|x| interpolate(pairs, x)),
+            Self::Add(a, b) => two(*a, *b, now, |a, b| a + b),
+            Self::Subtract(a, b) => two(*a, *b, now, |a, b| b - a),
+        }
+    }
+}
+
+/// The value at `x` between pairs that rise in their first number; at the ends, that of the end.
+fn interpolate(pairs: &[(f64, f64)], x: f64) -> f64 {
+    if x.is_nan() {
+        return x;
+    }
+    let after = pairs.partition_point(|pair| pair.0 <= x);
+    let before = after.checked_sub(1).and_then(|at| pairs.get(at));
+    match (before, pairs.get(after)) {
+        (Some(a), Some(b)) => a.1 + (b.1 - a.1) / (b.0 - a.0) * (x - a.0),
+        (Some(end), None) | (None, Some(end)) => end.1,
+        (None, None) => f64::NAN,
+    }
+}
+
+impl ScaleChain {
+    /// The chain that properties describe; none where they describe none, or say that it has been
+    /// applied.
+    ///
+    /// # Errors
+    /// [`ScaleError`].
+    pub fn of(properties: &Properties) -> Result<Option<Self>, ScaleError> {
+        let count = match get(properties, "NI_Number_Of_Scales") {
+            Some(count) => count.as_u64().unwrap_or(0),
+            None => highest_scale(properties).map_or(0, |highest| highest + 1),
+        };
+        let status = get(properties, "NI_Scaling_Status").and_then(PropertyValue::as_text);
+        if count == 0 || status.is_some_and(|status| *status == "scaled") {
+            return Ok(None);
+        }
+        Maker {
+            properties,
+            steps: Vec::new(),
+            made: HashMap::new(),
+        }
+        .make(count - 1)
+        .map(Some)
+    }
+}
+
+/// Makes steps of scales, each after those it takes from.
+struct Maker<'a> {
+    properties: &'a Properties,
+    steps: Vec<Step>,
+    /// The step of a source; none while what it takes from is being made.
+    made: HashMap<u64, Option<usize>>,
+}
+
+impl Maker<'_> {
+    fn make(mut self, last: u64) -> Result<ScaleChain, ScaleError> {
+        // A stack of its own: a file may chain as many scales as it has properties.
+        let mut open = vec![last];
+        while let Some(&scale) = open.last() {
+            if matches!(self.made.get(&scale), Some(Some(_))) {
+                open.pop();
+                continue;
+            }
+            let sources = self.sources(scale)?;
+            let is_begun = self.made.insert(scale, None).is_some();
+            let missing: Vec<u64> = sources
+                .iter()
+                .copied()
+                .filter(|source| !matches!(self.made.get(source), Some(Some(_))))
+                .collect();
+            if missing.is_empty() {
+                let step = self.step(scale, &sources)?;
+                self.made.insert(scale, Some(self.steps.len()));
+                self.steps.push(step);
+                open.pop();
+            } else if is_begun || missing.iter().any(|m| self.made.contains_key(m)) {
+                return Err(ScaleError::Cycle { scale });
+            } else {
+                open.extend(missing);
+            }
+        }
+        Ok(ScaleChain { steps: self.steps })
+    }
+
+    /// The kind of a scale; none where it is a DAQmx scaler's.
+    fn kind(&self, scale: u64) -> Option<&Text> {
+        get(self.properties, &format!("NI_Scale[{scale}]_Scale_Type"))?.as_text()
+    }
+
+    /// What a scale takes from.
+    fn sources(&self, scale: u64) -> Result<Vec<u64>, ScaleError> {
+        let Some(kind) = self.kind(scale).filter(|_| scale != RAW) else {
+            return Ok(Vec::new());
+        };
+        let source = |field: &str| {
+            let value = get(self.properties, &field_name(scale, field));
+            value.map_or(Some(RAW), PropertyValue::as_u64)
+        };
+        let one = |kind: &str| Ok(vec![source(&format!("{kind}_Input_Source")).unwrap_or(RAW)]);
+        match &*kind.to_str() {
+            kind @ ("Linear" | "Polynomial" | "Table" | "AdvancedAPI") => one(kind),
+            kind @ ("Add" | "Subtract") => {
+                let operand = |side: &str| {
+                    let field = format!("{kind}_{side}_Operand_Input_Source");
+                    source(&field).unwrap_or(RAW)
+                };
+                Ok(vec![operand("Left"), operand("Right")])
+            }
+            _ => Err(ScaleError::UnknownKind {
+                scale,
+                kind: kind.clone(),
+            }),
+        }
+    }
+
+    fn step(&self, scale: u64, sources: &[u64]) -> Result<Step, ScaleError> {
+        if scale == RAW {
+            return Ok(Step::Raw);
+        }
+        let at = |which: usize| {
+            let source = sources.get(which).and_then(|source| self.made.get(source));
+            source.copied().flatten().unwrap_or(0)
+        };
+        let number = |field: &str| self.number(scale, field);
+        let Some(kind) = self.kind(scale) else {
+            return Ok(Step::Scaler(scale.try_into().unwrap_or(u32::MAX)));
+        };
+        Ok(match &*kind.to_str() {
+            "Linear" => Step::Linear {
+                of: at(0),
+                slope: number("Linear_Slope")?,
+                intercept: number("Linear_Y_Intercept")?,
+            },
+            "Polynomial" => {
+                let size = "Polynomial_Coefficients_Size";
+                let count = self.size(scale, size).unwrap_or(4);
+                Step::Polynomial {
+                    of: at(0),
+                    coefficients: self.numbers(scale, "Polynomial_Coefficients", count)?,
+                }
+            }
+            "Table" => Step::Table {
+                of: at(0),
+                pairs: self.table(scale)?,
+            },
+            "Add" => Step::Add(at(0), at(1)),
+            "Subtract" => Step::Subtract(at(0), at(1)),
+            _ => Step::Same(at(0)),
+        })
+    }
+
+    fn table(&self, scale: u64) -> Result<Vec<(f64, f64)>, ScaleError> {
+        let values = |field: &str| {
+            let size = format!("{field}_Size");
+            let count = self.size(scale, &size).ok_or(ScaleError::MissingProperty {
+                name: field_name(scale, &size),
+            })?;
+            self.numbers(scale, field, count)
+        };
+        let before = values("Table_Pre_Scaled_Values")?;
+        let after = values("Table_Scaled_Values")?;
+        let mut pairs: Vec<_> = before.iter().copied().zip(after.iter().copied()).collect();
+        let rises = |pairs: &[(f64, f64)]| pairs.windows(2).all(|two| two[0].0 < two[1].0);
+        if !rises(&pairs) {
+            pairs.reverse();
+        }
+        match before.len() == after.len() && rises(&pairs) && !pairs.is_empty() {
+            true => Ok(pairs),
+            false => Err(ScaleError::NotMonotonic { scale }),
+        }
+    }
+
+    fn size(&self, scale: u64, field: &str) -> Option<u64> {
+        get(self.properties, &field_name(scale, field))?.as_u64()
+    }
+
+    /// Numbered numbers; as many as there are properties at most, so a count is not trusted.
+    fn numbers(&self, scale: u64, field: &str, count: u64) -> Result<Vec<f64>, ScaleError> {
+        (0..count)
+            .map(|at| self.number(scale, &format!("{field}[{at}]")))
+            .collect()
+    }
+
+    fn number(&self, scale: u64, field: &str) -> Result<f64, ScaleError> {
+        let name = field_name(scale, field);
+        let value = get(self.properties, &name).and_then(PropertyValue::as_f64);
+        value.ok_or(ScaleError::MissingProperty { name })
+    }
+}
+
+fn field_name(scale: u64, field: &str) -> String {
+    format!("NI_Scale[{scale}]_{field}")
+}
+
+fn get<'a>(properties: &'a Properties, name: &str) -> Option<&'a PropertyValue> {
+    properties.get(name.as_bytes())
+}
+
+/// The highest number of a scale that has a kind.
+fn highest_scale(properties: &Properties) -> Option<u64> {
+    let numbers = properties.keys().filter_map(|name| {
+        let name = std::str::from_utf8(name.as_bytes()).ok()?;
+        let rest = name.strip_prefix("NI_Scale[")?;
+        rest.strip_suffix("]_Scale_Type")?.parse::<u32>().ok()
+    });
+    numbers.max().map(u64::from)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! Strings as files hold them: bytes that should be UTF-8.
+
+use std::borrow::{Borrow, Cow};
+use std::fmt;
+
+/// A string of a file. Files hold some that are not UTF-8; the bytes are kept as they are, and
+/// decoded with replacement characters where they are shown.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Text(Box<[u8]>);
+
+impl Text {
+    /// The bytes as they stand in the file.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// For people: one NUL at the end dropped, what is not UTF-8 replaced by U+FFFD.
+    pub fn to_str(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(self.0.strip_suffix(&[0]).unwrap_or(&self.0))
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        Self(text.as_bytes().into())
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Self(text.into_bytes().into())
+    }
+}
+
+impl From<&[u8]> for Text {
+    fn from(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+}
+
+impl From<Vec<u8>> for Text {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(bytes.into())
+    }
+}
+
+impl Borrow<[u8]> for Text {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl PartialEq<str> for Text {
+    fn eq(&self, other: &str) -> bool {
+        *self.0 == *other.as_bytes()
+    }
+}
+
+impl PartialEq<&str> for Text {
+    fn eq(&self, other: &&str) -> bool {
+        *self == **other
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.to_str())
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&String::from_utf8_lossy(&self.0), f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_utf8_is_kept_and_shown_with_replacements() {
+        let text = Text::from(&b"20 \xb0C\0"[..]);
+        assert_eq!(text.to_string(), "20 \u{fffd}C");
+        assert_eq!(text.as_bytes(), b"20 \xb0C\0");
+    }
+}

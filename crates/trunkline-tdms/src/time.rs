@@ -1,0 +1,99 @@
+//! Points in time as files hold them.
+
+use std::fmt;
+
+use trunkline_types::Timestamp;
+
+/// Seconds from 1904-01-01T00:00:00Z, where files count from, to 1970.
+const EPOCH_SECONDS: i64 = 2_082_844_800;
+const NANOS: i128 = 1_000_000_000;
+
+/// A point in time of a file: seconds since 1904-01-01T00:00:00Z without leap seconds, and a
+/// fraction that always counts forward. Always UTC.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct TdmsTime {
+    /// Whole seconds since 1904, rounded down.
+    pub seconds: i64,
+    /// Units of 2^-64 s.
+    pub fraction: u64,
+}
+
+impl TdmsTime {
+    /// Whether all is zero, which is how files say that a time is not known.
+    pub fn is_unset(self) -> bool {
+        self == Self::default()
+    }
+
+    /// The time in nanoseconds, rounded down; none where it is not within the years 1677 to 2262.
+    ///
+    /// What was made of a [`Timestamp`] gives the same one again.
+    pub fn to_timestamp(self) -> Option<Timestamp> {
+        let seconds = i128::from(self.seconds) - i128::from(EPOCH_SECONDS);
+        let below = (u128::from(self.fraction) * NANOS as u128) >> 64;
+        let nanos = seconds * NANOS + below as i128;
+        i64::try_from(nanos).ok().map(Timestamp::from_nanos)
+    }
+}
+
+impl From<Timestamp> for TdmsTime {
+    /// Rounds the fraction up, which is what makes the way back exact.
+    fn from(time: Timestamp) -> Self {
+        let nanos = i128::from(time.as_nanos());
+        let below = nanos.rem_euclid(NANOS) as u128;
+        Self {
+            seconds: nanos.div_euclid(NANOS) as i64 + EPOCH_SECONDS,
+            fraction: (below << 64).div_ceil(NANOS as u128) as u64,
+        }
+    }
+}
+
+impl fmt::Display for TdmsTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.to_timestamp() {
+            Some(time) => fmt::Display::fmt(&time, f),
+            None => write!(f, "{} s after 1904", self.seconds),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn half_a_second_before_1904_counts_forward() {
+        let nanos = -(EPOCH_SECONDS * 1_000_000_000) - 500_000_000;
+        let time = TdmsTime::from(Timestamp::from_nanos(nanos));
+        let expected = TdmsTime {
+            seconds: -1,
+            fraction: 1 << 63,
+        };
+        assert_eq!(time, expected);
+    }
+
+    #[test]
+    fn a_time_out_of_range_is_not_bent_into_it() {
+        for seconds in [i64::MIN, i64::MAX, 0, 20_000_000_000] {
+            let fraction = u64::MAX;
+            let time = TdmsTime { seconds, fraction };
+            assert_eq!(time.to_timestamp().is_some(), seconds == 0, "{seconds}");
+            assert!(!time.to_string().is_empty());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_nanosecond_comes_back(nanos in any::<i64>()) {
+            let time = Timestamp::from_nanos(nanos);
+            prop_assert_eq!(TdmsTime::from(time).to_timestamp(), Some(time));
+        }
+
+        #[test]
+        fn nanoseconds_of_our_years_come_back(nanos in 0..4_000_000_000_000_000_000_i64) {
+            let time = Timestamp::from_nanos(nanos);
+            prop_assert_eq!(TdmsTime::from(time).to_timestamp(), Some(time));
+        }
+    }
+}

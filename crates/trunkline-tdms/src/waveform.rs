@@ -1,0 +1,91 @@
+//! Waveforms: values at constant intervals, described by properties of their channel.
+
+use crate::property::{Properties, PropertyValue};
+use crate::text::Text;
+use crate::time::TdmsTime;
+
+const START_TIME: &[u8] = b"wf_start_time";
+const START_OFFSET: &[u8] = b"wf_start_offset";
+const INCREMENT: &[u8] = b"wf_increment";
+const SAMPLES: &[u8] = b"wf_samples";
+
+/// Where the values of a channel lie: value `i` at `start + offset + i * increment`.
+///
+/// The properties of a channel are those that were written last, so a gap cannot be said with them.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Waveform {
+    /// When value 0 was taken; none where the properties do not say.
+    pub start: Option<TdmsTime>,
+    /// Added to the axis, in its unit; seconds where there is a start.
+    pub offset: f64,
+    /// Distance between two values, in the unit of the axis.
+    pub increment: f64,
+    /// Values in one write. This is not the length of the channel. None where not said.
+    pub samples: Option<u64>,
+}
+
+impl Waveform {
+    /// The waveform that properties describe; none where they have no increment.
+    pub fn of(properties: &Properties) -> Option<Self> {
+        let get = |name: &[u8]| properties.get(name);
+        Some(Self {
+            increment: get(INCREMENT)?.as_f64()?,
+            offset: get(START_OFFSET)
+                .and_then(PropertyValue::as_f64)
+                .unwrap_or(0.0),
+            start: get(START_TIME)
+                .and_then(PropertyValue::as_time)
+                .filter(|time| !time.is_unset()),
+            samples: get(SAMPLES).and_then(PropertyValue::as_u64),
+        })
+    }
+
+    /// The properties that describe it, for the writer.
+    pub fn to_properties(self) -> Vec<(Text, PropertyValue)> {
+        let text = |name: &[u8]| Text::from(name);
+        let mut all = Vec::new();
+        if let Some(start) = self.start {
+            all.push((text(START_TIME), start.into()));
+        }
+        all.push((text(START_OFFSET), self.offset.into()));
+        all.push((text(INCREMENT), self.increment.into()));
+        if let Some(samples) = self.samples {
+            let samples = i32::try_from(samples).map_or_else(|_| samples.into(), Into::into);
+            all.push((text(SAMPLES), samples));
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trunkline_types::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_waveform_is_what_its_properties_say() {
+        let sut = Waveform {
+            start: Some(Timestamp::from_nanos(1_767_225_600_123_456_789).into()),
+            offset: -0.5,
+            increment: 0.001,
+            samples: Some(500),
+        };
+        let properties: Properties = sut.to_properties().into_iter().collect();
+        assert_eq!(
+            properties[b"wf_samples".as_slice()],
+            PropertyValue::I32(500)
+        );
+        assert_eq!(Waveform::of(&properties), Some(sut));
+
+        let unset = PropertyValue::Time(TdmsTime::default());
+        let mut bare: Properties = [(Text::from("wf_start_time"), unset)].into_iter().collect();
+        assert_eq!(Waveform::of(&bare), None);
+        bare.insert("wf_increment".into(), 2_i32.into());
+        let expected = Waveform {
+            increment: 2.0,
+            ..Waveform::default()
+        };
+        assert_eq!(Waveform::of(&bare), Some(expected));
+    }
+}

@@ -1,0 +1,300 @@
+//! The lead-in and the metadata of a segment: only what the file does not say yet.
+
+use super::{Arrangement, Object, SegmentPlace, Share, Version, WriteError, Writer};
+use crate::data_type::TdmsType;
+use crate::lead_in::{
+    LEAD_IN_BYTES, LeadIn, TOC_INTERLEAVED, TOC_METADATA, TOC_NEW_LIST, TOC_RAW_DATA,
+};
+
+const NO_DATA: u32 = 0xffff_ffff;
+const AS_BEFORE: u32 = 0;
+const FIXED_INDEX_BYTES: u32 = 20;
+const STRING_INDEX_BYTES: u32 = 28;
+
+/// What a segment's metadata does to the file's list.
+struct Plan {
+    is_new_list: bool,
+    /// The list behind this segment; none where it stays.
+    list: Option<Vec<(u32, Option<Share>)>>,
+    /// Objects to name: their number, and their share if they have data.
+    entries: Vec<(u32, Option<Share>)>,
+}
+
+impl Writer {
+    /// Appends the lead-in and metadata of a segment whose raw data the caller puts behind it, as
+    /// it stands in memory: little-endian, `raw_bytes` bytes of it, arranged as said.
+    ///
+    /// Properties set since the last segment are in it.
+    ///
+    /// # Errors
+    /// [`WriteError`]; nothing was appended then.
+    pub fn header(
+        &mut self,
+        shares: &[Share],
+        arrangement: Arrangement,
+        out: &mut Vec<u8>,
+    ) -> Result<SegmentPlace, WriteError> {
+        let shares = self.check(shares, arrangement)?;
+        let too_long = WriteError::FileTooLong;
+        let raw_bytes = shares
+            .iter()
+            .try_fold(0_u64, |sum, share| sum.checked_add(share.bytes))
+            .ok_or(too_long.clone())?;
+        let plan = self.plan(&shares);
+        if raw_bytes == 0 && plan.entries.is_empty() {
+            return Ok(SegmentPlace {
+                position: self.position,
+                header_bytes: 0,
+                raw_bytes: 0,
+            });
+        }
+        let mut toc = match plan.is_new_list {
+            true => TOC_NEW_LIST,
+            false => 0,
+        };
+        let mut metadata = Vec::new();
+        let block_bytes = self.options.block_bytes.filter(|_| raw_bytes > 0);
+        if block_bytes.is_some() || plan.is_new_list || !plan.entries.is_empty() {
+            toc |= TOC_METADATA;
+            metadata.extend((plan.entries.len() as u32).to_le_bytes());
+            for (number, share) in &plan.entries {
+                if let Some(object) = self.objects.get(*number as usize) {
+                    object.describe(*share, &mut metadata);
+                }
+            }
+        }
+        if let Some(block) = block_bytes {
+            let behind = self.position + LEAD_IN_BYTES + metadata.len() as u64;
+            let padded = behind
+                .checked_next_multiple_of(block.get())
+                .ok_or(too_long.clone())?;
+            metadata.resize(metadata.len() + (padded - behind) as usize, 0);
+        }
+        if raw_bytes > 0 {
+            toc |= TOC_RAW_DATA;
+            if arrangement == Arrangement::Interleaved {
+                toc |= TOC_INTERLEAVED;
+            }
+        }
+        let metadata_bytes = metadata.len() as u64;
+        let header_bytes = LEAD_IN_BYTES + metadata_bytes;
+        let position = self.position;
+        self.position = position
+            .checked_add(header_bytes)
+            .and_then(|behind| behind.checked_add(raw_bytes))
+            .ok_or(too_long)?;
+        let lead_in = LeadIn {
+            toc,
+            version: self.options.version.number(),
+            segment_bytes: metadata_bytes + raw_bytes,
+            metadata_bytes,
+        };
+        lead_in.encode(out);
+        out.extend(metadata);
+        self.take_over(plan);
+        Ok(SegmentPlace {
+            position,
+            header_bytes,
+            raw_bytes,
+        })
+    }
+
+    /// The shares with the bytes that follow from their counts.
+    fn check(&self, shares: &[Share], arrangement: Arrangement) -> Result<Vec<Share>, WriteError> {
+        let is_interleaved = arrangement == Arrangement::Interleaved;
+        if is_interleaved && self.options.version == Version::V1 {
+            return Err(WriteError::InterleavedInVersion1);
+        }
+        let mut checked = Vec::with_capacity(shares.len());
+        let mut seen = std::collections::HashSet::with_capacity(shares.len());
+        for share in shares {
+            let object = self.objects.get(share.channel.0 as usize);
+            let object = object.ok_or(WriteError::UnknownChannel)?;
+            let path = || object.path.clone();
+            if !seen.insert(share.channel) {
+                return Err(WriteError::Twice { path: path() });
+            }
+            let before = shares.first().map_or(share.count, |first| first.count);
+            if is_interleaved && share.count != before {
+                return Err(WriteError::UnequalRows {
+                    path: path(),
+                    count: share.count,
+                    before,
+                });
+            }
+            let bytes = match object.data_type.and_then(TdmsType::size) {
+                Some(size) => share.count.checked_mul(size),
+                None if is_interleaved => {
+                    return Err(WriteError::InterleavedStrings { path: path() });
+                }
+                None => Some(share.bytes),
+            };
+            let bytes = bytes.ok_or(WriteError::FileTooLong)?;
+            let limit = u64::from(u32::MAX);
+            if object.data_type == Some(TdmsType::String) && bytes > limit {
+                return Err(WriteError::TooLong {
+                    path: path(),
+                    what: "text of one segment",
+                    bytes,
+                    limit,
+                });
+            }
+            checked.push(Share { bytes, ..*share });
+        }
+        Ok(checked)
+    }
+
+    /// What has to be said so that exactly these channels have data, in this order.
+    fn plan(&self, shares: &[Share]) -> Plan {
+        let news = |number: u32| {
+            let object = self.objects.get(number as usize);
+            object.is_some_and(|object| !object.is_written || !object.unwritten.is_empty())
+        };
+        let has_news = (0..self.objects.len() as u32).any(news);
+        let active = self.list.iter().filter_map(|(_, share)| share.as_ref());
+        if !self.is_first && !has_news && active.eq(shares) {
+            return Plan {
+                is_new_list: false,
+                list: None,
+                entries: Vec::new(),
+            };
+        }
+        let is_shared = |number: u32| shares.iter().any(|share| share.channel.0 == number);
+        let with_news = || (0..self.objects.len() as u32).filter(|n| news(*n) && !is_shared(*n));
+        if shares.is_empty() && !self.is_first {
+            // Only properties: whoever has data in the list keeps it, and there are no chunks.
+            let in_list = |number: u32| self.list.iter().find(|(n, _)| *n == number);
+            let mut list = self.list.clone();
+            let mut entries = Vec::new();
+            for number in with_news() {
+                let entry = in_list(number).copied().unwrap_or((number, None));
+                entries.push(entry);
+                if in_list(number).is_none() {
+                    list.push(entry);
+                }
+            }
+            return Plan {
+                is_new_list: false,
+                list: Some(list),
+                entries,
+            };
+        }
+        if let Some(plan) = self.plan_of_changes(shares, with_news()) {
+            return plan;
+        }
+        let mut list: Vec<_> = with_news().map(|number| (number, None)).collect();
+        // The file and groups before channels; who came first stays first.
+        list.sort_by_key(|(number, _)| {
+            let object = self.objects.get(*number as usize);
+            object.is_some_and(|object| object.path.is_channel())
+        });
+        list.extend(shares.iter().map(|share| (share.channel.0, Some(*share))));
+        Plan {
+            is_new_list: true,
+            entries: list.clone(),
+            list: Some(list),
+        }
+    }
+
+    /// The plan that goes on with the list; none where another order is wanted or a channel leaves.
+    fn plan_of_changes(
+        &self,
+        shares: &[Share],
+        with_news: impl Iterator<Item = u32>,
+    ) -> Option<Plan> {
+        if self.is_first {
+            return None;
+        }
+        let mut places: std::collections::HashMap<u32, usize> = self
+            .list
+            .iter()
+            .enumerate()
+            .map(|(at, (number, _))| (*number, at))
+            .collect();
+        let (mut list, mut entries) = (self.list.clone(), Vec::new());
+        for number in with_news {
+            let at = places.get(&number).and_then(|at| list.get(*at));
+            if at.is_none() {
+                places.insert(number, list.len());
+                list.push((number, None));
+            }
+            entries.push((number, None));
+        }
+        for share in shares {
+            let number = share.channel.0;
+            let object = self.objects.get(number as usize)?;
+            let entry = (number, Some(*share));
+            let is_said = match places.get(&number) {
+                Some(at) => {
+                    let place = list.get_mut(*at)?;
+                    let before = std::mem::replace(place, entry);
+                    before == entry
+                }
+                None => {
+                    list.push(entry);
+                    false
+                }
+            };
+            if !is_said || !object.unwritten.is_empty() {
+                entries.push(entry);
+            }
+        }
+        // Who has data then, and in which order?
+        let active = list.iter().filter_map(|(_, share)| share.as_ref());
+        active.eq(shares).then_some(Plan {
+            is_new_list: false,
+            list: Some(list),
+            entries,
+        })
+    }
+
+    fn take_over(&mut self, plan: Plan) {
+        for (number, share) in &plan.entries {
+            if let Some(object) = self.objects.get_mut(*number as usize) {
+                object.is_written = true;
+                object.unwritten.clear();
+                object.described = share.or(object.described);
+            }
+        }
+        if let Some(list) = plan.list {
+            self.list = list;
+        }
+        self.is_first = false;
+    }
+}
+
+impl Object {
+    /// Appends this object's entry.
+    fn describe(&self, share: Option<Share>, out: &mut Vec<u8>) {
+        let path = self.path.to_bytes();
+        out.extend((path.len() as u32).to_le_bytes());
+        out.extend(path);
+        match (share, self.data_type) {
+            (Some(share), _) if self.described == Some(share) => {
+                out.extend(AS_BEFORE.to_le_bytes());
+            }
+            (Some(share), Some(data_type)) => {
+                let is_string = data_type == TdmsType::String;
+                let length = match is_string {
+                    true => STRING_INDEX_BYTES,
+                    false => FIXED_INDEX_BYTES,
+                };
+                out.extend(length.to_le_bytes());
+                out.extend(data_type.code().to_le_bytes());
+                out.extend(1_u32.to_le_bytes());
+                out.extend(share.count.to_le_bytes());
+                if is_string {
+                    out.extend(share.bytes.to_le_bytes());
+                }
+            }
+            _ => out.extend(NO_DATA.to_le_bytes()),
+        }
+        out.extend((self.unwritten.len() as u32).to_le_bytes());
+        for (name, value) in &self.unwritten {
+            out.extend((name.as_bytes().len() as u32).to_le_bytes());
+            out.extend(name.as_bytes());
+            out.extend(value.data_type().code().to_le_bytes());
+            value.encode(out);
+        }
+    }
+}

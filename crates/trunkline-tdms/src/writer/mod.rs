@@ -1,0 +1,302 @@
+//! Writing: segments that say only what is new, each whole when it is given out.
+//!
+//! A segment's length is known before its first byte is: nothing that was written is ever changed,
+//! so a file that ends anywhere is the segments before, and at most one that is cut off.
+
+mod data;
+mod error;
+mod header;
+
+use std::collections::HashMap;
+use std::num::NonZeroU64;
+
+use crate::data_type::TdmsType;
+use crate::path::ObjectPath;
+use crate::property::{Properties, PropertyValue};
+use crate::text::Text;
+
+pub use self::data::Data;
+pub use self::error::WriteError;
+
+/// Longest path that is written, in bytes; readers may refuse longer ones.
+const PATH_BYTES_MAX: u64 = 64 * 1024;
+
+/// Version of the format.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Version {
+    /// 1.0, number 4712: for readers that know nothing else.
+    V1,
+    /// 2.0, number 4713.
+    #[default]
+    V2,
+}
+
+impl Version {
+    /// The number in lead-ins.
+    pub fn number(self) -> u32 {
+        match self {
+            Self::V1 => 4712,
+            Self::V2 => 4713,
+        }
+    }
+}
+
+/// How a file is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WriterOptions {
+    /// Version of all segments.
+    pub version: Version,
+    /// Raw data begins on a multiple of this many bytes of the file: metadata is padded with zeros.
+    pub block_bytes: Option<NonZeroU64>,
+    /// Where in the file the first segment will stand: 0, or the end of the segments to append to.
+    /// The first segment repeats all metadata.
+    pub position: u64,
+}
+
+/// How values of several channels lie in a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Arrangement {
+    /// All values of one channel, then all of the next.
+    #[default]
+    Contiguous,
+    /// One value of each channel, then the next of each.
+    Interleaved,
+}
+
+/// A channel of a writer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ChannelId(u32);
+
+/// How much of a channel stands in a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// The channel.
+    pub channel: ChannelId,
+    /// Values.
+    pub count: u64,
+    /// Bytes of strings with their table. Of other types it follows from the count, and is not
+    /// looked at.
+    pub bytes: u64,
+}
+
+/// Where a segment stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SegmentPlace {
+    /// Where it begins in the file.
+    pub position: u64,
+    /// Bytes of lead-in and metadata.
+    pub header_bytes: u64,
+    /// Bytes of raw data, which begin behind the header.
+    pub raw_bytes: u64,
+}
+
+/// Writes segments. It holds what the file says so far, and none of its values.
+#[derive(Debug)]
+pub struct Writer {
+    options: WriterOptions,
+    objects: Vec<Object>,
+    numbers: HashMap<ObjectPath, u32>,
+    /// The file's list of objects: which one, and its share if it has data.
+    list: Vec<(u32, Option<Share>)>,
+    position: u64,
+    is_first: bool,
+}
+
+#[derive(Debug)]
+struct Object {
+    path: ObjectPath,
+    /// The type of its values; none for groups and the file.
+    data_type: Option<TdmsType>,
+    /// Properties that are not written yet.
+    unwritten: Properties,
+    /// Whether the file has named it.
+    is_written: bool,
+    /// Its share, as the file last described it.
+    described: Option<Share>,
+}
+
+impl Writer {
+    /// A writer of a new file, or of what is appended to one.
+    pub fn new(options: WriterOptions) -> Self {
+        let mut sut = Self {
+            options,
+            objects: Vec::new(),
+            numbers: HashMap::new(),
+            list: Vec::new(),
+            position: options.position,
+            is_first: true,
+        };
+        sut.ensure(&ObjectPath::File);
+        sut
+    }
+
+    /// How it writes.
+    pub fn options(&self) -> WriterOptions {
+        self.options
+    }
+
+    /// Where the next segment will stand.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// A channel, and its group where that is new. The same path gives the same channel.
+    ///
+    /// # Errors
+    /// [`WriteError::TypeChange`], [`WriteError::Unwritable`], [`WriteError::TooLong`].
+    pub fn channel(
+        &mut self,
+        group: impl Into<Text>,
+        name: impl Into<Text>,
+        data_type: TdmsType,
+    ) -> Result<ChannelId, WriteError> {
+        let path = ObjectPath::channel(group, name);
+        let is_writable = data_type == data_type.without_unit()
+            && (data_type.size().is_some() || data_type == TdmsType::String)
+            && !matches!(data_type, TdmsType::Void | TdmsType::Extended);
+        if !is_writable {
+            return Err(WriteError::Unwritable { path, data_type });
+        }
+        check_path(&path)?;
+        let number = self.ensure(&path);
+        if let Some(object) = self.objects.get_mut(number as usize) {
+            let before = *object.data_type.get_or_insert(data_type);
+            if before != data_type {
+                let now = data_type;
+                return Err(WriteError::TypeChange { path, before, now });
+            }
+        }
+        Ok(ChannelId(number))
+    }
+
+    /// Makes an object, perhaps without data or properties. The file and groups of channels are
+    /// made without it.
+    ///
+    /// # Errors
+    /// [`WriteError::TooLong`].
+    pub fn object(&mut self, path: &ObjectPath) -> Result<(), WriteError> {
+        check_path(path)?;
+        self.ensure(path);
+        Ok(())
+    }
+
+    /// Sets a property; it is written with the next segment. An object that is new is made.
+    ///
+    /// # Errors
+    /// [`WriteError::UnwritableProperty`], [`WriteError::TooLong`].
+    pub fn set(
+        &mut self,
+        path: &ObjectPath,
+        name: impl Into<Text>,
+        value: impl Into<PropertyValue>,
+    ) -> Result<(), WriteError> {
+        let (name, value) = (name.into(), value.into());
+        check_path(path)?;
+        let limit = u64::from(u32::MAX);
+        let too_long = |what, bytes: &Text| {
+            let bytes = bytes.as_bytes().len() as u64;
+            (bytes > limit).then(|| WriteError::TooLong {
+                path: path.clone(),
+                what,
+                bytes,
+                limit,
+            })
+        };
+        let text = value.as_text().and_then(|text| too_long("a text", text));
+        if let Some(error) = too_long("the name of a property", &name).or(text) {
+            return Err(error);
+        }
+        let data_type = value.data_type();
+        if matches!(data_type, TdmsType::Void | TdmsType::Extended) {
+            let path = path.clone();
+            return Err(WriteError::UnwritableProperty {
+                path,
+                name,
+                data_type,
+            });
+        }
+        let number = self.ensure(path);
+        if let Some(object) = self.objects.get_mut(number as usize) {
+            object.unwritten.insert(name, value);
+        }
+        Ok(())
+    }
+
+    /// Appends a segment with these values, and all properties set since the last one.
+    ///
+    /// Nothing is written where there is nothing to say; `raw_bytes` and `header_bytes` are then 0.
+    ///
+    /// # Errors
+    /// [`WriteError`]; nothing was written then, and the next segment may be.
+    pub fn write(
+        &mut self,
+        values: &[(ChannelId, Data<'_>)],
+        arrangement: Arrangement,
+        out: &mut Vec<u8>,
+    ) -> Result<SegmentPlace, WriteError> {
+        let mut shares = Vec::with_capacity(values.len());
+        for (channel, data) in values {
+            let object = self.objects.get(channel.0 as usize);
+            let object = object.ok_or(WriteError::UnknownChannel)?;
+            let (now, before) = (data.data_type(), object.data_type);
+            if before != Some(now) {
+                return Err(WriteError::TypeChange {
+                    path: object.path.clone(),
+                    before: before.unwrap_or(TdmsType::Void),
+                    now,
+                });
+            }
+            shares.push(Share {
+                channel: *channel,
+                count: data.len() as u64,
+                bytes: data.byte_len(),
+            });
+        }
+        let place = self.header(&shares, arrangement, out)?;
+        match arrangement {
+            Arrangement::Contiguous => values.iter().for_each(|(_, data)| data.encode(out)),
+            Arrangement::Interleaved => {
+                let rows = shares.first().map_or(0, |share| share.count);
+                for row in 0..rows as usize {
+                    values
+                        .iter()
+                        .for_each(|(_, data)| data.encode_one(row, out));
+                }
+            }
+        }
+        Ok(place)
+    }
+
+    /// The number of an object; it and what it belongs to are made where they are new.
+    fn ensure(&mut self, path: &ObjectPath) -> u32 {
+        if let Some(number) = self.numbers.get(path) {
+            return *number;
+        }
+        if let Some(parent) = path.parent() {
+            self.ensure(&parent);
+        }
+        let number = self.objects.len() as u32;
+        self.objects.push(Object {
+            path: path.clone(),
+            data_type: None,
+            unwritten: Properties::new(),
+            is_written: false,
+            described: None,
+        });
+        self.numbers.insert(path.clone(), number);
+        number
+    }
+}
+
+fn check_path(path: &ObjectPath) -> Result<(), WriteError> {
+    let bytes = path.to_bytes().len() as u64;
+    match bytes <= PATH_BYTES_MAX {
+        true => Ok(()),
+        false => Err(WriteError::TooLong {
+            path: path.clone(),
+            what: "a path",
+            bytes,
+            limit: PATH_BYTES_MAX,
+        }),
+    }
+}

@@ -1,0 +1,219 @@
+//! Files made to do harm: no panic, and no more memory than their length justifies.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    unsafe_code,
+    reason = "a test may panic, and counting what is allocated needs an allocator of one's own"
+)]
+
+mod exercise;
+mod segments;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::path::Path;
+
+use trunkline_tdms::{Fault, OpenError, TdmsFile};
+
+use self::exercise::{exercise, read};
+use self::segments::{FIRST, I8, I32, META, NEW_LIST, RAW, Segment, segment};
+
+thread_local! {
+    /// Bytes that this thread holds, and the most it held.
+    static HELD: Cell<usize> = const { Cell::new(0) };
+    static PEAK: Cell<usize> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: every call is passed on to the system's allocator unchanged; the counters are plain cells
+// of the calling thread, which allocate nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        HELD.with(|held| {
+            held.set(held.get().wrapping_add(layout.size()));
+            PEAK.with(|peak| peak.set(peak.get().max(held.get())));
+        });
+        // SAFETY: the caller's promise about `layout` is the one that is needed.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        HELD.with(|held| held.set(held.get().wrapping_sub(layout.size())));
+        // SAFETY: `pointer` came from `alloc` above, that is from the system, with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// The most bytes held at once while `run` runs, beyond those held before.
+fn peak_of(run: impl FnOnce()) -> usize {
+    let before = HELD.with(Cell::get);
+    PEAK.with(|peak| peak.set(before));
+    run();
+    PEAK.with(Cell::get).saturating_sub(before)
+}
+
+fn vector(name: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/tdms");
+    std::fs::read(folder.join(name)).unwrap()
+}
+
+/// The most that was held while files were read that differ from a vector in one byte.
+fn peak_of_flips(name: &str, flips: impl Iterator<Item = u8> + Clone, read: fn(&[u8])) {
+    let whole = vector(&format!("{name}.tdms"));
+    let mut peak = 0;
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        for flip in flips.clone() {
+            bytes[at] = whole[at] ^ flip;
+            peak = peak.max(peak_of(|| read(&bytes)));
+        }
+    }
+    let bound = 64 * 1024 + whole.len();
+    assert!(
+        peak <= bound,
+        "{name}: {peak} bytes were held, {bound} are justified"
+    );
+}
+
+#[test]
+fn any_byte_may_be_any_other() {
+    for name in ["one_channel", "five_segments"] {
+        peak_of_flips(name, 1..=255, read);
+    }
+}
+
+#[test]
+fn any_bit_may_be_the_other() {
+    for name in ["one_channel", "five_segments", "big_endian_time", "daqmx"] {
+        let bits = (0..8).map(|bit| 1 << bit).chain([0xff]);
+        peak_of_flips(name, bits, exercise);
+    }
+}
+
+#[test]
+fn counts_and_lengths_are_not_believed() {
+    let huge = [u32::MAX, 0x7fff_ffff, 0x0100_0000];
+    for count in huge {
+        let mut objects = segment(FIRST).plain("/'g'/'a'", I32, 1);
+        objects.objects = count;
+        let mut path = segment(FIRST);
+        path.objects = 1;
+        path.metadata.extend(count.to_le_bytes());
+        let mut properties = segment(FIRST).plain("/'g'/'a'", I32, 1);
+        let at = properties.metadata.len() - 4;
+        properties.metadata[at..].copy_from_slice(&count.to_le_bytes());
+        let text = segment(FIRST).plain("/'g'/'a'", I32, 1).with_property(
+            b"p",
+            0x20,
+            &count.to_le_bytes(),
+        );
+        let mut scalers = segment(FIRST).daqmx("/'g'/'a'", false, (u32::MAX, 1), &[], &[4]);
+        let at = scalers.metadata.len() - 16;
+        scalers.metadata[at + 4..at + 8].copy_from_slice(&count.to_le_bytes());
+        let rows = u64::from(count) << 20;
+        let many = segment(FIRST).plain("/'g'/'a'", I32, rows);
+        let strings = segment(FIRST).strings("/'g'/'a'", rows, u64::MAX);
+        let digital = segment(FIRST).daqmx(
+            "/'g'/'a'",
+            true,
+            (u32::MAX, rows),
+            &[(0, 0, 3, 0)],
+            &[count],
+        );
+        for sut in [
+            objects, path, properties, text, scalers, many, strings, digital,
+        ] {
+            for sut in [sut.clone().raw([1; 100]), sut.raw([1; 100]).not_closed()] {
+                let bytes = sut.bytes();
+                let peak = peak_of(|| exercise(&bytes));
+                assert!(peak <= 64 * 1024 + bytes.len(), "{peak} bytes for {sut:?}");
+            }
+        }
+    }
+}
+
+fn refusal(bytes: &[u8]) -> Option<Fault> {
+    match TdmsFile::open(bytes) {
+        Ok(_) => None,
+        Err(OpenError::Refused(finding)) => Some(finding.fault),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn memory_follows_the_length_of_the_file() {
+    let empty = segment(META | NEW_LIST).bytes();
+    let nothing = segment(0).bytes();
+    let tiny = segment(RAW).raw([1]).bytes();
+    let begin = |sut: Segment| sut.bytes();
+    let many = |count: usize| {
+        let names = (0..count).map(|at| format!("/'g'/'{at}'"));
+        names.fold(segment(FIRST), |sut, name| sut.plain(&name, I8, 1))
+    };
+    let wide = many(20_000);
+    let cases = [
+        ("no bytes", [empty, nothing.repeat(30_000)].concat()),
+        (
+            "one value each",
+            [
+                begin(segment(FIRST).plain("/'g'/'a'", I8, 1)),
+                tiny.repeat(30_000),
+            ]
+            .concat(),
+        ),
+        ("one row each", {
+            let row = segment(RAW).raw(vec![1; 20_000]).bytes();
+            [begin(wide.clone()), row.repeat(20)].concat()
+        }),
+        ("many properties", {
+            let mut sut = segment(FIRST).no_data("/'g'");
+            let at = sut.metadata.len() - 4;
+            sut.metadata[at..].copy_from_slice(&50_000_u32.to_le_bytes());
+            for number in 0..50_000_u32 {
+                sut.metadata.extend(4_u32.to_le_bytes());
+                sut.metadata.extend(number.to_le_bytes());
+                sut.metadata.extend([0; 4]);
+            }
+            sut.bytes()
+        }),
+    ];
+    for (name, bytes) in cases {
+        let peak = peak_of(|| drop(TdmsFile::open(&bytes).unwrap()));
+        let bound = 64 * 1024 + 32 * bytes.len();
+        assert!(peak <= bound, "{name}: {peak} for {} bytes", bytes.len());
+    }
+}
+
+#[test]
+fn a_long_list_that_changes_all_the_time_is_given_up() {
+    let names = (0..20_000).map(|at| format!("/'g'/'{at}'"));
+    let wide = names.fold(segment(FIRST), |sut, name| sut.plain(&name, I8, 1));
+    let mut bytes = wide.raw(vec![1; 20_000]).bytes();
+    for count in 0..200 {
+        let change = segment(META | RAW).plain("/'g'/'7'", I8, count % 2);
+        bytes.extend(change.raw([1]).bytes());
+    }
+    let peak = peak_of(|| assert_eq!(refusal(&bytes), Some(Fault::TooManyChanges)));
+    assert!(
+        peak <= 64 * 1024 + 32 * bytes.len(),
+        "{peak} for {}",
+        bytes.len()
+    );
+}
+
+#[test]
+fn a_long_list_without_data_may_change_as_often_as_it_likes() {
+    let names = (0..20_000).map(|at| format!("/'g'/'{at}'"));
+    let wide = names.fold(segment(FIRST), |sut, name| sut.no_data(&name));
+    let mut bytes = wide.bytes();
+    for count in 0..2_000 {
+        let change = segment(META | RAW).plain("/'g'/'7'", I8, 1 + count % 2);
+        bytes.extend(change.raw([1, 2]).bytes());
+    }
+    assert_eq!(refusal(&bytes), None);
+}
