@@ -391,8 +391,8 @@ impl<H: Half> Link<H> {
         self.session.poll_timeout().into_iter().chain(half).min()
     }
 
-    /// The same while the transport has not taken what was handed out last: what only hands out more
-    /// waits for that.
+    /// The same while the transport has not taken what was handed out last: what only hands out
+    /// more waits for that.
     pub fn poll_timeout_while_sending(&self) -> Option<Tick> {
         self.session.poll_timeout()
     }
