@@ -1,6 +1,6 @@
 //! Where the endpoints of a machine are, and who may be connected with them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use trunkline_types::{StreamUrl, Tick};
@@ -43,10 +43,10 @@ impl Default for DirectoryLimits {
 pub struct Directory {
     limits: DirectoryLimits,
     names: BTreeMap<StreamUrl, Entry>,
-    owners: HashMap<u64, StreamUrl>,
+    owners: BTreeMap<u64, StreamUrl>,
     /// In the order in which they came.
     waiting: Vec<Waiting>,
-    tickets: HashMap<Ticket, Given>,
+    tickets: BTreeMap<Ticket, Given>,
     /// Nothing is over before that.
     due: Option<Tick>,
 }

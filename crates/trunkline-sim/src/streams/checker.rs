@@ -8,7 +8,7 @@
 //! - I6: a call that was not done in time, or failed, moved nothing; the count of what is left
 //!   behind is right.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use trunkline_stream::{Left, Properties, Until};
 use trunkline_types::Tick;
@@ -51,7 +51,7 @@ pub struct Life {
     /// The most that ever were.
     most: u64,
     /// Told as received, by which reader, and as durable.
-    received: HashMap<Lineage, u64>,
+    received: BTreeMap<Lineage, u64>,
     durable: u64,
     /// What its writer left behind, and whether it closed in order.
     left: Option<(Left, bool)>,
@@ -93,8 +93,8 @@ pub struct Checker {
     on_disk: [bool; 2],
     capacity: [u64; 2],
     lives: Vec<Life>,
-    known: HashMap<Lineage, u64>,
-    readings: HashMap<Lineage, Reading>,
+    known: BTreeMap<Lineage, u64>,
+    readings: BTreeMap<Lineage, Reading>,
     /// A process was killed, or a program has ended its end.
     pub is_disturbed: bool,
     /// What was confirmed may be gone.
@@ -122,8 +122,8 @@ impl Checker {
             on_disk: [0, 1].map(|side| on_disk(&plan.sides[side])),
             capacity: [0, 1].map(|side| plan.sides[side].capacity as u64),
             lives: Vec::new(),
-            known: HashMap::new(),
-            readings: HashMap::new(),
+            known: BTreeMap::new(),
+            readings: BTreeMap::new(),
             is_disturbed: false,
             may_lose: false,
             has_torn: false,

@@ -1,6 +1,6 @@
 //! The directory with its connections: who is to be told what.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -44,9 +44,9 @@ pub struct DirectoryHost {
 #[derive(Default)]
 struct State {
     directory: Directory,
-    owners: HashMap<u64, Owner>,
+    owners: BTreeMap<u64, Owner>,
     /// Who asked and waits, and the answer once there is one.
-    asked: HashMap<u64, (Bell, Option<TicketGrant>)>,
+    asked: BTreeMap<u64, (Bell, Option<TicketGrant>)>,
     /// Transports on their way to an endpoint, by number.
     on_the_way: BTreeMap<u64, OnTheWay>,
     last: u64,

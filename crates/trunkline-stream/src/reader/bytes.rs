@@ -360,8 +360,13 @@ impl ReaderCore {
         if self.link.with(|end, _, _| is_at_end(&end.link)) {
             let soon = self.link.now().saturating_add(LINGER);
             // Where that was lost with the connection, the writer comes again to be told: otherwise
-            // it would not know what the reader had.
-            let told = |end: &mut End<ReaderEnd>, _| end.link.is_over().then_some(());
+            // it would not know what the reader had. One with a journal might be at its next stream
+            // by now, and is not to be met as the one that had this one.
+            let has_journal = self.journal.is_some();
+            let told = |end: &mut End<ReaderEnd>, _| {
+                let is_gone = has_journal && !end.link.is_connected();
+                (end.link.is_over() || is_gone).then_some(())
+            };
             let _is_told = self.link.wait(waits, Some(soon), told).await;
         }
         self.link.with(|end, _, _| {
