@@ -136,11 +136,14 @@ impl Inner for WriterEnd {
         if self.shared.is_some() {
             return;
         }
-        let bytes = link.freed().saturating_sub(self.ring.read());
+        // An end that has left its journal to the next life may have less in its ring than is freed.
+        // Nobody but this program has the memory, so its positions are true.
+        let there = self.ring.written().unwrap_or(0);
+        let bytes = link.freed().min(there).saturating_sub(self.ring.read());
         if bytes > 0 {
-            let elements = link
-                .freed_elements()
-                .saturating_sub(self.ring.read_elements());
+            let there = self.ring.written_elements().unwrap_or(0);
+            let elements = link.freed_elements().min(there);
+            let elements = elements.saturating_sub(self.ring.read_elements());
             self.ring.release(bytes, elements);
         }
     }
