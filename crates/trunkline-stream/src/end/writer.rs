@@ -136,8 +136,8 @@ impl Inner for WriterEnd {
         if self.shared.is_some() {
             return;
         }
-        // An end that has left its journal to the next life may have less in its ring than is freed.
-        // Nobody but this program has the memory, so its positions are true.
+        // An end that has left its journal to the next life may have less in its ring than is
+        // freed. Nobody but this program has the memory, so its positions are true.
         let there = self.ring.written().unwrap_or(0);
         let bytes = link.freed().min(there).saturating_sub(self.ring.read());
         if bytes > 0 {
