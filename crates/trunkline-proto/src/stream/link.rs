@@ -58,7 +58,7 @@ impl<H: Half> Link<H> {
         let hello = StreamHello {
             versions: VersionRange::OURS,
             end: self.session.end(self.half.state()),
-            peer: self.session.peer.as_ref().map(|peer| peer.incarnation),
+            peer: self.session.peer.as_ref().map(|peer| peer.end.incarnation),
             attempt: self.session.attempt,
             ticket,
         };
@@ -133,10 +133,10 @@ impl<H: Half> Link<H> {
             return Err((Fault::new(FaultCode::StreamPeer, sentence), None));
         }
         if let Some(known) = &self.session.peer {
-            if !is_name_of(&known.url, &hello.end.url) {
+            if known.is_heard && !is_name_of(&known.end.url, &hello.end.url) {
                 return refused(FaultCode::StreamConnected);
             }
-            let is_same = known.incarnation == hello.end.incarnation;
+            let is_same = known.end.incarnation == hello.end.incarnation;
             if is_same && hello.attempt <= self.session.peer_attempt {
                 return refused(FaultCode::StreamOutdated);
             }
@@ -192,7 +192,7 @@ impl<H: Half> Link<H> {
         self.session.stop_dialling();
         let welcome = StreamWelcome::new(self.session.end(self.half.state()));
         welcome.encode(&mut self.session.open(now, id).out);
-        self.session.go_up(now, hello.end.clone());
+        self.session.go_up(now, hello.end.clone(), meeting, false);
         Ok(Accepted { replaced })
     }
 
@@ -229,7 +229,10 @@ impl<H: Half> Link<H> {
         while self.half.wants_payload().is_none() && self.wants_close().is_none() {
             match input.next(rest)? {
                 Step::Nothing => break,
-                Step::Data(head) if self.session.up().is_some() => self.half.handle_data(&head)?,
+                Step::Data(head) if self.session.up().is_some() => {
+                    self.half.handle_data(&head)?;
+                    self.session.handle_heard();
+                }
                 Step::Data(_) => return Err(malformed("S_DATA before S_WELCOME")),
                 Step::Frame(frame) => self.handle_frame(now, &frame)?,
             }
@@ -241,6 +244,9 @@ impl<H: Half> Link<H> {
         let Some(kind) = frame.kind() else {
             return Ok(());
         };
+        if kind != FrameKind::StreamGoodbye {
+            self.session.handle_heard();
+        }
         match kind {
             FrameKind::StreamGoodbye => {
                 let goodbye = decode_goodbye(frame)?;
@@ -330,7 +336,10 @@ impl<H: Half> Link<H> {
             return Ok(());
         };
         match self.half.resume(&peer, meeting) {
-            Ok(()) => self.session.go_up(now, peer),
+            Ok(()) => {
+                self.session.go_up(now, peer, meeting, true);
+                self.session.say_alive(now);
+            }
             Err(Mismatch::Nonsense(sentence)) => return Err(malformed(sentence)),
             Err(Mismatch::Lost(bytes)) => {
                 let fault = StreamFault::DataLost { bytes };

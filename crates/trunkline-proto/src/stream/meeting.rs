@@ -115,10 +115,21 @@ pub(super) fn opens(own: (&str, Incarnation), peer: (&str, Incarnation)) -> bool
     }
 }
 
+/// The peer that an endpoint was connected with last.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    pub(super) end: StreamEnd,
+    /// How it came.
+    pub(super) meeting: Meeting,
+    /// Something of it has come since: it knows that it is connected. A dial whose program has
+    /// given up may still be answered, and then nothing does.
+    pub(super) is_heard: bool,
+}
+
 /// What a peer is, by what is known of the one before; `None` when it cannot take its place.
 pub(super) fn meet(
     options: &LinkOptions,
-    known: Option<&StreamEnd>,
+    known: Option<&Known>,
     peer: &StreamEnd,
 ) -> Option<Meeting> {
     let Some(known) = known else {
@@ -128,17 +139,26 @@ pub(super) fn meet(
             false => Meeting::First,
         });
     };
-    let is_next = lineage(known.incarnation) == lineage(peer.incarnation);
-    if known.incarnation == peer.incarnation {
-        Some(Meeting::Again)
-    } else if peer.has_journal && known.has_journal && is_next {
+    let before = &known.end;
+    let is_next = lineage(before.incarnation) == lineage(peer.incarnation);
+    if before.incarnation == peer.incarnation {
+        // It may not know yet where it was to begin.
+        let is_new = !known.is_heard && known.meeting == Meeting::Successor;
+        Some(match is_new {
+            true => Meeting::Successor,
+            false => Meeting::Again,
+        })
+    } else if peer.has_journal && before.has_journal && is_next {
         Some(Meeting::NextLife)
+    } else if options.takes_successor {
+        Some(Meeting::Successor)
     } else {
-        options.takes_successor.then_some(Meeting::Successor)
+        (!known.is_heard).then_some(Meeting::First)
     }
 }
 
-/// Whether who dials means this life of the endpoint.
+/// Whether who dials means this life of the endpoint, or one that a journal goes on from.
 pub(super) fn means_this_life(options: &LinkOptions, meant: Option<Incarnation>) -> bool {
-    meant.is_none_or(|life| life == options.incarnation || options.has_journal)
+    let own = options.incarnation;
+    meant.is_none_or(|life| life == own || (options.has_journal && lineage(life) == lineage(own)))
 }

@@ -47,14 +47,14 @@ impl<H> Link<H> {
 
     /// What the peer said of itself when the last connection came up.
     pub fn peer(&self) -> Option<&StreamEnd> {
-        self.session.peer.as_ref()
+        self.session.peer.as_ref().map(|known| &known.end)
     }
 
     /// Whether the peer agreed to use one ring, or said that it does, when the last connection came
     /// up, and this end does too.
     pub fn is_shared(&self) -> bool {
         let peer = self.session.peer.as_ref();
-        let agrees = peer.is_some_and(|peer| peer.features.contains(Features::SHARED_RING));
+        let agrees = peer.is_some_and(|peer| peer.end.features.contains(Features::SHARED_RING));
         agrees && self.session.is_shared
     }
 

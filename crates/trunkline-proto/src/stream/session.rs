@@ -6,6 +6,7 @@ use trunkline_types::Tick;
 
 use super::fault::StreamFault;
 use super::input::Input;
+use super::meeting::{Known, Meeting};
 use super::options::{LinkOptions, Role};
 use crate::limits::HELLO_DEADLINE;
 use crate::message::closing::Goodbye;
@@ -34,7 +35,7 @@ pub(super) struct Connection {
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) options: LinkOptions,
-    pub(super) peer: Option<StreamEnd>,
+    pub(super) peer: Option<Known>,
     pub(super) connection: Option<Connection>,
     /// Both ends use one ring, or this one offers to.
     pub(super) is_shared: bool,
@@ -52,6 +53,13 @@ pub(super) struct Session {
     pub(super) disconnections: u64,
     pub(super) away_since: Option<Tick>,
     pub(super) last: Option<Disconnect>,
+}
+
+impl Connection {
+    fn say_alive(&mut self, now: Tick) {
+        let keepalive = self.liveness.keepalive(now, 0, 0);
+        encode_keepalive(&keepalive, &mut self.out);
+    }
 }
 
 impl Session {
@@ -134,15 +142,38 @@ impl Session {
         })
     }
 
-    /// Both ends know each other.
-    pub(super) fn go_up(&mut self, now: Tick, peer: StreamEnd) {
-        self.peer = Some(peer);
+    /// Both ends know each other. `is_heard`: and the peer knows that they do.
+    pub(super) fn go_up(&mut self, now: Tick, end: StreamEnd, meeting: Meeting, is_heard: bool) {
+        let known = self.peer.as_ref();
+        let is_same = known.is_some_and(|known| known.end.incarnation == end.incarnation);
+        self.peer = Some(Known {
+            is_heard: is_heard || (is_same && known.is_some_and(|known| known.is_heard)),
+            end,
+            meeting,
+        });
         self.away_since = None;
         self.backoff.reset();
         if let Some(connection) = &mut self.connection {
             connection.is_up = true;
             connection.was_up = true;
             connection.liveness = Liveness::new(now, self.options.keepalive, self.options.deadline);
+        }
+    }
+
+    /// Lets the peer know that it is heard.
+    pub(super) fn say_alive(&mut self, now: Tick) {
+        if let Some(connection) = self.up() {
+            connection.say_alive(now);
+        }
+    }
+
+    /// Something came that only a peer sends which knows that it is connected.
+    pub(super) fn handle_heard(&mut self) {
+        if let (Some(peer), true) = (
+            &mut self.peer,
+            self.connection.as_ref().is_some_and(|c| c.is_up),
+        ) {
+            peer.is_heard = true;
         }
     }
 
@@ -240,10 +271,7 @@ impl Session {
             if connection.is_up {
                 match connection.liveness.poll(now) {
                     LivenessAction::Idle => {}
-                    LivenessAction::SendKeepalive => {
-                        let keepalive = connection.liveness.keepalive(now, 0, 0);
-                        encode_keepalive(&keepalive, &mut connection.out);
-                    }
+                    LivenessAction::SendKeepalive => connection.say_alive(now),
                     #[cfg(feature = "planted")]
                     LivenessAction::Dead { .. }
                         if trunkline_types::planted::is(

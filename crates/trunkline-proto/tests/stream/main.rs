@@ -13,4 +13,5 @@ mod meeting;
 mod properties;
 mod rig;
 mod steps;
+mod successors;
 mod timing;

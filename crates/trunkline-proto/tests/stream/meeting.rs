@@ -6,7 +6,7 @@ use trunkline_proto::stream::{Link, LinkOptions, ReaderLink, StreamFault, Until,
 use trunkline_proto::{FaultCode, VersionRange};
 use trunkline_types::{DataType, Tick};
 
-use crate::rig::{ReaderEnd, SIZE, World, WriterEnd, ms, options, varying};
+use crate::rig::{ReaderEnd, SIZE, World, WriterEnd, ms, options};
 
 const NOW: Tick = Tick::from_nanos(1);
 
@@ -285,105 +285,4 @@ fn a_journal_that_lost_what_the_other_end_needs_ends_the_stream() {
             "{writer:?} {reader:?}"
         );
     }
-}
-
-/// A reader that reads 2 of 5 elements and dies, and one that takes its place.
-#[test]
-fn a_successor_of_the_reader_goes_on_where_elements_are_kept() {
-    let (mut w, r) = options(8, 5, false);
-    w.takes_successor = true;
-    w.freed_at = Until::Read;
-    let mut sut = World::with(w, r.clone());
-    sut.run(ms(10));
-    assert!(sut.write(7));
-    sut.run(ms(10));
-    assert!(sut.read(2));
-    sut.run(ms(10));
-    sut.cut();
-    let mut next = r;
-    next.incarnation.0[0] = 7;
-    sut.reader = ReaderEnd::new(next, sut.now);
-    sut.heal();
-    sut.run(ms(5000));
-    assert_eq!(
-        (sut.writer.link.fault(), sut.reader.link.fault()),
-        (None, None)
-    );
-    assert_eq!(sut.fills(), (5, 5), "2 of 7 were read");
-    assert!(sut.read(5) && sut.reader.next == 7, "from element 2 on");
-}
-
-/// A writer that takes another's place does not get its answer, and says its greeting again.
-#[test]
-fn a_successor_that_was_not_answered_comes_again() {
-    let (w, mut r) = options(8, 5, true);
-    r.takes_successor = true;
-    let mut sut = World::with(w.clone(), r);
-    sut.run(ms(10));
-    assert!(sut.write(3));
-    sut.run(ms(10));
-    assert!(sut.read(3));
-    sut.cut();
-    let mut next = w;
-    next.incarnation.0[0] = 7;
-    sut.writer = WriterEnd::new(next, sut.now);
-    sut.heal();
-    while !sut.reader.link.is_connected() {
-        sut.pump();
-        sut.now = sut.net.next_at().unwrap_or(sut.now.saturating_add(ms(1)));
-        sut.deliver();
-    }
-    assert!(!sut.writer.link.is_connected(), "its answer is on the way");
-    sut.cut();
-    sut.heal();
-    sut.run(ms(5000));
-    assert_eq!(
-        (sut.writer.link.fault(), sut.reader.link.fault()),
-        (None, None)
-    );
-    assert!(sut.writer.link.is_connected());
-    sut.writer.goes_on_from(3);
-    assert!(sut.write(2));
-    sut.run(ms(10));
-    assert!(sut.read(2), "from element 3 on");
-}
-
-/// A writer dies within an element; what the reader has of it is dropped.
-#[test]
-fn a_successor_of_the_writer_begins_a_whole_element() {
-    let (w, r) = options(1, 1, true);
-    let w = varying(w, 8, 200);
-    let mut r = varying(r, 8, 200);
-    r.takes_successor = true;
-    let mut sut = World::with(w.clone(), r);
-    sut.run(ms(10));
-    assert!(sut.writer.write_varying(10));
-    sut.run(ms(10));
-    assert!(sut.writer.write_varying(100));
-    sut.net.piece = 60;
-    sut.pump();
-    sut.run(ms(0));
-    sut.now = sut.now.saturating_add(ms(1));
-    sut.net.lose_all_but_first();
-    sut.deliver();
-    assert!(
-        sut.reader.link.arrived() > sut.reader.link.ready().0,
-        "within an element"
-    );
-    sut.cut();
-    let mut next = w;
-    next.incarnation.0[0] = 7;
-    sut.writer = WriterEnd::new(next, sut.now);
-    sut.heal();
-    sut.run(ms(5000));
-    assert_eq!(
-        (sut.writer.link.fault(), sut.reader.link.fault()),
-        (None, None)
-    );
-    // The new writer counts on from the one element that came.
-    sut.writer.goes_on_from(1);
-    assert!(sut.writer.write_varying(20));
-    sut.run(ms(10));
-    assert!(sut.reader.read_varying() && sut.reader.read_varying());
-    assert_eq!(sut.reader.fill(), 0);
 }

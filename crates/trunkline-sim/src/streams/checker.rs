@@ -337,14 +337,11 @@ impl Checker {
                 });
             }
         }
-        let has_any = found.total + found.in_buffer > 0;
         let next = if self.journals[1] { found.total } else { 0 };
+        let before = before.and_then(|before| before.life);
         let reading = Reading {
-            // One that has nothing yet may have been connected with another one before.
-            life: before
-                .and_then(|before| before.life)
-                .filter(|_| has_any)
-                .or(life),
+            // One that has read nothing yet may have been connected with another one before.
+            life: before.filter(|_| found.total > 0).or(life).or(before),
             next,
             committed: next,
             commit_tried: next,
@@ -356,6 +353,10 @@ impl Checker {
         if !self.journals[1] {
             self.readings.clear();
         }
+        // Until it has, nobody has had everything that comes.
+        if let Some(life) = reading.life {
+            self.life_mut(life).finished = None;
+        }
         self.readings.insert(own, reading);
     }
 
@@ -366,10 +367,14 @@ impl Checker {
     /// A reading program has got elements. `peer`: whose they are.
     pub fn deliver(&mut self, own: Lineage, peer: Option<Lineage>, bytes: &[u8], count: usize) {
         let mut reading = self.reading(own);
+        let peer = peer.map(|peer| self.life_of(peer));
         if reading.life.is_none() {
             // Of a journal that was begun before its program was told: there is one stream only.
             let last = (self.lives.len() as u64).checked_sub(1);
-            reading.life = peer.map(|peer| self.life_of(peer)).or(last);
+            reading.life = peer.or(last);
+        } else if reading.total == 0 && !self.takes_successor {
+            // One that it was connected with before may have given up before it knew.
+            reading.life = peer.or(reading.life);
         }
         let kind = self.kind;
         let mut seen = 0;
@@ -440,6 +445,7 @@ impl Checker {
                 }
             }
         }
+        self.life_mut(life).finished = None;
         reading.base = Some(index);
         (reading.life, reading.next) = (Some(life), index);
     }

@@ -78,6 +78,14 @@ impl World {
         }
     }
 
+    /// Whether the end that is dialled has a peer.
+    pub fn passive_is_connected(&self) -> bool {
+        match self.writer_dials {
+            true => self.reader.link.is_connected(),
+            false => self.writer.link.is_connected(),
+        }
+    }
+
     /// Both ends do what is due, and send what they have; nothing is delivered.
     pub fn pump(&mut self) {
         let now = self.now;

@@ -1,0 +1,215 @@
+//! Who takes the place of an end that is gone, or that never knew that it was connected.
+
+use trunkline_proto::message::stream::Until;
+use trunkline_proto::stream::StreamFault;
+
+use crate::rig::{ReaderEnd, World, WriterEnd, ms, options, varying};
+
+/// The end that is dialled is connected, and its answer never arrives.
+fn lose_the_answer(sut: &mut World) {
+    while !sut.passive_is_connected() {
+        sut.pump();
+        sut.now = sut.net.next_at().unwrap_or(sut.now.saturating_add(ms(1)));
+        sut.deliver();
+    }
+    assert!(
+        !(sut.writer.link.is_connected() && sut.reader.link.is_connected()),
+        "the answer is on the way"
+    );
+    sut.cut();
+    sut.heal();
+}
+
+fn assert_no_fault(sut: &World) {
+    let faults = (sut.writer.link.fault(), sut.reader.link.fault());
+    assert_eq!(faults, (None, None));
+}
+
+/// Its time limit passes while it is being connected, and its program tries again. Behaviour:
+/// NS-10, NS-11.
+#[test]
+fn a_dial_whose_program_has_given_up_leaves_no_peer_behind() {
+    for writer_dials in [true, false] {
+        let (w, r) = options(5, 5, writer_dials);
+        let mut sut = World::with(w.clone(), r.clone());
+        lose_the_answer(&mut sut);
+        if !writer_dials {
+            assert!(sut.write(3), "it was connected, as far as it knows");
+        }
+        let (mut w, mut r) = (w, r);
+        if writer_dials {
+            w.incarnation.0[0] = 7;
+            sut.writer = WriterEnd::new(w, sut.now);
+        } else {
+            r.incarnation.0[0] = 7;
+            sut.reader = ReaderEnd::new(r, sut.now);
+        }
+        sut.run(ms(5000));
+        assert_no_fault(&sut);
+        if writer_dials {
+            assert!(sut.write(3));
+            sut.run(ms(10));
+        }
+        assert!(sut.read(3));
+    }
+}
+
+/// What was dialled last is still the peer, as long as no other one comes.
+#[test]
+fn who_was_not_answered_comes_again() {
+    for writer_dials in [true, false] {
+        let mut sut = World::new(5, 5, writer_dials);
+        lose_the_answer(&mut sut);
+        sut.run(ms(5000));
+        assert_no_fault(&sut);
+        assert!(sut.write(3));
+        sut.run(ms(10));
+        assert!(sut.read(3));
+    }
+}
+
+/// A reader that takes another's place is not answered, and does not know yet where it begins.
+#[test]
+fn a_successor_of_the_reader_that_was_not_answered_comes_again() {
+    let (mut w, r) = options(8, 5, false);
+    w.takes_successor = true;
+    w.freed_at = Until::Read;
+    let mut sut = World::with(w, r.clone());
+    sut.run(ms(10));
+    assert!(sut.write(7));
+    sut.run(ms(10));
+    assert!(sut.read(2));
+    sut.run(ms(10));
+    sut.cut();
+    let mut next = r;
+    next.incarnation.0[0] = 7;
+    sut.reader = ReaderEnd::new(next, sut.now);
+    sut.heal();
+    lose_the_answer(&mut sut);
+    sut.run(ms(5000));
+    assert_no_fault(&sut);
+    assert_eq!(sut.fills(), (5, 5), "2 of 7 were read");
+    assert!(sut.read(5) && sut.reader.next == 7, "from element 2 on");
+}
+
+/// The journal of the reader it means is gone: the stream is over for the writer, and the reader
+/// waits for its own.
+#[test]
+fn a_journal_is_not_taken_for_that_of_another_stream() {
+    let (mut w, mut r) = options(5, 5, true);
+    (w.has_journal, r.has_journal) = (true, true);
+    let mut sut = World::with(w, r.clone());
+    sut.run(ms(10));
+    assert!(sut.write(3));
+    sut.run(ms(10));
+    sut.cut();
+    // What stays the same through the lives of an endpoint is in the other half.
+    (r.incarnation.0[0], r.incarnation.0[8]) = (7, 7);
+    sut.reader = ReaderEnd::new(r, sut.now);
+    sut.heal();
+    sut.run(ms(5000));
+    assert_eq!(sut.writer.link.fault(), Some(&StreamFault::PeerRestarted));
+    assert_eq!(sut.reader.link.fault(), None);
+    assert!(sut.reader.link.peer().is_none());
+}
+
+/// A reader that reads 2 of 5 elements and dies, and one that takes its place.
+#[test]
+fn a_successor_of_the_reader_goes_on_where_elements_are_kept() {
+    let (mut w, r) = options(8, 5, false);
+    w.takes_successor = true;
+    w.freed_at = Until::Read;
+    let mut sut = World::with(w, r.clone());
+    sut.run(ms(10));
+    assert!(sut.write(7));
+    sut.run(ms(10));
+    assert!(sut.read(2));
+    sut.run(ms(10));
+    sut.cut();
+    let mut next = r;
+    next.incarnation.0[0] = 7;
+    sut.reader = ReaderEnd::new(next, sut.now);
+    sut.heal();
+    sut.run(ms(5000));
+    assert_eq!(
+        (sut.writer.link.fault(), sut.reader.link.fault()),
+        (None, None)
+    );
+    assert_eq!(sut.fills(), (5, 5), "2 of 7 were read");
+    assert!(sut.read(5) && sut.reader.next == 7, "from element 2 on");
+}
+
+/// A writer that takes another's place does not get its answer, and says its greeting again.
+#[test]
+fn a_successor_that_was_not_answered_comes_again() {
+    let (w, mut r) = options(8, 5, true);
+    r.takes_successor = true;
+    let mut sut = World::with(w.clone(), r);
+    sut.run(ms(10));
+    assert!(sut.write(3));
+    sut.run(ms(10));
+    assert!(sut.read(3));
+    sut.cut();
+    let mut next = w;
+    next.incarnation.0[0] = 7;
+    sut.writer = WriterEnd::new(next, sut.now);
+    sut.heal();
+    while !sut.reader.link.is_connected() {
+        sut.pump();
+        sut.now = sut.net.next_at().unwrap_or(sut.now.saturating_add(ms(1)));
+        sut.deliver();
+    }
+    assert!(!sut.writer.link.is_connected(), "its answer is on the way");
+    sut.cut();
+    sut.heal();
+    sut.run(ms(5000));
+    assert_eq!(
+        (sut.writer.link.fault(), sut.reader.link.fault()),
+        (None, None)
+    );
+    assert!(sut.writer.link.is_connected());
+    sut.writer.goes_on_from(3);
+    assert!(sut.write(2));
+    sut.run(ms(10));
+    assert!(sut.read(2), "from element 3 on");
+}
+
+/// A writer dies within an element; what the reader has of it is dropped.
+#[test]
+fn a_successor_of_the_writer_begins_a_whole_element() {
+    let (w, r) = options(1, 1, true);
+    let w = varying(w, 8, 200);
+    let mut r = varying(r, 8, 200);
+    r.takes_successor = true;
+    let mut sut = World::with(w.clone(), r);
+    sut.run(ms(10));
+    assert!(sut.writer.write_varying(10));
+    sut.run(ms(10));
+    assert!(sut.writer.write_varying(100));
+    sut.net.piece = 60;
+    sut.pump();
+    sut.run(ms(0));
+    sut.now = sut.now.saturating_add(ms(1));
+    sut.net.lose_all_but_first();
+    sut.deliver();
+    assert!(
+        sut.reader.link.arrived() > sut.reader.link.ready().0,
+        "within an element"
+    );
+    sut.cut();
+    let mut next = w;
+    next.incarnation.0[0] = 7;
+    sut.writer = WriterEnd::new(next, sut.now);
+    sut.heal();
+    sut.run(ms(5000));
+    assert_eq!(
+        (sut.writer.link.fault(), sut.reader.link.fault()),
+        (None, None)
+    );
+    // The new writer counts on from the one element that came.
+    sut.writer.goes_on_from(1);
+    assert!(sut.writer.write_varying(20));
+    sut.run(ms(10));
+    assert!(sut.reader.read_varying() && sut.reader.read_varying());
+    assert_eq!(sut.reader.fill(), 0);
+}
