@@ -26,7 +26,7 @@ fn assert_no_fault(sut: &World) {
 }
 
 /// Its time limit passes while it is being connected, and its program tries again. Behaviour:
-/// NS-10, NS-11.
+/// NS-12, NS-14.
 #[test]
 fn a_dial_whose_program_has_given_up_leaves_no_peer_behind() {
     for writer_dials in [true, false] {
