@@ -55,10 +55,12 @@ impl<H: Half> Link<H> {
     /// directory gave for it.
     pub fn handle_dialled(&mut self, now: Tick, id: u64, ticket: Option<[u8; 16]>) {
         self.session.attempt = self.session.attempt.saturating_add(1);
+        let known = self.session.peer.as_ref();
+        let meant = known.filter(|_| !self.session.options.dials_anybody());
         let hello = StreamHello {
             versions: VersionRange::OURS,
+            peer: meant.map(|peer| peer.end.incarnation),
             end: self.session.end(self.half.state()),
-            peer: self.session.peer.as_ref().map(|peer| peer.end.incarnation),
             attempt: self.session.attempt,
             ticket,
         };

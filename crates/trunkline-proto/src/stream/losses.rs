@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::input::malformed;
 use super::link::Link;
+use super::options::LinkOptions;
 use super::reader::Reader;
 use super::walk::ElementWalk;
 use crate::Disconnect;
@@ -19,22 +20,25 @@ pub(super) struct Losses {
     may: bool,
     /// The writer may drop.
     drops: bool,
+    /// Another writer may go on behind the last whole element.
+    may_begin_anew: bool,
     total: u64,
     /// Elements before the loss, and how many are missing there.
     open: VecDeque<(u64, u64)>,
 }
 
 impl Losses {
-    pub(super) fn new(may: bool) -> Self {
+    pub(super) fn new(options: &LinkOptions) -> Self {
         Self {
-            may,
+            may: options.drops,
+            may_begin_anew: options.dials_anybody(),
             ..Self::default()
         }
     }
 
-    /// Whether the writer may drop what is on its way.
+    /// Whether what has come of an element may be lost with the connection.
     pub(super) fn are_possible(&self) -> bool {
-        self.drops
+        self.drops || self.may_begin_anew
     }
 
     pub(super) fn total(&self) -> u64 {
@@ -55,15 +59,16 @@ impl Losses {
 }
 
 impl Reader {
-    /// What has come of an element that is not whole does not count where it may be dropped: it
-    /// comes again from its beginning, or not at all. Neither does the end that was announced.
+    /// What has come of an element that is not whole does not count where it may be dropped, or
+    /// where another writer may come: it comes again from its beginning, or not at all. Neither
+    /// does the end that was announced of what may be dropped.
     pub(super) fn forget_part(&mut self) {
         let has_all = self
             .close
             .is_some_and(|close| close.position == self.arrived.position());
-        if self.losses.drops && !has_all {
+        if self.losses.are_possible() && !has_all {
             self.begin_element();
-            self.close = None;
+            self.close = self.close.filter(|_| !self.losses.drops);
         }
     }
 

@@ -50,7 +50,8 @@ pub struct LinkOptions {
     /// the lives of an endpoint with a journal. One of another lineage has other bytes.
     pub peer_lineage: Option<[u8; 8]>,
     /// Whether another peer of the same name may take the place of one that is gone, without what
-    /// was lost with that one. Otherwise the stream ends then.
+    /// was lost with that one. Otherwise the stream ends then. An end with a journal goes on with
+    /// the lives of one peer, and takes no other that it would dial.
     pub takes_successor: bool,
     /// The writer: S_DATA carries a checksum.
     pub is_checked: bool,
@@ -61,8 +62,11 @@ pub struct LinkOptions {
     /// The writer: it waits for no slow reader, and may drop elements that it says are lost. The
     /// reader: it can be told of such, which one with a journal cannot.
     pub drops: bool,
-    /// The reader: longest wait before an acknowledgement that nobody asked for.
+    /// The reader: an acknowledgement that nobody asked for is sent when nothing has arrived or was
+    /// read for so long.
     pub ack_delay: Duration,
+    /// The reader: how long it waits for that at most.
+    pub ack_delay_max: Duration,
     /// Interval of signs of life.
     pub keepalive: Duration,
     /// Silence after which the peer counts as dead.
@@ -76,6 +80,11 @@ pub struct LinkOptions {
 }
 
 impl LinkOptions {
+    /// Whether who dials may find another peer than the one before.
+    pub(super) fn dials_anybody(&self) -> bool {
+        self.takes_successor && !self.has_journal
+    }
+
     /// A passive endpoint of elements of one size, with the defaults of everything else.
     pub fn fixed(url: &str, data_type: DataType, element_bytes: u32, capacity: u64) -> Self {
         Self {
@@ -96,6 +105,7 @@ impl LinkOptions {
             freed_at: crate::message::stream::Until::Available,
             drops: false,
             ack_delay: Duration::from_millis(1),
+            ack_delay_max: Duration::from_millis(20),
             keepalive: KEEPALIVE_INTERVAL,
             deadline: KEEPALIVE_DEADLINE,
             gone_after: None,

@@ -25,6 +25,7 @@ pub struct Reader {
     pub(super) capacity: u64,
     pub(super) bytes_max: u64,
     pub(super) ack_delay: Duration,
+    ack_delay_max: Duration,
     /// Goes along with what has arrived.
     pub(super) arrived: ElementWalk,
     pub(super) read: u64,
@@ -41,7 +42,10 @@ pub struct Reader {
     pub(super) told: Ack,
     pub(super) asks: [u64; 3],
     pub(super) is_writer_short: bool,
+    /// When the writer is to be told at the latest, and what it is to be told by now.
+    ack_by: Option<Tick>,
     pub(super) ack_at: Option<Tick>,
+    waiting: Ack,
     pub(super) close: Option<StreamClose>,
     /// The writer may be told that its end is known.
     pub(super) is_end_safe: bool,
@@ -69,6 +73,7 @@ impl Reader {
             capacity: options.capacity,
             bytes_max: options.bytes_max,
             ack_delay: options.ack_delay,
+            ack_delay_max: options.ack_delay_max,
             arrived: ElementWalk::new(options.form, options.bytes_max, 0, 0),
             read: 0,
             read_elements: 0,
@@ -80,13 +85,15 @@ impl Reader {
             told: Ack::default(),
             asks: [0; 3],
             is_writer_short: false,
+            ack_by: None,
             ack_at: None,
+            waiting: Ack::default(),
             close: None,
             is_end_safe: true,
             is_aborted: false,
             waits_at: None,
             is_abort_said: false,
-            losses: Losses::new(options.drops),
+            losses: Losses::new(options),
         }
     }
 
@@ -255,9 +262,11 @@ impl Half for Reader {
             let now = self.now();
             self.granted = (now.credit_bytes, now.credit_elements);
             self.told = now;
-        } else if meeting == Meeting::Successor && writer.written == 0 {
+        } else if meeting == Meeting::Successor
+            && [0, self.arrived.boundary()].contains(&writer.written)
+        {
             // The writer takes the place of one that is gone, and begins behind its last whole
-            // element.
+            // element: it was told so already, or is going to be.
             let (from, elements) = self.ready_place();
             self.arrived = ElementWalk::new(self.form, self.bytes_max, from, elements);
             self.durable = self.durable.min(from);
@@ -442,12 +451,12 @@ impl Half for Reader {
                 abort.encode(out);
                 self.is_abort_said = true;
             }
-            self.ack_at = None;
+            self.forget_ack();
             return None;
         }
         let ack = self.now();
         if ack == self.told || (self.is_shared && ack.has_end == self.told.has_end) {
-            self.ack_at = None;
+            self.forget_ack();
             return None;
         }
         let is_due = self.ack_at.is_some_and(|at| now >= at);
@@ -455,10 +464,14 @@ impl Half for Reader {
             ack.encode(out);
             self.granted = (ack.credit_bytes, ack.credit_elements);
             self.told = ack;
-            self.ack_at = None;
+            self.forget_ack();
             self.is_writer_short = false;
-        } else if self.ack_at.is_none() {
-            self.ack_at = Some(now.saturating_add(self.ack_delay));
+        } else if self.ack_at.is_none() || self.waiting != ack {
+            // Each wakes the writer, so that one for many is better, and soon when no more come.
+            let latest = now.saturating_add(self.ack_delay_max);
+            let by = *self.ack_by.get_or_insert(latest);
+            self.ack_at = Some(now.saturating_add(self.ack_delay).min(by));
+            self.waiting = ack;
         }
         None
     }
@@ -470,7 +483,7 @@ impl Half for Reader {
         self.forget_part();
         self.asks = [0; 3];
         self.is_writer_short = false;
-        self.ack_at = None;
+        self.forget_ack();
         self.is_abort_said = false;
     }
 
@@ -496,6 +509,10 @@ impl Reader {
     /// comes for the first time, or was not heard since.
     fn may_begin(&self, meeting: Meeting) -> bool {
         meeting == Meeting::First || self.waits_at == Some(self.arrived.position())
+    }
+
+    fn forget_ack(&mut self) {
+        (self.ack_at, self.ack_by) = (None, None);
     }
 
     fn ready_place(&self) -> (u64, u64) {

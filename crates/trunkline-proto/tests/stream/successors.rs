@@ -92,6 +92,78 @@ fn a_successor_of_the_reader_that_was_not_answered_comes_again() {
     assert!(sut.read(5) && sut.reader.next == 7, "from element 2 on");
 }
 
+/// The end that dials finds another one under the name of its peer. Behaviour: B-61.
+#[test]
+fn an_end_that_dials_takes_a_successor_too() {
+    for writer_dials in [true, false] {
+        let (mut w, mut r) = options(8, 5, writer_dials);
+        (w.takes_successor, r.takes_successor) = (true, true);
+        w.freed_at = Until::Read;
+        let mut sut = World::with(w.clone(), r.clone());
+        sut.run(ms(10));
+        assert!(sut.write(5));
+        sut.run(ms(10));
+        assert!(sut.read(2));
+        sut.run(ms(10));
+        sut.cut();
+        if writer_dials {
+            r.incarnation.0[0] = 7;
+            sut.reader = ReaderEnd::new(r, sut.now);
+        } else {
+            w.incarnation.0[0] = 7;
+            sut.writer = WriterEnd::new(w, sut.now);
+        }
+        sut.heal();
+        sut.run(ms(5000));
+        assert_no_fault(&sut);
+        if writer_dials {
+            assert!(sut.read(3) && sut.reader.next == 5, "from element 2 on");
+        } else {
+            assert!(sut.read(3), "what has arrived before");
+            sut.writer.goes_on_from(5);
+            assert!(sut.write(4));
+            sut.run(ms(10));
+            assert!(sut.read(4), "what comes of the next writer");
+        }
+    }
+}
+
+/// A writer that is dialled dies within an element; the reader forgets the part that has come.
+#[test]
+fn a_reader_that_dials_takes_a_successor_of_the_writer_within_an_element() {
+    let (w, r) = options(1, 1, false);
+    let w = varying(w, 8, 200);
+    let mut r = varying(r, 8, 200);
+    r.takes_successor = true;
+    let mut sut = World::with(w.clone(), r);
+    sut.run(ms(10));
+    assert!(sut.writer.write_varying(10));
+    sut.run(ms(10));
+    assert!(sut.writer.write_varying(100));
+    sut.net.piece = 60;
+    sut.pump();
+    sut.run(ms(0));
+    sut.now = sut.now.saturating_add(ms(1));
+    sut.net.lose_all_behind(true, 1);
+    sut.deliver();
+    assert!(
+        sut.reader.link.arrived() > sut.reader.link.ready().0,
+        "within an element"
+    );
+    sut.cut();
+    let mut next = w;
+    next.incarnation.0[0] = 7;
+    sut.writer = WriterEnd::new(next, sut.now);
+    sut.heal();
+    sut.run(ms(5000));
+    assert_no_fault(&sut);
+    sut.writer.goes_on_from(1);
+    assert!(sut.writer.write_varying(20));
+    sut.run(ms(10));
+    assert!(sut.reader.read_varying() && sut.reader.read_varying());
+    assert_eq!(sut.reader.fill(), 0);
+}
+
 /// The journal of the reader it means is gone: the stream is over for the writer, and the reader
 /// waits for its own.
 #[test]

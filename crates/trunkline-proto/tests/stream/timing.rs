@@ -42,10 +42,35 @@ fn less_is_acknowledged_within_a_millisecond() {
     assert!(sut.write(1));
     let before = sut.writer.link.position(Until::Available);
     sut.run(Duration::from_micros(850));
+    assert_eq!(sut.writer.link.position(Until::Available), before);
+    sut.run(Duration::from_micros(500));
     assert_eq!(
         sut.writer.link.position(Until::Available),
         before + 2 * SIZE
     );
+}
+
+/// Each acknowledgement wakes the writer's program.
+#[test]
+fn elements_that_keep_coming_are_acknowledged_every_twenty_milliseconds() {
+    let mut sut = World::connected(1000, 1000, true);
+    let mut told = Vec::new();
+    for _ in 0..100 {
+        assert!(sut.write(1));
+        sut.run(Duration::from_micros(500));
+        let acknowledged = sut.writer.link.position(Until::Available);
+        if told.last().is_none_or(|(_, last)| *last != acknowledged) {
+            told.push((sut.now, acknowledged));
+        }
+    }
+    let gaps: Vec<_> = told
+        .windows(2)
+        .map(|two| two[1].0.since(two[0].0))
+        .collect();
+    assert_eq!(gaps.len(), 2, "{gaps:?}");
+    for gap in gaps {
+        assert!(gap >= ms(19) && gap <= ms(22), "{gap:?}");
+    }
 }
 
 #[test]

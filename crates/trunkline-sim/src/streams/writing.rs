@@ -66,6 +66,9 @@ pub fn check_fault(ctx: &Ctx, error: &StreamError) {
         let is_gone = matches!(fault, StreamFault::PeerGone { .. });
         let may = match fault {
             _ if is_gone => plan.gone_after.is_some(),
+            StreamFault::PeerRestarted | StreamFault::LocalRestarted if plan.takes_successor => {
+                false
+            }
             _ if is_lost => checker.may_lose || checker.has_failed || !both,
             // Who has waited long enough has gone, whether its program knows by now or not.
             _ => checker.is_disturbed || plan.gone_after.is_some(),
