@@ -65,7 +65,9 @@ pub(super) fn measure(system: &str, flow: Flow, row: &mut Row) -> Outcome<()> {
     Ok(())
 }
 
-/// One call of a writer.
+/// One call of a writer. Inlined, as it is in a program's own loop: a call of a function for each
+/// element would cost as much as the element.
+#[inline(always)]
 pub(super) fn write(
     writer: &mut Writer<f64>,
     form: Form,
@@ -86,6 +88,7 @@ pub(super) fn write(
 }
 
 /// One call of a reader.
+#[inline(always)]
 pub(super) fn read(
     reader: &mut Reader<f64>,
     form: Form,

@@ -94,8 +94,8 @@ impl Spin {
         }
     }
 
-    /// True while waits are worth measuring for [`waited`](Self::waited).
-    pub(crate) fn is_on(&self) -> bool {
+    /// Whether it spins at all; then waits are worth measuring for [`waited`](Self::waited).
+    pub fn is_on(&self) -> bool {
         !self.limit.is_zero()
     }
 }

@@ -35,9 +35,15 @@ pub(crate) struct Patience {
 impl Patience {
     pub(crate) fn new(spin: Spin) -> Self {
         Self {
-            linger: Linger::default(),
+            linger: Linger::new(spin.is_on()),
             spin,
         }
+    }
+
+    /// Whether what is waited for is there within half a microsecond, as it is of an end that looks
+    /// for itself: before anybody asks the clock.
+    pub(crate) fn is_there(&mut self, ring: &mut impl Ring) -> bool {
+        self.linger.run(ring.position(), || ring.has())
     }
 }
 
@@ -49,7 +55,8 @@ enum Woken {
     TimeOver,
 }
 
-/// Waits until it is there (true), or the time is over (false).
+/// Waits until it is there (true), or the time is over (false), where it
+/// [was not at once](Patience::is_there).
 ///
 /// # Errors
 /// `over` says why it will never be.
@@ -61,10 +68,7 @@ pub(crate) async fn wait_shared<S: Inner + 'static>(
     ring: &mut impl Ring,
     over: impl Fn(&End<S>) -> Option<StreamError>,
 ) -> Result<bool, StreamError> {
-    let Patience { linger, spin } = patience;
-    if linger.run(ring.position(), || ring.has()) {
-        return Ok(true);
-    }
+    let spin = &mut patience.spin;
     let start = link.now();
     let longest = until.map(|until| until.since(start));
     if spin.run(longest, || ring.has()) {

@@ -86,6 +86,8 @@ pub(crate) struct End<S: Inner> {
     gather_until: Option<Tick>,
     /// When bytes of the ring were handed out last.
     handed_at: Tick,
+    /// Nobody looks at all: the program says of each write that it has written.
+    is_told: bool,
     /// When it is to be looked whether the ring's memory is needed.
     idle_at: Option<Tick>,
     /// Where the file of a ring would come, for an end that dials.
@@ -214,6 +216,7 @@ impl<S: Inner> End<S> {
             is_sending: false,
             gather_until: None,
             handed_at: Tick::ZERO,
+            is_told: false,
             idle_at: None,
             over: Arc::default(),
         }
@@ -456,7 +459,7 @@ impl<S: Inner> Endpoint for End<S> {
             self.inner.settle(&mut self.link);
             if place.is_some() {
                 self.handed_at = now;
-                self.gather_until = Some(now.saturating_add(GATHER));
+                self.gather_until = (!self.is_told).then(|| now.saturating_add(GATHER));
             }
             self.region = place.map(|place| (place, 0));
             self.is_sending = out.len() > before;
@@ -468,6 +471,7 @@ impl<S: Inner> Endpoint for End<S> {
             }
             let is_active = now < self.handed_at.saturating_add(ACTIVE);
             let rest = match is_active {
+                true if self.is_told => Rest::Yes,
                 true => Rest::Told,
                 false => self.inner.rest(&self.link),
             };

@@ -38,14 +38,14 @@ impl WriterEnd {
     pub(crate) fn writing(&self) -> Option<Writing> {
         self.idle.as_ref().map(Idle::writing)
     }
-
-    /// The program was told that nobody looks, and has written something.
-    pub(crate) fn wake(&mut self) {
-        self.is_resting = false;
-    }
 }
 
 impl WriterEnd {
+    /// The program was told that nobody looks, and has written something.
+    pub(super) fn wake(&mut self) {
+        self.is_resting = false;
+    }
+
     /// Fills the ring from the journal. True when something went into it.
     fn refill(&mut self, link: &mut WriterLink) -> bool {
         let Some(store) = &mut self.store else {
@@ -126,6 +126,8 @@ impl Inner for WriterEnd {
         if let (Ok(written), Ok(elements)) = (self.ring.written(), self.ring.written_elements()) {
             link.handle_written(written, elements);
         }
+        // Who comes next is told where the elements begin that nobody has.
+        link.free(self);
         Ok(())
     }
 
@@ -237,6 +239,27 @@ impl Inner for WriterEnd {
 }
 
 impl End<WriterEnd> {
+    /// The program was told that nobody looks, and has written something.
+    pub(crate) fn wake(&mut self) {
+        self.inner.wake();
+        self.is_told = false;
+    }
+
+    /// The program flushes each element: what is there is sent now, and nobody looks for more. To
+    /// be called by the thread that writes, which then sees for sure that it is to say when it has
+    /// written, so that no last look is due. False where that is of no use.
+    pub(crate) fn rest_now(&mut self) -> bool {
+        if self.inner.shared.is_some() || self.inner.store.is_some() {
+            return false;
+        }
+        self.look();
+        self.is_told = self.inner.rest(&self.link) == Rest::Told;
+        if self.is_told {
+            self.gather_until = None;
+        }
+        self.is_told
+    }
+
     /// What the reader lacks.
     pub(crate) fn left(&mut self) -> Left {
         self.look();

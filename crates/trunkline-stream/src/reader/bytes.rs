@@ -206,10 +206,10 @@ impl ReaderCore {
                 capacity: self.capacity(),
             });
         }
-        let link = self.link.clone();
         if self.is_shared {
             return self.wait_in_shared(waits, count, timeout).await;
         }
+        let link = self.link.clone();
         let found = link.wait(waits, link.deadline(timeout), |end, _| {
             end.look();
             if self.has(count) {
@@ -262,6 +262,9 @@ impl ReaderCore {
             bytes,
             elements: count as u64,
         };
+        if self.patience.is_there(&mut elements) {
+            return Ok(count);
+        }
         let until = self.link.deadline(timeout);
         let over = |end: &End<ReaderEnd>| over(&end.link);
         let found = wait_shared(

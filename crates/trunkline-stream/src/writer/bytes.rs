@@ -28,8 +28,17 @@ pub struct WriterCore {
     bytes_max: u64,
     /// Written since the link last had reason to look.
     unsent: u64,
+    /// Elements that were written at the last flush.
+    flushed: u64,
+    /// The last flush was of one element.
+    flushes_each: bool,
+    /// So that the one after it went out when it was written.
+    has_sent: bool,
     /// The ring is that of both ends' processes.
     is_shared: bool,
+    /// Elements that were written when the other end was woken last, until it has read them: it may
+    /// sleep again, for more of them, without saying so at once.
+    woken_at: Option<u64>,
     patience: Patience,
     /// Held while it writes, where the ring's memory may be given back.
     writing: Option<Writing>,
@@ -100,12 +109,16 @@ impl WriterCore {
             capacity,
             bytes_max,
             is_shared: is_shared(&met.link),
+            woken_at: None,
             writing: met.link.with(|end, _, _| end.inner.writing()),
             over: met.link.with(|end, _, _| end.over()),
             link: met.link,
             ring,
             form: met.form,
             unsent: 0,
+            flushed: 0,
+            flushes_each: false,
+            has_sent: false,
             patience: Patience::new(met.spin),
             journal: None,
             registration: met.registration,
@@ -217,9 +230,12 @@ impl WriterCore {
     #[cold]
     fn wake(&mut self) {
         self.unsent = 0;
-        self.is_shared = self.link.with(|end, _, _| {
-            end.inner.wake();
-            end.ring_bell()
+        self.woken_at = Some(self.ring.written_elements());
+        let flushes_each = std::mem::take(&mut self.flushes_each);
+        (self.is_shared, self.has_sent) = self.link.with(|end, _, _| {
+            end.wake();
+            let sends = flushes_each && end.rest_now();
+            (end.ring_bell(), sends)
         });
     }
 
@@ -239,13 +255,16 @@ impl WriterCore {
         timeout: Option<Duration>,
     ) -> Result<(), StreamError> {
         self.check_size(bytes, elements)?;
-        let until = self.link.deadline(timeout);
         if self.is_shared {
             let mut room = Room {
                 ring: &mut self.ring,
                 bytes: bytes as u64,
                 elements: elements as u64,
             };
+            if self.patience.is_there(&mut room) {
+                return Ok(());
+            }
+            let until = self.link.deadline(timeout);
             let over = |end: &End<WriterEnd>| over(&end.link);
             let found = wait_shared(
                 waits,
@@ -261,6 +280,7 @@ impl WriterCore {
             };
         }
         let ring = &mut self.ring;
+        let until = self.link.deadline(timeout);
         let (bytes, count) = (bytes as u64, elements as u64);
         let found = self.link.wait(waits, until, |end, _| {
             if let Some(error) = over(&end.link) {
@@ -329,11 +349,26 @@ impl WriterCore {
             self.check_durable(until)?;
         }
         if self.is_shared {
+            self.wake_reader();
+        }
+        // Waking it has shown whether it is still there.
+        if self.is_shared {
             return self.flush_shared(waits, until, timeout).await;
         }
+        let written = self.ring.written_elements();
+        self.flushes_each = written.saturating_sub(self.flushed) <= 1;
+        self.flushed = written;
+        let has_sent = std::mem::take(&mut self.has_sent) && self.unsent == 0;
+        if has_sent && until == Until::Sent && timeout == Some(Duration::ZERO) {
+            return Ok(());
+        }
         self.unsent = 0;
+        let flushes_each = self.flushes_each;
         let (position, is_reached) = self.link.with(|end, _, _| {
             end.look();
+            if flushes_each {
+                end.rest_now();
+            }
             let position = end.link.flush(until);
             (position, end.link.is_reached(until, position))
         });
@@ -354,6 +389,18 @@ impl WriterCore {
         }
     }
 
+    /// Wakes the other end of the ring if it sleeps. One that looks for itself is not disturbed,
+    /// and costs a fence.
+    fn wake_reader(&mut self) {
+        if let Some(at) = self.woken_at {
+            let has_read = self.ring.read_elements().is_ok_and(|read| read >= at);
+            self.woken_at = self.woken_at.filter(|_| !has_read);
+        }
+        if self.ring.must_wake() || self.woken_at.is_some() {
+            self.wake();
+        }
+    }
+
     /// [`flush`](Self::flush) where the buffers of both ends are one ring: nothing has to be sent.
     async fn flush_shared(
         &mut self,
@@ -361,14 +408,15 @@ impl WriterCore {
         until: Until,
         timeout: Option<Duration>,
     ) -> Result<(), StreamError> {
-        let reader = self.link.with(|end, _, _| {
-            end.ring_bell();
-            end.inner.shared().map(|shared| shared.fills.reader)
-        });
         let written = self.ring.written_elements();
         let target = match until {
             Until::Sent => return Ok(()),
-            Until::Available => written.saturating_sub(reader.unwrap_or(0)),
+            Until::Available => {
+                let fills = |end: &mut End<WriterEnd>, _, _| {
+                    end.inner.shared().map_or(0, |shared| shared.fills.reader)
+                };
+                written.saturating_sub(self.link.with(fills))
+            }
             // Ends with journals share no ring, so nobody waits for a disk here.
             Until::Read | Until::Durable => written,
         };
@@ -376,7 +424,7 @@ impl WriterCore {
             ring: &mut self.ring,
             elements: target,
         };
-        if read.has() || timeout == Some(Duration::ZERO) {
+        if read.has() || timeout == Some(Duration::ZERO) || self.patience.is_there(&mut read) {
             return Ok(());
         }
         let until = self.link.deadline(timeout);
