@@ -42,6 +42,9 @@ impl Bounds {
 /// system's cache takes bytes several times faster than a new one.
 const SPARES_MAX: usize = 4;
 
+/// Segments that are retired together, because each time costs a cursor and three syncs.
+const RETIRED_TOGETHER: usize = 4;
+
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) seq: u64,
@@ -148,10 +151,13 @@ impl Log {
     pub(super) fn has_room(&mut self, bytes: u64) -> Result<bool, JournalError> {
         let needed = bytes.saturating_add(RECORD_HEAD as u64);
         let fits = |log: &Self| {
-            let grows = log.segments.back().map_or(needed, |last| {
-                let len = last.len.saturating_add(needed);
-                len.saturating_sub(last.file_len())
-            });
+            let has_len = match log.segments.back().filter(|_| !log.will_roll()) {
+                Some(last) => last.file_len().saturating_sub(last.len),
+                None => log
+                    .next_spare()
+                    .map_or(0, |spare| spare.len.saturating_sub(SEGMENT_HEAD as u64)),
+            };
+            let grows = needed.saturating_sub(has_len);
             log.total.saturating_add(grows) <= log.bounds.bytes_max
         };
         if fits(self) {
@@ -184,8 +190,7 @@ impl Log {
         if let Some(broken) = &self.broken {
             return Err(broken.clone());
         }
-        let is_full = |segment: &Segment| segment.len >= self.bounds.segment_bytes;
-        if self.must_roll || self.segments.back().is_none_or(is_full) {
+        if self.will_roll() {
             self.roll()?;
         }
         self.cut_tail()?;
@@ -193,6 +198,17 @@ impl Log {
             self.remove_spares(0)?;
         }
         self.append_here(kind, position, payload)
+    }
+
+    /// Whether the next record begins another segment.
+    fn will_roll(&self) -> bool {
+        let is_full = |segment: &Segment| segment.len >= self.bounds.segment_bytes;
+        self.must_roll || self.segments.back().is_none_or(is_full)
+    }
+
+    /// The file that the next segment will be, if there is one.
+    fn next_spare(&self) -> Option<&Spare> {
+        self.spares.iter().find(|spare| spare.is_settled)
     }
 
     /// [`append`](Self::append) to the segment that is written to.
@@ -349,6 +365,11 @@ impl Log {
         self.broken.as_ref()
     }
 
+    /// Bytes of the stream that are not safe.
+    pub(super) fn unsafe_bytes(&self) -> u64 {
+        self.end.saturating_sub(self.synced_end)
+    }
+
     /// What there is to make safe; `None`: everything is.
     pub(super) fn sync_job(&self) -> Option<SyncJob> {
         if self.synced == self.appended || self.broken.is_some() {
@@ -379,7 +400,14 @@ impl Log {
         if position > self.cursor.position {
             (self.cursor.position, self.cursor.elements) = (position, elements);
         }
-        self.remove_spent()
+        let spent = (self.segments.iter().skip(1))
+            .take_while(|next| next.position <= self.cursor.position)
+            .count();
+        let is_large = self.total > self.bounds.bytes_max / 4 * 3;
+        match spent >= RETIRED_TOGETHER || is_large {
+            true => self.remove_spent(),
+            false => Ok(()),
+        }
     }
 
     fn remove_spent(&mut self) -> Result<(), JournalError> {

@@ -282,12 +282,16 @@ impl WriterJournal {
         self.log.finish(lineage)
     }
 
-    /// What is to be made safe; `None`: nothing, or it need not be.
+    /// What is to be made safe; `None`: nothing, or it need not be. What need not be is from time to
+    /// time, so that the program does not wait for all of it when a segment is full.
     pub fn sync_job(&self) -> Option<SyncJob> {
-        match self.durability {
-            Durability::Process => None,
-            Durability::Disk => self.log.sync_job(),
-        }
+        let due = match self.durability {
+            Durability::Process => self.log.bounds.segment_bytes >> 3,
+            Durability::Disk => 0,
+        };
+        self.log
+            .sync_job()
+            .filter(|_| self.log.unsafe_bytes() >= due)
     }
 
     /// That was done.
