@@ -1,5 +1,7 @@
 //! One end of a stream, whichever.
 
+use std::time::Duration;
+
 use trunkline_types::Tick;
 
 use super::fault::StreamFault;
@@ -18,6 +20,10 @@ use crate::message::stream::control::{
 };
 use crate::message::stream::{StreamEnd, StreamHello, StreamWelcome};
 use crate::{Disconnect, Fault, FaultCode, Frame, FrameKind, PROTOCOL_VERSION, VersionRange};
+
+/// When to come again to an end whose stream is at its end: it waits for its own peer to know, and
+/// not for longer than about this.
+const RETRY_BEHIND_END: Duration = Duration::from_secs(1);
 
 /// The writing end of a stream.
 pub type WriterLink = Link<Writer>;
@@ -56,7 +62,8 @@ impl<H: Half> Link<H> {
     pub fn handle_dialled(&mut self, now: Tick, id: u64, ticket: Option<[u8; 16]>) {
         self.session.attempt = self.session.attempt.saturating_add(1);
         let known = self.session.peer.as_ref();
-        let meant = known.filter(|_| !self.session.options.dials_anybody());
+        let takes_any = self.session.options.dials_anybody() && !self.half.is_ending();
+        let meant = known.filter(|_| !takes_any);
         let hello = StreamHello {
             versions: VersionRange::OURS,
             peer: meant.map(|peer| peer.end.incarnation),
@@ -154,6 +161,11 @@ impl<H: Half> Link<H> {
         }
         let known = self.session.peer.as_ref();
         match meet(&self.session.options, known, &hello.end) {
+            Some(Meeting::First | Meeting::Successor) if self.half.is_ending() => {
+                // Only its own peer is waited for; who comes next is for the next end of this name.
+                let code = FaultCode::StreamConnected;
+                Err((Fault::new(code, code.meaning()), Some(RETRY_BEHIND_END)))
+            }
             Some(meeting) => Ok(meeting),
             None => {
                 self.session.fault = Some(StreamFault::PeerRestarted);
@@ -309,7 +321,8 @@ impl<H: Half> Link<H> {
                 let retry = refused.retry_after.is_some();
                 let fault =
                     StreamFault::of_refusal(refused.code, &refused.sentence, retry, is_first);
-                if refused.code == FaultCode::StreamDestroyed && self.half.is_ending() {
+                if fault.is_some() && self.half.is_ending() {
+                    // Its peer is gone, or another one has taken its place.
                     self.session.is_finished = true;
                 } else if self.session.fault.is_none() {
                     self.session.fault = fault;
@@ -431,7 +444,7 @@ impl<H: Half> Link<H> {
         if let Some(connection) = self.session.up() {
             let goodbye = Goodbye {
                 code,
-                retry_after: Some(std::time::Duration::from_secs(1)),
+                retry_after: Some(Duration::from_secs(1)),
                 sentence: sentence.to_owned(),
             };
             encode_goodbye(&goodbye, &mut connection.out);
@@ -456,4 +469,4 @@ impl<H: Half> Link<H> {
 }
 
 /// Why a hello is refused, and when to come again.
-type Verdict = (Fault, Option<std::time::Duration>);
+type Verdict = (Fault, Option<Duration>);

@@ -65,6 +65,8 @@ pub struct Life {
     is_ending: bool,
     /// How far it has come at any reader.
     reached: u64,
+    /// How far its reader was at the heal, where more was left than passes in the time there is.
+    behind_at: Option<u64>,
 }
 
 /// What a reader is at.
@@ -78,6 +80,8 @@ pub struct Reading {
     total: u64,
     /// The index of its first element.
     base: Option<u64>,
+    /// Elements that were written when it came.
+    found: u64,
     /// A call got fewer than it asked for.
     was_short: bool,
 }
@@ -201,11 +205,7 @@ impl Checker {
         it.accepted += count;
         let accepted = it.accepted;
         self.look_at_writer(accepted, found);
-        let reading = self
-            .readings
-            .values()
-            .find(|r| r.life == Some(life))
-            .copied();
+        let reading = self.reader_of(life);
         let most = self.capacity[0] + self.capacity[1];
         if let (Some(reading), [false, false]) = (reading, self.journals)
             && !self.takes_successor
@@ -250,11 +250,8 @@ impl Checker {
         reader: Option<&Properties>,
     ) {
         self.totals.flushed += 1;
-        let reading = self
-            .readings
-            .values()
-            .find(|r| r.life == Some(life))
-            .copied();
+        let reading = self.readings.get(&by).copied();
+        let reading = reading.filter(|reading| reading.life == Some(life));
         let it = self.life_mut(life);
         match until {
             Until::Sent => {}
@@ -298,12 +295,32 @@ impl Checker {
         self.has_failed |= !in_order && self.journals[0];
     }
 
+    /// Of its readers the one that is ahead.
+    fn reader_of(&self, life: u64) -> Option<Reading> {
+        let readings = self.readings.values();
+        let of_life = readings.filter(|reading| reading.life == Some(life));
+        of_life.max_by_key(|reading| reading.next).copied()
+    }
+
+    /// From now on everything is as it is without a fault. More than `most` elements may not pass
+    /// in the time that there is: nobody holds back a writer whose reader has not said where it
+    /// begins.
+    pub fn healed(&mut self, most: u64) {
+        for life in 0..self.lives.len() as u64 {
+            let it = self.life(life);
+            let next = self.reader_of(life).map_or(0, |reading| reading.next);
+            let is_behind = !it.is_over && it.accepted.saturating_sub(next) > most;
+            self.life_mut(life).behind_at = is_behind.then_some(next);
+        }
+    }
+
     /// Elements that were written and not read.
     pub fn backlog(&self, life: u64) -> u64 {
-        let reading = self.readings.values().find(|r| r.life == Some(life));
+        let reading = self.reader_of(life);
         let accepted = self.life(life).accepted;
         // A successor does not know where it begins before it has read something.
-        let read = reading.map_or(0, |reading| reading.base.map_or(accepted, |_| reading.next));
+        let read = |reading: Reading| reading.base.map_or(reading.found, |_| reading.next);
+        let read = reading.map_or(0, read);
         accepted.saturating_sub(read)
     }
 
@@ -347,6 +364,7 @@ impl Checker {
             commit_tried: next,
             total: found.total,
             base: (self.journals[1] || !self.takes_successor).then_some(0),
+            found: life.map_or(0, |life| self.life(life).accepted),
             was_short: false,
         };
         // Of readers without a journal only the last one is there.
@@ -620,6 +638,9 @@ impl Checker {
         let it = self.life(life);
         let accepted = it.accepted;
         if reading.base.is_none() {
+            return;
+        }
+        if it.behind_at.is_some_and(|before| reading.next > before) {
             return;
         }
         let has_other = reading.life != Some(life) && accepted > 0;

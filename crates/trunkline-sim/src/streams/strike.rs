@@ -195,6 +195,8 @@ impl World {
         let now = self.now;
         self.trace.say(now, || "healed".to_owned());
         self.schedule.clear();
+        let most = self.plan().backlog();
+        self.shared.checker.borrow_mut().healed(most);
         (self.refuse_until, self.silent_until) = (Tick::ZERO, Tick::ZERO);
         let way: Way = self.plan().way;
         for conn in self.conns.values_mut() {
