@@ -1,5 +1,7 @@
 //! The lead-in and the metadata of a segment: only what the file does not say yet.
 
+use std::num::NonZeroU64;
+
 use super::{Arrangement, Object, SegmentPlace, Share, Version, WriteError, Writer};
 use crate::data_type::TdmsType;
 use crate::lead_in::{
@@ -96,6 +98,40 @@ impl Writer {
             position,
             header_bytes,
             raw_bytes,
+        })
+    }
+
+    /// Appends a segment with nothing in it but zeros, so that the next one begins on a block: for
+    /// raw data that has ended within one. Nothing where the next one does already, or where there
+    /// are no blocks ([`block_bytes`](super::WriterOptions::block_bytes)).
+    ///
+    /// # Errors
+    /// [`WriteError::FileTooLong`]; nothing was appended then.
+    pub fn pad(&mut self, out: &mut Vec<u8>) -> Result<SegmentPlace, WriteError> {
+        let position = self.position;
+        let block = self.options.block_bytes.map_or(1, NonZeroU64::get);
+        let mut header_bytes = 0;
+        if !position.is_multiple_of(block) {
+            // A block of metadata that names no object.
+            let least = position.checked_add(LEAD_IN_BYTES + 4);
+            let end = least.and_then(|least| least.checked_next_multiple_of(block));
+            let end = end.ok_or(WriteError::FileTooLong)?;
+            header_bytes = end - position;
+            let metadata_bytes = header_bytes - LEAD_IN_BYTES;
+            let lead_in = LeadIn {
+                toc: TOC_METADATA,
+                version: self.options.version.number(),
+                segment_bytes: metadata_bytes,
+                metadata_bytes,
+            };
+            lead_in.encode(out);
+            out.resize(out.len() + metadata_bytes as usize, 0);
+            self.position = end;
+        }
+        Ok(SegmentPlace {
+            position,
+            header_bytes,
+            raw_bytes: 0,
         })
     }
 
