@@ -64,7 +64,8 @@ enum Operation {
 }
 
 impl SimDisk {
-    /// An empty disk. The seed says in which order operations are done.
+    /// An empty disk. The seed says in which order operations are done. Writes of other than whole
+    /// blocks fail, as direct ones do.
     #[must_use]
     pub fn new(seed: u64, block_bytes: usize) -> Self {
         Self(Arc::new(Mutex::new(State {
@@ -171,6 +172,11 @@ impl SimDisk {
         state.operations += 1;
         let fault = state.faults.iter().find(|(at, _)| *at == number);
         let fault = fault.map(|(_, fault)| *fault);
+        let is_odd = matches!(operation, Operation::Write(write) if state.is_odd(&write));
+        let fault = match is_odd {
+            true => Some(SimFault::Fails(rustix::io::Errno::INVAL.raw_os_error())),
+            false => fault,
+        };
         state.waiting.push(Waiting {
             operation,
             begun_with,
@@ -180,6 +186,15 @@ impl SimDisk {
 }
 
 impl State {
+    /// Whether a disk with such blocks refuses it.
+    fn is_odd(&self, write: &Write) -> bool {
+        let address = write.memory.start.as_ptr().addr();
+        // Positions of a test's file are indices of a vector.
+        let numbers = [write.position as usize, write.memory.bytes, address];
+        let mut numbers = numbers.into_iter();
+        numbers.any(|number| !number.is_multiple_of(self.block_bytes))
+    }
+
     /// Does one of the operations that wait.
     fn step(&mut self) -> Option<Completed> {
         let can_be_done: Vec<usize> = (0..self.waiting.len())
