@@ -231,6 +231,11 @@ impl<B: Backend> TdmsRecording<B> {
         self.lost
     }
 
+    /// What writes the file.
+    pub fn queue(&self) -> &WriteQueue<B> {
+        &self.queue
+    }
+
     /// How far the file is.
     pub fn progress(&self) -> Progress {
         self.queue.progress()

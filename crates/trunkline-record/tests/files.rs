@@ -11,6 +11,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rig::{LONG, assert_prefix, recording, ring, rows};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule,
+};
 use trunkline_record::{
     Backend, BackendKind, BackendWanted, Directness, Durability, OpenedFile, QueueOptions,
     Reservation, TdmsRecording, WhyNot, open_file,
@@ -36,7 +40,7 @@ fn has_uring() -> bool {
     open_file(&path, BackendWanted::Uring, Directness::Cached, 1).is_ok()
 }
 
-/// Behaviour: B-71, ZC-09, ZC-13, ZC-14, ZC-27, ZC-29.
+/// Behaviour: ZC-09, ZC-13, ZC-14, ZC-27, ZC-29.
 #[test]
 fn every_backend_records_the_same_and_says_which_it_is() {
     let folder = tempfile::tempdir().unwrap();
@@ -77,7 +81,9 @@ fn every_backend_records_the_same_and_says_which_it_is() {
             ..QueueOptions::default()
         };
         let mut sut = recording(backend, &ring, options);
+        assert_eq!(sut.queue().not_registered(), None);
         record(&mut ring, &mut sut, 24);
+        assert_eq!(sut.progress().bytes_copied, 0);
         sut.flush(Durability::InFile, LONG).unwrap();
         let progress = sut.progress();
         let now = std::fs::metadata(&path).unwrap();
@@ -134,10 +140,12 @@ fn a_file_that_is_there_is_not_touched() {
 
 /// Forbids io_uring to this thread, as a container does, or says that there is none.
 fn forbid_uring(error: i32) {
-    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
-    let rules = [(libc::SYS_io_uring_setup, Vec::new())]
-        .into_iter()
-        .collect();
+    refuse(libc::SYS_io_uring_setup, Vec::new(), error);
+}
+
+/// From now on the system refuses this call of this thread.
+fn refuse(call: i64, rules: Vec<SeccompRule>, error: i32) {
+    let rules = [(call, rules)].into_iter().collect();
     let filter = SeccompFilter::new(
         rules,
         SeccompAction::Allow,
@@ -177,6 +185,35 @@ fn where_io_uring_is_forbidden_the_reason_is_said_and_nothing_falls_back_unasked
         });
         checked.join().unwrap();
     }
+}
+
+#[test]
+fn where_memory_may_not_be_registered_that_is_said_and_it_is_written_all_the_same() {
+    if !has_uring() {
+        return;
+    }
+    let checked = std::thread::spawn(|| {
+        // Registering memory is operation 0 of this call.
+        let buffers = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, 0);
+        let rule = SeccompRule::new(vec![buffers.unwrap()]).unwrap();
+        refuse(libc::SYS_io_uring_register, vec![rule], libc::ENOMEM);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.tdms");
+        let opened = opened(&path, BackendWanted::Uring, Directness::IfPossible);
+        let mut ring = ring(4 * REGION_ROWS as usize);
+        let mut sut = recording(opened.backend, &ring, QueueOptions::default());
+        let why_not = sut.queue().not_registered().unwrap();
+        assert_eq!(*why_not, WhyNot::LockedMemory);
+        assert!(why_not.to_string().contains("ulimit -l"), "{why_not}");
+        record(&mut ring, &mut sut, 10);
+        sut.close(LONG).unwrap();
+        assert_prefix(
+            File::open(&path).unwrap(),
+            10 * REGION_ROWS,
+            10 * REGION_ROWS,
+        );
+    });
+    checked.join().unwrap();
 }
 
 #[test]

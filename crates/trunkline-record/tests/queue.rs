@@ -118,7 +118,7 @@ fn a_region_that_is_wanted_back_comes_back_when_it_is_in_the_file() {
     let disk = SimDisk::new(3, BLOCK);
     let mut ring = ring(8192);
     let memories = vec![ring.memory.clone()];
-    let mut sut = WriteQueue::new(disk.clone(), options(4), memories).unwrap();
+    let mut sut = WriteQueue::new(disk.clone(), options(4), memories);
     for _ in 0..3 {
         let region = next(&mut ring, 1);
         sut.append(&[7; BLOCK], region, &[], true).unwrap();
@@ -361,7 +361,7 @@ fn what_cannot_be_recorded_is_refused_with_the_reason() {
     let ring = ring(8192);
     let start = |channels: Vec<(&str, TdmsType)>| {
         let memories = vec![ring.memory.clone()];
-        let queue = WriteQueue::new(SimDisk::new(1, BLOCK), options(2), memories).unwrap();
+        let queue = WriteQueue::new(SimDisk::new(1, BLOCK), options(2), memories);
         let layout = TdmsLayout {
             group: "rig".into(),
             channels: channels

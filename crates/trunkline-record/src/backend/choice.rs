@@ -81,7 +81,7 @@ impl fmt::Display for WhyNot {
             ),
             Self::LockedMemory => f.write_str(
                 "too little memory may be locked to register the ring with io_uring; raise the \
-                 limit (ulimit -l), or take plain writes",
+                 limit (ulimit -l)",
             ),
             Self::NoDirectWrites => f.write_str(
                 "this file system writes through its cache alone (no O_DIRECT); record to another \

@@ -95,14 +95,12 @@ pub trait Backend: Send + fmt::Debug {
     /// Time by which waits are bounded.
     fn now(&self) -> Duration;
 
-    /// Says which memory will be written from, once, before anything is.
-    ///
-    /// # Errors
-    /// What the system says.
+    /// Says which memory will be written from, once, before anything is. None: it is registered
+    /// with the kernel, or that is of no use here; else why not, and each write registers its own.
     ///
     /// # Safety
     /// The memory stays mapped for as long as this backend lives.
-    unsafe fn register(&mut self, memory: &[Span]) -> io::Result<()>;
+    unsafe fn register(&mut self, memory: &[Span]) -> Option<WhyNot>;
 
     /// Begins a write.
     ///
@@ -152,7 +150,7 @@ impl Backend for Box<dyn Backend> {
         (**self).now()
     }
 
-    unsafe fn register(&mut self, memory: &[Span]) -> io::Result<()> {
+    unsafe fn register(&mut self, memory: &[Span]) -> Option<WhyNot> {
         // SAFETY: as the caller vouches.
         unsafe { (**self).register(memory) }
     }

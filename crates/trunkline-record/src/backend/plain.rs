@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::{Backend, BackendKind, Completed, Span, Token, Wait, Write};
+use super::{Backend, BackendKind, Completed, Span, Token, Wait, WhyNot, Write};
 use crate::clock::monotonic;
 
 /// What direct writes are multiples of.
@@ -99,8 +99,8 @@ impl Backend for PlainWrites {
         monotonic()
     }
 
-    unsafe fn register(&mut self, _: &[Span]) -> io::Result<()> {
-        Ok(())
+    unsafe fn register(&mut self, _: &[Span]) -> Option<WhyNot> {
+        None
     }
 
     unsafe fn submit(&mut self, write: Write) -> io::Result<()> {

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{Backend, BackendKind, Completed, Span, Token, Wait, Write};
+use super::{Backend, BackendKind, Completed, Span, Token, Wait, WhyNot, Write};
 
 /// A sector: what a disk writes whole or not at all.
 const SECTOR_BYTES: usize = 512;
@@ -285,8 +285,8 @@ impl Backend for SimDisk {
         self.state().now
     }
 
-    unsafe fn register(&mut self, _: &[Span]) -> io::Result<()> {
-        Ok(())
+    unsafe fn register(&mut self, _: &[Span]) -> Option<WhyNot> {
+        None
     }
 
     unsafe fn submit(&mut self, write: Write) -> io::Result<()> {

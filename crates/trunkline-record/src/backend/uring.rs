@@ -16,7 +16,7 @@ use crate::clock::monotonic;
 const BLOCK_BYTES: usize = 4096;
 
 /// Longest piece of memory that the kernel registers as one.
-const REGISTERED_MAX: usize = 1 << 30;
+const PIECE_MAX: usize = 1 << 30;
 
 /// The backend for speed.
 pub struct Uring {
@@ -94,6 +94,15 @@ impl Uring {
     }
 }
 
+/// The same memory in pieces that can be registered.
+fn in_pieces(span: Span) -> impl Iterator<Item = Span> {
+    (0..span.bytes).step_by(PIECE_MAX).map(move |at| Span {
+        // SAFETY: within the span.
+        start: unsafe { span.start.add(at) },
+        bytes: (span.bytes - at).min(PIECE_MAX),
+    })
+}
+
 /// Worth another try at once.
 fn is_passing(error: &io::Error) -> bool {
     let error = error.raw_os_error().map(Errno::from_raw_os_error);
@@ -116,18 +125,9 @@ impl Backend for Uring {
         monotonic()
     }
 
-    unsafe fn register(&mut self, memory: &[Span]) -> io::Result<()> {
-        if let Some(long) = memory.iter().find(|span| span.bytes > REGISTERED_MAX) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!(
-                    "a ring of {} bytes is longer than io_uring registers ({REGISTERED_MAX}); make \
-                     it shorter, or take plain writes",
-                    long.bytes
-                ),
-            ));
-        }
-        let vectors: Vec<libc::iovec> = memory
+    unsafe fn register(&mut self, memory: &[Span]) -> Option<WhyNot> {
+        let pieces: Vec<Span> = memory.iter().flat_map(|span| in_pieces(*span)).collect();
+        let vectors: Vec<libc::iovec> = pieces
             .iter()
             .map(|span| libc::iovec {
                 iov_base: span.start.as_ptr().cast(),
@@ -135,27 +135,29 @@ impl Backend for Uring {
             })
             .collect();
         // SAFETY: the memory stays mapped for as long as this lives, as the caller vouches.
-        unsafe { self.ring.submitter().register_buffers(&vectors) }
-            .map_err(|error| io::Error::new(error.kind(), WhyNot::of_uring(&error)))?;
-        self.registered = memory.to_vec();
-        Ok(())
+        match unsafe { self.ring.submitter().register_buffers(&vectors) } {
+            Ok(()) => {
+                self.registered = pieces;
+                None
+            }
+            Err(error) => Some(WhyNot::of_uring(&error)),
+        }
     }
 
     unsafe fn submit(&mut self, write: Write) -> io::Result<()> {
-        let piece = self.piece_of(write.memory).ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "memory that was not registered; name its ring when the queue is made",
-            )
-        })?;
         let start = write.memory.start.as_ptr().cast_const();
-        // No piece is longer than 1 GiB.
-        let bytes = write.memory.bytes as u32;
-        let entry = opcode::WriteFixed::new(Fixed(0), start, bytes, piece)
-            .offset(write.position)
-            .build()
-            .user_data(write.token.0);
-        self.begin(&entry)
+        // What is not taken at once comes back as written short.
+        let bytes = write.memory.bytes.min(PIECE_MAX) as u32;
+        let entry = match self.piece_of(write.memory) {
+            Some(piece) => opcode::WriteFixed::new(Fixed(0), start, bytes, piece)
+                .offset(write.position)
+                .build(),
+            // Not registered, or over the end of a piece that is.
+            None => opcode::Write::new(Fixed(0), start, bytes)
+                .offset(write.position)
+                .build(),
+        };
+        self.begin(&entry.user_data(write.token.0))
     }
 
     fn submit_sync(&mut self, token: Token) -> io::Result<()> {

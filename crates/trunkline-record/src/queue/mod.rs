@@ -15,7 +15,6 @@ mod slot;
 mod steps;
 
 use std::collections::VecDeque;
-use std::io;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +23,7 @@ use trunkline_ring::{ReadRegion, RegionMemory};
 
 pub use self::progress::{Closed, Durability, Progress, Reservation};
 use self::slot::Slot;
-use crate::backend::{Backend, Span, Token};
+use crate::backend::{Backend, Span, Token, WhyNot};
 use crate::error::Failure;
 use crate::staging::Staging;
 
@@ -73,6 +72,7 @@ pub struct WriteQueue<B: Backend> {
     slots: Box<[Slot]>,
     staging: Staging,
     _memories: Vec<Arc<RegionMemory>>,
+    not_registered: Option<WhyNot>,
     options: QueueOptions,
     block_bytes: usize,
     /// Numbers of the oldest segment that is outstanding, and of the next.
@@ -98,14 +98,7 @@ pub struct WriteQueue<B: Backend> {
 
 impl<B: Backend> WriteQueue<B> {
     /// A queue for a new file, whose regions come from `memories`.
-    ///
-    /// # Errors
-    /// The backend does not register the memory.
-    pub fn new(
-        mut backend: B,
-        options: QueueOptions,
-        memories: Vec<Arc<RegionMemory>>,
-    ) -> io::Result<Self> {
+    pub fn new(mut backend: B, options: QueueOptions, memories: Vec<Arc<RegionMemory>>) -> Self {
         let block_bytes = backend.block_bytes().max(1);
         let places = options.outstanding_max.get();
         // Behind the header the odd end of the region, and what fills up its block.
@@ -118,8 +111,9 @@ impl<B: Backend> WriteQueue<B> {
             Span { start, bytes }
         }));
         // SAFETY: this keeps all of it until the backend is dropped, which it is first.
-        unsafe { backend.register(&spans)? };
-        Ok(Self {
+        let not_registered = unsafe { backend.register(&spans) };
+        Self {
+            not_registered,
             backend,
             slots: (0..places).map(|_| Slot::default()).collect(),
             staging,
@@ -142,7 +136,13 @@ impl<B: Backend> WriteQueue<B> {
             },
             returned: VecDeque::with_capacity(places),
             bytes_copied: 0,
-        })
+        }
+    }
+
+    /// Why the memory is not registered with the kernel, so that each write costs more; none where
+    /// it is, or where that is of no use.
+    pub fn not_registered(&self) -> Option<&WhyNot> {
+        self.not_registered.as_ref()
     }
 
     /// What it writes with.

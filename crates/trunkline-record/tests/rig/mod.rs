@@ -53,7 +53,7 @@ pub fn layout() -> TdmsLayout {
 }
 
 pub fn recording<B: Backend>(backend: B, ring: &Ring, options: QueueOptions) -> TdmsRecording<B> {
-    let queue = WriteQueue::new(backend, options, vec![ring.memory.clone()]).unwrap();
+    let queue = WriteQueue::new(backend, options, vec![ring.memory.clone()]);
     TdmsRecording::start(queue, &layout(), LONG).unwrap()
 }
 
