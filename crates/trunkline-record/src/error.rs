@@ -68,6 +68,9 @@ pub enum QueueError {
     /// The file takes nothing more.
     #[error(transparent)]
     Failed(#[from] Failure),
+    /// The file was closed.
+    #[error("the file is closed; go on in another one")]
+    Closed,
     /// The region does not begin where a direct write may.
     #[error(
         "the region begins at address {address:#x}, and direct writes need a multiple of \

@@ -26,6 +26,8 @@
 //!   backend's.
 //! - [`Backend`] in `backend`: what it writes with. [`Uring`], [`PlainWrites`], [`SimDisk`].
 //! - [`TdmsRecording`] in `tdms_recording`: rows of a ring as TDMS channels.
+//! - [`TdmsSeries`] in `tdms_series`: one recording in several files, by size, by time, and when
+//!   one has failed. [`tdms_queue`] opens one of them.
 //! - `staging`: aligned memory for headers.
 #![cfg(target_os = "linux")]
 #![deny(unsafe_code)]
@@ -41,6 +43,7 @@ mod queue;
 #[allow(unsafe_code)]
 mod staging;
 mod tdms_recording;
+mod tdms_series;
 
 pub use backend::{
     Backend, BackendKind, BackendWanted, Completed, Directness, FileReport, OpenedFile,
@@ -49,3 +52,4 @@ pub use backend::{
 pub use error::{FailedStep, Failure, QueueError, Refused};
 pub use queue::{Closed, Durability, Progress, QueueOptions, Reservation, WriteQueue};
 pub use tdms_recording::{RecordError, TdmsLayout, TdmsRecording};
+pub use tdms_series::{EndedFile, Rotation, TdmsSeries, series_path, tdms_queue};

@@ -1,5 +1,6 @@
 //! Rows of a ring as channels of a TDMS file.
 
+use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
@@ -84,6 +85,9 @@ pub struct TdmsRecording<B: Backend> {
     rows: u64,
     gaps: u64,
     lost: u64,
+    /// Where segments end that are not in the file yet, and rows up to there.
+    ends: VecDeque<(u64, u64)>,
+    rows_in_file: u64,
     is_over: bool,
     shares: Vec<Share>,
     header: Vec<u8>,
@@ -143,6 +147,8 @@ impl<B: Backend> TdmsRecording<B> {
             rows: 0,
             gaps: 0,
             lost: 0,
+            ends: VecDeque::new(),
+            rows_in_file: 0,
             is_over: false,
             header: Vec::new(),
             behind: Vec::new(),
@@ -207,10 +213,21 @@ impl<B: Backend> TdmsRecording<B> {
             .append(&self.header, region, &self.behind, false)?;
         self.is_over = false;
         self.rows += count;
+        self.ends.push_back((self.queue.position(), self.rows));
+        self.count_rows();
         Ok(())
     }
 
-    fn note_gap(&mut self, lost: u64) -> Result<(), RecordError> {
+    /// Rows of what is in the file by now.
+    fn count_rows(&mut self) {
+        let written = self.queue.progress().written;
+        while let Some((_, rows)) = self.ends.pop_front_if(|(end, _)| *end <= written) {
+            self.rows_in_file = rows;
+        }
+    }
+
+    /// Says in the file that rows are missing before those that come next.
+    pub(crate) fn note_gap(&mut self, lost: u64) -> Result<(), RecordError> {
         let number = self.gaps + 1;
         let (row, group) = (self.rows, self.group.clone());
         self.writer.set(&group, format!("gap_{number}_row"), row)?;
@@ -224,6 +241,12 @@ impl<B: Backend> TdmsRecording<B> {
     /// Rows that were taken.
     pub fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// Rows that are in the file, as far as completions were taken: those that are found after the
+    /// program is killed.
+    pub fn rows_in_file(&self) -> u64 {
+        self.rows_in_file
     }
 
     /// Rows that the device has lost between those.
@@ -246,7 +269,9 @@ impl<B: Backend> TdmsRecording<B> {
     /// # Errors
     /// [`RecordError::Queue`].
     pub fn poll(&mut self) -> Result<(), RecordError> {
-        Ok(self.queue.poll()?)
+        self.queue.poll()?;
+        self.count_rows();
+        Ok(())
     }
 
     /// Begins to make durable what is written: [`WriteQueue::begin_sync`].
@@ -262,7 +287,9 @@ impl<B: Backend> TdmsRecording<B> {
     /// # Errors
     /// [`RecordError::Queue`].
     pub fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), RecordError> {
-        Ok(self.queue.flush(durability, wait)?)
+        let flushed = self.queue.flush(durability, wait);
+        self.count_rows();
+        Ok(flushed?)
     }
 
     /// Ends the file: [`WriteQueue::close`].
@@ -270,6 +297,8 @@ impl<B: Backend> TdmsRecording<B> {
     /// # Errors
     /// [`RecordError::Queue`].
     pub fn close(&mut self, wait: Duration) -> Result<Closed, RecordError> {
-        Ok(self.queue.close(wait)?)
+        let closed = self.queue.close(wait);
+        self.count_rows();
+        Ok(closed?)
     }
 }

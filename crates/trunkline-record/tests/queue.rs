@@ -78,6 +78,9 @@ fn the_file_has_regions_in_the_order_of_the_calls_and_each_is_given_back_once() 
         assert_prefix(&file, 60 * BLOCK_ROWS as u64, 60 * BLOCK_ROWS as u64);
         assert!(TdmsFile::open(&file).unwrap().report().is_sound());
         assert_eq!(sut.progress().bytes_copied, 0);
+        let (_, error) = refused(sut.write(next(&mut self::ring(8192), 1)).unwrap_err());
+        assert!(matches!(error, QueueError::Closed), "{error}");
+        assert_eq!(sut.close(LONG).unwrap(), closed);
     }
 }
 

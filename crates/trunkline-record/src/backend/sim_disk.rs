@@ -92,6 +92,11 @@ impl SimDisk {
         self.state().room_bytes = bytes;
     }
 
+    /// Time goes on.
+    pub fn pass(&self, time: Duration) {
+        self.state().now += time;
+    }
+
     /// Operations that were begun so far.
     #[must_use]
     pub fn operations(&self) -> u64 {

@@ -14,8 +14,12 @@ impl<B: Backend> WriteQueue<B> {
     /// Waits until one more segment may be outstanding, as long as the options say.
     ///
     /// # Errors
-    /// [`QueueError::Busy`], [`QueueError::Failed`], [`QueueError::Backend`].
+    /// [`QueueError::Busy`], [`QueueError::Failed`], [`QueueError::Closed`],
+    /// [`QueueError::Backend`].
     pub fn make_room(&mut self) -> Result<(), QueueError> {
+        if self.is_closed {
+            return Err(QueueError::Closed);
+        }
         self.poll()?;
         let since = self.backend.now();
         let until = since.saturating_add(self.options.wait);

@@ -67,13 +67,16 @@ impl<B: Backend> WriteQueue<B> {
             Err(error) => return Err(error),
         }
         self.wait_for_sync(until, wait)?;
-        // Before the sync, which then covers the length as well.
-        self.backend.trim(self.written)?;
-        if !self.is_sync_failed && self.written > 0 {
-            self.backend.submit_sync(SYNC)?;
-            self.syncing = Some(self.written);
-            self.wait_for_sync(until, wait)?;
+        if !self.is_closed {
+            // Before the sync, which then covers the length as well.
+            self.backend.trim(self.written)?;
+            if !self.is_sync_failed && self.written > 0 {
+                self.backend.submit_sync(SYNC)?;
+                self.syncing = Some(self.written);
+            }
+            self.is_closed = true;
         }
+        self.wait_for_sync(until, wait)?;
         Ok(Closed {
             length: self.written,
             durability: match self.durable == self.written {

@@ -87,6 +87,7 @@ pub struct WriteQueue<B: Backend> {
     failure: Option<Failure>,
     /// A sync has failed: a later one would prove nothing.
     is_sync_failed: bool,
+    is_closed: bool,
     /// The first segment that will not be in the file.
     failed_from: u64,
     reserved_to: u64,
@@ -128,6 +129,7 @@ impl<B: Backend> WriteQueue<B> {
             syncing: None,
             failure: None,
             is_sync_failed: false,
+            is_closed: false,
             failed_from: u64::MAX,
             reserved_to: 0,
             reservation: match options.reserve_bytes {
