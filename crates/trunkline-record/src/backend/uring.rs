@@ -71,15 +71,17 @@ impl Uring {
         // SAFETY: the file is registered for as long as the ring lives. The memory stays until the
         // completion has come or this is dropped, which waits for it, as who begins it vouches.
         unsafe { self.ring.submission().push(entry) }.map_err(|_| too_many())?;
-        loop {
-            match self.ring.submit() {
-                Ok(_) => break,
-                Err(error) if is_passing(&error) => {}
-                Err(error) => return Err(error),
-            }
-        }
         self.running += 1;
+        self.hand_over();
         Ok(())
+    }
+
+    /// Tells the kernel of what was begun. What it does not take now it is told of again at the
+    /// next completion that is asked for, where an error that stays is reported.
+    fn hand_over(&mut self) {
+        if !self.ring.submission().is_empty() {
+            let _ = self.ring.submit();
+        }
     }
 
     fn take(&mut self) -> Option<Completed> {
@@ -174,7 +176,8 @@ impl Backend for Uring {
                 return Ok(Some(completed));
             }
             let Wait::Until(time) = wait else {
-                return Ok(None);
+                self.hand_over();
+                return Ok(self.take());
             };
             let left = time.saturating_sub(monotonic());
             if left.is_zero() || self.running == 0 {
