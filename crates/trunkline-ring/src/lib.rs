@@ -16,6 +16,9 @@
 //! order, where they lie |
 //! | [`element_ring_of_many`], [`ElementCursors`] | one | several | all the elements in order, each
 //! reader at its own place |
+//! | [`RegionFiller`], [`RegionReader`] | a device | one | the elements in order, in pieces that
+//! are held for as long as it takes |
+//! | [`RegionWriter`], [`RegionDrain`] | one | a device | the elements in order |
 //! | [`value_table`], [`TableMemory`] | one at a time for each slot | any, perhaps other programs |
 //! the last complete value of a slot |
 //! | [`MarkSet`] | several | one | which indices were marked, each once |
@@ -46,6 +49,8 @@
 //!   counts in `position`; [`SpscRing`] in `spsc_ring`. Their elements lie in a `slab`.
 //! - [`byte_ring`] in `byte_ring`: the only one whose other end need not be trusted.
 //! - [`element_ring`] in `element_ring`: the buffer of a stream, whose elements are used in place.
+//! - [`ReadRegion`] and [`WriteRegion`] in `region`, over [`element_ring`]: what a recording is
+//!   written from, and played into.
 //! - [`TableWriter`] and [`TableReader`] in `value_table`: last values, for programs that may only
 //!   read them.
 //! - [`MarkSet`] in `mark_set`.
@@ -66,6 +71,9 @@ mod padded;
 mod position;
 mod reader;
 mod rt_cell;
+// Its regions are used where they lie, and its other end may be another program's.
+#[allow(unsafe_code)]
+mod region;
 // Elements of a ring belong to one thread at a time, which the compiler cannot see.
 #[allow(unsafe_code)]
 mod slab;
@@ -100,6 +108,13 @@ pub use self::four_slots::CellBusy;
 pub use self::last_value::LastValue;
 pub use self::mark_set::{Cursor, Drain, IndexTooLarge, MarkSet, Taken};
 pub use self::reader::{Reader, Reading, WordCell};
+pub use self::region::{
+    NoRegion, ReadRegion, RegionDrain, RegionFiller, RegionReader, RegionWriter, WriteRegion,
+};
+#[cfg(all(not(loom), target_os = "linux"))]
+pub use self::region::{Pages, PagesWanted, RegionMemory};
+#[cfg(loom)]
+pub use self::region::{region_ring_to_play, region_ring_to_record};
 pub use self::rt_cell::{RtCell, TypedCell};
 pub use self::slot_ring::{Empty, Full, Overflow};
 pub use self::snapshot::{READ_ATTEMPTS_MAX, Snapshot};

@@ -99,6 +99,37 @@ fn raw_data_begins_on_a_block_wherever_the_segment_does() {
     assert_eq!(file.channels().map(|c| c.len()).sum::<u64>(), 2 * 3079);
 }
 
+/// Behaviour: ZC-13.
+#[test]
+fn a_segment_of_zeros_brings_the_next_one_to_a_block() {
+    let (mut sut, [a, ..]) = sut(WriterOptions {
+        block_bytes: Some(512.try_into().unwrap()),
+        ..WriterOptions::default()
+    });
+    let mut bytes = Vec::new();
+    let mut lengths = Vec::new();
+    // Up to a block there are 0, 4, 28, 32, 36 and 508 bytes left: a segment needs 32.
+    for length in [128, 127, 121, 120, 119, 1] {
+        let values: Vec<i32> = (0..length).collect();
+        let data = [(a, values.as_slice().into())];
+        sut.write(&data, CONTIGUOUS, &mut bytes).unwrap();
+        lengths.push(sut.pad(&mut bytes).unwrap().header_bytes);
+        assert_eq!(sut.position(), bytes.len() as u64);
+        assert_eq!(bytes.len() % 512, 0);
+    }
+    assert_eq!(lengths, [0, 516, 540, 32, 36, 508]);
+    let file = TdmsFile::open(&bytes).unwrap();
+    assert!(file.report().is_sound());
+    let a = file.channel(&ObjectPath::channel("g", "a")).unwrap();
+    assert_eq!(a.len(), 128 + 127 + 121 + 120 + 119 + 1);
+    let mut last = [0; 2];
+    a.read_into(a.len() - 2, &mut last).unwrap();
+    assert_eq!(last, [118, 0]);
+
+    let (mut sut, _) = self::sut(WriterOptions::default());
+    assert_eq!(sut.pad(&mut bytes).unwrap().header_bytes, 0);
+}
+
 /// The header of data that the caller writes from where it lies.
 #[test]
 fn a_header_and_raw_data_from_elsewhere_make_a_segment() {

@@ -160,7 +160,7 @@ pub fn element_ring(shape: RingShape, start: RingStart) -> (ElementProducer, Ele
 }
 
 /// The same memory for either end.
-pub(super) fn plain(shape: RingShape, start: RingStart) -> (ElementMemory, ElementMemory) {
+pub(crate) fn plain(shape: RingShape, start: RingStart) -> (ElementMemory, ElementMemory) {
     let owner = Arc::new(Plain::new(shape.bytes_max()));
     let memory = |owner: &Arc<Plain>| ElementMemory {
         header: NonNull::from(&owner.header),

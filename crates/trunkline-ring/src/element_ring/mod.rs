@@ -32,6 +32,8 @@ mod shape;
 pub use self::consumer::ElementConsumer;
 pub use self::cursors::{ElementCursor, ElementCursors, element_ring_of_many};
 pub use self::fills::SharedFills;
+#[cfg(loom)]
+pub(crate) use self::memory::plain;
 pub use self::memory::{ElementHeader, ElementMemory, element_ring};
 pub use self::observer::ElementObserver;
 pub use self::producer::ElementProducer;

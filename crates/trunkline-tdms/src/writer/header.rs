@@ -1,6 +1,9 @@
 //! The lead-in and the metadata of a segment: only what the file does not say yet.
 
-use super::{Arrangement, Object, SegmentPlace, Share, Version, WriteError, Writer};
+use std::collections::HashSet;
+use std::num::NonZeroU64;
+
+use super::{Arrangement, ChannelId, Object, SegmentPlace, Share, Version, WriteError, Writer};
 use crate::data_type::TdmsType;
 use crate::lead_in::{
     LEAD_IN_BYTES, LeadIn, TOC_INTERLEAVED, TOC_METADATA, TOC_NEW_LIST, TOC_RAW_DATA,
@@ -10,6 +13,15 @@ const NO_DATA: u32 = 0xffff_ffff;
 const AS_BEFORE: u32 = 0;
 const FIXED_INDEX_BYTES: u32 = 20;
 const STRING_INDEX_BYTES: u32 = 28;
+
+/// What making a segment needs for a moment.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    checked: Vec<Share>,
+    /// Channels that have come up.
+    seen: HashSet<ChannelId>,
+    metadata: Vec<u8>,
+}
 
 /// What a segment's metadata does to the file's list.
 struct Plan {
@@ -34,13 +46,30 @@ impl Writer {
         arrangement: Arrangement,
         out: &mut Vec<u8>,
     ) -> Result<SegmentPlace, WriteError> {
-        let shares = self.check(shares, arrangement)?;
+        // Memory of the last time, so that a segment like the one before asks for none.
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let place = self.header_with(&mut scratch, shares, arrangement, out);
+        self.scratch = scratch;
+        place
+    }
+
+    fn header_with(
+        &mut self,
+        scratch: &mut Scratch,
+        shares: &[Share],
+        arrangement: Arrangement,
+        out: &mut Vec<u8>,
+    ) -> Result<SegmentPlace, WriteError> {
+        self.check(shares, arrangement, scratch)?;
+        let Scratch {
+            checked, metadata, ..
+        } = scratch;
         let too_long = WriteError::FileTooLong;
-        let raw_bytes = shares
+        let raw_bytes = checked
             .iter()
             .try_fold(0_u64, |sum, share| sum.checked_add(share.bytes))
             .ok_or(too_long.clone())?;
-        let plan = self.plan(&shares);
+        let plan = self.plan(checked);
         if raw_bytes == 0 && plan.entries.is_empty() {
             return Ok(SegmentPlace {
                 position: self.position,
@@ -52,14 +81,14 @@ impl Writer {
             true => TOC_NEW_LIST,
             false => 0,
         };
-        let mut metadata = Vec::new();
+        metadata.clear();
         let block_bytes = self.options.block_bytes.filter(|_| raw_bytes > 0);
         if block_bytes.is_some() || plan.is_new_list || !plan.entries.is_empty() {
             toc |= TOC_METADATA;
             metadata.extend((plan.entries.len() as u32).to_le_bytes());
             for (number, share) in &plan.entries {
                 if let Some(object) = self.objects.get(*number as usize) {
-                    object.describe(*share, &mut metadata);
+                    object.describe(*share, metadata);
                 }
             }
         }
@@ -90,7 +119,7 @@ impl Writer {
             metadata_bytes,
         };
         lead_in.encode(out);
-        out.extend(metadata);
+        out.extend_from_slice(metadata);
         self.take_over(plan);
         Ok(SegmentPlace {
             position,
@@ -99,14 +128,54 @@ impl Writer {
         })
     }
 
+    /// Appends a segment with nothing in it but zeros, so that the next one begins on a block: for
+    /// raw data that has ended within one. Nothing where the next one does already, or where there
+    /// are no blocks ([`block_bytes`](super::WriterOptions::block_bytes)).
+    ///
+    /// # Errors
+    /// [`WriteError::FileTooLong`]; nothing was appended then.
+    pub fn pad(&mut self, out: &mut Vec<u8>) -> Result<SegmentPlace, WriteError> {
+        let position = self.position;
+        let block = self.options.block_bytes.map_or(1, NonZeroU64::get);
+        let mut header_bytes = 0;
+        if !position.is_multiple_of(block) {
+            // A block of metadata that names no object.
+            let least = position.checked_add(LEAD_IN_BYTES + 4);
+            let end = least.and_then(|least| least.checked_next_multiple_of(block));
+            let end = end.ok_or(WriteError::FileTooLong)?;
+            header_bytes = end - position;
+            let metadata_bytes = header_bytes - LEAD_IN_BYTES;
+            let lead_in = LeadIn {
+                toc: TOC_METADATA,
+                version: self.options.version.number(),
+                segment_bytes: metadata_bytes,
+                metadata_bytes,
+            };
+            lead_in.encode(out);
+            out.resize(out.len() + metadata_bytes as usize, 0);
+            self.position = end;
+        }
+        Ok(SegmentPlace {
+            position,
+            header_bytes,
+            raw_bytes: 0,
+        })
+    }
+
     /// The shares with the bytes that follow from their counts.
-    fn check(&self, shares: &[Share], arrangement: Arrangement) -> Result<Vec<Share>, WriteError> {
+    fn check(
+        &self,
+        shares: &[Share],
+        arrangement: Arrangement,
+        scratch: &mut Scratch,
+    ) -> Result<(), WriteError> {
+        let Scratch { checked, seen, .. } = scratch;
+        checked.clear();
+        seen.clear();
         let is_interleaved = arrangement == Arrangement::Interleaved;
         if is_interleaved && self.options.version == Version::V1 {
             return Err(WriteError::InterleavedInVersion1);
         }
-        let mut checked = Vec::with_capacity(shares.len());
-        let mut seen = std::collections::HashSet::with_capacity(shares.len());
         for share in shares {
             let object = self.objects.get(share.channel.0 as usize);
             let object = object.ok_or(WriteError::UnknownChannel)?;
@@ -141,7 +210,7 @@ impl Writer {
             }
             checked.push(Share { bytes, ..*share });
         }
-        Ok(checked)
+        Ok(())
     }
 
     /// What has to be said so that exactly these channels have data, in this order.

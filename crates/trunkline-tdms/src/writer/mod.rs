@@ -15,6 +15,8 @@ use crate::path::ObjectPath;
 use crate::property::{Properties, PropertyValue};
 use crate::text::Text;
 
+use self::header::Scratch;
+
 pub use self::data::Data;
 pub use self::error::WriteError;
 
@@ -100,6 +102,7 @@ pub struct Writer {
     list: Vec<(u32, Option<Share>)>,
     position: u64,
     is_first: bool,
+    scratch: Scratch,
 }
 
 #[derive(Debug)]
@@ -125,6 +128,7 @@ impl Writer {
             list: Vec::new(),
             position: options.position,
             is_first: true,
+            scratch: Scratch::default(),
         };
         sut.ensure(&ObjectPath::File);
         sut

@@ -91,6 +91,8 @@ pub fn random_file_for_nptdms(seed: u64) -> RandomFile {
 /// `reads` says which types may stand in properties, and row by row.
 fn random_file_of(seed: u64, reads: impl Fn(TdmsType) -> bool) -> RandomFile {
     let mut rng = Rng::with_seed(seed);
+    // Of its own, so that the rest of a file is the same with it and without.
+    let mut padding = Rng::with_seed(!seed);
     let version = if rng.u8(..4) == 0 {
         Version::V1
     } else {
@@ -169,6 +171,13 @@ fn random_file_of(seed: u64, reads: impl Fn(TdmsType) -> bool) -> RandomFile {
         if place.header_bytes > 0 {
             let header = &bytes[from..from + place.header_bytes as usize];
             index.extend(index_of(header));
+        }
+        if padding.bool() {
+            let place = sut.pad(&mut bytes).unwrap();
+            if place.header_bytes > 0 {
+                index.extend(index_of(&bytes[place.position as usize..]));
+            }
+            assert_eq!(sut.position() % block_of(&sut).unwrap_or(1), 0);
         }
         if let (true, Some(block)) = (place.raw_bytes > 0 && block, block_of(&sut)) {
             assert_eq!((place.position + place.header_bytes) % block, 0);

@@ -1,0 +1,189 @@
+//! What a queue writes with: one open file, several writes at a time.
+
+mod choice;
+mod plain;
+mod sim_disk;
+mod uring;
+
+use std::fmt;
+use std::io;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+pub use self::choice::{BackendWanted, Directness, FileReport, OpenedFile, WhyNot, open_file};
+pub use self::plain::PlainWrites;
+pub use self::sim_disk::{SimDisk, SimFault};
+pub use self::uring::Uring;
+
+/// Which backend it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum BackendKind {
+    /// io_uring, from registered memory.
+    Uring,
+    /// One write of the system after the other, in a thread.
+    PlainWrites,
+    /// A disk of a test.
+    Simulated,
+}
+
+impl fmt::Display for BackendKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Uring => "io_uring",
+            Self::PlainWrites => "plain writes",
+            Self::Simulated => "simulated disk",
+        })
+    }
+}
+
+/// What a completion belongs to; the caller's.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Token(pub u64);
+
+/// Memory, which may be another program's too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// Where it begins.
+    pub start: NonNull<u8>,
+    /// Its bytes.
+    pub bytes: usize,
+}
+
+// SAFETY: an address and a length; who follows it answers for that.
+unsafe impl Send for Span {}
+
+/// One write at a place of the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Write {
+    /// Comes back with its completion.
+    pub token: Token,
+    /// Where in the file.
+    pub position: u64,
+    /// What.
+    pub memory: Span,
+}
+
+/// A write, or a sync, that is over.
+#[derive(Debug)]
+pub struct Completed {
+    /// Of the write, or of the sync.
+    pub token: Token,
+    /// Bytes that were written, which may be fewer than were to be; 0 for a sync.
+    pub result: io::Result<usize>,
+}
+
+/// How long to wait for a completion.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// Not at all.
+    No,
+    /// Until [`Backend::now`] is this.
+    Until(Duration),
+}
+
+/// One open file that is written asynchronously. Completions come in any order.
+///
+/// Dropping it waits until nothing is running any more.
+pub trait Backend: Send + fmt::Debug {
+    /// Which it is.
+    fn kind(&self) -> BackendKind;
+
+    /// What addresses, positions and lengths of writes are multiples of; 1 where they need not be.
+    fn block_bytes(&self) -> usize;
+
+    /// Time by which waits are bounded.
+    fn now(&self) -> Duration;
+
+    /// Says which memory will be written from, once, before anything is. None: it is registered
+    /// with the kernel, or that is of no use here; else why not, and each write registers its own.
+    ///
+    /// # Safety
+    /// The memory stays mapped for as long as this backend lives.
+    unsafe fn register(&mut self, memory: &[Span]) -> Option<WhyNot>;
+
+    /// Begins a write.
+    ///
+    /// # Errors
+    /// What the system says; it has not begun then.
+    ///
+    /// # Safety
+    /// The memory stays mapped until its completion has come, or until this backend is dropped.
+    unsafe fn submit(&mut self, write: Write) -> io::Result<()>;
+
+    /// Begins an `fdatasync` of what has been written by now.
+    ///
+    /// # Errors
+    /// What the system says; it has not begun then.
+    fn submit_sync(&mut self, token: Token) -> io::Result<()>;
+
+    /// The next completion; none where nothing has come in time.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn completed(&mut self, wait: Wait) -> io::Result<Option<Completed>>;
+
+    /// Sets room on the disk aside, without making the file longer.
+    ///
+    /// # Errors
+    /// `StorageFull`: there is none. `Unsupported`: this file system has no such thing.
+    fn reserve(&mut self, position: u64, bytes: u64) -> io::Result<()>;
+
+    /// Cuts the file off at `length`, and gives back what is reserved behind it. Nothing is running
+    /// then.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn trim(&mut self, length: u64) -> io::Result<()>;
+}
+
+impl Backend for Box<dyn Backend> {
+    fn kind(&self) -> BackendKind {
+        (**self).kind()
+    }
+
+    fn block_bytes(&self) -> usize {
+        (**self).block_bytes()
+    }
+
+    fn now(&self) -> Duration {
+        (**self).now()
+    }
+
+    unsafe fn register(&mut self, memory: &[Span]) -> Option<WhyNot> {
+        // SAFETY: as the caller vouches.
+        unsafe { (**self).register(memory) }
+    }
+
+    unsafe fn submit(&mut self, write: Write) -> io::Result<()> {
+        // SAFETY: as the caller vouches.
+        unsafe { (**self).submit(write) }
+    }
+
+    fn submit_sync(&mut self, token: Token) -> io::Result<()> {
+        (**self).submit_sync(token)
+    }
+
+    fn completed(&mut self, wait: Wait) -> io::Result<Option<Completed>> {
+        (**self).completed(wait)
+    }
+
+    fn reserve(&mut self, position: u64, bytes: u64) -> io::Result<()> {
+        (**self).reserve(position, bytes)
+    }
+
+    fn trim(&mut self, length: u64) -> io::Result<()> {
+        (**self).trim(length)
+    }
+}
+
+/// As [`Backend::reserve`], for a file of this machine.
+fn reserve(file: &std::fs::File, position: u64, bytes: u64) -> io::Result<()> {
+    let flags = rustix::fs::FallocateFlags::KEEP_SIZE;
+    loop {
+        match rustix::fs::fallocate(file, flags, position, bytes) {
+            Err(rustix::io::Errno::INTR) => {}
+            done => return Ok(done?),
+        }
+    }
+}

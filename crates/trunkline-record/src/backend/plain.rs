@@ -1,0 +1,147 @@
+//! Plain writes: one `pwrite` after the other, in a thread of its own.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::{Backend, BackendKind, Completed, Span, Token, Wait, WhyNot, Write};
+use crate::clock::monotonic;
+
+/// What direct writes are multiples of.
+const BLOCK_BYTES: usize = 4096;
+
+/// The backend that every system has.
+#[derive(Debug)]
+pub struct PlainWrites {
+    file: File,
+    is_direct: bool,
+    /// None once the thread is to end.
+    jobs: Option<SyncSender<Job>>,
+    done: Receiver<Completed>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+enum Job {
+    Write(Write),
+    Sync(Token),
+}
+
+impl PlainWrites {
+    /// Takes an open file over; `is_direct` says how it was opened.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn new(file: File, is_direct: bool, writes_max: usize) -> io::Result<Self> {
+        let (jobs, to_do) = sync_channel(writes_max + 1);
+        // As many as there may be jobs, so that the thread never waits for who takes them.
+        let (finished, done) = sync_channel(writes_max + 2);
+        let for_thread = file.try_clone()?;
+        let thread = std::thread::Builder::new()
+            .name("record-writes".to_owned())
+            .spawn(move || work(&for_thread, &to_do, &finished))?;
+        Ok(Self {
+            file,
+            is_direct,
+            jobs: Some(jobs),
+            done,
+            thread: Some(thread),
+        })
+    }
+
+    fn give(&self, job: Job) -> io::Result<()> {
+        let given = self.jobs.as_ref().map(|jobs| jobs.try_send(job));
+        match given {
+            Some(Ok(())) => Ok(()),
+            _ => Err(io::Error::other(
+                "more writes were begun than were said to be",
+            )),
+        }
+    }
+}
+
+fn work(file: &File, to_do: &Receiver<Job>, finished: &SyncSender<Completed>) {
+    for job in to_do {
+        let (token, result) = match job {
+            Job::Write(write) => (write.token, write_once(file, write)),
+            Job::Sync(token) => (token, file.sync_data().map(|()| 0)),
+        };
+        if finished.send(Completed { token, result }).is_err() {
+            return;
+        }
+    }
+}
+
+fn write_once(file: &File, write: Write) -> io::Result<usize> {
+    let Span { start, bytes } = write.memory;
+    // SAFETY: mapped until this completion has come, as who began the write vouches; another
+    // program may change it meanwhile, and then other bytes are written.
+    let bytes = unsafe { std::slice::from_raw_parts(start.as_ptr(), bytes) };
+    file.write_at(bytes, write.position)
+}
+
+impl Backend for PlainWrites {
+    fn kind(&self) -> BackendKind {
+        BackendKind::PlainWrites
+    }
+
+    fn block_bytes(&self) -> usize {
+        match self.is_direct {
+            true => BLOCK_BYTES,
+            false => 1,
+        }
+    }
+
+    fn now(&self) -> Duration {
+        monotonic()
+    }
+
+    unsafe fn register(&mut self, _: &[Span]) -> Option<WhyNot> {
+        None
+    }
+
+    unsafe fn submit(&mut self, write: Write) -> io::Result<()> {
+        self.give(Job::Write(write))
+    }
+
+    fn submit_sync(&mut self, token: Token) -> io::Result<()> {
+        self.give(Job::Sync(token))
+    }
+
+    fn completed(&mut self, wait: Wait) -> io::Result<Option<Completed>> {
+        let ended = || io::Error::other("the thread that writes has ended");
+        match wait {
+            Wait::No => match self.done.try_recv() {
+                Ok(completed) => Ok(Some(completed)),
+                Err(TryRecvError::Empty) => Ok(None),
+                Err(TryRecvError::Disconnected) => Err(ended()),
+            },
+            Wait::Until(time) => match self.done.recv_timeout(time.saturating_sub(monotonic())) {
+                Ok(completed) => Ok(Some(completed)),
+                Err(RecvTimeoutError::Timeout) => Ok(None),
+                Err(RecvTimeoutError::Disconnected) => Err(ended()),
+            },
+        }
+    }
+
+    fn reserve(&mut self, position: u64, bytes: u64) -> io::Result<()> {
+        super::reserve(&self.file, position, bytes)
+    }
+
+    fn trim(&mut self, length: u64) -> io::Result<()> {
+        self.file.set_len(length)
+    }
+}
+
+impl Drop for PlainWrites {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            // It ends when it has done what it was given; it does not panic.
+            let _ = thread.join();
+        }
+    }
+}

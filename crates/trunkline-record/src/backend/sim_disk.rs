@@ -1,0 +1,338 @@
+//! A disk of a test: writes are done in any order, fail as told, and a crash can come anywhere.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::{Backend, BackendKind, Completed, Span, Token, Wait, WhyNot, Write};
+
+/// A sector: what a disk writes whole or not at all.
+const SECTOR_BYTES: usize = 512;
+
+/// What goes wrong with one operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum SimFault {
+    /// It fails with this number of the system, and nothing is done.
+    Fails(i32),
+    /// Only so many bytes are written.
+    Short(usize),
+    /// It is never done.
+    Stands,
+}
+
+/// The disk, of which the test keeps one handle and the queue gets another by
+/// [`clone`](Clone::clone).
+#[derive(Clone, Debug)]
+pub struct SimDisk(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    random: fastrand::Rng,
+    now: Duration,
+    block_bytes: usize,
+    /// Writes that are in the file, in the order in which they came there.
+    applied: Vec<Applied>,
+    waiting: Vec<Waiting>,
+    faults: Vec<(u64, SimFault)>,
+    operations: u64,
+    reserved_to: u64,
+    room_bytes: u64,
+    cut_at: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Applied {
+    position: u64,
+    bytes: Vec<u8>,
+    is_durable: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Waiting {
+    operation: Operation,
+    /// What a write has found in memory when it began.
+    begun_with: Option<Applied>,
+    fault: Option<SimFault>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    Write(Write),
+    /// And how many writes it makes safe.
+    Sync(Token, usize),
+}
+
+impl SimDisk {
+    /// An empty disk. The seed says in which order operations are done. Writes of other than whole
+    /// blocks fail, as direct ones do.
+    #[must_use]
+    pub fn new(seed: u64, block_bytes: usize) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            random: fastrand::Rng::with_seed(seed),
+            now: Duration::ZERO,
+            block_bytes,
+            applied: Vec::new(),
+            waiting: Vec::new(),
+            faults: Vec::new(),
+            operations: 0,
+            reserved_to: 0,
+            room_bytes: u64::MAX,
+            cut_at: None,
+        })))
+    }
+
+    /// Something goes wrong with operation `number`, counted from 0: writes and syncs.
+    pub fn fault(&self, number: u64, fault: SimFault) {
+        self.state().faults.push((number, fault));
+    }
+
+    /// There is room for so many bytes.
+    pub fn set_room(&self, bytes: u64) {
+        self.state().room_bytes = bytes;
+    }
+
+    /// Time goes on.
+    pub fn pass(&self, time: Duration) {
+        self.state().now += time;
+    }
+
+    /// Operations that were begun so far.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.state().operations
+    }
+
+    /// Up to where room was reserved.
+    #[must_use]
+    pub fn reserved_to(&self) -> u64 {
+        self.state().reserved_to
+    }
+
+    /// The file as the system sees it.
+    #[must_use]
+    pub fn file(&self) -> Vec<u8> {
+        let state = self.state();
+        let mut file = Vec::new();
+        state
+            .applied
+            .iter()
+            .for_each(|write| write.apply(&mut file));
+        if let Some(length) = state.cut_at {
+            // Below the length of a vector.
+            file.truncate(length as usize);
+        }
+        file
+    }
+
+    /// Every file that can be there when the program is killed now: what is done, and of each write
+    /// that is running nothing, its first half, or all.
+    #[must_use]
+    pub fn files_after_kill(&self) -> Vec<Vec<u8>> {
+        let state = self.state();
+        let running = state.waiting.iter().filter_map(|w| w.begun_with.as_ref());
+        let mut done = Vec::new();
+        state
+            .applied
+            .iter()
+            .for_each(|write| write.apply(&mut done));
+        let mut files = vec![done];
+        for write in running {
+            let with: Vec<Vec<u8>> = [&write.half(), write]
+                .iter()
+                .flat_map(|write| files.iter().map(|file| write.applied_to(file)))
+                .collect();
+            files.extend(with);
+        }
+        files
+    }
+
+    /// A file that can be there when power is lost now: what was synced, and of every other write
+    /// nothing, its first half, or all, as the seed says.
+    #[must_use]
+    pub fn file_after_power_loss(&self, seed: u64) -> Vec<u8> {
+        let state = self.state();
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut file = Vec::new();
+        for write in &state.applied {
+            match write.is_durable {
+                true => write.apply(&mut file),
+                false => match random.u8(0..3) {
+                    0 => {}
+                    1 => write.half().apply(&mut file),
+                    _ => write.apply(&mut file),
+                },
+            }
+        }
+        file
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self, operation: Operation, begun_with: Option<Applied>) {
+        let mut state = self.state();
+        let number = state.operations;
+        state.operations += 1;
+        let fault = state.faults.iter().find(|(at, _)| *at == number);
+        let fault = fault.map(|(_, fault)| *fault);
+        let is_odd = matches!(operation, Operation::Write(write) if state.is_odd(&write));
+        let fault = match is_odd {
+            true => Some(SimFault::Fails(rustix::io::Errno::INVAL.raw_os_error())),
+            false => fault,
+        };
+        state.waiting.push(Waiting {
+            operation,
+            begun_with,
+            fault,
+        });
+    }
+}
+
+impl State {
+    /// Whether a disk with such blocks refuses it.
+    fn is_odd(&self, write: &Write) -> bool {
+        let address = write.memory.start.as_ptr().addr();
+        // Positions of a test's file are indices of a vector.
+        let numbers = [write.position as usize, write.memory.bytes, address];
+        let mut numbers = numbers.into_iter();
+        numbers.any(|number| !number.is_multiple_of(self.block_bytes))
+    }
+
+    /// Does one of the operations that wait.
+    fn step(&mut self) -> Option<Completed> {
+        let can_be_done: Vec<usize> = (0..self.waiting.len())
+            .filter(|at| self.waiting[*at].fault != Some(SimFault::Stands))
+            .collect();
+        let at = *self.random.choice(&can_be_done)?;
+        let Waiting {
+            operation, fault, ..
+        } = self.waiting.remove(at);
+        let token = match operation {
+            Operation::Write(write) => write.token,
+            Operation::Sync(token, _) => token,
+        };
+        let result = match (operation, fault) {
+            (_, Some(SimFault::Fails(number))) => Err(io::Error::from_raw_os_error(number)),
+            (Operation::Write(write), fault) => {
+                let bytes = match fault {
+                    Some(SimFault::Short(bytes)) => bytes.min(write.memory.bytes),
+                    _ => write.memory.bytes,
+                };
+                // SAFETY: its completion has not been given out, so it is mapped, as who began the
+                // write vouches.
+                self.applied.push(unsafe { Applied::of(&write, bytes) });
+                Ok(bytes)
+            }
+            (Operation::Sync(_, covered), _) => {
+                let covered = self.applied.iter_mut().take(covered);
+                covered.for_each(|write| write.is_durable = true);
+                Ok(0)
+            }
+        };
+        Some(Completed { token, result })
+    }
+}
+
+impl Applied {
+    /// # Safety
+    /// The memory of the write is mapped.
+    unsafe fn of(write: &Write, bytes: usize) -> Self {
+        // SAFETY: as the caller vouches; `bytes` is at most its length.
+        let bytes = unsafe { std::slice::from_raw_parts(write.memory.start.as_ptr(), bytes) };
+        Self {
+            position: write.position,
+            bytes: bytes.to_vec(),
+            is_durable: false,
+        }
+    }
+
+    /// Whole sectors of it, about half.
+    fn half(&self) -> Self {
+        let mut half = self.clone();
+        half.bytes
+            .truncate((self.bytes.len() / 2).next_multiple_of(SECTOR_BYTES));
+        half
+    }
+
+    fn apply(&self, file: &mut Vec<u8>) {
+        // Positions of a test's file are indices of a vector.
+        let (from, to) = (
+            self.position as usize,
+            self.position as usize + self.bytes.len(),
+        );
+        if file.len() < to {
+            file.resize(to, 0);
+        }
+        if let Some(place) = file.get_mut(from..to) {
+            place.copy_from_slice(&self.bytes);
+        }
+    }
+
+    fn applied_to(&self, file: &[u8]) -> Vec<u8> {
+        let mut file = file.to_vec();
+        self.apply(&mut file);
+        file
+    }
+}
+
+impl Backend for SimDisk {
+    fn kind(&self) -> BackendKind {
+        BackendKind::Simulated
+    }
+
+    fn block_bytes(&self) -> usize {
+        self.state().block_bytes
+    }
+
+    fn now(&self) -> Duration {
+        self.state().now
+    }
+
+    unsafe fn register(&mut self, _: &[Span]) -> Option<WhyNot> {
+        None
+    }
+
+    unsafe fn submit(&mut self, write: Write) -> io::Result<()> {
+        // SAFETY: mapped now, as the caller vouches.
+        let begun_with = unsafe { Applied::of(&write, write.memory.bytes) };
+        self.begin(Operation::Write(write), Some(begun_with));
+        Ok(())
+    }
+
+    fn submit_sync(&mut self, token: Token) -> io::Result<()> {
+        let covered = self.state().applied.len();
+        self.begin(Operation::Sync(token, covered), None);
+        Ok(())
+    }
+
+    fn completed(&mut self, wait: Wait) -> io::Result<Option<Completed>> {
+        let mut state = self.state();
+        if wait == Wait::No && state.random.bool() {
+            return Ok(None);
+        }
+        let completed = state.step();
+        if let (None, Wait::Until(time)) = (&completed, wait) {
+            state.now = state.now.max(time);
+        }
+        Ok(completed)
+    }
+
+    fn reserve(&mut self, position: u64, bytes: u64) -> io::Result<()> {
+        let mut state = self.state();
+        let to = position.saturating_add(bytes);
+        if to > state.room_bytes {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        state.reserved_to = to;
+        Ok(())
+    }
+
+    fn trim(&mut self, length: u64) -> io::Result<()> {
+        let mut state = self.state();
+        state.cut_at = Some(length);
+        state.reserved_to = length;
+        Ok(())
+    }
+}

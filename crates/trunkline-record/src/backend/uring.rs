@@ -1,0 +1,230 @@
+//! io_uring: writes from registered memory, of which several run at a time.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use io_uring::types::{Fixed, FsyncFlags, SubmitArgs, Timespec};
+use io_uring::{IoUring, opcode, squeue};
+use rustix::io::Errno;
+
+use super::{Backend, BackendKind, Completed, Span, Token, Wait, WhyNot, Write};
+use crate::clock::monotonic;
+
+/// What direct writes are multiples of.
+const BLOCK_BYTES: usize = 4096;
+
+/// Longest piece of memory that the kernel registers as one.
+const PIECE_MAX: usize = 1 << 30;
+
+/// The backend for speed.
+pub struct Uring {
+    ring: IoUring,
+    file: File,
+    is_direct: bool,
+    registered: Vec<Span>,
+    /// Begun, and its completion has not been taken.
+    running: usize,
+}
+
+impl Uring {
+    /// Takes an open file over; `is_direct` says how it was opened.
+    ///
+    /// # Errors
+    /// [`WhyNot`]: io_uring is not to be had.
+    pub fn new(file: File, is_direct: bool, writes_max: usize) -> Result<Self, WhyNot> {
+        let not = |error: io::Error| WhyNot::of_uring(&error);
+        // And one for a sync.
+        let entries = u32::try_from(writes_max + 1).unwrap_or(u32::MAX);
+        let ring = IoUring::new(entries).map_err(not)?;
+        if !ring.params().is_feature_ext_arg() {
+            return Err(WhyNot::TooOld);
+        }
+        let submitter = ring.submitter();
+        submitter.register_files(&[file.as_raw_fd()]).map_err(not)?;
+        Ok(Self {
+            ring,
+            file,
+            is_direct,
+            registered: Vec::new(),
+            running: 0,
+        })
+    }
+
+    /// Which registered piece a span lies in.
+    fn piece_of(&self, memory: Span) -> Option<u16> {
+        let (start, end) = (
+            memory.start.as_ptr().addr(),
+            memory.start.as_ptr().addr() + memory.bytes,
+        );
+        let is_inside = |piece: &Span| {
+            let first = piece.start.as_ptr().addr();
+            start >= first && end <= first + piece.bytes
+        };
+        let piece = self.registered.iter().position(is_inside)?;
+        u16::try_from(piece).ok()
+    }
+
+    fn begin(&mut self, entry: &squeue::Entry) -> io::Result<()> {
+        let too_many = || io::Error::other("more writes were begun than were said to be");
+        // SAFETY: the file is registered for as long as the ring lives. The memory stays until the
+        // completion has come or this is dropped, which waits for it, as who begins it vouches.
+        unsafe { self.ring.submission().push(entry) }.map_err(|_| too_many())?;
+        self.running += 1;
+        self.hand_over();
+        Ok(())
+    }
+
+    /// Tells the kernel of what was begun. What it does not take now it is told of again at the
+    /// next completion that is asked for, where an error that stays is reported.
+    fn hand_over(&mut self) {
+        if !self.ring.submission().is_empty() {
+            let _ = self.ring.submit();
+        }
+    }
+
+    fn take(&mut self) -> Option<Completed> {
+        let entry = self.ring.completion().next()?;
+        self.running = self.running.saturating_sub(1);
+        let result = entry.result();
+        Some(Completed {
+            token: Token(entry.user_data()),
+            result: usize::try_from(result)
+                .map_err(|_| io::Error::from_raw_os_error(result.wrapping_neg())),
+        })
+    }
+}
+
+/// The same memory in pieces that can be registered.
+fn in_pieces(span: Span) -> impl Iterator<Item = Span> {
+    (0..span.bytes).step_by(PIECE_MAX).map(move |at| Span {
+        // SAFETY: within the span.
+        start: unsafe { span.start.add(at) },
+        bytes: (span.bytes - at).min(PIECE_MAX),
+    })
+}
+
+/// Worth another try at once.
+fn is_passing(error: &io::Error) -> bool {
+    let error = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(error, Some(Errno::INTR | Errno::AGAIN | Errno::BUSY))
+}
+
+impl Backend for Uring {
+    fn kind(&self) -> BackendKind {
+        BackendKind::Uring
+    }
+
+    fn block_bytes(&self) -> usize {
+        match self.is_direct {
+            true => BLOCK_BYTES,
+            false => 1,
+        }
+    }
+
+    fn now(&self) -> Duration {
+        monotonic()
+    }
+
+    unsafe fn register(&mut self, memory: &[Span]) -> Option<WhyNot> {
+        let pieces: Vec<Span> = memory.iter().flat_map(|span| in_pieces(*span)).collect();
+        let vectors: Vec<libc::iovec> = pieces
+            .iter()
+            .map(|span| libc::iovec {
+                iov_base: span.start.as_ptr().cast(),
+                iov_len: span.bytes,
+            })
+            .collect();
+        // SAFETY: the memory stays mapped for as long as this lives, as the caller vouches.
+        match unsafe { self.ring.submitter().register_buffers(&vectors) } {
+            Ok(()) => {
+                self.registered = pieces;
+                None
+            }
+            Err(error) => Some(WhyNot::of_uring(&error)),
+        }
+    }
+
+    unsafe fn submit(&mut self, write: Write) -> io::Result<()> {
+        let start = write.memory.start.as_ptr().cast_const();
+        // What is not taken at once comes back as written short.
+        let bytes = write.memory.bytes.min(PIECE_MAX) as u32;
+        let entry = match self.piece_of(write.memory) {
+            Some(piece) => opcode::WriteFixed::new(Fixed(0), start, bytes, piece)
+                .offset(write.position)
+                .build(),
+            // Not registered, or over the end of a piece that is.
+            None => opcode::Write::new(Fixed(0), start, bytes)
+                .offset(write.position)
+                .build(),
+        };
+        self.begin(&entry.user_data(write.token.0))
+    }
+
+    fn submit_sync(&mut self, token: Token) -> io::Result<()> {
+        let entry = opcode::Fsync::new(Fixed(0))
+            .flags(FsyncFlags::DATASYNC)
+            .build()
+            .user_data(token.0);
+        self.begin(&entry)
+    }
+
+    fn completed(&mut self, wait: Wait) -> io::Result<Option<Completed>> {
+        loop {
+            if let Some(completed) = self.take() {
+                return Ok(Some(completed));
+            }
+            let Wait::Until(time) = wait else {
+                self.hand_over();
+                return Ok(self.take());
+            };
+            let left = time.saturating_sub(monotonic());
+            if left.is_zero() || self.running == 0 {
+                return Ok(None);
+            }
+            let left = Timespec::from(left);
+            let args = SubmitArgs::new().timespec(&left);
+            match self.ring.submitter().submit_with_args(1, &args) {
+                Ok(_) => {}
+                // Time has run out, which the next round finds.
+                Err(error) if error.raw_os_error() == Some(Errno::TIME.raw_os_error()) => {}
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn reserve(&mut self, position: u64, bytes: u64) -> io::Result<()> {
+        super::reserve(&self.file, position, bytes)
+    }
+
+    fn trim(&mut self, length: u64) -> io::Result<()> {
+        self.file.set_len(length)
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        while self.running > 0 {
+            if self.take().is_some() {
+                continue;
+            }
+            match self.ring.submit_and_wait(1) {
+                Ok(_) => {}
+                Err(error) if is_passing(&error) => {}
+                // The kernel keeps the pages of what it still writes; there is nothing to wait by.
+                Err(_) => break,
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Uring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Uring")
+            .field("is_direct", &self.is_direct)
+            .field("running", &self.running)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,127 @@
+//! Why something is not written.
+
+use std::io;
+use std::time::Duration;
+
+use trunkline_ring::ReadRegion;
+
+/// Which step of a segment has failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum FailedStep {
+    /// Writing the body.
+    Body,
+    /// Writing the header.
+    Header,
+    /// `fdatasync`. What was written since the last one may be lost, even if a later one succeeds.
+    Sync,
+}
+
+impl std::fmt::Display for FailedStep {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Body => "writing data",
+            Self::Header => "writing the header of data",
+            Self::Sync => "syncing",
+        })
+    }
+}
+
+/// Why a file takes nothing more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{step} at byte {position} failed: {}; the file is whole up to byte {written}; go on in \
+         another file", io::Error::from_raw_os_error(*os_error))]
+pub struct Failure {
+    /// What was being done.
+    pub step: FailedStep,
+    /// Where in the file the segment begins that is not in it.
+    pub position: u64,
+    /// The number of the system's error.
+    pub os_error: i32,
+    /// Everything before is in the file.
+    pub written: u64,
+}
+
+/// Why the queue does not take something, or did not come to an end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QueueError {
+    /// All writes that may be outstanding are, and none was done in time.
+    #[error(
+        "all {outstanding} writes that may be outstanding still are after {waited:?}; the disk is \
+         too slow, or stands: write less, wait for longer, or allow more"
+    )]
+    Busy {
+        /// How many are outstanding.
+        outstanding: usize,
+        /// How long was waited for one of them.
+        waited: Duration,
+    },
+    /// Not everything was done in time.
+    #[error("{outstanding} writes were not done after {waited:?}; the disk is too slow, or stands")]
+    NotDone {
+        /// How many are outstanding; 0 where only the sync was.
+        outstanding: usize,
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// The file takes nothing more.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    /// The file was closed.
+    #[error("the file is closed; go on in another one")]
+    Closed,
+    /// The region does not begin where a direct write may.
+    #[error(
+        "the region begins at address {address:#x}, and direct writes need a multiple of \
+         {block_bytes}; acquire regions of whole blocks, or write through the system's cache"
+    )]
+    Unaligned {
+        /// Where it begins.
+        address: usize,
+        /// What it has to be a multiple of.
+        block_bytes: usize,
+    },
+    /// The header does not fit into the memory set aside for it.
+    #[error(
+        "the header has {bytes} bytes and the memory for it {limit}; set header_bytes_max, or name \
+         fewer channels and properties"
+    )]
+    HeaderTooLong {
+        /// Its bytes.
+        bytes: usize,
+        /// The most.
+        limit: usize,
+    },
+    /// Header and region do not make whole blocks.
+    #[error(
+        "header and body end at byte {end} of the file, and direct writes need whole blocks of \
+         {block_bytes} bytes; pad them"
+    )]
+    OddBlocks {
+        /// Where they end, one of them.
+        end: u64,
+        /// Bytes of a block.
+        block_bytes: usize,
+    },
+    /// There is no room on the disk for what is to come. Nothing of it was written.
+    #[error("there is no room on the disk for {bytes} more bytes; free some, or record elsewhere")]
+    DiskFull {
+        /// How many were to be reserved.
+        bytes: u64,
+    },
+    /// The backend itself has failed.
+    #[error("the system does not take the call: {0}")]
+    Backend(#[from] io::Error),
+}
+
+/// A region that was not taken, and why. It can be appended again.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Refused {
+    /// The region, still held.
+    pub region: ReadRegion,
+    /// Why.
+    #[source]
+    pub error: QueueError,
+}

@@ -1,0 +1,58 @@
+//! What a queue says of itself.
+
+use crate::error::Failure;
+
+/// What is safe from what.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Durability {
+    /// In the file as the system has it: a program that is killed does not lose it; a loss of power
+    /// may.
+    InFile,
+    /// `fdatasync` has returned: a loss of power does not lose it, as far as the disk keeps its
+    /// word.
+    OnDisk,
+}
+
+/// Room that is set aside on the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Reservation {
+    /// Ahead of what is written.
+    Ahead,
+    /// The file system cannot do it.
+    Unsupported,
+    /// As the options say.
+    NotWanted,
+}
+
+/// How far a queue is. Positions are bytes of the file, between two segments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Appended.
+    pub accepted: u64,
+    /// In the file, all of it ([`Durability::InFile`]).
+    pub written: u64,
+    /// On the disk ([`Durability::OnDisk`]).
+    pub durable: u64,
+    /// Segments between the first two.
+    pub outstanding: usize,
+    /// Whether room is set aside.
+    pub reservation: Reservation,
+    /// Bytes of regions that the CPU has copied, because they were no whole block.
+    pub bytes_copied: u64,
+    /// Why the file takes nothing more.
+    pub failure: Option<Failure>,
+}
+
+/// What a file has come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Closed {
+    /// Its length.
+    pub length: u64,
+    /// How safe all of that is.
+    pub durability: Durability,
+    /// Why it takes nothing more, where it was not closed in order.
+    pub failure: Option<Failure>,
+}

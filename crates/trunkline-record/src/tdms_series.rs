@@ -1,0 +1,275 @@
+//! One recording in several files.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_ring::{ReadRegion, RegionMemory};
+use trunkline_tdms::ObjectPath;
+
+use crate::backend::{Backend, BackendWanted, Directness, FileReport, open_file};
+use crate::error::{QueueError, Refused};
+use crate::queue::{Closed, QueueOptions, WriteQueue};
+use crate::tdms_recording::{RecordError, TdmsLayout, TdmsRecording};
+
+/// When a recording goes on in another file. It does so too when one has failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rotation {
+    /// A file takes no further region when it has as many bytes. Unless set, there is no bound.
+    pub bytes_max: u64,
+    /// Nor when it is so old. Unless set, there is no bound.
+    pub age_max: Duration,
+}
+
+impl Default for Rotation {
+    fn default() -> Self {
+        Self {
+            bytes_max: u64::MAX,
+            age_max: Duration::MAX,
+        }
+    }
+}
+
+/// A file of a series that takes nothing more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct EndedFile {
+    /// Which of the series, counted from 1.
+    pub number: u32,
+    /// What it has come to.
+    pub closed: Closed,
+    /// Rows in it.
+    pub rows: u64,
+    /// Rows that were taken for it and are not in it, because it has failed. The next file says so
+    /// as a gap.
+    pub rows_lost: u64,
+}
+
+/// A recording that goes on in another file when one is large, old, or has failed.
+///
+/// The next file is opened before the one before is closed, which then ends on its own while the
+/// next is written: at most two are open. Each has all channels, and its group the property
+/// `series_row`: how many rows the files before have.
+#[derive(Debug)]
+pub struct TdmsSeries<B: Backend, O> {
+    open: O,
+    layout: TdmsLayout,
+    rotation: Rotation,
+    wait: Duration,
+    number: u32,
+    current: TdmsRecording<B>,
+    /// When it was begun, by the backend's clock.
+    since: Duration,
+    /// The file before, until it is closed, and rows of it that are lost.
+    ending: Option<(u32, TdmsRecording<B>)>,
+    ended: VecDeque<EndedFile>,
+    /// Rows in the files before the current one, as far as they have not failed.
+    rows_before: u64,
+}
+
+impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
+    /// Begins the first file. `open` makes the queue for a file by its number, counted from 1;
+    /// `wait` bounds how long opening and closing a file take.
+    ///
+    /// # Errors
+    /// [`RecordError`].
+    pub fn start(
+        mut open: O,
+        layout: TdmsLayout,
+        rotation: Rotation,
+        wait: Duration,
+    ) -> Result<Self, RecordError> {
+        let queue = open(1).map_err(QueueError::Backend)?;
+        let current = TdmsRecording::start(queue, &layout, wait)?;
+        Ok(Self {
+            open,
+            layout,
+            rotation,
+            wait,
+            number: 1,
+            since: current.queue().backend().now(),
+            current,
+            ending: None,
+            ended: VecDeque::new(),
+            rows_before: 0,
+        })
+    }
+
+    /// Writes the rows of a region, as [`TdmsRecording::write`] does, into this file or into the
+    /// next.
+    ///
+    /// # Errors
+    /// [`RecordError`], as there. [`RecordError::Refused`], with the region, also where the next
+    /// file cannot be opened.
+    pub fn write(&mut self, region: ReadRegion) -> Result<(), RecordError> {
+        self.poll()?;
+        let region = match self.is_over() {
+            true => self.rotate_before(region)?,
+            false => region,
+        };
+        match self.current.write(region) {
+            // It has failed since: the next file takes it.
+            Err(RecordError::Refused(refused))
+                if matches!(refused.error, QueueError::Failed(_)) =>
+            {
+                let region = self.rotate_before(refused.region)?;
+                self.current.write(region)
+            }
+            done => done,
+        }
+    }
+
+    fn rotate_before(&mut self, region: ReadRegion) -> Result<ReadRegion, RecordError> {
+        match self.rotate() {
+            Ok(()) => Ok(region),
+            Err(RecordError::Queue(error)) => Err(Box::new(Refused { region, error }).into()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Goes on in the next file.
+    ///
+    /// # Errors
+    /// [`RecordError`]: the one before the current one does not end in time, or the next cannot be
+    /// opened. The current one stays what it is then.
+    pub fn rotate(&mut self) -> Result<(), RecordError> {
+        self.end_ending(self.wait)?;
+        let number = self.number + 1;
+        let queue = (self.open)(number).map_err(QueueError::Backend)?;
+        let next = TdmsRecording::start(queue, &self.layout, self.wait)?;
+        let last = std::mem::replace(&mut self.current, next);
+        let failed = last.progress().failure.is_some();
+        self.ending = Some((self.number, last));
+        self.number = number;
+        self.since = self.current.queue().backend().now();
+        if failed {
+            // What of it is lost is known when nothing of it runs any more.
+            self.end_ending(self.wait)?;
+        } else if let Some((_, last)) = &self.ending {
+            self.rows_before += last.rows();
+        }
+        let group = ObjectPath::Group(self.layout.group.clone());
+        self.current.set(&group, "series_row", self.rows_before)
+    }
+
+    fn is_over(&self) -> bool {
+        let progress = self.current.progress();
+        let age = self
+            .current
+            .queue()
+            .backend()
+            .now()
+            .saturating_sub(self.since);
+        progress.failure.is_some()
+            || progress.accepted >= self.rotation.bytes_max
+            || age >= self.rotation.age_max
+    }
+
+    /// Ends the file before, if there is one.
+    fn end_ending(&mut self, wait: Duration) -> Result<(), RecordError> {
+        let Some((number, last)) = &mut self.ending else {
+            return Ok(());
+        };
+        let closed = last.close(wait)?;
+        let (rows, taken) = (last.rows_in_file(), last.rows());
+        let ended = EndedFile {
+            number: *number,
+            closed,
+            rows,
+            rows_lost: taken - rows,
+        };
+        self.ending = None;
+        if ended.rows_lost > 0 {
+            self.current.note_gap(ended.rows_lost)?;
+        }
+        if ended.closed.failure.is_some() {
+            self.rows_before += rows;
+        }
+        self.ended.push_back(ended);
+        Ok(())
+    }
+
+    /// Takes completions that have come, without waiting.
+    ///
+    /// # Errors
+    /// [`RecordError::Queue`].
+    pub fn poll(&mut self) -> Result<(), RecordError> {
+        self.current.poll()?;
+        match self.end_ending(Duration::ZERO) {
+            Err(RecordError::Queue(QueueError::NotDone { .. })) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// The file that is written.
+    pub fn current(&mut self) -> &mut TdmsRecording<B> {
+        &mut self.current
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The next file that has ended. Kept until it is asked for.
+    pub fn take_ended(&mut self) -> Option<EndedFile> {
+        self.ended.pop_front()
+    }
+
+    /// Ends the recording. [`take_ended`](Self::take_ended) says what its files have come to.
+    ///
+    /// # Errors
+    /// [`RecordError::Queue`], after which it may be called again.
+    pub fn close(&mut self) -> Result<EndedFile, RecordError> {
+        self.end_ending(self.wait)?;
+        let closed = self.current.close(self.wait)?;
+        let (rows, taken) = (self.current.rows_in_file(), self.current.rows());
+        Ok(EndedFile {
+            number: self.number,
+            closed,
+            rows,
+            rows_lost: taken - rows,
+        })
+    }
+}
+
+/// The path of a file of a series: `name.tdms`, `name_0002.tdms`, and so on.
+///
+/// # Errors
+/// `InvalidInput`: the name is no name of a file.
+pub fn series_path(folder: &Path, name: &str, number: u32) -> io::Result<PathBuf> {
+    let is_name = !name.is_empty() && !name.contains(['/', '\\', '\0']) && !name.starts_with('.');
+    if !is_name {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{name:?} is no name of a file; leave out slashes and a dot at the beginning"),
+        ));
+    }
+    Ok(folder.join(match number {
+        0 | 1 => format!("{name}.tdms"),
+        number => format!("{name}_{number:04}.tdms"),
+    }))
+}
+
+/// A new TDMS file, and the queue that writes it. An index file of an earlier one with this name is
+/// removed: readers would believe it.
+///
+/// # Errors
+/// As [`open_file`].
+pub fn tdms_queue(
+    path: &Path,
+    wanted: BackendWanted,
+    directness: Directness,
+    options: QueueOptions,
+    memories: Vec<Arc<RegionMemory>>,
+) -> io::Result<(WriteQueue<Box<dyn Backend>>, FileReport)> {
+    let opened = open_file(path, wanted, directness, options.writes_max())?;
+    match std::fs::remove_file(path.with_extension("tdms_index")) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let queue = WriteQueue::new(opened.backend, options, memories);
+    Ok((queue, opened.report))
+}

@@ -1,0 +1,294 @@
+//! Recordings to files of this machine, with every backend.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod rig;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rig::{LONG, assert_prefix, recording, ring, rows};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule,
+};
+use trunkline_record::{
+    Backend, BackendKind, BackendWanted, Directness, Durability, OpenedFile, QueueOptions,
+    Reservation, TdmsRecording, WhyNot, open_file,
+};
+
+/// Rows of a region: 64 KiB.
+const REGION_ROWS: u64 = 4096;
+
+fn opened(path: &Path, wanted: BackendWanted, directness: Directness) -> OpenedFile {
+    open_file(
+        path,
+        wanted,
+        directness,
+        QueueOptions::default().writes_max(),
+    )
+    .unwrap()
+}
+
+/// Whether this machine lets a program have io_uring; where it does not, that is what is checked.
+fn has_uring() -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("probe");
+    open_file(&path, BackendWanted::Uring, Directness::Cached, 1).is_ok()
+}
+
+/// Behaviour: ZC-09, ZC-13, ZC-14, ZC-27, ZC-29.
+#[test]
+fn every_backend_records_the_same_and_says_which_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let best = match has_uring() {
+        true => BackendKind::Uring,
+        false => BackendKind::PlainWrites,
+    };
+    for (index, (wanted, directness, expected)) in [
+        (BackendWanted::BestThereIs, Directness::IfPossible, best),
+        (BackendWanted::BestThereIs, Directness::Cached, best),
+        (
+            BackendWanted::PlainWrites,
+            Directness::IfPossible,
+            BackendKind::PlainWrites,
+        ),
+        (
+            BackendWanted::PlainWrites,
+            Directness::Cached,
+            BackendKind::PlainWrites,
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = folder.path().join(format!("{index}.tdms"));
+        let OpenedFile { backend, report } = opened(&path, wanted, directness);
+        assert_eq!(report.backend, expected);
+        let is_cached = directness == Directness::Cached;
+        let may_be_cached = is_cached || report.why_not.contains(&WhyNot::NoDirectWrites);
+        assert!(report.is_direct != may_be_cached, "{report:?}");
+        assert_eq!(
+            backend.block_bytes(),
+            [1, 4096][usize::from(report.is_direct)]
+        );
+        let mut ring = ring(4 * REGION_ROWS as usize);
+        let options = QueueOptions {
+            reserve_bytes: 4 << 20,
+            ..QueueOptions::default()
+        };
+        let mut sut = recording(backend, &ring, options);
+        assert_eq!(sut.queue().not_registered(), None);
+        record(&mut ring, &mut sut, 24);
+        assert_eq!(sut.progress().bytes_copied, 0);
+        sut.flush(Durability::InFile, LONG).unwrap();
+        let progress = sut.progress();
+        let now = std::fs::metadata(&path).unwrap();
+        assert_eq!(
+            now.len(),
+            progress.written,
+            "reserving makes no file longer"
+        );
+        if progress.reservation == Reservation::Ahead {
+            assert!(now.blocks() * 512 >= 4 << 20, "room is set aside");
+        }
+        let closed = sut.close(LONG).unwrap();
+        assert_eq!(
+            (closed.durability, closed.failure),
+            (Durability::OnDisk, None)
+        );
+        let now = std::fs::metadata(&path).unwrap();
+        assert_eq!(now.len(), closed.length);
+        assert!(
+            now.blocks() * 512 <= closed.length + (256 << 10),
+            "it is given back"
+        );
+        drop(sut);
+        let all = 24 * REGION_ROWS;
+        assert_prefix(File::open(&path).unwrap(), all, all);
+        assert!(!path.with_extension("tdms_index").exists());
+    }
+}
+
+/// Fills the ring as fast as there is room, and writes so many regions.
+fn record<B: Backend>(ring: &mut rig::Ring, sut: &mut TdmsRecording<B>, regions: u64) {
+    for _ in 0..regions {
+        let from = ring.filler.written() as i64;
+        let numbers = rows(from..from + REGION_ROWS as i64);
+        while ring.filler.room().unwrap() < REGION_ROWS {
+            sut.poll().unwrap();
+        }
+        ring.filler.push(&numbers).unwrap();
+        sut.write(ring.reader.acquire(REGION_ROWS).unwrap())
+            .unwrap();
+    }
+}
+
+#[test]
+fn a_file_that_is_there_is_not_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("there.tdms");
+    std::fs::write(&path, "mine").unwrap();
+    let wanted = BackendWanted::BestThereIs;
+    let error = open_file(&path, wanted, Directness::IfPossible, 4).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+    assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+}
+
+/// Forbids io_uring to this thread, as a container does, or says that there is none.
+fn forbid_uring(error: i32) {
+    refuse(libc::SYS_io_uring_setup, Vec::new(), error);
+}
+
+/// From now on the system refuses this call of this thread.
+fn refuse(call: i64, rules: Vec<SeccompRule>, error: i32) {
+    let rules = [(call, rules)].into_iter().collect();
+    let filter = SeccompFilter::new(
+        rules,
+        SeccompAction::Allow,
+        SeccompAction::Errno(error as u32),
+        std::env::consts::ARCH.try_into().unwrap(),
+    );
+    let program: BpfProgram = filter.unwrap().try_into().unwrap();
+    seccompiler::apply_filter(&program).unwrap();
+}
+
+/// Behaviour: ZC-29.
+#[test]
+fn where_io_uring_is_forbidden_the_reason_is_said_and_nothing_falls_back_unasked() {
+    for (error, reason) in [
+        (libc::EPERM, "io_uring is forbidden to this program"),
+        (libc::ENOSYS, "this kernel has no io_uring"),
+    ] {
+        // A filter stays with its thread for ever.
+        let checked = std::thread::spawn(move || {
+            forbid_uring(error);
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("a.tdms");
+            let required = open_file(&path, BackendWanted::Uring, Directness::Cached, 4);
+            let text = required.unwrap_err().to_string();
+            let is_off = text.contains("kernel.io_uring_disabled");
+            assert!(text.contains(reason) || is_off, "{text}");
+            assert!(!path.exists(), "nothing is left behind");
+            let best = opened(&path, BackendWanted::BestThereIs, Directness::Cached);
+            assert_eq!(best.report.backend, BackendKind::PlainWrites);
+            assert_eq!(best.report.why_not.len(), 1);
+            assert_eq!(best.report.why_not[0].to_string(), text);
+            let mut ring = ring(4 * REGION_ROWS as usize);
+            let mut sut = recording(best.backend, &ring, QueueOptions::default());
+            record(&mut ring, &mut sut, 3);
+            sut.close(LONG).unwrap();
+            assert_prefix(File::open(&path).unwrap(), 3 * REGION_ROWS, 3 * REGION_ROWS);
+        });
+        checked.join().unwrap();
+    }
+}
+
+#[test]
+fn where_memory_may_not_be_registered_that_is_said_and_it_is_written_all_the_same() {
+    if !has_uring() {
+        return;
+    }
+    let checked = std::thread::spawn(|| {
+        // Registering memory is operation 0 of this call.
+        let buffers = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, 0);
+        let rule = SeccompRule::new(vec![buffers.unwrap()]).unwrap();
+        refuse(libc::SYS_io_uring_register, vec![rule], libc::ENOMEM);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.tdms");
+        let opened = opened(&path, BackendWanted::Uring, Directness::IfPossible);
+        let mut ring = ring(4 * REGION_ROWS as usize);
+        let mut sut = recording(opened.backend, &ring, QueueOptions::default());
+        let why_not = sut.queue().not_registered().unwrap();
+        assert_eq!(*why_not, WhyNot::LockedMemory);
+        assert!(why_not.to_string().contains("ulimit -l"), "{why_not}");
+        record(&mut ring, &mut sut, 10);
+        sut.close(LONG).unwrap();
+        assert_prefix(
+            File::open(&path).unwrap(),
+            10 * REGION_ROWS,
+            10 * REGION_ROWS,
+        );
+    });
+    checked.join().unwrap();
+}
+
+#[test]
+fn a_queue_that_is_dropped_waits_for_what_it_has_begun() {
+    let folder = tempfile::tempdir().unwrap();
+    for (index, wanted) in [BackendWanted::BestThereIs, BackendWanted::PlainWrites]
+        .into_iter()
+        .enumerate()
+    {
+        let path = folder.path().join(format!("{index}.tdms"));
+        let backend = opened(&path, wanted, Directness::IfPossible).backend;
+        let mut ring = ring(4 * REGION_ROWS as usize);
+        let mut sut = recording(backend, &ring, QueueOptions::default());
+        ring.filler.push(&rows(0..4 * REGION_ROWS as i64)).unwrap();
+        for _ in 0..4 {
+            sut.write(ring.reader.acquire(REGION_ROWS).unwrap())
+                .unwrap();
+        }
+        drop(sut);
+        assert_eq!(ring.reader.lent(), 0);
+        assert_prefix(File::open(&path).unwrap(), 0, 4 * REGION_ROWS);
+    }
+}
+
+/// The name of the test below, and how its other process knows its file.
+const IN_CHILD: &str = "a_recording_that_is_killed_holds_everything_that_was_durable";
+const PATH: &str = "TRUNKLINE_TEST_RECORDING";
+
+/// Behaviour: B-70.
+#[test]
+fn a_recording_that_is_killed_holds_everything_that_was_durable() {
+    if let Some(path) = std::env::var_os(PATH) {
+        return record_for_ever(Path::new(&path));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut random = fastrand::Rng::with_seed(7);
+    for round in 0..12 {
+        let path = folder.path().join(format!("{round}.tdms"));
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", IN_CHILD, "--nocapture"])
+            .env(PATH, &path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let durable = lines
+            .map_while(Result::ok)
+            .filter_map(|line| line.strip_prefix("durable ")?.parse::<u64>().ok())
+            .nth(random.usize(1..20))
+            .expect("the other process goes on for ever");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(durable > 0);
+        assert_prefix(File::open(&path).unwrap(), durable, u64::MAX);
+    }
+}
+
+/// Records, and says how many rows are durable whenever it is more.
+#[allow(clippy::print_stdout, reason = "what the test listens to")]
+fn record_for_ever(path: &Path) {
+    let wanted = BackendWanted::BestThereIs;
+    let backend = opened(path, wanted, Directness::IfPossible).backend;
+    let mut ring = ring(4 * REGION_ROWS as usize);
+    let mut sut = recording(backend, &ring, QueueOptions::default());
+    let mut ends = vec![(sut.progress().written, 0)];
+    let mut said = 0;
+    loop {
+        record(&mut ring, &mut sut, 1);
+        ends.push((sut.progress().accepted, sut.rows()));
+        sut.begin_sync().unwrap();
+        let durable = sut.progress().durable;
+        let rows = ends.iter().find(|(end, _)| *end == durable).unwrap().1;
+        if rows > said {
+            said = rows;
+            println!("durable {rows}");
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! The queue on a disk that does everything in any order, fails, and stands.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod rig;
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use rig::{LONG, ROW, Ring, assert_prefix, numbers, recording, ring, rows};
+use trunkline_record::{
+    Durability, FailedStep, QueueError, QueueOptions, RecordError, Reservation, SimDisk, SimFault,
+    TdmsLayout, TdmsRecording, WriteQueue,
+};
+use trunkline_ring::ReadRegion;
+use trunkline_tdms::{ObjectPath, PropertyValue, TdmsFile, TdmsType};
+
+const BLOCK: usize = 512;
+const BLOCK_ROWS: i64 = (BLOCK / ROW) as i64;
+/// Operations of the disk before the first region: the opening segment, and its sync.
+const BEFORE: u64 = 2;
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+
+fn options(outstanding: usize) -> QueueOptions {
+    QueueOptions {
+        outstanding_max: NonZeroUsize::new(outstanding).unwrap(),
+        ..QueueOptions::default()
+    }
+}
+
+/// The next `blocks` blocks of rows, in a region.
+fn next(ring: &mut Ring, blocks: i64) -> ReadRegion {
+    let from = ring.filler.written() as i64;
+    let count = blocks * BLOCK_ROWS;
+    assert_eq!(
+        ring.filler.push(&rows(from..from + count)).unwrap(),
+        count as u64
+    );
+    ring.reader.acquire(count as u64).unwrap()
+}
+
+fn refused(error: RecordError) -> (ReadRegion, QueueError) {
+    match error {
+        RecordError::Refused(refused) => (refused.region, refused.error),
+        error => panic!("{error}"),
+    }
+}
+
+/// Behaviour: ZC-09, ZC-10, ZC-11.
+#[test]
+fn the_file_has_regions_in_the_order_of_the_calls_and_each_is_given_back_once() {
+    for seed in 0..50 {
+        let disk = SimDisk::new(seed, BLOCK);
+        // As small as it may be: the device fills whatever was given back at once.
+        let mut ring = ring(8 * BLOCK_ROWS as usize);
+        let mut sut = recording(disk.clone(), &ring, options(4));
+        let mut from = 0;
+        for _ in 0..30 {
+            while ring.reader.fill().unwrap()
+                < (2 * (ring.reader.lent() as i64 + 1) * BLOCK_ROWS) as u64
+            {
+                sut.poll().unwrap();
+                let room = ring.filler.room().unwrap() as i64;
+                ring.filler.push(&rows(from..from + room)).unwrap();
+                from += room;
+            }
+            sut.write(ring.reader.acquire(2 * BLOCK_ROWS as u64).unwrap())
+                .unwrap();
+            assert!(ring.reader.lent() <= 4);
+        }
+        sut.flush(Durability::InFile, LONG).unwrap();
+        assert_eq!(ring.reader.lent(), 0);
+        let closed = sut.close(LONG).unwrap();
+        assert_eq!(closed.durability, Durability::OnDisk);
+        let file = disk.file();
+        assert_eq!(closed.length, file.len() as u64);
+        assert_prefix(&file, 60 * BLOCK_ROWS as u64, 60 * BLOCK_ROWS as u64);
+        assert!(TdmsFile::open(&file).unwrap().report().is_sound());
+        assert_eq!(sut.progress().bytes_copied, 0);
+        let (_, error) = refused(sut.write(next(&mut self::ring(8192), 1)).unwrap_err());
+        assert!(matches!(error, QueueError::Closed), "{error}");
+        assert_eq!(sut.close(LONG).unwrap(), closed);
+    }
+}
+
+/// Behaviour: ZC-24.
+#[test]
+fn as_many_writes_are_outstanding_as_may_be_and_then_the_call_waits_and_says_so() {
+    let disk = SimDisk::new(1, BLOCK);
+    let mut ring = ring(8192);
+    let mut sut = recording(disk.clone(), &ring, options(4));
+    assert_eq!(QueueOptions::default().outstanding_max.get(), 4);
+    assert_eq!(QueueOptions::default().wait, Duration::from_secs(5));
+    // The oldest never gets done; those behind it do, and cannot be passed over.
+    disk.fault(BEFORE, SimFault::Stands);
+    for written in 1..=4 {
+        let region = next(&mut ring, 1);
+        sut.write(region).unwrap();
+        assert_eq!(sut.progress().outstanding, written);
+    }
+    let (region, error) = refused(sut.write(next(&mut ring, 1)).unwrap_err());
+    assert!(matches!(
+        error,
+        QueueError::Busy { outstanding: 4, waited } if waited == Duration::from_secs(5)
+    ));
+    assert!(error.to_string().contains("all 4 writes"), "{error}");
+    // Only it and the one that was refused are held still.
+    assert!(region.bytes() == rows(4 * BLOCK_ROWS..5 * BLOCK_ROWS));
+    let error = sut.flush(Durability::InFile, LONG).unwrap_err();
+    assert!(matches!(
+        error,
+        RecordError::Queue(QueueError::NotDone { outstanding: 4, .. })
+    ));
+    assert_eq!(sut.progress().written, sut.progress().durable);
+}
+
+/// Behaviour: ZC-10.
+#[test]
+fn a_region_that_is_wanted_back_comes_back_when_it_is_in_the_file() {
+    let disk = SimDisk::new(3, BLOCK);
+    let mut ring = ring(8192);
+    let memories = vec![ring.memory.clone()];
+    let mut sut = WriteQueue::new(disk.clone(), options(4), memories);
+    for _ in 0..3 {
+        let region = next(&mut ring, 1);
+        sut.append(&[7; BLOCK], region, &[], true).unwrap();
+    }
+    sut.flush(Durability::InFile, LONG).unwrap();
+    assert_eq!(ring.reader.lent(), 3);
+    let returned: Vec<ReadRegion> = std::iter::from_fn(|| sut.take_returned()).collect();
+    assert_eq!(returned.len(), 3);
+    for region in &returned {
+        let from = region.position() as i64;
+        assert!(region.bytes() == rows(from..from + BLOCK_ROWS));
+    }
+    drop(returned);
+    assert_eq!(ring.reader.lent(), 0);
+}
+
+#[test]
+fn a_file_in_which_a_write_has_failed_is_whole_up_to_there_and_takes_nothing_more() {
+    for seed in 0..200 {
+        let disk = SimDisk::new(seed, BLOCK);
+        let mut ring = ring(8192);
+        let mut sut = recording(disk.clone(), &ring, options(3));
+        let code = [EIO, ENOSPC][seed as usize % 2];
+        disk.fault(BEFORE + seed % 17, SimFault::Fails(code));
+        let mut taken = 0;
+        let failure = loop {
+            match sut.write(next(&mut ring, 1)) {
+                Ok(()) => taken += BLOCK_ROWS as u64,
+                Err(error) => break refused(error).1,
+            }
+            assert!(taken < 1000, "it never failed");
+        };
+        let QueueError::Failed(failure) = failure else {
+            panic!("{failure}");
+        };
+        assert_eq!(failure.os_error, code);
+        assert!(matches!(
+            failure.step,
+            FailedStep::Body | FailedStep::Header
+        ));
+        let closed = sut.close(LONG).unwrap();
+        assert_eq!(
+            ring.reader.lent(),
+            0,
+            "regions are given back in spite of it"
+        );
+        assert_eq!(closed.durability, Durability::OnDisk);
+        let last = closed.failure.unwrap();
+        assert_eq!(
+            (last.written, last.position),
+            (closed.length, closed.length)
+        );
+        let file = disk.file();
+        assert_eq!(file.len() as u64, closed.length);
+        assert_prefix(&file, 0, taken - 1);
+        assert!(TdmsFile::open(&file).unwrap().report().is_sound());
+    }
+}
+
+#[test]
+fn nothing_is_begun_in_a_file_that_has_failed() {
+    let disk = SimDisk::new(1, BLOCK);
+    let mut ring = ring(8192);
+    let mut sut = recording(disk.clone(), &ring, options(1));
+    disk.fault(BEFORE, SimFault::Fails(EIO));
+    sut.write(next(&mut ring, 1)).unwrap();
+    assert!(sut.flush(Durability::InFile, LONG).is_err());
+    assert!(sut.write(next(&mut ring, 1)).is_err());
+    assert_eq!(disk.operations(), BEFORE + 1);
+}
+
+#[test]
+fn nothing_is_called_durable_after_a_sync_that_failed() {
+    let disk = SimDisk::new(5, BLOCK);
+    let mut ring = ring(8192);
+    let mut sut = recording(disk.clone(), &ring, options(3));
+    sut.write(next(&mut ring, 1)).unwrap();
+    sut.flush(Durability::OnDisk, LONG).unwrap();
+    let durable = sut.progress().durable;
+    sut.write(next(&mut ring, 1)).unwrap();
+    sut.flush(Durability::InFile, LONG).unwrap();
+    disk.fault(disk.operations(), SimFault::Fails(EIO));
+    let error = sut.flush(Durability::OnDisk, LONG).unwrap_err();
+    assert!(error.to_string().contains("syncing"), "{error}");
+    assert!(
+        sut.begin_sync().is_err(),
+        "a later sync would prove nothing"
+    );
+    assert!(sut.write(next(&mut ring, 1)).is_err());
+    let closed = sut.close(LONG).unwrap();
+    assert_eq!(closed.durability, Durability::InFile);
+    assert_eq!(sut.progress().durable, durable);
+    assert_prefix(disk.file(), 2 * BLOCK_ROWS as u64, 2 * BLOCK_ROWS as u64);
+}
+
+#[test]
+fn short_writes_and_writes_that_are_put_off_are_ended() {
+    const EINTR: i32 = 4;
+    const EAGAIN: i32 = 11;
+    for seed in 0..50 {
+        let disk = SimDisk::new(seed, BLOCK);
+        let mut ring = ring(8192);
+        let mut sut = recording(disk.clone(), &ring, options(3));
+        // Whole blocks, half of one, and nothing.
+        for (index, fault) in [
+            SimFault::Short(BLOCK),
+            SimFault::Short(BLOCK + 100),
+            SimFault::Short(0),
+            SimFault::Fails(EINTR),
+            SimFault::Fails(EAGAIN),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            disk.fault(BEFORE + seed % 5 + 3 * index as u64, fault);
+        }
+        for _ in 0..20 {
+            sut.write(next(&mut ring, 3)).unwrap();
+        }
+        assert_eq!(sut.close(LONG).unwrap().failure, None);
+        assert_prefix(disk.file(), 60 * BLOCK_ROWS as u64, 60 * BLOCK_ROWS as u64);
+    }
+}
+
+/// Behaviour: ZC-14, ZC-27.
+#[test]
+fn room_is_reserved_ahead_and_given_back_at_the_end() {
+    let disk = SimDisk::new(2, BLOCK);
+    let mut ring = ring(8192);
+    let options = QueueOptions {
+        reserve_bytes: 1 << 20,
+        ..options(2)
+    };
+    let mut sut = recording(disk.clone(), &ring, options);
+    assert_eq!(disk.reserved_to(), 1 << 20);
+    assert_eq!(sut.progress().reservation, Reservation::Ahead);
+    for _ in 0..64 {
+        sut.write(next(&mut ring, 64)).unwrap();
+    }
+    assert_eq!(disk.reserved_to(), 3 << 20);
+    let closed = sut.close(LONG).unwrap();
+    assert_eq!(disk.reserved_to(), closed.length);
+}
+
+#[test]
+fn a_full_disk_refuses_regions_and_takes_them_when_there_is_room_again() {
+    let disk = SimDisk::new(2, BLOCK);
+    let mut ring = ring(8192);
+    let options = QueueOptions {
+        reserve_bytes: 128 << 10,
+        ..options(2)
+    };
+    disk.set_room(200 << 10);
+    let mut sut = recording(disk.clone(), &ring, options);
+    let region = loop {
+        if let Err(error) = sut.write(next(&mut ring, 16)) {
+            let (region, error) = refused(error);
+            assert!(matches!(error, QueueError::DiskFull { bytes } if bytes == 128 << 10));
+            break region;
+        }
+    };
+    let before = sut.rows();
+    sut.flush(Durability::OnDisk, LONG).unwrap();
+    assert_prefix(disk.file(), before, before);
+    disk.set_room(u64::MAX);
+    sut.write(region).unwrap();
+    sut.write(next(&mut ring, 16)).unwrap();
+    sut.close(LONG).unwrap();
+    let all = before + 32 * BLOCK_ROWS as u64;
+    assert_prefix(disk.file(), all, all);
+}
+
+/// Behaviour: ZC-13.
+#[test]
+fn a_region_that_does_not_begin_at_a_block_is_refused_and_one_that_ends_within_is_filled_up() {
+    // A length by which the rest of the block has room for a segment, and one by which it has not.
+    for odd in [3, BLOCK_ROWS - 1] {
+        let disk = SimDisk::new(2, BLOCK);
+        let mut ring = ring(8192);
+        let mut sut = recording(disk.clone(), &ring, options(2));
+        let count = 2 * BLOCK_ROWS + odd;
+        ring.filler.push(&rows(0..count + BLOCK_ROWS)).unwrap();
+        sut.write(ring.reader.acquire(count as u64).unwrap())
+            .unwrap();
+        let unaligned = ring.reader.acquire(BLOCK_ROWS as u64).unwrap();
+        let (region, error) = refused(sut.write(unaligned).unwrap_err());
+        assert!(error.to_string().contains("whole blocks"), "{error}");
+        drop(region);
+        assert_eq!(sut.progress().bytes_copied, (odd as usize * ROW) as u64);
+        sut.close(LONG).unwrap();
+        assert_eq!(disk.file().len() % BLOCK, 0);
+        assert_prefix(disk.file(), count as u64, count as u64);
+        assert!(TdmsFile::open(&disk.file()).unwrap().report().is_sound());
+    }
+    // Without blocks everything goes as it comes.
+    let disk = SimDisk::new(2, 1);
+    let mut ring = ring(8192);
+    let mut sut = recording(disk.clone(), &ring, options(2));
+    ring.filler.push(&rows(0..100)).unwrap();
+    for count in [3, 90, 7] {
+        sut.write(ring.reader.acquire(count).unwrap()).unwrap();
+    }
+    sut.close(LONG).unwrap();
+    assert_prefix(disk.file(), 100, 100);
+    assert_eq!(sut.progress().bytes_copied, 0);
+}
+
+#[test]
+fn what_the_device_has_lost_stands_in_the_file() {
+    let disk = SimDisk::new(2, BLOCK);
+    let mut ring = ring(8192);
+    let mut sut = recording(disk.clone(), &ring, options(2));
+    let mut from = 0;
+    for lost in [0, 5, 0, 17] {
+        ring.filler.lose(lost as u64);
+        from += lost;
+        ring.filler.push(&rows(from..from + BLOCK_ROWS)).unwrap();
+        from += BLOCK_ROWS;
+        sut.write(ring.reader.acquire(BLOCK_ROWS as u64).unwrap())
+            .unwrap();
+    }
+    sut.close(LONG).unwrap();
+    assert_eq!((sut.rows(), sut.lost()), (4 * BLOCK_ROWS as u64, 22));
+    let file = disk.file();
+    assert_eq!(numbers(&file).len() as i64, 4 * BLOCK_ROWS);
+    let file = TdmsFile::open(&file).unwrap();
+    let group = file.properties(&ObjectPath::Group("rig".into())).unwrap();
+    for (name, value) in [
+        ("gap_1_row", BLOCK_ROWS as u64),
+        ("gap_1_lost", 5),
+        ("gap_2_row", 3 * BLOCK_ROWS as u64),
+        ("gap_2_lost", 17),
+    ] {
+        assert_eq!(group[name.as_bytes()], PropertyValue::U64(value), "{name}");
+    }
+}
+
+#[test]
+fn what_cannot_be_recorded_is_refused_with_the_reason() {
+    let ring = ring(8192);
+    let start = |channels: Vec<(&str, TdmsType)>| {
+        let memories = vec![ring.memory.clone()];
+        let queue = WriteQueue::new(SimDisk::new(1, BLOCK), options(2), memories);
+        let layout = TdmsLayout {
+            group: "rig".into(),
+            channels: channels
+                .iter()
+                .map(|(name, ty)| ((*name).into(), *ty))
+                .collect(),
+        };
+        TdmsRecording::start(queue, &layout, LONG)
+    };
+    let error = start(vec![]).unwrap_err();
+    assert!(error.to_string().contains("name at least one"), "{error}");
+    let error = start(vec![("s", TdmsType::String)]).unwrap_err();
+    assert!(error.to_string().contains("no fixed size"), "{error}");
+    let many: Vec<String> = (0..5000).map(|n| format!("channel {n}")).collect();
+    let many = many
+        .iter()
+        .map(|name| (name.as_str(), TdmsType::I16))
+        .collect();
+    let error = start(many).unwrap_err();
+    assert!(error.to_string().contains("header_bytes_max"), "{error}");
+
+    let mut ring = self::ring(8192);
+    let mut sut = recording(SimDisk::new(1, BLOCK), &ring, options(2));
+    let mut other = start(vec![("one", TdmsType::I16)]).unwrap();
+    let region = next(&mut ring, 1);
+    let error = other.write(region).unwrap_err();
+    assert!(
+        error.to_string().contains("a row of these channels has 2"),
+        "{error}"
+    );
+    // A header that becomes too long ends the file, which stays whole.
+    let long = "x".repeat(100_000);
+    sut.set(&ObjectPath::File, "remark", long).unwrap();
+    assert!(sut.write(next(&mut ring, 1)).is_err());
+    let error = sut.write(next(&mut ring, 1)).unwrap_err();
+    assert!(matches!(error, RecordError::Over), "{error}");
+    sut.close(LONG).unwrap();
+}

@@ -1,0 +1,88 @@
+//! What the tests share: a ring that a device fills with numbers, and files that are checked.
+#![allow(dead_code, reason = "each test file uses what it needs of it")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_record::{Backend, QueueOptions, TdmsLayout, TdmsRecording, WriteQueue};
+use trunkline_ring::{PagesWanted, RegionFiller, RegionMemory, RegionReader};
+use trunkline_tdms::{ObjectPath, ReadAt, TdmsFile, TdmsType};
+
+/// Long enough for any disk; a test that needs it has failed.
+pub const LONG: Duration = Duration::from_secs(60);
+
+/// Bytes of a row: a number and its negative.
+pub const ROW: usize = 16;
+
+/// Both ends of a ring, and its memory.
+pub struct Ring {
+    pub memory: Arc<RegionMemory>,
+    pub filler: RegionFiller,
+    pub reader: RegionReader,
+}
+
+/// A recording to a disk of a test.
+pub type Sut = TdmsRecording<trunkline_record::SimDisk>;
+
+pub fn ring(rows: usize) -> Ring {
+    let made = RegionMemory::to_record(ROW, rows, PagesWanted::Ordinary, 16);
+    let (memory, filler, reader) = made.unwrap();
+    Ring {
+        memory,
+        filler,
+        reader,
+    }
+}
+
+/// Rows that say which they are.
+pub fn rows(range: std::ops::Range<i64>) -> Vec<u8> {
+    range
+        .flat_map(|row| [row, -row])
+        .flat_map(i64::to_le_bytes)
+        .collect()
+}
+
+pub fn layout() -> TdmsLayout {
+    TdmsLayout {
+        group: "rig".into(),
+        channels: vec![
+            ("number".into(), TdmsType::I64),
+            ("negative".into(), TdmsType::I64),
+        ],
+    }
+}
+
+pub fn recording<B: Backend>(backend: B, ring: &Ring, options: QueueOptions) -> TdmsRecording<B> {
+    let queue = WriteQueue::new(backend, options, vec![ring.memory.clone()]);
+    TdmsRecording::start(queue, &layout(), LONG).unwrap()
+}
+
+/// The numbers in a file; its two channels agree as far as both go.
+pub fn numbers<R: ReadAt>(file: R) -> Vec<i64> {
+    let file = TdmsFile::open(file).unwrap();
+    let channel = |name| -> Vec<i64> {
+        let Some(channel) = file.channel(&ObjectPath::channel("rig", name)) else {
+            return Vec::new();
+        };
+        let mut values = vec![0_i64; channel.len() as usize];
+        channel.read_into(0, &mut values).unwrap();
+        values
+    };
+    let (numbers, negatives) = (channel("number"), channel("negative"));
+    assert!(numbers.iter().zip(&negatives).all(|(n, m)| *n == -*m));
+    assert_eq!(numbers.len(), negatives.len());
+    numbers
+}
+
+/// The file holds the first rows, whole, in order, and at least `least` of them.
+pub fn assert_prefix<R: ReadAt>(file: R, least: u64, most: u64) -> u64 {
+    let numbers = numbers(file);
+    let is_prefix = numbers.iter().copied().eq(0..numbers.len() as i64);
+    assert!(is_prefix, "a value that was never recorded: {numbers:?}");
+    let count = numbers.len() as u64;
+    assert!(
+        (least..=most).contains(&count),
+        "{count} rows, {least} to {most}"
+    );
+    count
+}

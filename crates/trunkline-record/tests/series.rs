@@ -1,0 +1,219 @@
+//! A recording that goes on in other files.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+
+mod rig;
+
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use rig::{LONG, ROW, Ring, layout, numbers, ring, rows};
+use trunkline_record::{
+    BackendWanted, Directness, Durability, EndedFile, QueueOptions, RecordError, Rotation, SimDisk,
+    SimFault, TdmsSeries, WriteQueue, series_path, tdms_queue,
+};
+use trunkline_tdms::{ObjectPath, PropertyValue, TdmsFile};
+
+const BLOCK: usize = 512;
+const BLOCK_ROWS: i64 = (BLOCK / ROW) as i64;
+
+fn options() -> QueueOptions {
+    QueueOptions {
+        outstanding_max: NonZeroUsize::new(3).unwrap(),
+        ..QueueOptions::default()
+    }
+}
+
+/// The next block of rows.
+fn next(ring: &mut Ring) -> trunkline_ring::ReadRegion {
+    let from = ring.filler.written() as i64;
+    ring.filler.push(&rows(from..from + BLOCK_ROWS)).unwrap();
+    ring.reader.acquire(BLOCK_ROWS as u64).unwrap()
+}
+
+fn of_group(file: &[u8], name: &str) -> Option<PropertyValue> {
+    let file = TdmsFile::open(file).unwrap();
+    let group = file.properties(&ObjectPath::Group("rig".into())).unwrap();
+    group.get(name.as_bytes()).cloned()
+}
+
+/// Opens files on disks of a test, each of which `prepare` sees before anybody else.
+fn open_on<'a>(
+    disks: &'a RefCell<Vec<SimDisk>>,
+    ring: &Ring,
+    prepare: fn(u32, &SimDisk),
+) -> impl FnMut(u32) -> io::Result<WriteQueue<SimDisk>> + use<'a> {
+    let memory = ring.memory.clone();
+    move |number| {
+        let disk = SimDisk::new(u64::from(number), BLOCK);
+        prepare(number, &disk);
+        disks.borrow_mut().push(disk.clone());
+        Ok(WriteQueue::new(disk, options(), vec![memory.clone()]))
+    }
+}
+
+/// Rows of all files, one behind the other.
+fn all_numbers(disks: &RefCell<Vec<SimDisk>>) -> Vec<i64> {
+    let disks = disks.borrow();
+    disks.iter().flat_map(|disk| numbers(disk.file())).collect()
+}
+
+#[test]
+fn a_file_that_is_large_is_followed_by_another_and_no_row_is_lost() {
+    let disks = RefCell::new(Vec::new());
+    let mut ring = ring(8192);
+    let rotation = Rotation {
+        bytes_max: 8 * BLOCK as u64,
+        ..Rotation::default()
+    };
+    let open = open_on(&disks, &ring, |_, _| {});
+    let mut sut = TdmsSeries::start(open, layout(), rotation, LONG).unwrap();
+    for _ in 0..50 {
+        sut.write(next(&mut ring)).unwrap();
+    }
+    let last = sut.close().unwrap();
+    let mut ended: Vec<EndedFile> = std::iter::from_fn(|| sut.take_ended()).collect();
+    ended.push(last);
+    assert!(all_numbers(&disks).into_iter().eq(0..50 * BLOCK_ROWS));
+    assert_eq!(ended.len(), disks.borrow().len());
+    assert!(ended.len() > 10, "{} files", ended.len());
+    let mut before = 0;
+    for (index, (ended, disk)) in ended.iter().zip(disks.borrow().iter()).enumerate() {
+        assert_eq!(ended.number, index as u32 + 1);
+        assert_eq!((ended.rows_lost, ended.closed.failure), (0, None));
+        assert_eq!(ended.closed.durability, Durability::OnDisk);
+        let file = disk.file();
+        assert!(file.len() <= 10 * BLOCK, "{} bytes", file.len());
+        assert_eq!(numbers(&file).len() as u64, ended.rows);
+        let series_row = (index > 0).then_some(PropertyValue::U64(before));
+        assert_eq!(of_group(&file, "series_row"), series_row);
+        before += ended.rows;
+    }
+}
+
+#[test]
+fn a_file_that_is_old_is_followed_by_another() {
+    let disks = RefCell::new(Vec::new());
+    let mut ring = ring(8192);
+    let rotation = Rotation {
+        age_max: Duration::from_secs(10),
+        ..Rotation::default()
+    };
+    let open = open_on(&disks, &ring, |_, _| {});
+    let mut sut = TdmsSeries::start(open, layout(), rotation, LONG).unwrap();
+    for second in 0..25 {
+        sut.write(next(&mut ring)).unwrap();
+        disks
+            .borrow()
+            .iter()
+            .for_each(|disk| disk.pass(Duration::from_secs(1)));
+        assert_eq!(sut.number(), 1 + second / 10, "second {second}");
+    }
+    sut.close().unwrap();
+    assert!(all_numbers(&disks).into_iter().eq(0..25 * BLOCK_ROWS));
+}
+
+/// Behaviour: B-70.
+#[test]
+fn a_file_that_has_failed_is_followed_by_another_that_says_what_is_missing() {
+    const EIO: i32 = 5;
+    let disks = RefCell::new(Vec::new());
+    let mut ring = ring(8192);
+    let open = open_on(&disks, &ring, |number, disk| {
+        if number == 1 {
+            disk.fault(12, SimFault::Fails(EIO));
+        }
+    });
+    let mut sut = TdmsSeries::start(open, layout(), Rotation::default(), LONG).unwrap();
+    for _ in 0..30 {
+        sut.write(next(&mut ring)).unwrap();
+    }
+    sut.close().unwrap();
+    let failed = sut.take_ended().unwrap();
+    assert_eq!(
+        (failed.number, failed.closed.failure.unwrap().os_error),
+        (1, EIO)
+    );
+    assert!(failed.rows_lost > 0);
+    assert_eq!(ring.reader.lent(), 0);
+    let first: Vec<i64> = numbers(disks.borrow()[0].file());
+    let second: Vec<i64> = numbers(disks.borrow()[1].file());
+    assert!(first.iter().copied().eq(0..failed.rows as i64));
+    let from = (failed.rows + failed.rows_lost) as i64;
+    assert!(second.iter().copied().eq(from..30 * BLOCK_ROWS));
+    let file = disks.borrow()[1].file();
+    let property = |name| of_group(&file, name).unwrap();
+    assert_eq!(property("gap_1_row"), PropertyValue::U64(0));
+    assert_eq!(property("gap_1_lost"), PropertyValue::U64(failed.rows_lost));
+    assert_eq!(property("series_row"), PropertyValue::U64(failed.rows));
+}
+
+#[test]
+fn a_region_is_handed_back_where_the_next_file_cannot_be_opened_and_taken_when_it_can() {
+    let disks = RefCell::new(Vec::new());
+    let may_open = Cell::new(true);
+    let mut ring = ring(8192);
+    let mut open_on_disk = open_on(&disks, &ring, |_, _| {});
+    let open = |number| match may_open.get() {
+        true => open_on_disk(number),
+        false => Err(io::ErrorKind::StorageFull.into()),
+    };
+    let rotation = Rotation {
+        bytes_max: 1,
+        ..Rotation::default()
+    };
+    let mut sut = TdmsSeries::start(open, layout(), rotation, LONG).unwrap();
+    may_open.set(false);
+    let mut region = next(&mut ring);
+    for _ in 0..3 {
+        region = match sut.write(region).unwrap_err() {
+            RecordError::Refused(refused) => refused.region,
+            error => panic!("{error}"),
+        };
+    }
+    may_open.set(true);
+    sut.write(region).unwrap();
+    sut.write(next(&mut ring)).unwrap();
+    sut.close().unwrap();
+    assert!(all_numbers(&disks).into_iter().eq(0..2 * BLOCK_ROWS));
+}
+
+/// Behaviour: ZC-27.
+#[test]
+fn files_of_a_series_have_names_and_no_index_of_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let path = |number| series_path(folder, "run 7", number).unwrap();
+    assert_eq!(path(1).file_name().unwrap(), "run 7.tdms");
+    assert_eq!(path(2).file_name().unwrap(), "run 7_0002.tdms");
+    for name in ["", "../x", "a/b", ".", ".hidden", "a\\b"] {
+        assert!(series_path(folder, name, 1).is_err(), "{name:?}");
+    }
+    std::fs::write(
+        path(2).with_extension("tdms_index"),
+        "of a file that is gone",
+    )
+    .unwrap();
+    let mut ring = ring(8192);
+    let memory = ring.memory.clone();
+    let open = |number| {
+        let (wanted, directness) = (BackendWanted::BestThereIs, Directness::Cached);
+        let memories = vec![memory.clone()];
+        let opened = tdms_queue(&path(number), wanted, directness, options(), memories);
+        opened.map(|(queue, _)| queue)
+    };
+    let rotation = Rotation {
+        bytes_max: 1,
+        ..Rotation::default()
+    };
+    let mut sut = TdmsSeries::start(open, layout(), rotation, LONG).unwrap();
+    sut.write(next(&mut ring)).unwrap();
+    sut.close().unwrap();
+    drop(sut);
+    assert_eq!(std::fs::read_dir(folder).unwrap().count(), 2);
+    let second = File::open(path(2)).unwrap();
+    assert!(numbers(second).into_iter().eq(0..BLOCK_ROWS));
+}

@@ -1,0 +1,241 @@
+//! The memory of a ring of regions, which another process may have as well.
+//!
+//! ```text
+//!   | bytes of the ring, page-aligned | header | unused, up to a whole page
+//! ```
+//!
+//! The bytes come first, so that they begin at a huge page where there are such.
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+use super::losses::LossHeader;
+use super::pages::{Mapped, Pages, PagesWanted, not_ours};
+use super::parts::{HasLosses, Losses, Parts};
+use super::{RegionDrain, RegionFiller, RegionReader, RegionWriter};
+use crate::element_ring::{ElementHeader, ElementMemory, RingShape};
+use crate::sync::{Arc, AtomicU64, Ordering};
+
+/// What the length of a ring's memory is a multiple of: blocks of disks are no larger, and no page
+/// of a supported system is smaller.
+const BLOCK_BYTES: usize = 4096;
+
+/// The layout of this version; another version is another file.
+const MAGIC: u64 = u64::from_le_bytes(*b"TLREG\0\0\x01");
+
+/// What lies behind the bytes. All zero is an empty ring.
+#[repr(C)]
+struct Header {
+    magic: AtomicU64,
+    element_bytes: AtomicU64,
+    capacity: AtomicU64,
+    ring: ElementHeader,
+    losses: LossHeader,
+}
+
+const _: () = assert!(size_of::<Header>() <= BLOCK_BYTES);
+
+/// Page-aligned memory of a ring of regions, which a device, a thread or another process fills.
+///
+/// Another process gets it by its descriptor ([`AsFd`]) and [`accept`](Self::accept).
+pub struct RegionMemory {
+    mapped: Mapped,
+    shape: RingShape,
+    pages: Pages,
+}
+
+impl HasLosses for RegionMemory {
+    fn losses(&self) -> &LossHeader {
+        &self.header().losses
+    }
+}
+
+impl RegionMemory {
+    /// New memory for `capacity` elements of `element_bytes` each, which together are whole blocks
+    /// of 4096 bytes. All of it is there when this returns.
+    ///
+    /// # Errors
+    /// `InvalidInput`: it is not whole blocks, and what would be. Anything else: the system gives
+    /// no memory, no pages of the kind that is required, or no descriptor.
+    pub fn create(
+        element_bytes: usize,
+        capacity: usize,
+        pages: PagesWanted,
+    ) -> io::Result<Arc<Self>> {
+        let shape = whole_blocks(element_bytes, capacity)?;
+        let (mapped, pages) = Mapped::create(shape.bytes_max() + BLOCK_BYTES, pages)?;
+        let memory = Self {
+            mapped,
+            shape,
+            pages,
+        };
+        let header = memory.header();
+        let [element_bytes, capacity] = [element_bytes, capacity].map(|number| number as u64);
+        header.element_bytes.store(element_bytes, Ordering::Relaxed);
+        header.capacity.store(capacity, Ordering::Relaxed);
+        header.magic.store(MAGIC, Ordering::Release);
+        Ok(Arc::new(memory))
+    }
+
+    /// The memory behind a descriptor that another process has made.
+    ///
+    /// # Errors
+    /// `InvalidData`: it is not such memory. Anything else: the system does not map it.
+    pub fn accept(file: OwnedFd) -> io::Result<Arc<Self>> {
+        let mapped = Mapped::accept(file)?;
+        // The length of the ring stands behind it: at the last multiple of a block before the end
+        // of ordinary pages. With huge pages it may be anywhere before, so it is looked for.
+        let shape = (1..=mapped.bytes() / BLOCK_BYTES)
+            .map(|blocks| mapped.bytes() - blocks * BLOCK_BYTES)
+            .take(1 + (2 << 20) / BLOCK_BYTES)
+            .find_map(|at| header_at(&mapped, at))
+            .ok_or_else(|| not_ours("it says nowhere how long it is"))?;
+        Ok(Arc::new(Self {
+            mapped,
+            shape,
+            pages: Pages::OfAnother,
+        }))
+    }
+
+    /// Which pages it is made of.
+    #[must_use]
+    pub fn pages(&self) -> Pages {
+        self.pages
+    }
+
+    /// What lies in it.
+    #[must_use]
+    pub fn shape(&self) -> RingShape {
+        self.shape
+    }
+
+    /// Where its bytes lie, and how many: what a backend registers with the kernel.
+    #[must_use]
+    pub fn span(&self) -> (NonNull<u8>, usize) {
+        (self.mapped.start(), self.shape.bytes_max())
+    }
+
+    /// The end of a device that is recorded. Made once, in one of the processes.
+    ///
+    /// # Safety
+    /// In this process no other end that elements go into is made of this memory.
+    #[must_use]
+    pub unsafe fn filler(self: &Arc<Self>) -> RegionFiller {
+        RegionFiller::new(self.parts())
+    }
+
+    /// The end that is recorded from, of which `lent_max` regions may be lent at a time.
+    ///
+    /// # Safety
+    /// In this process no other end that elements come out of is made of this memory.
+    #[must_use]
+    pub unsafe fn reader(self: &Arc<Self>, lent_max: usize) -> RegionReader {
+        RegionReader::new(self.parts(), lent_max)
+    }
+
+    /// Both ends of new memory that is recorded from, in one process.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn to_record(
+        element_bytes: usize,
+        capacity: usize,
+        pages: PagesWanted,
+        lent_max: usize,
+    ) -> io::Result<(Arc<Self>, RegionFiller, RegionReader)> {
+        let memory = Self::create(element_bytes, capacity, pages)?;
+        // SAFETY: one end of each kind; who has the memory vouches for those made later.
+        let (filler, reader) = unsafe { (memory.filler(), memory.reader(lent_max)) };
+        Ok((memory, filler, reader))
+    }
+
+    /// Both ends of new memory that is played from, in one process.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn to_play(
+        element_bytes: usize,
+        capacity: usize,
+        pages: PagesWanted,
+        lent_max: usize,
+    ) -> io::Result<(Arc<Self>, RegionWriter, RegionDrain)> {
+        let memory = Self::create(element_bytes, capacity, pages)?;
+        let writer = RegionWriter::new(memory.parts(), lent_max);
+        let drain = RegionDrain::new(memory.parts());
+        Ok((memory, writer, drain))
+    }
+
+    fn header(&self) -> &Header {
+        // SAFETY: behind the bytes and inside the mapping, which is a block longer than they are
+        // and lives as long as this; aligned because the bytes are whole blocks; nothing but
+        // atomics, of which every bit pattern is a value.
+        unsafe {
+            let start = self.mapped.start().byte_add(self.shape.bytes_max());
+            start.cast::<Header>().as_ref()
+        }
+    }
+
+    fn parts(self: &Arc<Self>) -> Parts {
+        let header = NonNull::from(&self.header().ring);
+        // SAFETY: the bytes are initialised and lie in the mapping, before the header, for as long
+        // as the owner lives; they begin at a page. That there is one end of each kind is for who
+        // asks for them.
+        let memory = unsafe {
+            let (start, bytes) = self.span();
+            ElementMemory::from_raw(header, start, bytes, false, self.shape, self.clone())
+        };
+        let losses: Losses = self.clone();
+        Parts { memory, losses }
+    }
+}
+
+impl AsFd for RegionMemory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.mapped.file.as_fd()
+    }
+}
+
+impl std::fmt::Debug for RegionMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RegionMemory")
+            .field("shape", &self.shape)
+            .field("pages", &self.pages)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The shape, when a header of it stands at `at`.
+fn header_at(mapped: &Mapped, at: usize) -> Option<RingShape> {
+    // SAFETY: a block before the end of the mapping or further, so a whole header lies there;
+    // aligned to a block; nothing but atomics, of which every bit pattern is a value.
+    let header = unsafe { mapped.start().byte_add(at).cast::<Header>().as_ref() };
+    if header.magic.load(Ordering::Acquire) != MAGIC {
+        return None;
+    }
+    let number = |word: &AtomicU64| usize::try_from(word.load(Ordering::Relaxed)).ok();
+    let shape = whole_blocks(number(&header.element_bytes)?, number(&header.capacity)?).ok()?;
+    (shape.bytes_max() == at).then_some(shape)
+}
+
+/// The shape, when it is whole blocks.
+fn whole_blocks(element_bytes: usize, capacity: usize) -> io::Result<RingShape> {
+    let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
+    let shape = RingShape::fixed(element_bytes, capacity).ok_or_else(|| {
+        invalid(format!(
+            "a ring of {capacity} elements of {element_bytes} bytes is nothing, or more than there \
+             is memory"
+        ))
+    })?;
+    if !shape.bytes_max().is_multiple_of(BLOCK_BYTES) {
+        // Elements that fill whole blocks: the odd part of their size does not count.
+        let step = BLOCK_BYTES >> element_bytes.trailing_zeros().min(12);
+        let (less, more) = (capacity / step * step, capacity.next_multiple_of(step));
+        return Err(invalid(format!(
+            "a ring is whole blocks of {BLOCK_BYTES} bytes, and {capacity} elements of \
+             {element_bytes} bytes are not; take {less} or {more} of them"
+        )));
+    }
+    Ok(shape)
+}

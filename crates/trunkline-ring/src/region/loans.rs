@@ -1,0 +1,114 @@
+//! Which regions are lent: they come back in any order, and the ring moves on in the order in which
+//! they were lent.
+
+/// An end of a ring that moves on by elements.
+pub(super) trait MovesOn {
+    /// Gives `elements` elements of `bytes` bytes to the other end.
+    fn move_on(&mut self, bytes: u64, elements: u64);
+}
+
+/// What became of a region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fate {
+    Lent,
+    Done,
+    /// It was to be filled, and was not.
+    Abandoned,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Loan {
+    bytes: u64,
+    elements: u64,
+    fate: Fate,
+}
+
+/// The regions of one end that are lent.
+#[derive(Debug)]
+pub(super) struct Loans<E> {
+    pub(super) end: E,
+    loans: Box<[Loan]>,
+    /// Number of the oldest region that is lent, and of the next one.
+    oldest: u64,
+    next: u64,
+    /// Bytes that are lent, together with those that are done and wait for older ones.
+    ahead: u64,
+    is_abandoned: bool,
+}
+
+impl<E: MovesOn> Loans<E> {
+    /// At most `limit` at a time, at least one.
+    pub(super) fn new(end: E, limit: usize) -> Self {
+        let none = Loan {
+            bytes: 0,
+            elements: 0,
+            fate: Fate::Done,
+        };
+        Self {
+            end,
+            loans: vec![none; limit.max(1)].into(),
+            oldest: 0,
+            next: 0,
+            ahead: 0,
+            is_abandoned: false,
+        }
+    }
+
+    pub(super) fn limit(&self) -> usize {
+        self.loans.len()
+    }
+
+    /// How many are lent, or wait for older ones.
+    pub(super) fn lent(&self) -> usize {
+        // At most the limit, which is a usize.
+        (self.next - self.oldest) as usize
+    }
+
+    /// Bytes between the end's position and the next region.
+    pub(super) fn ahead(&self) -> u64 {
+        self.ahead
+    }
+
+    /// A region was dropped unfinished.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.is_abandoned
+    }
+
+    /// Lends the next region out; its number. None when all are lent.
+    pub(super) fn lend(&mut self, bytes: u64, elements: u64) -> Option<u64> {
+        if self.lent() == self.limit() {
+            return None;
+        }
+        let number = self.next;
+        *self.loan(number) = Loan {
+            bytes,
+            elements,
+            fate: Fate::Lent,
+        };
+        self.next += 1;
+        self.ahead += bytes;
+        Some(number)
+    }
+
+    /// Takes a region back; each once.
+    pub(super) fn take_back(&mut self, number: u64, fate: Fate) {
+        debug_assert!((self.oldest..self.next).contains(&number));
+        self.loan(number).fate = fate;
+        self.is_abandoned |= fate == Fate::Abandoned;
+        while self.oldest < self.next {
+            let loan = *self.loan(self.oldest);
+            if loan.fate != Fate::Done {
+                break;
+            }
+            self.end.move_on(loan.bytes, loan.elements);
+            self.ahead -= loan.bytes;
+            self.oldest += 1;
+        }
+    }
+
+    fn loan(&mut self, number: u64) -> &mut Loan {
+        // Below the length, which is a usize.
+        let at = (number % self.loans.len() as u64) as usize;
+        &mut self.loans[at]
+    }
+}

@@ -1,0 +1,170 @@
+//! What a device could not put into the ring, or did not find there, and where.
+
+use crate::byte_ring::Corrupt;
+use crate::padded::Padded;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Gaps that the reader has not come to yet. While there are so many, what comes is lost, and the
+/// last gap grows: it begins at the same place.
+#[cfg(not(loom))]
+const GAPS_MAX: usize = 32;
+#[cfg(loom)]
+const GAPS_MAX: usize = 1;
+
+/// The counters of a ring, beside its positions. All zero is a ring that has lost nothing.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(super) struct LossHeader {
+    /// Written by the device.
+    device: Padded<DeviceCounters>,
+    /// Gaps that the reader has passed.
+    gaps_passed: Padded<AtomicU64>,
+    gaps: [Gap; GAPS_MAX],
+}
+
+#[derive(Debug, Default)]
+#[repr(C)]
+struct DeviceCounters {
+    /// Elements that were lost, or were missing.
+    elements: AtomicU64,
+    /// How often that began.
+    times: AtomicU64,
+    /// Gaps that were written down.
+    gaps: AtomicU64,
+}
+
+/// Lost elements between two that are there.
+#[derive(Debug, Default)]
+#[repr(C)]
+struct Gap {
+    /// Position of the first element behind it.
+    position: AtomicU64,
+    elements: AtomicU64,
+}
+
+impl LossHeader {
+    /// Elements that were lost, or were missing.
+    pub(super) fn elements(&self) -> u64 {
+        self.device.elements.load(Ordering::Relaxed)
+    }
+
+    /// How often that began.
+    pub(super) fn times(&self) -> u64 {
+        self.device.times.load(Ordering::Relaxed)
+    }
+
+    fn gap(&self, number: u64) -> &Gap {
+        // Below the length of the array, which is a usize.
+        &self.gaps[(number % GAPS_MAX as u64) as usize]
+    }
+}
+
+/// The device's side.
+#[derive(Debug, Default)]
+pub(super) struct LossCounter {
+    elements: u64,
+    times: u64,
+    gaps: u64,
+    passed_seen: u64,
+    /// Elements of the gap that has begun and is not written down; 0 where there is none.
+    open: u64,
+}
+
+impl LossCounter {
+    /// Counts elements that are lost now.
+    pub(super) fn lose(&mut self, header: &LossHeader, elements: u64) {
+        if elements == 0 {
+            return;
+        }
+        if self.open == 0 {
+            self.times += 1;
+            header.device.times.store(self.times, Ordering::Relaxed);
+        }
+        self.open = self.open.saturating_add(elements);
+        self.elements = self.elements.saturating_add(elements);
+        let counter = &header.device.elements;
+        counter.store(self.elements, Ordering::Relaxed);
+    }
+
+    /// The gap that has begun is over, without being written down.
+    pub(super) fn end(&mut self) {
+        self.open = 0;
+    }
+
+    /// Whether elements may go into the ring again: there is no gap, or it can be written down.
+    pub(super) fn may_go_on(&mut self, header: &LossHeader) -> Result<bool, Corrupt> {
+        if self.open == 0 || self.gaps - self.passed_seen < GAPS_MAX as u64 {
+            return Ok(true);
+        }
+        // SYNC POINT, pairs with the release store in `LossReader::pass`: read before it is written
+        // over.
+        let passed = header.gaps_passed.load(Ordering::Acquire);
+        if !(self.passed_seen..=self.gaps).contains(&passed) {
+            return Err(Corrupt);
+        }
+        self.passed_seen = passed;
+        Ok(self.gaps - passed < GAPS_MAX as u64)
+    }
+
+    /// Writes the gap down that has begun, if one has: before the elements behind it, the first of
+    /// which is at `position`, are given away. Only after [`may_go_on`](Self::may_go_on).
+    pub(super) fn write_down(&mut self, header: &LossHeader, position: u64) {
+        if self.open == 0 {
+            return;
+        }
+        let gap = header.gap(self.gaps);
+        gap.position.store(position, Ordering::Relaxed);
+        gap.elements.store(self.open, Ordering::Relaxed);
+        self.gaps += 1;
+        // SYNC POINT, pairs with the acquire load in `LossReader::look`.
+        header.device.gaps.store(self.gaps, Ordering::Release);
+        self.open = 0;
+    }
+}
+
+/// The reader's side.
+#[derive(Debug, Default)]
+pub(super) struct LossReader {
+    passed: u64,
+    written_seen: u64,
+}
+
+impl LossReader {
+    /// Looks which gaps there are. Those before a position that was read from the ring before this
+    /// call are among them.
+    pub(super) fn look(&mut self, header: &LossHeader) -> Result<(), Corrupt> {
+        // SYNC POINT, pairs with the release store in `LossCounter::write_down`.
+        let written = header.device.gaps.load(Ordering::Acquire);
+        if !(self.written_seen..=self.passed + GAPS_MAX as u64).contains(&written) {
+            return Err(Corrupt);
+        }
+        self.written_seen = written;
+        Ok(())
+    }
+
+    /// The gap `ahead` behind the next one: where it is and how many elements it is long.
+    pub(super) fn gap(
+        &self,
+        header: &LossHeader,
+        ahead: u64,
+        from: u64,
+    ) -> Result<Option<(u64, u64)>, Corrupt> {
+        let number = self.passed + ahead;
+        if number >= self.written_seen {
+            return Ok(None);
+        }
+        let gap = header.gap(number);
+        let position = gap.position.load(Ordering::Relaxed);
+        if position < from {
+            return Err(Corrupt);
+        }
+        Ok(Some((position, gap.elements.load(Ordering::Relaxed))))
+    }
+
+    /// The next gap lies behind now.
+    pub(super) fn pass(&mut self, header: &LossHeader) {
+        self.passed += 1;
+        // SYNC POINT, pairs with the acquire load in `LossCounter::may_go_on`.
+        header.gaps_passed.store(self.passed, Ordering::Release);
+    }
+}

@@ -1,0 +1,73 @@
+//! What the ends of a ring of regions are made of.
+
+use super::losses::LossHeader;
+use crate::element_ring::ElementMemory;
+use crate::sync::Arc;
+
+/// What keeps the counters where they are.
+#[cfg(not(loom))]
+pub(super) trait HasLosses: Send + Sync {
+    fn losses(&self) -> &LossHeader;
+}
+
+#[cfg(not(loom))]
+pub(super) type Losses = Arc<dyn HasLosses>;
+#[cfg(loom)]
+pub(super) type Losses = Arc<PlainLosses>;
+
+/// The memory for one end, and the counters.
+pub(super) struct Parts {
+    pub(super) memory: ElementMemory,
+    pub(super) losses: Losses,
+}
+
+/// Counters in the memory of this program alone.
+#[cfg(loom)]
+#[derive(Debug, Default)]
+pub(super) struct PlainLosses(LossHeader);
+
+#[cfg(loom)]
+impl PlainLosses {
+    pub(super) fn losses(&self) -> &LossHeader {
+        &self.0
+    }
+}
+
+/// A ring for loom, whose memory is no mapping, filled by a device.
+#[cfg(loom)]
+#[must_use]
+pub fn region_ring_to_record(
+    shape: crate::RingShape,
+    lent_max: usize,
+) -> (super::RegionFiller, super::RegionReader) {
+    let (for_device, for_program) = plain(shape);
+    (
+        super::RegionFiller::new(for_device),
+        super::RegionReader::new(for_program, lent_max),
+    )
+}
+
+/// A ring for loom, whose memory is no mapping, emptied by a device.
+#[cfg(loom)]
+#[must_use]
+pub fn region_ring_to_play(
+    shape: crate::RingShape,
+    lent_max: usize,
+) -> (super::RegionWriter, super::RegionDrain) {
+    let (for_program, for_device) = plain(shape);
+    (
+        super::RegionWriter::new(for_program, lent_max),
+        super::RegionDrain::new(for_device),
+    )
+}
+
+#[cfg(loom)]
+fn plain(shape: crate::RingShape) -> (Parts, Parts) {
+    let (one, other) = crate::element_ring::plain(shape, crate::RingStart::default());
+    let losses = Arc::new(PlainLosses::default());
+    let parts = |memory| Parts {
+        memory,
+        losses: losses.clone(),
+    };
+    (parts(one), parts(other))
+}
