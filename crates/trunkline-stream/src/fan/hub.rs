@@ -56,6 +56,11 @@ pub(crate) trait Lanes: Sized + Send + Sync + 'static {
     /// It has its peer: here is the program's part of it.
     fn opened(&self, lane: &Lane<Self::Inner>, outer: Self::Outer);
 
+    /// Its peer has left.
+    fn left(&self, lane: &Lane<Self::Inner>) {
+        let _ = lane;
+    }
+
     /// What the endpoint says of itself.
     fn properties(&self, hub: &Hub<Self>) -> Properties;
 }
@@ -180,20 +185,22 @@ impl<O: Lanes> Hub<O> {
     /// Ends the lanes whose peers have left. Closes connections, so not to be called by one.
     fn reap(&self) {
         if O::GO_WHEN_OVER {
-            self.take_out(Lane::is_over);
+            let gone = self.take_out(Lane::is_over);
+            gone.iter().for_each(|lane| self.lanes.left(lane));
         }
     }
 
-    fn take_out(&self, is_gone: impl Fn(&Lane<O::Inner>) -> bool) {
+    fn take_out(&self, is_gone: impl Fn(&Lane<O::Inner>) -> bool) -> Vec<Lane<O::Inner>> {
         let mut state = self.lock();
         let all = std::mem::take(&mut state.lanes);
         let (gone, there): (Vec<_>, Vec<_>) = all.into_iter().partition(is_gone);
         state.lanes = there;
         drop(state);
-        for lane in gone {
+        for lane in &gone {
             let lost = lane.link.with(|end, _, _| end.link.disconnections());
             self.lock().disconnections += lost;
         }
+        gone
     }
 
     /// The longest element that all readers have room for, where `bytes` are more than any before.

@@ -34,7 +34,7 @@ pub struct Present {
     pub lost: u64,
 }
 
-/// What a reader lacked when its writer was closed.
+/// What a reader lacked when its writer was closed, or when it left.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lacking {
     /// Who.
@@ -43,6 +43,9 @@ pub struct Lacking {
     pub left: Left,
     /// What it was told is lost, because it was too slow.
     pub lost: u64,
+    /// Why it has left: it was destroyed, or away for too long, or does not keep to the protocol.
+    /// `None`: it was there to the end.
+    pub fault: Option<StreamFault>,
 }
 
 /// What one of several writers has written, in order.

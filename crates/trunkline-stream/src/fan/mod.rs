@@ -10,8 +10,8 @@
 //! Unix socket, never over a ring that both processes have mapped.
 //!
 //! # Layout
-//! - [`FanOutWriter`] in `writer` over `out`, [`FanInReader`] in `reader` over `gather`; the same
-//!   of values of any type in `values`.
+//! - [`FanOutWriter`] in `writer` over `out` and `readers`, [`FanInReader`] in `reader` over
+//!   `gather`; the same of values of any type in `values`.
 //! - `hub`: who comes, and to which lane.
 //! - `end::lane`: the way to one of several readers. `end::bell`: what their program sleeps on.
 
@@ -21,6 +21,7 @@ mod member;
 mod options;
 mod out;
 mod reader;
+mod readers;
 mod values;
 mod writer;
 
@@ -28,7 +29,8 @@ pub(crate) use self::gather::{GatherCore, Writers};
 pub(crate) use self::hub::{Hub, Lanes, Terms};
 pub use self::member::{Lacking, Member, Present, Run, RunEnd};
 pub use self::options::{FanInOptions, FanOutOptions, Policy};
-pub(crate) use self::out::{OutCore, Readers};
+pub(crate) use self::out::OutCore;
 pub use self::reader::FanInReader;
+pub(crate) use self::readers::{Departed, Readers};
 pub use self::values::{FanInValueReader, FanOutValueWriter};
 pub use self::writer::FanOutWriter;

@@ -11,7 +11,7 @@ use super::options::{FanInOptions, FanOutOptions};
 use super::out::OutCore;
 use crate::element;
 use crate::error::StreamError;
-use crate::properties::Monitor;
+use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
 
@@ -24,6 +24,8 @@ use crate::wait::{Blocking, Task, Waits, block};
 pub struct FanOutValueWriter {
     core: OutCore,
     data_type: DataType,
+    /// Whether every bytes of an element's length are one.
+    takes_any_bytes: bool,
     scratch: Vec<u8>,
 }
 
@@ -72,6 +74,7 @@ impl FanOutValueWriter {
         Ok(Self {
             core: rendezvous::fan_out(waits, url, data_type.clone(), options).await?,
             data_type: data_type.clone(),
+            takes_any_bytes: element::takes_any_bytes(data_type),
             scratch: Vec::new(),
         })
     }
@@ -118,9 +121,7 @@ impl FanOutValueWriter {
         self.scratch.clear();
         for value in values {
             if !value.has_type(&self.data_type) {
-                return Err(StreamError::Type {
-                    data_type: self.data_type.clone(),
-                });
+                return Err(self.wrong_type());
             }
             let before = self.scratch.len();
             element::put_value(self.core.form, value, &mut self.scratch);
@@ -129,6 +130,50 @@ impl FanOutValueWriter {
         self.core
             .write(waits, &self.scratch, values.len(), timeout)
             .await
+    }
+
+    /// Writes elements of one size where they are sent from. Waits for room for one, and gives
+    /// `fill` the memory of as many as there is room for, at most `most`; it answers how many bytes
+    /// it has written there, as the elements lie in memory, little-endian. Bytes of a part of an
+    /// element at the end are not taken. Returns how many elements were written.
+    ///
+    /// # Errors
+    /// What `fill` says: nothing was written then. [`StreamError::Varying`] where elements vary in
+    /// size, [`StreamError::Type`] where the bytes are none; otherwise as of
+    /// [`write_many`](Self::write_many).
+    pub fn write_bytes_with<E: From<StreamError>>(
+        &mut self,
+        most: usize,
+        timeout: Option<Duration>,
+        fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        let (form, core) = (self.core.form, &mut self.core);
+        let size = element::size(form, &self.data_type)?;
+        let room = match core.room().min(most) {
+            0 if most > 0 => {
+                block(core.wait_for_room(&Blocking, size, 1, timeout))?;
+                core.room().min(most)
+            }
+            room => room,
+        };
+        let space = core.free_space(room * size);
+        let bytes = fill(&mut *space)?.min(space.len());
+        let count = bytes / size;
+        let bytes = count * size;
+        let is_of_type = self.takes_any_bytes
+            || element::each(form, &space[..bytes])
+                .all(|one| element::decode(&self.data_type, one).is_ok());
+        if !is_of_type {
+            return Err(self.wrong_type().into());
+        }
+        self.core.commit(bytes, count);
+        Ok(count)
+    }
+
+    fn wrong_type(&self) -> StreamError {
+        StreamError::Type {
+            data_type: self.data_type.clone(),
+        }
     }
 
     /// As [`FanOutWriter::flush`](crate::FanOutWriter::flush).
@@ -155,9 +200,19 @@ impl FanOutValueWriter {
         self.core.present()
     }
 
+    /// As [`FanOutWriter::departed`](crate::FanOutWriter::departed).
+    pub fn departed(&mut self) -> Vec<Lacking> {
+        self.core.departed()
+    }
+
     /// Asks for the properties, from any thread, also while this end waits.
     pub fn monitor(&self) -> Monitor {
         Monitor::of_hub(&self.core.hub)
+    }
+
+    /// What can be asked at any time, from any thread: of all readers together.
+    pub fn properties(&self) -> Properties {
+        self.monitor().properties()
     }
 }
 
@@ -264,5 +319,10 @@ impl FanInValueReader {
     /// Asks for the properties, from any thread, also while this end waits.
     pub fn monitor(&self) -> Monitor {
         Monitor::of_hub(&self.core.hub)
+    }
+
+    /// What can be asked at any time, from any thread: of all writers together.
+    pub fn properties(&self) -> Properties {
+        self.monitor().properties()
     }
 }

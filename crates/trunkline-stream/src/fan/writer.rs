@@ -180,6 +180,12 @@ impl<T: Element> FanOutWriter<T> {
         self.core.present()
     }
 
+    /// The readers that have left since this was asked last, and what each lacked; of more than 64
+    /// the last ones.
+    pub fn departed(&mut self) -> Vec<Lacking> {
+        self.core.departed()
+    }
+
     /// Asks for the properties, from any thread, also while this end waits.
     pub fn monitor(&self) -> Monitor {
         Monitor::of_hub(&self.core.hub)
@@ -209,13 +215,8 @@ impl<T: Plain> FanOutWriter<T> {
             return Err(StreamError::TooMany { asked, capacity });
         };
         block(core.wait_for_room(&Blocking, bytes, count, timeout))?;
-        let position = core.ring.written();
-        let space = core.ring.free_at(position, bytes);
-        // Mirrored memory: it lies in one piece, at a multiple of the element's size.
-        let space = space.map(|[piece, _]| piece).unwrap_or_default();
-        let answer = fill(bytemuck::cast_slice_mut(space));
-        core.ring.commit(bytes as u64, count as u64);
-        core.wrote(bytes as u64);
+        let answer = fill(bytemuck::cast_slice_mut(core.free_space(bytes)));
+        core.commit(bytes, count);
         Ok(answer)
     }
 }
