@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use trunkline_net::{Clock, Spin, StreamMemory};
-use trunkline_proto::stream::{LinkOptions, ReaderLink};
+use trunkline_proto::stream::{ElementForm, LinkOptions, ReaderLink};
 use trunkline_ring::{RingShape, RingStart};
 
 use super::hub::{Hub, Lane, Lanes};
-use super::member::{Member, Present, RunEnd};
+use super::member::{Member, Present, Run, RunEnd};
 use crate::end::{Bell, Bells, ReaderEnd};
 use crate::error::StreamError;
 use crate::held::Held;
@@ -108,7 +108,7 @@ pub(crate) struct GatherCore {
 }
 
 /// What was found.
-pub(crate) enum Found {
+enum Found {
     /// So many elements of the source with this index.
     Elements(usize, usize),
     Ended(Arc<Member>, RunEnd),
@@ -129,8 +129,34 @@ impl GatherCore {
         }
     }
 
+    /// Waits for elements of any writer, or for the end of one, and takes what is there of it, as
+    /// `decode` says: of so many bytes in this form so many elements.
+    pub(crate) async fn read_run<T>(
+        &mut self,
+        waits: &impl Waits,
+        max: usize,
+        timeout: Option<Duration>,
+        decode: impl FnOnce(ElementForm, &[u8], usize) -> Result<Vec<T>, StreamError>,
+    ) -> Result<Run<T>, StreamError> {
+        match self.wait(waits, max, timeout).await? {
+            Found::Ended(writer, end) => Ok(Run::Ended { writer, end }),
+            Found::Elements(index, count) => {
+                let form = self.hub.terms.link.form;
+                let Source { member, core } = &mut self.sources[index];
+                let bytes = core.region(count);
+                let len = bytes.len();
+                let elements = decode(form, bytes, count)?;
+                core.release(len, count);
+                Ok(Run::Elements {
+                    writer: member.clone(),
+                    elements,
+                })
+            }
+        }
+    }
+
     /// Waits for elements of any writer, or for the end of one: the writers take turns.
-    pub(crate) async fn wait(
+    async fn wait(
         &mut self,
         waits: &impl Waits,
         max: usize,
@@ -197,17 +223,6 @@ impl GatherCore {
             }
         }
         Ok(None)
-    }
-
-    /// The writer of a source, and its next elements, which are there.
-    pub(crate) fn region(&mut self, index: usize, count: usize) -> (&Arc<Member>, &[u8]) {
-        let Source { member, core } = &mut self.sources[index];
-        (member, core.region(count))
-    }
-
-    /// The next elements of a source were read.
-    pub(crate) fn release(&mut self, index: usize, bytes: usize, count: usize) {
-        self.sources[index].core.release(bytes, count);
     }
 
     /// Who is there, or is waited for, or has left elements behind.

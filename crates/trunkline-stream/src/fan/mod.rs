@@ -12,9 +12,10 @@
 //! # Layout
 //! - [`FanOutWriter`] in `writer` over `out` and `readers`, [`FanInReader`] in `reader` over
 //!   `gather`; the same of values of any type in `values`.
-//! - `hub`: who comes, and to which lane.
+//! - `hub`: who comes, and to which lane; `admission`: who is not let in.
 //! - `end::lane`: the way to one of several readers. `end::bell`: what their program sleeps on.
 
+mod admission;
 mod gather;
 mod hub;
 mod member;

@@ -5,12 +5,13 @@ use std::time::Duration;
 use trunkline_proto::message::stream::Until;
 use trunkline_types::{DataType, Value};
 
-use super::gather::{Found, GatherCore};
+use super::gather::GatherCore;
 use super::member::{Lacking, Present, Run};
 use super::options::{FanInOptions, FanOutOptions};
 use super::out::OutCore;
 use crate::element;
 use crate::error::StreamError;
+use crate::forwarding::forward;
 use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
@@ -20,7 +21,6 @@ use crate::wait::{Blocking, Task, Waits, block};
 ///
 /// It is a [`FanOutWriter`](crate::FanOutWriter) in everything else, and its readers may be of
 /// either kind.
-#[derive(Debug)]
 pub struct FanOutValueWriter {
     core: OutCore,
     data_type: DataType,
@@ -34,7 +34,6 @@ pub struct FanOutValueWriter {
 ///
 /// It is a [`FanInReader`](crate::FanInReader) in everything else, and its writers may be of either
 /// kind.
-#[derive(Debug)]
 pub struct FanInValueReader {
     core: GatherCore,
     data_type: DataType,
@@ -175,46 +174,9 @@ impl FanOutValueWriter {
             data_type: self.data_type.clone(),
         }
     }
-
-    /// As [`FanOutWriter::flush`](crate::FanOutWriter::flush).
-    ///
-    /// # Errors
-    /// As there.
-    pub fn flush(&mut self, until: Until, timeout: Option<Duration>) -> Result<(), StreamError> {
-        block(self.core.flush(&Blocking, until, timeout))
-    }
-
-    /// Closes the end when every reader has everything, or after `timeout`; says what each of them
-    /// lacks that was there.
-    pub fn close(mut self, timeout: Option<Duration>) -> Vec<Lacking> {
-        block(self.core.close(&Blocking, timeout))
-    }
-
-    /// Destroys the end at once. Says what each reader lacks.
-    pub fn abort(mut self) -> Vec<Lacking> {
-        block(self.core.abort(&Blocking))
-    }
-
-    /// The readers that are there, or are waited for.
-    pub fn readers(&self) -> Vec<Present> {
-        self.core.present()
-    }
-
-    /// As [`FanOutWriter::departed`](crate::FanOutWriter::departed).
-    pub fn departed(&mut self) -> Vec<Lacking> {
-        self.core.departed()
-    }
-
-    /// Asks for the properties, from any thread, also while this end waits.
-    pub fn monitor(&self) -> Monitor {
-        Monitor::of_hub(&self.core.hub)
-    }
-
-    /// What can be asked at any time, from any thread: of all readers together.
-    pub fn properties(&self) -> Properties {
-        self.monitor().properties()
-    }
 }
+
+forward!(writer to several [] FanOutValueWriter);
 
 impl FanInValueReader {
     /// Creates the reading end `url` and waits for its first writers.
@@ -291,38 +253,13 @@ impl FanInValueReader {
         max: usize,
         timeout: Option<Duration>,
     ) -> Result<Run<Value>, StreamError> {
-        let form = self.core.hub.terms.link.form;
-        match self.core.wait(waits, max, timeout).await? {
-            Found::Ended(writer, end) => Ok(Run::Ended { writer, end }),
-            Found::Elements(index, count) => {
-                let (writer, bytes) = self.core.region(index, count);
-                let (writer, len) = (writer.clone(), bytes.len());
-                let values = element::each(form, bytes);
-                let values = values.map(|one| element::decode(&self.data_type, one));
-                let elements = values.collect::<Result<_, _>>()?;
-                self.core.release(index, len, count);
-                Ok(Run::Elements { writer, elements })
-            }
-        }
-    }
-
-    /// The writers that are there, or are waited for, or of which something is left to read.
-    pub fn writers(&mut self) -> Vec<Present> {
-        self.core.present()
-    }
-
-    /// Destroys the end. Each writer is told how far it came.
-    pub fn close(mut self) {
-        block(self.core.close(&Blocking));
-    }
-
-    /// Asks for the properties, from any thread, also while this end waits.
-    pub fn monitor(&self) -> Monitor {
-        Monitor::of_hub(&self.core.hub)
-    }
-
-    /// What can be asked at any time, from any thread: of all writers together.
-    pub fn properties(&self) -> Properties {
-        self.monitor().properties()
+        let decode = |form, bytes: &[u8], _| {
+            let values = element::each(form, bytes);
+            let values = values.map(|one| element::decode(&self.data_type, one));
+            Ok(values.collect::<Result<_, _>>()?)
+        };
+        self.core.read_run(waits, max, timeout, decode).await
     }
 }
+
+forward!(reader of several [] FanInValueReader);
