@@ -55,8 +55,8 @@ mod writer;
 pub use element::{Element, Plain};
 pub use error::StreamError;
 pub use fan::{
-    FanInOptions, FanInReader, FanInValueReader, FanOutOptions, FanOutValueWriter, FanOutWriter,
-    Lacking, Member, Policy, Present, Run, RunEnd,
+    Acquired, FanInOptions, FanInReader, FanInValueReader, FanOutOptions, FanOutValueWriter,
+    FanOutWriter, Lacking, Member, Policy, Present, Run, RunEnd,
 };
 pub use journal::{Commit, Durability, JournalError, JournalOptions};
 pub use options::{BYTES_MAX_DEFAULT, CAPACITY_DEFAULT, DIRECTORY_PORT, Options};

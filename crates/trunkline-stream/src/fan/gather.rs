@@ -8,7 +8,7 @@ use trunkline_proto::stream::{ElementForm, LinkOptions, ReaderLink};
 use trunkline_ring::{RingShape, RingStart};
 
 use super::hub::{Hub, Lane, Lanes};
-use super::member::{Member, Present, Run, RunEnd};
+use super::member::{Acquired, Member, Present, Run, RunEnd};
 use crate::end::{Bell, Bells, ReaderEnd};
 use crate::error::StreamError;
 use crate::held::Held;
@@ -138,18 +138,37 @@ impl GatherCore {
         timeout: Option<Duration>,
         decode: impl FnOnce(ElementForm, &[u8], usize) -> Result<Vec<T>, StreamError>,
     ) -> Result<Run<T>, StreamError> {
-        match self.wait(waits, max, timeout).await? {
-            Found::Ended(writer, end) => Ok(Run::Ended { writer, end }),
-            Found::Elements(index, count) => {
-                let form = self.hub.terms.link.form;
-                let Source { member, core } = &mut self.sources[index];
+        match self.acquire(waits, max, timeout).await? {
+            Acquired::Ended { writer, end } => Ok(Run::Ended { writer, end }),
+            Acquired::Elements {
+                writer,
+                elements: (core, count),
+            } => {
+                let form = core.form;
                 let bytes = core.region(count);
                 let len = bytes.len();
                 let elements = decode(form, bytes, count)?;
                 core.release(len, count);
-                Ok(Run::Elements {
+                Ok(Run::Elements { writer, elements })
+            }
+        }
+    }
+
+    /// Waits for elements of any writer, or for the end of one: the reader of that writer, and how
+    /// many are there and wanted.
+    pub(crate) async fn acquire(
+        &mut self,
+        waits: &impl Waits,
+        max: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Acquired<(&mut ReaderCore, usize)>, StreamError> {
+        match self.wait(waits, max, timeout).await? {
+            Found::Ended(writer, end) => Ok(Acquired::Ended { writer, end }),
+            Found::Elements(index, count) => {
+                let Source { member, core } = &mut self.sources[index];
+                Ok(Acquired::Elements {
                     writer: member.clone(),
-                    elements,
+                    elements: (core, count),
                 })
             }
         }

@@ -67,6 +67,39 @@ pub enum Run<T> {
     },
 }
 
+/// A [`Run`] where it has arrived, without a copy: `R` is a [`Region`](crate::Region) or a
+/// [`ByteRegion`](crate::ByteRegion).
+#[derive(Debug)]
+pub enum Acquired<R> {
+    /// Elements, at least one. They have been read when they are dropped.
+    Elements {
+        /// Who has written them.
+        writer: Arc<Member>,
+        /// They, in its order.
+        elements: R,
+    },
+    /// As [`Run::Ended`].
+    Ended {
+        /// Whose.
+        writer: Arc<Member>,
+        /// How.
+        end: RunEnd,
+    },
+}
+
+impl<R> Acquired<R> {
+    /// The same with what `f` makes of the elements.
+    pub(super) fn map<S>(self, f: impl FnOnce(R) -> S) -> Acquired<S> {
+        match self {
+            Self::Elements { writer, elements } => Acquired::Elements {
+                writer,
+                elements: f(elements),
+            },
+            Self::Ended { writer, end } => Acquired::Ended { writer, end },
+        }
+    }
+}
+
 /// How a writer has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RunEnd {

@@ -18,6 +18,9 @@
 mod admission;
 mod gather;
 mod hub;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod in_place_tests;
 mod member;
 mod options;
 mod out;
@@ -28,7 +31,7 @@ mod writer;
 
 pub(crate) use self::gather::{GatherCore, Writers};
 pub(crate) use self::hub::{Hub, Lanes, Terms};
-pub use self::member::{Lacking, Member, Present, Run, RunEnd};
+pub use self::member::{Acquired, Lacking, Member, Present, Run, RunEnd};
 pub use self::options::{FanInOptions, FanOutOptions, Policy};
 pub(crate) use self::out::OutCore;
 pub use self::reader::FanInReader;

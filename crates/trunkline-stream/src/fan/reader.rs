@@ -4,12 +4,13 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use super::gather::GatherCore;
-use super::member::{Present, Run};
+use super::member::{Acquired, Present, Run};
 use super::options::FanInOptions;
-use crate::element::Element;
+use crate::element::{Element, Plain};
 use crate::error::StreamError;
 use crate::forwarding::forward;
 use crate::properties::{Monitor, Properties};
+use crate::reader::Region;
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
 
@@ -41,7 +42,7 @@ use crate::wait::{Blocking, Task, Waits, block};
 /// # Ok::<(), StreamError>(())
 /// ```
 pub struct FanInReader<T: Element> {
-    core: GatherCore,
+    pub(super) core: GatherCore,
     of: PhantomData<fn() -> T>,
 }
 
@@ -115,6 +116,23 @@ impl<T: Element> FanInReader<T> {
             Ok(elements)
         };
         self.core.read_run(waits, max, timeout, append).await
+    }
+}
+
+impl<T: Plain> FanInReader<T> {
+    /// As [`read_run`](Self::read_run), but the elements are used where they have arrived, without
+    /// a copy; they are given back to their writer when the region is dropped. Until then the other
+    /// writers go on, each in its own buffer.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn acquire_run(
+        &mut self,
+        max: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Acquired<Region<'_, T>>, StreamError> {
+        let acquired = block(self.core.acquire(&Blocking, max, timeout))?;
+        Ok(acquired.map(|(core, count)| Region::new(core, count)))
     }
 }
 

@@ -6,13 +6,14 @@ use trunkline_proto::message::stream::Until;
 use trunkline_types::{DataType, Value};
 
 use super::gather::GatherCore;
-use super::member::{Lacking, Present, Run};
+use super::member::{Acquired, Lacking, Present, Run};
 use super::options::{FanInOptions, FanOutOptions};
 use super::out::OutCore;
 use crate::element;
 use crate::error::StreamError;
 use crate::forwarding::forward;
 use crate::properties::{Monitor, Properties};
+use crate::reader::ByteRegion;
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
 
@@ -22,7 +23,7 @@ use crate::wait::{Blocking, Task, Waits, block};
 /// It is a [`FanOutWriter`](crate::FanOutWriter) in everything else, and its readers may be of
 /// either kind.
 pub struct FanOutValueWriter {
-    core: OutCore,
+    pub(super) core: OutCore,
     data_type: DataType,
     /// Whether every bytes of an element's length are one.
     takes_any_bytes: bool,
@@ -35,7 +36,7 @@ pub struct FanOutValueWriter {
 /// It is a [`FanInReader`](crate::FanInReader) in everything else, and its writers may be of either
 /// kind.
 pub struct FanInValueReader {
-    core: GatherCore,
+    pub(super) core: GatherCore,
     data_type: DataType,
 }
 
@@ -259,6 +260,24 @@ impl FanInValueReader {
             Ok(values.collect::<Result<_, _>>()?)
         };
         self.core.read_run(waits, max, timeout, decode).await
+    }
+}
+
+impl FanInValueReader {
+    /// As [`read_run`](Self::read_run) of elements of one size, but they are used where they have
+    /// arrived, as bytes, little-endian, without a copy; they are given back to their writer when
+    /// the region is dropped. Until then the other writers go on, each in its own buffer.
+    ///
+    /// # Errors
+    /// [`StreamError::Varying`] where elements vary in size; otherwise as there.
+    pub fn acquire_bytes_run(
+        &mut self,
+        max: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Acquired<ByteRegion<'_>>, StreamError> {
+        let size = element::size(self.core.hub.terms.link.form, &self.data_type)?;
+        let acquired = block(self.core.acquire(&Blocking, max, timeout))?;
+        Ok(acquired.map(|(core, count)| ByteRegion::new(core, size, count)))
     }
 }
 

@@ -51,7 +51,7 @@ use crate::wait::{Blocking, Task, Waits, block};
 /// # Ok::<(), StreamError>(())
 /// ```
 pub struct FanOutWriter<T: Element> {
-    core: OutCore,
+    pub(super) core: OutCore,
     scratch: Vec<u8>,
     of: PhantomData<fn(T)>,
 }

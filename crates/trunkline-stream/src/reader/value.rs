@@ -171,11 +171,7 @@ impl ValueReader {
     ) -> Result<ByteRegion<'_>, StreamError> {
         let size = element::size(self.core.form, &self.data_type)?;
         let count = self.wait_for_some(most, timeout)?;
-        Ok(ByteRegion {
-            core: &mut self.core,
-            bytes: count * size,
-            count,
-        })
+        Ok(ByteRegion::new(&mut self.core, size, count))
     }
 }
 
@@ -189,7 +185,16 @@ pub struct ByteRegion<'a> {
     count: usize,
 }
 
-impl ByteRegion<'_> {
+impl<'a> ByteRegion<'a> {
+    /// The next `count` elements of `size` bytes, which are there.
+    pub(crate) fn new(core: &'a mut ReaderCore, size: usize, count: usize) -> Self {
+        Self {
+            core,
+            bytes: count * size,
+            count,
+        }
+    }
+
     /// How many elements they are.
     pub fn elements(&self) -> usize {
         self.count
