@@ -10,7 +10,7 @@ use crate::rig::{Running, command, finish, run};
 use crate::streams::{endpoint, event, reader};
 
 /// A writer of its own name, which is waited for, with its input.
-fn spreading(url: &str, arguments: &[&str]) -> (Running, PipeWriter) {
+pub fn spreading(url: &str, arguments: &[&str]) -> (Running, PipeWriter) {
     let (end, input) = std::io::pipe().unwrap();
     let mut write = command(&["stream", "write", url]);
     let running = Running::spawn_reading(write.args(arguments), end.into());
@@ -18,7 +18,7 @@ fn spreading(url: &str, arguments: &[&str]) -> (Running, PipeWriter) {
 }
 
 /// A reader of this name that dials.
-fn dialling(name: &str, from: &str, arguments: &[&str]) -> Running {
+pub fn dialling(name: &str, from: &str, arguments: &[&str]) -> Running {
     let read = ["stream", "read", name, "--from", from];
     Running::start(&[&read[..], arguments].concat())
 }
@@ -35,7 +35,7 @@ fn numbers(range: std::ops::Range<u64>) -> String {
 }
 
 /// An object on standard error, as documented.
-fn told(end: &Running, name: &str) -> Json {
+pub fn told(end: &Running, name: &str) -> Json {
     let line = end.error_with(&format!("\"event\":\"{name}\""));
     event(&line, name)
 }
@@ -189,7 +189,7 @@ fn what_no_reader_was_there_for_stays_behind() {
 }
 
 /// What came of a writer in a form of lines, without its header.
-fn of<'a>(lines: &'a [String], begin: &str) -> Vec<&'a str> {
+pub fn of<'a>(lines: &'a [String], begin: &str) -> Vec<&'a str> {
     let lines = lines.iter().filter_map(|line| line.strip_prefix(begin));
     lines.collect()
 }
