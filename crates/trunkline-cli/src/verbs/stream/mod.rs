@@ -87,8 +87,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = peers)]
     readers: Option<usize>,
 
-    /// write: do not wait for slow readers; of more than N elements that wait for one it loses the
-    /// oldest, and is told
+    /// write --readers: wait for nobody; a reader for which more than N elements wait loses the
+    /// oldest of them, and is told
     #[arg(long, value_name = "N", requires = "readers")]
     quota: Option<u64>,
 

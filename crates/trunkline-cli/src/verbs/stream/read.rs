@@ -178,7 +178,7 @@ impl Read<'_> {
         }
         let mut numbers = vec![("unread", properties.in_buffer), ("lost", lost)];
         if let Some(ended) = ended {
-            rest.push_str(&format!("; {} have ended", counted(ended, "writer")));
+            rest.push_str(&format!("; {} ended", counted(ended, "writer")));
             numbers.push(("ended", ended));
         }
         if !matches!(&moved, Err(Halt::Stop(Stop::PipeClosed))) {
